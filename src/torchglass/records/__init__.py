@@ -1,0 +1,1 @@
+"""What stages hand on: frozen dataclasses with no behaviour beyond rendering. Imports nothing of ours."""

@@ -1,0 +1,20 @@
+"""Where in the user's code something came from. Every node, guard, break, loop and kernel carries one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A line of the user's program, e.g. ``Origin("/app/model.py", 12, "forward")``."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+
+UNKNOWN = Origin("<unknown>", 0, "<unknown>")

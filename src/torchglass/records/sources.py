@@ -1,0 +1,126 @@
+"""How to reach a value from a call: a chain that renders as a Python expression.
+
+``Attr(Local("self"), "weight")`` renders as ``self.weight``. The native guard table evaluates the same chain.
+Sources are hashable, so equal chains are one node of the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Source:
+    """Base of all sources. ``base`` is the source this one is reached through, None for a root."""
+
+    @property
+    def base(self) -> Source | None:
+        return None
+
+    def render(self) -> str:
+        """The Python expression; names of parameters and globals appear as the user wrote them."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.render()
+
+
+@dataclass(frozen=True)
+class Local(Source):
+    """A parameter of the compiled function (``*args`` and ``**kwargs`` under their own names)."""
+
+    name: str
+
+    def render(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Global(Source):
+    """A name in a module's globals. ``module`` is '' for the compiled function's own globals."""
+
+    name: str
+    module: str = ""
+
+    def render(self) -> str:
+        return f"G[{self.module!r}][{self.name!r}]" if self.module else f"G[{self.name!r}]"
+
+
+@dataclass(frozen=True)
+class Cell(Source):
+    """The content of a closure cell of the compiled function, by its free-variable name."""
+
+    name: str
+
+    def render(self) -> str:
+        return f"C[{self.name!r}].cell_contents"
+
+
+@dataclass(frozen=True)
+class Module(Source):
+    """An imported module, ``sys.modules[name]``."""
+
+    name: str
+
+    def render(self) -> str:
+        return f"sys.modules[{self.name!r}]"
+
+
+@dataclass(frozen=True)
+class Derived(Source):
+    """Base of sources reached through another one."""
+
+    of: Source
+
+    @property
+    def base(self) -> Source | None:
+        return self.of
+
+
+@dataclass(frozen=True)
+class Attr(Derived):
+    """``base.name`` through ordinary attribute access (``getattr``)."""
+
+    name: str
+
+    def render(self) -> str:
+        if self.name.isidentifier():
+            return f"{self.of.render()}.{self.name}"
+        return f"getattr({self.of.render()}, {self.name!r})"
+
+
+@dataclass(frozen=True)
+class InstanceDict(Derived):
+    """``base.__dict__``: the instance dictionary, read without descriptors."""
+
+    def render(self) -> str:
+        return f"{self.of.render()}.__dict__"
+
+
+@dataclass(frozen=True)
+class Item(Derived):
+    """``base[key]`` for a dict key, or an index of a list or tuple. ``key`` is a hashable constant."""
+
+    key: Any
+
+    def render(self) -> str:
+        return f"{self.of.render()}[{self.key!r}]"
+
+
+@dataclass(frozen=True)
+class DictKey(Derived):
+    """The n-th key of a dictionary in insertion order (for keys that are no constants)."""
+
+    index: int
+
+    def render(self) -> str:
+        return f"list({self.of.render()})[{self.index}]"
+
+
+@dataclass(frozen=True)
+class TypeOf(Derived):
+    """``type(base)``."""
+
+    def render(self) -> str:
+        return f"type({self.of.render()})"
