@@ -1,1 +1,1 @@
-
+"""Backends by name, and torchglass as a backend of torch.compile. See ``registry`` and ``torch_compile``."""

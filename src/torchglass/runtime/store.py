@@ -1,0 +1,275 @@
+"""The artifact store: generated text in, files out; and those files are what runs.
+
+    >>> import tempfile
+    >>> folder = ArtifactStore(Path(tempfile.mkdtemp())).folder("toy example")
+    >>> artifact = folder.child("entry_0").write("transformed.py", "def f(x): return x + 1")
+    >>> artifact.path.relative_to(folder.store.root).as_posix(), load_python(artifact).f(1)
+    ('toy_example/entry_0/transformed.py', 2)
+
+Each function's folder keeps a manifest with the hash of every text we generated, so that on the next run a
+file that a person changed is told from one that we wrote: the change is *kept and runs* as long as we would
+generate the same text again, and set aside as ``<file>.stale`` (with a notice) when we would not. Nothing
+is pickled: texts, and JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from . import cache_folder
+
+log = logging.getLogger("torchglass.store")
+
+MANIFEST = ".manifest.json"
+ENVIRONMENT = "TORCHGLASS_DIR"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file of the store and the text in it, which is a person's if ``edited``."""
+
+    path: Path
+    text: str
+    edited: bool = False
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder of the store. ``top`` is the folder of the function it belongs to, which has the manifest."""
+
+    store: ArtifactStore
+    path: Path
+    top: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def child(self, name: str) -> Folder:
+        """The folder ``name`` in this one, e.g. ``entry_0``, ``graph_0``, ``resume_at_8``."""
+        return Folder(self.store, self.path / file_name(name), self.top)
+
+    def write(self, filename: str, text: str) -> Artifact:
+        """Leave ``text`` in ``filename`` and return what is to run: ``text``, or a person's edit of the
+        same text.
+
+        A file that holds ``text`` already is not touched. OSError if the folder cannot be written.
+        """
+        path = self.path / filename
+        key = path.relative_to(self.top).as_posix()
+        with self.store.lock, _locked_manifest(self.top) as manifest:
+            generated = manifest.get(key)
+            manifest[key] = digest(text)
+            found = _read(path)
+            if found == text:
+                return Artifact(path, text)
+            if found is None or digest(found) == generated:
+                write_atomically(path, text)
+                return Artifact(path, text)
+            if digest(text) == generated:
+                self.store.notice(path, "using the edited file")
+                return Artifact(path, found, edited=True)
+            stale = path.with_name(path.name + ".stale")
+            write_atomically(stale, found)
+            write_atomically(path, text)
+        self.store.notice(path, f"the generated code has changed; your edit was set aside as {stale.name}")
+        return Artifact(path, text)
+
+
+class ArtifactStore:
+    """A folder of artifacts: one sub-folder per function, the same names from run to run."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root).absolute()
+        self.lock = threading.RLock()
+        self._taken: dict[str, list[object]] = {}
+        self._noticed: set[tuple[Path, str]] = set()
+
+    def folder(self, function_name: str, code: CodeType | object | None = None) -> Folder:
+        """The folder of a function: ``<name>``, then ``<name>_1``, ... for other code objects of the same
+        name.
+
+        The number is the order of first use, so that a program that does the same finds its folders (and
+        edits) again. ``code`` is compared by identity and kept alive; None means "the function of that
+        name".
+        """
+        name = file_name(function_name)
+        with self.lock:
+            users = self._taken.setdefault(name, [])
+            index = next((n for n, user in enumerate(users) if user is code), len(users))
+            if index == len(users):
+                users.append(code)
+        path = self.root / (f"{name}_{index}" if index else name)
+        return Folder(self, path, path)
+
+    def forget_edits(self) -> list[Path]:
+        """Delete every file a person changed and every ``.stale`` one; they are generated anew. What was
+        deleted.
+        """
+        gone: list[Path] = []
+        with self.lock:
+            for manifest_path in sorted(self.root.glob(f"*/{MANIFEST}")):
+                top = manifest_path.parent
+                with _locked_manifest(top) as manifest:
+                    for key, generated in manifest.items():
+                        found = _read(top / key)
+                        if found is not None and digest(found) != generated:
+                            gone.append(top / key)
+                gone += sorted(top.rglob("*.stale"))
+            for path in gone:
+                path.unlink(missing_ok=True)
+        return gone
+
+    def notice(self, path: Path, message: str) -> None:
+        """Tell the person, once for each file: in the log and as a line on stderr."""
+        if (path, message) in self._noticed:
+            return
+        self._noticed.add((path, message))
+        log.info("%s: %s", path, message)
+        print(f"torchglass: {path}: {message}", file=sys.stderr)
+
+
+def load_python(artifact: Artifact | Path, names: Mapping[str, Any] | None = None) -> ModuleType:
+    """Run the file and return it as a module, with ``names`` in its globals before it starts.
+
+    Code objects carry the real file name, so tracebacks show its lines and breakpoints in it are hit. The
+    module is not entered in ``sys.modules``. An error in the file (a broken edit) is raised as it is: it
+    names file and line.
+    """
+    path = artifact.path if isinstance(artifact, Artifact) else artifact
+    text = artifact.text if isinstance(artifact, Artifact) else path.read_text(encoding="utf-8")
+    module = ModuleType(path.stem)
+    module.__file__ = str(path)
+    vars(module).update(names or {})
+    exec(compile(text, str(path), "exec", dont_inherit=True), vars(module))
+    return module
+
+
+_asked_for: list[ArtifactStore] = []
+_by_root: dict[tuple[int, str], ArtifactStore] = {}
+_guard = threading.RLock()
+
+
+def current_store() -> ArtifactStore:
+    """Where artifacts go now: the innermost :func:`use`, else ``$TORCHGLASS_DIR``, else this run's cache
+    folder.
+    """
+    with _guard:
+        if _asked_for:
+            return _asked_for[-1]
+        asked = os.environ.get(ENVIRONMENT)
+        # A forked child gets a run folder of its own; a folder the user named is shared on purpose.
+        key = (0, os.path.abspath(asked)) if asked else (os.getpid(), "")
+        if key not in _by_root:
+            _by_root[key] = ArtifactStore(
+                cache_folder.asked(Path(asked)) if asked else cache_folder.of_this_run()
+            )
+        return _by_root[key]
+
+
+@contextlib.contextmanager
+def use(root: Path | str) -> Iterator[ArtifactStore]:
+    """Send the artifacts of everything compiled inside to ``root``.
+
+    For the whole process, not for one thread: backward graphs compile on autograd's threads.
+    """
+    key = (0, os.path.abspath(root))
+    with _guard:
+        if key not in _by_root:
+            _by_root[key] = ArtifactStore(cache_folder.asked(Path(root)))
+        store = _by_root[key]
+        _asked_for.append(store)
+    try:
+        yield store
+    finally:
+        with _guard:
+            # The last one that is ours: other threads may have entered theirs meanwhile.
+            position = len(_asked_for) - 1 - _asked_for[::-1].index(store)
+            del _asked_for[position]
+
+
+def file_name(name: str) -> str:
+    """A name without blanks or brackets, safe in any shell: ``<lambda>`` is ``lambda``, ``A.forward`` stays.
+
+    >>> file_name("<lambda>"), file_name("Net.forward"), file_name("../a b")
+    ('lambda', 'Net.forward', 'a_b')
+    """
+    safe = re.sub(r"[^A-Za-z0-9_.\-]+", "_", name).strip("_.-") or "unnamed"
+    # A long name keeps its start; the hash keeps two long ones apart.
+    return safe if len(safe) <= 100 else f"{safe[:90]}_{digest(safe)[:8]}"
+
+
+def digest(text: str) -> str:
+    """The sha256 of a text, in hexadecimal."""
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write so that a reader (another process, the C compiler) sees the old text or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+        os.chmod(temporary, 0o666 & ~_UMASK)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    """The process's umask, read once at import: reading it means setting it, which is not safe among
+    threads.
+    """
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+_UMASK = _umask()
+
+
+def _read(path: Path) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+@contextlib.contextmanager
+def _locked_manifest(top: Path) -> Iterator[dict[str, str]]:
+    """The manifest of a function's folder (file to hash of its generated text), saved at the end if it
+    changed.
+
+    Processes that share a folder take turns. A manifest that is no JSON counts as empty: edits are then set
+    aside as stale, never lost.
+    """
+    path = top / MANIFEST
+    with cache_folder.locked(top):
+        text = _read(path)
+        try:
+            manifest = dict(json.loads(text)) if text else {}
+        except ValueError:
+            manifest = {}
+        before = dict(manifest)
+        try:
+            yield manifest
+        finally:
+            if manifest != before:
+                write_atomically(path, json.dumps(manifest, indent=1, sort_keys=True) + "\n")

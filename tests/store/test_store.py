@@ -1,0 +1,181 @@
+"""The artifact store: names, what is written, and what becomes of a person's edit."""
+
+import linecache
+import os
+import sys
+import threading
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from torchglass.runtime import store as store_module
+from torchglass.runtime.store import ArtifactStore, current_store, file_name, load_python, use
+
+TEXT = "def f(x):\n    return x * 2\n"
+
+
+@pytest.fixture
+def store(tmp_path):
+    return ArtifactStore(tmp_path)
+
+
+def again(store: ArtifactStore) -> ArtifactStore:
+    """The same folder as the next run of the program sees it."""
+    return ArtifactStore(store.root)
+
+
+def test_each_code_object_has_its_folder_in_order_of_first_use(store):
+    def toy(x):
+        return x
+
+    first, second = toy.__code__, (lambda x: x).__code__
+    assert store.folder("toy", first).path.name == "toy"
+    assert store.folder("toy", second).path.name == "toy_1"
+    assert store.folder("toy", first).path.name == "toy"
+    assert again(store).folder("toy", second).path.name == "toy"
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "<lambda>", "../up", "x" * 500, "", "...", "a/b", "naïve", "tab\there"]
+)
+def test_names_are_safe_files(name):
+    safe = file_name(name)
+    assert safe
+    assert len(safe) <= 100
+    assert not set(safe) - set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
+    assert not safe.startswith(".")
+
+
+def test_long_names_stay_apart():
+    assert file_name("x" * 200 + "a") != file_name("x" * 200 + "b")
+
+
+def test_children_nest(store):
+    folder = store.folder("toy").child("entry_0").child("resume_at_8")
+    assert folder.write("transformed.py", TEXT).path == store.root / "toy/entry_0/resume_at_8/transformed.py"
+    assert (store.root / "toy" / store_module.MANIFEST).is_file()
+
+
+def test_equal_text_does_not_touch_the_file(store):
+    path = store.folder("toy").write("a.py", TEXT).path
+    os.utime(path, (1, 1))
+    artifact = again(store).folder("toy").write("a.py", TEXT)
+    assert not artifact.edited
+    assert path.stat().st_mtime == 1
+
+
+def test_new_text_replaces_ours(store):
+    store.folder("toy").write("a.py", TEXT)
+    artifact = again(store).folder("toy").write("a.py", TEXT + "\n# more\n")
+    assert artifact.path.read_text() == artifact.text == TEXT + "\n# more\n"
+    assert not list(store.root.rglob("*.stale"))
+
+
+def test_an_edit_is_kept_and_runs(store, capsys, caplog):
+    caplog.set_level("INFO", "torchglass.store")
+    path = store.folder("toy").write("a.py", TEXT).path
+    path.write_text(TEXT.replace("2", "3"))
+    for _ in range(2):  # and is still an edit on the run after
+        caplog.clear()
+        later = again(store).folder("toy")
+        artifact = later.write("a.py", TEXT)
+        assert artifact.edited
+        assert load_python(artifact).f(2) == 6
+        later.write("a.py", TEXT)
+        error = capsys.readouterr().err
+        assert error.count("using the edited file") == 1
+        assert str(path) in error
+        assert [r.name for r in caplog.records] == ["torchglass.store"]
+
+
+def test_an_edit_of_text_that_changed_since_is_set_aside(store, capsys):
+    path = store.folder("toy").write("a.py", TEXT).path
+    path.write_text("# mine\n")
+    artifact = again(store).folder("toy").write("a.py", TEXT + "# new\n")
+    assert not artifact.edited
+    assert path.read_text() == TEXT + "# new\n"
+    assert path.with_name("a.py.stale").read_text() == "# mine\n"
+    assert "set aside as a.py.stale" in capsys.readouterr().err
+    assert not again(store).folder("toy").write("a.py", TEXT + "# new\n").edited
+
+
+@pytest.mark.parametrize("manifest", [None, "no json", "[]", '"text"', "{"])
+def test_a_lost_manifest_loses_no_edit(store, manifest):
+    path = store.folder("toy").write("a.py", TEXT).path
+    path.write_text("# mine\n")
+    where = store.root / "toy" / store_module.MANIFEST
+    where.unlink() if manifest is None else where.write_text(manifest)
+    again(store).folder("toy").write("a.py", TEXT)
+    assert path.read_text() == TEXT
+    assert path.with_name("a.py.stale").read_text() == "# mine\n"
+
+
+def test_forget_edits(store):
+    kept = store.folder("toy").write("kept.py", TEXT).path
+    edited = store.folder("toy").write("edited.py", TEXT).path
+    edited.write_text("# mine\n")
+    assert again(store).forget_edits() == [edited]
+    assert kept.exists()
+    assert again(store).folder("toy").write("edited.py", TEXT).path.read_text() == TEXT
+
+
+def test_odd_text_round_trips(store):
+    text = "# \u2028 caf\u00e9 \udce9 \r\n\tx = 1\r"
+    first = store.folder("toy").write("a.py", text)
+    assert again(store).folder("toy").write("a.py", text) == first
+
+
+def test_many_threads_write_one_folder(store):
+    folder = store.folder("toy")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: folder.child(f"entry_{n % 4}").write("a.py", TEXT), range(64)))
+    assert len(list(store.root.rglob("a.py"))) == 4
+    assert not [p for p in store.root.rglob(".*") if p.name.startswith(".a.py")]
+
+
+def test_load_python_has_the_files_name_and_stays_out_of_sys_modules(store):
+    artifact = store.folder("toy").write("bad.py", "LIMIT = 1\n\ndef f():\n    raise KeyError(HERE)\n")
+    module = load_python(artifact, {"HERE": "here"})
+    with pytest.raises(KeyError, match="here") as caught:
+        module.f()
+    frame = traceback.extract_tb(caught.value.__traceback__)[-1]
+    assert (frame.filename, frame.lineno, frame.line) == (str(artifact.path), 4, "raise KeyError(HERE)")
+    assert linecache.getline(str(artifact.path), 1) == "LIMIT = 1\n"
+    assert module not in sys.modules.values()
+
+
+def test_a_broken_edit_names_file_and_line(store):
+    artifact = store.folder("toy").write("a.py", "def f(:\n")
+    with pytest.raises(SyntaxError) as caught:
+        load_python(artifact)
+    assert (caught.value.filename, caught.value.lineno) == (str(artifact.path), 1)
+
+
+def test_use_nests_and_is_seen_by_other_threads(tmp_path):
+    seen = []
+    with use(tmp_path / "outer") as outer:
+        with use(tmp_path / "inner") as inner:
+            thread = threading.Thread(target=lambda: seen.append(current_store()))
+            thread.start()
+            thread.join()
+        assert current_store() is outer
+    assert seen == [inner]
+    with use(tmp_path / "outer") as reentered:
+        assert reentered is outer  # names go on counting within a run
+
+
+def test_the_environment_names_the_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHGLASS_DIR", str(tmp_path / "glass"))
+    assert current_store().root == tmp_path / "glass"
+    assert current_store() is current_store()
+    with use(tmp_path / "other") as other:
+        assert current_store() is other
+
+
+def test_a_relative_folder_stays_where_it_was_when_the_program_changes_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with use("glass") as store:
+        monkeypatch.chdir("/")
+        assert Path(store.root) == tmp_path / "glass"
