@@ -14,7 +14,7 @@ WORKERS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 STAMP := $(VENV)/.stamp
 TORCH_STAMP := $(STAMP)/$(subst ==,-,$(TORCH))
 NATIVE := $(wildcard csrc/*)

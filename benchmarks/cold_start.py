@@ -1,0 +1,123 @@
+"""Cold start: seconds from ``compile(model)`` to the end of the first call, each in a fresh process, caches
+off.
+
+    python -m benchmarks.cold_start --json cold_start.json
+    python -m benchmarks.cold_start --models bert --kinds training --repeats 1
+
+For training the first call is forward and backward. Importing the compiler counts, since a user's first
+call pays it; importing torch and transformers, making the model and one eager step do not. Both compilers
+start without caches: inductor's are switched off and its folder is new, ours is new too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from . import common
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = common.arguments(__doc__)
+    parser.add_argument("--repeats", type=int, default=3, help="processes for each figure; the median counts")
+    parser.add_argument("--layers", type=int, default=common.LAYERS)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    chosen = parser.parse_args(arguments)
+    if chosen.child:
+        print(json.dumps(first_call(json.loads(chosen.child))))
+        return 0
+    rows = []
+    for model in chosen.models:
+        for attention in chosen.attention:
+            for kind in chosen.kinds:
+                case = {"model": model, "attention": attention, "kind": kind, "layers": chosen.layers}
+                rows.append(measure(case, chosen.sides, chosen.repeats))
+    show(rows, chosen.sides)
+    common.write_json(chosen.json, "cold_start", rows, repeats=chosen.repeats)
+    return 0
+
+
+def measure(case: dict[str, Any], sides: list[str], repeats: int) -> dict[str, Any]:
+    """One row: the median seconds of each side, sides in turn, and every single figure."""
+    runs: dict[str, list[dict[str, Any]]] = {side: [] for side in sides}
+    for turn in range(repeats):
+        for side in sides:
+            print(" ".join(map(str, case.values())), side, turn + 1, "...", file=sys.stderr, flush=True)
+            runs[side].append(in_fresh_process({**case, "side": side}))
+    seconds = {side: statistics.median(r["first"] for r in rows) for side, rows in runs.items()}
+    return {**case, "seconds": seconds, "runs": runs}
+
+
+def in_fresh_process(case: dict[str, Any]) -> dict[str, Any]:
+    """Run :func:`first_call` in a new process whose caches are new and empty folders."""
+    with tempfile.TemporaryDirectory(prefix="cold_start_") as folder:
+        environment = {
+            **os.environ,
+            "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
+            "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
+            "TORCHGLASS_DIR": f"{folder}/glass",
+            "XDG_CACHE_HOME": f"{folder}/cache",
+            "HF_HUB_OFFLINE": "1",
+        }
+        command = [sys.executable, "-m", "benchmarks.cold_start", "--child", json.dumps(case)]
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{case} failed with exit status {done.returncode}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def first_call(case: dict[str, Any]) -> dict[str, Any]:
+    """Compile and call once, in this process. Seconds of the first call, the second, and ours by stage."""
+    model, inputs = common.WORKLOADS[case["model"]].build(case["attention"], layers=case["layers"])
+    model.train(case["kind"] == "training")
+    common.step(
+        model, model, inputs, case["kind"]
+    )  # MKL, thread pools and autograd start here, for every side
+    seconds = []
+    begin = time.perf_counter()
+    compiled = common.SIDES[case["side"]](model)
+    for _ in range(2):
+        common.step(compiled, model, inputs, case["kind"])
+        seconds.append(time.perf_counter() - begin)
+        begin = time.perf_counter()
+    stages = _seconds_by_stage(compiled) if case["side"] == "torchglass" else {}
+    return {"first": seconds[0], "second": seconds[1], "stages": stages}
+
+
+def _seconds_by_stage(compiled: Any) -> dict[str, float]:
+    import torchglass as tg
+
+    return tg.explain(compiled).seconds_by_stage()
+
+
+def show(rows: list[dict[str, Any]], sides: list[str]) -> None:
+    table = Table(title="cold start: first call in a fresh process, seconds")
+    for column in ("model", "attention", "kind"):
+        table.add_column(column)
+    for side in sides:
+        table.add_column(side, justify="right")
+    compare = {"torchglass", "torch.compile"} <= set(sides)
+    table.add_column("times faster", justify="right")
+    table.add_column("ours by stage")
+    for row in rows:
+        seconds = row["seconds"]
+        ratio = f"{seconds['torch.compile'] / seconds['torchglass']:.1f}x" if compare else ""
+        stages = row["runs"]["torchglass"][0]["stages"] if "torchglass" in sides else {}
+        by_stage = ", ".join(f"{stage} {value:.2f}" for stage, value in stages.items())
+        cells = [f"{seconds[side]:.2f}" for side in sides]
+        table.add_row(row["model"], row["attention"], row["kind"], *cells, ratio, by_stage)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,261 @@
+"""What the benchmarks share: the models, the sides that are compared, interleaved timing, the machine, JSON.
+
+    >>> workload = WORKLOADS["bert"]
+    >>> model, inputs = workload.build(attention="sdpa")
+    >>> model(**inputs).last_hidden_state.shape
+    torch.Size([4, 128, 256])
+
+Sides are timed *interleaved* (one call each, turn by turn) and compared by the ratio of their medians, so
+that a change in the machine's speed while measuring hits all of them alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import gc
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+LAYERS, HIDDEN, HEADS, VOCABULARY = 4, 256, 4, 1000
+BATCH, TOKENS = 4, 128
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A model of transformers with random weights, made from its configuration; nothing is downloaded."""
+
+    name: str
+    model: str
+    config: str
+    settings: Mapping[str, Any]
+
+    def build(
+        self, attention: str = "sdpa", seed: int = 0, layers: int = LAYERS
+    ) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
+        """The model (float32, dropout 0) and its keyword inputs: int64 token ids of shape [BATCH, TOKENS]."""
+        import transformers
+
+        torch.manual_seed(seed)
+        settings = {k: layers if v == "layers" else v for k, v in self.settings.items()}
+        config = getattr(transformers, self.config)(vocab_size=VOCABULARY, **settings)
+        config._attn_implementation = attention
+        model = getattr(transformers, self.model)(config)
+        return model, {"input_ids": torch.randint(0, VOCABULARY, (BATCH, TOKENS))}
+
+
+WORKLOADS: dict[str, Workload] = {
+    w.name: w
+    for w in (
+        Workload(
+            "bert",
+            "BertModel",
+            "BertConfig",
+            {
+                "hidden_size": HIDDEN,
+                "num_hidden_layers": "layers",
+                "num_attention_heads": HEADS,
+                "intermediate_size": 4 * HIDDEN,
+                "hidden_dropout_prob": 0.0,
+                "attention_probs_dropout_prob": 0.0,
+            },
+        ),
+        Workload(
+            "gpt2",
+            "GPT2Model",
+            "GPT2Config",
+            {
+                "n_embd": HIDDEN,
+                "n_layer": "layers",
+                "n_head": HEADS,
+                "resid_pdrop": 0.0,
+                "embd_pdrop": 0.0,
+                "attn_pdrop": 0.0,
+                "bos_token_id": 0,  # within the small vocabulary, else transformers warns
+                "eos_token_id": 0,
+            },
+        ),
+        Workload(
+            "llama",
+            "LlamaModel",
+            "LlamaConfig",
+            {
+                "hidden_size": HIDDEN,
+                "num_hidden_layers": "layers",
+                "num_attention_heads": HEADS,
+                "intermediate_size": 4 * HIDDEN,
+            },
+        ),
+    )
+}
+ATTENTIONS = ("eager", "sdpa")
+KINDS = ("inference", "training")
+
+
+def _ours(model: torch.nn.Module) -> Callable[..., Any]:
+    import torchglass as tg
+
+    return tg.compile(model)
+
+
+SIDES: dict[str, Callable[[torch.nn.Module], Callable[..., Any]]] = {
+    "eager": lambda model: model,
+    "torchglass": _ours,
+    "torch.compile": lambda model: torch.compile(model),
+}
+"""Name of a side to what makes its callable of a model. torch and torchglass load on first use, as for a
+user.
+"""
+
+
+def step(
+    call: Callable[..., Any], model: torch.nn.Module, inputs: Mapping[str, Any], kind: str
+) -> torch.Tensor:
+    """One inference (under no_grad) or one training step without the optimizer; the model's output."""
+    if kind == "inference":
+        with torch.no_grad():
+            return call(**inputs).last_hidden_state
+    model.zero_grad(set_to_none=True)
+    output = call(**inputs).last_hidden_state
+    loss_of(output).backward()
+    return output
+
+
+def loss_of(output: torch.Tensor) -> torch.Tensor:
+    """A loss whose gradient differs in every element (a plain mean would hide mistakes)."""
+    return (output * torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)).sum() / 1000
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds of one side: the median and the quartiles of ``count`` calls."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> Timing:
+        low, median, high = statistics.quantiles([s * 1e3 for s in seconds], n=4, method="inclusive")
+        return cls(median, low, high, len(seconds))
+
+
+def interleaved(
+    calls: Mapping[str, Callable[[], Any]], seconds: float = 4.0, warmup: int = 3, least: int = 10
+) -> dict[str, Timing]:
+    """Time the calls turn by turn for about ``seconds``, each at least ``least`` times, after ``warmup``
+    rounds.
+
+    The order turns by one every round, so that no side always runs after the same other one.
+    """
+    names = list(calls)
+    for _ in range(warmup):
+        for name in names:
+            calls[name]()
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        end = time.perf_counter() + seconds
+        turn = 0
+        while turn < least or time.perf_counter() < end:
+            for name in names[turn % len(names) :] + names[: turn % len(names)]:
+                begin = time.perf_counter()
+                calls[name]()
+                taken[name].append(time.perf_counter() - begin)
+            turn += 1
+    finally:
+        if collecting:
+            gc.enable()
+    return {name: Timing.of(rows) for name, rows in taken.items()}
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Largest error against float64 of one tensor, ours and eager's. ``floor`` is what rounding alone may
+    cost.
+    """
+
+    name: str
+    ours: float
+    eager: float
+    floor: float
+
+    @property
+    def fine(self) -> bool:
+        """Within twice eager's own error, or within a few ulp of the largest value."""
+        return self.ours <= max(2 * self.eager, self.floor)
+
+
+def accuracy(workload: Workload, attention: str, kind: str, make: Callable[..., Any]) -> list[Accuracy]:
+    """Outputs and every parameter's gradient of ``make(model)`` and of eager, against eager in float64."""
+    results = {}
+    for side, dtype in (("exact", torch.float64), ("eager", torch.float32), ("ours", torch.float32)):
+        model, inputs = workload.build(attention)
+        model = copy.deepcopy(model).to(dtype).train(kind == "training")
+        output = step(make(model) if side == "ours" else model, model, inputs, kind)
+        gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+        results[side] = {"output": output.detach(), **gradients}
+    exact, eager, ours = results["exact"], results["eager"], results["ours"]
+    if not set(exact) == set(eager) == set(ours):
+        raise AssertionError(f"gradients differ: {sorted(set(eager) ^ set(ours))}")
+    rows = []
+    for name, value in exact.items():
+        floor = 8 * torch.finfo(torch.float32).eps * float(value.abs().max())
+        errors = [float((side[name].double() - value).abs().max()) for side in (ours, eager)]
+        rows.append(Accuracy(name, errors[0], errors[1], floor))
+    return rows
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    processor = platform.processor()
+    with open("/proc/cpuinfo") as file:
+        processor = next((x.split(":")[1].strip() for x in file if x.startswith("model name")), processor)
+    return {
+        "processor": processor,
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "load": os.getloadavg()[0],
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "date": time.strftime("%Y-%m-%d %H:%M"),
+    }
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """The options every benchmark over models has."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--models", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--attention", nargs="+", choices=ATTENTIONS, default=["sdpa"])
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    return parser
+
+
+def write_json(path: Path | None, benchmark: str, rows: Iterable[Any], **more: Any) -> None:
+    """Save the rows (dataclasses or dicts) with the machine they were measured on; nothing if ``path`` is
+    None.
+    """
+    if path is not None:
+        plain = [row if isinstance(row, dict) else asdict(row) for row in rows]
+        payload = {"benchmark": benchmark, "machine": machine(), **more, "rows": plain}
+        path.write_text(json.dumps(payload, indent=1) + "\n")
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    return statistics.geometric_mean(values)
