@@ -1,0 +1,246 @@
+"""The lowering of one graph under way: values of FX nodes, and the two verbs rules are written in, ``map`` and ``reduce``.
+
+A softmax by these verbs::
+
+    top = low.reduce("max", [x], [-1])
+    e = low.map(lambda x, m: exp(x - m), [x, top])
+    total = low.reduce("sum", [e], [-1])
+    return low.map(lambda e, s: e / s, [e, total], name=node.name)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..records.check_loops import DTYPES
+from ..records.loops import Access, Buffer, ExternCall, Loop, Node, Size, Value, View
+from ..records.origin import UNKNOWN, Origin
+from .table import NotLowered
+from .values import Body, Number, V, compute_dtype
+
+
+@dataclass(frozen=True)
+class Splat:
+    """A tensor of one repeated number; takes memory only where an ATen call needs it."""
+
+    value: Number
+    dtype: str
+    shape: tuple[Size, ...]
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """``torch.float32`` -> ``float32``; NotLowered for dtypes loops do not know."""
+    name = str(dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise NotLowered(f"dtype {name}")
+    return name
+
+
+def size_of(size: Any) -> Size:
+    """An int as it is; a SymInt as its sympy expression."""
+    return size if isinstance(size, int) else size.node.expr
+
+
+def sizes_of(sizes: Sequence[Any]) -> tuple[Size, ...]:
+    return tuple(size_of(s) for s in sizes)
+
+
+def contiguous(shape: Sequence[Size]) -> tuple[Size, ...]:
+    """Row-major strides, as torch gives them (sizes of 0 count as 1)."""
+    strides: list[Size] = []
+    step: Size = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step = step * (1 if size == 0 else size)
+    return tuple(reversed(strides))
+
+
+def broadcast(*shapes: Sequence[Size]) -> tuple[Size, ...]:
+    """The common shape by torch's broadcasting rules."""
+    rank = max((len(s) for s in shapes), default=0)
+    out: list[Size] = [1] * rank
+    for shape in shapes:
+        for k, size in enumerate(shape, rank - len(shape)):
+            if size != 1:
+                out[k] = size
+    return tuple(out)
+
+
+def is_dense(shape: Sequence[Size], strides: Sequence[Size]) -> bool:
+    """Whether distinct indices have distinct addresses (gaps allowed)."""
+    extent: Size = 1
+    for stride, size in sorted(((st, sz) for st, sz in zip(strides, shape) if sz != 1), key=lambda p: p[0]):
+        if size == 0:
+            return True
+        if stride < extent:
+            return False
+        extent = stride * size
+    return True
+
+
+class Lowering:
+    """State of one graph's lowering. Rules use map, reduce, view, extern and the helpers; nothing else."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.values: dict[fx.Node, Any] = {}
+        self.buffers: dict[str, Buffer] = {}
+        self.nodes: list[Node] = []
+        self.constants: dict[str, Any] = {}
+        self.origin: Origin = UNKNOWN
+        self.op = ""
+        self._splats: dict[Splat, View] = {}
+
+    # -- buffers and views -------------------------------------------------------------------------------------------
+    def fresh(self, name: str) -> str:
+        """A buffer name not yet taken, after ``name``."""
+        unique, n = name, 0
+        while unique in self.buffers:
+            n += 1
+            unique = f"{name}_{n}"
+        return unique
+
+    def buffer(
+        self, name: str, dtype: str, shape: Sequence[Size], strides: Sequence[Size] | None = None, role: str = "temp"
+    ) -> View:
+        """A new buffer, and the view of all of it."""
+        unique = self.fresh(name)
+        strides = contiguous(shape) if strides is None else tuple(strides)
+        self.buffers[unique] = Buffer(unique, dtype, tuple(shape), strides, role)
+        return View(unique, tuple(shape), strides)
+
+    def dtype(self, x: View | Splat) -> str:
+        return x.dtype if isinstance(x, Splat) else self.buffers[x.buffer].dtype
+
+    def view(self, x: View | Splat) -> View:
+        """``x`` in memory."""
+        if isinstance(x, View):
+            return x
+        if x not in self._splats:
+            self._splats[x] = self.map(lambda v: v, [x], shape=x.shape, name="full")
+        return self._splats[x]
+
+    # -- the two verbs -----------------------------------------------------------------------------------------------
+    def map(
+        self,
+        fn: Callable[..., V],
+        inputs: Sequence[Any],
+        *,
+        shape: Sequence[Size] | None = None,
+        dtype: str | None = None,
+        strides: Sequence[Size] | None = None,
+        name: str | None = None,
+        indexed: bool = False,
+    ) -> View:
+        """One loop over ``shape`` that stores ``fn(*inputs)`` point by point; inputs broadcast.
+
+        ``inputs`` are Views, Splats, numbers or None (both handed to ``fn`` as they are). With ``indexed``, ``fn`` gets the
+        loop counters of every dimension as a first argument. The result has ``dtype`` (default: that of fn's value).
+        """
+        tensors = [x for x in inputs if isinstance(x, (View, Splat))]
+        shape = tuple(broadcast(*(x.shape for x in tensors)) if shape is None else shape)
+        body = Body()
+        args = [self._argument(body, x, shape) for x in inputs]
+        result = fn(self.counters(body, shape), *args) if indexed else fn(*args)
+        dtype = dtype or result.dtype
+        out = self.buffer(name or self.op, dtype, shape, strides)
+        body.store(Access(out.buffer, out.strides), result.cast(compute_dtype(dtype)))
+        self._emit(Loop(out.buffer, shape, (False,) * len(shape), tuple(body.ops), (self.op,), (self.origin,)))
+        return out
+
+    def reduce(
+        self,
+        kind: str,
+        inputs: Sequence[Any],
+        dims: Sequence[int],
+        fn: Callable[..., V] = lambda x: x,
+        post: Callable[[V], V] = lambda x: x,
+        *,
+        shape: Sequence[Size] | None = None,
+        dtype: str | None = None,
+        strides: Sequence[Size] | None = None,
+        name: str | None = None,
+    ) -> View:
+        """One loop that reduces ``fn(*inputs)`` over ``dims`` and stores ``post`` of it; the view keeps dims as size 1."""
+        tensors = [x for x in inputs if isinstance(x, (View, Splat))]
+        shape = tuple(broadcast(*(x.shape for x in tensors)) if shape is None else shape)
+        rank = len(shape)
+        over = {d % rank for d in dims} if rank else set()
+        body = Body()
+        value = fn(*(self._argument(body, x, shape) for x in inputs))
+        value = post(body.reduce(kind, value) if over else value)
+        kept = tuple(1 if k in over else s for k, s in enumerate(shape))
+        dtype = dtype or value.dtype
+        out = self.buffer(name or f"{self.op}_{kind}", dtype, kept, strides)
+        moves = tuple(0 if k in over else s for k, s in enumerate(out.strides))
+        body.store(Access(out.buffer, moves), value.cast(compute_dtype(dtype)))
+        flags = tuple(k in over for k in range(rank))
+        self._emit(Loop(out.buffer, shape, flags, tuple(body.ops), (self.op,), (self.origin,)))
+        return out
+
+    def counters(self, body: Body, shape: Sequence[Size]) -> list[V]:
+        rank = len(shape)
+        return [body.index(tuple(int(j == k) for j in range(rank))) for k in range(rank)]
+
+    def access(self, x: View, shape: Sequence[Size]) -> Access:
+        """The address of ``x``'s element at a point of ``shape``, with broadcasting."""
+        pad = len(shape) - len(x.shape)
+        strides = tuple(0 if size == 1 else stride for size, stride in zip(x.shape, x.strides))
+        return Access(x.buffer, (0,) * pad + strides, x.offset)
+
+    def _argument(self, body: Body, x: Any, shape: Sequence[Size]) -> Any:
+        if isinstance(x, Splat):
+            return body.const(x.value, compute_dtype(x.dtype))
+        if isinstance(x, View):
+            return body.load(self.access(x, shape), compute_dtype(self.dtype(x)))
+        return x
+
+    def _emit(self, loop: Loop) -> None:
+        self.nodes.append(loop)
+
+    def finish(self, fn: Callable[..., V], inputs: Sequence[Any], node: fx.Node, **more: Any) -> View:
+        """``map`` to the value of ``node``: its shape, dtype, strides and name."""
+        val = node.meta["val"]
+        shape, strides = sizes_of(val.shape), sizes_of(val.stride())
+        if not is_dense(shape, strides):
+            raise NotLowered("elements of the result overlap")
+        return self.map(fn, inputs, shape=shape, dtype=dtype_name(val.dtype), strides=strides, name=node.name, **more)
+
+    # -- ATen calls --------------------------------------------------------------------------------------------------
+    def extern(
+        self,
+        target: str,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        outputs: Sequence[str | None],
+        *,
+        unpack: bool = False,
+        out: bool = False,
+        aliases: bool = False,
+    ) -> None:
+        """Append an ATen call whose results are named ``outputs``."""
+        call = ExternCall(
+            outputs[0] or self.op, target, tuple(args), tuple(kwargs.items()), tuple(outputs),
+            unpack, out, aliases, (self.op,), (self.origin,),
+        )  # fmt: skip
+        self.nodes.append(call)
+
+    def result(self, node: fx.Node, name: str | None = None) -> View:
+        """The buffer of a node's own tensor value with the strides eager gives it."""
+        return self.result_of(node.meta["val"], name or node.name)
+
+    def result_of(self, val: torch.Tensor, name: str) -> View:
+        return self.buffer(name, dtype_name(val.dtype), sizes_of(val.shape), sizes_of(val.stride()))
+
+    def argument(self, arg: Any) -> Any:
+        """An FX argument with nodes replaced by their values."""
+        return fx.map_arg(arg, lambda n: self.values[n]) if not isinstance(arg, fx.Node) else self.values[arg]
+
+    @staticmethod
+    def missing(name: str) -> Value:
+        return Value(name)

@@ -1,0 +1,92 @@
+"""Operators that stay ATen calls: everything without a rule. Matmuls write into buffers we plan (``out=``).
+
+``aten.mm(a, b)`` becomes ``extern mm = torch.ops.aten.mm.out(a, b, out=mm)``; an operator with several results names
+each of them.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..records.loops import Value
+from .context import Lowering, Splat, is_dense, sizes_of
+from .table import NotLowered
+
+# Operators whose out= overload is worth calling: the result's memory is then ours to plan.
+OUT_OPS = ("mm", "addmm", "bmm", "baddbmm")
+
+
+def lower_extern(low: Lowering, node: fx.Node) -> Any:
+    """Append the call; return the node's value: a View, a Value, or a tuple of them."""
+    args = [_in_memory(low, a) for a in low.argument(node.args)]
+    kwargs = {k: _in_memory(low, v) for k, v in low.argument(node.kwargs).items()}
+    vals = node.meta.get("val")
+    target = target_name(node.target)
+    if _has_out(node):
+        view = low.result(node)
+        low.extern(target.rpartition(".")[0] + ".out", args, kwargs, [view.buffer], out=True)
+        return view
+    if isinstance(vals, (tuple, list)):
+        results = [_result(low, val, f"{node.name}_{k}") for k, val in enumerate(vals)]
+        names = [None if r is None else r.name if isinstance(r, Value) else r.buffer for r in results]
+        low.extern(target, args, kwargs, names, unpack=True, aliases=may_alias(node))
+        return tuple(results)
+    result = _result(low, vals, node.name)
+    name = None if result is None else result.name if isinstance(result, Value) else result.buffer
+    low.extern(target, args, kwargs, [name], aliases=may_alias(node))
+    return result
+
+
+def _has_out(node: fx.Node) -> bool:
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    namespace, _, packet = node.target._schema.name.partition("::")
+    if namespace != "aten" or packet not in OUT_OPS or node.target._overloadname != "default":
+        return False
+    val = node.meta["val"]
+    return is_dense(sizes_of(val.shape), sizes_of(val.stride())) and str(val.dtype) != "torch.complex64"
+
+
+def _result(low: Lowering, val: Any, name: str) -> Any:
+    if isinstance(val, torch.Tensor):
+        try:
+            return low.result_of(val, name)
+        except NotLowered:
+            shape, strides = sizes_of(val.shape), sizes_of(val.stride())
+            return low.buffer(name, str(val.dtype).removeprefix("torch."), shape, strides)
+    return Value(low.fresh(name))
+
+
+def _in_memory(low: Lowering, arg: Any) -> Any:
+    """Arguments as ATen takes them: numbers repeated become tensors."""
+    if isinstance(arg, Splat):
+        return low.view(arg)
+    if isinstance(arg, (tuple, list)):
+        return type(arg)(_in_memory(low, a) for a in arg) if isinstance(arg, tuple) else [_in_memory(low, a) for a in arg]
+    return arg
+
+
+def may_alias(node: fx.Node) -> bool:
+    """Whether results may be views of arguments: then the arguments' memory must not be reused early."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return True
+    return any(r.alias_info is not None for r in schema.returns)
+
+
+def target_name(target: Any) -> str:
+    """How the wrapper calls it: ``torch.ops.aten.mm.default``, ``operator.mul``, ..."""
+    if isinstance(target, torch._ops.OpOverload):
+        namespace, _, packet = target._schema.name.partition("::")
+        return f"torch.ops.{namespace}.{packet}.{target._overloadname}"
+    name = getattr(target, "__name__", None)
+    module = getattr(target, "__module__", None)
+    if module in ("_operator", "operator") or getattr(operator, str(name), None) is target:
+        return f"operator.{name}"
+    if module and name:
+        return f"{module}.{name}"
+    raise NotLowered(f"call target {target!r}")

@@ -1,0 +1,123 @@
+"""Operators that join, pad and pick: cat, slice and select backwards, padding, embedding, gather, index.
+
+``cat([a, b], 1)`` of widths 2 and 3 is one loop over 5 columns: ``where(i1 < 2, a[i0, i1], b[i0, i1 - 2])`` with masked
+loads, so that producers and consumers can join it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import fx
+
+from ..records.loops import Access, Size, View
+from .context import Lowering, Splat, dtype_name, sizes_of
+from .table import NotLowered, rule
+from .values import V, compute_dtype, where
+
+
+def masked_load(low: Lowering, counter: V, x: Any, shifts: Sequence[Size], mask: V | None, other: Any) -> V:
+    """``x`` at ``point - shifts`` where ``mask`` holds, ``other`` elsewhere."""
+    body = counter.body
+    dtype = compute_dtype(low.dtype(x))
+    if isinstance(x, Splat):
+        value = body.const(x.value, dtype)
+        return value if mask is None else where(mask, value, other)
+    offset = x.offset
+    for shift, stride in zip(shifts, x.strides):
+        offset = offset - shift * stride
+    return body.load(Access(x.buffer, tuple(x.strides), offset), dtype, mask, other)
+
+
+@rule("cat")
+def _cat(low: Lowering, node: fx.Node, tensors: Sequence[Any], dim: int = 0) -> View:
+    val = node.meta["val"]
+    shape = sizes_of(val.shape)
+    rank = len(shape)
+    dim = dim % max(rank, 1)
+    parts = [x for x in tensors if not (len(x.shape) == 1 and x.shape[0] == 0)]  # the old empty 1-D tensors
+    if not parts or len(parts) > 8 or any(len(p.shape) != rank for p in parts):
+        raise NotLowered("many parts: a copy each by ATen is as fast")
+    to = compute_dtype(dtype_name(val.dtype))
+
+    def element(counters: list[V]) -> V:
+        i = counters[dim]
+        start: Size = 0
+        result: V | None = None
+        for k, part in enumerate(parts):
+            end = start + part.shape[dim]
+            inside = None if len(parts) == 1 else _between(i, start if k else None, end if k < len(parts) - 1 else None)
+            shifts = [start if d == dim else 0 for d in range(rank)]
+            value = masked_load(low, i, part, shifts, inside, 0).cast(to)
+            result = value if result is None or inside is None else where(inside, value, result)
+            start = end
+        assert result is not None
+        return result
+
+    return low.finish(element, [], node, indexed=True)
+
+
+def _between(i: V, start: Size | None, end: Size | None) -> V:
+    checks = ([i >= start] if start is not None else []) + ([i < end] if end is not None else [])  # type: ignore[operator]
+    return checks[0] if len(checks) == 1 else checks[0].do("and", checks[1])
+
+
+@rule("constant_pad_nd")
+def _pad(low: Lowering, node: fx.Node, x: Any, pad: Sequence[int], value: Any = 0) -> View:
+    shape = sizes_of(node.meta["val"].shape)
+    rank = len(shape)
+    before = [0] * rank
+    for k in range(len(pad) // 2):
+        before[rank - 1 - k] = pad[2 * k]
+
+    def element(counters: list[V]) -> V:
+        mask: V | None = None
+        for k, i in enumerate(counters):
+            low_edge = before[k] if before[k] > 0 else None
+            high = before[k] + x.shape[k]
+            if low_edge is None and high == shape[k]:
+                continue
+            inside = _between(i, low_edge, high if high != shape[k] else None)
+            mask = inside if mask is None else mask.do("and", inside)
+        return masked_load(low, counters[0], x, before, mask, value)
+
+    return low.finish(element, [], node, indexed=True)
+
+
+@rule("slice_backward")
+def _slice_backward(low: Lowering, node: fx.Node, grad: Any, sizes: Any, dim: int, start: Any, end: Any, step: int) -> View:
+    if step != 1:
+        raise NotLowered("a step")
+    shape = sizes_of(node.meta["val"].shape)
+    dim, length = dim % len(shape), shape[dim % len(shape)]
+    start = 0 if start is None else start
+    first = max(0, min(start + length if start < 0 else start, length))
+    last = first + grad.shape[dim]
+
+    def element(counters: list[V]) -> V:
+        i = counters[dim]
+        low_edge, high = (first if first > 0 else None), (last if last < length else None)
+        mask = None if low_edge is None and high is None else _between(i, low_edge, high)
+        return masked_load(low, i, grad, [first if d == dim else 0 for d in range(len(shape))], mask, 0)
+
+    return low.finish(element, [], node, indexed=True)
+
+
+@rule("select_backward")
+def _select_backward(low: Lowering, node: fx.Node, grad: Any, sizes: Any, dim: int, index: int) -> View:
+    shape = sizes_of(node.meta["val"].shape)
+    dim = dim % len(shape)
+    index = index % shape[dim]  # type: ignore[operator]
+    wide = _unsqueeze(low, grad, dim)
+
+    def element(counters: list[V]) -> V:
+        return masked_load(low, counters[dim], wide, [0] * len(shape), counters[dim].do("eq", index), 0)
+
+    return low.finish(element, [], node, indexed=True)
+
+
+def _unsqueeze(low: Lowering, x: Any, dim: int) -> Any:
+    if isinstance(x, Splat):
+        return x
+    return View(x.buffer, (*x.shape[:dim], 1, *x.shape[dim:]), (*x.strides[:dim], 0, *x.strides[dim:]), x.offset)

@@ -1,0 +1,492 @@
+"""Element-wise operators: the rule says what happens to one element, the decorator does shapes, dtypes and promotion.
+
+``aten.silu`` on float32 (512, 64) becomes one loop: load, sigmoid, mul, store. Inputs are converted to the dtype the
+computation is done in (that of the result, float32 for the half floats); comparisons convert both sides to their
+common dtype.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..records.loops import View
+from .context import Lowering, dtype_name
+from .table import NotLowered, add_rule
+from .values import Number, V, absolute, compute_dtype, erf, exp, is_float, log, rsqrt, sigmoid, sin, sqrt, tanh, where
+
+SQRT1_2 = math.sqrt(0.5)
+
+
+def pointwise(*names: str, cast: str = "result", keep: Sequence[int] = ()) -> Callable[[Callable[..., V]], Callable[..., V]]:
+    """Register an element-wise rule ``fn(*values) -> V``.
+
+    ``cast``: convert tensor arguments to the dtype of the "result", to their common dtype ("operands"), or "none".
+    Arguments whose positions are in ``keep`` are never converted.
+    """
+
+    def register(fn: Callable[..., V]) -> Callable[..., V]:
+        def lower(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
+            to = _target_dtype(cast, node)
+            kwargs = {k: v for k, v in kwargs.items() if k not in ("dtype", "layout", "device", "pin_memory", "memory_format")}
+            extra = list(kwargs.items())
+
+            def element(*values: Any) -> V:
+                ready = [_ready(v, to, position not in keep) for position, v in enumerate(values)]
+                plain, named = ready[: len(args)], dict(zip((k for k, _ in extra), ready[len(args) :]))
+                result = fn(*plain, **named)
+                if not isinstance(result, V):
+                    raise NotLowered("a rule that folds to a number")
+                return result
+
+            return low.finish(element, [*args, *(v for _, v in extra)], node)
+
+        for name in names:
+            add_rule(name, lower)
+        return fn
+
+    return register
+
+
+def _ready(value: Any, to: str | None, convert: bool) -> Any:
+    if not isinstance(value, V) or to is None or not convert:
+        return value
+    return value.cast(to)
+
+
+def _target_dtype(cast: str, node: fx.Node) -> str | None:
+    if cast == "none":
+        return None
+    if cast == "result":
+        return compute_dtype(dtype_name(node.meta["val"].dtype))
+    return compute_dtype(dtype_name(common_dtype(node.args)))
+
+
+def common_dtype(args: Sequence[Any]) -> torch.dtype:
+    """torch's promotion of FX arguments: tensors with dimensions outrank those without, those outrank numbers."""
+    ranks: list[torch.dtype | None] = [None, None, None]
+    for arg in args:
+        if isinstance(arg, fx.Node):
+            val = arg.meta["val"]
+            if not isinstance(val, torch.Tensor):
+                raise NotLowered("a symbolic number among the operands")
+            kind, dtype = (0 if val.dim() else 1), val.dtype
+        elif isinstance(arg, (bool, int, float)):
+            kind = 2
+            dtype = torch.bool if isinstance(arg, bool) else torch.int64 if isinstance(arg, int) else torch.get_default_dtype()
+        else:
+            continue
+        known = ranks[kind]
+        ranks[kind] = dtype if known is None else torch.promote_types(known, dtype)
+    best: torch.dtype | None = None
+    for candidate in ranks:
+        if candidate is None:
+            continue
+        if best is None or _category(candidate) > _category(best):
+            best = candidate
+    assert best is not None
+    return best
+
+
+def _category(dtype: torch.dtype) -> int:
+    return 3 if dtype.is_complex else 2 if dtype.is_floating_point else 1 if dtype != torch.bool else 0
+
+
+# -- arithmetic ------------------------------------------------------------------------------------------------------
+def _scaled(y: V | Number, alpha: Number) -> V | Number:
+    return y if alpha == 1 else y * alpha
+
+
+@pointwise("add")
+def _add(x: V, y: V | Number, alpha: Number = 1) -> V:
+    if not isinstance(x, V):
+        x = y.lift(x)  # type: ignore[union-attr]
+    if x.dtype == "bool":
+        return x.do("or", y) if alpha else x
+    return x + _scaled(y, alpha)
+
+
+@pointwise("sub")
+def _sub(x: V, y: V | Number, alpha: Number = 1) -> V:
+    return x - _scaled(y, alpha)
+
+
+@pointwise("rsub")
+def _rsub(x: V, y: V | Number, alpha: Number = 1) -> V:
+    return y - _scaled(x, alpha)
+
+
+@pointwise("mul")
+def _mul(x: V, y: V | Number) -> V:
+    if not isinstance(x, V):
+        x = y.lift(x)  # type: ignore[union-attr]
+    return x.do("and", y) if x.dtype == "bool" else x * y
+
+
+@pointwise("div")
+def _div(x: V, y: V | Number, rounding_mode: str | None = None) -> V:
+    if rounding_mode is None:
+        return x / y
+    _refuse_integer_zero(y)
+    if rounding_mode == "floor":
+        return x.do("floordiv", y)
+    quotient = x / y
+    return quotient.do("trunc") if is_float(quotient.dtype) else quotient
+
+
+@pointwise("floor_divide")
+def _floor_divide(x: V, y: V | Number) -> V:
+    _refuse_integer_zero(y)
+    return x.do("floordiv", y) if isinstance(x, V) else y.lift(x).do("floordiv", y)  # type: ignore[union-attr]
+
+
+def _refuse_integer_zero(y: V | Number) -> None:
+    """Eager raises on integer division by zero; C would trap. A tensor's values are not known here."""
+    if (isinstance(y, V) and not is_float(y.dtype)) or (not isinstance(y, V) and y == 0):
+        raise NotLowered("integer division that may be by zero")
+
+
+@pointwise("remainder")
+def _remainder(x: V, y: V | Number) -> V:
+    _refuse_integer_zero(y)
+    return x.do("mod", y)
+
+
+@pointwise("fmod")
+def _fmod(x: V, y: V | Number) -> V:
+    if not is_float(x.dtype):
+        raise NotLowered("integer fmod")
+    return x.do("fmod", y)
+
+
+@pointwise("pow")
+def _pow(x: V | Number, y: V | Number) -> V:
+    if not isinstance(x, V):
+        assert isinstance(y, V)
+        if not is_float(y.dtype):
+            raise NotLowered("integer power")
+        return exp(y * math.log(x)) if x == math.e else y.lift(x).do("pow", y)
+    if isinstance(y, V):
+        if not is_float(x.dtype):
+            raise NotLowered("integer power")
+        return x.do("pow", y)
+    return _power_by_number(x, y)
+
+
+def _power_by_number(x: V, y: Number) -> V:
+    if y in (1, 2, 3, 4):
+        square = x * x
+        return {1: x, 2: square, 3: square * x, 4: square * square}[int(y)]
+    if not is_float(x.dtype):
+        raise NotLowered("integer power")
+    if y == 0.5:
+        return sqrt(x)
+    if y == -0.5:
+        return rsqrt(x)
+    if y == -1:
+        return 1.0 / x
+    if y == -2:
+        return 1.0 / (x * x)
+    return x.do("pow", y)
+
+
+@pointwise("addcmul")
+def _addcmul(x: V, a: V, b: V, value: Number = 1) -> V:
+    return x + _scaled(a * b, value)
+
+
+@pointwise("addcdiv")
+def _addcdiv(x: V, a: V, b: V, value: Number = 1) -> V:
+    return x + (value * a / b if value != 1 else a / b)
+
+
+@pointwise("lerp.Scalar")
+def _lerp(x: V, y: V, weight: Number) -> V:
+    return x + weight * (y - x) if abs(weight) < 0.5 else y - (y - x) * (1 - weight)
+
+
+@pointwise("maximum")
+def _maximum(x: V, y: V) -> V:
+    return x.do("maximum", y)
+
+
+@pointwise("minimum")
+def _minimum(x: V, y: V) -> V:
+    return x.do("minimum", y)
+
+
+# -- functions of one value ------------------------------------------------------------------------------------------
+for _name in (
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "sigmoid", "lgamma",
+):  # fmt: skip
+    pointwise(_name)(lambda x, _op=_name: x.do(_op))
+
+
+@pointwise("neg")
+def _neg(x: V) -> V:
+    return -x
+
+
+@pointwise("abs")
+def _abs(x: V) -> V:
+    return absolute(x) if x.dtype not in ("bool", "uint8") else x
+
+
+@pointwise("sign", "sgn")
+def _sign(x: V) -> V:
+    return x.do("sign") if x.dtype != "bool" else x
+
+
+@pointwise("reciprocal")
+def _reciprocal(x: V) -> V:
+    return 1.0 / x
+
+
+@pointwise("square")
+def _square(x: V) -> V:
+    return x * x
+
+
+def _rounding(op: str) -> Callable[..., V]:
+    return lambda x: x.do(op) if is_float(x.dtype) else x
+
+
+for _name in ("floor", "ceil", "trunc"):
+    pointwise(_name)(_rounding(_name))
+pointwise("round.default")(_rounding("round"))
+
+
+# -- activations and their backwards ---------------------------------------------------------------------------------
+@pointwise("relu")
+def _relu(x: V) -> V:
+    return x.do("maximum", 0)
+
+
+@pointwise("threshold_backward")
+def _threshold_backward(grad: V, x: V, threshold: Number) -> V:
+    return where(x <= threshold, 0, grad)
+
+
+@pointwise("leaky_relu")
+def _leaky_relu(x: V, slope: Number = 0.01) -> V:
+    return where(x > 0, x, x * slope)
+
+
+@pointwise("leaky_relu_backward")
+def _leaky_relu_backward(grad: V, x: V, slope: Number, is_result: bool) -> V:
+    return where(x > 0, grad, grad * slope)
+
+
+@pointwise("elu")
+def _elu(x: V, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> V:
+    return where(x <= 0, x.do("mul", input_scale).do("expm1") * (alpha * scale), x * scale)
+
+
+@pointwise("gelu")
+def _gelu(x: V, approximate: str = "none") -> V:
+    if approximate == "none":
+        return x * 0.5 * (1 + erf(x * SQRT1_2))
+    return 0.5 * x * (1 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+
+
+@pointwise("gelu_backward")
+def _gelu_backward(grad: V, x: V, approximate: str = "none") -> V:
+    if approximate == "none":
+        cdf = 0.5 * (1 + erf(x * SQRT1_2))
+        return grad * (cdf + x * (exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))))
+    beta, kappa = math.sqrt(2 / math.pi), 0.044715
+    t = tanh(beta * (x + kappa * x * x * x))
+    return grad * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * (beta * (1 + 3 * kappa * x * x)))
+
+
+@pointwise("silu")
+def _silu(x: V) -> V:
+    return x * sigmoid(x)
+
+
+@pointwise("silu_backward")
+def _silu_backward(grad: V, x: V) -> V:
+    s = sigmoid(x)
+    return grad * s * (1 + x * (1 - s))
+
+
+@pointwise("sigmoid_backward")
+def _sigmoid_backward(grad: V, y: V) -> V:
+    return grad * (1 - y) * y
+
+
+@pointwise("tanh_backward")
+def _tanh_backward(grad: V, y: V) -> V:
+    return grad * (1 - y * y)
+
+
+@pointwise("softplus")
+def _softplus(x: V, beta: Number = 1, threshold: Number = 20) -> V:
+    scaled = x * beta
+    return where(scaled > threshold, x, exp(scaled).do("log1p") / beta)
+
+
+@pointwise("softplus_backward")
+def _softplus_backward(grad: V, x: V, beta: Number, threshold: Number) -> V:
+    scaled = x * beta
+    return where(scaled > threshold, grad, grad * sigmoid(scaled))
+
+
+@pointwise("hardtanh")
+def _hardtanh(x: V, low: Number = -1, high: Number = 1) -> V:
+    return x.do("maximum", low).do("minimum", high)
+
+
+@pointwise("hardtanh_backward")
+def _hardtanh_backward(grad: V, x: V, low: Number, high: Number) -> V:
+    return where((x <= low).do("or", x >= high), 0, grad)
+
+
+@pointwise("hardsigmoid")
+def _hardsigmoid(x: V) -> V:
+    return (x + 3).do("maximum", 0).do("minimum", 6) / 6
+
+
+@pointwise("hardswish")
+def _hardswish(x: V) -> V:
+    return x * (x + 3).do("maximum", 0).do("minimum", 6) / 6
+
+
+@pointwise("mish")
+def _mish(x: V) -> V:
+    return x * tanh(_softplus(x))
+
+
+@pointwise("clamp", "clip")
+def _clamp(x: V, low: V | Number | None = None, high: V | Number | None = None) -> V:
+    if low is not None:
+        x = x.do("maximum", low)
+    return x if high is None else x.do("minimum", high)
+
+
+@pointwise("clamp_min")
+def _clamp_min(x: V, low: V | Number) -> V:
+    return x.do("maximum", low)
+
+
+@pointwise("clamp_max")
+def _clamp_max(x: V, high: V | Number) -> V:
+    return x.do("minimum", high)
+
+
+# -- comparisons, logic, selection -----------------------------------------------------------------------------------
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    pointwise(_name, cast="operands")(lambda x, y, _op=_name: x.do(_op, y))
+
+
+def _truth(x: V) -> V:
+    return x if x.dtype == "bool" else x.do("ne", 0)
+
+
+@pointwise("logical_not", cast="none")
+def _logical_not(x: V) -> V:
+    return _truth(x).do("not")
+
+
+@pointwise("logical_and", cast="none")
+def _logical_and(x: V, y: V) -> V:
+    return _truth(x).do("and", _truth(y))
+
+
+@pointwise("logical_or", cast="none")
+def _logical_or(x: V, y: V) -> V:
+    return _truth(x).do("or", _truth(y))
+
+
+@pointwise("logical_xor", cast="none")
+def _logical_xor(x: V, y: V) -> V:
+    return _truth(x).do("xor", _truth(y))
+
+
+for _name, _op in (("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor", "xor")):
+    pointwise(_name)(lambda x, y, _op=_op: x.do(_op, y) if isinstance(x, V) else y.do(_op, x))
+
+
+@pointwise("bitwise_not")
+def _bitwise_not(x: V) -> V:
+    return x.do("not")
+
+
+@pointwise("isnan", cast="none")
+def _isnan(x: V) -> V:
+    return x.do("isnan") if is_float(x.dtype) else x.body.const(False, "bool")
+
+
+@pointwise("isinf", cast="none")
+def _isinf(x: V) -> V:
+    return x.do("isinf") if is_float(x.dtype) else x.body.const(False, "bool")
+
+
+@pointwise("where", keep=(0,))
+def _where(cond: V, a: V | Number, b: V | Number) -> V:
+    cond = _truth(cond)
+    if not isinstance(a, V) and not isinstance(b, V):
+        raise NotLowered("where of two numbers")
+    return where(cond, a, b)
+
+
+@pointwise("masked_fill", keep=(1,))
+def _masked_fill(x: V, mask: V, value: V | Number) -> V:
+    return where(mask, value, x)
+
+
+# -- copies and conversions ------------------------------------------------------------------------------------------
+@pointwise("clone", "copy")
+def _clone(x: V, y: V | None = None, non_blocking: bool = False) -> V:
+    return x if y is None else y
+
+
+@pointwise("_to_copy", cast="none")
+def _to_copy(x: V, non_blocking: bool = False) -> V:
+    return x
+
+
+@pointwise("native_dropout_backward", keep=(1,))
+def _native_dropout_backward(grad: V, mask: V, scale: Number) -> V:
+    return grad * mask.cast(grad.dtype) * scale
+
+
+@pointwise("xlogy")
+def _xlogy(x: V | Number, y: V | Number) -> V:
+    if not isinstance(x, V):
+        assert isinstance(y, V)
+        x = y.lift(x)
+    y = x.lift(y)
+    return where(y.do("isnan"), y, where(x.do("eq", 0), 0, x * log(y)))
+
+
+@pointwise("atan2")
+def _atan2(x: V, y: V) -> V:
+    return x.do("atan2", y)
+
+
+@pointwise("sinc")
+def _sinc(x: V) -> V:
+    return where(x.do("eq", 0), 1, sin(x * math.pi) / (x * math.pi))
+
+
+@pointwise("logit")
+def _logit(x: V, eps: Number | None = None) -> V:
+    if eps is not None:
+        x = x.do("maximum", eps).do("minimum", 1 - eps)
+    return log(x / (1 - x))
+
+
+@pointwise("deg2rad")
+def _deg2rad(x: V) -> V:
+    return x * (math.pi / 180)
+
+
+@pointwise("rad2deg")
+def _rad2deg(x: V) -> V:
+    return x * (180 / math.pi)

@@ -1,0 +1,200 @@
+"""Reductions and softmax: sums, means, extrema, any/all, variance; softmax and log_softmax with their backwards.
+
+``aten.mean.dim(x, [-1])`` is one loop: load, reduce_sum, multiply by 1/n, store. A softmax is four loops that fusing
+makes one kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import fx
+
+from ..records.loops import Size, View, product
+from .context import Lowering, dtype_name, is_dense, sizes_of
+from .table import NotLowered, rule
+from .values import V, compute_dtype, exp, is_float, log, where
+
+
+def normalize_dims(dims: Any, rank: int) -> list[int]:
+    """``dim`` arguments of reductions as a sorted list; None and [] mean all."""
+    if dims is None or (isinstance(dims, (list, tuple)) and not dims):
+        return list(range(rank))
+    if isinstance(dims, int):
+        dims = [dims]
+    return sorted({d % rank for d in dims}) if rank else []
+
+
+def to_node(
+    low: Lowering, node: fx.Node, kind: str, inputs: Sequence[Any], dims: Sequence[int], keepdim: bool,
+    fn: Callable[..., V] = lambda x: x, post: Callable[[V], V] = lambda x: x,
+) -> View:  # fmt: skip
+    """``reduce`` to the value of ``node``, whose shape lacks the reduced dimensions unless ``keepdim``."""
+    val = node.meta["val"]
+    shape, strides = sizes_of(val.shape), sizes_of(val.stride())
+    rank = len(inputs[0].shape)
+    full = strides
+    if not keepdim:
+        kept = iter(strides)
+        full = tuple(1 if k in dims else next(kept) for k in range(rank))
+    out = low.reduce(kind, inputs, dims, fn, post, dtype=dtype_name(val.dtype), strides=full, name=node.name)
+    return View(out.buffer, shape, strides)
+
+
+def _sum_like(kind: str) -> Callable[..., View]:
+    def lower(low: Lowering, node: fx.Node, x: Any, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> View:
+        to = compute_dtype(dtype_name(node.meta["val"].dtype))
+        return to_node(low, node, kind, [x], normalize_dims(dims, len(x.shape)), keepdim, lambda v: v.cast(to))
+
+    return lower
+
+
+rule("sum.default", "sum.dim_IntList")(_sum_like("sum"))
+rule("prod.default", "prod.dim_int")(_sum_like("prod"))
+
+
+@rule("mean.default", "mean.dim")
+def _mean(low: Lowering, node: fx.Node, x: Any, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> View:
+    to = compute_dtype(dtype_name(node.meta["val"].dtype))
+    over = normalize_dims(dims, len(x.shape))
+    count = product(tuple(x.shape[d] for d in over))
+    return to_node(low, node, "sum", [x], over, keepdim, lambda v: v.cast(to), lambda total: total / count_of(count))
+
+
+def count_of(count: Size) -> int:
+    """A known number of elements; symbolic counts stay with ATen for now."""
+    if not isinstance(count, int):
+        raise NotLowered("a symbolic number of elements")
+    return count
+
+
+def _extremum(kind: str) -> Callable[..., View]:
+    def lower(low: Lowering, node: fx.Node, x: Any, dims: Any = None, keepdim: bool = False) -> View:
+        over = normalize_dims(dims, len(x.shape))
+        if any(x.shape[d] == 0 for d in over):
+            raise NotLowered("no elements: eager raises")
+        return to_node(low, node, kind, [x], over, keepdim)
+
+    return lower
+
+
+rule("amax", "max.default")(_extremum("max"))
+rule("amin", "min.default")(_extremum("min"))
+
+
+def _truth_reduction(kind: str) -> Callable[..., View]:
+    def lower(low: Lowering, node: fx.Node, x: Any, dims: Any = None, keepdim: bool = False) -> View:
+        if dtype_name(node.meta["val"].dtype) != "bool":
+            raise NotLowered("any/all of uint8 is uint8")
+        over = normalize_dims(dims, len(x.shape))
+        return to_node(low, node, kind, [x], over, keepdim, lambda v: v if v.dtype == "bool" else v.do("ne", 0))
+
+    return lower
+
+
+rule("any.default", "any.dim", "any.dims")(_truth_reduction("any"))
+rule("all.default", "all.dim", "all.dims")(_truth_reduction("all"))
+
+
+def mean_of(low: Lowering, x: Any, dims: Sequence[int], to: str, name: str) -> tuple[View, int]:
+    """The mean over ``dims`` and the number of elements it is of."""
+    count = count_of(product(tuple(x.shape[d] for d in dims)))
+    mean = low.reduce("sum", [x], dims, lambda v: v.cast(to), lambda s: s / max(count, 1), name=f"{name}_mean", dtype=to)
+    return mean, count
+
+
+def squared_difference(to: str) -> Callable[[V, V], V]:
+    """``(v - mean)**2`` computed in ``to``: summed after the mean, as accurate as Welford and vectorizable."""
+
+    def squared(v: V, m: V) -> V:
+        d = v.cast(to) - m
+        return d * d
+
+    return squared
+
+
+@rule("var.correction", "var.dim", "var.default")
+def _var(low: Lowering, node: fx.Node, x: Any, dims: Any = None, *rest: Any, correction: Any = None, keepdim: bool = False) -> View:
+    return _variance(low, node, x, dims, rest, correction, keepdim, lambda v: v)
+
+
+@rule("std.correction")
+def _std(low: Lowering, node: fx.Node, x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> View:
+    return _variance(low, node, x, dims, (), correction, keepdim, lambda v: v.do("sqrt"))
+
+
+def _variance(
+    low: Lowering, node: fx.Node, x: Any, dims: Any, rest: tuple[Any, ...], correction: Any, keepdim: bool, last: Callable[[V], V]
+) -> View:
+    if rest or isinstance(dims, bool):
+        raise NotLowered("the old unbiased flag")
+    correction = 1 if correction is None else correction
+    over = normalize_dims(dims, len(x.shape))
+    to = compute_dtype(dtype_name(node.meta["val"].dtype))
+    mean, count = mean_of(low, x, over, to, node.name)
+    if count - correction <= 0:
+        raise NotLowered("too few elements: eager's NaN or inf")
+    return to_node(low, node, "sum", [x, mean], over, keepdim, squared_difference(to), lambda s: last(s / (count - correction)))
+
+
+# -- softmax ---------------------------------------------------------------------------------------------------------
+def _float_to(node: fx.Node) -> str:
+    to = compute_dtype(dtype_name(node.meta["val"].dtype))
+    if not is_float(to):
+        raise NotLowered("softmax of integers")
+    return to
+
+
+@rule("_softmax")
+def _softmax(low: Lowering, node: fx.Node, x: Any, dim: int, half_to_float: bool = False) -> View:
+    to, n = _float_to(node), node.name
+    top = low.reduce("max", [x], [dim], lambda v: v.cast(to), name=f"{n}_max", dtype=to)
+    e = low.map(lambda v, m: exp(v.cast(to) - m), [x, top], name=f"{n}_exp", dtype=to, strides=_strides(low, x))
+    total = low.reduce("sum", [e], [dim], name=f"{n}_sum", dtype=to)
+    return low.finish(lambda v, s: v / s, [e, total], node)
+
+
+@rule("_safe_softmax")
+def _safe_softmax(low: Lowering, node: fx.Node, x: Any, dim: int, dtype: Any = None) -> View:
+    to, n = _float_to(node), node.name
+    top = low.reduce("max", [x], [dim], lambda v: v.cast(to), name=f"{n}_max", dtype=to)
+    e = low.map(lambda v, m: exp(v.cast(to) - m), [x, top], name=f"{n}_exp", dtype=to, strides=_strides(low, x))
+    total = low.reduce("sum", [e], [dim], name=f"{n}_sum", dtype=to)
+    # a row of -inf alone is all zeros here, NaN in plain softmax
+    return low.finish(lambda v, s, m: where(m.do("eq", float("-inf")), 0.0, v / s), [e, total, top], node)
+
+
+@rule("_log_softmax")
+def _log_softmax(low: Lowering, node: fx.Node, x: Any, dim: int, half_to_float: bool = False) -> View:
+    to, n = _float_to(node), node.name
+    top = low.reduce("max", [x], [dim], lambda v: v.cast(to), name=f"{n}_max", dtype=to)
+    total = low.reduce("sum", [x, top], [dim], lambda v, m: exp(v.cast(to) - m), lambda s: log(s), name=f"{n}_lse", dtype=to)
+    return low.finish(lambda v, m, s: v.cast(to) - m - s, [x, top, total], node)
+
+
+@rule("_softmax_backward_data")
+def _softmax_backward(low: Lowering, node: fx.Node, grad: Any, y: Any, dim: int, input_dtype: Any = None) -> View:
+    to = _float_to(node)
+    dot = low.reduce("sum", [grad, y], [dim], lambda g, v: g.cast(to) * v.cast(to), name=f"{node.name}_dot", dtype=to)
+    return low.finish(lambda g, v, d: (g.cast(to) - d) * v.cast(to), [grad, y, dot], node)
+
+
+@rule("_log_softmax_backward_data")
+def _log_softmax_backward(low: Lowering, node: fx.Node, grad: Any, y: Any, dim: int, input_dtype: Any = None) -> View:
+    to = _float_to(node)
+    total = low.reduce("sum", [grad], [dim], lambda g: g.cast(to), name=f"{node.name}_sum", dtype=to)
+    return low.finish(lambda g, v, s: g.cast(to) - exp(v.cast(to)) * s, [grad, y, total], node)
+
+
+def _strides(low: Lowering, x: Any) -> tuple[Size, ...] | None:
+    """A full-size intermediate keeps its input's layout when that is dense, so that loops walk memory in order."""
+    if isinstance(x, View) and is_dense(x.shape, x.strides) and x.buffer in low.buffers:
+        ordered = sorted(range(len(x.shape)), key=lambda k: x.strides[k])
+        step: Size = 1
+        out: list[Size] = [0] * len(x.shape)
+        for k in ordered:
+            out[k] = step
+            step = step * x.shape[k]
+        return tuple(out)
+    return None

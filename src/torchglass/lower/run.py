@@ -1,0 +1,117 @@
+"""The lowering stage: a functional ATen FX graph in, a LoopGraph out.
+
+Every node carries ``meta["val"]`` (fake tensors) and may carry ``meta["origin"]``. A node with a rule becomes loops or a
+view; one without stays an ATen call. Nothing is an error here except a graph that is none.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..records.check_loops import check_graph
+from ..records.loops import LoopGraph, Node, Value, View
+from ..records.origin import UNKNOWN
+from . import creation, indexing, normalization, pointwise, reductions, views  # noqa: F401  they fill the table
+from .context import Lowering, Splat, sizes_of
+from .extern import lower_extern
+from .table import NotLowered, find_rule
+
+
+def run(gm: fx.GraphModule, options: Any = None, name: str = "forward") -> LoopGraph:
+    """Lower ``gm``; buffers are named after its nodes."""
+    low = Lowering(name)
+    inputs: list[str] = []
+    outputs: tuple[Any, ...] = ()
+    for node in gm.graph.nodes:
+        low.origin = node.meta.get("origin") or UNKNOWN
+        if node.op == "placeholder":
+            low.values[node] = _input(low, node)
+            inputs.append(low.values[node].buffer if isinstance(low.values[node], View) else node.name)
+        elif node.op == "get_attr":
+            low.values[node] = _constant(low, gm, node)
+        elif node.op == "call_function":
+            low.values[node] = _call(low, node)
+        elif node.op == "output":
+            outputs = _outputs(low, node)
+        else:
+            raise ValueError(f"an ATen graph has no {node.op} nodes: {node}")
+    nodes = _live(low.nodes, outputs)
+    graph = LoopGraph(name, tuple(inputs), low.buffers, nodes, outputs, low.constants)
+    check_graph(graph)
+    return graph
+
+
+def _input(low: Lowering, node: fx.Node) -> Any:
+    val = node.meta.get("val")
+    if not isinstance(val, torch.Tensor):
+        return Value(node.name)
+    dtype = str(val.dtype).removeprefix("torch.")
+    return low.buffer(node.name, dtype, sizes_of(val.shape), sizes_of(val.stride()), role="input")
+
+
+def _constant(low: Lowering, gm: fx.GraphModule, node: fx.Node) -> Any:
+    value: Any = gm
+    for part in str(node.target).split("."):
+        value = getattr(value, part)
+    if not isinstance(value, torch.Tensor):
+        raise ValueError(f"the constant {node.target} is no tensor")
+    node.meta.setdefault("val", value)
+    dtype = str(value.dtype).removeprefix("torch.")
+    view = low.buffer(node.name, dtype, sizes_of(value.shape), sizes_of(value.stride()), role="constant")
+    low.constants[view.buffer] = value
+    return view
+
+
+def _call(low: Lowering, node: fx.Node) -> Any:
+    if node.target is operator.getitem and isinstance(low.values.get(node.args[0]), (tuple, list)):  # type: ignore[arg-type]
+        return low.values[node.args[0]][node.args[1]]  # type: ignore[index]
+    low.op = _short_name(node)
+    found = find_rule(node.target) if isinstance(node.target, torch._ops.OpOverload) else None
+    if found is not None and _on_cpu(node):
+        done, known = len(low.nodes), set(low.buffers)
+        try:
+            return found(low, node, *low.argument(node.args), **low.argument(node.kwargs))
+        except NotLowered:
+            del low.nodes[done:]
+            for name in set(low.buffers) - known:
+                del low.buffers[name]
+    return lower_extern(low, node)
+
+
+def _on_cpu(node: fx.Node) -> bool:
+    """Loops are for real dtypes on one device; anything odd about the result leaves the operator to ATen."""
+    vals = node.meta.get("val")
+    tensors = [v for v in (vals if isinstance(vals, (tuple, list)) else [vals]) if isinstance(v, torch.Tensor)]
+    return bool(tensors) and all(v.layout == torch.strided and not v.is_complex() for v in tensors)
+
+
+def _short_name(node: fx.Node) -> str:
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return target._schema.name.replace("::", ".")
+    return getattr(target, "__name__", str(target))
+
+
+def _outputs(low: Lowering, node: fx.Node) -> tuple[Any, ...]:
+    (results,) = node.args
+    results = results if isinstance(results, (tuple, list)) else (results,)
+    out = []
+    for result in results:
+        value = low.argument(result) if result is not None else None
+        out.append(low.view(value) if isinstance(value, Splat) else value)
+    return tuple(out)
+
+
+def _live(nodes: list[Node], outputs: tuple[Any, ...]) -> tuple[Node, ...]:
+    """Nodes that something needs. ATen calls go too when nothing reads them: the graph is functional."""
+    needed = {o.buffer if isinstance(o, View) else o.name for o in outputs if isinstance(o, (View, Value))}
+    kept: list[Node] = []
+    for node in reversed(nodes):
+        if any(w in needed for w in node.writes):
+            kept.append(node)
+            needed.update(node.reads)
+    return tuple(reversed(kept))

@@ -1,0 +1,128 @@
+"""Writing loop bodies: ``V`` is a value of a body under construction; arithmetic on it appends operations.
+
+``silu`` reads as it would in a textbook::
+
+    def silu(x: V) -> V:
+        return x / (1 + exp(-x))
+
+Numbers become constants of the other operand's dtype. Equal operations are appended once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from ..records.loops import BOOL_OPS, Access, Compute, Const, Index, Load, Operation, Reduce, Size, Store
+
+Number: TypeAlias = "float | int | bool"
+
+# What arithmetic on a storage dtype is done in.
+COMPUTE = {"bfloat16": "float32", "float16": "float32"}
+
+
+def compute_dtype(dtype: str) -> str:
+    """float32 for the half-precision floats, else the dtype itself."""
+    return COMPUTE.get(dtype, dtype)
+
+
+def is_float(dtype: str) -> bool:
+    return "float" in dtype
+
+
+class Body:
+    """The operations of one loop as they are written; finds equal ones again."""
+
+    def __init__(self) -> None:
+        self.ops: list[Operation] = []
+        self._seen: dict[Any, V] = {}
+
+    def value(self, key: Any, dtype: str, make: Callable[[str], Operation]) -> V:
+        found = self._seen.get(key)
+        if found is None:
+            name = f"t{len(self._seen)}"
+            found = self._seen[key] = V(self, name, dtype)
+            self.ops.append(make(name))
+        return found
+
+    def load(self, access: Access, dtype: str, mask: V | None = None, other: Number = 0) -> V:
+        m = mask.name if mask is not None else None
+        return self.value(("load", access, dtype, m, repr(other)), dtype, lambda n: Load(n, access, dtype, m, other))
+
+    def const(self, value: Number, dtype: str) -> V:
+        if dtype == "bool":
+            value = bool(value)
+        elif is_float(dtype):
+            value = float(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{value} is no {dtype}")
+        else:
+            value = int(value)
+        return self.value(("const", repr(value), dtype), dtype, lambda n: Const(n, value, dtype))
+
+    def index(self, strides: tuple[Size, ...], offset: Size = 0, dtype: str = "int64") -> V:
+        return self.value(("index", strides, offset, dtype), dtype, lambda n: Index(n, strides, offset, dtype))
+
+    def compute(self, op: str, args: tuple[V, ...], dtype: str | None = None) -> V:
+        dtype = dtype or ("bool" if op in BOOL_OPS else args[-1].dtype)
+        names = tuple(a.name for a in args)
+        return self.value((op, names, dtype), dtype, lambda n: Compute(n, op, names, dtype))
+
+    def reduce(self, kind: str, arg: V) -> V:
+        return self.value(("reduce", kind, arg.name), arg.dtype, lambda n: Reduce(n, kind, arg.name, arg.dtype))
+
+    def store(self, access: Access, value: V) -> None:
+        self.ops.append(Store(access, value.name))
+
+
+class V:
+    """A value in a body: its name and dtype."""
+
+    __slots__ = ("body", "dtype", "name")
+
+    def __init__(self, body: Body, name: str, dtype: str) -> None:
+        self.body, self.name, self.dtype = body, name, dtype
+
+    def lift(self, other: V | Number) -> V:
+        """``other`` as a value of this body, numbers in this value's dtype."""
+        return other if isinstance(other, V) else self.body.const(other, self.dtype)
+
+    def cast(self, dtype: str) -> V:
+        return self if dtype == self.dtype else self.body.compute("cast", (self,), dtype)
+
+    def do(self, op: str, *others: V | Number) -> V:
+        return self.body.compute(op, (self, *(self.lift(o) for o in others)))
+
+    def _reverse(self, op: str, other: Number) -> V:
+        return self.body.compute(op, (self.lift(other), self))
+
+    def __add__(self, o: V | Number) -> V: return self.do("add", o)  # noqa: E704
+    def __radd__(self, o: Number) -> V: return self._reverse("add", o)  # noqa: E704
+    def __sub__(self, o: V | Number) -> V: return self.do("sub", o)  # noqa: E704
+    def __rsub__(self, o: Number) -> V: return self._reverse("sub", o)  # noqa: E704
+    def __mul__(self, o: V | Number) -> V: return self.do("mul", o)  # noqa: E704
+    def __rmul__(self, o: Number) -> V: return self._reverse("mul", o)  # noqa: E704
+    def __truediv__(self, o: V | Number) -> V: return self.do("div", o)  # noqa: E704
+    def __rtruediv__(self, o: Number) -> V: return self._reverse("div", o)  # noqa: E704
+    def __neg__(self) -> V: return self.do("neg")  # noqa: E704
+    def __lt__(self, o: V | Number) -> V: return self.do("lt", o)  # noqa: E704
+    def __le__(self, o: V | Number) -> V: return self.do("le", o)  # noqa: E704
+    def __gt__(self, o: V | Number) -> V: return self.do("gt", o)  # noqa: E704
+    def __ge__(self, o: V | Number) -> V: return self.do("ge", o)  # noqa: E704
+
+
+def where(cond: V, a: V | Number, b: V | Number) -> V:
+    """``cond ? a : b``; one of ``a`` and ``b`` must be a value."""
+    if not isinstance(a, V):
+        assert isinstance(b, V)
+        a = b.lift(a)
+    return cond.body.compute("where", (cond, a, a.lift(b)))
+
+
+def _unary(op: str) -> Callable[[V], V]:
+    return lambda x: x.do(op)
+
+
+exp, log, sqrt, rsqrt, tanh, erf = (_unary(o) for o in ("exp", "log", "sqrt", "rsqrt", "tanh", "erf"))
+sigmoid, sin, cos, absolute = (_unary(o) for o in ("sigmoid", "sin", "cos", "abs"))

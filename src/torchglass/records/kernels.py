@@ -1,0 +1,161 @@
+"""What fusing and code generation hand on: fused kernels, the schedule with its memory plan, decisions, sources.
+
+A ``FusedKernel`` is one nest: for every point of its row dimensions the steps run in turn, each over the row's inner
+dimensions. A softmax over (512, 128)::
+
+    kernel softmax rows [512] inner [128]:
+        loop softmax_max over [512, reduce 128]: ...
+        loop softmax_exp over [512, 128]: ...          softmax_exp is row-local: never in memory
+        loop softmax_sum over [512, reduce 128]: ...
+        loop softmax over [512, 128]: ...
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from .loops import Buffer, ExternCall, Loop, LoopGraph, Size, product, show
+from .origin import UNKNOWN, Origin
+
+
+@dataclass(frozen=True)
+class FusionDecision:
+    """Whether two nodes became one kernel. ``rule`` is the fusion rule's name, ``why`` a clause for people."""
+
+    first: str
+    second: str
+    fused: bool
+    rule: str
+    why: str
+    bytes_saved: int = 0
+
+    def __str__(self) -> str:
+        verb = "fused" if self.fused else "kept apart"
+        saved = f", saves {self.bytes_saved} bytes" if self.fused else ""
+        return f"{self.first} + {self.second}: {verb} by {self.rule}: {self.why}{saved}"
+
+
+@dataclass(frozen=True)
+class FusedKernel:
+    """Loops that run as one kernel over common dimensions.
+
+    All ``loops`` are over the same ``dims`` (a size of 1 where a loop does not move along a dimension).
+    ``inner`` marks the dimensions of one row. A loop may reduce all inner dimensions (a row reduction), row dimensions
+    (a column reduction, whose result is read only by later kernels), or everything.
+    ``local`` names buffers that live only within a row and need no memory.
+    """
+
+    name: str
+    dims: tuple[Size, ...]
+    inner: tuple[bool, ...]
+    loops: tuple[Loop, ...]
+    local: frozenset[str] = frozenset()
+
+    @property
+    def rows(self) -> Size:
+        return product(tuple(d for d, i in zip(self.dims, self.inner) if not i))
+
+    @property
+    def columns(self) -> Size:
+        return product(tuple(d for d, i in zip(self.dims, self.inner) if i))
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(b for loop in self.loops for b in loop.writes if b not in self.local))
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        made = {b for loop in self.loops for b in loop.writes}
+        return tuple(dict.fromkeys(b for loop in self.loops for b in loop.reads if b not in made))
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        return tuple(o for loop in self.loops for o in loop.ops)
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        return tuple(dict.fromkeys(o for loop in self.loops for o in loop.origins if o is not UNKNOWN))
+
+    def __str__(self) -> str:
+        rows = [str(d) for d, i in zip(self.dims, self.inner) if not i]
+        inner = [str(d) for d, i in zip(self.dims, self.inner) if i]
+        head = f"kernel {self.name} rows [{', '.join(rows)}] inner [{', '.join(inner)}]"
+        if self.local:
+            head += f" local {', '.join(sorted(self.local))}"
+        return "\n".join((head + ":", *(f"    {line}" for loop in self.loops for line in str(loop).splitlines())))
+
+
+@dataclass(frozen=True)
+class Allocate:
+    """Make ``buffer`` exist: fresh memory, or the memory of a dead buffer (``reuse``) of the same bytes and dtype."""
+
+    buffer: str
+    reuse: str | None = None
+
+    def __str__(self) -> str:
+        return f"allocate {self.buffer}" + (f" in place of {self.reuse}" if self.reuse else "")
+
+
+@dataclass(frozen=True)
+class Free:
+    """The last reader of ``buffer`` has run."""
+
+    buffer: str
+
+    def __str__(self) -> str:
+        return f"free {self.buffer}"
+
+
+Step: TypeAlias = "FusedKernel | ExternCall | Allocate | Free"
+
+
+@dataclass(frozen=True)
+class FusedGraph:
+    """The schedule of one graph: kernels and extern calls in order, with where memory begins and ends."""
+
+    graph: LoopGraph
+    steps: tuple[Step, ...]
+    decisions: tuple[FusionDecision, ...] = ()
+    peak_bytes: int = 0
+
+    @property
+    def kernels(self) -> tuple[FusedKernel, ...]:
+        return tuple(s for s in self.steps if isinstance(s, FusedKernel))
+
+    @property
+    def buffers(self) -> dict[str, Buffer]:
+        return self.graph.buffers
+
+    def __str__(self) -> str:
+        lines = [f"fused {self.graph.name}({', '.join(self.graph.inputs)})  # peak {self.peak_bytes} bytes of temporaries"]
+        for step in self.steps:
+            lines += [f"  {line}" for line in str(step).splitlines()]
+        lines += [f"return {', '.join(show(o) for o in self.graph.outputs)}", "", "# decisions"]
+        lines += [f"#   {d}" for d in self.decisions]
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One generated kernel. Several steps of a graph may call it: equal kernels are printed once (``calls`` counts)."""
+
+    name: str
+    language: str
+    source: str = field(repr=False)
+    arguments: tuple[str, ...]
+    loops: tuple[str, ...]
+    ops: tuple[str, ...]
+    origins: tuple[Origin, ...] = ()
+    calls: int = 1
+
+
+@dataclass(frozen=True)
+class KernelSources:
+    """The texts of one graph: kernels as C or Triton, the Python wrapper that calls them, one record per kernel."""
+
+    kernels_text: str
+    language: str
+    wrapper_text: str
+    kernels: tuple[Kernel, ...]
+    constants: dict[str, Any] = field(default_factory=dict, hash=False)

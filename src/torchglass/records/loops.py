@@ -1,0 +1,331 @@
+"""The loop IR: what an ATen graph becomes before it is fused and printed as C or Triton.
+
+A graph is a list of nodes in order. A node is a ``Loop`` (an explicit nest with a straight-line body) or an
+``ExternCall`` (an ATen call kept as it is). Views never appear as nodes: an access says by strides what it reads.
+The whole of ``y = x.t() + 1`` for ``x`` of shape (2, 3)::
+
+    loop y over [3, 2]:
+        t0 = load x[i0 + 3*i1] : float32
+        t1 = const 1.0 : float32
+        t2 = add t0 t1 : float32
+        store y[2*i0 + i1] t2
+
+Sizes, strides and offsets are ``Size``: Python ints where they are known, sympy expressions where they are symbolic.
+Bodies are tuples of frozen operations in single-assignment form, so loops hash, compare and print.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import sympy
+
+from .origin import UNKNOWN, Origin
+
+Size: TypeAlias = "int | sympy.Expr"
+
+
+@dataclass(frozen=True)
+class Access:
+    """The address of one element: ``offset + sum(strides[k] * i_k) + sum(value * stride)`` in elements of ``buffer``.
+
+    ``strides`` has one entry per dimension of the loop (0: not moved by it). ``indirect`` adds computed integer
+    values of the body, as (value, stride): that is how gathers and embeddings read.
+    """
+
+    buffer: str
+    strides: tuple[Size, ...]
+    offset: Size = 0
+    indirect: tuple[tuple[str, Size], ...] = ()
+
+    def expr(self) -> sympy.Expr:
+        """The address as one sympy expression in ``i0, i1, ...`` and the names of indirect values."""
+        terms = [sympy.Symbol(f"i{k}") * s for k, s in enumerate(self.strides)]
+        terms += [sympy.Symbol(v) * s for v, s in self.indirect]
+        return sympy.Add(sympy.sympify(self.offset), *terms)
+
+    def __str__(self) -> str:
+        return f"{self.buffer}[{self.expr()}]"
+
+
+@dataclass(frozen=True)
+class Load:
+    """``result = buffer[...]`` converted to ``dtype``; where ``mask`` is false nothing is read and ``other`` results."""
+
+    result: str
+    access: Access
+    dtype: str
+    mask: str | None = None
+    other: float | int | bool = 0
+
+    def __str__(self) -> str:
+        mask = f" where {self.mask} else {self.other}" if self.mask else ""
+        return f"{self.result} = load {self.access}{mask} : {self.dtype}"
+
+
+@dataclass(frozen=True)
+class Const:
+    """A number. float('nan'), inf and -inf are allowed for floating dtypes."""
+
+    result: str
+    value: float | int | bool
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.result} = const {self.value!r} : {self.dtype}"
+
+
+@dataclass(frozen=True)
+class Index:
+    """``result = offset + sum(strides[k] * i_k)``: an integer computed from the loop's own counters."""
+
+    result: str
+    strides: tuple[Size, ...]
+    offset: Size
+    dtype: str = "int64"
+
+    def __str__(self) -> str:
+        return f"{self.result} = index {Access('', self.strides, self.offset).expr()} : {self.dtype}"
+
+
+@dataclass(frozen=True)
+class Compute:
+    """``result = op(*args)``, element by element. ``op`` names a row of ``OPS``."""
+
+    result: str
+    op: str
+    args: tuple[str, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.result} = {self.op} {' '.join(self.args)} : {self.dtype}"
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """``result = kind`` of ``arg`` over the loop's reduced dimensions; later operations see one value per kept point."""
+
+    result: str
+    kind: str
+    arg: str
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.result} = reduce_{self.kind} {self.arg} : {self.dtype}"
+
+
+@dataclass(frozen=True)
+class Store:
+    """``buffer[...] = arg`` converted to the buffer's dtype."""
+
+    access: Access
+    arg: str
+
+    def __str__(self) -> str:
+        return f"store {self.access} {self.arg}"
+
+
+Operation: TypeAlias = "Load | Const | Index | Compute | Reduce | Store"
+
+# op -> number of arguments. Comparisons and logic yield bool; `cast` converts as C does; `floordiv` and `mod` round
+# as Python does; minimum and maximum propagate NaN. Math is that of the result's dtype.
+OPS: dict[str, int] = {
+    **dict.fromkeys(("add", "sub", "mul", "div", "floordiv", "mod", "fmod", "minimum", "maximum", "pow", "atan2"), 2),
+    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "shl", "shr"), 2),
+    **dict.fromkeys(("neg", "abs", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt"), 1),
+    **dict.fromkeys(("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh"), 1),
+    **dict.fromkeys(("atanh", "erf", "erfc", "sigmoid", "floor", "ceil", "trunc", "round", "not", "isnan"), 1),
+    **dict.fromkeys(("cast", "lgamma", "isinf", "sign"), 1),
+    "where": 3,
+    "fma": 3,
+}
+BOOL_OPS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"})
+REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A nest over ``dims``; where ``reduced[k]`` the dimension is summed (or otherwise reduced) away.
+
+    ``body`` runs once per point; what follows a ``Reduce`` runs once per kept point. ``ops`` and ``origins`` tell which
+    ATen operations and user lines it stands for.
+    """
+
+    name: str
+    dims: tuple[Size, ...]
+    reduced: tuple[bool, ...]
+    body: tuple[Operation, ...]
+    ops: tuple[str, ...] = ()
+    origins: tuple[Origin, ...] = ()
+
+    @property
+    def ranges(self) -> tuple[Size, ...]:
+        return tuple(d for d, r in zip(self.dims, self.reduced) if not r)
+
+    @property
+    def reduce_ranges(self) -> tuple[Size, ...]:
+        return tuple(d for d, r in zip(self.dims, self.reduced) if r)
+
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        return tuple(o for o in self.body if isinstance(o, Load))
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        return tuple(o for o in self.body if isinstance(o, Store))
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(o.access.buffer for o in self.loads))
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(o.access.buffer for o in self.stores))
+
+    @property
+    def is_reduction(self) -> bool:
+        return any(self.reduced)
+
+    def __str__(self) -> str:
+        dims = ", ".join(f"reduce {d}" if r else str(d) for d, r in zip(self.dims, self.reduced))
+        return "\n".join((f"loop {self.name} over [{dims}]:", *(f"    {o}" for o in self.body)))
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory a node writes or the caller brings. ``role``: input, temp, or constant (a tensor baked into the graph)."""
+
+    name: str
+    dtype: str
+    shape: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    role: str = "temp"
+    device: str = "cpu"
+
+    @property
+    def numel(self) -> Size:
+        return product(self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}{list(self.shape)} strides {list(self.strides)} ({self.role})"
+
+
+@dataclass(frozen=True)
+class View:
+    """A strided look at a buffer: ``shape``, ``strides`` and ``offset`` in elements from the buffer's first element."""
+
+    buffer: str
+    shape: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    offset: Size = 0
+
+    def __str__(self) -> str:
+        return f"{self.buffer}{list(self.shape)}@{list(self.strides)}+{self.offset}"
+
+
+@dataclass(frozen=True)
+class Value:
+    """A Python value an earlier extern call returned or the caller brought (an int, say); by its name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ExternCall:
+    """``target(*args, **kwargs)`` by ATen. Arguments hold Views, Values, constants, and lists or tuples of them.
+
+    ``outputs``: the buffer (or Value name, or None) of each result; a single result that is no tuple has ``unpack``
+    False. ``out``: call the ``out=`` overload of the same operator into a buffer that we allocate.
+    """
+
+    name: str
+    target: str
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...]
+    outputs: tuple[str | None, ...]
+    unpack: bool = False
+    out: bool = False
+    aliases: bool = False
+    ops: tuple[str, ...] = ()
+    origins: tuple[Origin, ...] = ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        collect_buffers((self.args, tuple(v for _, v in self.kwargs)), found)
+        return tuple(found)
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        return tuple(o for o in self.outputs if o is not None)
+
+    def __str__(self) -> str:
+        args = [show(a) for a in self.args] + [f"{k}={show(v)}" for k, v in self.kwargs]
+        return f"extern {', '.join(str(o) for o in self.outputs)} = {self.target}({', '.join(args)})"
+
+
+Node: TypeAlias = "Loop | ExternCall"
+
+
+@dataclass(frozen=True)
+class LoopGraph:
+    """A whole ATen graph in loops. ``inputs`` in call order; ``outputs`` are Views, Values or constants (None, 3)."""
+
+    name: str
+    inputs: tuple[str, ...]
+    buffers: dict[str, Buffer] = field(hash=False)
+    nodes: tuple[Node, ...]
+    outputs: tuple[Any, ...]
+    constants: dict[str, Any] = field(default_factory=dict, hash=False)
+    origin: Origin = UNKNOWN
+
+    def __str__(self) -> str:
+        lines = [f"graph {self.name}({', '.join(self.inputs)})"]
+        lines += [f"  {b}" for b in self.buffers.values()]
+        for node in self.nodes:
+            lines += ["", *(f"  # {o}" for o in node.origins[:1] if o is not UNKNOWN)]
+            lines += [f"  {line}" for line in str(node).splitlines()]
+        lines += ["", f"return {', '.join(show(o) for o in self.outputs)}", ""]
+        return "\n".join(lines)
+
+
+def product(sizes: tuple[Size, ...]) -> Size:
+    """The product of sizes, 1 for none."""
+    total: Size = 1
+    for size in sizes:
+        total = total * size
+    return total
+
+
+def collect_buffers(value: Any, found: dict[str, None]) -> None:
+    """Add to ``found`` the buffers and value names mentioned anywhere in an argument structure, in order."""
+    if isinstance(value, View):
+        found[value.buffer] = None
+    elif isinstance(value, Value):
+        found[value.name] = None
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            collect_buffers(item, found)
+
+
+def show(value: Any) -> str:
+    """One argument as text."""
+    if isinstance(value, Value):
+        return value.name
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(show(v) for v in value)}]"
+    return str(value)
+
+
+def rename_dims(loop: Loop, dims: tuple[Size, ...], reduced: tuple[bool, ...], move: Any) -> Loop:
+    """The loop over new ``dims``; ``move`` maps a tuple of old strides to the tuple of new ones."""
+
+    def moved(op: Operation) -> Operation:
+        if isinstance(op, (Load, Store)):
+            return replace(op, access=replace(op.access, strides=move(op.access.strides)))
+        if isinstance(op, Index):
+            return replace(op, strides=move(op.strides))
+        return op
+
+    return replace(loop, dims=dims, reduced=reduced, body=tuple(moved(o) for o in loop.body))
