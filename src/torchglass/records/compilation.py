@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .capture import GraphBreak
 from .guards import Guard
 from .origin import UNKNOWN, Origin
 
@@ -32,15 +33,6 @@ class Record:
     seconds: float
     input: Any = None
     output: Any = None
-
-
-@dataclass(frozen=True)
-class GraphBreak:
-    """Why a graph ended in the middle of a function, where, and what would avoid it."""
-
-    reason: str
-    origin: Origin = UNKNOWN
-    hint: str = ""
 
 
 @dataclass(frozen=True)

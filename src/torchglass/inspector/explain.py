@@ -1,0 +1,207 @@
+"""``tg.explain``: a function's record in, a report out, for people (``print``) and programs (``to_dict``).
+
+explanation = tg.explain(model)
+print(explanation)                        # text through rich
+explanation.to_dict()["entries"][0]["guards"][0]["check"]
+tg.explain(model)(x)                      # call the model first, then report; the outcome is in .result
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.markup import escape
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from ..records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
+from . import show
+
+
+@dataclass
+class Explanation:
+    """What happened to one function so far. It reads the live record: later entries appear when printed
+    again.
+    """
+
+    record: FunctionRecord
+    function: Callable[..., Any] | None = None
+    result: Any = field(default=None, repr=False)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Explanation:
+        """Call the compiled function with these arguments, keep what it returns in ``result``, and report."""
+        if self.function is None:
+            raise TypeError("this explanation was made from a record and has no function to call")
+        self.result = self.function(*args, **kwargs)
+        return self
+
+    @property
+    def entries(self) -> list[EntryRecord]:
+        """The entries of the function itself, without its resume functions."""
+        return self.record.entries
+
+    def graphs(self) -> list[GraphRecord]:
+        """All graphs, those of resume functions included."""
+        return [graph for entry in self.all_entries() for graph in entry.graphs]
+
+    def all_entries(self) -> Iterator[EntryRecord]:
+        """The entries of the function and of its resume functions."""
+        for record in self.record.walk():
+            yield from record.entries
+
+    def breaks(self) -> list[Any]:
+        """All graph breaks (``reason``, ``origin``, ``hint``)."""
+        return [b for entry in self.all_entries() for b in entry.breaks]
+
+    def kernels(self) -> list[Any]:
+        """All generated kernels."""
+        return [kernel for graph in self.graphs() for kernel in graph.kernels]
+
+    def seconds_by_stage(self) -> dict[str, float]:
+        """Seconds of compiling by stage, over all entries, in the order in which stages first ran."""
+        total: dict[str, float] = {}
+        for entry in self.all_entries():
+            for stages in (entry.seconds_by_stage, *(g.seconds_by_stage for g in entry.graphs)):
+                for stage, seconds in stages.items():
+                    total[stage] = total.get(stage, 0.0) + seconds
+        return total
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain dicts, lists, strings and numbers, ready for JSON."""
+        return {**_function(self.record), "seconds_by_stage": self.seconds_by_stage()}
+
+    def __str__(self) -> str:
+        console = Console(file=io.StringIO(), width=110, color_system=None)
+        console.print(self)
+        return console.file.getvalue()  # type: ignore[attr-defined]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for record in self.record.walk():
+            yield from _render(record)
+        if stages := self.seconds_by_stage():
+            parts = (f"{stage} {show.seconds(amount)}" for stage, amount in stages.items())
+            yield Text(f"compiling took {show.seconds(sum(stages.values()))}: {', '.join(parts)}")
+        if self.record.folder is not None:
+            yield Text(f"files: {self.record.folder}", no_wrap=True, overflow="ignore")
+
+
+def _render(record: FunctionRecord) -> Iterator[RenderableType]:
+    where = show.place(record.origin)
+    summary = ", ".join(
+        (
+            show.count(len(record.entries), "entry"),
+            show.count(sum(len(e.graphs) for e in record.entries), "graph"),
+            show.count(sum(len(e.breaks) for e in record.entries), "graph break"),
+        )
+    )
+    yield Text.assemble((record.name, "bold"), f" ({where})" if where else "", f": {summary}")
+    for entry in record.entries:
+        yield from _render_entry(entry)
+    if record.recompiles:
+        yield _table(
+            "Recompiles", ("guard that failed", "before", "now"), map(_recompile_cells, record.recompiles)
+        )
+    for fallback in record.fallbacks:
+        yield Text(f"runs eagerly: {fallback.reason} {_at(fallback.origin)}".rstrip(), style="red")
+    yield Text("")
+
+
+def _render_entry(entry: EntryRecord) -> Iterator[RenderableType]:
+    yield Text(f"entry {entry.index}", style="bold cyan")
+    if entry.guards:
+        rows = ((show.guard_line(g), show.reason(g)) for g in entry.guards)
+        yield _table(f"Guards ({len(entry.guards)})", ("runs if", "because"), rows)
+    if entry.transformed_text:
+        yield Syntax(
+            entry.transformed_text.rstrip("\n"), "python", background_color="default", word_wrap=True
+        )
+    for graph in entry.graphs:
+        counts = [show.count(graph.node_count, "operation"), show.count(len(graph.kernels), "kernel")]
+        if graph.saved:
+            saved = sum(getattr(t, "bytes", 0) for t in graph.saved)
+            counts.append(f"{show.count(len(graph.saved), 'tensor')} ({show.size(saved)}) saved for backward")
+        yield Text(f"{graph.name}: {', '.join(counts)}")
+    for graph_break in entry.breaks:
+        hint = f"; {graph_break.hint}" if graph_break.hint else ""
+        yield Text(f"graph break: {graph_break.reason} {_at(graph_break.origin)}{hint}", style="yellow")
+
+
+def _table(title: str, columns: tuple[str, ...], rows: Any) -> Table:
+    table = Table(title=title, title_justify="left", show_lines=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    return table
+
+
+def _recompile_cells(recompile: Recompile) -> tuple[str, str, str]:
+    guard = show.guard_line(recompile.guard) if recompile.guard else "(the call's shape)"
+    return guard, show.value(recompile.old), show.value(recompile.new)
+
+
+def _at(origin: Any) -> str:
+    return f"at {show.place(origin)}" if show.place(origin) else ""
+
+
+def _function(record: FunctionRecord) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "origin": str(record.origin),
+        "folder": str(record.folder) if record.folder is not None else None,
+        "entries": [_entry(entry) for entry in record.entries],
+        "recompiles": [dict(zip(("guard", "old", "new"), _recompile_cells(r))) for r in record.recompiles],
+        "fallbacks": [_fallback(f) for f in record.fallbacks],
+        "resumes": [_function(resume) for resume in record.resumes],
+    }
+
+
+def _entry(entry: EntryRecord) -> dict[str, Any]:
+    return {
+        "index": entry.index,
+        "guards": [
+            {"check": show.guard_line(g), "kind": g.check, "why": g.why, "origin": str(g.origin)}
+            for g in entry.guards
+        ],
+        "transformed": entry.transformed_text,
+        "graphs": [_graph(graph) for graph in entry.graphs],
+        "breaks": [{"reason": b.reason, "origin": str(b.origin), "hint": b.hint} for b in entry.breaks],
+        "seconds_by_stage": dict(entry.seconds_by_stage),
+        "resume_of": entry.resume_of,
+    }
+
+
+def _graph(graph: GraphRecord) -> dict[str, Any]:
+    return {
+        "name": graph.name,
+        "operations": graph.node_count,
+        "captured": graph.captured_text,
+        "joint": graph.joint_text,
+        "forward": graph.forward_text,
+        "backward": graph.backward_text,
+        "kernels": [
+            {
+                "name": k.name,
+                "language": k.language,
+                "operations": list(getattr(k, "ops", ())),
+                "lines": [str(o) for o in getattr(k, "origins", ())],
+                "calls": getattr(k, "calls", 1),
+            }
+            for k in graph.kernels
+        ],
+        "decisions": [str(d) for d in graph.decisions],
+        "saved": [
+            {"name": s.name, "bytes": s.bytes, "reason": s.reason, "origin": str(s.origin)}
+            for s in graph.saved
+        ],
+        "seconds_by_stage": dict(graph.seconds_by_stage),
+    }
+
+
+def _fallback(fallback: Fallback) -> dict[str, str]:
+    return {"reason": fallback.reason, "origin": str(fallback.origin), "stage": fallback.stage}

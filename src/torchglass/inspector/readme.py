@@ -1,0 +1,56 @@
+"""README.md of a function's folder: its record in, Markdown out. What happened, in the order in which it
+happened.
+
+    folder.write("README.md", readme(record))
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import jinja2
+
+from ..records.compilation import FunctionRecord
+from . import show
+
+
+def readme(record: FunctionRecord) -> str:
+    """The text for people who open the folder of a function and know no compiler."""
+    functions = list(record.walk())
+    entries = [entry for function in functions for entry in function.entries]
+    summary = ", ".join(
+        (
+            show.count(len(record.entries), "entry"),
+            show.count(sum(len(e.graphs) for e in entries), "graph"),
+            show.count(sum(len(e.breaks) for e in entries), "graph break"),
+            show.count(sum(len(f.recompiles) for f in functions), "recompile"),
+        )
+    )
+
+    def where(function: FunctionRecord) -> str:
+        if function is record or function.folder is None or record.folder is None:
+            return ""
+        return function.folder.relative_to(record.folder).as_posix() + "/"
+
+    text = _template().render(record=record, functions=functions, summary=summary + ".", where=where)
+    # What is absent leaves blank lines behind.
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("torchglass.inspector"),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,  # Markdown
+    )
+    names = (show.place, show.count, show.size, show.value, show.guard_line)
+    environment.globals.update({function.__name__: function for function in names}, cell=_cell)
+    return environment.get_template("README.md.j2")
+
+
+def _cell(text: str) -> str:
+    """A text that may stand in a Markdown table."""
+    return text.replace("|", "\\|").replace("`", "'").replace("\n", " ")

@@ -1,0 +1,120 @@
+"""Records as short texts for people: a guard in, one line out.
+
+    >>> from torchglass.records.sources import Local
+    >>> guard_line(Guard(Local("x"), "type", int, "x is added to 1", Origin("/app/a.py", 3, "f")))
+    'type(x) is int'
+    >>> reason(Guard(Local("x"), "type", int, "x is added to 1", Origin("/app/a.py", 3, "f")))
+    'x is added to 1 (a.py:3)'
+
+Nothing here runs a user's ``__repr__``: that may be slow, or print a whole model.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from ..records.guards import CHECKS, Guard, TensorMeta
+from ..records.origin import UNKNOWN, Origin
+from ..records.sources import Source
+
+_PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range)
+
+
+def guard_line(guard: Guard) -> str:
+    """The condition as Python, e.g. ``len(layers) == 4``."""
+    row = CHECKS.get(guard.check)
+    source = guard.source.render() if guard.source is not None else ""
+    if row is None:
+        return f"{guard.check}({source}, {value(guard.expected)})"
+    return row.template.format(x=source, e=value(guard.expected))
+
+
+def reason(guard: Guard) -> str:
+    """What in the user's code needed the guard, and where."""
+    return " ".join(
+        part for part in (guard.why, f"({place(guard.origin)})" if place(guard.origin) else "") if part
+    )
+
+
+def place(origin: Origin) -> str:
+    """``model.py:12``; '' for an origin that is not known."""
+    return "" if origin == UNKNOWN else f"{os.path.basename(origin.file)}:{origin.line}"
+
+
+def value(thing: Any, limit: int = 80) -> str:
+    """A value as short Python-like text."""
+    text = _text(thing)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _text(thing: Any) -> str:
+    if isinstance(thing, Source):
+        return thing.render()
+    if isinstance(thing, TensorMeta):
+        return tensor(thing)
+    if isinstance(thing, type):
+        return (
+            thing.__qualname__
+            if thing.__module__ == "builtins"
+            else f"{thing.__module__}.{thing.__qualname__}"
+        )
+    if type(thing) in _PLAIN or type(thing).__module__ == "torch":  # dtype, device, Size: short and harmless
+        return repr(thing)
+    if type(thing) in (tuple, list, set, frozenset):
+        inner = ", ".join(_text(item) for item in thing)
+        left, right = "()" if type(thing) is tuple else "[]" if type(thing) is list else "{}"
+        return f"{left}{inner}{',' if type(thing) is tuple and len(thing) == 1 else ''}{right}"
+    if type(thing) is dict:
+        return "{" + ", ".join(f"{_text(k)}: {_text(v)}" for k, v in thing.items()) + "}"
+    if isinstance(thing, types.FunctionType | types.BuiltinFunctionType | types.ModuleType):
+        return getattr(thing, "__qualname__", thing.__name__)
+    return f"<{_text(type(thing))} object>"
+
+
+def tensor(meta: TensorMeta) -> str:
+    """``float32[4, 128]``, with what is out of the ordinary: strides, device, class, requires_grad."""
+    shape = ", ".join(map(str, meta.shape))
+    parts = [f"{str(meta.dtype).removeprefix('torch.')}[{shape}]"]
+    if tuple(meta.strides) != contiguous(meta.shape):
+        parts.append(f"strides {tuple(meta.strides)}")
+    if str(meta.device) != "cpu":
+        parts.append(str(meta.device))
+    if meta.type.__name__ != "Tensor":
+        parts.append(meta.type.__name__)
+    if meta.requires_grad:
+        parts.append("requires_grad")
+    return " ".join(parts)
+
+
+def contiguous(shape: Iterable[int]) -> tuple[int, ...]:
+    """The strides of a dense row-major tensor of that shape."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(tuple(shape)):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def seconds(amount: float) -> str:
+    """``1.2 s``, ``34 ms``."""
+    return f"{amount:.1f} s" if amount >= 1 else f"{amount * 1e3:.0f} ms"
+
+
+def count(number: int, noun: str) -> str:
+    """``1 graph``, ``2 graphs``, ``3 entries``."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"
+
+
+def size(number: int) -> str:
+    """``1.5 MB``; units of 1024."""
+    amount, units = float(number), ["bytes", "KB", "MB", "GB"]
+    while amount >= 1024 and len(units) > 1:
+        amount /= 1024
+        units.pop(0)
+    return f"{amount:.0f} {units[0]}" if units[0] == "bytes" else f"{amount:.1f} {units[0]}"
