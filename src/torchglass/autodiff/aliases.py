@@ -1,0 +1,167 @@
+"""What each output of the captured graph is: a tensor of its own, an input, or a view to be made again at run time.
+
+Input: the trace after the forward. Output: ``Ends``: the tensors that the pure graph must return, which of them are to be
+differentiated, and one ``Output`` record for each user output. For ``y = x + 1; return x, y, y[0], x.t()``::
+
+    results = [y]
+    outputs = InputItself(0), Computed(0), ViewOf(output 0, select(0, 0)), ViewOf(input 0, t())
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..records.partition import (
+    Computed,
+    Constant,
+    InputItself,
+    Mutation,
+    Output,
+    Place,
+    SameAs,
+    ViewOf,
+    ViewStep,
+)
+from ..torch_compat import unwrap_functional
+from .joint import Trace
+from .ops import CALL, Op, is_view, view_root
+from .recorder import AutodiffError, Recorder
+
+aten = torch.ops.aten
+
+
+@dataclass
+class Ends:
+    """The forward's ends. ``results`` are the ops it returns, mutated inputs first; ``wrappers`` their functional tensors."""
+
+    results: list[Op] = field(default_factory=list)
+    wrappers: list[torch.Tensor] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    mutations: list[Mutation] = field(default_factory=list)
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """The results that carry a gradient."""
+        return tuple(index for index, wrapper in enumerate(self.wrappers) if wrapper.requires_grad)
+
+    @property
+    def differentiable(self) -> list[torch.Tensor]:
+        return [self.wrappers[index] for index in self.positions]
+
+
+def describe(trace: Trace, recorder: Recorder) -> Ends:
+    """Look at a traced forward; see the module's docstring. Raises AutodiffError for outputs that cannot be described."""
+    describer = _Describer(trace, recorder)
+    for index, entry in enumerate(trace.inputs):
+        if entry.final is not None:
+            wrapper = entry.wrapper if entry.tracked else entry.wrapper.detach()
+            position = describer.add_result(wrapper, describer.own(entry.final, _memory(entry.wrapper)))
+            describer.ends.mutations.append(Mutation(index, position, entry.tracked, entry.bumps_version))
+    for value in trace.outputs:
+        describer.ends.outputs.append(describer.output(value))
+    return describer.ends
+
+
+class _Describer:
+    def __init__(self, trace: Trace, recorder: Recorder) -> None:
+        self.ends = Ends()
+        self.recorder = recorder
+        self.trace = trace
+        self.inputs = {id(entry.wrapper): index for index, entry in enumerate(trace.inputs)}
+        self.input_memory = {_memory(entry.wrapper): index for index, entry in enumerate(trace.inputs)}
+        self.seen: dict[int, int] = {}  # id of an output -> its position
+        self.bases: dict[int, int] = {}  # id of a functional tensor -> result that holds it
+        self.roots: dict[Op, int] = {}  # op that made a result's memory -> the functional memory it stands for
+        self.shared = self._shared_memory()
+
+    def _shared_memory(self) -> dict[int, torch.Tensor]:
+        """For memory that several outputs show: the tensor to return once, whose views the others are."""
+        groups: dict[int, dict[int, torch.Tensor]] = {}
+        for value in self.trace.outputs:
+            if isinstance(value, torch.Tensor) and _memory(value) not in self.input_memory:
+                groups.setdefault(_memory(value), {})[id(value)] = value
+        shared = {}
+        for memory, members in groups.items():
+            if len(members) > 1:
+                bases = [_base(member) for member in members.values()]
+                shared[memory] = next((base for base in bases if base.requires_grad), bases[0])
+        return shared
+
+    def own(self, op: Op, memory: int) -> Op:
+        """``op``, or a copy of it where its value is an input's or another result's: results never share memory."""
+        root = view_root(op)
+        if root.kind is CALL and self.roots.setdefault(root, memory) == memory:
+            return op
+        return self.recorder.op_of(aten.clone.default(op.val))
+
+    def add_result(self, wrapper: torch.Tensor, op: Op | None = None) -> int:
+        op = op or self.own(self._op(wrapper), _memory(wrapper))
+        self.ends.results.append(op)
+        self.ends.wrappers.append(wrapper)
+        return len(self.ends.results) - 1
+
+    def output(self, value: Any) -> Output:
+        """The record of one user output."""
+        if not isinstance(value, torch.Tensor):
+            return Constant(value)
+        if id(value) in self.inputs:
+            return InputItself(self.inputs[id(value)])
+        position = len(self.ends.outputs)
+        first = self.seen.setdefault(id(value), position)
+        if first != position:
+            return SameAs(first)
+        memory = _memory(value)
+        if memory in self.input_memory:
+            return self._view_of_input(self.input_memory[memory], value)
+        if memory in self.shared:
+            return self._view_of_result(self.shared[memory], value)
+        return Computed(self.add_result(value), value.requires_grad)
+
+    def _view_of_input(self, index: int, value: torch.Tensor) -> ViewOf:
+        entry = self.trace.inputs[index]
+        steps = _steps(self._op(entry.wrapper), self._op(value))
+        return ViewOf(Place("input", index), steps, entry.wrapper.requires_grad and not value.requires_grad)
+
+    def _view_of_result(self, base: torch.Tensor, value: torch.Tensor) -> Output:
+        if id(base) not in self.bases:
+            self.bases[id(base)] = self.add_result(base)
+        result = self.bases[id(base)]
+        if base is value:
+            return Computed(result, value.requires_grad)
+        steps = _steps(self._op(base), self._op(value))
+        return ViewOf(Place("output", result), steps, base.requires_grad and not value.requires_grad)
+
+    def _op(self, wrapper: torch.Tensor) -> Op:
+        return self.recorder.op_of(unwrap_functional(wrapper))
+
+
+def _memory(wrapper: torch.Tensor) -> int:
+    """Identity of the memory a functional tensor shows: views share it."""
+    return wrapper.untyped_storage()._cdata
+
+
+def _base(wrapper: torch.Tensor) -> torch.Tensor:
+    base = wrapper._base
+    return wrapper if base is None else base
+
+
+def _steps(base: Op, view: Op) -> tuple[ViewStep, ...]:
+    """The view operations that lead from one op to another; a strided view where there is no such path."""
+    steps: list[ViewStep] = []
+    op = view
+    while op is not base and is_view(op):
+        item = None
+        if op.is_item:
+            op, item = op.args[0], op.args[1]
+        steps.append(ViewStep(op.target, tuple(op.args[1:]), tuple(op.kwargs.items()), item))
+        op = op.args[0]
+    if op is base:
+        return tuple(reversed(steps))
+    base_value, value = base.val, view.val
+    if base_value.dtype != value.dtype or base_value.is_conj() != value.is_conj():
+        raise AutodiffError("an output is a view of another tensor in a way that cannot be made again")
+    offset = value.storage_offset() - base_value.storage_offset()
+    return (ViewStep(aten.as_strided.default, (tuple(value.shape), tuple(value.stride()), offset)),)

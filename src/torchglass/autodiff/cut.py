@@ -1,0 +1,199 @@
+"""Chooses what to save for backward: a minimum cut between what forward computes and what backward needs.
+
+Input: a joint trace (ops, the forward's results, the gradients). Output: the ops to save and where each op is computed.
+
+Every op that needs no tangent is split in two nodes, *known in backward* (in) and *handed to backward* (out). Cutting in ->
+out means saving it and costs its bytes; cutting source -> in means computing it again and costs its price. Edges between
+ops cannot be cut, ops that need tangents hang on the sink::
+
+    source --price--> in(op) --bytes--> out(op) --inf--> in(reader)    out(op) --inf--> sink, for readers in backward
+
+For ``cos(cos(x))`` backward needs x and cos(x); the price of a second cos is below the bytes of its result, so x alone is
+saved. Among equal cuts the one nearest the sink is taken: it computes least twice. The solver is scipy's Dinic, which takes
+about 2 ms for 2,000 nodes; its capacities are 32 bit, so bytes are scaled where they would not fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy
+import torch
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+from .ops import CONSTANT, INPUT, TANGENT, Op, is_view, must_stay, operands
+from .recompute import NEVER, family
+
+INFINITE = 2**31 - 1
+
+
+@dataclass
+class Choice:
+    """What the cut decided. ``saved`` in execution order; ``backward`` ops run in backward, the others forward."""
+
+    saved: list[Op]
+    forward: list[Op]
+    backward: list[Op]
+
+
+class Reading(IntEnum):
+    """How backward reads an op: not at all, only in calls that no kernel is fused into, or within kernels."""
+
+    NOT, ALONE, FUSED = 0, 1, 2
+
+
+class Network:
+    """Edges with capacities in bytes, solved with integers."""
+
+    SOURCE, SINK = 0, 1
+
+    def __init__(self) -> None:
+        self.size = 2
+        self.edges: dict[tuple[int, int], float] = {}
+
+    def node(self) -> int:
+        self.size += 1
+        return self.size - 1
+
+    def edge(self, tail: int, head: int, capacity: float) -> None:
+        if capacity > 0:
+            self.edges[tail, head] = max(capacity, self.edges.get((tail, head), 0.0))
+
+    def sink_side(self) -> numpy.ndarray:
+        """Which nodes lie on the sink's side of the minimum cut that is nearest the sink; a boolean array."""
+        finite = sum(capacity for capacity in self.edges.values() if capacity != math.inf)
+        scale = min(1.0, (INFINITE // 2) / max(finite, 1.0))
+        capacities = [INFINITE if c == math.inf else max(1, round(c * scale)) for c in self.edges.values()]
+        tails, heads = zip(*self.edges)
+        shape = (self.size, self.size)
+        matrix = csr_matrix((numpy.array(capacities, dtype=numpy.int32), (tails, heads)), shape=shape)
+        flow = maximum_flow(matrix, self.SOURCE, self.SINK).flow
+        # Residual edges reversed, walked from the sink: whoever can still push flow to it is on its side.
+        residual = (matrix.astype(numpy.int64) - flow.astype(numpy.int64)).T.tocsr()
+        residual.eliminate_zeros()
+        reached = breadth_first_order(residual, self.SINK, return_predecessors=False)
+        side = numpy.zeros(self.size, dtype=bool)
+        side[reached] = True
+        if side[self.SOURCE]:
+            raise AssertionError("the cut does not separate forward from backward")
+        return side
+
+
+def choose(ops: list[Op], written: set[Op], results: list[Op], gradients: list[Op]) -> Choice:
+    """Partition a joint trace. ``written`` are inputs that the runtime overwrites after the forward."""
+    needs_tangent = _needs_tangent(ops)
+    in_forward = _ancestors(results)
+    readers = _readers(ops, gradients)
+    reading = _reading(ops, needs_tangent, readers)
+    network = Network()
+    before = {op: network.node() for op in ops if op not in needs_tangent}
+    after = {op: network.node() for op in before}
+    for op in before:
+        network.edge(network.SOURCE, before[op], _price(op, in_forward, reading))
+        network.edge(before[op], after[op], _keep(op, written))
+        for reader in readers[op]:
+            if reader is None or reader in needs_tangent:
+                network.edge(after[op], network.SINK, math.inf)
+            else:
+                network.edge(after[op], before[reader], math.inf)
+    side = network.sink_side()
+    saved = [op for op in before if not side[before[op]] and side[after[op]]]
+    return _schedule(ops, saved, results, gradients)
+
+
+def _price(op: Op, in_forward: set[Op], reading: dict[Op, Reading]) -> float:
+    """What computing ``op`` in backward costs, in bytes. Nothing if forward does not compute it anyway."""
+    if op.kind is INPUT:
+        return math.inf
+    if op.kind is CONSTANT:
+        return 0.0
+    kind = family(op)
+    if op not in in_forward and kind.name != "random":
+        return 0.0
+    if kind.price == NEVER:
+        return math.inf
+    price = kind.price * size_of(op)
+    if price and reading[op] is Reading.ALONE:
+        price += size_of(op)  # no kernel of backward can take it in: it is written and read once more
+    return price
+
+
+def _reading(ops: list[Op], needs_tangent: set[Op], readers: dict[Op, list[Op | None]]) -> dict[Op, Reading]:
+    """How backward would read each op if it computed it again; views are looked through."""
+    found: dict[Op, Reading] = {}
+    for op in reversed(ops):
+        ways = set()
+        for reader in readers[op]:
+            if reader is None:
+                ways.add(Reading.ALONE)
+            elif is_view(reader) and reader not in needs_tangent:
+                ways.add(found[reader])
+            elif reader in needs_tangent or found[reader] is not Reading.NOT:
+                ways.add(Reading.FUSED if family(reader).fuses else Reading.ALONE)
+        found[op] = max(ways, default=Reading.NOT)
+    return found
+
+
+def _keep(op: Op, written: set[Op]) -> float:
+    """What saving ``op`` costs. Inputs are alive anyway, so they cost little; views and tuples are never saved."""
+    if op.kind is CONSTANT or is_view(op) or not isinstance(op.val, torch.Tensor):
+        return math.inf
+    size = max(size_of(op), 1)
+    if op.kind is INPUT:
+        return size if op in written else size * 0.5  # the caller overwrites it: a copy must be saved
+    return math.inf if family(op).name == "creation" else size
+
+
+def size_of(op: Op) -> int:
+    """Bytes of the op's result; the sum for a tuple."""
+    values = op.val if isinstance(op.val, tuple) else (op.val,)
+    return sum(v.numel() * v.element_size() for v in values if isinstance(v, torch.Tensor))
+
+
+def _needs_tangent(ops: list[Op]) -> set[Op]:
+    found: set[Op] = set()
+    for op in ops:
+        if op.kind is TANGENT or any(operand in found for operand in operands(op)):
+            found.add(op)
+    return found
+
+
+def _ancestors(ends: Iterable[Op]) -> set[Op]:
+    found: set[Op] = set()
+    waiting = list(ends)
+    while waiting:
+        op = waiting.pop()
+        if op not in found:
+            found.add(op)
+            waiting.extend(operands(op))
+    return found
+
+
+def _readers(ops: list[Op], gradients: list[Op]) -> dict[Op, list[Op | None]]:
+    """Who reads each op; None stands for the caller, who reads the gradients."""
+    readers: dict[Op, list[Op | None]] = {op: [] for op in ops}
+    for op in ops:
+        for operand in operands(op):
+            readers[operand].append(op)
+    for op in gradients:
+        readers[op].append(None)
+    return readers
+
+
+def _schedule(ops: list[Op], saved: list[Op], results: list[Op], gradients: list[Op]) -> Choice:
+    """Which ops run where, in their old order: backward runs what the gradients need beyond the saved ops."""
+    stop = set(saved)
+    backward: set[Op] = set()
+    waiting = list(gradients)
+    while waiting:
+        op = waiting.pop()
+        if op not in backward and op not in stop:
+            backward.add(op)
+            waiting.extend(operands(op))
+    effects = [op for op in ops if not op.backward and must_stay(op)]
+    forward = _ancestors([*results, *saved, *effects])
+    return Choice(saved, [op for op in ops if op in forward], [op for op in ops if op in backward])

@@ -1,0 +1,261 @@
+"""Runs a captured graph once, forward and through torch's own autograd, and returns the trace.
+
+Input: the captured ``GraphModule`` and its example inputs. Output: a ``Trace``. The tensors that flow through the graph are
+three layers deep: autograd sees functional tensors, functionalization turns writes into values, and the recorder sees
+pure ATen calls on fake tensors::
+
+    F.linear, x.add_(1), ...   captured operations, on functional tensors that require gradients
+      autograd                 decomposes, remembers how to differentiate
+        functionalization      add_ -> add, writes to views -> scatters
+          Recorder             writes the Op
+            FakeTensorMode     shapes, strides, dtypes
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..records.origin import UNKNOWN, Origin
+from ..torch_compat import (
+    FakeTensor,
+    FakeTensorMode,
+    autograd_sequence_number,
+    fake_of,
+    functional_metadata_changed,
+    functional_writes_all_hidden,
+    functional_writes_all_untracked,
+    functionalization,
+    is_functional,
+    new_fake_mode,
+    peek_functional,
+    replace_functional,
+    shielded_saved_tensor_hooks,
+    unwrap_functional,
+    view_replay,
+    without_functionalization,
+    wrap_functional,
+)
+from .ops import INPUT, TANGENT, Op
+from .recorder import AutodiffError, Recorder
+
+__all__ = ["AutodiffError", "Trace", "TracedInput", "trace"]
+
+
+@dataclass
+class TracedInput:
+    """One input: its op, the functional tensor the graph got, and the leaf to differentiate by (None: no gradient)."""
+
+    name: str
+    op: Op
+    wrapper: torch.Tensor
+    leaf: torch.Tensor | None
+    final: Op | None = None  # its value after the forward, where the graph wrote to it
+    tracked: bool = False  # eager's write would have been seen by autograd
+    bumps_version: bool = True
+
+
+@dataclass
+class Trace:
+    """All ops in execution order and what the graph's ends are. ``results`` are what the forward returns: set by aliases."""
+
+    ops: list[Op]
+    inputs: list[TracedInput]
+    outputs: list[Any]  # functional tensors and plain values, as the graph returned them
+    tangents: list[Op] = field(default_factory=list)
+    gradients: list[Op | None] = field(default_factory=list)  # one for each input
+
+
+class Tracer:
+    """State of one trace: the modes, the recorder, and where in the captured graph we are."""
+
+    def __init__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+        self.gm = gm
+        self.mode = _fake_mode_of(example_inputs)
+        self.recorder = Recorder(self.mode)
+        self.examples = list(example_inputs)
+        self.starts: list[int] = []  # autograd sequence number at the start of each captured node
+        self.places: list[tuple[str, Origin]] = []
+        self.constants: dict[int, torch.Tensor] = {}
+
+    # --- forward -----------------------------------------------------------------------------------------------------
+    def forward(self, training: bool) -> Trace:
+        """Run the captured graph on functional tensors."""
+        names = [node.name for node in self.gm.graph.nodes if node.op == "placeholder"]
+        if len(names) != len(self.examples):
+            raise AutodiffError(f"the graph has {len(names)} inputs, {len(self.examples)} examples were given")
+        inputs = [self._input(name, value, training) for name, value in zip(names, self.examples)]
+        outputs = self._run([entry.wrapper for entry in inputs])
+        for entry in inputs:
+            self._note_writes(entry)
+        return Trace(self.recorder.ops, inputs, outputs)
+
+    def _input(self, name: str, value: Any, training: bool) -> TracedInput:
+        if not isinstance(value, torch.Tensor):
+            raise AutodiffError(f"input {name!r} is a {type(value).__name__}, not a tensor")
+        with without_functionalization():
+            fake = value.detach() if isinstance(value, FakeTensor) else fake_of(self.mode, value.detach())
+        op = self.recorder.write(Op(INPUT, name, val=fake))
+        op.captured = name
+        self.recorder.bind(fake, op)
+        wrapper = wrap_functional(fake)
+        if not (training and value.requires_grad):
+            return TracedInput(name, op, wrapper, None)
+        leaf = wrapper.requires_grad_()
+        # The graph may write to inputs; autograd forbids that on a leaf, so the graph gets a copy that costs nothing:
+        # the recorder lets clones through unseen, and a clone's gradient is the identity.
+        self.recorder.transparent = True
+        wrapper = leaf.clone()
+        self.recorder.transparent = False
+        return TracedInput(name, op, wrapper, leaf)
+
+    def _run(self, wrappers: list[torch.Tensor]) -> list[Any]:
+        """Interpret the captured graph, node by node; returns its flat outputs."""
+        values: dict[torch.fx.Node, Any] = {}
+        feed = iter(wrappers)
+        lookup = values.__getitem__
+        for node in self.gm.graph.nodes:
+            if node.op == "placeholder":
+                values[node] = next(feed)
+                continue
+            if node.op == "output":
+                flat = torch.fx.map_arg(node.args[0], lookup)
+                return list(flat) if isinstance(flat, (tuple, list)) else [flat]
+            self._enter(node)
+            values[node] = self._call(node, torch.fx.map_arg(node.args, lookup), torch.fx.map_arg(node.kwargs, lookup))
+            if self.recorder.hidden_writes:
+                self._write_hidden(values.values())
+        raise AutodiffError("the captured graph has no output")
+
+    def _enter(self, node: torch.fx.Node) -> None:
+        self.recorder.captured = node.name
+        self.recorder.origin = origin_of(node)
+        self.starts.append(autograd_sequence_number())
+        self.places.append((node.name, self.recorder.origin))
+
+    def _call(self, node: torch.fx.Node, args: Any, kwargs: Any) -> Any:
+        if node.op == "call_function":
+            return node.target(*args, **kwargs)
+        if node.op == "call_method":
+            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+        value: Any = self.gm
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if node.op == "call_module":
+            return value(*args, **kwargs)
+        return self._constant(value) if isinstance(value, torch.Tensor) else value
+
+    def _constant(self, value: torch.Tensor) -> torch.Tensor:
+        if id(value) not in self.constants:
+            with without_functionalization():
+                fake = fake_of(self.mode, value.detach())
+            self.recorder.constant(value, fake)
+            self.constants[id(value)] = wrap_functional(fake)
+        return self.constants[id(value)]
+
+    def _write_hidden(self, values: Any) -> None:
+        """Carry out writes that an operator did behind autograd's back: find the tensor, replace what it stands for."""
+        for op, value in self.recorder.hidden_writes:
+            for wrapper in values:
+                if is_functional(wrapper) and self.recorder.op_of(peek_functional(wrapper)) is op:
+                    replace_functional(wrapper, value)
+                    break
+            else:
+                raise AutodiffError("an operator wrote to a tensor that the graph does not hold")
+        self.recorder.hidden_writes.clear()
+
+    def _note_writes(self, entry: TracedInput) -> None:
+        if functional_metadata_changed(entry.wrapper):
+            raise AutodiffError(f"input {entry.name!r} changes shape or storage in place")
+        final = self.recorder.op_of(unwrap_functional(entry.wrapper))
+        if final is entry.op:
+            return
+        entry.final = final
+        entry.tracked = entry.wrapper.requires_grad and not functional_writes_all_untracked(entry.wrapper)
+        entry.bumps_version = not functional_writes_all_hidden(entry.wrapper)
+
+    # --- backward ----------------------------------------------------------------------------------------------------
+    def backward(self, trace: Trace, results: list[torch.Tensor]) -> None:
+        """Differentiate ``results`` by the inputs' leaves: adds tangents and gradients to the trace."""
+        self.recorder.locate = self._locate
+        tangents = [self._tangent(result, trace) for result in results]
+        leaves = [entry.leaf for entry in trace.inputs if entry.leaf is not None]
+        found = iter(torch.autograd.grad(results, leaves, tangents, allow_unused=True))
+        for entry in trace.inputs:
+            gradient = next(found) if entry.leaf is not None else None
+            trace.gradients.append(
+                None if gradient is None else self.recorder.op_of(unwrap_functional(gradient))
+            )
+
+    def _tangent(self, result: torch.Tensor, trace: Trace) -> torch.Tensor:
+        like = unwrap_functional(result)
+        with without_functionalization():
+            fake = FakeTensor(self.mode, _dense_like(like), like.device)
+        op = self.recorder.write(Op(TANGENT, f"tangent_{len(trace.tangents)}", val=fake))
+        op.captured, op.origin = self.recorder.op_of(like).captured, self.recorder.op_of(like).origin
+        self.recorder.bind(fake, op)
+        trace.tangents.append(op)
+        return wrap_functional(fake)
+
+    def _locate(self, node: Any) -> tuple[str, Origin]:
+        """The captured node that made an autograd node, by its sequence number."""
+        index = bisect.bisect_right(self.starts, node._sequence_nr()) - 1
+        return self.places[index] if index >= 0 else ("", UNKNOWN)
+
+
+def trace(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training: bool, choose: Any) -> tuple[Trace, Any]:
+    """Trace ``gm``. ``choose(trace, recorder)`` looks at the forward's outputs and returns what describes them, with
+    an attribute ``differentiable``: the functional tensors to differentiate. Returns the trace and that description.
+    """
+    tracer = Tracer(gm, example_inputs)
+    autocast_cache = torch.is_autocast_cache_enabled()
+    with ExitStack() as stack:
+        stack.callback(torch.set_autocast_cache_enabled, autocast_cache)
+        torch.set_autocast_cache_enabled(False)  # it would keep our tensors alive; equal casts are merged later
+        stack.enter_context(torch.set_grad_enabled(training))
+        stack.enter_context(torch.autograd.set_multithreading_enabled(False))
+        stack.enter_context(shielded_saved_tensor_hooks())
+        stack.enter_context(view_replay())
+        stack.enter_context(tracer.mode)
+        stack.enter_context(tracer.recorder)
+        stack.enter_context(functionalization())
+        traced = tracer.forward(training)
+        described = choose(traced, tracer.recorder)
+        if training and described.differentiable:
+            with ExitStack() as plain:
+                for kind in ("cpu", "cuda"):
+                    if torch.is_autocast_enabled(kind):  # eager differentiates outside the user's autocast
+                        plain.enter_context(torch.autocast(kind, enabled=False))
+                tracer.backward(traced, described.differentiable)
+    return traced, described
+
+
+def origin_of(node: torch.fx.Node) -> Origin:
+    """The user's line of a captured node: ``meta["origin"]``, or the innermost frame of a recorded stack trace."""
+    origin = node.meta.get("origin")
+    if origin is not None:
+        return origin
+    frames = re.findall(r'File "(.+?)", line (\d+), in (.+)', node.meta.get("stack_trace") or "")
+    return Origin(frames[-1][0], int(frames[-1][1]), frames[-1][2]) if frames else UNKNOWN
+
+
+def _fake_mode_of(values: Sequence[Any]) -> FakeTensorMode:
+    return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None) or new_fake_mode()
+
+
+def _dense_like(value: torch.Tensor) -> torch.Tensor:
+    """A meta tensor of the layout a gradient of ``value`` has: its strides if they are dense, else contiguous."""
+    expected = 1
+    pairs = sorted((stride, size) for size, stride in zip(value.shape, value.stride()) if size != 1)
+    for stride, size in pairs:
+        if stride != expected:
+            return torch.empty(value.shape, dtype=value.dtype, device="meta")
+        expected *= size
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")

@@ -1,0 +1,282 @@
+"""Puts compiled forward and backward graphs behind one callable with eager's meaning.
+
+Input: a ``Partition``, the compiled forward, and a function that compiles the backward when it is first needed. Output:
+``call(*inputs) -> tuple of user outputs``. Around the graphs it does what they cannot: an ``autograd.Function`` keeps the
+saved tensors and receives gradients, writes go back to inputs, views are made of inputs and results::
+
+    outs = forward([x, w])            # inside autograd.Function, below autograd
+    running_mean.copy_(outs[0])       # mutations, in order
+    return outs[1], outs[1].view(-1)  # outputs
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..records.partition import (
+    Computed,
+    Constant,
+    InputItself,
+    Mutation,
+    Output,
+    Partition,
+    Place,
+    SameAs,
+    TensorSpec,
+    ViewOf,
+    ViewStep,
+)
+from ..torch_compat import below_autograd
+
+Graph = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
+"""A compiled graph: takes a list of tensors, which it may clear, and returns a list or tuple of tensors."""
+
+NO_DOUBLE_BACKWARD = (
+    "torchglass compiles the first derivative only, and this backward was asked to be differentiable itself "
+    "(create_graph=True). Compile the function with backend='eager' to take second derivatives."
+)
+
+
+def link(partition: Partition, forward_call: Graph, compile_backward: Callable[[], Graph]) -> Callable[..., Any]:
+    """``partition`` as a callable on the captured graph's inputs. Backward is compiled at the first backward.
+
+    Raises nothing itself; a backward with ``create_graph=True`` is refused with a RuntimeError, a second one without
+    ``retain_graph`` fails as in eager.
+    """
+    if partition.autocast:
+        forward_call, compile_backward = _without_autocast(partition.autocast, forward_call, compile_backward)
+    if partition.training:
+        run = _training(partition, forward_call, compile_backward)
+    else:
+        run = _inference(forward_call)
+    finish = _finish(partition)
+    if finish is None:
+        return run
+
+    def call(*inputs: torch.Tensor) -> tuple[Any, ...]:
+        return finish(inputs, run(*inputs))
+
+    return call
+
+
+# --- around the call ---------------------------------------------------------------------------------------------------
+def _inference(forward_call: Graph) -> Callable[..., tuple[torch.Tensor, ...]]:
+    def run(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        with below_autograd():
+            return tuple(forward_call(list(inputs)))
+
+    return run
+
+
+def _without_autocast(kinds: tuple[str, ...], forward_call: Graph, compile_backward: Callable[[], Graph]) -> Any:
+    """The graphs hold every cast already; the surrounding autocast must not add its own."""
+
+    def shielded(graph: Graph) -> Graph:
+        def call(tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+            on = [kind for kind in kinds if torch.is_autocast_enabled(kind)]
+            for kind in on:
+                torch.set_autocast_enabled(kind, False)
+            try:
+                return graph(tensors)
+            finally:
+                for kind in on:
+                    torch.set_autocast_enabled(kind, True)
+
+        return call
+
+    return shielded(forward_call), lambda: shielded(compile_backward())
+
+
+# --- user outputs and writes -------------------------------------------------------------------------------------------
+Finish = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], tuple[Any, ...]]
+Maker = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor], list[Any]], Any]
+
+
+def _finish(partition: Partition) -> Finish | None:
+    """What turns results into user outputs, or None where they are the same tuple."""
+    plain = [type(output) is Computed and output.index == i for i, output in enumerate(partition.outputs)]
+    if all(plain) and not partition.mutations and len(plain) == partition.returned:
+        return None
+    writers = [_writer(mutation) for mutation in partition.mutations]
+    makers = [_maker(output) for output in partition.outputs]
+
+    def finish(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+        for write in writers:
+            write(inputs, results)
+        made: list[Any] = []
+        for make in makers:
+            made.append(make(inputs, results, made))
+        return tuple(made)
+
+    return finish
+
+
+def _writer(mutation: Mutation) -> Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], None]:
+    target, source = mutation.input, mutation.output
+    if mutation.tracked:
+
+        def write(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
+            inputs[target].copy_(results[source])
+    elif mutation.bumps_version:
+
+        def write(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
+            with torch.no_grad():
+                inputs[target].copy_(results[source])
+    else:
+
+        def write(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
+            inputs[target].data.copy_(results[source])
+
+    return write
+
+
+_MAKERS: dict[type, Callable[[Any], Maker]] = {}
+
+
+def _makes(kind: type) -> Callable[[Callable[[Any], Maker]], Callable[[Any], Maker]]:
+    """Enter how to make one kind of user output."""
+
+    def enter(function: Callable[[Any], Maker]) -> Callable[[Any], Maker]:
+        if kind in _MAKERS:
+            raise AssertionError(f"{kind.__name__} has a maker already")
+        _MAKERS[kind] = function
+        return function
+
+    return enter
+
+
+def _maker(output: Output) -> Maker:
+    return _MAKERS[type(output)](output)
+
+
+@_makes(Computed)
+def _computed(output: Computed) -> Maker:
+    return lambda inputs, results, made: results[output.index]
+
+
+@_makes(InputItself)
+def _input_itself(output: InputItself) -> Maker:
+    return lambda inputs, results, made: inputs[output.index]
+
+
+@_makes(SameAs)
+def _same_as(output: SameAs) -> Maker:
+    return lambda inputs, results, made: made[output.index]
+
+
+@_makes(Constant)
+def _constant(output: Constant) -> Maker:
+    return lambda inputs, results, made: output.value
+
+
+@_makes(ViewOf)
+def _view_of(output: ViewOf) -> Maker:
+    steps = output.steps or (ViewStep(torch.ops.aten.alias.default),)
+    index, from_input = output.base.index, output.base.kind == "input"
+
+    def make(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor], made: list[Any]) -> torch.Tensor:
+        value = inputs[index] if from_input else results[index]
+        if output.detached:
+            value = value.detach()
+        for step in steps:
+            value = _apply(step, value)
+        return value
+
+    return make
+
+
+def _apply(step: ViewStep, value: torch.Tensor) -> torch.Tensor:
+    if step.target is torch.ops.aten.as_strided.default:  # its offset was recorded relative to the base
+        shape, strides, offset = step.args
+        return value.as_strided(shape, strides, value.storage_offset() + offset)
+    result = step.target(value, *step.args, **dict(step.kwargs))
+    return result if step.item is None else result[step.item]
+
+
+# --- autograd ----------------------------------------------------------------------------------------------------------
+def _training(partition: Partition, forward_call: Graph, compile_backward: Callable[[], Graph]) -> Callable[..., Any]:
+    """The autograd.Function of one graph, as a callable."""
+    pick = _picker(partition)
+    returned = partition.returned
+    differentiable = frozenset(partition.differentiable)
+    silent = [index for index in range(returned) if index not in differentiable]
+    backward_of = _Backward(partition, compile_backward)
+
+    class CompiledGraph(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: torch.Tensor) -> Any:
+            with below_autograd():
+                results = tuple(forward_call(list(inputs)))
+            ctx.save_for_backward(*pick(inputs + results))
+            ctx.set_materialize_grads(False)
+            if silent:
+                ctx.mark_non_differentiable(*(results[index] for index in silent))
+            return results[:returned]
+
+        @staticmethod
+        def backward(ctx: Any, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+            if torch.is_grad_enabled():
+                raise RuntimeError(NO_DOUBLE_BACKWARD)
+            return backward_of(ctx.saved_tensors, tangents)
+
+    return CompiledGraph.apply
+
+
+def _picker(partition: Partition) -> Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]]:
+    """Takes the saved tensors out of ``inputs + results``."""
+    width = len(partition.input_names)
+    indices = [_index(saved.place, width) for saved in partition.saved]
+    if len(indices) > 1:
+        return operator.itemgetter(*indices)
+    return lambda tensors: tuple(tensors[index] for index in indices)
+
+
+def _index(place: Place, inputs: int) -> int:
+    return place.index if place.kind == "input" else inputs + place.index
+
+
+class _Backward:
+    """The backward of one graph: gives tangents the layout they were traced with, and gradients their places."""
+
+    def __init__(self, partition: Partition, compile_backward: Callable[[], Graph]) -> None:
+        self.partition = partition
+        self.compile_backward = compile_backward
+        self.graph: Graph | None = None
+        self.slots = [(index, partition.tangents[i]) for i, index in enumerate(partition.differentiable)]
+        self.targets = [gradient.input for gradient in partition.gradients]
+        self.empty: list[torch.Tensor | None] = [None] * len(partition.input_names)
+
+    def __call__(self, saved: tuple[torch.Tensor, ...], arrived: Sequence[torch.Tensor | None]) -> Any:
+        if self.graph is None:
+            self.graph = self.compile_backward()
+        missing = [i for i, (index, _) in enumerate(self.slots) if arrived[index] is None]
+        with below_autograd():
+            tangents = [_fit(arrived[index], spec) for index, spec in self.slots]
+            computed = self.graph([*saved, *tangents])
+        gradients = self.empty.copy()
+        if missing:
+            self._place_without(frozenset(missing), computed, gradients)
+        else:
+            for target, gradient in zip(self.targets, computed):
+                gradients[target] = gradient
+        return tuple(gradients)
+
+    def _place_without(self, missing: frozenset[int], computed: Sequence[torch.Tensor], gradients: list[Any]) -> None:
+        """Some outputs were not used: inputs that only they depend on get None, as in eager, not zeros."""
+        for entry, gradient in zip(self.partition.gradients, computed):
+            if not entry.tangents or not entry.tangents <= missing:
+                gradients[entry.input] = gradient
+
+
+def _fit(tangent: torch.Tensor | None, spec: TensorSpec) -> torch.Tensor:
+    """The tangent in the layout backward was traced with; zeros where the output was not used."""
+    if tangent is None:
+        return torch.empty_strided(spec.shape, spec.strides, dtype=spec.dtype, device=spec.device).zero_()
+    if tangent.stride() == spec.strides and tangent.dtype == spec.dtype and tangent.layout is torch.strided:
+        return tangent
+    fitted = torch.empty_strided(spec.shape, spec.strides, dtype=spec.dtype, device=spec.device)
+    return fitted.copy_(tangent)

@@ -1,0 +1,119 @@
+"""The trace as autodiff writes it: a list of ``Op``, one for each ATen call, before it becomes an FX graph.
+
+An ``Op`` names its operands by reference, so passes over the list need no name table. ``cos(cos(x))`` traces to::
+
+    placeholder x | cos(x) | cos(cos(x)) | tangent t | sin(cos(x)) | neg | mul | sin(x) | neg | mul
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ..records.origin import UNKNOWN, Origin
+
+INPUT, TANGENT, CONSTANT, CALL = "input", "tangent", "constant", "call"
+
+
+class Op:
+    """One value of the trace: an input, a tangent, a constant tensor or an ATen call.
+
+    ``val`` is what it evaluates to (a FakeTensor, or a tuple of them for a call with several results, whose items are
+    ``operator.getitem`` ops of their own). ``captured`` is the name of the captured node it comes from; ``backward``
+    says that torch's autograd made it while differentiating. Compared by identity.
+    """
+
+    __slots__ = ("args", "backward", "captured", "kind", "kwargs", "name", "origin", "target", "val")
+
+    def __init__(
+        self,
+        kind: str,
+        target: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        val: Any = None,
+    ) -> None:
+        self.kind = kind
+        self.target = target
+        self.args = args
+        self.kwargs = kwargs or {}
+        self.val = val
+        self.origin: Origin = UNKNOWN
+        self.captured = ""
+        self.backward = False
+        self.name = ""
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name or self.target}>"
+
+    @property
+    def is_item(self) -> bool:
+        """One result of a call with several."""
+        return self.target is operator.getitem
+
+
+def walk(arg: Any) -> Iterator[Op]:
+    """Every Op inside an argument, which may be nested in lists and tuples."""
+    if type(arg) is Op:
+        yield arg
+    elif isinstance(arg, (list, tuple)):
+        for item in arg:
+            yield from walk(item)
+
+
+def operands(op: Op) -> list[Op]:
+    """The ops that ``op`` reads, in argument order, repeated if it reads one twice."""
+    found: list[Op] = []
+    for arg in op.args:
+        if type(arg) is Op:
+            found.append(arg)
+        elif isinstance(arg, (list, tuple)):
+            found.extend(walk(arg))
+    for arg in op.kwargs.values():
+        found.extend(walk(arg))
+    return found
+
+
+def substitute(arg: Any, swap: Callable[[Op], Any]) -> Any:
+    """``arg`` with ``swap`` applied to every Op in it; lists and tuples keep their type."""
+    if type(arg) is Op:
+        return swap(arg)
+    if isinstance(arg, list):
+        return [substitute(item, swap) for item in arg]
+    if isinstance(arg, tuple):
+        return tuple(substitute(item, swap) for item in arg)
+    return arg
+
+
+def is_view(op: Op) -> bool:
+    """Whether the value shares memory with the first operand: ``transpose``, ``slice``, an item of ``split``, ..."""
+    if op.kind is not CALL:
+        return False
+    if op.is_item:
+        return is_view(op.args[0])
+    target = op.target
+    if target is torch.ops.aten._unsafe_view.default:
+        return True  # allocates nothing; its schema hides it because nobody else sees the operand
+    return isinstance(target, torch._ops.OpOverload) and target.is_view
+
+
+def view_root(op: Op) -> Op:
+    """The op whose memory ``op`` shows: itself when it is no view."""
+    while is_view(op):
+        op = op.args[0]
+    return op
+
+
+def is_random(op: Op) -> bool:
+    """Whether the call draws from a random generator."""
+    return op.kind is CALL and torch.Tag.nondeterministic_seeded in getattr(op.target, "tags", ())
+
+
+def must_stay(op: Op) -> bool:
+    """Whether a call has an effect beside its value: it draws random numbers, or it returns nothing (an assertion)."""
+    if op.kind is not CALL or op.is_item:
+        return False
+    return is_random(op) or not op.target._schema.returns

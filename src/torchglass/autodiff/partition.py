@@ -1,0 +1,175 @@
+"""From a captured graph to a ``Partition``: trace, clean, cut, name, build the graphs.
+
+Input: a ``torch.fx.GraphModule`` at torch level, its example inputs (fake or real tensors), the options. Output: a
+``Partition``. ``trace_inference`` never differentiates; ``trace_training`` of a graph whose outputs need no gradient gives
+an inference partition too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..records.partition import Gradient, Partition, Place, SavedTensor, TensorSpec
+from ..torch_compat import ambient_autocast
+from . import cut, names
+from .aliases import Ends, describe
+from .cleanup import Cleanup, drop_unread
+from .graphs import build
+from .joint import Trace, trace
+from .ops import CALL, INPUT, TANGENT, Op, operands
+from .recompute import NEVER, family
+
+
+def trace_inference(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Any = None) -> Partition:
+    """The captured graph as one pure ATen graph. Raises AutodiffError where it cannot be expressed."""
+    return _assemble(gm, example_inputs, training=False)
+
+
+def trace_training(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Any = None) -> Partition:
+    """The captured graph as a forward and a backward ATen graph, with what is saved between them.
+
+    Inputs that require a gradient are differentiated by. Raises AutodiffError where the graph cannot be expressed.
+    """
+    return _assemble(gm, example_inputs, training=True)
+
+
+@dataclass
+class _Draft:
+    """A cleaned trace: what both kinds of partition start from."""
+
+    ops: list[Op]
+    inputs: list[Op]
+    results: list[Op]
+    tangents: list[Op]
+    gradients: list[tuple[int, Op]]  # input position, op
+    written: set[Op]
+
+
+def _assemble(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training: bool) -> Partition:
+    autocast = ambient_autocast()
+    traced, ends = trace(gm, example_inputs, training, describe)
+    draft = _clean(traced, ends)
+    if not draft.gradients:
+        return _inference(draft, ends, autocast)
+    choice = cut.choose(draft.ops, draft.written, draft.results, [op for _, op in draft.gradients])
+    return _training(draft, ends, choice, autocast)
+
+
+def _clean(traced: Trace, ends: Ends) -> _Draft:
+    cleanup = Cleanup(traced.ops, ends.results)
+    ops = cleanup.merge()
+    gradients = [(i, cleanup.replaced(op)) for i, op in enumerate(traced.gradients) if op is not None]
+    draft = _Draft(
+        ops=drop_unread(ops, [*ends.results, *(op for _, op in gradients)]),
+        inputs=[entry.op for entry in traced.inputs],
+        results=ends.results,
+        tangents=traced.tangents,
+        gradients=gradients,
+        written={traced.inputs[mutation.input].op for mutation in ends.mutations},
+    )
+    names.assign(draft.ops, [(str(draft.inputs[i].target), op) for i, op in gradients])
+    return draft
+
+
+def _inference(draft: _Draft, ends: Ends, autocast: tuple[str, ...]) -> Partition:
+    forward = build("forward", draft.inputs, draft.ops, draft.results)
+    return Partition(
+        joint=forward,
+        forward=forward,
+        backward=None,
+        saved=(),
+        input_names=tuple(op.name for op in draft.inputs),
+        outputs=tuple(ends.outputs),
+        mutations=tuple(ends.mutations),
+        returned=len(draft.results),
+        autocast=autocast,
+    )
+
+
+def _training(draft: _Draft, ends: Ends, choice: cut.Choice, autocast: tuple[str, ...]) -> Partition:
+    readers = _readers_in_backward(choice)
+    copies = _copy_written(choice, draft.written)
+    readers.update({copy: readers[op] for op, copy in copies.items()})
+    returned = list(draft.results)
+    positions = {op: index for index, op in enumerate(returned)}
+    for op in choice.saved:
+        if op.kind is not INPUT and op not in positions:
+            positions[op] = len(returned)
+            returned.append(op)
+    places = {op: Place("output", index) for op, index in positions.items()}
+    places.update({op: Place("input", index) for index, op in enumerate(draft.inputs)})
+    gradients = [op for _, op in draft.gradients]
+    reads = _tangents_read(draft)
+    return Partition(
+        joint=build("joint", [*draft.inputs, *draft.tangents], draft.ops, [*draft.results, *gradients]),
+        forward=build("forward", draft.inputs, choice.forward, returned),
+        backward=build("backward", [*choice.saved, *draft.tangents], choice.backward, gradients, copies),
+        saved=tuple(_saved(op, places[op], readers[op]) for op in choice.saved),
+        input_names=tuple(op.name for op in draft.inputs),
+        outputs=tuple(ends.outputs),
+        mutations=tuple(ends.mutations),
+        returned=len(draft.results),
+        differentiable=ends.positions,
+        tangents=tuple(_spec(op) for op in draft.tangents),
+        gradients=tuple(Gradient(index, reads[op]) for index, op in draft.gradients),
+        autocast=autocast,
+    )
+
+
+def _copy_written(choice: cut.Choice, written: set[Op]) -> dict[Op, Op]:
+    """Backward may need the old value of an input that the runtime overwrites: save a copy made by the forward.
+
+    Returns which copy stands for which input in backward.
+    """
+    copies: dict[Op, Op] = {}
+    for op in choice.saved:
+        if op in written:
+            copy = Op(CALL, torch.ops.aten.clone.default, (op,), None, op.val)
+            copy.name, copy.captured, copy.origin = f"{op.name}_before", op.captured, op.origin
+            copies[op] = copy
+    choice.saved = [copies.get(op, op) for op in choice.saved]
+    choice.forward = [*choice.forward, *copies.values()]
+    return copies
+
+
+def _saved(op: Op, place: Place, readers: list[str]) -> SavedTensor:
+    shown = ", ".join(readers[:3]) + (", ..." if len(readers) > 3 else "")
+    if op.kind is INPUT:
+        why = "an input, alive anyway"
+    elif family(op).price == NEVER:
+        why = family(op).reason
+    else:
+        why = "keeping it is cheaper than what computing it again would read or cost"
+    size = cut.size_of(op)
+    return SavedTensor(op.name, tuple(op.val.shape), op.val.dtype, size, f"{why}; read by {shown}", place, op.origin)
+
+
+def _readers_in_backward(choice: cut.Choice) -> dict[Op, list[str]]:
+    readers: dict[Op, list[str]] = {op: [] for op in choice.saved}
+    for op in choice.backward:
+        for operand in dict.fromkeys(operands(op)):
+            if operand in readers:
+                readers[operand].append(op.name)
+    return readers
+
+
+def _tangents_read(draft: _Draft) -> dict[Op, frozenset[int]]:
+    """For each op, the positions of the tangents it depends on."""
+    reads: dict[Op, frozenset[int]] = {}
+    none: frozenset[int] = frozenset()
+    position = {op: index for index, op in enumerate(draft.tangents)}
+    for op in draft.ops:
+        if op.kind is TANGENT:
+            reads[op] = frozenset((position[op],))
+        else:
+            reads[op] = none.union(*(reads[operand] for operand in operands(op)))
+    return reads
+
+
+def _spec(op: Op) -> TensorSpec:
+    return TensorSpec(tuple(op.val.shape), op.val.stride(), op.val.dtype, op.val.device)

@@ -1,0 +1,102 @@
+"""What it costs to compute an operation again in backward, as a table by operator family.
+
+Input: an op. Output: its ``Family``. The price is in bytes moved per byte of result, so that it can be weighed against
+the bytes that saving the result would keep: ``gelu`` costs about half of what writing its result costs once it is fused
+into a kernel that reads its operand anyway; a matmul is never done twice.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .ops import CALL, Op, is_random, is_view
+
+NEVER = math.inf
+
+
+@dataclass(frozen=True)
+class Family:
+    """A class of operators. ``price`` is paid per byte of result, ``fuses`` whether a kernel can take it in,
+    ``reason`` says in a saved tensor's record why it is not computed again.
+    """
+
+    name: str
+    price: float
+    fuses: bool
+    reason: str
+
+
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        Family("view", 0.0, True, "a view"),
+        Family("creation", 0.0, True, "made from constants"),
+        Family("cheap", 0.1, True, "cheap arithmetic"),
+        Family("costly", 0.4, True, "transcendental arithmetic"),
+        Family("reduction", NEVER, True, "a reduction reads much more than it writes"),
+        Family("gather", NEVER, False, "indexing reads memory at random"),
+        Family("matmul", NEVER, False, "matrix products are never computed twice"),
+        Family("convolution", NEVER, False, "convolutions are never computed twice"),
+        Family("attention", NEVER, False, "attention is never computed twice"),
+        Family("random", NEVER, False, "random numbers are drawn once"),
+        Family("other", NEVER, False, "not known to be cheap"),
+    )
+}
+
+MEMBERS: dict[str, str] = {
+    "creation": "full zeros ones empty arange scalar_tensor full_like zeros_like ones_like new_zeros new_ones new_full "
+    "new_empty empty_like eye linspace new_empty_strided empty_strided",
+    "cheap": "add sub mul div neg abs sign relu threshold clamp clamp_min clamp_max maximum minimum where masked_fill "
+    "eq ne lt le gt ge logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor "
+    "_to_copy clone copy square reciprocal fill floor ceil round trunc rsub addcmul addcdiv leaky_relu hardtanh isnan "
+    "isinf isfinite lerp triu tril cat stack constant_pad_nd threshold_backward relu6 hardsigmoid hardswish floor_divide "
+    "remainder fmod lift_fresh_copy signbit heaviside sgn nan_to_num bitwise_left_shift bitwise_right_shift __lshift__ "
+    "slice_scatter select_scatter",
+    "costly": "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt pow sin cos tan sinh cosh tanh asin acos atan atan2 sigmoid "
+    "erf erfc gelu silu softplus mish elu selu celu log_sigmoid_forward gelu_backward silu_backward sigmoid_backward "
+    "tanh_backward logit hypot xlogy",
+    "reduction": "sum mean var std amax amin max min argmax argmin prod any all norm var_mean std_mean logsumexp "
+    "linalg_vector_norm cumsum cumprod _softmax _log_softmax native_layer_norm native_group_norm native_batch_norm "
+    "_native_batch_norm_legit_functional _native_batch_norm_legit sort topk _fused_rms_norm",
+    "gather": "embedding gather index index_select scatter scatter_add index_put index_add take take_along_dim",
+    "matmul": "mm bmm addmm baddbmm addbmm addmv mv dot vdot matmul linear einsum _addmm_activation",
+    "convolution": "convolution _convolution convolution_overrideable mkldnn_convolution cudnn_convolution",
+    "attention": "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention "
+    "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
+    "_scaled_dot_product_fused_attention_overrideable _scaled_dot_product_attention_math_for_mps",
+}
+"""Which ATen operators belong to a family, by name without overload."""
+
+
+def _enter(members: dict[str, str]) -> dict[str, Family]:
+    table: dict[str, Family] = {}
+    for family, names in members.items():
+        for name in names.split():
+            if name in table:
+                raise AssertionError(f"{name} is in two recompute families")
+            if not hasattr(torch.ops.aten, name) and name not in _YOUNG:
+                raise AssertionError(f"aten has no operator {name}")
+            table[name] = FAMILIES[family]
+    return table
+
+
+_YOUNG = frozenset({"_fused_rms_norm"})  # not in every torch we support
+FAMILY_OF: dict[str, Family] = _enter(MEMBERS)
+
+
+def family(op: Op) -> Family:
+    """The family of a call; an item of a tuple counts as the call itself."""
+    while op.is_item:
+        op = op.args[0]
+    if is_view(op):
+        return FAMILIES["view"]
+    if is_random(op):
+        return FAMILIES["random"]
+    target: Any = op.target
+    if op.kind is not CALL or target.namespace != "aten":
+        return FAMILIES["other"]
+    return FAMILY_OF.get(target._schema.name[6:], FAMILIES["other"])

@@ -1,0 +1,209 @@
+"""Writes down every ATen call that reaches fake tensors, as a list of ``Op``.
+
+Input: calls made while the recorder is the active dispatch mode (below autograd and functionalization, above fake
+tensors). Output: ``recorder.ops``. With ``y = x.sin().mul_(2)`` it sees, and writes, ``sin(x)`` and ``mul(sin, 2)``.
+
+What it leaves out: aliases without meaning to a pure graph (``detach``, ``alias``), queries that answer a plain value, and
+copies onto a tensor of the same layout.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from ..records.origin import UNKNOWN, Origin
+from ..torch_compat import DispatchMode, FakeTensor, FakeTensorMode, current_autograd_node
+from .ops import CALL, CONSTANT, Op
+
+aten = torch.ops.aten
+
+
+class AutodiffError(Exception):
+    """The captured graph does something that autodiff cannot express; the caller runs it eagerly."""
+
+
+SAME_VALUE: frozenset[OpOverload] = frozenset({aten.detach.default, aten.alias.default, aten.lift.default})
+
+REFUSED: dict[OpOverload, str] = {
+    aten.cudnn_batch_norm.default: "writes running statistics without saying so",
+    aten.miopen_batch_norm.default: "writes running statistics without saying so",
+}
+"""Operators that change an operand behind the back of their schema, and whose pure form is not known."""
+
+Rule = Callable[["Recorder", OpOverload, tuple[Any, ...], dict[str, Any]], Any]
+SPECIAL: dict[OpOverload, Rule] = {}
+
+
+def special(*targets: OpOverload) -> Callable[[Rule], Rule]:
+    """Enter a rule for operators that are not written down as they are called."""
+
+    def enter(rule: Rule) -> Rule:
+        for target in targets:
+            if target in SPECIAL or target in REFUSED or target in SAME_VALUE:
+                raise AssertionError(f"{target} has a rule already")
+            SPECIAL[target] = rule
+        return rule
+
+    return enter
+
+
+class Recorder(DispatchMode):
+    """The dispatch mode. ``stage`` sets where the following operations come from."""
+
+    def __init__(self, fake_mode: FakeTensorMode) -> None:
+        super().__init__()
+        self.fake_mode = fake_mode
+        self.ops: list[Op] = []
+        self.hidden_writes: list[tuple[Op, torch.Tensor]] = []  # (operand, its new value): see ``_batch_norm``
+        self.transparent = False  # clones give their operand: see joint._wrap_input
+        self.captured = ""
+        self.origin = UNKNOWN
+        self.locate: Callable[[Any], tuple[str, Origin]] | None = None  # autograd node -> captured name and origin
+        self._op_of: dict[int, Op] = {}
+        self._alive: list[Any] = []  # ids above stay taken
+
+    # --- values ------------------------------------------------------------------------------------------------------
+    def bind(self, value: torch.Tensor, op: Op) -> None:
+        """From now on ``value`` stands for ``op``."""
+        self._op_of[id(value)] = op
+        self._alive.append(value)
+
+    def op_of(self, value: torch.Tensor) -> Op:
+        """The op whose value this is; a plain tensor becomes a constant of the graph."""
+        op = self._op_of.get(id(value))
+        if op is None:
+            if isinstance(value, FakeTensor):
+                raise AutodiffError(f"a tensor of shape {tuple(value.shape)} comes from outside the captured graph")
+            op = self.constant(value, self.fake_mode.from_tensor(value, static_shapes=True))
+            self.bind(value, op)
+        return op
+
+    def constant(self, value: torch.Tensor, fake: torch.Tensor) -> Op:
+        """A tensor that the graph holds: an attribute of the graph module."""
+        op = self.write(Op(CONSTANT, value, val=fake))
+        self.bind(fake, op)
+        return op
+
+    def write(self, op: Op) -> Op:
+        """Append an op, stamped with the place it comes from."""
+        node = current_autograd_node()
+        if node is not None and self.locate is not None:
+            op.captured, op.origin = self.locate(node)
+            op.backward = True
+        else:
+            op.captured, op.origin = self.captured, self.origin
+            op.backward = self.locate is not None
+        self.ops.append(op)
+        return op
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace == "prim":
+            return args[0].fake_device if func is torch.ops.prim.device.default else func(*args, **kwargs)
+        if func in SAME_VALUE or (self.transparent and func is aten.clone.default):
+            value = self._detached(args[0])
+            self.bind(value, self.op_of(args[0]))
+            return value
+        rule = SPECIAL.get(func)
+        if rule is not None:
+            return rule(self, func, args, kwargs)
+        if func in REFUSED:
+            raise AutodiffError(f"{func} {REFUSED[func]}")
+        return self.call(func, args, kwargs)
+
+    def call(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call on fake tensors and write it down."""
+        if func._schema.is_mutable:
+            raise AutodiffError(f"{func} writes to an operand and has no pure form")
+        value = func(*args, **kwargs)
+        if isinstance(value, torch.Tensor):
+            op = self.write(Op(CALL, func, self._operand(args), self._operands(kwargs), value))
+            self.bind(value, op)
+        elif isinstance(value, (tuple, list)) or not func._schema.returns:
+            self._write_tuple(func, args, kwargs, value)
+        return value
+
+    def _write_tuple(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> None:
+        """A call with several results: the call, then one item op for each tensor among them."""
+        results = () if value is None else tuple(value)
+        if results and not any(isinstance(result, torch.Tensor) for result in results):
+            return
+        op = self.write(Op(CALL, func, self._operand(args), self._operands(kwargs), results))
+        for index, result in enumerate(results):
+            if isinstance(result, torch.Tensor):
+                self.bind(result, self.write(Op(CALL, operator.getitem, (op, index), None, result)))
+
+    def _detached(self, value: torch.Tensor) -> torch.Tensor:
+        if isinstance(value, FakeTensor):
+            return value.detach()
+        return self.op_of(value).val.detach()
+
+    def _operand(self, arg: Any) -> Any:
+        if isinstance(arg, torch.Tensor):
+            return self.op_of(arg)
+        if isinstance(arg, list):
+            return [self._operand(item) for item in arg]
+        if isinstance(arg, tuple):
+            return tuple(self._operand(item) for item in arg)
+        return arg
+
+    def _operands(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {name: self._operand(arg) for name, arg in kwargs.items()} if kwargs else kwargs
+
+
+@special(aten.lift_fresh.default, aten.lift_fresh_copy.default)
+def _fresh_constant(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``torch.tensor(data)`` in the user's code: a new tensor in each call, so a number becomes ``full``, more a clone."""
+    data = args[0]
+    if isinstance(data, FakeTensor):
+        value = data.detach()
+        recorder.bind(value, recorder.op_of(data))
+        return value
+    if data.numel() == 1 and not data.is_complex():
+        layout = {"dtype": data.dtype, "device": data.device, "pin_memory": False}
+        return recorder.call(aten.full.default, (list(data.shape), data.item()), layout)
+    return recorder.call(aten.clone.default, (recorder.op_of(data).val,), {})
+
+
+@special(aten.copy.default)
+def _copy(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``target.copy_(source)``: the source itself where the layouts agree, else what makes them agree."""
+    target, source = args[0], args[1]
+    if not isinstance(source, FakeTensor) or target.device != source.device:
+        return recorder.call(func, args, kwargs)
+    if source.dtype != target.dtype:
+        source = recorder.call(aten._to_copy.default, (source,), {"dtype": target.dtype})
+    if source.shape != target.shape:
+        source = recorder.call(aten.expand.default, (source, list(target.shape)), {})
+    if source.stride() == target.stride():
+        value = source.detach()
+        recorder.bind(value, recorder.op_of(source))
+        return value
+    return recorder.call(func, (target, source), {})
+
+
+@special(aten.native_batch_norm.default)
+def _batch_norm(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Training writes the running statistics though the schema denies it: name them as results."""
+    mean, variance, training = args[3], args[4], args[5]
+    if not training or mean is None:
+        return recorder.call(func, args, kwargs)
+    results = recorder.call(aten._native_batch_norm_legit_functional.default, args, kwargs)
+    recorder.hidden_writes += [(recorder.op_of(mean), results[3]), (recorder.op_of(variance), results[4])]
+    return results[:3]
+
+
+@special(aten.native_batch_norm_backward.default)
+def _batch_norm_backward(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """In training the gradient uses the batch's statistics: drop the running ones, which are overwritten by then."""
+    if args[7]:
+        args = (*args[:3], None, None, *args[5:])
+    return recorder.call(func, args, kwargs)

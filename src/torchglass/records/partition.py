@@ -1,0 +1,168 @@
+"""What autodiff hands on: forward and backward ATen graphs, what is saved between them, and what the runtime must do.
+
+Input of the record is a captured graph; output are graphs that neither mutate nor alias. All that eager does beside
+computing values (writing to inputs, returning inputs and views, marking what needs a gradient) stands here as data.
+
+``cos(cos(x))`` in training gives::
+
+    forward(x)            -> (cos_1,)              saved: x (an input), 4 * numel bytes
+    backward(x, t)        -> (grad_x,)
+    outputs               =  (Computed(0, requires_grad=True),)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .origin import UNKNOWN, Origin
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor is found around a call of the forward graph: ``inputs[index]`` or ``outputs[index]``."""
+
+    kind: str  # "input" or "output"
+    index: int
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Shape, strides, dtype and device of one tensor. Shapes are ints; symbols come with dynamic shapes."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+
+@dataclass(frozen=True)
+class SavedTensor:
+    """One tensor kept from forward to backward.
+
+    ``name`` is its name in both graphs, ``place`` where the runtime takes it from (an input costs nothing extra),
+    ``bytes`` its size, ``reason`` why it is kept rather than computed again, ``origin`` the user's line that made it.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    bytes: int
+    reason: str
+    place: Place
+    origin: Origin = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """An input that the user's code writes to: after the forward, ``inputs[input].copy_(outputs[output])``.
+
+    ``tracked``: eager's write was recorded by autograd, so the copy is too. ``bumps_version``: False for writes that
+    eager hides from version counters (batch norm's running statistics are written inside the kernel).
+    """
+
+    input: int
+    output: int
+    tracked: bool
+    bumps_version: bool = True
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A user output that is a tensor of its own: forward output ``index``."""
+
+    index: int
+    requires_grad: bool
+
+
+@dataclass(frozen=True)
+class InputItself:
+    """A user output that is one of the inputs (after any mutation): the caller's own object."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class SameAs:
+    """A user output that is the very object of an earlier user output."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class ViewStep:
+    """One view operation: ``target(tensor, *args, **kwargs)``, then item ``item`` where it gives several tensors."""
+
+    target: Any  # torch._ops.OpOverload
+    args: tuple[Any, ...] = ()
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    item: int | None = None
+
+
+@dataclass(frozen=True)
+class ViewOf:
+    """A user output that shares memory with an input or with another output, made again at run time.
+
+    The steps are applied to the tensor at ``base`` outside the compiled graph, so that autograd sees a view.
+    ``detached``: it must not require a gradient though its base may.
+    """
+
+    base: Place
+    steps: tuple[ViewStep, ...]
+    detached: bool
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A user output that is no tensor: None, a number, a string."""
+
+    value: Any
+
+
+Output = Computed | InputItself | SameAs | ViewOf | Constant
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """A gradient that the backward graph computes: ``backward output i`` is for ``inputs[input]``.
+
+    ``tangents`` are the positions of the tangents it depends on: when none of them arrived, eager gives None.
+    """
+
+    input: int
+    tangents: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The result of autodiff.
+
+    ``forward``: takes the captured graph's inputs, returns ``(mutated values..., results..., saved...)``, each tensor
+    once; the first ``returned`` of them are the mutated values and results. ``backward``: takes ``(saved..., tangents...)``
+    and returns one tensor for each entry of ``gradients``. Both are None-free: tensors in, tensors out. ``tangents[i]``
+    belongs to forward output ``differentiable[i]``. For inference ``backward`` is None, ``joint is forward``.
+    """
+
+    joint: torch.fx.GraphModule
+    forward: torch.fx.GraphModule
+    backward: torch.fx.GraphModule | None
+    saved: tuple[SavedTensor, ...]
+    input_names: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    mutations: tuple[Mutation, ...]
+    returned: int
+    differentiable: tuple[int, ...] = ()
+    tangents: tuple[TensorSpec, ...] = ()
+    gradients: tuple[Gradient, ...] = ()
+    autocast: tuple[str, ...] = ()  # device types whose autocast was on around the call: off while the graphs run
+
+    @property
+    def training(self) -> bool:
+        return self.backward is not None
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes kept for backward, inputs included (they are alive anyway but eager counts them too)."""
+        return sum(tensor.bytes for tensor in self.saved)
