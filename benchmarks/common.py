@@ -12,7 +12,6 @@ that a change in the machine's speed while measuring hits all of them alike.
 from __future__ import annotations
 
 import argparse
-import copy
 import gc
 import json
 import os
@@ -198,12 +197,14 @@ class Accuracy:
         return self.ours <= max(2 * self.eager, self.floor)
 
 
-def accuracy(workload: Workload, attention: str, kind: str, make: Callable[..., Any]) -> list[Accuracy]:
+def accuracy(
+    workload: Workload, attention: str, kind: str, make: Callable[..., Any], layers: int = LAYERS
+) -> list[Accuracy]:
     """Outputs and every parameter's gradient of ``make(model)`` and of eager, against eager in float64."""
     results = {}
     for side, dtype in (("exact", torch.float64), ("eager", torch.float32), ("ours", torch.float32)):
-        model, inputs = workload.build(attention)
-        model = copy.deepcopy(model).to(dtype).train(kind == "training")
+        model, inputs = workload.build(attention, layers=layers)
+        model = model.to(dtype).train(kind == "training")
         output = step(make(model) if side == "ours" else model, model, inputs, kind)
         gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
         results[side] = {"output": output.detach(), **gradients}

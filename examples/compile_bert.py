@@ -1,0 +1,145 @@
+"""Compile a BERT for inference and for training, and see what happened.
+
+    make demo
+    python examples/compile_bert.py --layers 12
+
+Four layers, hidden size 256, four heads, 4 x 128 tokens, random weights; nothing is downloaded.
+"""
+
+import argparse
+import logging
+import statistics
+import time
+
+import torch
+import transformers
+from rich.console import Console
+from rich.table import Table
+
+import torchglass as tg
+
+
+def build(layers: int) -> tuple[torch.nn.Module, torch.Tensor]:
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=1000,
+        hidden_size=256,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        intermediate_size=1024,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    return transformers.BertModel(config), torch.randint(0, 1000, (4, 128))
+
+
+def infer(model: torch.nn.Module, ids: torch.Tensor) -> list[torch.Tensor]:
+    with torch.no_grad():
+        return [model(ids).last_hidden_state]
+
+
+def train(model: torch.nn.Module, ids: torch.Tensor) -> list[torch.Tensor]:
+    """One step: the output and every parameter's gradient."""
+    model.zero_grad(set_to_none=True)
+    output = model(ids).last_hidden_state
+    (output * torch.linspace(-1, 1, output.numel()).view_as(output)).sum().backward()
+    return [output.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
+
+
+def milliseconds(calls: list, rounds: int = 15) -> list[float]:
+    """Medians, the calls taking turns."""
+    taken = [[] for _ in calls]
+    for _ in range(rounds):
+        for call, rows in zip(calls, taken):
+            begin = time.perf_counter()
+            call()
+            rows.append(time.perf_counter() - begin)
+    return [statistics.median(rows) * 1e3 for rows in taken]
+
+
+def largest_difference(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
+    """Relative to the largest value of each tensor."""
+    return max(
+        float((a - b).abs().max() / b.abs().max().clamp(min=1e-30)) for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+class Progress(logging.Handler):
+    """Shows what the compiler logs as one moving line; nothing where there is no terminal."""
+
+    def __init__(self, status) -> None:
+        super().__init__(logging.INFO)
+        self.status = status
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.status.update(f"compiling: {record.getMessage()}")
+
+
+def first_call(console: Console, name: str, call) -> tuple[list[torch.Tensor], float]:
+    """Call for the first time, with a progress line; the outcome and the seconds."""
+    log = logging.getLogger("torchglass")
+    level = log.level
+    with console.status(f"compiling {name}") as status:
+        handler = Progress(status)
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        begin = time.perf_counter()
+        outcome = call()
+        seconds = time.perf_counter() - begin
+        log.removeHandler(handler)
+        log.setLevel(level)
+    return outcome, seconds
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--layers", type=int, default=4)
+    chosen = parser.parse_args(arguments)
+    console = Console()
+    table = Table(title=f"BERT, {chosen.layers} layers, {torch.get_num_threads()} threads")
+    columns = (
+        "",
+        "eager",
+        "compiled",
+        "faster",
+        "first call",
+        "graphs",
+        "breaks",
+        "kernels",
+        "largest difference",
+    )
+    for column in columns:
+        table.add_column(column, justify="right")
+    explanations = {}
+    for name, step in (("inference", infer), ("training", train)):
+        model, ids = build(chosen.layers)
+        model.train(name == "training")
+        expected = step(model, ids)
+        compiled = tg.compile(model)
+        outcome, cold = first_call(console, name, lambda: step(compiled, ids))
+        eager, ours = milliseconds([lambda: step(model, ids), lambda: step(compiled, ids)])
+        report = explanations[name] = tg.explain(compiled)
+        table.add_row(
+            name,
+            f"{eager:.1f} ms",
+            f"{ours:.1f} ms",
+            f"{eager / ours:.2f}x",
+            f"{cold:.2f} s",
+            str(len(report.graphs())),
+            str(len(report.breaks())),
+            str(len(report.kernels())),
+            f"{largest_difference(outcome, expected):.1e}",
+        )
+    console.print(table)
+    for name, report in explanations.items():
+        stages = ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in report.seconds_by_stage().items())
+        console.print(f"{name}: {stages}")
+    for name, report in explanations.items():
+        console.print(f"the files that ran for {name}: ", end="")
+        console.print(str(report.record.folder), soft_wrap=True, highlight=False)
+
+
+if __name__ == "__main__":
+    main()

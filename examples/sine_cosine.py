@@ -1,0 +1,45 @@
+"""sin² + cos²: a backend of your own that looks at the captured graph, then the default one with its
+gradient.
+
+    python examples/sine_cosine.py
+"""
+
+from pathlib import Path
+
+import torch
+
+import torchglass as tg
+from torchglass.inspector import draw
+
+
+def f(x):
+    return torch.sin(x) ** 2 + torch.cos(x) ** 2
+
+
+def inspect_backend(gm: torch.fx.GraphModule, sample_inputs: list[torch.Tensor]):
+    """Called at the first call of the compiled function, with the graph and that call's tensors."""
+    print(f"captured for inputs of shapes {[tuple(t.shape) for t in sample_inputs]}")
+    gm.print_readable()
+    picture = Path("sine_cosine.svg")
+    picture.write_text(draw.svg(gm, "sin² + cos²"))
+    print(f"drawn in {picture.absolute()}")
+    return gm.forward
+
+
+def main() -> None:
+    x = torch.randn(1, 1000, requires_grad=True)
+    tg.compile(f, backend=inspect_backend)(x)
+
+    compiled = tg.compile(f)
+    y = compiled(x)
+    y.sum().backward()
+    print(
+        f"largest distance from 1: {float((y - 1).abs().max().detach()):.1e}, of the gradient from 0: {x.grad.abs().max():.1e}"
+    )
+    (graph,) = tg.explain(compiled).graphs()
+    print(graph.forward_text)
+    print(graph.backward_text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""BERT, GPT-2 and Llama: whole graphs, outputs and gradients against float64, the module's face unchanged."""
+
+import warnings
+
+import pytest
+import torch
+
+pytest.importorskip("torchglass.api")
+pytest.importorskip("transformers")
+
+from benchmarks import common
+
+import torchglass as tg
+
+LAYERS = 2
+CASES = [(name, attention) for name in common.WORKLOADS for attention in common.ATTENTIONS]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path):
+    with tg.prepare_debug(tmp_path / "glass"), warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*torchglass.*")  # a fallback to eager would hide a failure
+        yield
+
+
+@pytest.mark.parametrize("kind", common.KINDS)
+@pytest.mark.parametrize(("name", "attention"), CASES)
+def test_within_twice_eagers_own_error(name, attention, kind):
+    rows = common.accuracy(common.WORKLOADS[name], attention, kind, tg.compile, layers=LAYERS)
+    assert len(rows) > 1 or kind == "inference"
+    assert not [r for r in rows if not r.fine]
+
+
+@pytest.mark.parametrize(("name", "attention"), CASES)
+def test_one_graph_and_one_entry(name, attention):
+    model, inputs = common.WORKLOADS[name].build(attention, layers=LAYERS)
+    compiled = tg.compile(model.eval(), fullgraph=True)
+    for seed in range(2):
+        torch.manual_seed(seed)
+        ids = torch.randint_like(inputs["input_ids"], common.VOCABULARY)
+        with torch.no_grad():
+            torch.testing.assert_close(
+                compiled(input_ids=ids)[0], model(input_ids=ids)[0], atol=1e-4, rtol=1e-4
+            )
+    explanation = tg.explain(compiled)
+    assert len(explanation.entries) == 1
+    assert len(explanation.graphs()) == 1
+    assert not explanation.breaks()
+
+
+@pytest.mark.parametrize("name", common.WORKLOADS)
+def test_a_compiled_model_is_the_model(name):
+    model, _ = common.WORKLOADS[name].build(layers=LAYERS)
+    compiled = tg.compile(model)
+    assert isinstance(compiled, type(model))
+    assert list(compiled.state_dict()) == list(model.state_dict())
+    assert compiled.config is model.config
+    assert [n for n, _ in compiled.named_modules()] == [n for n, _ in model.named_modules()]
+    compiled.eval()
+    assert not model.training
