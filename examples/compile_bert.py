@@ -10,6 +10,7 @@ import argparse
 import logging
 import statistics
 import time
+from functools import partial
 
 import torch
 import transformers
@@ -17,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import torchglass as tg
+from torchglass.inspector.explain import Explanation
 
 
 def build(layers: int) -> tuple[torch.nn.Module, torch.Tensor]:
@@ -91,6 +93,29 @@ def first_call(console: Console, name: str, call) -> tuple[list[torch.Tensor], f
     return outcome, seconds
 
 
+def measure(name: str, step, layers: int, console: Console) -> tuple[list[str], Explanation]:
+    """One row of the table, and the report on what was compiled."""
+    model, ids = build(layers)
+    model.train(name == "training")
+    expected = step(model, ids)
+    compiled = tg.compile(model)
+    eager_call, our_call = partial(step, model, ids), partial(step, compiled, ids)
+    outcome, cold = first_call(console, name, our_call)
+    eager, ours = milliseconds([eager_call, our_call])
+    report = tg.explain(compiled)
+    cells = [
+        f"{eager:.1f} ms",
+        f"{ours:.1f} ms",
+        f"{eager / ours:.2f}x",
+        f"{cold:.2f} s",
+        str(len(report.graphs())),
+        str(len(report.breaks())),
+        str(len(report.kernels())),
+        f"{largest_difference(outcome, expected):.1e}",
+    ]
+    return cells, report
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -112,31 +137,15 @@ def main(arguments: list[str] | None = None) -> None:
     )
     for column in columns:
         table.add_column(column, justify="right")
-    explanations = {}
+    reports = {}
     for name, step in (("inference", infer), ("training", train)):
-        model, ids = build(chosen.layers)
-        model.train(name == "training")
-        expected = step(model, ids)
-        compiled = tg.compile(model)
-        outcome, cold = first_call(console, name, lambda: step(compiled, ids))
-        eager, ours = milliseconds([lambda: step(model, ids), lambda: step(compiled, ids)])
-        report = explanations[name] = tg.explain(compiled)
-        table.add_row(
-            name,
-            f"{eager:.1f} ms",
-            f"{ours:.1f} ms",
-            f"{eager / ours:.2f}x",
-            f"{cold:.2f} s",
-            str(len(report.graphs())),
-            str(len(report.breaks())),
-            str(len(report.kernels())),
-            f"{largest_difference(outcome, expected):.1e}",
-        )
+        cells, reports[name] = measure(name, step, chosen.layers, console)
+        table.add_row(name, *cells)
     console.print(table)
-    for name, report in explanations.items():
+    for name, report in reports.items():
         stages = ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in report.seconds_by_stage().items())
         console.print(f"{name}: {stages}")
-    for name, report in explanations.items():
+    for name, report in reports.items():
         console.print(f"the files that ran for {name}: ", end="")
         console.print(str(report.record.folder), soft_wrap=True, highlight=False)
 

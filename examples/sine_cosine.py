@@ -33,9 +33,8 @@ def main() -> None:
     compiled = tg.compile(f)
     y = compiled(x)
     y.sum().backward()
-    print(
-        f"largest distance from 1: {float((y - 1).abs().max().detach()):.1e}, of the gradient from 0: {x.grad.abs().max():.1e}"
-    )
+    from_one, from_zero = (y - 1).abs().max().item(), x.grad.abs().max().item()
+    print(f"largest distance from 1: {from_one:.1e}, of the gradient from 0: {from_zero:.1e}")
     (graph,) = tg.explain(compiled).graphs()
     print(graph.forward_text)
     print(graph.backward_text)

@@ -22,10 +22,8 @@ def main(folder: str = "glass") -> None:
         for _ in range(100):
             toy_example(torch.randn(10), torch.randn(10))
     print(tg.explain(toy_example))
-    print(
-        f"Read {folder}/toy_example/full_code.py from top to bottom. Set a breakpoint in any file of {folder}/ and"
-    )
-    print("call again: it stops there. Edit one, start the program again, and your edit runs.")
+    print(f"Read {folder}/toy_example/full_code.py from top to bottom. Set a breakpoint in any file of")
+    print(f"{folder}/ and call again: it stops there. Edit one and start again: your edit runs.")
 
 
 if __name__ == "__main__":
