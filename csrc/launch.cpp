@@ -13,7 +13,7 @@
 //       start, as in as_strided. ValueError if the view would leave the storage.
 //
 // Example: k = Kernel(ctypes.cast(lib.add, c_void_p).value, "add", lib); k(x, y, out, out.numel())
-#include "native.h"
+#include "tensor_facts.h"
 
 #include <ATen/EmptyTensor.h>
 #include <c10/util/SmallVector.h>
@@ -27,11 +27,6 @@ namespace {
 
 using KernelFunction = void (*)(void**);
 using Sizes = c10::SmallVector<int64_t, 8>;
-
-bool is_tensor(PyObject* object) {
-  return THPVariable_CheckExact(object) ||
-      PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(THPVariableClass));
-}
 
 // ------------------------------------------------------------------------------------------------ Kernel
 

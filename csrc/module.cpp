@@ -1,7 +1,12 @@
 // torchglass._native: the parts of the runtime that a call passes through, in C++.
 //
-//   launch.cpp     Kernel, empty_strided_cpu, reinterpret: what generated wrappers call
-#include "native.h"
+//   launch.cpp        Kernel, empty_strided_cpu, reinterpret: what generated wrappers call
+//   tensor_facts.cpp  a tensor against its metadata
+//   global_state.cpp  grad mode, autocast, modes
+//   checks.cpp        one guard on one value
+//   guard_table.cpp   the guards of an entry;  guard_memo.cpp  what it remembers between calls
+#include "checks.h"
+#include "guard_table.h"
 
 namespace {
 
@@ -20,7 +25,11 @@ PyModuleDef definition = {
 }  // namespace
 
 PyMODINIT_FUNC PyInit__native() {
-  torchglass::Ref module(PyModule_Create(&definition));
-  if (!module || torchglass::add_launch(module.get()) < 0) return nullptr;
+  using namespace torchglass;
+  Ref module(PyModule_Create(&definition));
+  if (!module) return nullptr;
+  for (auto add : {add_launch, add_tensor_facts, add_global_state, add_checks, add_guard_table}) {
+    if (add(module.get()) < 0) return nullptr;
+  }
   return module.release();
 }

@@ -1,5 +1,7 @@
 """Types of the native core (csrc/). The C++ files' head comments say what each does."""
 
+from typing import Any
+
 import torch
 
 class Kernel:
@@ -8,7 +10,27 @@ class Kernel:
     def __init__(self, address: int, name: str, owner: object = None) -> None: ...
     def __call__(self, *args: torch.Tensor | int) -> None: ...
 
-def empty_strided_cpu(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor: ...
+def empty_strided_cpu(
+    sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
+) -> torch.Tensor: ...
 def reinterpret(
     tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], storage_offset: int
 ) -> torch.Tensor: ...
+def tensor_flags(tensor: torch.Tensor) -> tuple[str, ...]: ...
+def global_state() -> tuple[Any, ...]: ...
+def same_constant(value: object, expected: object) -> bool: ...
+
+class GuardTable:
+    remember: bool
+    remembers: bool
+    evaluations: int
+    def __init__(
+        self,
+        nodes: tuple[tuple[str, int, Any], ...],
+        conditions: tuple[tuple[int, str, Any], ...],
+        relations: tuple[tuple[str, tuple[int, ...]], ...],
+        state: tuple[Any, ...] | None,
+        fetch: tuple[int, ...],
+    ) -> None: ...
+    def check(self, locals: tuple[Any, ...]) -> tuple[Any, ...] | None: ...
+    def forget(self) -> None: ...

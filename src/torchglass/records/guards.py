@@ -1,7 +1,7 @@
-"""What an entry relies on, as data: a guard names a source, a check, the expected value, why, and who needed it.
+"""What an entry relies on, as data: a source, a check, the expected value, why, and who needed it.
 
-``check`` names a row of ``CHECKS``; the row holds the Python template that guards.py files show. The native table
-implements the same names (runtime/guards.py builds it) and a fuzz test holds the two to one answer.
+``check`` names a row of ``CHECKS``; the row holds the Python template that guards.py files show. The native
+table implements the same names (runtime/guards.py builds it) and a fuzz test holds the two to one answer.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from .sources import Source
 class Guard:
     """One condition of an entry.
 
-    ``source`` is None for conditions on global state. ``expected`` is the value the check compares with (a type, an
-    object, a constant, a TensorMeta, ...). ``why`` is a short clause: what in the user's code relied on it.
+    ``source`` is None for conditions on global state and for ``distinct``. ``expected`` is what the check
+    compares with: a type, an object, a constant, a TensorMeta, a Source for ``same``, a tuple of Sources for
+    ``distinct``, a tuple of keys, a length, what ``runtime.guards.global_state()`` returned. ``why`` is a
+    short clause: what in the user's code relied on it.
     """
 
     source: Source | None
@@ -30,19 +32,24 @@ class Guard:
 
 @dataclass(frozen=True)
 class TensorMeta:
-    """The static facts of a tensor: what one compiled graph may rely on."""
+    """The static facts of a tensor: what one compiled graph may rely on.
+
+    A None in ``shape`` or ``strides`` fits every number; ``strides`` is () for a tensor that has none.
+    ``flags`` names traits out of the ordinary, as ``_native.tensor_flags`` does: ("conj",), ("inference",).
+    """
 
     type: type
     dtype: Any
     device: Any
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    shape: tuple[int | None, ...]
+    strides: tuple[int | None, ...]
     requires_grad: bool
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Check:
-    """One kind of guard: the Python template ({x} is the source's expression, {e} the expected value's name)."""
+    """One kind of guard: the Python template; {x} is the source's expression, {e} the expected value."""
 
     name: str
     template: str
@@ -54,16 +61,16 @@ CHECKS: dict[str, Check] = {
     for c in (
         Check("type", "type({x}) is {e}", "exact type"),
         Check("identity", "{x} is {e}", "the same object"),
-        Check("constant", "type({x}) is type({e}) and {x} == {e}", "equal constant of equal type (NaN equals NaN)"),
-        Check("tensor", "tensor_matches({x}, {e})", "type, dtype, device, shape, strides, requires_grad of a tensor"),
+        Check("constant", "same_constant({x}, {e})", "equal constant of equal type (0.0 is not -0.0)"),
+        Check("tensor", "tensor_matches({x}, {e})", "type, dtype, device, layout, requires_grad of a tensor"),
         Check("length", "len({x}) == {e}", "length of a list, tuple, dict, set or deque"),
-        Check("dict_keys", "list({x}) == {e}", "the keys of a dict, in order"),
+        Check("dict_keys", "same_keys({x}, {e})", "the keys of a dict, in order"),
         Check("dict_has", "{e} in {x}", "a dict contains the key"),
         Check("dict_lacks", "{e} not in {x}", "a dict does not contain the key"),
         Check("has_attr", "hasattr({x}, {e})", "an attribute exists"),
         Check("lacks_attr", "not hasattr({x}, {e})", "an attribute does not exist"),
         Check("same", "{x} is {e}", "two sources reach the same object (expected is a Source)"),
-        Check("distinct", "len({{id(o) for o in {e}}}) == len({e})", "tensors of the listed sources are all distinct objects"),
-        Check("global_state", "global_state() == {e}", "grad mode, inference mode, default dtype, autocast, deterministic"),
+        Check("distinct", "len({{id(o) for o in {e}}}) == len({e})", "the sources are all different objects"),
+        Check("global_state", "global_state() == {e}", "grad mode, default dtype, autocast, modes, ..."),
     )
 }

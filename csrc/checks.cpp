@@ -1,0 +1,265 @@
+// Checks of one value: constants, types, identities, lengths, dict contents, attributes.
+//
+//   same_constant(value, expected) -> bool
+//       What the check "constant" compares with, e.g. same_constant((1, 0.0), (True, -0.0)) is False twice over.
+#include "checks.h"
+
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
+
+#include <cmath>
+#include <cstring>
+
+namespace torchglass {
+namespace {
+
+struct Row {
+  const char* name;
+  Check check;
+};
+
+const Row rows[] = {
+    {"type", Check::Type},
+    {"identity", Check::Identity},
+    {"constant", Check::Constant},
+    {"tensor", Check::Tensor},
+    {"length", Check::Length},
+    {"dict_keys", Check::DictKeys},
+    {"dict_has", Check::DictHas},
+    {"dict_lacks", Check::DictLacks},
+    {"has_attr", Check::HasAttr},
+    {"lacks_attr", Check::LacksAttr},
+};
+
+bool same_float(double a, double b) {
+  return std::memcmp(&a, &b, sizeof(double)) == 0 || (std::isnan(a) && std::isnan(b));
+}
+
+bool same_items(PyObject* a, PyObject* b) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(a);
+  if (count != PyTuple_GET_SIZE(b)) return false;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!same_constant(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
+  }
+  return true;
+}
+
+bool is_torch_size(PyObject* object) {
+  return PyTuple_Check(object) && std::strcmp(Py_TYPE(object)->tp_name, "torch.Size") == 0;
+}
+
+bool has_same_constant(PyObject* set, PyObject* wanted) {
+  Py_ssize_t position = 0;
+  PyObject* item = nullptr;
+  Py_hash_t hash = 0;
+  while (_PySet_NextEntry(set, &position, &item, &hash)) {
+    if (same_constant(item, wanted)) return true;
+  }
+  return false;
+}
+
+bool same_sets(PyObject* a, PyObject* b) {
+  if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
+  Py_ssize_t position = 0;
+  PyObject* item = nullptr;
+  Py_hash_t hash = 0;
+  while (_PySet_NextEntry(a, &position, &item, &hash)) {
+    if (!has_same_constant(b, item)) return false;
+  }
+  return true;
+}
+
+bool same_slices(PyObject* a, PyObject* b) {
+  const auto* x = reinterpret_cast<PySliceObject*>(a);
+  const auto* y = reinterpret_cast<PySliceObject*>(b);
+  return same_constant(x->start, y->start) && same_constant(x->stop, y->stop) && same_constant(x->step, y->step);
+}
+
+// Builtin types whose == runs no Python code and tells values apart.
+bool is_compared_by_value(PyTypeObject* type) {
+  return type == &PyLong_Type || type == &PyUnicode_Type || type == &PyBytes_Type || type == &PyRange_Type ||
+      type == &THPDeviceType || type == &THPDtypeType;
+}
+
+bool fits_expected(const Condition& condition) {
+  PyObject* expected = condition.expected.get();
+  if (condition.check == Check::Type && !PyType_Check(expected)) {
+    PyErr_SetString(PyExc_TypeError, "a type guard expects a type");
+  } else if (condition.check == Check::DictKeys && !PyTuple_Check(expected)) {
+    PyErr_SetString(PyExc_TypeError, "a dict_keys guard expects a tuple of keys");
+  } else if ((condition.check == Check::HasAttr || condition.check == Check::LacksAttr) && !PyUnicode_Check(expected)) {
+    PyErr_SetString(PyExc_TypeError, "an attribute guard expects a name");
+  } else {
+    return true;
+  }
+  return false;
+}
+
+bool cleared(int answer) {
+  if (answer < 0) PyErr_Clear();
+  return answer == 1;
+}
+
+bool has_keys(PyObject* value, PyObject* expected) {
+  if (PyDict_CheckExact(value)) {
+    if (PyDict_GET_SIZE(value) != PyTuple_GET_SIZE(expected)) return false;
+    Py_ssize_t position = 0;
+    PyObject *key = nullptr, *item = nullptr;
+    for (Py_ssize_t i = 0; PyDict_Next(value, &position, &key, &item); ++i) {
+      if (!same_constant(key, PyTuple_GET_ITEM(expected, i))) return false;
+    }
+    return true;
+  }
+  const Ref keys(PySequence_Tuple(value));
+  if (!keys) {
+    PyErr_Clear();
+    return false;
+  }
+  return same_items(keys.get(), expected);
+}
+
+// 1 if it has the key, 0 if not, -1 with an exception set if that cannot be said.
+int contains(PyObject* value, PyObject* key) {
+  return PyDict_CheckExact(value) ? PyDict_Contains(value, key) : PySequence_Contains(value, key);
+}
+
+// 1, 0 or -1 with an exception set: only AttributeError says "no attribute".
+int has_attribute(PyObject* value, PyObject* name) {
+  const Ref found(PyObject_GetAttr(value, name));
+  if (found) return 1;
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
+  PyErr_Clear();
+  return 0;
+}
+
+bool is_no(int answer) {
+  if (answer < 0) PyErr_Clear();
+  return answer == 0;
+}
+
+bool has_length(PyObject* value, Py_ssize_t length) {
+  const Py_ssize_t size = PyObject_Size(value);
+  if (size < 0) PyErr_Clear();
+  return size == length;
+}
+
+// len() of these runs no Python code.
+bool has_builtin_length(PyObject* value) {
+  const PyTypeObject* type = Py_TYPE(value);
+  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0 &&
+      (PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value) || PyAnySet_Check(value) ||
+       PyUnicode_Check(value) || PyBytes_Check(value) || std::strcmp(type->tp_name, "collections.deque") == 0);
+}
+
+PyObject* same_constant_function(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != 2) {
+    PyErr_SetString(PyExc_TypeError, "same_constant takes two arguments");
+    return nullptr;
+  }
+  return PyBool_FromLong(same_constant(args[0], args[1]));
+}
+
+PyMethodDef functions[] = {
+    {"same_constant", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(same_constant_function)),
+     METH_FASTCALL, "same_constant(value, expected): equal type and equal value, 0.0 unlike -0.0, NaN like NaN."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+bool is_plain_dict(PyObject* object) {
+  return PyDict_CheckExact(object) ||
+      (PyDict_Check(object) &&
+       Py_TYPE(object)->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript);
+}
+
+bool same_constant(PyObject* value, PyObject* expected) {
+  if (value == expected) return true;
+  PyTypeObject* type = Py_TYPE(expected);
+  if (Py_TYPE(value) != type) return false;
+  if (type == &PyFloat_Type) return same_float(PyFloat_AS_DOUBLE(value), PyFloat_AS_DOUBLE(expected));
+  if (type == &PyComplex_Type) {
+    const Py_complex a = PyComplex_AsCComplex(value), b = PyComplex_AsCComplex(expected);
+    return same_float(a.real, b.real) && same_float(a.imag, b.imag);
+  }
+  if (type == &PyTuple_Type || is_torch_size(expected)) return same_items(value, expected);
+  if (type == &PyFrozenSet_Type) return same_sets(value, expected);
+  if (type == &PySlice_Type) return same_slices(value, expected);
+  return is_compared_by_value(type) && cleared(PyObject_RichCompareBool(value, expected, Py_EQ));
+}
+
+bool Condition::make(const char* name, PyObject* expected, Condition& out) {
+  for (const Row& row : rows) {
+    if (std::strcmp(row.name, name) != 0) continue;
+    out.check = row.check;
+    out.expected = Ref::borrow(expected);
+    if (row.check == Check::Tensor) return (out.tensor = TensorFacts::from_tuple(expected)) != nullptr;
+    if (row.check == Check::Length) {
+      out.length = PyLong_AsSsize_t(expected);
+      return out.length != -1 || !PyErr_Occurred();
+    }
+    return fits_expected(out);
+  }
+  PyErr_Format(PyExc_ValueError, "unknown check %s", name);
+  return false;
+}
+
+bool Condition::holds(PyObject* value) const {
+  PyObject* const wanted = expected.get();
+  switch (check) {
+    case Check::Type:
+      return reinterpret_cast<PyObject*>(Py_TYPE(value)) == wanted;
+    case Check::Identity:
+      return value == wanted;
+    case Check::Constant:
+      return same_constant(value, wanted);
+    case Check::Tensor:
+      return tensor->match(value);
+    case Check::Length:
+      return has_length(value, length);
+    case Check::DictKeys:
+      return has_keys(value, wanted);
+    case Check::DictHas:
+      return cleared(contains(value, wanted));
+    case Check::DictLacks:
+      return is_no(contains(value, wanted));
+    case Check::HasAttr:
+      return cleared(has_attribute(value, wanted));
+    case Check::LacksAttr:
+      return is_no(has_attribute(value, wanted));
+  }
+  return false;
+}
+
+bool Condition::is_pure(PyObject* value) const {
+  switch (check) {
+    case Check::Length:
+      return has_builtin_length(value);
+    case Check::DictKeys:
+      return PyDict_CheckExact(value);
+    case Check::DictHas:
+    case Check::DictLacks:
+      return PyDict_CheckExact(value) && (PyUnicode_CheckExact(expected.get()) || PyLong_CheckExact(expected.get()));
+    case Check::HasAttr:
+    case Check::LacksAttr:
+      return false;
+    default:
+      return true;
+  }
+}
+
+bool Condition::is_permanent() const {
+  if (check == Check::Identity || check == Check::Constant) return true;
+  if (check != Check::Type) return false;  // instances of Python classes may be given another class
+  return (reinterpret_cast<PyTypeObject*>(expected.get())->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0;
+}
+
+bool Condition::is_about_dict_content() const {
+  return check == Check::DictKeys || check == Check::DictHas || check == Check::DictLacks || check == Check::Length;
+}
+
+int add_checks(PyObject* module) {
+  return PyModule_AddFunctions(module, functions);
+}
+
+}  // namespace torchglass

@@ -1,0 +1,56 @@
+// One guard on one value. The rows of records.guards.CHECKS that look at a single value, natively.
+#pragma once
+
+#include "native.h"
+#include "tensor_facts.h"
+
+#include <memory>
+
+namespace torchglass {
+
+enum class Check : uint8_t {
+  Type,
+  Identity,
+  Constant,
+  Tensor,
+  Length,
+  DictKeys,
+  DictHas,
+  DictLacks,
+  HasAttr,
+  LacksAttr,
+};
+
+// A check and what it compares with.
+struct Condition {
+  Check check = Check::Identity;
+  Ref expected;
+  Py_ssize_t length = 0;
+  std::shared_ptr<TensorFacts> tensor;
+
+  // `name` is the row's name; false with an exception set if it is unknown or `expected` does not fit.
+  static bool make(const char* name, PyObject* expected, Condition& out);
+
+  // Whether it holds for `value`, which the caller keeps alive. Leaves no exception set: one that is raised is a no.
+  bool holds(PyObject* value) const;
+
+  // Whether holds(value) cannot run Python code.
+  bool is_pure(PyObject* value) const;
+
+  // Whether it stays true of one living object, whatever happens to that object.
+  bool is_permanent() const;
+
+  // Whether, of a plain dict, it stays true while the dict's version tag stays.
+  bool is_about_dict_content() const;
+};
+
+// A dict whose items are read as a dict's, without __missing__ or an overriding __getitem__.
+bool is_plain_dict(PyObject* object);
+
+// Equal type and equal value, inside tuples and frozensets too; 0.0 and -0.0 differ, NaN equals NaN. Objects of types
+// other than Python's and torch's immutable ones are equal only to themselves. Runs no Python code.
+bool same_constant(PyObject* value, PyObject* expected);
+
+int add_checks(PyObject* module);
+
+}  // namespace torchglass

@@ -1,0 +1,393 @@
+// The remembered path of a guard table.
+//
+// A module's parameters hang in dicts within dicts. Every change of a dict gives it a new version tag, and no tag is
+// given twice, so "this address, this tag" means "this dict, unchanged": each value in it is the object it was, alive
+// ever since. After a root was evaluated twice with the same value, the memo lists what must be looked at again:
+//
+//   - for an object whose __dict__ is walked: its type, and that its __dict__ is still that dict,
+//   - for a dict: its tag. If it differs, its known items are looked up again (a loop that counts in globals changes
+//     the tag on every call and none of our items),
+//   - for a list or tuple: the items, by pointer, and the conditions on them,
+//   - for a tensor: its metadata, which nothing tags,
+//   - conditions that a living object may come to break: a list's length, a Python object's class,
+//   - live sources and conditions, which may run Python code: evaluated as ever, after all the above.
+//
+// All pointers are borrowed, so a memo keeps nothing alive. This is safe because steps are in the order of the tree:
+// each pointer is followed only after the step before has shown that its holder still holds it, and up to the live
+// part no Python code runs that could change that. Where code may run (looking up in a dict with odd keys), the sweep
+// starts again from the root.
+#include "guard_table.h"
+
+#include <algorithm>
+
+namespace torchglass {
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // ma_version_tag, from 3.12
+uint64_t version_tag(PyObject* dict) {
+#if PY_VERSION_HEX < 0x030D0000
+  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
+#else
+  return 0;
+#endif
+}
+#pragma GCC diagnostic pop
+
+namespace {
+
+bool has_instance_dict(PyObject* object, PyObject* dict) {
+#if PY_VERSION_HEX < 0x030D0000
+  PyObject** place = _PyObject_GetDictPtr(object);
+  return place != nullptr && *place == dict;
+#else
+  return false;
+#endif
+}
+
+bool has_sequence_item(PyObject* sequence, Py_ssize_t index, PyObject* item) {
+  const Py_ssize_t size = Py_SIZE(sequence);
+  if (index < 0) index += size;
+  if (index < 0 || index >= size) return false;
+  return item == (PyList_CheckExact(sequence) ? PyList_GET_ITEM(sequence, index) : PyTuple_GET_ITEM(sequence, index));
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------------------ using the memo
+
+// Evaluates the roots that are not remembered, then sweeps over the others in one go.
+bool GuardTable::run_roots(Run& run) {
+  const int count = static_cast<int>(roots_.size());
+  const auto is_remembered = [&](int i) { return roots_[i].memo.ready && roots_[i].memo.seen == run.root_values[i]; };
+  for (int i = 0; i < count; ++i) {
+    if (!roots_[i].leaf && !is_remembered(i) && !evaluate_root(run, i)) return false;
+  }
+  int patience = 16;
+  for (int i = 0; i < count;) {
+    if (roots_[i].leaf || run.evaluated[i]) {
+      ++i;
+      continue;
+    }
+    const Sweep sweep = is_remembered(i) ? sweep_root(roots_[i]) : Sweep::Fails;
+    if (sweep == Sweep::Holds) {
+      ++i;
+      continue;
+    }
+    if ((sweep == Sweep::Fails || --patience == 0) && !evaluate_root(run, i)) return false;
+    i = 0;
+  }
+  return true;
+}
+
+GuardTable::Sweep GuardTable::sweep_root(Root& root) {
+  const std::vector<Step>& steps = root.memo.steps;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Step& step = steps[i];
+    if (step.kind == StepKind::Tag) {
+      if (Py_TYPE(step.object) != step.type) return Sweep::Fails;
+      if (version_tag(step.object) != step.tag) return look_again(root, i);
+    } else if (step.kind == StepKind::ModuleItem) {
+      if (Py_TYPE(step.object) != step.type) return Sweep::Fails;
+      if (version_tag(PyModule_GetDict(step.object)) != step.tag) return look_again(root, i);
+    } else if (!step_holds(step)) {
+      return Sweep::Fails;
+    }
+  }
+  for (const TensorStep& step : root.memo.tensors) {
+    if (!step.facts->match(step.object)) return Sweep::Fails;
+  }
+  return Sweep::Holds;
+}
+
+bool GuardTable::step_holds(const Step& step) const {
+  switch (step.kind) {
+    case StepKind::Condition:
+      return nodes_[step.node].conditions[step.condition].holds(step.object);
+    case StepKind::InstanceDict:
+      return Py_TYPE(step.object) == step.type && has_instance_dict(step.object, step.value);
+    case StepKind::SequenceItem:
+      return Py_TYPE(step.object) == step.type &&
+          has_sequence_item(step.object, nodes_[step.node].index, step.value);
+    case StepKind::TypeOf:
+      return reinterpret_cast<PyObject*>(Py_TYPE(step.object)) == step.value;
+    default:
+      return false;
+  }
+}
+
+// A dict has changed: look its known items up again. Again if they are the same, since a look-up may run Python code.
+GuardTable::Sweep GuardTable::look_again(Root& root, size_t index) {
+  const Step step = root.memo.steps[index];
+  const uint64_t generation = root.memo.generation;
+  const bool of_module = step.kind == StepKind::ModuleItem;
+  const Ref dict = Ref::borrow(of_module ? PyModule_GetDict(step.object) : step.object);
+  const uint64_t tag = version_tag(dict.get());
+  if (!(of_module ? same_module_item(step, dict.get()) : same_children(step.node, dict.get()))) return Sweep::Fails;
+  if (root.memo.ready && root.memo.generation == generation) root.memo.steps[index].tag = tag;
+  return Sweep::Again;
+}
+
+bool GuardTable::same_module_item(const Step& step, PyObject* dict) {
+  const Node& node = nodes_[step.node];
+  const Ref found = Ref::borrow(PyDict_GetItemWithError(dict, node.key.get()));
+  PyErr_Clear();
+  return found && found.get() == step.value && holds_purely(node, found.get());
+}
+
+bool GuardTable::same_children(int index, PyObject* dict) {
+  const Node& node = nodes_[index];
+  for (const Condition& condition : node.conditions) {
+    if (condition.is_about_dict_content() && condition.is_pure(dict) && !condition.holds(dict)) return false;
+  }
+  for (const int child_index : node.children) {
+    const Node& child = nodes_[child_index];
+    if (is_live_[child_index] || (child.kind != Kind::Item && child.kind != Kind::DictKey)) continue;
+    Way way;
+    const Ref found = evaluate_node(child, dict, false, way);
+    if (found.get() != values_[child_index] || !found || !holds_purely(child, found.get())) return false;
+  }
+  return true;
+}
+
+bool GuardTable::holds_purely(const Node& node, PyObject* value) const {
+  for (const Condition& condition : node.conditions) {
+    if (condition.is_pure(value) && !condition.holds(value)) return false;
+  }
+  return true;
+}
+
+// ------------------------------------------------------------------------------------------------ live parts
+
+// What these need from remembered roots is held first: the code they run may change anything.
+bool GuardTable::run_live(Run& run) {
+  std::vector<LiveStep> steps;
+  std::vector<Ref> held;
+  for (size_t i = 0; i < roots_.size(); ++i) {
+    if (run.evaluated[i]) continue;
+    const auto& live = roots_[i].memo.live;
+    steps.insert(steps.end(), live.begin(), live.end());
+  }
+  if (steps.empty()) return true;
+  run.live.resize(nodes_.size());
+  for (const LiveStep& step : steps) {
+    const int needed = step.condition < 0 ? nodes_[step.node].parent : step.node;
+    if (is_live_[needed]) continue;
+    run.live[needed] = Ref::borrow(value_of(run, needed));
+  }
+  run.fetched = build_fetched(run, false);
+  for (const LiveStep& step : steps) {
+    if (!run_live_step(run, step)) return false;
+  }
+  return true;
+}
+
+bool GuardTable::run_live_step(Run& run, const LiveStep& step) {
+  const Node& node = nodes_[step.node];
+  if (step.condition >= 0) return node.conditions[step.condition].holds(run.live[step.node].get());
+  Way way;
+  run.live[step.node] = evaluate_node(node, run.live[node.parent].get(), true, way);
+  PyObject* value = run.live[step.node].get();
+  if (value == nullptr) return false;
+  for (const Condition& condition : node.conditions) {
+    if (!condition.holds(value)) return false;
+  }
+  return true;
+}
+
+// ------------------------------------------------------------------------------------------------ making the memo
+
+void GuardTable::commit(Run& run) {
+  if (!remember || !has_version_tags) return;
+  ++epoch_;
+  drop_fetched();
+  for (size_t i = 0; i < roots_.size(); ++i) {
+    if (!run.evaluated[i]) continue;
+    Root& root = roots_[i];
+    PyObject* value = run.root_values[i];
+    const bool known = value == root.memo.seen || nodes_[root.first].kind == Kind::Constant;
+    root.memo.seen = value;
+    root.memo.ready = false;
+    ++root.memo.generation;
+    if (known) promote(*run.evaluation, root);
+  }
+}
+
+void GuardTable::promote(const Evaluation& evaluation, Root& root) {
+  Memo& memo = root.memo;
+  memo.steps.clear();
+  memo.tensors.clear();
+  memo.live.clear();
+  for (int i = root.first; i < root.last; ++i) {
+    values_[i] = evaluation.values[i].get();
+    is_live_[i] = evaluation.ways[i] == Way::Live;
+    if (is_live_[i]) {
+      memo.live.push_back({i, -1});
+      continue;
+    }
+    add_step(evaluation, memo, i);
+    add_tag(evaluation, memo, i, add_conditions(evaluation, memo, i));
+  }
+  memo.ready = true;
+}
+
+void GuardTable::add_step(const Evaluation& evaluation, Memo& memo, int index) {
+  StepKind kind;
+  switch (evaluation.ways[index]) {
+    case Way::SequenceItem:
+      kind = StepKind::SequenceItem;
+      break;
+    case Way::InstanceDict:
+      kind = StepKind::InstanceDict;
+      break;
+    case Way::TypeOf:
+      kind = StepKind::TypeOf;
+      break;
+    case Way::ModuleItem:
+      kind = StepKind::ModuleItem;
+      break;
+    default:
+      return;
+  }
+  PyObject* parent = evaluation.values[nodes_[index].parent].get();
+  memo.steps.push_back(
+      {kind, index, -1, parent, Py_TYPE(parent), evaluation.values[index].get(), evaluation.module_tags[index]});
+}
+
+// Returns whether a condition relies on the tag of the value, a dict.
+bool GuardTable::add_conditions(const Evaluation& evaluation, Memo& memo, int index) {
+  const Node& node = nodes_[index];
+  PyObject* value = evaluation.values[index].get();
+  const Way way = evaluation.ways[index];
+  const bool tagged = way == Way::DictItem || way == Way::ModuleItem;
+  const bool type_is_stepped = std::any_of(node.children.begin(), node.children.end(), [&](int child) {
+    return evaluation.ways[child] == Way::InstanceDict;
+  });
+  bool needs_tag = false;
+  for (size_t i = 0; i < node.conditions.size(); ++i) {
+    const Condition& condition = node.conditions[i];
+    if (condition.check == Check::Tensor) {
+      memo.tensors.push_back({value, condition.tensor.get()});
+    } else if (!condition.is_pure(value)) {
+      memo.live.push_back({index, static_cast<int>(i)});
+    } else if (condition.is_about_dict_content() && PyDict_CheckExact(value)) {
+      needs_tag = true;
+    } else if (tagged && condition.is_permanent()) {
+      continue;
+    } else if (tagged && condition.check == Check::Type && type_is_stepped) {
+      continue;
+    } else {
+      memo.steps.push_back({StepKind::Condition, index, static_cast<int>(i), value, nullptr, nullptr, 0});
+    }
+  }
+  return needs_tag;
+}
+
+void GuardTable::add_tag(const Evaluation& evaluation, Memo& memo, int index, bool needed) {
+  PyObject* value = evaluation.values[index].get();
+  if (!PyDict_Check(value)) return;
+  for (const int child : nodes_[index].children) needed |= evaluation.ways[child] == Way::DictItem;
+  if (needed) {
+    memo.steps.push_back({StepKind::Tag, index, -1, value, Py_TYPE(value), nullptr, evaluation.tags[index]});
+  }
+}
+
+void GuardTable::forget() {
+  for (Root& root : roots_) {
+    root.memo.ready = false;
+    root.memo.seen = nullptr;
+    ++root.memo.generation;
+  }
+  ++epoch_;
+  drop_fetched();
+}
+
+bool GuardTable::remembers() const {
+  return std::all_of(roots_.begin(), roots_.end(), [](const Root& root) { return root.leaf || root.memo.ready; });
+}
+
+void GuardTable::clear() {
+  alive_ = false;
+  forget();
+  if (link_) *static_cast<GuardTable**>(PyCapsule_GetPointer(link_.get(), nullptr)) = nullptr;
+  link_ = Ref();
+  const auto nodes = std::exchange(nodes_, {});
+  const auto roots = std::exchange(roots_, {});
+  const auto state = std::exchange(state_, std::nullopt);
+}
+
+// ------------------------------------------------------------------------------------------------ fetched values
+
+// The tuple is kept and handed out again while nothing changes, so that 400 parameters cost no rebuilding. It owns
+// tensors, which must not outlive their module for our sake: it is dropped when the module, dataclass, ... dies.
+Ref GuardTable::fetch(Run& run, bool unchanged) {
+  if (fetch_.empty()) return empty_;
+  if (unchanged && fetched_) return fetched_;
+  Ref tuple = build_fetched(run, true);
+  if (tuple && unchanged && remember && fetched_epoch_ != epoch_) cache_fetched(run, tuple);
+  return tuple;
+}
+
+namespace {
+
+PyObject* on_death(PyObject* link, PyObject*) {
+  if (auto* table = *static_cast<GuardTable**>(PyCapsule_GetPointer(link, nullptr))) table->drop_fetched();
+  Py_RETURN_NONE;
+}
+
+PyMethodDef on_death_method = {"on_death", on_death, METH_O, nullptr};
+
+void free_link(PyObject* capsule) {
+  delete static_cast<GuardTable**>(PyCapsule_GetPointer(capsule, nullptr));
+}
+
+Ref make_link(GuardTable* table) {
+  auto* place = new GuardTable*(table);
+  Ref capsule(PyCapsule_New(place, nullptr, free_link));
+  if (!capsule) delete place;
+  return capsule;
+}
+
+}  // namespace
+
+// The object whose death means that the fetched value is no longer needed: the argument, or what the global names.
+// Null if there is none that is weakly referenced and is not the fetched value itself.
+PyObject* GuardTable::anchor_of(Run& run, int index) {
+  const Root& root = roots_[nodes_[index].root];
+  if (root.leaf || is_live_[index]) return nullptr;
+  int anchor = index;
+  const bool below = nodes_[root.first].kind == Kind::Constant;
+  while (nodes_[anchor].parent >= 0 && !(below && nodes_[anchor].parent == root.first)) anchor = nodes_[anchor].parent;
+  PyObject* object = value_of(run, anchor);
+  return anchor != index && PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) ? object : nullptr;
+}
+
+void GuardTable::cache_fetched(Run& run, const Ref& tuple) {
+  fetched_epoch_ = epoch_;
+  std::vector<PyObject*> anchors;
+  for (const int node : fetch_) {
+    PyObject* anchor = anchor_of(run, node);
+    if (anchor == nullptr) return;
+    if (anchors.empty() || anchors.back() != anchor) anchors.push_back(anchor);
+  }
+  std::sort(anchors.begin(), anchors.end());
+  anchors.erase(std::unique(anchors.begin(), anchors.end()), anchors.end());
+  if (!link_) link_ = make_link(this);
+  const Ref callback(link_ ? PyCFunction_New(&on_death_method, link_.get()) : nullptr);
+  std::vector<Ref> references;
+  for (PyObject* anchor : anchors) {
+    references.emplace_back(callback ? PyWeakref_NewRef(anchor, callback.get()) : nullptr);
+    if (!references.back()) {
+      PyErr_Clear();
+      return;
+    }
+  }
+  anchors_ = std::move(references);
+  fetched_ = tuple;
+}
+
+void GuardTable::drop_fetched() {
+  const Ref tuple = std::exchange(fetched_, Ref());
+  const auto anchors = std::exchange(anchors_, {});
+}
+
+}  // namespace torchglass

@@ -1,0 +1,572 @@
+// GuardTable: a tree of sources evaluated, conditions checked.
+//
+//   GuardTable(nodes, conditions, relations, state, fetch)
+//       nodes       tuple of (kind, parent, key): kind is "local" (key: index), "constant" (key: the object), "cell"
+//                   (key: the cell), "attribute" (key: name), "instance_dict", "item" (key: its key), "dict_key" (key:
+//                   position), "type_of"; parent is an index, -1 for the first three. A root is followed by its
+//                   descendants, parents first.
+//       conditions  tuple of (node, check, expected), expected in native form (TensorFacts::from_tuple, ...)
+//       relations   tuple of ("same", (a, b)) or ("distinct", (a, b, c, ...)) over node indices
+//       state       what global_state() returned, or None
+//       fetch       tuple of node indices
+//   table.check(locals: tuple) -> tuple of fetched values, or None
+//   table.forget()              drops what is remembered
+//   table.remember: bool        whether to remember at all (for tests and measurements)
+//   table.remembers: bool       whether the next call with the same objects takes the remembered path
+//   table.evaluations: int      how often a root was evaluated in full
+//
+// Example: GuardTable((("local", -1, 0),), ((0, "type", int),), (), None, (0,)).check((3,)) == (3,)
+#include "guard_table.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+namespace torchglass {
+namespace {
+
+struct KindRow {
+  const char* name;
+  Kind kind;
+};
+
+const KindRow kinds[] = {
+    {"local", Kind::Local},         {"constant", Kind::Constant},
+    {"cell", Kind::Cell},           {"attribute", Kind::Attribute},
+    {"instance_dict", Kind::InstanceDict}, {"item", Kind::Item},
+    {"dict_key", Kind::DictKey},    {"type_of", Kind::TypeOf},
+};
+
+bool is_root(Kind kind) {
+  return kind == Kind::Local || kind == Kind::Constant || kind == Kind::Cell;
+}
+
+bool read_kind(const char* name, Kind& out) {
+  for (const KindRow& row : kinds) {
+    if (std::strcmp(row.name, name) == 0) {
+      out = row.kind;
+      return true;
+    }
+  }
+  PyErr_Format(PyExc_ValueError, "unknown kind of node %s", name);
+  return false;
+}
+
+bool read_key(Node& node, PyObject* key) {
+  node.key = Ref::borrow(key);
+  if (node.kind == Kind::Local || node.kind == Kind::DictKey) {
+    node.index = PyLong_AsSsize_t(key);
+    if (node.index == -1 && PyErr_Occurred()) return false;
+    if (node.index >= 0) return true;
+    PyErr_SetString(PyExc_ValueError, "a node's index must not be negative");
+    return false;
+  }
+  if (node.kind == Kind::Item && PyLong_CheckExact(key)) {
+    node.index = PyLong_AsSsize_t(key);
+    node.key_is_index = !PyErr_Occurred();
+    PyErr_Clear();
+  }
+  const bool fits = (node.kind != Kind::Cell || PyCell_Check(key)) &&
+      (node.kind != Kind::Attribute || PyUnicode_CheckExact(key));
+  if (!fits) PyErr_SetString(PyExc_TypeError, "a cell node takes a cell, an attribute node a str");
+  return fits;
+}
+
+Ref failed() {
+  PyErr_Clear();
+  return Ref();
+}
+
+Ref or_failed(PyObject* owned) {
+  return owned != nullptr ? Ref(owned) : failed();
+}
+
+// The n-th key of a dict. `way` becomes DictItem where the dict's tag covers the order of its keys.
+Ref dict_key(PyObject* dict, Py_ssize_t index, Way& way) {
+  if (PyDict_CheckExact(dict)) {
+    way = Way::DictItem;
+    Py_ssize_t position = 0;
+    PyObject *key = nullptr, *item = nullptr;
+    for (Py_ssize_t i = 0; PyDict_Next(dict, &position, &key, &item); ++i) {
+      if (i == index) return Ref::borrow(key);
+    }
+    return Ref();
+  }
+  const Ref keys(PySequence_List(dict));
+  if (!keys) return failed();
+  return index < PyList_GET_SIZE(keys.get()) ? Ref::borrow(PyList_GET_ITEM(keys.get(), index)) : Ref();
+}
+
+Ref sequence_item(PyObject* sequence, Py_ssize_t index) {
+  const Py_ssize_t size = Py_SIZE(sequence);
+  if (index < 0) index += size;
+  if (index < 0 || index >= size) return Ref();
+  PyObject* item = PyList_CheckExact(sequence) ? PyList_GET_ITEM(sequence, index) : PyTuple_GET_ITEM(sequence, index);
+  return Ref::borrow(item);
+}
+
+Ref dict_item(PyObject* dict, PyObject* key) {
+  PyObject* found = PyDict_GetItemWithError(dict, key);
+  return found != nullptr ? Ref::borrow(found) : failed();
+}
+
+Ref item(const Node& node, PyObject* parent, Way& way) {
+  if (is_plain_dict(parent)) {
+    way = Way::DictItem;
+    return dict_item(parent, node.key.get());
+  }
+  if (node.key_is_index && (PyList_CheckExact(parent) || PyTuple_CheckExact(parent))) {
+    way = Way::SequenceItem;
+    return sequence_item(parent, node.index);
+  }
+  return or_failed(PyObject_GetItem(parent, node.key.get()));
+}
+
+// An attribute. A module's own names are items of its dict; dunder names may be found on its type instead.
+Ref attribute(const Node& node, PyObject* parent, Way& way) {
+  if (PyModule_CheckExact(parent) && PyUnicode_READ_CHAR(node.key.get(), 0) != '_') {
+    PyObject* found = PyDict_GetItemWithError(PyModule_GetDict(parent), node.key.get());
+    if (found != nullptr) {
+      way = Way::ModuleItem;
+      return Ref::borrow(found);
+    }
+    PyErr_Clear();
+  }
+  return or_failed(PyObject_GetAttr(parent, node.key.get()));
+}
+
+Ref instance_dict(PyObject* object, Way& way) {
+  if (PyType_Check(object)) return or_failed(PyObject_GetAttrString(object, "__dict__"));
+  Ref dict = or_failed(PyObject_GenericGetDict(object, nullptr));
+  if (dict && PyDict_CheckExact(dict.get())) way = Way::InstanceDict;
+  return dict;
+}
+
+bool holds_all(const Node& node, PyObject* value) {
+  for (const Condition& condition : node.conditions) {
+    if (!condition.holds(value)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------------------ building
+
+bool GuardTable::add_node(PyObject* tuple) {
+  const char* kind = nullptr;
+  PyObject* key = nullptr;
+  Node node;
+  if (!PyArg_ParseTuple(tuple, "siO", &kind, &node.parent, &key) || !read_kind(kind, node.kind)) return false;
+  if (!read_key(node, key)) return false;
+  const int index = static_cast<int>(nodes_.size());
+  if (is_root(node.kind)) {
+    node.parent = -1;
+    node.root = static_cast<int>(roots_.size());
+    roots_.emplace_back();
+    roots_.back().first = index;
+    if (node.kind == Kind::Local) locals_needed_ = std::max(locals_needed_, node.index + 1);
+  } else if (roots_.empty() || node.parent < roots_.back().first || node.parent >= index) {
+    PyErr_SetString(PyExc_ValueError, "a node must follow its parent, within its root");
+    return false;
+  } else {
+    node.root = static_cast<int>(roots_.size()) - 1;
+    nodes_[node.parent].children.push_back(index);
+  }
+  nodes_.push_back(std::move(node));
+  roots_.back().last = index + 1;
+  return true;
+}
+
+namespace {
+
+bool read_index(PyObject* object, size_t limit, int& out) {
+  const long index = PyLong_AsLong(object);
+  if (index == -1 && PyErr_Occurred()) return false;
+  if (index < 0 || static_cast<size_t>(index) >= limit) {
+    PyErr_Format(PyExc_ValueError, "there is no node %ld", index);
+    return false;
+  }
+  out = static_cast<int>(index);
+  return true;
+}
+
+bool read_indices(PyObject* tuple, size_t limit, std::vector<int>& out) {
+  if (!PyTuple_Check(tuple)) {
+    PyErr_SetString(PyExc_TypeError, "node indices must be a tuple");
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    int index = 0;
+    if (!read_index(PyTuple_GET_ITEM(tuple, i), limit, index)) return false;
+    out.push_back(index);
+  }
+  return true;
+}
+
+using SharedFacts = std::unordered_map<PyObject*, std::shared_ptr<TensorFacts>>;
+
+// Tensors that expect the same tuple share its facts.
+bool add_condition(PyObject* tuple, std::vector<Node>& nodes, SharedFacts& shared) {
+  PyObject *where = nullptr, *expected = nullptr;
+  const char* name = nullptr;
+  int node = 0;
+  Condition condition;
+  if (!PyArg_ParseTuple(tuple, "OsO", &where, &name, &expected) || !read_index(where, nodes.size(), node) ||
+      !Condition::make(name, expected, condition)) {
+    return false;
+  }
+  if (condition.tensor) condition.tensor = shared.try_emplace(expected, condition.tensor).first->second;
+  nodes[node].conditions.push_back(std::move(condition));
+  return true;
+}
+
+template <class Function>
+bool for_each(PyObject* tuple, Function function) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    if (!function(PyTuple_GET_ITEM(tuple, i))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool GuardTable::build(PyObject* nodes, PyObject* conditions, PyObject* relations, PyObject* state, PyObject* fetch) {
+  const auto add_relation = [this](PyObject* tuple) {
+    const char* name = nullptr;
+    PyObject* members = nullptr;
+    std::vector<int> indices;
+    if (!PyArg_ParseTuple(tuple, "sO", &name, &members) || !read_indices(members, nodes_.size(), indices)) return false;
+    if (std::strcmp(name, "same") == 0 && indices.size() == 2) {
+      same_.emplace_back(indices[0], indices[1]);
+    } else if (std::strcmp(name, "distinct") == 0) {
+      distinct_.emplace_back();
+      distinct_.back().nodes = std::move(indices);
+    } else {
+      PyErr_Format(PyExc_ValueError, "unknown relation %s", name);
+      return false;
+    }
+    return true;
+  };
+  SharedFacts shared;
+  if (!for_each(nodes, [this](PyObject* tuple) { return add_node(tuple); }) ||
+      !for_each(conditions, [&](PyObject* tuple) { return add_condition(tuple, nodes_, shared); }) ||
+      !for_each(relations, add_relation) || !read_indices(fetch, nodes_.size(), fetch_)) {
+    return false;
+  }
+  if (state != Py_None && !GlobalState::from_tuple(state, state_.emplace())) return false;
+  for (Root& root : roots_) root.leaf = root.last == root.first + 1;
+  values_.assign(nodes_.size(), nullptr);
+  is_live_.assign(nodes_.size(), 0);
+  empty_ = Ref(PyTuple_New(0));
+  alive_ = static_cast<bool>(empty_);
+  return alive_;
+}
+
+// ------------------------------------------------------------------------------------------------ checking
+
+Ref GuardTable::check(PyObject* const* locals, Py_ssize_t count) {
+  if (!alive_ || count < locals_needed_) return Ref();
+  if (state_ && !state_->is_current()) return Ref();
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    bool again = false;
+    Ref fetched = check_once(locals, again);
+    if (!again) return fetched;
+  }
+  return Ref();
+}
+
+// `again` becomes true if Python code that a guard ran made this table remember something else meanwhile.
+Ref GuardTable::check_once(PyObject* const* locals, bool& again) {
+  Run run;
+  run.locals = locals;
+  if (!read_root_values(run) || !run_roots(run)) return Ref();
+  const bool unchanged = !run.evaluation.has_value();
+  const uint64_t epoch = epoch_;
+  if (!run_live(run)) return Ref();
+  again = epoch != epoch_;
+  if (again || !check_relations(run, unchanged)) return Ref();
+  Ref fetched = fetch(run, unchanged);
+  if (fetched && !unchanged) commit(run);
+  return fetched;
+}
+
+bool GuardTable::read_root_values(Run& run) {
+  run.root_values.resize(roots_.size());
+  run.evaluated.assign(roots_.size(), 0);
+  for (size_t i = 0; i < roots_.size(); ++i) {
+    const Node& node = nodes_[roots_[i].first];
+    PyObject* value = node.kind == Kind::Local ? run.locals[node.index] : node.key.get();
+    if (node.kind == Kind::Cell) {
+      value = PyCell_GET(value);
+      run.held.push_back(Ref::borrow(value));
+    }
+    if (value == nullptr) return false;
+    run.root_values[i] = value;
+  }
+  for (size_t i = 0; i < roots_.size(); ++i) {
+    if (roots_[i].leaf && !check_leaf(roots_[i], run.root_values[i])) return false;
+  }
+  return true;
+}
+
+bool GuardTable::check_leaf(const Root& root, PyObject* value) const {
+  return holds_all(nodes_[root.first], value);
+}
+
+Ref GuardTable::evaluate_node(const Node& node, PyObject* parent, bool parent_is_live, Way& way) const {
+  way = Way::Live;
+  Way found = Way::Live;
+  Ref value;
+  switch (node.kind) {
+    case Kind::Item:
+      value = item(node, parent, found);
+      break;
+    case Kind::Attribute:
+      value = attribute(node, parent, found);
+      break;
+    case Kind::InstanceDict:
+      value = instance_dict(parent, found);
+      break;
+    case Kind::DictKey:
+      value = dict_key(parent, node.index, found);
+      break;
+    case Kind::TypeOf:
+      found = Way::TypeOf;
+      value = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(parent)));
+      break;
+    default:
+      break;
+  }
+  if (!parent_is_live) way = found;
+  return value;
+}
+
+bool GuardTable::evaluate_root(Run& run, int index) {
+  const Root& root = roots_[index];
+  if (!run.evaluation) {
+    run.evaluation.emplace();
+    run.evaluation->values.resize(nodes_.size());
+    run.evaluation->ways.resize(nodes_.size());
+    run.evaluation->tags.resize(nodes_.size());
+    run.evaluation->module_tags.resize(nodes_.size());
+  }
+  Evaluation& out = *run.evaluation;
+  run.evaluated[index] = 1;
+  ++evaluations;
+  for (int i = root.first; i < root.last; ++i) {
+    const Node& node = nodes_[i];
+    if (i == root.first) {
+      out.values[i] = Ref::borrow(run.root_values[index]);
+      out.ways[i] = Way::Root;
+    } else {
+      PyObject* parent = out.values[node.parent].get();
+      if (PyModule_CheckExact(parent)) out.module_tags[i] = version_tag(PyModule_GetDict(parent));
+      out.values[i] = evaluate_node(node, parent, out.ways[node.parent] == Way::Live, out.ways[i]);
+    }
+    PyObject* value = out.values[i].get();
+    if (value == nullptr) return false;
+    if (PyDict_Check(value)) out.tags[i] = version_tag(value);
+    if (!holds_all(node, value)) return false;
+  }
+  return true;
+}
+
+PyObject* GuardTable::value_of(Run& run, int index) {
+  const int root = nodes_[index].root;
+  if (index == roots_[root].first) return run.root_values[root];
+  if (run.evaluated[root]) return run.evaluation->values[index].get();
+  return is_live_[index] ? run.live[index].get() : values_[index];
+}
+
+bool GuardTable::check_relations(Run& run, bool unchanged) {
+  for (const auto& [a, b] : same_) {
+    if (value_of(run, a) != value_of(run, b)) return false;
+  }
+  for (Distinct& group : distinct_) {
+    if (!check_distinct(run, group, unchanged)) return false;
+  }
+  return true;
+}
+
+namespace {
+
+bool sorted_without_twins(std::vector<PyObject*>& pointers) {
+  std::sort(pointers.begin(), pointers.end());
+  return std::adjacent_find(pointers.begin(), pointers.end()) == pointers.end();
+}
+
+}  // namespace
+
+// Remembered members keep their place in a sorted list, so a call pays only for those that may have changed.
+bool GuardTable::check_distinct(Run& run, Distinct& group, bool unchanged) {
+  std::vector<PyObject*> fresh;
+  if (!unchanged) {
+    for (const int node : group.nodes) fresh.push_back(value_of(run, node));
+    return sorted_without_twins(fresh);
+  }
+  if (group.epoch != epoch_) {
+    group.remembered.clear();
+    group.fresh.clear();
+    for (const int node : group.nodes) {
+      if (node == roots_[nodes_[node].root].first || is_live_[node]) {
+        group.fresh.push_back(node);
+      } else {
+        group.remembered.push_back(values_[node]);
+      }
+    }
+    if (!sorted_without_twins(group.remembered)) return false;
+    group.epoch = epoch_;
+  }
+  if (group.fresh.empty()) return true;
+  for (const int node : group.fresh) {
+    PyObject* value = value_of(run, node);
+    if (std::binary_search(group.remembered.begin(), group.remembered.end(), value)) return false;
+    fresh.push_back(value);
+  }
+  return sorted_without_twins(fresh);
+}
+
+// Without `with_live`, places of live nodes stay empty, to be filled by a second call.
+Ref GuardTable::build_fetched(Run& run, bool with_live) {
+  const Py_ssize_t count = static_cast<Py_ssize_t>(fetch_.size());
+  Ref tuple = run.fetched ? std::move(run.fetched) : Ref(PyTuple_New(count));
+  if (!tuple) return failed();
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const int node = fetch_[i];
+    const bool live = !run.evaluated[nodes_[node].root] && is_live_[node];
+    if (PyTuple_GET_ITEM(tuple.get(), i) == nullptr && (with_live || !live)) {
+      PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(value_of(run, node)));
+    }
+  }
+  return tuple;
+}
+
+// ------------------------------------------------------------------------------------------------ the Python type
+
+namespace {
+
+struct GuardTableObject {
+  PyObject_HEAD
+  GuardTable* table;
+};
+
+PyObject* table_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"nodes", "conditions", "relations", "state", "fetch", nullptr};
+  PyObject *nodes, *conditions, *relations, *state, *fetch;
+  if (!PyArg_ParseTupleAndKeywords(
+          args, kwargs, "O!O!O!OO!:GuardTable", const_cast<char**>(names), &PyTuple_Type, &nodes, &PyTuple_Type,
+          &conditions, &PyTuple_Type, &relations, &state, &PyTuple_Type, &fetch)) {
+    return nullptr;
+  }
+  auto* self = reinterpret_cast<GuardTableObject*>(type->tp_alloc(type, 0));
+  if (self == nullptr) return nullptr;
+  Ref owner(reinterpret_cast<PyObject*>(self));
+  self->table = new GuardTable();
+  if (!self->table->build(nodes, conditions, relations, state, fetch)) return nullptr;
+  return owner.release();
+}
+
+int table_traverse(PyObject* object, visitproc visit, void* arg) {
+  GuardTable* table = guard_table_of(object);
+  return table != nullptr ? table->traverse(visit, arg) : 0;
+}
+
+int table_clear(PyObject* object) {
+  if (GuardTable* table = guard_table_of(object)) table->clear();
+  return 0;
+}
+
+void table_dealloc(PyObject* object) {
+  PyObject_GC_UnTrack(object);
+  table_clear(object);
+  delete guard_table_of(object);
+  Py_TYPE(object)->tp_free(object);
+}
+
+PyObject* table_check(PyObject* object, PyObject* locals) {
+  if (!PyTuple_Check(locals)) {
+    PyErr_SetString(PyExc_TypeError, "check takes the tuple of the function's parameters");
+    return nullptr;
+  }
+  const auto* items = reinterpret_cast<PyTupleObject*>(locals)->ob_item;
+  Ref fetched = guard_table_of(object)->check(items, PyTuple_GET_SIZE(locals));
+  if (!fetched) Py_RETURN_NONE;
+  return fetched.release();
+}
+
+PyObject* table_forget(PyObject* object, PyObject*) {
+  guard_table_of(object)->forget();
+  Py_RETURN_NONE;
+}
+
+PyObject* get_remember(PyObject* object, void*) {
+  return PyBool_FromLong(guard_table_of(object)->remember);
+}
+
+int set_remember(PyObject* object, PyObject* value, void*) {
+  const int truth = value != nullptr ? PyObject_IsTrue(value) : 0;
+  if (truth < 0) return -1;
+  guard_table_of(object)->forget();
+  guard_table_of(object)->remember = truth != 0;
+  return 0;
+}
+
+PyObject* get_remembers(PyObject* object, void*) {
+  return PyBool_FromLong(guard_table_of(object)->remembers());
+}
+
+PyObject* get_evaluations(PyObject* object, void*) {
+  return PyLong_FromSsize_t(guard_table_of(object)->evaluations);
+}
+
+PyMethodDef table_methods[] = {
+    {"check", table_check, METH_O, "check(locals): the fetched tuple, or None if a guard fails."},
+    {"forget", table_forget, METH_NOARGS, "forget(): drop everything remembered from earlier calls."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef table_properties[] = {
+    {"remember", get_remember, set_remember, "whether to remember successful checks", nullptr},
+    {"remembers", get_remembers, nullptr, "whether every root is remembered", nullptr},
+    {"evaluations", get_evaluations, nullptr, "how often a root was evaluated in full", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+}  // namespace
+
+PyTypeObject guard_table_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+GuardTable* guard_table_of(PyObject* object) {
+  return reinterpret_cast<GuardTableObject*>(object)->table;
+}
+
+int GuardTable::traverse(visitproc visit, void* arg) {
+  for (const Node& node : nodes_) {
+    Py_VISIT(node.key.get());
+    for (const Condition& condition : node.conditions) Py_VISIT(condition.expected.get());
+  }
+  Py_VISIT(fetched_.get());
+  if (state_) {
+    Py_VISIT(state_->function_modes.get());
+    Py_VISIT(state_->dispatch_modes.get());
+  }
+  return 0;
+}
+
+int add_guard_table(PyObject* module) {
+  guard_table_type.tp_name = "torchglass._native.GuardTable";
+  guard_table_type.tp_doc = "GuardTable(nodes, conditions, relations, state, fetch): the guards of one entry.";
+  guard_table_type.tp_basicsize = sizeof(GuardTableObject);
+  guard_table_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+  guard_table_type.tp_new = table_new;
+  guard_table_type.tp_dealloc = table_dealloc;
+  guard_table_type.tp_traverse = table_traverse;
+  guard_table_type.tp_clear = table_clear;
+  guard_table_type.tp_methods = table_methods;
+  guard_table_type.tp_getset = table_properties;
+  if (PyType_Ready(&guard_table_type) < 0) return -1;
+  return PyModule_AddObjectRef(module, "GuardTable", reinterpret_cast<PyObject*>(&guard_table_type));
+}
+
+}  // namespace torchglass

@@ -1,0 +1,189 @@
+// The guard table of one entry: a tree of sources, conditions on them, and the values to fetch for the entry.
+//
+// Python builds it (runtime/guards.py), the dispatcher asks it on every call. There are two ways to an answer:
+//
+//   evaluate  (guard_table.cpp)  walks every source from its root and checks every condition.
+//   remember  (guard_memo.cpp)   after two successes with the same root object: compares version tags and pointers
+//                                and checks only what tags do not cover. See there for why that is sound.
+#pragma once
+
+#include "checks.h"
+#include "global_state.h"
+#include "native.h"
+
+#include <c10/util/SmallVector.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace torchglass {
+
+enum class Kind : uint8_t { Local, Constant, Cell, Attribute, InstanceDict, Item, DictKey, TypeOf };
+
+// How a source's value came about in one evaluation; decides what the memo has to look at again.
+enum class Way : uint8_t {
+  Root,
+  DictItem,      // an item or key of a plain dict: covered by that dict's tag
+  SequenceItem,  // an item of an exact list or tuple
+  InstanceDict,
+  TypeOf,
+  ModuleItem,    // an attribute of an exact module object, found in its dict
+  Live,          // anything else: may run Python code, evaluated on every call
+};
+
+struct Node {
+  Kind kind = Kind::Local;
+  int parent = -1;
+  int root = -1;         // index into GuardTable::roots
+  Ref key;               // the item's key, the attribute's name, the constant, the cell
+  Py_ssize_t index = 0;  // which local; position in a sequence or of a dict key
+  bool key_is_index = false;
+  std::vector<int> children;
+  std::vector<Condition> conditions;
+};
+
+// One thing the remembered path looks at. Pointers are borrowed; see guard_memo.cpp.
+enum class StepKind : uint8_t { Condition, Tag, InstanceDict, SequenceItem, TypeOf, ModuleItem };
+
+struct Step {
+  StepKind kind;
+  int node;
+  int condition;         // for Condition: which of the node's
+  PyObject* object;      // what to look at
+  PyTypeObject* type;    // its type then
+  PyObject* value;       // what was found
+  uint64_t tag;          // the dict's version tag then
+};
+
+struct TensorStep {
+  PyObject* object;
+  const TensorFacts* facts;
+};
+
+struct LiveStep {
+  int node;
+  int condition;    // -1: evaluate the node; otherwise check this condition of a remembered node
+};
+
+// What is known about a root after successful evaluations.
+struct Memo {
+  PyObject* seen = nullptr;  // the root's value at the last success, compared and never followed
+  bool ready = false;
+  uint64_t generation = 0;
+  std::vector<Step> steps;
+  std::vector<TensorStep> tensors;
+  std::vector<LiveStep> live;
+};
+
+struct Root {
+  int first = 0;  // its nodes are [first, last), a parent before its children
+  int last = 0;
+  bool leaf = false;
+  Memo memo;
+};
+
+// Sources whose objects must all differ.
+struct Distinct {
+  std::vector<int> nodes;
+  std::vector<PyObject*> remembered;  // sorted pointers of the remembered members, valid for `epoch`
+  std::vector<int> fresh;             // members that may differ on every call
+  uint64_t epoch = 0;
+};
+
+struct Evaluation {
+  std::vector<Ref> values;      // by node
+  std::vector<Way> ways;
+  std::vector<uint64_t> tags;   // of a value that is a dict, read before its items
+  std::vector<uint64_t> module_tags;  // of the dict of the module whose attribute the value is
+};
+
+// The state of one check.
+struct Run {
+  PyObject* const* locals = nullptr;
+  c10::SmallVector<PyObject*, 16> root_values;
+  c10::SmallVector<uint8_t, 16> evaluated;   // by root
+  c10::SmallVector<Ref, 4> held;             // keeps contents of cells alive
+  std::optional<Evaluation> evaluation;
+  std::vector<Ref> live;                     // by node, if any node is live
+  Ref fetched;                               // what remembered roots contribute, while live nodes are evaluated
+};
+
+// Dicts' version tags (PEP 509), unique across dicts and time. Python 3.13 has none: nothing is remembered there.
+constexpr bool has_version_tags = PY_VERSION_HEX < 0x030D0000;
+uint64_t version_tag(PyObject* dict);
+
+class GuardTable {
+ public:
+  // See guard_table.cpp for the arguments; false with an exception set.
+  bool build(PyObject* nodes, PyObject* conditions, PyObject* relations, PyObject* state, PyObject* fetch);
+
+  // The fetched tuple, or null if a guard fails. Leaves no exception set.
+  Ref check(PyObject* const* locals, Py_ssize_t count);
+
+  int traverse(visitproc visit, void* arg);
+  void clear();
+  void forget();          // drop everything remembered
+  void drop_fetched();
+  bool remembers() const;
+
+  bool remember = true;
+  Py_ssize_t evaluations = 0;  // how often a root was evaluated in full
+
+ private:
+  // guard_table.cpp
+  bool add_node(PyObject* tuple);
+  bool read_root_values(Run& run);
+  bool check_leaf(const Root& root, PyObject* value) const;
+  bool evaluate_root(Run& run, int root);
+  Ref evaluate_node(const Node& node, PyObject* parent, bool parent_is_live, Way& way) const;
+  PyObject* value_of(Run& run, int node);
+  Ref check_once(PyObject* const* locals, bool& again);
+  bool check_relations(Run& run, bool unchanged);
+  bool check_distinct(Run& run, Distinct& group, bool unchanged);
+  Ref build_fetched(Run& run, bool with_live);
+
+  // guard_memo.cpp
+  enum class Sweep { Holds, Fails, Again };
+  bool run_roots(Run& run);
+  Sweep sweep_root(Root& root);
+  bool step_holds(const Step& step) const;
+  Sweep look_again(Root& root, size_t index);
+  bool same_children(int index, PyObject* dict);
+  bool same_module_item(const Step& step, PyObject* dict);
+  bool holds_purely(const Node& node, PyObject* value) const;
+  bool run_live(Run& run);
+  bool run_live_step(Run& run, const LiveStep& step);
+  void commit(Run& run);
+  void promote(const Evaluation& evaluation, Root& root);
+  void add_step(const Evaluation& evaluation, Memo& memo, int index);
+  bool add_conditions(const Evaluation& evaluation, Memo& memo, int index);
+  void add_tag(const Evaluation& evaluation, Memo& memo, int index, bool needed);
+  Ref fetch(Run& run, bool unchanged);
+  void cache_fetched(Run& run, const Ref& tuple);
+  PyObject* anchor_of(Run& run, int node);
+
+  std::vector<Node> nodes_;
+  std::vector<Root> roots_;
+  std::vector<int> fetch_;
+  std::vector<std::pair<int, int>> same_;
+  std::vector<Distinct> distinct_;
+  std::optional<GlobalState> state_;
+  Py_ssize_t locals_needed_ = 0;
+  bool alive_ = false;
+
+  std::vector<PyObject*> values_;   // by node, of remembered roots: borrowed
+  std::vector<uint8_t> is_live_;    // by node, of remembered roots
+  uint64_t epoch_ = 1;
+  Ref empty_;
+  Ref fetched_;                     // the cached tuple
+  uint64_t fetched_epoch_ = 0;      // when caching was last tried
+  std::vector<Ref> anchors_;        // weak references whose death drops it
+  Ref link_;                        // a capsule through which their callback finds the table
+};
+
+extern PyTypeObject guard_table_type;
+GuardTable* guard_table_of(PyObject* object);  // `object` is an instance of guard_table_type
+int add_guard_table(PyObject* module);
+
+}  // namespace torchglass

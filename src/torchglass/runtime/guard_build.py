@@ -1,0 +1,159 @@
+"""The native guard table of an entry: guards and fetched sources in, a ``_native.GuardTable`` out.
+
+Equal sources are one node of the table, so ``self.layers[0].weight`` and ``self.layers[0].bias`` walk to
+``self.layers[0]`` once. Globals hang below the globals dict, imported modules below ``sys.modules``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from .. import _native
+from ..records.guards import CHECKS, Guard, TensorMeta
+from ..records.sources import (
+    Attr,
+    Cell,
+    DictKey,
+    Global,
+    InstanceDict,
+    Item,
+    Local,
+    Module,
+    Source,
+    TypeOf,
+)
+from .guard_sources import module_globals, parameter_names, plain_function
+
+
+def build_table(guards: Iterable[Guard], fetch: Iterable[Source], function: Callable[..., Any]) -> _native.GuardTable:
+    """The native table of one entry of ``function``.
+
+    ``check(locals)`` takes the values of ``parameter_names(function)`` and returns those of ``fetch``, or
+    None. Raises KeyError for a parameter, closure variable or module that does not exist, ValueError for an
+    unknown check.
+    """
+    tree = _Tree(function)
+    guards, fetch = list(guards), list(fetch)
+    for source in _sources(guards, fetch):
+        tree.add(source)
+    number = tree.number()
+    conditions: list[tuple[int, str, Any]] = []
+    relations: list[tuple[str, tuple[int, ...]]] = []
+    states: list[tuple[Any, ...]] = []
+    for guard in guards:
+        if guard.check not in CHECKS:
+            raise ValueError(f"unknown check {guard.check!r}; there are: {', '.join(CHECKS)}")
+        if guard.check == "global_state":
+            states.append(tuple(guard.expected))
+        elif guard.check == "distinct":
+            relations.append(("distinct", tuple(number[source] for source in guard.expected)))
+        elif guard.source is None:
+            raise ValueError(f"a {guard.check} guard needs a source")
+        elif guard.check == "same":
+            relations.append(("same", (number[guard.source], number[guard.expected])))
+        else:
+            conditions.append((number[guard.source], guard.check, tree.native_expected(guard)))
+    if any(state != states[0] for state in states):
+        raise ValueError("guards expect two different global states")
+    fetched = tuple(number[source] for source in fetch)
+    state = states[0] if states else None
+    return _native.GuardTable(tree.nodes(number), tuple(conditions), tuple(relations), state, fetched)
+
+
+def _sources(guards: list[Guard], fetch: list[Source]) -> Iterable[Source]:
+    for guard in guards:
+        if guard.source is not None:
+            yield guard.source
+        if guard.check == "same":
+            yield guard.expected
+        elif guard.check == "distinct":
+            yield from guard.expected
+    yield from fetch
+
+
+@dataclass(frozen=True, eq=False)
+class _Constant(Source):
+    """A root that is one object for good: a globals dict, ``sys.modules``."""
+
+    object: Any
+
+    def __hash__(self) -> int:
+        return id(self.object)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Constant) and other.object is self.object
+
+
+_DERIVED: dict[type[Source], tuple[str, str]] = {
+    # the native name of each kind, and the field that is its key
+    Attr: ("attribute", "name"),
+    InstanceDict: ("instance_dict", ""),
+    Item: ("item", "key"),
+    DictKey: ("dict_key", "index"),
+    TypeOf: ("type_of", ""),
+}
+
+
+class _Tree:
+    """The sources of one table as a forest: each source with its parent and its children."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = plain_function(function)
+        self.parameters = {name: i for i, name in enumerate(parameter_names(function))}
+        self.cells = dict(zip(self.function.__code__.co_freevars, self.function.__closure__ or ()))
+        self.entries: dict[Source, tuple[Source | None, str, Any]] = {}
+        self.children: dict[Source | None, list[Source]] = {None: []}
+        self.metas: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+
+    def add(self, source: Source) -> None:
+        """Enters a source and those it is reached through."""
+        while source not in self.entries:
+            parent, kind, key = self._entry(source)
+            self.entries[source] = (parent, kind, key)
+            self.children.setdefault(source, [])
+            self.children.setdefault(parent, []).append(source)
+            if parent is None:
+                return
+            source = parent
+
+    def _entry(self, source: Source) -> tuple[Source | None, str, Any]:
+        """(parent, native kind, native key)."""
+        if isinstance(source, Local):
+            return None, "local", self.parameters[source.name]
+        if isinstance(source, Cell):
+            return None, "cell", self.cells[source.name]
+        if isinstance(source, _Constant):
+            return None, "constant", source.object
+        if isinstance(source, Global):
+            return _Constant(module_globals(source.module, self.function)), "item", source.name
+        if isinstance(source, Module):
+            return _Constant(sys.modules), "item", source.name
+        kind, field = _DERIVED[type(source)]
+        return source.base, kind, getattr(source, field) if field else None
+
+    def number(self) -> dict[Source, int]:
+        """Numbers the sources depth first, parents before children."""
+        order: dict[Source, int] = {}
+        stack = self.children[None][::-1]
+        while stack:
+            source = stack.pop()
+            order[source] = len(order)
+            stack.extend(reversed(self.children[source]))
+        return order
+
+    def nodes(self, number: dict[Source, int]) -> tuple[tuple[str, int, Any], ...]:
+        """The nodes as the native table takes them; ``number`` is in the order of the numbers."""
+        rows = (self.entries[source] for source in number)
+        return tuple((kind, -1 if parent is None else number[parent], key) for parent, kind, key in rows)
+
+    def native_expected(self, guard: Guard) -> Any:
+        """The expected value in native form; tensors that expect the same share one tuple."""
+        if guard.check == "tensor":
+            meta: TensorMeta = guard.expected
+            layout = (tuple(meta.shape), tuple(meta.strides), meta.requires_grad, meta.flags)
+            facts = (meta.type, meta.dtype, meta.device, *layout)
+            return self.metas.setdefault(facts, facts)
+        return tuple(guard.expected) if guard.check == "dict_keys" else guard.expected

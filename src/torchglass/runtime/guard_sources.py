@@ -1,0 +1,138 @@
+"""Sources evaluated in Python: a source and a scope in, the value out.
+
+The native table does the same walk in C++ (csrc/guard_table.cpp); this one explains failures and is its
+oracle in tests:
+
+    >>> from torchglass.records.sources import Item, Local
+    >>> reach(Item(Local("xs"), -1), Scope({"xs": [1, 2]}, {}, {}))
+    2
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import CellType, FunctionType, MethodType
+from typing import Any, TypeVar
+
+from ..records.sources import (
+    Attr,
+    Cell,
+    DictKey,
+    Global,
+    InstanceDict,
+    Item,
+    Local,
+    Module,
+    Source,
+    TypeOf,
+)
+
+S = TypeVar("S", bound=Source)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What sources start from: parameters by name, the function's globals, its closure cells by name."""
+
+    locals: Mapping[str, Any]
+    globals: dict[str, Any]
+    cells: Mapping[str, CellType]
+
+
+def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Names in the order of the locals tuple: positional, keyword-only, ``*args``, ``**kwargs``."""
+    code = plain_function(function).__code__
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+    return code.co_varnames[:count]
+
+
+def scope_of(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Scope:
+    """The scope of a call whose parameters have these values, in the order of ``parameter_names``."""
+    plain = plain_function(function)
+    cells = dict(zip(plain.__code__.co_freevars, plain.__closure__ or ()))
+    return Scope(dict(zip(parameter_names(plain), arguments)), plain.__globals__, cells)
+
+
+def plain_function(function: Callable[..., Any]) -> FunctionType:
+    """The Python function behind a bound method; TypeError for callables without bytecode."""
+    if isinstance(function, MethodType):
+        function = function.__func__
+    if not isinstance(function, FunctionType):
+        raise TypeError(f"guards need a Python function, not {type(function).__name__}")
+    return function
+
+
+def module_globals(name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    """The globals that ``Global(..., module=name)`` means; KeyError if that module is not imported."""
+    return sys.modules[name].__dict__ if name else plain_function(function).__globals__
+
+
+_REACH: dict[type[Source], Callable[[Any, Scope], Any]] = {}
+
+
+def reaches(kind: type[S]) -> Callable[[Callable[[S, Scope], Any]], Callable[[S, Scope], Any]]:
+    """Enters a function as the way to reach one kind of source; each kind has one."""
+
+    def enter(function: Callable[[S, Scope], Any]) -> Callable[[S, Scope], Any]:
+        if kind in _REACH or not issubclass(kind, Source):
+            raise TypeError(f"{kind.__name__} is no source, or is taken")
+        _REACH[kind] = function
+        return function
+
+    return enter
+
+
+def reach(source: Source, scope: Scope) -> Any:
+    """The value of a source. Raises what the access raises: KeyError, AttributeError, IndexError, ..."""
+    return _REACH[type(source)](source, scope)
+
+
+@reaches(Local)
+def _local(source: Local, scope: Scope) -> Any:
+    return scope.locals[source.name]
+
+
+@reaches(Global)
+def _global(source: Global, scope: Scope) -> Any:
+    return (sys.modules[source.module].__dict__ if source.module else scope.globals)[source.name]
+
+
+@reaches(Cell)
+def _cell(source: Cell, scope: Scope) -> Any:
+    return scope.cells[source.name].cell_contents
+
+
+@reaches(Module)
+def _module(source: Module, scope: Scope) -> Any:
+    return sys.modules[source.name]
+
+
+@reaches(Attr)
+def _attr(source: Attr, scope: Scope) -> Any:
+    return getattr(reach(source.of, scope), source.name)
+
+
+@reaches(InstanceDict)
+def _instance_dict(source: InstanceDict, scope: Scope) -> Any:
+    return reach(source.of, scope).__dict__
+
+
+@reaches(Item)
+def _item(source: Item, scope: Scope) -> Any:
+    base = reach(source.of, scope)
+    if isinstance(base, dict) and type(base).__getitem__ is dict.__getitem__:
+        return dict.__getitem__(dict(base), source.key)  # no __missing__: a guard must not insert a default
+    return base[source.key]
+
+
+@reaches(DictKey)
+def _dict_key(source: DictKey, scope: Scope) -> Any:
+    return list(reach(source.of, scope))[source.index]
+
+
+@reaches(TypeOf)
+def _type_of(source: TypeOf, scope: Scope) -> Any:
+    return type(reach(source.of, scope))

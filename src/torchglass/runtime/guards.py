@@ -1,0 +1,199 @@
+"""Guards at run time: guards and the sources to fetch in, a native table out.
+
+    table = build_table(guards, fetch, function)    # once per entry (guard_build.py)
+    table.check(arguments)                          # the fetched values as a tuple, or None
+
+The same guards in Python: ``evaluate`` answers for one guard, ``explain_failure`` names the first that fails
+with the value it wants and the value it got, ``render`` (guard_text.py) writes them as guards.py. ``CHECKS``
+has the templates that ``evaluate`` runs and ``render`` prints; tests hold the native table to the same
+answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import _native
+from ..records.guards import CHECKS, Guard, TensorMeta
+from ..records.sources import Source
+from .guard_build import build_table
+from .guard_sources import Scope, parameter_names, reach, scope_of
+from .guard_text import render
+
+__all__ = [
+    "Failure",
+    "GlobalState",
+    "Scope",
+    "build_table",
+    "evaluate",
+    "explain_failure",
+    "global_state",
+    "parameter_names",
+    "reach",
+    "render",
+    "scope_of",
+    "tensor_meta",
+]
+
+
+class GlobalState(NamedTuple):
+    """What decides an operation's meaning besides its arguments. Compared field by field."""
+
+    grad_mode: bool
+    inference_mode: bool
+    default_dtype: torch.dtype
+    autocast_cpu: torch.dtype | None
+    autocast_cuda: torch.dtype | None
+    deterministic: int
+    torch_function: int
+    included_keys: int
+    excluded_keys: int
+    function_modes: tuple[Any, ...]
+    dispatch_modes: tuple[Any, ...]
+
+
+def global_state() -> GlobalState:
+    """The state now, as a ``global_state`` guard expects it; ``deterministic`` is 2 for "warn only"."""
+    return GlobalState(*_native.global_state())
+
+
+def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
+    """What a ``tensor`` guard on this tensor expects."""
+    strides = tuple(tensor.stride()) if tensor.layout is torch.strided else ()
+    flags = _native.tensor_flags(tensor)
+    return TensorMeta(
+        type(tensor),
+        tensor.dtype,
+        tensor.device,
+        tuple(tensor.shape),
+        strides,
+        tensor.requires_grad,
+        flags,
+    )
+
+
+# ------------------------------------------------------------------------------------------------ in Python
+
+
+def tensor_matches(value: Any, meta: TensorMeta) -> bool:
+    """Whether ``value`` is a tensor with these facts. Strides that no kernel can see are not compared."""
+    if type(value) is not meta.type or not isinstance(value, torch.Tensor):
+        return False
+    now = tensor_meta(value)
+    if len(now.shape) != len(meta.shape) or (now.flags, now.dtype, now.device, now.requires_grad) != (
+        meta.flags,
+        meta.dtype,
+        meta.device,
+        meta.requires_grad,
+    ):
+        return False
+    if any(old is not None and old != new for old, new in zip(meta.shape, now.shape)):
+        return False
+    if len(meta.strides) != len(meta.shape) or 0 in meta.shape:
+        return True
+    return all(size == 1 or old is None or old == new for size, old, new in zip(now.shape, meta.strides, now.strides))
+
+
+def same_keys(value: Any, keys: Sequence[Any]) -> bool:
+    """Whether these are the keys of a dict, in this order."""
+    found = list(value)
+    return len(found) == len(keys) and all(map(_native.same_constant, found, keys))
+
+
+_NAMES = {
+    "tensor_matches": tensor_matches,
+    "same_constant": _native.same_constant,
+    "same_keys": same_keys,
+    "global_state": global_state,
+}
+_CODES = {
+    name: compile(check.template.format(x="x", e="e"), f"<check {name}>", "eval") for name, check in CHECKS.items()
+}
+
+
+def evaluate(guard: Guard, scope: Scope) -> bool:
+    """Whether the guard holds. A source that cannot be reached makes it fail, as does a check that raises."""
+    try:
+        names = {**_NAMES, **_operands(guard, scope)}
+        return bool(eval(_CODES[guard.check], names))
+    except Exception:
+        return False
+
+
+def _operands(guard: Guard, scope: Scope) -> dict[str, Any]:
+    names: dict[str, Any] = {"e": guard.expected}
+    if guard.source is not None:
+        names["x"] = reach(guard.source, scope)
+    if guard.check == "same":
+        names["e"] = reach(guard.expected, scope)
+    elif guard.check == "distinct":
+        names["e"] = [reach(source, scope) for source in guard.expected]
+    return names
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A guard that does not hold: what it wanted, what it got (or the exception on the way), in words."""
+
+    guard: Guard
+    old: Any
+    new: Any
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def explain_failure(guards: Iterable[Guard], scope: Scope) -> Failure | None:
+    """The first guard that does not hold, or None."""
+    for guard in guards:
+        if not evaluate(guard, scope):
+            return _failure(guard, scope)
+    return None
+
+
+def _failure(guard: Guard, scope: Scope) -> Failure:
+    if guard.check == "global_state":
+        return _state_failure(guard)
+    place = guard.source.render() if guard.source is not None else ", ".join(map(str, guard.expected))
+    try:
+        operands = _operands(guard, scope)
+    except Exception as error:
+        return Failure(guard, guard.expected, error, f"{place}: {type(error).__name__}: {error}")
+    new = operands.get("x", operands["e"])
+    if guard.check == "tensor" and isinstance(new, torch.Tensor):
+        new = tensor_meta(new)
+        return Failure(guard, guard.expected, new, f"{place}: {_changes(guard.expected, new)}")
+    if guard.check == "type":
+        new = type(new)
+    elif guard.check == "length":
+        new = len(new) if hasattr(new, "__len__") else new
+    meaning = CHECKS[guard.check].meaning
+    return Failure(guard, guard.expected, new, f"{place}: {meaning}: was {_brief(guard.expected)}, is {_brief(new)}")
+
+
+def _state_failure(guard: Guard) -> Failure:
+    old, new = GlobalState(*guard.expected), global_state()
+    changed = [f"{name} was {_brief(a)}, is {_brief(b)}" for name, a, b in zip(old._fields, old, new) if a != b]
+    return Failure(guard, old, new, "global state: " + "; ".join(changed))
+
+
+def _changes(old: TensorMeta, new: TensorMeta) -> str:
+    names = ("type", "dtype", "device", "shape", "strides", "requires_grad", "flags")
+    pairs = [(name, getattr(old, name), getattr(new, name)) for name in names]
+    return "; ".join(f"{name} was {_brief(a)}, is {_brief(b)}" for name, a, b in pairs if a != b)
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, type):
+        return value.__qualname__
+    if isinstance(value, Source):
+        return value.render()
+    if type(value).__module__ in ("builtins", "torch"):
+        text = repr(value)
+        return text if len(text) <= 80 else text[:77] + "..."
+    return f"<{type(value).__qualname__} object at {id(value):#x}>"
