@@ -1,0 +1,310 @@
+"""Loop bodies as C statements: which value is computed once per row, which once per element, which after a reduction.
+
+Statements go to three lists of a pass over a row: ``pre`` (constant along the row), ``body`` (inside the inner loop) and
+``post`` (once the row's reductions are complete). Loads and computations that occur twice are written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..records.loops import Buffer, Compute, Const, Index, Load, Loop, Operation, Reduce, Size, Store
+from .c_ops import CTYPES, OPENMP, c_op, combine, constant, is_float, reduction_start
+from .nest import Nest
+
+PRE, BODY, POST = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class CValue:
+    """A C expression (a name or a literal), its dtype, and where in a pass it is known."""
+
+    text: str
+    dtype: str
+    level: int
+
+
+@dataclass
+class Pass:
+    """The statements of one pass over a row. ``reductions``: (OpenMP operator, variable) of the inner loop."""
+
+    pre: list[str] = field(default_factory=list)
+    body: list[str] = field(default_factory=list)
+    post: list[str] = field(default_factory=list)
+    reductions: list[tuple[str, str]] = field(default_factory=list)
+    forward: dict[str, CValue] = field(default_factory=dict)
+    seen: dict[object, CValue] = field(default_factory=dict)
+
+
+@dataclass
+class Accumulator:
+    """A column reduction: ``name`` is an array of ``size`` partial results; ``loop`` says what follows it."""
+
+    name: str
+    loop: Loop
+    reduce: Reduce
+    size: Size
+
+
+def value_type(dtype: str) -> str:
+    """The C type of a value in a register: bools are int, so that comparisons keep their vector width."""
+    return "int" if dtype == "bool" else CTYPES[dtype]
+
+
+def total_type(dtype: str) -> str:
+    """What partial sums of many blocks are added in."""
+    return "double" if is_float(dtype) else value_type(dtype)
+
+
+class BodyPrinter:
+    """Writes the loops of one nest; keeps what is known across the passes of a row."""
+
+    def __init__(self, nest: Nest, buffers: dict[str, Buffer], ident: Callable[[str], str], scratch: set[str]) -> None:
+        self.nest, self.buffers, self.ident, self.scratch = nest, buffers, ident, scratch
+        self.row_values: dict[str, CValue] = {}
+        self.row_seen: dict[object, CValue] = {}
+        self.accumulators: list[Accumulator] = []
+        self.count = 0
+
+    # -- addresses ---------------------------------------------------------------------------------------------------
+    def address(self, strides: tuple[Size, ...], offset: Size, indirect: tuple[tuple[str, Size], ...] = ()) -> str:
+        """``256*i0 + i1 + 3``."""
+        terms = [self._term(f"i{k}", s) for k, s in enumerate(strides) if s != 0]
+        terms += [self._term(v, s) for v, s in indirect]
+        if offset != 0 or not terms:
+            terms.append(str(offset))
+        return " + ".join(terms).replace("+ -", "- ")
+
+    @staticmethod
+    def _term(name: str, stride: Size) -> str:
+        return name if stride == 1 else f"{stride}*{name}"
+
+    def column_index(self) -> str:
+        """The position within a row, counted over all inner dimensions."""
+        step: Size = 1
+        strides: list[Size] = [0] * len(self.nest.dims)
+        for k in range(len(self.nest.dims) - 1, self.nest.rows - 1, -1):
+            strides[k] = step
+            step = step * self.nest.dims[k]
+        return self.address(tuple(strides), 0)
+
+    def moves_inside(self, strides: tuple[Size, ...]) -> bool:
+        return any(s != 0 for s in strides[self.nest.rows :])
+
+    # -- statements --------------------------------------------------------------------------------------------------
+    def fresh(self, prefix: str = "t") -> str:
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def define(self, p: Pass, key: object, level: int, dtype: str, text: str) -> CValue:
+        """``const float t3 = text;`` at ``level``, once per key."""
+        known = self.row_seen.get(key) or p.seen.get(key)
+        if known is not None:
+            return known
+        value = CValue(self.fresh(), dtype, level)
+        (p.pre, p.body, p.post)[level].append(f"const {value_type(dtype)} {value.text} = {text};")
+        if level == PRE:
+            self.row_seen[key] = value
+        else:
+            p.seen[key] = value
+        return value
+
+    def end_pass(self, p: Pass) -> None:
+        """What a pass found out after its reductions is constant along the row for the next one."""
+        for key, value in p.seen.items():
+            if value.level == POST:
+                self.row_seen[key] = CValue(value.text, value.dtype, PRE)
+        for name, value in self.row_values.items():
+            self.row_values[name] = CValue(value.text, value.dtype, PRE)
+
+    # -- operations --------------------------------------------------------------------------------------------------
+    def loop(self, p: Pass, loop: Loop, full: bool, again: bool) -> None:
+        """Append a loop's operations. ``again``: its buffers are stored already, this is a second computation."""
+        env: dict[str, CValue] = {}
+        column = loop.is_reduction and any(loop.reduced[: self.nest.rows])
+        after: set[str] = set()  # values that exist only once a column reduction has ended
+        for op in loop.body:
+            if column and self._finished_later(op, after):
+                continue
+            if isinstance(op, Store):
+                self._store(p, loop, op, env[op.arg], full, again)
+            elif isinstance(op, Reduce):
+                if column:
+                    self._accumulate(p, loop, op, env[op.arg], full)
+                    after.add(op.result)
+                else:
+                    env[op.result] = self._reduce(p, op, env[op.arg], loop)
+            else:
+                env[op.result] = self.value(p, op, env, full)
+
+    @staticmethod
+    def _finished_later(op: Operation, after: set[str]) -> bool:
+        args = op.args if isinstance(op, Compute) else (op.arg,) if isinstance(op, (Reduce, Store)) else ()
+        if not any(a in after for a in args):
+            return False
+        if not isinstance(op, Store):
+            after.add(op.result)
+        return True
+
+    def value(self, p: Pass, op: Operation, env: dict[str, CValue], full: bool) -> CValue:
+        if isinstance(op, Const):
+            return CValue(constant(op.value, op.dtype), op.dtype, PRE)
+        if isinstance(op, Index):
+            level = BODY if full and self.moves_inside(op.strides) else PRE
+            return self.define(p, (op.strides, op.offset, op.dtype), level, op.dtype, self.address(op.strides, op.offset))
+        if isinstance(op, Compute):
+            return self._compute(p, op, [env[a] for a in op.args])
+        assert isinstance(op, Load)
+        return self._load(p, op, env, full)
+
+    def _compute(self, p: Pass, op: Compute, args: list[CValue]) -> CValue:
+        level = max((a.level for a in args), default=PRE)
+        texts = [a.text for a in args]
+        text = c_op(op.op, op.dtype, args[-1].dtype, texts)
+        return self.define(p, (op.op, tuple(texts), op.dtype), level, op.dtype, text)
+
+    def _load(self, p: Pass, op: Load, env: dict[str, CValue], full: bool) -> CValue:
+        name = op.access.buffer
+        mask = env[op.mask] if op.mask else None
+        known = p.forward.get(name) or self.row_values.get(name)
+        if known is not None:
+            if mask is None and known.dtype == op.dtype:
+                return known
+            level = max(known.level, mask.level if mask else PRE)
+            text = known.text if mask is None else f"{mask.text} ? {known.text} : {constant(op.other, op.dtype)}"
+            return self.define(p, (text, op.dtype), level, op.dtype, self._converted(text, known.dtype, op.dtype))
+        indirect = tuple((env[v].text, s) for v, s in op.access.indirect)
+        if name in self.scratch:
+            text, level, stored = f"{self.ident(name)}[{self.column_index()}]", BODY, self._scratch_dtype(name)
+        else:
+            text = f"{self.ident(name)}[{self.address(op.access.strides, op.access.offset, indirect)}]"
+            level = BODY if full and self.moves_inside(op.access.strides) else PRE
+            stored = self.buffers[name].dtype
+            text = self.from_memory(text, stored)
+        level = max([level, *(env[v].level for v, _ in op.access.indirect)], default=level)
+        value_dtype = {"bfloat16": "float32", "float16": "float32"}.get(stored, stored)
+        if mask is not None:
+            level = max(level, mask.level)
+            text = f"{mask.text} ? {self._converted(text, value_dtype, op.dtype)} : {constant(op.other, op.dtype)}"
+        else:
+            text = self._converted(text, value_dtype, op.dtype)
+        if level == PRE and self._written_here(name):
+            level = BODY if full else PRE
+        return self.define(p, (text, op.dtype), level, op.dtype, text)
+
+    def _written_here(self, name: str) -> bool:
+        return any(name in loop.writes for loop in self.nest.loops)
+
+    def _scratch_dtype(self, name: str) -> str:
+        dtype = self.buffers[name].dtype
+        return {"bfloat16": "float32", "float16": "float32"}.get(dtype, dtype)
+
+    @staticmethod
+    def _converted(text: str, have: str, want: str) -> str:
+        return text if have == want else c_op("cast", want, have, [text])
+
+    @staticmethod
+    def from_memory(text: str, dtype: str) -> str:
+        return {"bfloat16": f"tg_from_bf16({text})", "float16": f"(float){text}"}.get(dtype, text)
+
+    @staticmethod
+    def to_memory(text: str, dtype: str) -> str:
+        return {"bfloat16": f"tg_to_bf16({text})", "float16": f"(f16)({text})"}.get(dtype, text)
+
+    def _store(self, p: Pass, loop: Loop, op: Store, value: CValue, full: bool, again: bool) -> None:
+        name = op.access.buffer
+        row_value = not full or loop.is_reduction
+        if row_value:
+            self.row_values[name] = value
+        else:
+            p.forward[name] = value
+        if again:
+            return
+        level = max(value.level, PRE) if row_value else BODY
+        target = (p.pre, p.body, p.post)[level]
+        if name in self.scratch:
+            target.append(f"{self.ident(name)}[{self.column_index()}] = {value.text};")
+        elif name not in self.nest.kernel.local:
+            address = self.address(op.access.strides, op.access.offset)
+            target.append(f"{self.ident(name)}[{address}] = {self.to_memory(value.text, self.buffers[name].dtype)};")
+
+    # -- reductions --------------------------------------------------------------------------------------------------
+    def _reduce(self, p: Pass, op: Reduce, arg: CValue, loop: Loop) -> CValue:
+        """A row reduction: a variable of the row, joined to in the inner loop."""
+        key = ("reduce", op.kind, arg.text, arg.level)
+        if key in p.seen:
+            return p.seen[key]
+        name = self.fresh("r")
+        value = self.row_partial(p, name, op, arg)
+        p.seen[key] = value
+        return value
+
+    def row_partial(self, p: Pass, name: str, op: Reduce, arg: CValue) -> CValue:
+        p.pre.append(f"{value_type(op.dtype)} {name} = {reduction_start(op.kind, op.dtype)};")
+        p.body.append(f"{name} = {combine(op.kind, name, arg.text)};")
+        p.reductions.append((OPENMP[op.kind], name))
+        if op.kind in ("max", "min") and is_float(op.dtype):
+            flag = f"{name}_nan"
+            p.pre.append(f"int {flag} = 0;")
+            p.body.append(f"{flag} |= {arg.text} != {arg.text};")
+            p.reductions.append(("|", flag))
+            p.post.append(f"if ({flag}) {name} = NAN;")
+        return CValue(name, op.dtype, POST)
+
+    def _accumulate(self, p: Pass, loop: Loop, op: Reduce, arg: CValue, full: bool) -> None:
+        """A column reduction: every row joins into an array over the row (or one number)."""
+        kept = [not r and d != 1 for r, d in zip(loop.reduced, loop.dims)]
+        name = self.fresh("acc")
+        if full and any(kept[self.nest.rows :]):
+            self.accumulators.append(Accumulator(name, loop, op, self.nest.columns))
+            where = f"{name}[{self.column_index()}]"
+            p.body.append(f"{where} = {self.joined(op, where, arg.text)};")
+            return
+        self.accumulators.append(Accumulator(name, loop, op, 1))
+        if full:
+            arg = self.row_partial(p, self.fresh("r"), op, arg)
+            p.post.append(f"{name}[0] = {self.joined(op, f'{name}[0]', arg.text)};")
+        else:
+            (p.pre, p.body, p.post)[arg.level].append(f"{name}[0] = {self.joined(op, f'{name}[0]', arg.text)};")
+
+    @staticmethod
+    def joined(op: Reduce, a: str, b: str) -> str:
+        if op.kind in ("max", "min") and is_float(op.dtype):
+            sign = ">" if op.kind == "max" else "<"
+            return f"({b} {sign} {a} || {b} != {b}) ? {b} : {a}"
+        return combine(op.kind, a, b)
+
+    def finish_column(self, acc: Accumulator, total: str) -> list[str]:
+        """Statements that store one column's result, given the expression of its total."""
+        p = Pass()
+        env: dict[str, CValue] = {acc.reduce.result: CValue(total, acc.reduce.dtype, PRE)}
+        needed = self._after_reduce(acc)
+        saved_rows, saved_seen, self.row_values, self.row_seen = self.row_values, self.row_seen, {}, {}
+        for op in acc.loop.body:
+            if op is acc.reduce or op not in needed:
+                continue
+            if isinstance(op, Store):
+                address = self.address(op.access.strides, op.access.offset)
+                name = op.access.buffer
+                text = self.to_memory(env[op.arg].text, self.buffers[name].dtype)
+                p.pre.append(f"{self.ident(name)}[{address}] = {text};")
+            else:
+                env[op.result] = self.value(p, op, env, full=False)
+        self.row_values, self.row_seen = saved_rows, saved_seen
+        return p.pre
+
+    @staticmethod
+    def _after_reduce(acc: Accumulator) -> set[Operation]:
+        """The operations that the loop's stores need, without what the reduction itself needed."""
+        by_name = {op.result: op for op in acc.loop.body if not isinstance(op, Store)}
+        needed: set[Operation] = {op for op in acc.loop.body if isinstance(op, Store)}
+        pending = [op.arg for op in acc.loop.body if isinstance(op, Store)]
+        while pending:
+            op = by_name[pending.pop()]
+            if op in needed or op is acc.reduce:
+                continue
+            needed.add(op)
+            if isinstance(op, Compute):
+                pending += op.args
+        return needed

@@ -1,0 +1,295 @@
+"""One kernel as a C function: the row loops, how they run in parallel, the passes, column accumulators.
+
+A layernorm over (512, 256) becomes::
+
+    static void kernel_0(const float* restrict x, ..., float* restrict y)
+    {
+        #pragma omp parallel for schedule(static)
+        for (int64_t i0 = 0; i0 < 512; ++i0) {
+            float r1 = 0;
+            #pragma omp simd reduction(+:r1)
+            for (int64_t i1 = 0; i1 < 256; ++i1) { ... }
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ..records.loops import Buffer, Compute, Load, Reduce, Size, Store, product
+from .c_body import Accumulator, BodyPrinter, Pass, total_type, value_type
+from .c_ops import CTYPES, is_float, reduction_start
+from .nest import Nest
+from .stages import Plan, schedule
+
+PARALLEL_WORK = 50_000  # estimated operations below which one thread is faster than waking the others
+ROW_BLOCK = 32  # rows whose column sums are added in one block before they join the total
+LONG_ROW = 1024  # elements past which a row's sum is added up in blocks
+STACK_BYTES = 32768  # scratch rows larger than this live in a thread's own heap block
+HEAVY = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "expm1", "log1p", "sin", "cos", "pow", "exp2", "lgamma", "atan"})
+
+
+class CKernel:
+    """Prints one nest. ``text(name)`` is the function; ``arguments`` its buffers in order."""
+
+    def __init__(self, nest: Nest, buffers: dict[str, Buffer], ident: Callable[[str], str]) -> None:
+        self.nest, self.buffers, self.ident = nest, buffers, ident
+        self.plan: Plan = schedule(nest)
+        self.printer = BodyPrinter(nest, buffers, ident, self.plan.scratch)
+        kernel = nest.kernel
+        self.inputs = kernel.reads
+        self.outputs = kernel.writes
+        self.arguments = (*self.inputs, *self.outputs)
+        self.parallel = _work(nest) > PARALLEL_WORK
+
+    # -- the function ------------------------------------------------------------------------------------------------
+    def text(self, name: str) -> str:
+        passes = self._passes()
+        row = self._scratch() + self._row_code(passes)
+        columns = self.printer.accumulators
+        body = self._with_columns(row, columns) if columns else self._row_loops(row, passes)
+        return "\n".join([f"static void {name}({self.signature()})", "{", *_indent(body), "}"])
+
+    def signature(self) -> str:
+        parts = [f"const {self._memory(b)}* restrict {self.ident(b)}" for b in self.inputs]
+        parts += [f"{self._memory(b)}* restrict {self.ident(b)}" for b in self.outputs]
+        return ", ".join(parts)
+
+    def adapter(self, name: str) -> str:
+        """The exported function of the launcher's calling convention."""
+        return f"void {name}_call(void** a) {{ {name}({', '.join(f'a[{k}]' for k in range(len(self.arguments)))}); }}"
+
+    def _memory(self, buffer: str) -> str:
+        return CTYPES[self.buffers[buffer].dtype]
+
+    # -- passes over a row -------------------------------------------------------------------------------------------
+    def _passes(self) -> list[Pass]:
+        passes: list[Pass] = []
+        before = Pass()
+        for loop in self.plan.before:
+            self.printer.loop(before, loop, full=False, again=False)
+        self.printer.end_pass(before)
+        passes.append(before)
+        stored: set[str] = set()
+        for stage in self.plan.stages:
+            p = Pass()
+            for loop in stage.full:
+                self.printer.loop(p, loop, full=bool(self.nest.inner_dims), again=loop.name in stored)
+                stored.add(loop.name)
+            for loop in stage.row:
+                self.printer.loop(p, loop, full=False, again=False)
+            self.printer.end_pass(p)
+            passes.append(p)
+        return passes
+
+    def _row_code(self, passes: list[Pass]) -> list[str]:
+        lines: list[str] = []
+        for p in passes:
+            lines += p.pre
+            if p.body:
+                lines += self._inner_loops(p)
+            lines += p.post
+        return lines
+
+    def _inner_loops(self, p: Pass) -> list[str]:
+        """The inner dimensions around a pass's body, the last one vectorized."""
+        nest = self.nest
+        first, last = nest.rows, len(nest.dims) - 1
+        if first > last:
+            return ["{", *_indent(p.body), "}"] if p.reductions else list(p.body)
+        size = nest.dims[last]
+        blocked = bool(p.reductions) and (last > first or not isinstance(size, int) or size > LONG_ROW)
+        clauses = "".join(f" reduction({op}:{var})" for op, var in p.reductions)
+        if not blocked:
+            code = [f"#pragma omp simd{clauses}", _for(last, size), *_indent(p.body), "}"]
+            return _wrap(code, nest.dims, range(first, last))
+        return self._blocked_loops(p, first, last, size)
+
+    def _blocked_loops(self, p: Pass, first: int, last: int, size: Size) -> list[str]:
+        """Sums in blocks, blocks added in double: as accurate as pairwise, and the compiler sees a simple loop."""
+        sums = [(op, var) for op, var in p.reductions if op == "+"]
+        body = [_rename(line, {var: f"{var}_b" for _, var in sums}) for line in p.body]
+        clauses = "".join(f" reduction({op}:{var + '_b' if op == '+' else var})" for op, var in p.reductions)
+        start = [f"{self._sum_type(p, var)} {var}_b = 0;" for _, var in sums]
+        join = [f"{var}_t += {var}_b;" for _, var in sums]
+        if isinstance(size, int) and size <= LONG_ROW:
+            inner = [*start, f"#pragma omp simd{clauses}", _for(last, size), *_indent(body), "}", *join]
+        else:
+            block = [
+                *start, f"const int64_t end = block + {LONG_ROW // 2} < {size} ? block + {LONG_ROW // 2} : {size};",
+                f"#pragma omp simd{clauses}", f"for (int64_t i{last} = block; i{last} < end; ++i{last}) {{",
+                *_indent(body), "}", *join,
+            ]  # fmt: skip
+            inner = [f"for (int64_t block = 0; block < {size}; block += {LONG_ROW // 2}) {{", *_indent(block), "}"]
+        totals = [f"{'double' if is_float(self._dtype(p, var)) else value_type(self._dtype(p, var))} {var}_t = 0;" for _, var in sums]
+        return [*totals, *_wrap(inner, self.nest.dims, range(first, last)), *(f"{var} = {var}_t;" for _, var in sums)]
+
+    def _dtype(self, p: Pass, var: str) -> str:
+        line = next(x for x in p.pre if f" {var} = " in x)
+        return {"float": "float32", "double": "float64"}.get(line.split()[0], "int64")
+
+    def _sum_type(self, p: Pass, var: str) -> str:
+        return next(x for x in p.pre if f" {var} = " in x).split()[0]
+
+    def _scratch(self) -> list[str]:
+        lines = []
+        offset: Size = 0
+        total = 0
+        for name in sorted(self.plan.scratch):
+            dtype = self.printer._scratch_dtype(name)
+            size = self.nest.columns
+            item = 8 if dtype in ("float64", "int64") else 4 if dtype in ("float32", "int32") else 1
+            ctype = CTYPES[dtype]
+            nbytes = size * item if isinstance(size, int) else STACK_BYTES + 1
+            if nbytes + total <= STACK_BYTES:
+                lines.append(f"{ctype} {self.ident(name)}[{size}] ALIGNED;")
+                total += nbytes
+            else:
+                lines.append(f"{ctype}* restrict {self.ident(name)} = ({ctype}*)(tg_scratch({self._heap()}) + {offset});")
+                offset = offset + ((size * item + 63) // 64) * 64
+        return lines
+
+    def _heap(self) -> Size:
+        """Bytes all scratch rows of the kernel take together, at most."""
+        return sum(((self.nest.columns * 8 + 63) // 64) * 64 for _ in self.plan.scratch)
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+    def _row_loops(self, row: list[str], passes: list[Pass]) -> list[str]:
+        nest = self.nest
+        count = nest.rows
+        if not self.parallel:
+            return _wrap(row, nest.dims, range(count))
+        rows = product(nest.row_dims)
+        if count and not (isinstance(rows, int) and rows < 16 and self._simple(passes)):
+            collapse = f" collapse({count})" if count > 1 else ""
+            return [f"#pragma omp parallel for schedule(static){collapse}", *_wrap(row, nest.dims, range(count))]
+        if self._simple(passes):
+            code = [line.replace("#pragma omp simd", "#pragma omp parallel for simd schedule(static)") for line in row]
+            return _wrap(code, nest.dims, range(count))
+        return _wrap(row, nest.dims, range(count))
+
+    def _simple(self, passes: list[Pass]) -> bool:
+        """One pass without reductions or scratch: its inner loop itself can run in parallel."""
+        busy = [p for p in passes if p.body]
+        return len(busy) == 1 and not busy[0].reductions and not self.plan.scratch and len(self.nest.inner_dims) == 1
+
+    # -- column reductions -------------------------------------------------------------------------------------------
+    def _with_columns(self, row: list[str], columns: list[Accumulator]) -> list[str]:
+        """Row dimensions that all column reductions keep stay outside; the others run in blocks with accumulators."""
+        nest = self.nest
+        outer = _kept_rows(nest, columns)
+        inside = [k for k in range(nest.rows) if k not in outer]
+        block = self._row_block(row, columns, inside)
+        outer_count = product(tuple(nest.dims[k] for k in outer))
+        threads_inside = self.parallel and not (isinstance(outer_count, int) and outer_count >= 16)
+        code = self._column_region(block, columns, threads_inside)
+        code = _wrap(code, nest.dims, outer)
+        if self.parallel and not threads_inside:
+            collapse = f" collapse({len(outer)})" if len(outer) > 1 else ""
+            code.insert(0, f"#pragma omp parallel for schedule(static){collapse}")
+        return code
+
+    def _row_block(self, row: list[str], columns: list[Accumulator], inside: list[int]) -> list[str]:
+        """One block of rows: sums in the values' own dtype, then joined to the thread's totals."""
+        nest = self.nest
+        rows = product(tuple(nest.dims[k] for k in inside))
+        decode = _decode("row", [(k, nest.dims[k]) for k in inside])
+        lines = []
+        for acc in columns:
+            dtype = acc.reduce.dtype
+            start = reduction_start(acc.reduce.kind, dtype)
+            lines.append(f"{value_type(dtype)} {acc.name}[{acc.size}] ALIGNED;")
+            lines.append(f"for (int64_t c = 0; c < {acc.size}; ++c) {acc.name}[c] = {start};")
+        lines.append(f"const int64_t stop = first + {ROW_BLOCK} < {rows} ? first + {ROW_BLOCK} : {rows};")
+        lines += ["for (int64_t row = first; row < stop; ++row) {", *_indent(decode + row), "}"]
+        for acc in columns:
+            joined = self.printer.joined(acc.reduce, f"{acc.name}_t[c]", f"{acc.name}[c]")
+            lines.append(f"for (int64_t c = 0; c < {acc.size}; ++c) {acc.name}_t[c] = {joined};")
+        return [f"for (int64_t first = 0; first < {rows}; first += {ROW_BLOCK}) {{", *_indent(lines), "}"]
+
+    def _column_region(self, block: list[str], columns: list[Accumulator], threads: bool) -> list[str]:
+        """Totals per thread, the blocks shared out, then the threads' totals joined and stored."""
+        team = "omp_get_max_threads()" if threads else "1"
+        lines = [f"const int team = {team};"]
+        mine, start = [], []
+        for acc in columns:
+            ctype = total_type(acc.reduce.dtype)
+            padded = f"(({acc.size} * sizeof({ctype}) + 63) / 64 * 64)"
+            lines.append(f"const int64_t {acc.name}_bytes = {padded};")
+            lines.append(f"char* {acc.name}_all = aligned_alloc(64, team * {acc.name}_bytes);")
+            mine.append(f"{ctype}* restrict {acc.name}_t = ({ctype}*)({acc.name}_all + thread * {acc.name}_bytes);")
+            start.append(f"for (int64_t c = 0; c < {acc.size}; ++c) {acc.name}_t[c] = {reduction_start(acc.reduce.kind, acc.reduce.dtype)};")
+        if threads:
+            share = ["#pragma omp for schedule(static)", *block]
+            region = ["const int thread = omp_get_thread_num();", *mine, *start, *share]
+            lines.append("int used = 1;")
+            region.insert(1, "if (thread == 0) used = omp_get_num_threads();")
+            lines += ["#pragma omp parallel num_threads(team)", "{", *_indent(region), "}"]
+        else:
+            lines += ["const int used = 1;", "{", *_indent(["const int thread = 0;", *mine, *start, *block]), "}"]
+        for acc in columns:
+            lines += self._store_columns(acc)
+            lines.append(f"free({acc.name}_all);")
+        return ["{", *_indent(lines), "}"]
+
+    def _store_columns(self, acc: Accumulator) -> list[str]:
+        ctype = total_type(acc.reduce.dtype)
+        part = f"(({ctype}*)({acc.name}_all + t * {acc.name}_bytes))[c]"
+        first = f"(({ctype}*){acc.name}_all)[c]"
+        value = value_type(acc.reduce.dtype)
+        decode = _decode("c", [(k, self.nest.dims[k]) for k in range(self.nest.rows, len(self.nest.dims))]) if acc.size != 1 else []
+        body = [
+            f"{ctype} total = {first};",
+            f"for (int t = 1; t < used; ++t) total = {self.printer.joined(acc.reduce, 'total', part)};",
+            f"const {value} sum = total;", *decode, *self.printer.finish_column(acc, "sum"),
+        ]  # fmt: skip
+        return [f"for (int64_t c = 0; c < {acc.size}; ++c) {{", *_indent(body), "}"]
+
+
+def _kept_rows(nest: Nest, columns: list[Accumulator]) -> list[int]:
+    """Row dimensions that no column reduction reduces."""
+    return [k for k in range(nest.rows) if not any(acc.loop.reduced[k] for acc in columns)]
+
+
+def _decode(name: str, dims: list[tuple[int, Size]]) -> list[str]:
+    """Counters of several dimensions from one that runs over all of them."""
+    if not dims:
+        return []
+    lines = []
+    rest = name
+    for k, size in reversed(dims[1:]):
+        lines.append(f"const int64_t i{k} = {rest} % {size};")
+        rest = f"{rest} / {size}" if rest == name else f"({rest}) / {size}"
+    lines.append(f"const int64_t i{dims[0][0]} = {rest};")
+    return lines
+
+
+def _work(nest: Nest) -> float:
+    """A rough count of what the kernel does, in simple operations."""
+    total = 0.0
+    for loop in nest.loops:
+        count = product(loop.dims)
+        n = float(count) if isinstance(count, int) else 1e9
+        heavy = sum(8.0 for op in loop.body if isinstance(op, Compute) and op.op in HEAVY)
+        light = sum(0.5 for op in loop.body if isinstance(op, (Load, Store, Reduce, Compute)))
+        total += n * (heavy + light)
+    return total
+
+
+def _for(k: int, size: Size) -> str:
+    return f"for (int64_t i{k} = 0; i{k} < {size}; ++i{k}) {{"
+
+
+def _wrap(body: list[str], dims: tuple[Size, ...], which: range | list[int]) -> list[str]:
+    """Plain loops over the given dimensions around ``body``, the first outermost."""
+    for k in reversed(which):
+        body = [_for(k, dims[k]), *_indent(body), "}"]
+    return body
+
+
+def _indent(lines: list[str]) -> list[str]:
+    return ["    " + line for line in lines]
+
+
+def _rename(line: str, names: dict[str, str]) -> str:
+    return re.sub(r"\br\d+\b", lambda m: names.get(m.group(0), m.group(0)), line)

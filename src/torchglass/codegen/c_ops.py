@@ -1,0 +1,197 @@
+"""How each operation of the loop IR is written in C.
+
+``c_op("add", "float32", ["a", "b"])`` -> ``a + b``. Math on floats goes through the prelude's ``tg_exp_f32`` and so on; what is
+not there is libm's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+CTYPES = {
+    "float32": "float", "float64": "double", "int64": "int64_t", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t",
+    "uint8": "uint8_t", "bool": "bool8", "bfloat16": "bf16", "float16": "f16",
+}  # fmt: skip
+
+# Math with our own branch-free float versions in the prelude; the rest is libm's under its own name.
+OWN_F32 = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "expm1", "log1p"})
+LIBM = frozenset({
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
+    "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma",
+})  # fmt: skip
+INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>",
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+}  # fmt: skip
+
+
+def is_float(dtype: str) -> bool:
+    return dtype in ("float32", "float64")
+
+
+def constant(value: float | int | bool, dtype: str) -> str:
+    """A literal of the dtype."""
+    if dtype == "bool":
+        return "1" if value else "0"
+    if is_float(dtype):
+        suffix = "f" if dtype == "float32" else ""
+        if math.isnan(value):
+            return "NAN"
+        if math.isinf(value):
+            return "INFINITY" if value > 0 else "-INFINITY"
+        text = repr(float(value))
+        return text + suffix
+    if value == -(2**63):
+        return "INT64_MIN"
+    return f"INT64_C({int(value)})" if dtype == "int64" else str(int(value))
+
+
+Printer = Callable[[str, str, Sequence[str]], str]
+PRINTERS: dict[str, Printer] = {}
+
+
+def printer(*ops: str) -> Callable[[Printer], Printer]:
+    def register(fn: Printer) -> Printer:
+        for op in ops:
+            if op in PRINTERS:
+                raise KeyError(f"{op} has a printer already")
+            PRINTERS[op] = fn
+        return fn
+
+    return register
+
+
+def c_op(op: str, dtype: str, operand: str, args: Sequence[str]) -> str:
+    """The C expression of ``op``; ``dtype`` is the result's, ``operand`` that of its (last) argument."""
+    if op in INFIX:
+        return f"{args[0]} {INFIX[op]} {args[1]}"
+    found = PRINTERS.get(op)
+    if found is not None:
+        return found(dtype, operand, args)
+    suffix = "f" if dtype == "float32" else ""
+    if op in OWN_F32 and (dtype == "float32" or op == "sigmoid"):
+        return f"tg_{op}_{'f32' if dtype == 'float32' else 'f64'}({', '.join(args)})"
+    if op in LIBM:
+        return f"{op}{suffix}({', '.join(args)})"
+    raise KeyError(f"no C for operation {op}")
+
+
+def _call(name: str) -> Printer:
+    return lambda dtype, operand, args: f"{name}{'f' if dtype == 'float32' else ''}({', '.join(args)})"
+
+
+for _op, _name in (("pow", "pow"), ("atan2", "atan2"), ("fmod", "fmod"), ("sqrt", "__builtin_sqrt")):
+    printer(_op)(_call(_name))
+for _op in ("floor", "ceil", "trunc"):
+    printer(_op)(_call(f"__builtin_{_op}"))
+printer("round")(_call("__builtin_rint"))
+
+
+@printer("neg")
+def _neg(dtype: str, operand: str, args: Sequence[str]) -> str:
+    return f"-{args[0]}"
+
+
+@printer("not")
+def _not(dtype: str, operand: str, args: Sequence[str]) -> str:
+    return f"!{args[0]}" if dtype == "bool" else f"~{args[0]}"
+
+
+@printer("abs")
+def _abs(dtype: str, operand: str, args: Sequence[str]) -> str:
+    if is_float(dtype):
+        return f"__builtin_fabs{'f' if dtype == 'float32' else ''}({args[0]})"
+    return f"({args[0]} < 0 ? -{args[0]} : {args[0]})"
+
+
+@printer("rsqrt")
+def _rsqrt(dtype: str, operand: str, args: Sequence[str]) -> str:
+    return f"1 / __builtin_sqrt{'f' if dtype == 'float32' else ''}({args[0]})"
+
+
+@printer("minimum")
+def _minimum(dtype: str, operand: str, args: Sequence[str]) -> str:
+    a, b = args
+    nan = f" || {a} != {a}" if is_float(dtype) else ""
+    return f"({a} < {b}{nan}) ? {a} : {b}"
+
+
+@printer("maximum")
+def _maximum(dtype: str, operand: str, args: Sequence[str]) -> str:
+    a, b = args
+    nan = f" || {a} != {a}" if is_float(dtype) else ""
+    return f"({a} > {b}{nan}) ? {a} : {b}"
+
+
+@printer("where")
+def _where(dtype: str, operand: str, args: Sequence[str]) -> str:
+    return f"{args[0]} ? {args[1]} : {args[2]}"
+
+
+@printer("fma")
+def _fma(dtype: str, operand: str, args: Sequence[str]) -> str:
+    return f"{args[0]} * {args[1]} + {args[2]}"
+
+
+@printer("cast")
+def _cast(dtype: str, operand: str, args: Sequence[str]) -> str:
+    return f"{args[0]} != 0" if dtype == "bool" else f"({CTYPES[dtype]}){args[0]}"
+
+
+@printer("isnan")
+def _isnan(dtype: str, operand: str, args: Sequence[str]) -> str:
+    return f"{args[0]} != {args[0]}"
+
+
+@printer("isinf")
+def _isinf(dtype: str, operand: str, args: Sequence[str]) -> str:
+    return f"({args[0]} == INFINITY) | ({args[0]} == -INFINITY)"
+
+
+@printer("sign")
+def _sign(dtype: str, operand: str, args: Sequence[str]) -> str:
+    a = args[0]
+    return f"({CTYPES[dtype]})(({a} > 0) - ({a} < 0))"
+
+
+@printer("floordiv")
+def _floordiv(dtype: str, operand: str, args: Sequence[str]) -> str:
+    return f"tg_floordiv_{_short(dtype)}({', '.join(args)})"
+
+
+@printer("mod")
+def _mod(dtype: str, operand: str, args: Sequence[str]) -> str:
+    return f"tg_mod_{_short(dtype)}({', '.join(args)})"
+
+
+def _short(dtype: str) -> str:
+    return {"float32": "f32", "float64": "f64"}.get(dtype, "i64")
+
+
+# reduction kind -> (start value by dtype, how a value joins, the OpenMP name)
+def reduction_start(kind: str, dtype: str) -> str:
+    """The neutral element."""
+    if kind in ("sum", "any"):
+        return "0"
+    if kind in ("prod", "all"):
+        return "1"
+    if is_float(dtype):
+        return "-INFINITY" if kind == "max" else "INFINITY"
+    if dtype == "bool":
+        return "0" if kind == "max" else "1"
+    bits = {"int64": "INT64", "int32": "INT32", "int16": "INT16", "int8": "INT8", "uint8": "UINT8"}[dtype]
+    low = "0" if dtype == "uint8" else f"{bits}_MIN"
+    return low if kind == "max" else f"{bits}_MAX"
+
+
+OPENMP = {"sum": "+", "prod": "*", "max": "max", "min": "min", "any": "|", "all": "&"}
+
+
+def combine(kind: str, a: str, b: str) -> str:
+    """Two partial results as one. NaN of ``b`` is not kept by max and min: a flag beside them does that."""
+    table = {
+        "sum": f"{a} + {b}", "prod": f"{a} * {b}", "any": f"{a} | {b}", "all": f"{a} & {b}",
+        "max": f"{b} > {a} ? {b} : {a}", "min": f"{b} < {a} ? {b} : {a}",
+    }  # fmt: skip
+    return table[kind]

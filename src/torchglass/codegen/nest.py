@@ -1,0 +1,135 @@
+"""A fused kernel as loops will run it: dimensions in memory order, collapsed, split into rows and one row's inner ones.
+
+A pointwise kernel over contiguous (4, 128, 256) becomes one dimension of 131072; a transposed copy keeps two, with the
+one that most accesses walk contiguously innermost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..records.kernels import FusedKernel
+from ..records.loops import Access, Index, Load, Loop, Size, Store, product, rename_dims
+
+TOTAL_BLOCK = 1024  # elements one partial sum of a whole-tensor reduction covers
+
+
+@dataclass(frozen=True)
+class Nest:
+    """``dims[:rows]`` are the row dimensions, the rest one row's; both outermost first. Loops are over ``dims``."""
+
+    kernel: FusedKernel
+    dims: tuple[Size, ...]
+    rows: int
+    loops: tuple[Loop, ...]
+
+    @property
+    def row_dims(self) -> tuple[Size, ...]:
+        return self.dims[: self.rows]
+
+    @property
+    def inner_dims(self) -> tuple[Size, ...]:
+        return self.dims[self.rows :]
+
+    @property
+    def columns(self) -> Size:
+        return product(self.inner_dims)
+
+
+def build(kernel: FusedKernel) -> Nest:
+    """Order, collapse and divide the dimensions of a kernel."""
+    inner = kernel.inner
+    order = _memory_order(kernel)
+    order = [k for k in order if not inner[k]] + [k for k in order if inner[k]]
+    loops = [_permute(loop, order) for loop in kernel.loops]
+    dims = [kernel.dims[k] for k in order]
+    flags = [inner[k] for k in order]
+    dims, flags, loops = _collapse(dims, flags, loops)
+    if not any(flags) and dims and not any(loop.is_reduction for loop in loops):
+        flags[-1] = True
+    if all(flags) and dims and all(all(loop.reduced) for loop in loops if loop.is_reduction) and any(loop.is_reduction for loop in loops):
+        dims, flags, loops = _split_total(dims, flags, loops)
+    return Nest(kernel, tuple(dims), flags.count(False), tuple(loops))
+
+
+def _split_total(dims: list[Size], flags: list[bool], loops: list[Loop]) -> tuple[list[Size], list[bool], list[Loop]]:
+    """A reduction of everything runs as rows of blocks, each with its own partial result."""
+    if len(dims) > 1:
+        return dims, [False] * (len(dims) - 1) + [True], loops
+    size = dims[0]
+    if not isinstance(size, int) or size <= TOTAL_BLOCK:
+        return dims, flags, loops
+    block = next((b for b in range(TOTAL_BLOCK, 63, -1) if size % b == 0), None)
+    if block is None:
+        return dims, flags, loops
+    count = size // block
+
+    def move(strides: tuple[Size, ...]) -> tuple[Size, ...]:
+        return (strides[0] * block, strides[0])
+
+    split = [rename_dims(lp, (count, block), lp.reduced * 2, move) for lp in loops]
+    return [count, block], [False, True], split
+
+
+def accesses(loop: Loop) -> list[Access]:
+    return [op.access for op in loop.body if isinstance(op, (Load, Store))]
+
+
+def _memory_order(kernel: FusedKernel) -> list[int]:
+    """Dimensions from the one that moves furthest in memory to the one most accesses walk element by element."""
+    rank = len(kernel.dims)
+    contiguous = [0] * rank
+    reach: list[float] = [0.0] * rank
+    for loop in kernel.loops:
+        for op in loop.body:
+            if not isinstance(op, (Load, Store)) or op.access.buffer in kernel.local:
+                continue
+            weight = 2 if isinstance(op, Store) else 1
+            for k, stride in enumerate(op.access.strides):
+                if loop.dims[k] == 1 or stride == 0:
+                    continue
+                if stride == 1:
+                    contiguous[k] += weight
+                size = abs(stride) if isinstance(stride, int) else 2.0 ** (20 + rank - k)
+                reach[k] = max(reach[k], float(size))
+    order = sorted(range(rank), key=lambda k: (-reach[k], k))
+    if rank:
+        best = max(range(rank), key=lambda k: (contiguous[k], -reach[k], k))
+        if contiguous[best]:
+            order.remove(best)
+            order.append(best)
+    return order
+
+
+def _permute(loop: Loop, order: list[int]) -> Loop:
+    def move(strides: tuple[Size, ...]) -> tuple[Size, ...]:
+        return tuple(strides[k] for k in order)
+
+    return rename_dims(loop, tuple(loop.dims[k] for k in order), tuple(loop.reduced[k] for k in order), move)
+
+
+def _collapse(dims: list[Size], flags: list[bool], loops: list[Loop]) -> tuple[list[Size], list[bool], list[Loop]]:
+    """Merge neighbouring dimensions that every access walks as one."""
+    k = len(dims) - 2
+    while k >= 0:
+        if flags[k] == flags[k + 1] and all(_mergeable(loop, k, dims[k + 1]) for loop in loops):
+            loops = [_merge(loop, k) for loop in loops]
+            dims = [*dims[:k], dims[k] * dims[k + 1], *dims[k + 2 :]]
+            flags = [*flags[: k + 1], *flags[k + 2 :]]
+        k -= 1
+    return dims, flags, loops
+
+
+def _mergeable(loop: Loop, k: int, size: Size) -> bool:
+    if loop.reduced[k] != loop.reduced[k + 1] or (loop.dims[k] == 1) != (loop.dims[k + 1] == 1):
+        return False
+    strides = [a.strides for a in accesses(loop)] + [o.strides for o in loop.body if isinstance(o, Index)]
+    return all(s[k] == s[k + 1] * size for s in strides)
+
+
+def _merge(loop: Loop, k: int) -> Loop:
+    def move(strides: tuple[Size, ...]) -> tuple[Size, ...]:
+        return (*strides[:k], *strides[k + 1 :])
+
+    dims = (*loop.dims[:k], loop.dims[k] * loop.dims[k + 1], *loop.dims[k + 2 :])
+    return rename_dims(loop, dims, (*loop.reduced[:k], *loop.reduced[k + 1 :]), move)

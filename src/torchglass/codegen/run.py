@@ -1,0 +1,17 @@
+"""The code generation stage: a FusedGraph in, the texts of its kernels and its wrapper out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..records.kernels import FusedGraph, KernelSources
+from .c import Unit
+from .wrapper import WrapperPrinter
+
+
+def run(fused: FusedGraph, options: Any = None) -> KernelSources:
+    """C for the kernels and Python for the wrapper; the wrapper loads ``<graph>_kernels.c`` from beside itself."""
+    unit = Unit(fused.buffers)
+    calls = {kernel.name: unit.add(kernel) for kernel in fused.kernels}
+    wrapper = WrapperPrinter(fused, calls, f"{fused.graph.name}_kernels.c")
+    return KernelSources(unit.text(f"{fused.graph.name} graph"), "c", wrapper.text(), tuple(unit.kernels))

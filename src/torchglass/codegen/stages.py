@@ -1,0 +1,140 @@
+"""When each loop of a nest runs: passes over a row, and what is known between them.
+
+A softmax has three passes: maximum; exponentials and their sum; division. A value that a later pass needs is read back
+from memory if it was stored there, computed again if that is cheap, else kept in a row-long scratch array.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..records.loops import Compute, Load, Loop, Reduce
+from .nest import Nest
+
+CHEAP = frozenset({"add", "sub", "mul", "neg", "abs", "cast", "where", "minimum", "maximum"}) | {
+    "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor",
+}  # fmt: skip
+CHEAP_LOADS = 3
+
+
+@dataclass
+class Stage:
+    """One pass over a row, then the row-level loops that follow it. Pass -1 has only row-level loops."""
+
+    full: list[Loop] = field(default_factory=list)
+    row: list[Loop] = field(default_factory=list)
+
+
+@dataclass
+class Plan:
+    """The passes, and the buffers kept in scratch rows between them. ``level[loop.name]``: "full" or "row"."""
+
+    stages: list[Stage]
+    before: list[Loop]
+    scratch: set[str]
+    full: set[str]
+
+
+def is_full(loop: Loop, nest: Nest) -> bool:
+    """Whether the loop moves along a row (rather than once per row)."""
+    return not nest.inner_dims or loop.dims[nest.rows :] == nest.inner_dims
+
+
+def is_row_reduction(loop: Loop, nest: Nest) -> bool:
+    """Whether its result is known as soon as one row is done."""
+    return loop.is_reduction and not any(loop.reduced[: nest.rows])
+
+
+def schedule(nest: Nest) -> Plan:
+    """Assign every loop to the earliest pass, sink what only later passes read, and choose what to keep."""
+    local = nest.kernel.local
+    writer = {s.access.buffer: loop for loop in nest.loops for s in loop.stores}
+    full = {loop.name for loop in nest.loops if is_full(loop, nest)}
+    at: dict[str, int] = {}
+    for loop in nest.loops:
+        at[loop.name] = _earliest(loop, nest, writer, full, at)
+    _sink(nest, writer, full, at, local)
+    count = max((at[name] for name in full), default=-1) + 1
+    stages = [Stage() for _ in range(count)]
+    before: list[Loop] = []
+    for loop in nest.loops:
+        if loop.name in full:
+            stages[at[loop.name]].full.append(loop)
+        elif at[loop.name] < 0 or not stages:
+            before.append(loop)
+        else:
+            stages[at[loop.name]].row.append(loop)
+    scratch = _keep(nest, stages, writer, full, local)
+    return Plan(stages, before, scratch, full)
+
+
+def _earliest(loop: Loop, nest: Nest, writer: dict[str, Loop], full: set[str], at: dict[str, int]) -> int:
+    mine = loop.name in full
+    earliest = 0 if mine else -1
+    for name in loop.reads:
+        maker = writer.get(name)
+        if maker is None or maker is loop:
+            continue
+        done = at[maker.name]
+        row_value = maker.name not in full or is_row_reduction(maker, nest)
+        earliest = max(earliest, done + 1 if mine and row_value else done)
+    return earliest
+
+
+def _sink(nest: Nest, writer: dict[str, Loop], full: set[str], at: dict[str, int], local: frozenset[str]) -> None:
+    readers: dict[str, list[Loop]] = {}
+    for loop in nest.loops:
+        for name in loop.reads:
+            if name in writer:
+                readers.setdefault(name, []).append(loop)
+    for loop in reversed(nest.loops):
+        if loop.name not in full or loop.is_reduction or any(b not in local for b in loop.writes):
+            continue
+        users = [u for b in loop.writes for u in readers.get(b, ())]
+        if users:
+            at[loop.name] = max(at[loop.name], min(at[u.name] for u in users))
+
+
+def _keep(nest: Nest, stages: list[Stage], writer: dict[str, Loop], full: set[str], local: frozenset[str]) -> set[str]:
+    """Full-size local buffers read in a pass after their own: computed again there when cheap, else scratch."""
+    scratch: set[str] = set()
+    for n, stage in enumerate(stages):
+        present = {loop.name for loop in stage.full}
+        again: list[Loop] = []
+        pending = [name for loop in stage.full for name in loop.reads]
+        while pending:
+            name = pending.pop(0)
+            maker = writer.get(name)
+            if maker is None or maker.name in present or name not in local or name in scratch:
+                continue
+            if maker.name not in full or maker.is_reduction:
+                continue
+            if is_cheap(maker, writer, full, local):
+                again.append(maker)
+                present.add(maker.name)
+                pending += maker.reads
+            else:
+                scratch.add(name)
+        order = {loop.name: k for k, loop in enumerate(nest.loops)}
+        stages[n].full = sorted(stage.full + again, key=lambda lp: order[lp.name])
+    return scratch
+
+
+def is_cheap(loop: Loop, writer: dict[str, Loop], full: set[str], local: frozenset[str]) -> bool:
+    """Whether running the loop's arithmetic again costs less than keeping its row."""
+    loads = 0
+    for op in loop.body:
+        if isinstance(op, Compute) and op.op not in CHEAP:
+            return False
+        if isinstance(op, Reduce):
+            return False
+        if isinstance(op, Load):
+            if op.access.indirect:
+                return False
+            maker = writer.get(op.access.buffer)
+            if maker is not None and maker.name in full and op.access.buffer in local and not maker.is_reduction:
+                return False
+            loads += 1
+    return loads <= CHEAP_LOADS
+
+

@@ -1,0 +1,182 @@
+"""The Python wrapper of a graph: allocates, calls kernels and ATen in order, frees early. It is the file that runs.
+
+::
+
+    def call(args):
+        x, w, b = args
+        addmm = empty((512, 64), (64, 1), float32)
+        addmm_out(b, x, reinterpret(w, (64, 64), (1, 64), 0), out=addmm)
+        gelu = empty(...)
+        kernel_0(addmm, gelu)                                   # aten.gelu   model.py:12
+        return (gelu,)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ..records.kernels import Allocate, Free, FusedGraph, FusedKernel
+from ..records.loops import Buffer, ExternCall, Value, View
+from ..records.origin import UNKNOWN
+from .c import Call
+
+HEADER = '''"""{title}
+
+Inputs: {inputs}
+Runs alone: python {file} makes inputs of the right shapes and prints the shapes of the results.
+"""
+
+import math
+import operator
+from pathlib import Path
+
+import torch
+from torch import device, inf, nan
+from torchglass.runtime.load import conform, demo, empty, kernels, reinterpret
+
+'''
+
+
+class WrapperPrinter:
+    """Prints one graph. ``calls[kernel.name]`` says how each fused kernel is called."""
+
+    def __init__(self, fused: FusedGraph, calls: dict[str, Call], kernels_file: str) -> None:
+        self.fused, self.calls, self.kernels_file = fused, calls, kernels_file
+        self.graph = fused.graph
+        self.targets: dict[str, str] = {}
+        self.alive: set[str] = set()
+
+    def text(self) -> str:
+        body = self._body()
+        names = sorted({c.kernel for c in self.calls.values()}, key=lambda n: int(n.rpartition("_")[2]))
+        inputs = ", ".join(str(self.graph.buffers[n]) if n in self.graph.buffers else n for n in self.graph.inputs)
+        file = self.kernels_file.rpartition("_kernels")[0] + "_wrapper.py"
+        lines = [HEADER.format(title=f"The {self.graph.name} graph.", inputs=inputs or "none", file=file)]
+        if names:
+            listed = ", ".join(repr(n) for n in names)
+            unpack = f"{', '.join(names)}," if len(names) == 1 else ", ".join(names)
+            lines.append(f"{unpack} = kernels(Path(__file__).with_name({self.kernels_file!r}), [{listed}])\n")
+        lines += [f"{short} = {full}\n" for full, short in self.targets.items()]
+        lines += [f"{name} = {self._constant(value)}\n" for name, value in self.graph.constants.items()]
+        lines += ["\n\ndef call(args):\n", *(f"    {line}\n" for line in body)]
+        lines += ["\n\nINPUTS = [\n", *(f"    {self._spec(n)},\n" for n in self.graph.inputs), "]\n"]
+        lines += ['\nif __name__ == "__main__":\n    demo(call, INPUTS)\n']
+        return "".join(lines)
+
+    # -- the function ------------------------------------------------------------------------------------------------
+    def _body(self) -> list[str]:
+        lines = [f"{self._names(self.graph.inputs)} = args"] if self.graph.inputs else []
+        steps = self.fused.steps
+        freed: list[str] = []
+        reused = {s.reuse for s in steps if isinstance(s, Allocate) and s.reuse}
+        for step in steps:
+            if isinstance(step, Free):
+                if step.buffer not in reused and step.buffer not in self.graph.constants:
+                    freed.append(step.buffer)
+                continue
+            if freed:
+                lines.append(f"del {', '.join(freed)}")
+                freed = []
+            if isinstance(step, Allocate):
+                lines.append(self._allocate(step))
+            elif isinstance(step, FusedKernel):
+                call = self.calls[step.name]
+                lines.append(_commented(f"{call.kernel}({', '.join(call.buffers)})", step.ops, step.origins))
+            else:
+                lines += self._extern(step)
+        results = ", ".join(self._argument(o) for o in self.graph.outputs)
+        lines.append(f"return ({results},)" if self.graph.outputs else "return ()")
+        return lines
+
+    def _allocate(self, step: Allocate) -> str:
+        buffer = self.graph.buffers[step.buffer]
+        if step.reuse is None:
+            return f"{step.buffer} = empty({_tuple(buffer.shape)}, {_tuple(buffer.strides)}, torch.{buffer.dtype})"
+        old = self.graph.buffers[step.reuse]
+        if old.shape == buffer.shape and old.strides == buffer.strides:
+            return f"{step.buffer} = {step.reuse}; del {step.reuse}  # its memory, reused"
+        view = f"reinterpret({step.reuse}, {_tuple(buffer.shape)}, {_tuple(buffer.strides)}, 0)"
+        return f"{step.buffer} = {view}; del {step.reuse}  # its memory, reused"
+
+    def _extern(self, call: ExternCall) -> list[str]:
+        args = [self._argument(a) for a in call.args] + [f"{k}={self._argument(v)}" for k, v in call.kwargs]
+        if call.out:
+            args.append(f"out={call.outputs[0]}")
+        text = f"{self._target(call.target)}({', '.join(args)})"
+        if call.out:
+            return [_commented(text, call.ops, call.origins)]
+        names = ["_" if o is None else o for o in call.outputs]
+        left = f"{', '.join(names)}{',' if len(names) == 1 else ''}" if call.unpack else names[0]
+        lines = [_commented(f"{left} = {text}", call.ops, call.origins)]
+        for name in call.outputs:
+            if name in self.graph.buffers:
+                buffer = self.graph.buffers[name]
+                lines.append(f"{name} = conform({name}, {_tuple(buffer.shape)}, {_tuple(buffer.strides)})")
+        return lines
+
+    def _target(self, target: str) -> str:
+        if not target.startswith("torch.ops."):
+            return target
+        if target not in self.targets:
+            _, _, namespace, packet, overload = target.split(".")
+            short = packet if overload == "default" else f"{packet}_{overload}"
+            short = f"{namespace}_{short}" if short in self.targets.values() or namespace != "aten" else f"aten_{short}"
+            self.targets[target] = short
+        return self.targets[target]
+
+    # -- arguments ---------------------------------------------------------------------------------------------------
+    def _argument(self, value: Any) -> str:
+        if isinstance(value, View):
+            return self._view(value)
+        if isinstance(value, Value):
+            return value.name
+        if isinstance(value, (tuple, list)):
+            inner = ", ".join(self._argument(v) for v in value)
+            return f"[{inner}]"
+        if isinstance(value, float) and not math.isfinite(value):
+            return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+        if isinstance(value, torch.device):
+            return f"device({str(value)!r})"
+        return repr(value)
+
+    def _view(self, view: View) -> str:
+        buffer = self.graph.buffers[view.buffer]
+        if view.offset == 0 and view.shape == buffer.shape and _same_strides(view, buffer):
+            return view.buffer
+        offset: Any = view.offset
+        if buffer.role != "temp":
+            offset = f"{view.buffer}.storage_offset() + {offset}"
+        return f"reinterpret({view.buffer}, {_tuple(view.shape)}, {_tuple(view.strides)}, {offset})"
+
+    def _names(self, names: tuple[str, ...]) -> str:
+        return ", ".join(names) + ("," if len(names) == 1 else "")
+
+    def _constant(self, value: torch.Tensor) -> str:
+        if value.numel() > 1000:
+            raise ValueError("a large constant must be an input of the graph")
+        return f"torch.tensor({value.tolist()!r}, dtype={value.dtype})"
+
+    def _spec(self, name: str) -> str:
+        buffer = self.graph.buffers.get(name)
+        if buffer is None:
+            return "None"
+        return f"({_tuple(buffer.shape)}, {_tuple(buffer.strides)}, torch.{buffer.dtype})"
+
+
+def _tuple(values: tuple[Any, ...]) -> str:
+    return f"({', '.join(str(v) for v in values)}{',' if len(values) == 1 else ''})"
+
+
+def _same_strides(view: View, buffer: Buffer) -> bool:
+    return all(a == b or d in (0, 1) for a, b, d in zip(view.strides, buffer.strides, view.shape))
+
+
+def _commented(text: str, ops: tuple[str, ...], origins: tuple[Any, ...]) -> str:
+    short = list(dict.fromkeys(o.rpartition(".")[2] for o in ops))
+    shown = ", ".join(short[:6]) + (", ..." if len(short) > 6 else "")
+    lines = [o for o in origins if o is not UNKNOWN]
+    where = f"   {lines[0].file.rpartition('/')[2]}:{lines[0].line}" if lines else ""
+    return f"{text}  # {shown}{where}"

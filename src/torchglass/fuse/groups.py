@@ -1,0 +1,211 @@
+"""Groups of loops that run as one nest, and when two groups may become one.
+
+A group's loops are all over the same dimensions. Legal is what keeps every value the same: a reader meets each element
+that the group itself writes at the very point that wrote it, or one level up (a row's statistic, read by the whole
+row). A softmax: [max], [exp], [sum], [divide] join one after the other over (512, 128) with rows [512], inner [128].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..records.loops import Access, Loop, Size
+from .align import apply_split, drop_ones, match
+
+ROW, COLUMN, TOTAL = "row", "column", "total"
+
+
+class Refused(Exception):
+    """Why two groups stay apart."""
+
+
+@dataclass
+class Group:
+    """Loops over common ``dims``, by ``positions`` in the graph. ``members``, ``ancestors``: bit sets of positions."""
+
+    loops: list[Loop]
+    positions: list[int]
+    dims: tuple[Size, ...]
+    members: int
+    ancestors: int = 0
+    last: int = 0
+    inner: tuple[bool, ...] | None = None  # None: no loop says which dimensions make a row
+    names: list[str] = field(default_factory=list)
+
+    @property
+    def writes(self) -> dict[str, tuple[Loop, Access]]:
+        return {s.access.buffer: (loop, s.access) for loop in self.loops for s in loop.stores}
+
+    @property
+    def reads(self) -> dict[str, Access]:
+        return {o.access.buffer: o.access for loop in self.loops for o in loop.loads}
+
+
+def single(loop: Loop, position: int) -> Group:
+    """The group of one loop."""
+    slim = drop_ones(loop)
+    group = Group([slim], [position], slim.dims, 1 << position, last=position, names=[loop.name])
+    group.inner = roles(group.loops, group.dims)
+    return group
+
+
+def main_access(loop: Loop) -> Access | None:
+    """The access that moves along most of the loop, to tell which dimension is contiguous."""
+    best: Access | None = None
+    most = -1
+    for op in (*loop.stores, *loop.loads):
+        moving = sum(1 for s, d in zip(op.access.strides, loop.dims) if s != 0 and d != 1)
+        if moving > most:
+            best, most = op.access, moving
+    return best
+
+
+def fastest(access: Access, dims: tuple[Size, ...]) -> int | None:
+    """The dimension along which memory is walked in the smallest steps."""
+    moving = [(s, k) for k, (s, d) in enumerate(zip(access.strides, dims)) if s != 0 and d != 1]
+    if not moving:
+        return None
+    if all(isinstance(s, int) for s, _ in moving):
+        return min(moving, key=lambda m: abs(m[0]))[1]  # type: ignore[arg-type]
+    return next((k for s, k in moving if s == 1), moving[-1][1])
+
+
+def reduction_kind(loop: Loop) -> str | None:
+    """``row``: the contiguous dimension is summed; ``column``: it is kept; ``total``: nothing is kept."""
+    if not loop.is_reduction:
+        return None
+    if all(r or d == 1 for r, d in zip(loop.reduced, loop.dims)):
+        return TOTAL
+    access = main_access(loop)
+    k = fastest(access, loop.dims) if access is not None else None
+    return ROW if k is not None and loop.reduced[k] else COLUMN
+
+
+def roles(loops: list[Loop], dims: tuple[Size, ...]) -> tuple[bool, ...] | None:
+    """Which dimensions make a row, as the loops demand; None when none demands; Refused when demands disagree."""
+    demands: dict[tuple[bool, ...], str] = {}
+    columns: list[Loop] = []
+    totals: list[Loop] = []
+    for loop in loops:
+        missing = tuple(own == 1 and d != 1 for own, d in zip(loop.dims, dims))
+        kind = reduction_kind(loop)
+        if any(missing):
+            demands.setdefault(missing, loop.name)
+            if kind is not None:
+                columns.append(loop)
+        elif kind == ROW:
+            demands.setdefault(loop.reduced, loop.name)
+        elif kind == COLUMN:
+            columns.append(loop)
+        elif kind == TOTAL:
+            totals.append(loop)
+    if len(demands) > 1:
+        raise Refused("their rows are along different dimensions")
+    inner = next(iter(demands), None)
+    for loop in columns:
+        inner = _column_role(loop, dims, inner)
+    if totals and inner is None:
+        inner = (True,) * len(dims)
+    return inner
+
+
+def _column_role(loop: Loop, dims: tuple[Size, ...], inner: tuple[bool, ...] | None) -> tuple[bool, ...]:
+    if inner is None:
+        access = main_access(loop)
+        assert access is not None
+        steps = [abs(s) for s, r, d in zip(access.strides, loop.reduced, dims) if r and d != 1 and s != 0]
+        limit = min(steps) if steps and all(isinstance(s, int) for s in steps) else None
+        if limit is None:
+            return tuple(not r for r in loop.reduced)
+        return tuple(not r and s != 0 and s < limit for r, s in zip(loop.reduced, access.strides))
+    if all(r or d == 1 for r, d in zip(loop.reduced, loop.dims)) and all(d != 1 for d in loop.dims):
+        return inner  # a total beside rows
+    if any(r and i for r, i in zip(loop.reduced, inner)):
+        raise Refused("it reduces along the other's rows")
+    if any(not r and not i and d != 1 for r, i, d in zip(loop.reduced, inner, loop.dims)):
+        raise Refused("it keeps some of the row dimensions")
+    return inner
+
+
+def join(first: Group, second: Group, shared: list[str]) -> tuple[list[Loop], list[Loop], tuple[Size, ...]]:
+    """Both groups' loops over common dimensions, by the first shared buffer that allows it; Refused if none does."""
+    why = "they share no buffer"
+    first_access = {**first.reads, **{b: a for b, (_, a) in first.writes.items()}}
+    second_access = {**second.reads, **{b: a for b, (_, a) in second.writes.items()}}
+    ordered = sorted(shared, key=lambda b: -_coverage(first_access[b], first.dims) - _coverage(second_access[b], second.dims))
+    for buffer in ordered[:4]:
+        a, b = first_access[buffer], second_access[buffer]
+        if a.indirect or b.indirect:
+            continue
+        found = match(first.dims, a.strides, second.dims, b.strides)
+        if found is None:
+            why = "their shapes do not fit"
+            continue
+        left = [apply_split(loop, found.first, [p for p, _ in found.pairs]) for loop in first.loops]
+        right = [apply_split(loop, found.second, [q for _, q in found.pairs]) for loop in second.loops]
+        dims = tuple(max_size(x, y) for x, y in zip(_extent(left), _extent(right)))
+        return left, right, dims
+    raise Refused(why)
+
+
+def _extent(loops: list[Loop]) -> tuple[Size, ...]:
+    dims = loops[0].dims
+    for loop in loops[1:]:
+        dims = tuple(max_size(x, y) for x, y in zip(dims, loop.dims))
+    return dims
+
+
+def max_size(x: Size, y: Size) -> Size:
+    return y if x == 1 else x
+
+
+def _coverage(access: Access, dims: tuple[Size, ...]) -> int:
+    return sum(1 for s, d in zip(access.strides, dims) if s != 0 and d != 1)
+
+
+def check_flow(before: list[Loop], after: list[Loop], inner: tuple[bool, ...] | None) -> None:
+    """Refused unless ``after`` reads what ``before`` writes at the points that wrote it."""
+    written = {s.access.buffer: (loop, s.access) for loop in before for s in loop.stores}
+    for reader in after:
+        for load in reader.loads:
+            found = written.get(load.access.buffer)
+            if found is None:
+                continue
+            writer, store = found
+            if load.access.strides != store.strides or load.access.offset != store.offset or load.access.indirect:
+                raise Refused(f"{reader.name} reads other elements of {store.buffer} than its point's")
+            if writer.is_reduction and (inner is None or not _row_result(writer, inner)):
+                raise Refused(f"{reader.name} needs {store.buffer} before its reduction is complete")
+
+
+def _row_result(writer: Loop, inner: tuple[bool, ...]) -> bool:
+    return all(r == (i and d != 1) for r, i, d in zip(writer.reduced, inner, writer.dims))
+
+
+def merged(first: Group, second: Group, shared: list[str]) -> Group:
+    """One group of both, ``first``'s loops before ``second``'s; Refused with the reason when that is not legal."""
+    left, right, dims = join(first, second, shared)
+    ordered = sorted(zip(first.positions + second.positions, left + right), key=lambda p: p[0])
+    loops = [loop for _, loop in ordered]
+    inner = roles(loops, dims)
+    check_flow(left, right, inner)
+    check_flow(right, left, inner)
+    if inner is not None:
+        _check_contiguous_inner(loops, dims, inner)
+    return Group(
+        loops, [p for p, _ in ordered], dims, first.members | second.members, first.ancestors | second.ancestors,
+        max(first.last, second.last), inner, first.names + second.names,
+    )  # fmt: skip
+
+
+def _check_contiguous_inner(loops: list[Loop], dims: tuple[Size, ...], inner: tuple[bool, ...]) -> None:
+    """Rows must be what memory holds together; a broadcast over outer dimensions makes no row."""
+    for loop in loops:
+        if any(own == 1 and d != 1 for own, d in zip(loop.dims, dims)):
+            continue
+        access = main_access(loop)
+        k = fastest(access, loop.dims) if access is not None else None
+        if k is not None and not inner[k] and any(inner):
+            raise Refused("rows would lie across memory")
+    if not any(inner) and any(loop.dims != dims for loop in loops):
+        raise Refused("one is broadcast over the other")

@@ -1,0 +1,67 @@
+"""The memory plan: where each buffer begins and ends, and which dead buffer's memory it may take over.
+
+``a`` dead after step 3 and ``b`` of the same dtype and bytes born at step 5: ``allocate b in place of a``. Inputs are never
+reused, nor buffers an ATen call may have made views of. ``peak_bytes`` is what the plan's temporaries hold at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..records.kernels import Allocate, Free, FusedKernel, Step
+from ..records.loops import Buffer, ExternCall, LoopGraph, Size, Value, View
+
+ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
+
+
+def item_bytes(dtype: str) -> int:
+    return ITEM_BYTES.get(dtype, 1)
+
+
+def storage_items(buffer: Buffer) -> Size:
+    """Elements from the first to the last address of a buffer."""
+    last: Size = 1
+    for size, stride in zip(buffer.shape, buffer.strides):
+        if size == 0:
+            return 0
+        last = last + (size - 1) * stride
+    return last
+
+
+def plan(graph: LoopGraph, order: Sequence[FusedKernel | ExternCall]) -> tuple[tuple[Step, ...], int]:
+    """The steps with allocations and frees between them, and the peak of bytes held by temporaries."""
+    outputs = {o.buffer if isinstance(o, View) else o.name for o in graph.outputs if isinstance(o, (View, Value))}
+    last_use = {name: n for n, step in enumerate(order) for name in (*step.reads, *step.writes)}
+    pinned = outputs | {r for s in order if isinstance(s, ExternCall) and s.aliases for r in (*s.reads, *s.writes)}
+    steps: list[Step] = []
+    pool: dict[tuple[str, Size], list[str]] = {}
+    ours: set[str] = set()
+    live = peak = 0
+    for n, step in enumerate(order):
+        for name in step.writes:
+            if name not in graph.buffers:
+                continue
+            buffer = graph.buffers[name]
+            live += _bytes(buffer)
+            if isinstance(step, FusedKernel) or step.out:
+                waiting = pool.get((buffer.dtype, storage_items(buffer)))
+                steps.append(Allocate(name, waiting.pop() if waiting else None))
+                ours.add(name)
+        peak = max(peak, live)
+        steps.append(step)
+        for name in dict.fromkeys((*step.reads, *step.writes)):
+            if last_use[name] != n or name in outputs:
+                continue
+            steps.append(Free(name))
+            if name not in graph.buffers or graph.buffers[name].role != "temp":
+                continue
+            live -= _bytes(graph.buffers[name])
+            if name in ours and name not in pinned:
+                key = (graph.buffers[name].dtype, storage_items(graph.buffers[name]))
+                pool.setdefault(key, []).append(name)
+    return tuple(steps), peak
+
+
+def _bytes(buffer: Buffer) -> int:
+    items = storage_items(buffer)
+    return items * item_bytes(buffer.dtype) if isinstance(items, int) else 0

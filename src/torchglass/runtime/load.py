@@ -1,0 +1,107 @@
+"""Loading generated wrappers, and the few functions they call: ``empty``, ``reinterpret``, ``conform``, ``kernels``.
+
+``load(wrapper_path, kernels_path)`` executes the wrapper *file* (breakpoints in it are hit) and returns its ``call``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .toolchain import compile_c
+
+try:
+    from torchglass import _native
+
+    empty = _native.empty_strided_cpu
+    reinterpret = _native.reinterpret
+except (ImportError, AttributeError):
+    _native = None
+
+    def empty(sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """Uninitialized CPU memory."""
+        return torch.empty_strided(sizes, strides, dtype=dtype)
+
+    def reinterpret(tensor: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
+        """The tensor's storage under other sizes and strides."""
+        return torch.as_strided(tensor, sizes, strides, offset)
+
+
+class CtypesKernel:
+    """A kernel called through ctypes: the same calling convention as ``_native.Kernel``, only slower."""
+
+    def __init__(self, address: int, name: str, owner: Any = None) -> None:
+        self.__name__, self.owner = name, owner
+        self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+
+    def __call__(self, *args: torch.Tensor | int) -> None:
+        values = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in args]
+        array = (ctypes.c_void_p * len(values))(*values)
+        self._function(ctypes.addressof(array))
+
+
+def make_kernel(library: ctypes.CDLL, name: str) -> Callable[..., None]:
+    """The launcher of one exported kernel of a loaded library."""
+    address = ctypes.cast(getattr(library, f"{name}_call"), ctypes.c_void_p).value
+    assert address is not None
+    kind = CtypesKernel if _native is None else _native.Kernel
+    return kind(address, name, library)
+
+
+def kernels(source: Path, names: Sequence[str]) -> list[Callable[..., None]]:
+    """Compile a kernels file (unless it is compiled already) and return the launchers of the named kernels."""
+    library = ctypes.CDLL(str(compile_c(Path(source))))
+    return [make_kernel(library, name) for name in names]
+
+
+def conform(tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
+    """The tensor itself when it is laid out as compiled for, else a copy that is."""
+    if tensor.stride() == strides and tensor.size() == sizes:
+        return tensor
+    if tensor.size() != sizes:
+        raise RuntimeError(f"an ATen call returned shape {tuple(tensor.size())}, compiled for {sizes}")
+    if all(a == b or d < 2 for a, b, d in zip(tensor.stride(), strides, sizes)) or 0 in sizes:
+        return tensor
+    copy = torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
+    return copy.copy_(tensor)
+
+
+def load(wrapper_path: Path, kernels_path: Path | None = None, options: Any = None) -> Callable[..., tuple[Any, ...]]:
+    """The ``call`` of a wrapper file: a list of tensors in, a tuple of results out.
+
+    The wrapper names its kernels file itself (it lies beside it). Raises ToolchainError when C cannot be compiled.
+    """
+    path = Path(wrapper_path)
+    name = f"torchglass_wrapper_{abs(hash(str(path.resolve()))):x}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    call: Callable[..., tuple[Any, ...]] = module.call
+    return call
+
+
+def demo(call: Callable[..., Any], specs: Sequence[Any]) -> None:
+    """Run a wrapper on inputs of the right shapes; prints what comes out."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = [example_input(spec, generator) for spec in specs]
+    for k, result in enumerate(call(inputs)):
+        shown = f"{result.dtype} {list(result.shape)}" if isinstance(result, torch.Tensor) else repr(result)
+        print(f"result {k}: {shown}")
+
+
+def example_input(spec: Any, generator: torch.Generator) -> Any:
+    """A tensor of (sizes, strides, dtype): normal numbers, or zeros for integers (they may be indices)."""
+    if spec is None:
+        return 1
+    sizes, strides, dtype = spec
+    items = 1 + sum((d - 1) * s for d, s in zip(sizes, strides)) if 0 not in sizes else 0
+    flat = torch.zeros(items, dtype=dtype)
+    if dtype.is_floating_point:
+        flat = torch.randn(items, generator=generator).to(dtype)
+    return flat.as_strided(sizes, strides)

@@ -1,0 +1,93 @@
+"""The C compiler: found once, called to turn a kernels file into a shared library beside it.
+
+``compile_c(Path("forward_kernels.c"))`` leaves ``forward_kernels.<hash>.so``; the hash is of the text, the compiler and its
+flags, so an edited file is compiled again and an unchanged one is not. OpenMP is the runtime that torch has loaded:
+a second one would fight it for the cores.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+FLAGS = (
+    "-O2", "-ftree-vectorize", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math",
+    "-ffp-contract=fast", "-fno-semantic-interposition", "-fopenmp", "-fPIC", "-std=gnu11", "-w",
+)  # fmt: skip
+
+
+class ToolchainError(RuntimeError):
+    """No C compiler, or one that failed."""
+
+
+@cache
+def compiler() -> tuple[str, ...]:
+    """The C compiler's command: ``$CC``, else gcc, else clang. Raises ToolchainError naming what was looked for."""
+    wanted = os.environ.get("CC")
+    if wanted:
+        words = shlex.split(wanted)
+        if words and shutil.which(words[0]):
+            return tuple(words)
+        raise ToolchainError(f"no C compiler: $CC is {wanted!r}, which is not an executable")
+    for name in ("gcc", "clang"):
+        if shutil.which(name):
+            return (name,)
+    raise ToolchainError("no C compiler: looked for $CC (not set), gcc and clang on the PATH")
+
+
+@cache
+def openmp_library() -> str | None:
+    """The OpenMP runtime this process has loaded (torch's), to link against; None if there is none."""
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        path = line.split(maxsplit=5)[-1]
+        if "libgomp" in path.rpartition("/")[2] or "libomp" in path.rpartition("/")[2]:
+            return path
+    return None
+
+
+@cache
+def _identity() -> str:
+    words = compiler()
+    version = subprocess.run([*words, "--version"], capture_output=True, text=True, check=False).stdout
+    return "\n".join((*words, version.splitlines()[0] if version else "", *FLAGS, _cpu()))
+
+
+def _cpu() -> str:
+    try:
+        return next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
+    except (OSError, StopIteration):
+        return ""
+
+
+def compile_c(source: Path) -> Path:
+    """The shared library of a C file, compiled unless one of the same content is there."""
+    text = source.read_text()
+    digest = hashlib.sha256((text + _identity()).encode()).hexdigest()[:16]
+    library = source.with_name(f"{source.stem}.{digest}.so")
+    if not library.exists():
+        _build(source, library)
+    return library
+
+
+def _build(source: Path, library: Path) -> None:
+    words = compiler()
+    openmp = openmp_library()
+    link = ["-nodefaultlibs", *([openmp] if openmp else ["-lgomp"]), "-lmvec", "-lm", "-lc", "-lgcc"]
+    with tempfile.TemporaryDirectory(dir=source.parent, prefix=".build-") as folder:
+        made = Path(folder) / library.name
+        command = [*words, *FLAGS, "-shared", "-o", str(made), str(source), *link]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode:
+            shown = "\n".join(result.stderr.splitlines()[:30])
+            raise ToolchainError(f"{words[0]} could not compile {source}:\n{shown}\ncommand: {shlex.join(command)}")
+        os.replace(made, library)
