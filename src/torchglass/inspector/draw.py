@@ -73,9 +73,7 @@ def _middle(boxes: list[Box]) -> float:
 
 
 def _label(node: torch.fx.Node) -> tuple[str, str]:
-    target = (
-        node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-    )
+    target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
     head = node.name if node.op in ("placeholder", "output") else f"{node.name} = {target}"
     return head[:60], _shape(node)
 

@@ -103,9 +103,7 @@ def _render(record: FunctionRecord) -> Iterator[RenderableType]:
     for entry in record.entries:
         yield from _render_entry(entry)
     if record.recompiles:
-        yield _table(
-            "Recompiles", ("guard that failed", "before", "now"), map(_recompile_cells, record.recompiles)
-        )
+        yield _table("Recompiles", ("guard that failed", "before", "now"), map(_recompile_cells, record.recompiles))
     for fallback in record.fallbacks:
         yield Text(f"runs eagerly: {fallback.reason} {_at(fallback.origin)}".rstrip(), style="red")
     yield Text("")
@@ -117,9 +115,7 @@ def _render_entry(entry: EntryRecord) -> Iterator[RenderableType]:
         rows = ((show.guard_line(g), show.reason(g)) for g in entry.guards)
         yield _table(f"Guards ({len(entry.guards)})", ("runs if", "because"), rows)
     if entry.transformed_text:
-        yield Syntax(
-            entry.transformed_text.rstrip("\n"), "python", background_color="default", word_wrap=True
-        )
+        yield Syntax(entry.transformed_text.rstrip("\n"), "python", background_color="default", word_wrap=True)
     for graph in entry.graphs:
         counts = [show.count(graph.node_count, "operation"), show.count(len(graph.kernels), "kernel")]
         if graph.saved:
@@ -165,8 +161,7 @@ def _entry(entry: EntryRecord) -> dict[str, Any]:
     return {
         "index": entry.index,
         "guards": [
-            {"check": show.guard_line(g), "kind": g.check, "why": g.why, "origin": str(g.origin)}
-            for g in entry.guards
+            {"check": show.guard_line(g), "kind": g.check, "why": g.why, "origin": str(g.origin)} for g in entry.guards
         ],
         "transformed": entry.transformed_text,
         "graphs": [_graph(graph) for graph in entry.graphs],
@@ -195,10 +190,7 @@ def _graph(graph: GraphRecord) -> dict[str, Any]:
             for k in graph.kernels
         ],
         "decisions": [str(d) for d in graph.decisions],
-        "saved": [
-            {"name": s.name, "bytes": s.bytes, "reason": s.reason, "origin": str(s.origin)}
-            for s in graph.saved
-        ],
+        "saved": [{"name": s.name, "bytes": s.bytes, "reason": s.reason, "origin": str(s.origin)} for s in graph.saved],
         "seconds_by_stage": dict(graph.seconds_by_stage),
     }
 

@@ -29,14 +29,14 @@ def guard_line(guard: Guard) -> str:
     source = guard.source.render() if guard.source is not None else ""
     if row is None:
         return f"{guard.check}({source}, {value(guard.expected)})"
+    if guard.check == "constant":  # its template is exact about types and NaN; this is what it means
+        return f"{source} == {value(guard.expected)}"
     return row.template.format(x=source, e=value(guard.expected))
 
 
 def reason(guard: Guard) -> str:
     """What in the user's code needed the guard, and where."""
-    return " ".join(
-        part for part in (guard.why, f"({place(guard.origin)})" if place(guard.origin) else "") if part
-    )
+    return " ".join(part for part in (guard.why, f"({place(guard.origin)})" if place(guard.origin) else "") if part)
 
 
 def place(origin: Origin) -> str:
@@ -56,11 +56,7 @@ def _text(thing: Any) -> str:
     if isinstance(thing, TensorMeta):
         return tensor(thing)
     if isinstance(thing, type):
-        return (
-            thing.__qualname__
-            if thing.__module__ == "builtins"
-            else f"{thing.__module__}.{thing.__qualname__}"
-        )
+        return thing.__qualname__ if thing.__module__ == "builtins" else f"{thing.__module__}.{thing.__qualname__}"
     if type(thing) in _PLAIN or type(thing).__module__ == "torch":  # dtype, device, Size: short and harmless
         return repr(thing)
     if type(thing) in (tuple, list, set, frozenset):
