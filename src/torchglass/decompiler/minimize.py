@@ -1,0 +1,125 @@
+"""Merges the copies CPython makes of one piece of source: the tests of inverted loops, inlined exits.
+
+Two instructions are one when they have the same source position, the same meaning and the same future.  Only copies
+are merged, never two like-looking statements of the user, as long as the code has a line table.
+"""
+
+from __future__ import annotations
+
+from .flow import SAFE, Ins, label, skip, successors
+
+
+def merge_copies(code: list[Ins], reachable: list[int]) -> None:
+    """Redirect every jump to a copy, in place, to the first of its kind."""
+    groups: dict[object, list[int]] = {}
+    for at in reachable:
+        ins = code[at]
+        if ins.op not in ("NOP", "JUMP") and ins.pos is not None:
+            groups.setdefault((ins.op, ins.pos), []).append(at)
+    leader: dict[int, int] = {}
+    for members in groups.values():
+        if len(members) < 2:
+            continue
+        for n, second in enumerate(members):
+            if second in leader:
+                continue
+            for first in members[:n]:
+                if first in leader:
+                    continue
+                pairs = alike(code, first, second, True, leader)
+                if pairs is not None:
+                    for a, b in pairs:
+                        if b not in leader and a != b:
+                            leader[b] = a
+                    break
+    if leader:
+        redirect(code, leader)
+
+
+def redirect(code: list[Ins], leader: dict[int, int]) -> None:
+    def final(at: int) -> int:
+        for _ in range(64):
+            at = skip(code, at) if at >= 0 else at
+            if at not in leader:
+                break
+            at = leader[at]
+        return at
+
+    for ins in code:
+        if ins.nxt >= 0 and leader.get(skip(code, ins.nxt)) is not None:
+            ins.nxt = final(ins.nxt)
+        if ins.to >= 0 and leader.get(skip(code, ins.to)) is not None:
+            ins.to = final(ins.to)
+
+
+def alike(
+    code: list[Ins], first: int, second: int, positions: bool, leader: dict[int, int] | None = None
+) -> list[tuple[int, int]] | None:
+    """The pairs of instructions proven to have one future when ``first`` and ``second`` have; None if they don't."""
+    seen: dict[int, int] = {}
+    work = [(first, second)]
+    pairs = []
+    while work:
+        a, b = work.pop()
+        a, b = skip(code, a), skip(code, b)
+        if leader:
+            a, b = leader.get(a, a), leader.get(b, b)
+        if a == b:
+            continue
+        if seen.get(b) == a:
+            continue
+        if b in seen:
+            return None
+        if a >= len(code) or b >= len(code):
+            return None
+        x, y = code[a], code[b]
+        if x.op != y.op or label(x) != label(y):
+            return None
+        if positions and x.pos != y.pos:
+            return None
+        if x.eh != y.eh and (positions or x.op not in SAFE):
+            return None
+        seen[b] = a
+        pairs.append((a, b))
+        work.extend(zip(successors(x), successors(y)))
+    return pairs
+
+
+def reachable_instructions(code: list[Ins]) -> list[int]:
+    """The indices that normal flow or a handler reaches, in order."""
+    seen: set[int] = set()
+    work = [0]
+    while work:
+        at = work.pop()
+        if at in seen or at < 0 or at >= len(code):
+            continue
+        seen.add(at)
+        ins = code[at]
+        work.extend(successors(ins))
+        if ins.op.startswith("SETUP_"):
+            work.append(ins.to)
+        if ins.eh >= 0:
+            work.append(ins.eh)
+    return sorted(seen)
+
+
+def merge_plain_returns(code: list[Ins]) -> None:
+    """All unprotected ``return None`` become the last one; the structure copies it where it must be written out."""
+    leader: dict[int, int] = {}
+    last = -1
+    for ins in reversed(code):
+        if ins.op != "LOAD_CONST" or ins.arg is not None or ins.eh >= 0:
+            continue
+        after = code[skip(code, ins.nxt)]
+        if after.op != "RETURN_VALUE" or after.eh >= 0:
+            continue
+        if last < 0:
+            last = ins.index
+        else:
+            leader[ins.index] = last
+    if leader:
+        redirect(code, leader)
+        for ins in code:
+            # a straight line into a merged return: step over it explicitly
+            if ins.nxt in leader:
+                ins.nxt = leader[ins.nxt]

@@ -1,0 +1,249 @@
+"""A graph of statements and conditions in, nested statements out: if, while, for, try, with.
+
+Dominance decides what belongs inside a statement: a node that several ways of a branch reach, and that the branch
+dominates, comes after it.  Loops are natural loops; ``break`` goes to the one place that follows a loop, everything
+else a loop reaches is written inside it.  What fits no statement raises ``Unstructured``.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from typing import Any
+
+from .cfg import Graph, Node, dominates
+from .flow import SAFE
+from .reduce import negatable, negate
+from .values import Item, Match
+
+
+class Unstructured(Exception):
+    """The control flow has no form in Python's statements (or not one this module finds)."""
+
+
+class Loop:
+    """A natural loop: its ``head``, its ``nodes`` and, once known, the place ``after`` that ``break`` goes to."""
+
+    def __init__(self, head: Node) -> None:
+        self.head = head
+        self.nodes: set[int] = {head.id}
+        self.after: Node | None = None
+
+
+class Place:
+    """Where a piece of code stands: what follows it, the loop around it, its handler, what is still to be written."""
+
+    __slots__ = ("eh", "follow", "loop", "pending")
+
+    def __init__(self, follow: Node | None, loop: Loop | None, eh: int, pending: frozenset[int]) -> None:
+        self.follow = follow
+        self.loop = loop
+        self.eh = eh
+        self.pending = pending
+
+    def before(self, follow: Node | None) -> Place:
+        pending = self.pending | {follow.id} if follow is not None else self.pending
+        return Place(follow, self.loop, self.eh, pending)
+
+
+def structure(graph: Graph, nodes: list[Node]) -> list[ast.stmt]:
+    """The statements of the whole graph. Needs ``order``, ``preds`` and dominators of ``nodes``."""
+    return Structurer(graph, nodes).run()
+
+
+def terminates(stmts: list[ast.stmt]) -> bool:
+    """Whether the end of ``stmts`` is never reached."""
+    if not stmts:
+        return False
+    last = stmts[-1]
+    if isinstance(last, (ast.Return, ast.Raise, ast.Continue, ast.Break)):
+        return True
+    if isinstance(last, ast.If):
+        return terminates(last.body) and terminates(last.orelse)
+    return bool(getattr(last, "endless", False))
+
+
+class Structurer:
+    def __init__(self, graph: Graph, nodes: list[Node]) -> None:
+        self.graph = graph
+        self.nodes = nodes
+        self.written: set[int] = set()
+        self.loops: dict[int, Loop] = {}
+        self._find_loops()
+
+    def run(self) -> list[ast.stmt]:
+        return self.block(self.graph.entry, Place(None, None, -1, frozenset()))
+
+    # -- loops ----------------------------------------------------------------------------------------------------
+    def _find_loops(self) -> None:
+        for node in self.nodes:
+            for child in node.succ:
+                if child.order <= node.order:
+                    if not dominates(child, node):
+                        raise Unstructured("a loop with two entries")
+                    loop = self.loops.setdefault(child.id, Loop(child))
+                    work = [node]
+                    while work:
+                        member = work.pop()
+                        if member.id not in loop.nodes:
+                            loop.nodes.add(member.id)
+                            work.extend(member.preds)
+
+    # -- straight code --------------------------------------------------------------------------------------------
+    def block(self, node: Node | None, place: Place) -> list[ast.stmt]:
+        """The statements from ``node`` up to ``place.follow``."""
+        out: list[ast.stmt] = []
+        while node is not None:
+            loop = self.loops.get(node.id)
+            if loop is not None and (place.loop is None or place.loop is not loop):
+                node = self.loop(loop, node, place, out)
+            else:
+                node = self.one(node, place, out)
+            if node is None:
+                break
+            short = self.shortcut(node, place)
+            if short is not None:
+                out.extend(short)
+                break
+        return out
+
+    def one(self, node: Node, place: Place, out: list[ast.stmt]) -> Node | None:
+        """Write one node and what belongs to it; the node to go on with, or None."""
+        self.claim(node, place)
+        out.extend(node.stmts)
+        if node.kind == "jump":
+            return node.succ[0]
+        if node.kind == "cond":
+            return self.branch(node, place, out)
+        if node.kind == "try":
+            from .structure_try import write_try
+
+            return write_try(self, node, place, out)
+        if node.kind == "for":
+            raise Unstructured("a for loop entered in the middle")
+        return None
+
+    def claim(self, node: Node, place: Place) -> None:
+        if node.id in self.written:
+            raise Unstructured("a node needed in two places")
+        if node.eh != place.eh and not self.harmless(node):
+            raise Unstructured("code of one protected region inside another")
+        self.written.add(node.id)
+
+    def harmless(self, node: Node) -> bool:
+        return node.kind != "try" and all(i.op in SAFE for i in node.code)
+
+    def shortcut(self, target: Node, place: Place) -> list[ast.stmt] | None:
+        """What an edge to ``target`` is when it needs no code of its own: nothing, continue, break, a copied exit."""
+        if target is place.follow:
+            return []
+        loop = place.loop
+        if loop is not None:
+            if target is loop.head:
+                return [ast.Continue()]
+            if target is loop.after:
+                return [ast.Break()]
+        if target.id in place.pending or target.id in self.written:
+            copied = self.copy_exit(target, place)
+            if copied is None:
+                raise Unstructured("an edge that is no break, continue or fall-through")
+            return copied
+        return None
+
+    def copy_exit(self, target: Node, place: Place) -> list[ast.stmt] | None:
+        """A small piece of code that leaves the function may stand in several places."""
+        stmts: list[ast.stmt] = []
+        for _ in range(4):
+            if target.kind not in ("return", "raise", "jump", "end") or len(target.stmts) + len(stmts) > 3:
+                return None
+            if target.eh != place.eh and not self.harmless(target):
+                return None
+            stmts.extend(target.stmts)
+            if target.kind != "jump":
+                return [copy.deepcopy(s) for s in stmts]
+            target = target.succ[0]
+        return None
+
+    def go(self, target: Node, place: Place) -> list[ast.stmt]:
+        short = self.shortcut(target, place)
+        return short if short is not None else self.block(target, place)
+
+    # -- branches -------------------------------------------------------------------------------------------------
+    def merges(self, node: Node, place: Place) -> list[Node]:
+        """The nodes that come after ``node``'s branches: dominated by it and reached in more than one way."""
+        out = []
+        for kid in node.kids:
+            if kid.id in place.pending or sum(p.order < kid.order for p in kid.preds) < 2:
+                continue
+            out.append(kid)
+        out.sort(key=lambda n: n.order)
+        return out
+
+    def branch(self, node: Node, place: Place, out: list[ast.stmt]) -> Node | None:
+        yes, no = node.succ
+        merges = self.merges(node, place)
+        inner = place
+        for merge in reversed(merges):
+            inner = inner.before(merge)
+        a, b = self.go(yes, inner), self.go(no, inner) if no is not yes else []
+        out.extend(make_if(node.cond, a, b, _start(yes), _start(no)))
+        return self.after_branch(merges, place, out)
+
+    def after_branch(self, merges: list[Node], place: Place, out: list[ast.stmt]) -> Node | None:
+        """Write the merge nodes one after the other; the last is handed back to go on with."""
+        if not merges:
+            return place.follow
+        for n, merge in enumerate(merges[:-1]):
+            inner = place
+            for later in reversed(merges[n + 1 :]):
+                inner = inner.before(later)
+            if merge.id in self.written:
+                continue
+            out.extend(self.go(merge, inner))
+        return merges[-1]
+
+    # -- loops ----------------------------------------------------------------------------------------------------
+    def loop(self, loop: Loop, node: Node, place: Place, out: list[ast.stmt]) -> Node | None:
+        from .structure_loop import write_loop
+
+        return write_loop(self, loop, node, place, out)
+
+
+def _start(node: Node) -> int:
+    return node.pos
+
+
+def make_if(test: Any, yes: list[ast.stmt], no: list[ast.stmt], yes_at: int, no_at: int) -> list[ast.stmt]:
+    """``if`` with as little nesting as its branches allow; the branch that comes first in the bytecode comes first."""
+    if isinstance(test, Match):
+        return [ast.If(test, yes or [ast.Pass()], no)]
+    if not yes and not no:
+        return [ast.If(test, [ast.Pass()], [])]
+    if not no:
+        return [ast.If(test, yes, [])]
+    if not yes:
+        if not negatable(test):
+            return [ast.If(test, [ast.Pass()], no)]
+        return [ast.If(negate(test), no, [])]
+    if terminates(no) and (not terminates(yes) or no_at < yes_at) and negatable(test) and not _is_elif(no):
+        return [ast.If(negate(test), no, []), *yes]
+    if terminates(yes):
+        return [ast.If(test, yes, []), *no]
+    if no_at < yes_at and negatable(test):
+        return [ast.If(negate(test), no, yes)]
+    return [ast.If(test, yes, no)]
+
+
+def _is_elif(stmts: list[ast.stmt]) -> bool:
+    return len(stmts) == 1 and isinstance(stmts[0], ast.If)
+
+
+def takes_item(stmts: list[ast.stmt], kind: str) -> Any:
+    """Remove and return the target of a leading ``target = <item>``; None if there is none."""
+    if stmts and isinstance(stmts[0], ast.Assign) and isinstance(stmts[0].value, Item) and stmts[0].value.kind == kind:
+        first = stmts.pop(0)
+        assert isinstance(first, ast.Assign)
+        if len(first.targets) == 1:
+            return first.targets[0]
+        raise Unstructured("an item bound to several targets")
+    return None

@@ -1,0 +1,184 @@
+"""``try`` nodes: except, finally, with."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from .cfg import Node, dominates
+from .values import Item, Marker, Match
+
+if TYPE_CHECKING:
+    from .structure import Place, Structurer
+
+
+def write_try(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> Node | None:
+    if node.try_kind == "with":
+        return _with(s, node, place, out)
+    if node.try_kind == "finally":
+        return _finally(s, node, place, out)
+    if node.try_kind == "except":
+        return _except(s, node, place, out)
+    from .structure import Unstructured
+
+    raise Unstructured(f"a handler of kind {node.try_kind}")
+
+
+def _inside(s: Structurer, node: Node) -> list[Node]:
+    """The nodes of the region that ``node`` protects."""
+    inner = node.succ[0]
+    graph = s.graph
+    return [n for n in s.nodes if dominates(inner, n) and node.handler in graph.chain(n.eh)]
+
+
+def _exits(s: Structurer, members: list[Node], place: Place) -> list[Node]:
+    """Where ``members`` go to outside of themselves, except to places that are written elsewhere."""
+    ids = {n.id for n in members}
+    found: dict[int, Node] = {}
+    for member in members:
+        for child in member.succ:
+            if child.id not in ids and child.id not in place.pending:
+                found[child.id] = child
+    return list(found.values())
+
+
+def _region_place(node: Node, place: Place, follow: Node | None) -> Place:
+    from .structure import Place
+
+    inner = place.before(follow) if follow is not None else place
+    return Place(follow, inner.loop, node.handler, inner.pending)
+
+
+def _choose(s: Structurer, exits: list[Node]) -> Node | None:
+    """Of several ways out of a protected region the one that is no mere ``return``."""
+    real = [n for n in exits if not (n.kind in ("return", "end") and s.harmless(n))]
+    if len(real) == 1:
+        return real[0]
+    pool = real or exits
+    if not pool:
+        return None
+    return max(pool, key=lambda n: (sum(p.order < n.order for p in n.preds), n.order))
+
+
+def _with(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> Node | None:
+    after = node.succ[1]
+    body = s.go(node.succ[0], _region_place(node, place, after))
+    marker = _exit_marker(node)
+    target = None
+    if body and isinstance(body[0], ast.Assign) and isinstance(body[0].value, Item) and body[0].value.kind == "with":
+        from .structure import takes_item
+
+        target = takes_item(body, "with")
+    kind: Any = ast.AsyncWith if marker.flag else ast.With
+    item = ast.withitem(marker.expr, target)
+    body = body or [ast.Pass()]
+    out.append(kind([item], body, lineno=0))
+    return after
+
+
+def _exit_marker(node: Node) -> Marker:
+    from .structure import Unstructured
+
+    for value in reversed(node.stack or []):
+        if isinstance(value, Marker) and value.kind == "exit":
+            return value
+    raise Unstructured("a with region without its context manager")
+
+
+def _finally(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> Node | None:
+    from .structure import Place
+
+    members = _inside(s, node)
+    exits = _exits(s, members, place)
+    merges = [k for k in s.merges(node, place) if k in exits]
+    after = merges[0] if merges else _choose(s, exits)
+    if after is None:
+        after = place.follow
+    body = s.go(node.succ[0], _region_place(node, place, after))
+    final = s.go(node.succ[1], Place(node.end, place.loop, place.eh, place.before(after).pending))
+    if len(body) == 1 and isinstance(body[0], ast.Try) and not body[0].finalbody:
+        stmt: Any = body[0]
+        stmt.finalbody = final or [ast.Pass()]
+    else:
+        stmt = ast.Try(body or [ast.Pass()], [], [], final or [ast.Pass()])
+    out.append(stmt)
+    return after
+
+
+def _except(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> Node | None:
+    from .structure import Place
+
+    members = _inside(s, node)
+    handler = node.succ[1]
+    handler_nodes = [n for n in s.nodes if dominates(handler, n)]
+    body_exits = _exits(s, members, place)
+    handler_exits = _exits(s, handler_nodes, place)
+    after, else_node = _after_try(s, node, place, body_exits, handler_exits, handler_nodes)
+    rest = place.before(after) if after is not None else place
+    body_follow = else_node if else_node is not None else after
+    body_place = _region_place(node, rest, body_follow)
+    body = s.go(node.succ[0], body_place)
+    inner = Place(after, place.loop, place.eh, rest.pending | ({else_node.id} if else_node is not None else set()))
+    handlers = _clauses(s, handler, inner)
+    orelse = s.go(else_node, rest) if else_node is not None and else_node is not after else []
+    out.append(ast.Try(body or [ast.Pass()], handlers, orelse, []))
+    return after
+
+
+def _after_try(
+    s: Structurer, node: Node, place: Place, body_exits: list[Node], handler_exits: list[Node], handler_nodes: list[Node]
+) -> tuple[Node | None, Node | None]:
+    """``(what follows the statement, its else clause)``."""
+    merges = s.merges(node, place)
+    shared = [m for m in merges if m in handler_exits or m in body_exits] or merges
+    if shared:
+        after = shared[0] if len(shared) == 1 else _choose(s, shared)
+        others = [n for n in body_exits if n is not after and not (n.kind in ("return", "end") and s.harmless(n))]
+        others = [n for n in others if n not in merges]
+        return after, _choose(s, others)
+    candidate = _choose(s, body_exits)
+    falls = place.follow is not None and any(c is place.follow for n in handler_nodes for c in n.succ)
+    if falls:
+        if candidate is not None and candidate.kind in ("return", "end") and s.harmless(candidate):
+            candidate = None
+        return place.follow, candidate
+    if candidate is not None:
+        return candidate, None
+    if handler_exits:
+        return _choose(s, handler_exits), None
+    return place.follow, None
+
+
+def _clauses(s: Structurer, node: Node, place: Place) -> list[ast.ExceptHandler]:
+    from .structure import Unstructured, takes_item
+
+    handlers = []
+    for _ in range(1000):
+        if node.kind == "cond" and isinstance(node.cond, Match):
+            if node.stmts:
+                raise Unstructured("a statement before an except clause's test")
+            s.claim(node, place)
+            merges = s.merges(node, place)
+            inner = place
+            for merge in reversed(merges):
+                inner = inner.before(merge)
+            if merges:
+                raise Unstructured("except clauses that meet before the end of their statement")
+            body = s.go(node.succ[0], inner)
+            handlers.append(_clause(node.cond.type, body, takes_item(body, "except")))
+            node = node.succ[1]
+            continue
+        if node.kind == "raise" and node.stmts and getattr(node.stmts[-1], "implicit", False) and len(node.stmts) == 1:
+            return handlers
+        if node.id in place.pending or node is place.follow:
+            raise Unstructured("an except clause of unknown shape")
+        body = s.block(node, place)
+        takes_item(body, "except")
+        handlers.append(_clause(None, body, None))
+        return handlers
+    raise Unstructured("too many except clauses")
+
+
+def _clause(kind: Any, body: list[ast.stmt], target: Any) -> ast.ExceptHandler:
+    name = target.id if isinstance(target, ast.Name) else None
+    return ast.ExceptHandler(kind, name, body or [ast.Pass()])
