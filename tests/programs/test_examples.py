@@ -32,3 +32,10 @@ def test_the_demo_shows_its_table(capsys):
     printed = capsys.readouterr().out
     for word in ("inference", "training", "kernels", "capture", "codegen"):
         assert word in printed
+
+
+def test_the_tour_runs(capsys):
+    runpy.run_path(str(EXAMPLES.parent / "docs" / "tour.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    for word in ("aten._softmax", "reduce_max", "void kernel", "forward_wrapper.py", "entry 1"):
+        assert word in printed, word

@@ -72,9 +72,10 @@ def _text(thing: Any) -> str:
 
 def tensor(meta: TensorMeta) -> str:
     """``float32[4, 128]``, with what is out of the ordinary: strides, device, class, requires_grad."""
-    shape = ", ".join(map(str, meta.shape))
+    shape = ", ".join("*" if size is None else str(size) for size in meta.shape)
     parts = [f"{str(meta.dtype).removeprefix('torch.')}[{shape}]"]
-    if tuple(meta.strides) != contiguous(meta.shape):
+    known = None not in meta.shape and None not in meta.strides
+    if known and tuple(meta.strides) != contiguous(size for size in meta.shape if size is not None):
         parts.append(f"strides {tuple(meta.strides)}")
     if str(meta.device) != "cpu":
         parts.append(str(meta.device))
@@ -82,6 +83,7 @@ def tensor(meta: TensorMeta) -> str:
         parts.append(meta.type.__name__)
     if meta.requires_grad:
         parts.append("requires_grad")
+    parts += meta.flags
     return " ".join(parts)
 
 
