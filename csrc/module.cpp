@@ -5,6 +5,7 @@
 //   global_state.cpp  grad mode, autocast, modes
 //   checks.cpp        one guard on one value
 //   guard_table.cpp   the guards of an entry;  guard_memo.cpp  what it remembers between calls
+//   dispatch.cpp      the compiled function
 #include "checks.h"
 #include "guard_table.h"
 
@@ -28,7 +29,7 @@ PyMODINIT_FUNC PyInit__native() {
   using namespace torchglass;
   Ref module(PyModule_Create(&definition));
   if (!module) return nullptr;
-  for (auto add : {add_launch, add_tensor_facts, add_global_state, add_checks, add_guard_table}) {
+  for (auto add : {add_launch, add_tensor_facts, add_global_state, add_checks, add_guard_table, add_dispatch}) {
     if (add(module.get()) < 0) return nullptr;
   }
   return module.release();

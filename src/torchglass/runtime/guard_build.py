@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch  # noqa: F401  (loads the libraries that _native needs)
+
 from .. import _native
 from ..records.guards import CHECKS, Guard, TensorMeta
 from ..records.sources import (

@@ -1,0 +1,431 @@
+// The compiled function: what the user calls instead of the Python function.
+//
+//   CompiledFunction(function, miss, bound: tuple = ()) -> callable
+//       A call binds its arguments to the parameters of `function` (co_varnames order: positional, keyword-only,
+//       *args, **kwargs; defaults as they are at the call), asks the guard table of each entry, most recent hit first,
+//       and on a hit calls entry(*parameters, fetched). If no table holds it returns miss(parameters: tuple), which
+//       compiles, adds an entry and returns the call's result. Arguments that do not bind go to `function`, whose
+//       TypeError is then the user's. `bound` are constant first arguments, as of a method bound to a module.
+//   compiled.add_entry(table: GuardTable, entry: callable); compiled.clear()
+//   compiled.entries: tuple of (table, entry); compiled.hits, compiled.misses: int
+//   compiled.disabled: bool     True: calls go to `function` (past the cache limit); so they do if its code is replaced
+//   compiled.function, compiled.miss, compiled.bound
+//
+// It binds to objects as functions do (unless `bound`), has a __dict__, can be weakly referenced, pickled and copied by
+// reference. Attributes it lacks (__code__, __defaults__, __globals__, ...) are those of `function`. Deep copying one
+// with `bound` calls its attribute `rebuild(bound)` with the copied objects.
+#include "guard_table.h"
+#include "native.h"
+
+#include <c10/util/SmallVector.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace torchglass {
+namespace {
+
+struct CompiledFunction {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* function;
+  PyObject* code;      // of `function` when this was made
+  PyObject* varnames;  // its co_varnames
+  PyObject* miss;
+  PyObject* bound;
+  PyObject* entries;  // replaced and never changed, so a call may go on with the tuple it started with
+  PyObject* dict;
+  PyObject* weak_references;
+  Py_ssize_t hits;
+  Py_ssize_t misses;
+  char disabled;
+};
+
+CompiledFunction* as_compiled(PyObject* object) {
+  return reinterpret_cast<CompiledFunction*>(object);
+}
+
+// ------------------------------------------------------------------------------------------------ binding
+
+// The values of all parameters, owned, with room for one before (vectorcall may borrow it) and the fetched tuple after.
+class Parameters {
+ public:
+  explicit Parameters(size_t count) : size_(count) {
+    if (count + 2 > few) many_.reset(new PyObject*[count + 2]);
+    slots_ = many_ ? many_.get() : inline_;
+    std::fill_n(slots_, count + 2, nullptr);
+  }
+  ~Parameters() {
+    for (size_t i = 1; i < size_ + 2; ++i) Py_XDECREF(slots_[i]);
+  }
+  Parameters(const Parameters&) = delete;
+  Parameters& operator=(const Parameters&) = delete;
+
+  size_t size() const { return size_; }
+  PyObject* const* values() const { return slots_ + 1; }
+  PyObject* operator[](size_t i) const { return slots_[i + 1]; }
+  void set(size_t i, PyObject* owned) { slots_[i + 1] = owned; }
+
+  PyObject* call(PyObject* entry, Ref fetched) {
+    slots_[size_ + 1] = fetched.release();
+    return PyObject_Vectorcall(entry, values(), (size() + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  }
+
+  Ref as_tuple() const {
+    Ref tuple(PyTuple_New(static_cast<Py_ssize_t>(size())));
+    for (size_t i = 0; tuple && i < size(); ++i) PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef((*this)[i]));
+    return tuple;
+  }
+
+ private:
+  static constexpr size_t few = 20;
+  size_t size_;
+  PyObject** slots_;
+  PyObject* inline_[few];
+  std::unique_ptr<PyObject*[]> many_;
+};
+
+// Arguments as vectorcall passes them, after the constant first ones.
+struct Arguments {
+  PyObject* bound;
+  PyObject* const* items;
+  Py_ssize_t positional;
+  PyObject* names;  // tuple or null
+
+  Py_ssize_t count() const { return PyTuple_GET_SIZE(bound) + positional; }
+  Py_ssize_t keywords() const { return names != nullptr ? PyTuple_GET_SIZE(names) : 0; }
+  PyObject* at(Py_ssize_t i) const {
+    const Py_ssize_t first = PyTuple_GET_SIZE(bound);
+    return i < first ? PyTuple_GET_ITEM(bound, i) : items[i - first];
+  }
+};
+
+// The parameters of a code object.
+struct Shape {
+  explicit Shape(PyCodeObject* code)
+      : positional(code->co_argcount),
+        positional_only(code->co_posonlyargcount),
+        named(code->co_argcount + code->co_kwonlyargcount),
+        has_varargs((code->co_flags & CO_VARARGS) != 0),
+        has_varkeywords((code->co_flags & CO_VARKEYWORDS) != 0) {}
+
+  Py_ssize_t positional;
+  Py_ssize_t positional_only;
+  Py_ssize_t named;
+  bool has_varargs;
+  bool has_varkeywords;
+
+  Py_ssize_t total() const { return named + has_varargs + has_varkeywords; }
+};
+
+// The index of the parameter that a keyword names, -1 if there is none.
+Py_ssize_t find_parameter(PyObject* varnames, const Shape& shape, PyObject* keyword) {
+  for (Py_ssize_t i = shape.positional_only; i < shape.named; ++i) {
+    if (PyTuple_GET_ITEM(varnames, i) == keyword) return i;
+  }
+  for (Py_ssize_t i = shape.positional_only; i < shape.named; ++i) {
+    if (PyUnicode_Compare(PyTuple_GET_ITEM(varnames, i), keyword) == 0) return i;
+  }
+  return -1;
+}
+
+bool bind_positional(const Arguments& given, const Shape& shape, Parameters& out) {
+  const Py_ssize_t count = std::min(given.count(), shape.positional);
+  for (Py_ssize_t i = 0; i < count; ++i) out.set(i, Py_NewRef(given.at(i)));
+  if (!shape.has_varargs) return given.count() <= shape.positional;
+  PyObject* rest = PyTuple_New(given.count() - count);
+  if (rest == nullptr) return false;
+  for (Py_ssize_t i = count; i < given.count(); ++i) PyTuple_SET_ITEM(rest, i - count, Py_NewRef(given.at(i)));
+  out.set(shape.named, rest);
+  return true;
+}
+
+bool bind_keywords(const Arguments& given, const Shape& shape, PyObject* varnames, Parameters& out) {
+  PyObject* rest = nullptr;
+  if (shape.has_varkeywords) {
+    rest = PyDict_New();
+    if (rest == nullptr) return false;
+    out.set(shape.named + shape.has_varargs, rest);
+  }
+  for (Py_ssize_t i = 0; i < given.keywords(); ++i) {
+    PyObject* keyword = PyTuple_GET_ITEM(given.names, i);
+    PyObject* value = given.items[given.positional + i];
+    const Py_ssize_t index = find_parameter(varnames, shape, keyword);
+    if (index >= 0) {
+      if (out[index] != nullptr) return false;
+      out.set(index, Py_NewRef(value));
+    } else if (rest == nullptr || PyDict_SetItem(rest, keyword, value) < 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool bind_defaults(PyObject* function, const Shape& shape, PyObject* varnames, Parameters& out) {
+  PyObject* defaults = PyFunction_GET_DEFAULTS(function);
+  const Py_ssize_t first = shape.positional - (defaults != nullptr ? PyTuple_GET_SIZE(defaults) : 0);
+  for (Py_ssize_t i = 0; i < shape.positional; ++i) {
+    if (out[i] != nullptr) continue;
+    if (i < first) return false;
+    out.set(i, Py_NewRef(PyTuple_GET_ITEM(defaults, i - first)));
+  }
+  PyObject* keyword_defaults = PyFunction_GET_KW_DEFAULTS(function);
+  for (Py_ssize_t i = shape.positional; i < shape.named; ++i) {
+    if (out[i] != nullptr) continue;
+    if (keyword_defaults == nullptr) return false;
+    PyObject* value = PyDict_GetItemWithError(keyword_defaults, PyTuple_GET_ITEM(varnames, i));
+    if (value == nullptr) return false;
+    out.set(i, Py_NewRef(value));
+  }
+  return true;
+}
+
+// False if the arguments do not fit; then no exception is set, and calling the function says what is wrong.
+bool bind(CompiledFunction* self, const Arguments& given, const Shape& shape, Parameters& out) {
+  bool fits = bind_positional(given, shape, out);
+  if (fits && (given.keywords() != 0 || shape.has_varkeywords || given.count() < shape.named)) {
+    fits = bind_keywords(given, shape, self->varnames, out) &&
+        bind_defaults(self->function, shape, self->varnames, out);
+  }
+  if (!fits) PyErr_Clear();
+  return fits;
+}
+
+// ------------------------------------------------------------------------------------------------ calling
+
+PyObject* call_function(CompiledFunction* self, const Arguments& given) {
+  const Ref function = Ref::borrow(self->function);
+  if (PyTuple_GET_SIZE(given.bound) == 0) {
+    return PyObject_Vectorcall(function.get(), given.items, given.positional, given.names);
+  }
+  const Ref bound = Ref::borrow(given.bound);
+  c10::SmallVector<PyObject*, 16> all;
+  for (Py_ssize_t i = 0; i < given.count(); ++i) all.push_back(given.at(i));
+  for (Py_ssize_t i = 0; i < given.keywords(); ++i) all.push_back(given.items[given.positional + i]);
+  return PyObject_Vectorcall(function.get(), all.data(), given.count(), given.names);
+}
+
+// Moves the entry that was hit to the front, unless the entries have changed meanwhile.
+void move_to_front(CompiledFunction* self, PyObject* entries, Py_ssize_t index) {
+  if (index == 0 || self->entries != entries) return;
+  const Py_ssize_t count = PyTuple_GET_SIZE(entries);
+  PyObject* moved = PyTuple_New(count);
+  if (moved == nullptr) {
+    PyErr_Clear();
+    return;
+  }
+  PyTuple_SET_ITEM(moved, 0, Py_NewRef(PyTuple_GET_ITEM(entries, index)));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (i != index) PyTuple_SET_ITEM(moved, i < index ? i + 1 : i, Py_NewRef(PyTuple_GET_ITEM(entries, i)));
+  }
+  Py_SETREF(self->entries, moved);
+}
+
+PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* names) {
+  CompiledFunction* self = as_compiled(object);
+  const Arguments given{self->bound, args, PyVectorcall_NARGS(nargsf), names};
+  if (self->disabled || PyFunction_GET_CODE(self->function) != self->code) return call_function(self, given);
+  const Shape shape(reinterpret_cast<PyCodeObject*>(self->code));
+  Parameters parameters(shape.total());
+  if (!bind(self, given, shape, parameters)) return call_function(self, given);
+
+  const Ref alive = Ref::borrow(object);  // guards may run Python code that drops it
+  const Ref entries = Ref::borrow(self->entries);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries.get()); ++i) {
+    PyObject* pair = PyTuple_GET_ITEM(entries.get(), i);
+    GuardTable* table = guard_table_of(PyTuple_GET_ITEM(pair, 0));
+    Ref fetched = table->check(parameters.values(), shape.total());
+    if (!fetched) continue;
+    ++self->hits;
+    move_to_front(self, entries.get(), i);
+    return parameters.call(PyTuple_GET_ITEM(pair, 1), std::move(fetched));
+  }
+  ++self->misses;
+  const Ref tuple = parameters.as_tuple();
+  const Ref miss = Ref::borrow(self->miss);
+  return tuple ? PyObject_CallOneArg(miss.get(), tuple.get()) : nullptr;
+}
+
+// ------------------------------------------------------------------------------------------------ the Python type
+
+PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"function", "miss", "bound", nullptr};
+  PyObject *function = nullptr, *miss = nullptr, *bound = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(
+          args, kwargs, "O!O|O!:CompiledFunction", const_cast<char**>(names), &PyFunction_Type, &function, &miss,
+          &PyTuple_Type, &bound)) {
+    return nullptr;
+  }
+  if (!PyCallable_Check(miss)) {
+    PyErr_SetString(PyExc_TypeError, "CompiledFunction: miss must be callable");
+    return nullptr;
+  }
+  CompiledFunction* self = as_compiled(type->tp_alloc(type, 0));
+  if (self == nullptr) return nullptr;
+  self->vectorcall = compiled_call;
+  self->function = Py_NewRef(function);
+  self->code = Py_NewRef(PyFunction_GET_CODE(function));
+  self->varnames = PyCode_GetVarnames(reinterpret_cast<PyCodeObject*>(self->code));
+  self->miss = Py_NewRef(miss);
+  self->bound = bound != nullptr ? Py_NewRef(bound) : PyTuple_New(0);
+  self->entries = PyTuple_New(0);
+  self->dict = PyDict_New();
+  Ref owner(reinterpret_cast<PyObject*>(self));
+  const bool complete = self->varnames != nullptr && self->bound != nullptr && self->entries != nullptr;
+  return complete && self->dict != nullptr ? owner.release() : nullptr;
+}
+
+int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
+  CompiledFunction* self = as_compiled(object);
+  Py_VISIT(self->function);
+  Py_VISIT(self->code);
+  Py_VISIT(self->miss);
+  Py_VISIT(self->bound);
+  Py_VISIT(self->entries);
+  Py_VISIT(self->dict);
+  return 0;
+}
+
+// `function`, `code`, `bound` and `entries` are never null for a live object; what is in a cycle goes through the rest.
+int compiled_clear(PyObject* object) {
+  CompiledFunction* self = as_compiled(object);
+  self->disabled = 1;
+  Py_SETREF(self->miss, Py_NewRef(Py_None));
+  PyObject* empty = PyTuple_New(0);  // the shared empty tuple
+  Py_XSETREF(self->entries, Py_NewRef(empty));
+  Py_XSETREF(self->bound, empty);
+  Py_CLEAR(self->dict);
+  return 0;
+}
+
+void compiled_dealloc(PyObject* object) {
+  CompiledFunction* self = as_compiled(object);
+  PyObject_GC_UnTrack(object);
+  if (self->weak_references != nullptr) PyObject_ClearWeakRefs(object);
+  Py_CLEAR(self->function);
+  Py_CLEAR(self->code);
+  Py_CLEAR(self->varnames);
+  Py_CLEAR(self->miss);
+  Py_CLEAR(self->bound);
+  Py_CLEAR(self->entries);
+  Py_CLEAR(self->dict);
+  Py_TYPE(object)->tp_free(object);
+}
+
+PyObject* compiled_repr(PyObject* object) {
+  const Ref name(PyObject_GetAttrString(object, "__qualname__"));
+  return name ? PyUnicode_FromFormat("<compiled function %S at %p>", name.get(), object) : nullptr;
+}
+
+PyObject* compiled_get(PyObject* object, PyObject* instance, PyObject*) {
+  const bool is_function = PyTuple_GET_SIZE(as_compiled(object)->bound) == 0;
+  if (instance == nullptr || instance == Py_None || !is_function) return Py_NewRef(object);
+  return PyMethod_New(object, instance);
+}
+
+PyObject* compiled_getattro(PyObject* object, PyObject* name) {
+  PyObject* found = PyObject_GenericGetAttr(object, name);
+  if (found != nullptr || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+  PyErr_Clear();
+  return PyObject_GetAttr(as_compiled(object)->function, name);
+}
+
+bool is_default_attribute(PyObject* name) {
+  return PyUnicode_Check(name) &&
+      (PyUnicode_CompareWithASCIIString(name, "__defaults__") == 0 ||
+       PyUnicode_CompareWithASCIIString(name, "__kwdefaults__") == 0);
+}
+
+int compiled_setattro(PyObject* object, PyObject* name, PyObject* value) {
+  PyObject* target = is_default_attribute(name) ? as_compiled(object)->function : object;
+  return PyObject_GenericSetAttr(target, name, value);
+}
+
+PyObject* compiled_add_entry(PyObject* object, PyObject* args) {
+  PyObject *table = nullptr, *entry = nullptr;
+  if (!PyArg_ParseTuple(args, "O!O:add_entry", &guard_table_type, &table, &entry)) return nullptr;
+  if (!PyCallable_Check(entry)) {
+    PyErr_SetString(PyExc_TypeError, "add_entry: the entry must be callable");
+    return nullptr;
+  }
+  CompiledFunction* self = as_compiled(object);
+  const Ref first(Py_BuildValue("((OO))", table, entry));
+  PyObject* entries = first ? PySequence_Concat(first.get(), self->entries) : nullptr;
+  if (entries == nullptr) return nullptr;
+  Py_SETREF(self->entries, entries);
+  Py_RETURN_NONE;
+}
+
+PyObject* compiled_clear_entries(PyObject* object, PyObject*) {
+  PyObject* empty = PyTuple_New(0);
+  if (empty == nullptr) return nullptr;
+  Py_SETREF(as_compiled(object)->entries, empty);
+  Py_RETURN_NONE;
+}
+
+// The qualified name: pickle then stores a reference to it, and copy.copy returns the object itself.
+PyObject* compiled_reduce(PyObject* object, PyObject*) {
+  return PyObject_GetAttrString(object, "__qualname__");
+}
+
+PyObject* compiled_deepcopy(PyObject* object, PyObject* memo) {
+  CompiledFunction* self = as_compiled(object);
+  if (PyTuple_GET_SIZE(self->bound) == 0) return Py_NewRef(object);
+  const Ref rebuild(PyObject_GetAttrString(object, "rebuild"));
+  const Ref copy(rebuild ? PyImport_ImportModule("copy") : nullptr);
+  const Ref bound(copy ? PyObject_CallMethod(copy.get(), "deepcopy", "OO", self->bound, memo) : nullptr);
+  return bound ? PyObject_CallOneArg(rebuild.get(), bound.get()) : nullptr;
+}
+
+PyMethodDef compiled_methods[] = {
+    {"add_entry", compiled_add_entry, METH_VARARGS, "add_entry(table, entry): try this entry first."},
+    {"clear", compiled_clear_entries, METH_NOARGS, "clear(): drop all entries."},
+    {"__reduce__", compiled_reduce, METH_NOARGS, nullptr},
+    {"__deepcopy__", compiled_deepcopy, METH_O, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyMemberDef compiled_members[] = {
+    {"function", T_OBJECT, offsetof(CompiledFunction, function), READONLY, "the Python function"},
+    {"miss", T_OBJECT, offsetof(CompiledFunction, miss), READONLY, "called with the parameters when no entry fits"},
+    {"bound", T_OBJECT, offsetof(CompiledFunction, bound), READONLY, "constant first arguments"},
+    {"entries", T_OBJECT, offsetof(CompiledFunction, entries), READONLY, "(table, entry) pairs, latest hit first"},
+    {"hits", T_PYSSIZET, offsetof(CompiledFunction, hits), READONLY, "calls that an entry answered"},
+    {"misses", T_PYSSIZET, offsetof(CompiledFunction, misses), READONLY, "calls that no entry fitted"},
+    {"disabled", T_BOOL, offsetof(CompiledFunction, disabled), 0, "whether calls go to the Python function"},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyGetSetDef compiled_properties[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyTypeObject compiled_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+}  // namespace
+
+int add_dispatch(PyObject* module) {
+  compiled_type.tp_name = "torchglass._native.CompiledFunction";
+  compiled_type.tp_basicsize = sizeof(CompiledFunction);
+  compiled_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL;
+  compiled_type.tp_vectorcall_offset = offsetof(CompiledFunction, vectorcall);
+  compiled_type.tp_dictoffset = offsetof(CompiledFunction, dict);
+  compiled_type.tp_weaklistoffset = offsetof(CompiledFunction, weak_references);
+  compiled_type.tp_call = PyVectorcall_Call;
+  compiled_type.tp_new = compiled_new;
+  compiled_type.tp_dealloc = compiled_dealloc;
+  compiled_type.tp_traverse = compiled_traverse;
+  compiled_type.tp_clear = compiled_clear;
+  compiled_type.tp_repr = compiled_repr;
+  compiled_type.tp_descr_get = compiled_get;
+  compiled_type.tp_getattro = compiled_getattro;
+  compiled_type.tp_setattro = compiled_setattro;
+  compiled_type.tp_methods = compiled_methods;
+  compiled_type.tp_members = compiled_members;
+  compiled_type.tp_getset = compiled_properties;
+  if (PyType_Ready(&compiled_type) < 0) return -1;
+  return PyModule_AddObjectRef(module, "CompiledFunction", reinterpret_cast<PyObject*>(&compiled_type));
+}
+
+}  // namespace torchglass
