@@ -55,6 +55,7 @@ class Node:
 
 _ENDS = {"RETURN_VALUE": "return", "RAISE": "raise", "RERAISE": "raise", "UNREACHABLE": "end"}
 _STACK_ONLY = frozenset({"POP_TOP", "SWAP", "ROT", "POP_BLOCK"})
+_RETURNING = frozenset({"NOP", "SWAP", "ROT", "POP_TOP", "POP_EXCEPT", "WITH_END", "POP_BLOCK"})
 
 
 class Graph:
@@ -159,6 +160,12 @@ class Graph:
         first = True
         while True:
             ins = code[at]
+            if not first and ins.eh != block.eh:
+                tail = self._returning(at)
+                if tail is not None:
+                    block.code.extend(tail)
+                    block.kind = "return"
+                    return
             if not first and (at in self._leaders or ins.eh != block.eh) and ins.op not in ("NOP", "JUMP"):
                 block.succ = [self._edge(here, at, work)]
                 return
@@ -187,6 +194,24 @@ class Graph:
             if at in self._leaders and block.code and skip(code, at) != at:
                 block.succ = [self._edge(here, at, work)]
                 return
+
+
+    def _returning(self, at: int) -> list[Ins] | None:
+        """The rest of a ``return`` whose value is on the stack already: it belongs to where the value was computed."""
+        tail: list[Ins] = []
+        for _ in range(12):
+            ins = self.code[at]
+            if ins.op == "RETURN_VALUE":
+                return tail + [ins]
+            if ins.op == "JUMP":
+                at = ins.to
+                continue
+            if ins.op not in _RETURNING:
+                return None
+            if ins.op != "NOP":
+                tail.append(ins)
+            at = ins.nxt
+        return None
 
 
 def order(graph: Graph) -> list[Node]:

@@ -265,16 +265,12 @@ def with_after(code: list[Ins], handler: int) -> int | None:
         at = ins.nxt
         if at < 0:
             return None
-    pops = 0
-    for _ in range(5):
+    pops = ["POP_TOP"] * 3 + ["POP_EXCEPT", "POP_TOP"] if _is_310() else ["POP_TOP", "POP_EXCEPT", "POP_TOP", "POP_TOP"]
+    for expected in pops:
         at = skip(code, at)
-        ins = code[at]
-        if ins.op not in ("POP_TOP", "POP_EXCEPT"):
-            break
-        if ins.op == "POP_TOP" and pops >= (4 if _is_310() else 3):
-            break
-        pops += ins.op == "POP_TOP"
-        at = ins.nxt
+        if code[at].op != expected:
+            return None
+        at = code[at].nxt
     return at
 
 

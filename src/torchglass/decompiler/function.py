@@ -18,6 +18,7 @@ from .assign import unwrap_decorators
 from .cfg import Graph, dominators, order, split_stack_cleanups
 from .comprehension import build_comprehension
 from .errors import DecompileError
+from .finish import finish
 from .flow import simplify
 from .machine import LOAD, STORE, Machine
 from .minimize import merge_copies, merge_plain_returns, reachable_instructions
@@ -129,7 +130,7 @@ def body_of(code: CodeType, scope: Scope) -> list[ast.stmt]:
         raise DecompileError("a finally body differs between its copies")
     if "with" in kinds.values():
         unify_with_exits(instructions, kinds)
-    stmts = statements_of(instructions, kinds, scope, 0)
+    stmts = finish(statements_of(instructions, kinds, scope, 0))
     return drop_plain_return(stmts)
 
 
@@ -145,14 +146,14 @@ def statements_of(instructions: list[Any], kinds: dict[int, str], scope: Scope, 
     nodes = order(graph)
     if split_stack_cleanups(graph, nodes):
         nodes = order(graph)
-    if "finally" in kinds.values():
-        dominators(nodes)
-        join_finally_ends(graph, nodes)
-        nodes = order(graph)
     machine = Machine(scope)
     execute(nodes, machine, [])
     nodes = order(graph)
     dominators(nodes)
+    if "finally" in kinds.values():
+        join_finally_ends(graph, nodes)
+        nodes = order(graph)
+        dominators(nodes)
     try:
         return structure(graph, nodes)
     except Unstructured as error:

@@ -153,8 +153,15 @@ class Machine:
     def harmless(self, value: Any) -> bool:
         return isinstance(value, ast.Constant) or (isinstance(value, ast.Name) and value.id in self.scope.constants)
 
+    def settle(self, node: Any) -> None:
+        """Control leaves a protected region: what was computed inside must not be evaluated outside."""
+        self.stack = node.out[0] = node.base = list(node.out[0])
+        self.spill()
+
     def spill_at(self, n: int) -> None:
         value = self.stack[n]
+        if getattr(value, "copied", False):
+            raise DecompileError("a value used twice crosses a statement")
         name = self.scope.temporary()
         self.stmts.append(ast.Assign([ast.Name(name, STORE)], self.as_expr(value), lineno=0))
         replacement = ast.Name(name, LOAD)

@@ -26,7 +26,12 @@ def execute(nodes: list[Node], machine: Machine, stack: list[Any]) -> list[Node]
         if node.id in dead:
             continue
         node.stack = list(stack) if node.entry else _entry_stack(node, done, fold, machine)
+        if node.kind == "try":
+            _hold(node, node.stack, done, machine)
+            node.stack = list(_stacks(node, done)[0])
         machine.run(node)
+        if node.kind == "jump" and node.succ and node.succ[0].eh != node.eh and node.succ[0].kind != "try":
+            machine.settle(node)
         done.add(node.id)
     for node in nodes:
         if node.id in dead:
@@ -153,11 +158,13 @@ def _merge_into_temporaries(node: Node, done: set[int], machine: Machine) -> Non
 
 def _hold(node: Node, stack: list[Any], done: set[int], machine: Machine) -> None:
     """Values that stay on the stack through a loop become temporaries before it."""
+    if all(is_silent(v) or machine.harmless(v) for v in stack):
+        return
     edges = _edges(node, done)
     if any(p.kind not in ("jump",) for p, _ in edges):
         raise DecompileError("values lie on the stack throughout a loop")
     for slot, value in enumerate(stack):
-        if is_silent(value) or (isinstance(value, ast.Name) and value.id in machine.scope.constants):
+        if is_silent(value) or machine.harmless(value):
             continue
         name = machine.scope.temporary()
         replacement = ast.Name(name, LOAD)

@@ -151,14 +151,13 @@ def join_finally_ends(graph: Any, nodes: list[Any]) -> None:
             continue
         handler = node.succ[1]
         inner = [n for n in nodes if dominates(handler, n)]
-        nested = [n.succ[1] for n in inner if n.kind == "try" and n.try_kind != "with"]
+        exception = handler.stack[-1]
         end = graph._make("end", node.eh)
         for member in inner:
-            if member.kind != "raise" or member.code[-1].op != "RERAISE":
-                continue
-            if any(dominates(other, member) for other in nested):
+            last = member.stmts[-1] if member.kind == "raise" and member.stmts else None
+            if last is None or getattr(last, "implicit", None) is not exception:
                 continue
             member.kind = "jump"
-            member.code = member.code[:-1]
+            member.stmts.pop()
             member.succ = [end]
         node.end = end

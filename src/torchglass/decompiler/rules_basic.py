@@ -488,7 +488,7 @@ def raise_statement(m: Machine, ins: Ins) -> None:
 @rule("RERAISE")
 def reraise(m: Machine, ins: Ins) -> None:
     stmt = ast.Raise(None, None)
-    stmt.implicit = True  # type: ignore[attr-defined]
+    stmt.implicit = m.stack[-1] if m.stack else True  # type: ignore[attr-defined]
     m.stmts.append(stmt)
 
 

@@ -20,6 +20,8 @@ _QUIET = frozenset(
      "POP_EXCEPT", "POP_BLOCK", "STORE_DEREF", "PUSH_EXC_INFO", "SETUP_FINALLY", "LOAD_CLOSURE", "RERAISE_END",
      "LOAD_FAST_AND_CLEAR", "RETURN_GENERATOR", "BUILD_TUPLE", "MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE", "CLEANUP_THROW_END"}
 )  # fmt: skip
+#: which of the two an attribute of a called name takes depends on whether the module imports that name
+_METHOD = {"LOAD_ATTR", "LOAD_METHOD"}
 _FLAGS = 0x4 | 0x8 | 0x20 | 0x80 | 0x200
 
 
@@ -76,7 +78,10 @@ def _walk(a: CodeType, b: CodeType) -> str | None:
 
 
 def _skip(code: list[Ins], at: int) -> int:
-    return skip(code, at)
+    at = skip(code, at)
+    while at < len(code) and code[at].op == "PUSH_NULL":
+        at = skip(code, code[at].nxt)
+    return at
 
 
 def _ways(ins: Ins) -> tuple[int, ...]:
@@ -88,7 +93,7 @@ def _ways(ins: Ins) -> tuple[int, ...]:
 
 
 def _instruction(x: Ins, y: Ins) -> str | None:
-    if x.op != y.op:
+    if x.op != y.op and {x.op, y.op} != _METHOD:
         return f"{x.offset}: {x.op} {_short(x.arg)} and {y.op} {_short(y.arg)}"
     if x.op == "LOAD_CONST":
         why = _constants(x.arg, y.arg)
