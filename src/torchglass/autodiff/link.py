@@ -175,7 +175,9 @@ def _constant(output: Constant) -> Maker:
 
 @_makes(ViewOf)
 def _view_of(output: ViewOf) -> Maker:
-    steps = output.steps or (ViewStep(torch.ops.aten.alias.default),)
+    steps = output.steps
+    if not steps and not output.detached:
+        steps = (ViewStep(torch.ops.aten.alias.default),)  # eager gave a new tensor object
     index, from_input = output.base.index, output.base.kind == "input"
 
     def make(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor], made: list[Any]) -> torch.Tensor:

@@ -65,9 +65,9 @@ def _clean(traced: Trace, ends: Ends) -> _Draft:
     ops = cleanup.merge()
     gradients = [(i, cleanup.replaced(op)) for i, op in enumerate(traced.gradients) if op is not None]
     draft = _Draft(
-        ops=drop_unread(ops, [*ends.results, *(op for _, op in gradients)]),
+        ops=drop_unread(ops, [*map(cleanup.replaced, ends.results), *(op for _, op in gradients)]),
         inputs=[entry.op for entry in traced.inputs],
-        results=ends.results,
+        results=[cleanup.replaced(op) for op in ends.results],
         tangents=traced.tangents,
         gradients=gradients,
         written={traced.inputs[mutation.input].op for mutation in ends.mutations},

@@ -35,7 +35,7 @@ FAMILIES: dict[str, Family] = {
     for family in (
         Family("view", 0.0, True, "a view"),
         Family("creation", 0.0, True, "made from constants"),
-        Family("cheap", 0.1, True, "cheap arithmetic"),
+        Family("cheap", 0.03, True, "cheap arithmetic"),
         Family("costly", 0.4, True, "transcendental arithmetic"),
         Family("reduction", NEVER, True, "a reduction reads much more than it writes"),
         Family("gather", NEVER, False, "indexing reads memory at random"),
@@ -86,6 +86,7 @@ def _enter(members: dict[str, str]) -> dict[str, Family]:
 
 _YOUNG = frozenset({"_fused_rms_norm"})  # not in every torch we support
 FAMILY_OF: dict[str, Family] = _enter(MEMBERS)
+CHEAP_POWERS = (-1, 0, 1, 2, 3, 4)
 
 
 def family(op: Op) -> Family:
@@ -99,4 +100,6 @@ def family(op: Op) -> Family:
     target: Any = op.target
     if op.kind is not CALL or target.namespace != "aten":
         return FAMILIES["other"]
+    if target is torch.ops.aten.pow.Tensor_Scalar and op.args[1] in CHEAP_POWERS:
+        return FAMILIES["cheap"]
     return FAMILY_OF.get(target._schema.name[6:], FAMILIES["other"])

@@ -17,7 +17,7 @@ import torch
 from torch._ops import OpOverload
 
 from ..records.origin import UNKNOWN, Origin
-from ..torch_compat import DispatchMode, FakeTensor, FakeTensorMode, current_autograd_node
+from ..torch_compat import DispatchMode, FakeTensor, FakeTensorMode, current_autograd_node, number_of
 from .ops import CALL, CONSTANT, Op
 
 aten = torch.ops.aten
@@ -169,7 +169,7 @@ def _fresh_constant(recorder: Recorder, func: OpOverload, args: tuple[Any, ...],
         return value
     if data.numel() == 1 and not data.is_complex():
         layout = {"dtype": data.dtype, "device": data.device, "pin_memory": False}
-        return recorder.call(aten.full.default, (list(data.shape), data.item()), layout)
+        return recorder.call(aten.full.default, (list(data.shape), number_of(data)), layout)
     return recorder.call(aten.clone.default, (recorder.op_of(data).val,), {})
 
 

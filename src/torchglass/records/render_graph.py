@@ -1,0 +1,406 @@
+"""Prints an FX graph as a Python module that runs: the text that is read is the text that runs.
+
+Input: a ``torch.fx.GraphModule``, at torch level or at ATen level. Output: source with a function ``forward`` equal to the
+graph, the user's lines as comments, and a main block that makes inputs of the right shapes::
+
+    def forward(
+        x,  # float32[3, 4]
+    ):
+        # model.py:7 in f: return x.cos().cos()
+        cos = aten.cos.default(x)  # float32[3, 4]
+        cos_1 = aten.cos.default(cos); del cos  # float32[3, 4]
+        return (cos_1,)
+
+What no text can say (a large constant, a function of the user's) is a global of the module that whoever loads the file
+sets: ``Rendered.objects``.
+"""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import linecache
+import math
+import operator
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx
+import torch.nn.functional as F
+
+from .origin import Origin
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The module's text, and the objects that its globals of the same names must be set to before it is called."""
+
+    text: str
+    objects: dict[str, Any] = field(default_factory=dict)
+
+
+def render_graph(gm: torch.fx.GraphModule, title: str) -> str:
+    """The text alone; see ``render``."""
+    return render(gm, title).text
+
+
+def render(gm: torch.fx.GraphModule, title: str) -> Rendered:
+    """``gm`` as a module; ``title`` opens its docstring. Every value a node may hold is rendered or becomes an object."""
+    return _Printer(gm).module(title)
+
+
+def load(rendered: Rendered, filename: str = "<graph>") -> Any:
+    """The ``forward`` function of a rendered graph, from memory (the runtime loads the file instead)."""
+    namespace: dict[str, Any] = {"__name__": "rendered_graph"}
+    exec(compile(rendered.text, filename, "exec"), namespace)
+    namespace.update(rendered.objects)
+    return namespace["forward"]
+
+
+# --- callables and constants -----------------------------------------------------------------------------------------
+INFIX = {
+    operator.add: "+",
+    operator.sub: "-",
+    operator.mul: "*",
+    operator.truediv: "/",
+    operator.floordiv: "//",
+    operator.mod: "%",
+    operator.pow: "**",
+    operator.matmul: "@",
+    operator.and_: "&",
+    operator.or_: "|",
+    operator.xor: "^",
+    operator.lshift: "<<",
+    operator.rshift: ">>",
+    operator.eq: "==",
+    operator.ne: "!=",
+    operator.lt: "<",
+    operator.le: "<=",
+    operator.gt: ">",
+    operator.ge: ">=",
+}
+PREFIX = {operator.neg: "-", operator.invert: "~", operator.pos: "+"}
+
+HOMES: tuple[tuple[str, Any], ...] = (
+    ("torch", torch),
+    ("F", F),
+    ("operator", operator),
+    ("math", math),
+    ("torch.Tensor", torch.Tensor),
+    ("torch._C._nn", torch._C._nn),
+    ("torch.special", torch.special),
+    ("torch.linalg", torch.linalg),
+    ("torch.fft", torch.fft),
+    ("torch._C", torch._C),
+    ("torch._C._special", torch._C._special),
+    ("torch._C._linalg", torch._C._linalg),
+    ("torch._C._fft", torch._C._fft),
+    ("torch.amp.autocast_mode", torch.amp.autocast_mode),
+    ("torch", torch._C._VariableFunctions),
+)
+"""Where a callable is looked for, by its name, before it becomes an object of the module."""
+
+
+def path_of(target: Any) -> str | None:
+    """An expression for a callable or type of torch, operator, math or builtins; None where there is none."""
+    if isinstance(target, torch._ops.OpOverload):
+        name = f"{target.namespace}.{target._schema.name.split('::')[1]}.{target._overloadname}"
+        return name if target.namespace == "aten" else f"torch.ops.{name}"
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return "torch.ops." + target._qualified_op_name.replace("::", ".")
+    name = getattr(target, "__name__", None)
+    if not isinstance(name, str) or not name.isidentifier():
+        return None
+    for prefix, home in HOMES:
+        if getattr(home, name, None) is target:
+            return f"{prefix}.{name}"
+    if getattr(builtins, name, None) is target:
+        return name
+    return _dotted(target)
+
+
+def _dotted(target: Any) -> str | None:
+    """``torch.nn.attention.sdpa_kernel`` and the like: by module and qualified name, if that leads back to the object."""
+    module, qualified = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(qualified, str) or not module.startswith("torch"):
+        return None
+    found: Any = torch
+    for part in [*module.split(".")[1:], *qualified.split(".")]:
+        found = getattr(found, part, None)
+    return f"{module}.{qualified}" if found is target else None
+
+
+def constant(value: Any) -> str | None:
+    """An expression for a plain constant; None for containers and for what has none."""
+    if value is None or value is Ellipsis or type(value) in (bool, int, str, bytes):
+        return "..." if value is Ellipsis else repr(value)
+    if type(value) is float:
+        return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
+    if type(value) is complex:
+        return f"complex({constant(value.real)}, {constant(value.imag)})"
+    if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
+        return str(value)
+    if isinstance(value, torch.device):
+        return f"torch.device({str(value)!r})"
+    if isinstance(value, range):
+        return repr(value)
+    return path_of(value) if isinstance(value, type) or callable(value) else None
+
+
+def describe(value: Any) -> str:
+    """A tensor in a comment: ``float32[4, 8]``, with strides where it is not contiguous; a type's name for the rest."""
+    if not isinstance(value, torch.Tensor):
+        if isinstance(value, (tuple, list)):
+            return f"({', '.join(map(describe, value))})"
+        return repr(value) if isinstance(value, (int, float, str, type(None))) else type(value).__name__
+    text = f"{str(value.dtype)[6:]}{list(value.shape)}"
+    if value.layout is not torch.strided:
+        return f"{text} {value.layout}"
+    if not value.is_contiguous():
+        text += f" strides {tuple(value.stride())}"
+    return text if value.device.type == "cpu" else f"{text} {value.device}"
+
+
+# --- the module --------------------------------------------------------------------------------------------------------
+RESERVED = frozenset(
+    {"torch", "aten", "F", "operator", "math", "forward", "tensor", "example_inputs"} | set(dir(builtins))
+)
+
+HEAD = """import math
+import operator
+
+import torch
+import torch.nn.functional as F
+
+aten = torch.ops.aten
+"""
+
+TAIL = '''
+
+def tensor(shape, strides, dtype, device="cpu"):
+    """A tensor of this layout: random numbers, 0 or 1 where they are integers."""
+    extent = 1 + sum((n - 1) * step for n, step in zip(shape, strides)) if 0 not in shape else 0
+    if dtype.is_floating_point or dtype.is_complex:
+        values = torch.rand(extent, device=device).to(dtype)
+    else:
+        values = torch.randint(0, 2, (extent,), device=device).to(dtype)
+    return values.as_strided(shape, strides)
+
+
+def example_inputs():
+    return [
+{inputs}    ]
+
+
+if __name__ == "__main__":
+    for result in forward(*example_inputs()):
+        print(tuple(result.shape) if isinstance(result, torch.Tensor) else result)
+'''
+
+
+class _Printer:
+    def __init__(self, gm: torch.fx.GraphModule) -> None:
+        self.gm = gm
+        self.nodes = list(gm.graph.nodes)
+        self.objects: dict[str, Any] = {}
+        self.declared: dict[str, str] = {}  # object's name -> its line
+        self.files: dict[str, str] = {}  # full path -> short name
+        self.taken: set[str] = set(RESERVED)
+        self.names: dict[torch.fx.Node, str] = {}
+        for node in self.nodes:
+            self.names[node] = self._free(node.name)
+
+    def module(self, title: str) -> Rendered:
+        body = "\n".join(self._body())
+        places = "".join(f"\n    {short} = {full}" for full, short in self.files.items() if short != full)
+        legend = f"\n\nFiles named below:{places}\n" if places else ""
+        globals_ = "".join(f"{line}\n" for line in self.declared.values())
+        text = f'"""{title}{legend}"""\n\n{HEAD}{globals_}\n\n{self._signature()}\n{body}\n'
+        return Rendered(text + TAIL.replace("{inputs}", self._inputs()), self.objects)
+
+    def _free(self, wanted: str) -> str:
+        name = wanted if wanted.isidentifier() and not keyword.iskeyword(wanted) else f"v_{re.sub(r'[^a-zA-Z0-9_]', '_', wanted)}"
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
+
+    # --- inputs --------------------------------------------------------------------------------------------------------
+    def _placeholders(self) -> list[torch.fx.Node]:
+        return [node for node in self.nodes if node.op == "placeholder"]
+
+    def _signature(self) -> str:
+        lines = []
+        for node in self._placeholders():
+            value = _value(node)
+            lines.append(f"    {self.names[node]}," + ("" if value is None else f"  # {describe(value)}"))
+        return "def forward(\n" + "\n".join(lines) + "\n):" if lines else "def forward():"
+
+    def _inputs(self) -> str:
+        lines = []
+        for node in self._placeholders():
+            value = _value(node)
+            if isinstance(value, torch.Tensor):
+                made = f"tensor({tuple(value.shape)}, {tuple(value.stride())}, {value.dtype}"
+                made += ")" if value.device.type == "cpu" else f", {str(value.device)!r})"
+                made += ".requires_grad_()" if value.requires_grad else ""
+            else:
+                made = repr(value)
+            lines.append(f"        {made},  # {self.names[node]}\n")
+        return "".join(lines)
+
+    # --- statements ----------------------------------------------------------------------------------------------------
+    def _body(self) -> list[str]:
+        lines: list[str] = []
+        dying = self._last_reads()
+        before: Origin | None = None
+        for node in self.nodes:
+            if node.op == "placeholder":
+                continue
+            origin = _origin(node)
+            if origin is not None and origin != before and node.op != "output":
+                lines.append(f"    # {self._place(origin)}")
+                before = origin
+            statement = self._statement(node)
+            dead = ", ".join(self.names[n] for n in dying.get(node, ()))
+            value = _value(node)
+            comment = "" if value is None or node.op == "output" else f"  # {describe(value)}"
+            lines.append(f"    {statement}" + (f"; del {dead}" if dead else "") + comment)
+        return lines
+
+    def _last_reads(self) -> dict[torch.fx.Node, list[torch.fx.Node]]:
+        """Which values nobody reads after a node: they are deleted there, so memory is free as early as in eager."""
+        last: dict[torch.fx.Node, torch.fx.Node] = {}
+        for node in self.nodes:
+            if node.op not in ("placeholder", "get_attr", "output") and not self._assigns_nothing(node):
+                last[node] = node
+            for operand in node.all_input_nodes:
+                if operand in last:
+                    last[operand] = node
+        dying: dict[torch.fx.Node, list[torch.fx.Node]] = {}
+        for operand, reader in last.items():
+            if reader.op != "output":
+                dying.setdefault(reader, []).append(operand)
+        return dying
+
+    def _assigns_nothing(self, node: torch.fx.Node) -> bool:
+        return node.target is operator.setitem and not node.users
+
+    def _statement(self, node: torch.fx.Node) -> str:
+        if node.op == "output":
+            return f"return {self._value(node.args[0])}"
+        if self._assigns_nothing(node):
+            target, index, value = node.args
+            return f"{self._value(target)}[{self._index(index)}] = {self._value(value)}"
+        return f"{self.names[node]} = {self._expression(node)}"
+
+    def _expression(self, node: torch.fx.Node) -> str:
+        if node.op == "get_attr":
+            value: Any = self.gm
+            for part in str(node.target).split("."):
+                value = getattr(value, part)
+            return self._object(str(node.target).replace(".", "_"), value)
+        if node.op == "call_method":
+            return f"{self._operand(node.args[0], True)}.{node.target}({self._arguments(node.args[1:], node.kwargs)})"
+        if node.op == "call_module":
+            name = self._object(str(node.target).replace(".", "_"), self.gm.get_submodule(str(node.target)))
+            return f"{name}({self._arguments(node.args, node.kwargs)})"
+        return self._function(node)
+
+    def _function(self, node: torch.fx.Node) -> str:
+        target: Any = node.target
+        args = node.args
+        if not node.kwargs:
+            if target in INFIX and len(args) == 2:
+                return f"{self._operand(args[0])} {INFIX[target]} {self._operand(args[1])}"
+            if target in PREFIX and len(args) == 1:
+                return f"{PREFIX[target]}{self._operand(args[0])}"
+            if target is operator.getitem and len(args) == 2:
+                return f"{self._operand(args[0])}[{self._index(args[1])}]"
+            if target is getattr and len(args) == 2 and isinstance(args[1], str) and args[1].isidentifier():
+                return f"{self._operand(args[0], True)}.{args[1]}"
+        path = path_of(target) or self._object(getattr(target, "__name__", "function"), target)
+        return f"{path}({self._arguments(args, node.kwargs)})"
+
+    # --- values --------------------------------------------------------------------------------------------------------
+    def _arguments(self, args: Any, kwargs: dict[str, Any]) -> str:
+        named = [f"{name}={self._value(value)}" for name, value in kwargs.items() if name.isidentifier()]
+        return ", ".join([*map(self._value, args), *named])
+
+    def _operand(self, value: Any, before_dot: bool = False) -> str:
+        """A value beside an operator or a dot: what is neither a name nor a positive number gets brackets."""
+        text = self._value(value)
+        return text if text.isidentifier() or (text[0].isdigit() and not before_dot) else f"({text})"
+
+    def _value(self, value: Any) -> str:
+        if isinstance(value, torch.fx.Node):
+            return self.names[value]
+        if isinstance(value, slice):
+            return f"slice({self._value(value.start)}, {self._value(value.stop)}, {self._value(value.step)})"
+        if isinstance(value, list):
+            return f"[{', '.join(map(self._value, value))}]"
+        if isinstance(value, tuple):
+            inner = ", ".join(map(self._value, value))
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{self._value(k)}: {self._value(v)}" for k, v in value.items()) + "}"
+        text = constant(value)
+        return self._object(f"{type(value).__name__.lower()}_constant", value) if text is None else text
+
+    def _index(self, index: Any) -> str:
+        """What stands between the brackets of a subscript: ``:, 0, None, 1:2``."""
+        if isinstance(index, tuple) and index:
+            return ", ".join(map(self._index_item, index)) + ("," if len(index) == 1 else "")
+        return self._index_item(index)
+
+    def _index_item(self, item: Any) -> str:
+        if not isinstance(item, slice):
+            return self._value(item)
+        start, stop, step = ("" if part is None else self._value(part) for part in (item.start, item.stop, item.step))
+        return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
+
+    def _object(self, wanted: str, value: Any) -> str:
+        """The global that stands for an object; small tensors are written out in full as well."""
+        for name, known in self.objects.items():
+            if known is value:
+                return name
+        name = self._free(wanted)
+        self.objects[name] = value
+        if isinstance(value, torch.Tensor) and value.numel() <= 64 and value.layout is torch.strided:
+            written = f"torch.tensor({_numbers(value.tolist())}, dtype={value.dtype})"
+        elif isinstance(value, torch.Tensor):
+            written = f"torch.zeros({tuple(value.shape)}, dtype={value.dtype})  # set by whoever loads this file"
+        else:
+            written = f"None  # {' '.join(repr(value).split())[:80]}: set by whoever loads this file"
+        self.declared[name] = f"{name} = {written}"
+        return name
+
+    def _place(self, origin: Origin) -> str:
+        """``model.py:12 in forward: x = self.linear(x)``; the docstring says where model.py lies."""
+        if origin.file not in self.files:
+            short = os.path.basename(origin.file) or origin.file
+            if short in self.files.values():
+                short = os.path.join(os.path.basename(os.path.dirname(origin.file)), short)
+            self.files[origin.file] = short
+        line = linecache.getline(origin.file, origin.line).strip()
+        return f"{self.files[origin.file]}:{origin.line} in {origin.function}" + (f": {line}" if line else "")
+
+
+def _numbers(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_numbers, value))}]"
+    return str(constant(value))
+
+
+def _value(node: torch.fx.Node) -> Any:
+    """The example value a node carries: autodiff's or capture's fake tensor."""
+    value = node.meta.get("val")
+    return node.meta.get("example_value") if value is None else value
+
+
+def _origin(node: torch.fx.Node) -> Origin | None:
+    origin = node.meta.get("origin")
+    return origin if isinstance(origin, Origin) and origin.line > 0 else None

@@ -1,0 +1,238 @@
+"""Writes to inputs, views and identities: what a pure graph cannot say and the runtime must."""
+
+from __future__ import annotations
+
+import operator
+
+import pytest
+import torch
+import torch.nn.functional as F
+from autodiff_helpers import capture, compare, compiled, fresh, tensor
+
+from torchglass import autodiff
+from torchglass.records.partition import Computed, InputItself, SameAs, ViewOf
+
+
+def test_writes_to_intermediates_disappear():
+    def function(x):
+        y = x * 2
+        y.add_(1)
+        y[0].mul_(3)
+        y[:, 1] = 5.0
+        return y.relu_()
+
+    graph = torch.fx.Graph()
+    y = graph.call_function(torch.mul, (graph.placeholder("x"), 2))
+    graph.call_method("add_", (y, 1))
+    graph.call_method("mul_", (graph.call_function(operator.getitem, (y, 0)), 3))
+    graph.call_function(operator.setitem, (y, (slice(None), 1), 5.0))
+    graph.output((graph.call_method("relu_", (y,)),))
+    partition = compare(function, tensor(3, 4), gm=torch.fx.GraphModule({}, graph))
+    for node in partition.joint.graph.nodes:
+        assert node.op != "call_function" or not getattr(node.target, "_schema", None) or not node.target._schema.is_mutable
+
+
+def test_input_without_gradient_is_written():
+    def function(x, buffer):
+        buffer.mul_(0.9).add_(0.1)
+        return x * buffer
+
+    partition = compare(function, tensor(4), tensor(4, grad=False, seed=1))
+    assert [(m.input, m.tracked) for m in partition.mutations] == [(1, False)]
+
+
+def test_input_with_gradient_is_written():
+    def function(x, y):
+        x.mul_(y)
+        return x.sin()
+
+    partition = compare(function, tensor(4), tensor(4, seed=1))
+    assert partition.mutations[0].tracked
+
+
+def test_write_without_grad_mode_is_not_tracked():
+    graph = torch.fx.Graph()
+    x, w = graph.placeholder("x"), graph.placeholder("w")
+    y = graph.call_function(torch.mul, (x, 2))
+    graph.call_function(torch._C._set_grad_enabled, (False,))
+    graph.call_method("add_", (w, 1))
+    graph.call_function(torch._C._set_grad_enabled, (True,))
+    graph.output((y,))
+
+    def function(x, w):
+        y = x * 2
+        with torch.no_grad():
+            w.add_(1)
+        return y
+
+    partition = compare(function, tensor(4), tensor(4, seed=1), leaf=True, gm=torch.fx.GraphModule({}, graph))
+    assert not partition.mutations[0].tracked
+
+
+def test_write_to_a_view_of_an_input():
+    def function(x):
+        x[1:3].zero_()
+        return x + 1
+
+    compare(function, tensor(4, grad=False))
+    compare(function, tensor(4))
+
+
+def test_old_value_of_a_written_input_is_saved_as_a_copy():
+    graph = torch.fx.Graph()
+    x, b = graph.placeholder("x"), graph.placeholder("b")
+    held = graph.call_method("clone", (b,))
+    y = graph.call_function(torch.mul, (x, held))
+    graph.call_method("add_", (b, 1))
+    graph.output((y,))
+
+    def function(x, b):
+        y = x * b.clone()
+        b.add_(1)
+        return y
+
+    compare(function, tensor(4), tensor(4, grad=False, seed=1), gm=torch.fx.GraphModule({}, graph))
+
+
+def test_inputs_exchange_values():
+    def function(x, y):
+        old = x.clone()
+        x.copy_(y)
+        y.copy_(old)
+        return x - y
+
+    compare(function, tensor(4, grad=False), tensor(4, grad=False, seed=1))
+
+
+def test_input_copied_from_another():
+    def function(x, y):
+        x.copy_(y)
+        return y.sin()
+
+    compare(function, tensor(4, grad=False), tensor(4, grad=False, seed=1))
+
+
+def test_batch_norm_writes_running_statistics():
+    def function(x, w, b, mean, variance, count):
+        count.add_(1)
+        return F.batch_norm(x, mean, variance, w, b, True, 0.1)
+
+    inputs = tensor(4, 3, 2, 2), tensor(3), tensor(3, seed=1), torch.zeros(3), torch.ones(3), torch.tensor(0)
+    partition = compare(function, *inputs)
+    assert sorted(m.input for m in partition.mutations) == [3, 4, 5]
+
+
+def test_batch_norm_with_fixed_statistics():
+    def function(x, w, b, mean, variance):
+        return F.batch_norm(x, mean, variance, w, b, False)
+
+    partition = compare(function, tensor(4, 3, 2, 2), tensor(3), tensor(3, seed=1), torch.zeros(3), torch.ones(3))
+    assert partition.mutations == ()
+
+
+def test_output_is_an_input():
+    partition = compare(lambda x, y: (x, y, x * 2), tensor(4), tensor(3, grad=False))
+    assert partition.outputs[:2] == (InputItself(0), InputItself(1))
+
+
+def test_the_same_tensor_twice():
+    def function(x):
+        y = x.sin()
+        return y, y
+
+    partition = compare(function, tensor(4))
+    assert partition.outputs == (Computed(0, True), SameAs(0))
+
+
+def test_equal_results_stay_two_tensors():
+    compare(lambda x: (x.sin(), x.sin()), tensor(4))
+    compare(lambda x: (x.sin().view(2, 2), x.sin().view(2, 2)), tensor(4))
+
+
+def test_views_of_inputs():
+    partition = compare(lambda x: (x.t(), x[0], x.view(-1), x + 1), tensor(3, 4), exact=False)
+    assert all(isinstance(output, ViewOf) for output in partition.outputs[:3])
+
+
+def test_views_of_results():
+    def function(x):
+        y = x.exp()
+        return y, y[0], y.t()
+
+    compare(function, tensor(3, 4))
+
+
+def test_views_of_a_result_that_is_not_returned():
+    def function(x):
+        y = x.exp()
+        return y[0], y[1:].t()
+
+    compare(function, tensor(3, 4))
+
+
+def test_views_of_a_written_input():
+    def function(x):
+        x.add_(1)
+        return x[1], x
+
+    compare(function, tensor(3, 4, grad=False))
+    compare(function, tensor(3, 4))
+
+
+def test_pieces_of_a_split():
+    def function(x):
+        a, b = (x * 2).split(2, dim=1)
+        return a, b
+
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    y = graph.call_function(torch.mul, (x, 2))
+    parts = graph.call_method("split", (y, 2), {"dim": 1})
+    graph.output(tuple(graph.call_function(operator.getitem, (parts, i)) for i in range(2)))
+    compare(function, tensor(3, 4), gm=torch.fx.GraphModule({}, graph))
+
+
+def test_detached_outputs():
+    partition = compare(lambda x: (x.detach(), x.sin(), x.sin().detach()), tensor(4))
+    assert partition.outputs[0].detached
+
+    def function(x):
+        y = x.sin()
+        return y, y.detach()
+
+    compare(function, tensor(4))
+
+
+def test_outputs_that_need_no_gradient():
+    partition = compare(lambda x, y: (x.argmax(-1), x * 2, y + 1, x > 0), tensor(3, 4), tensor(3, grad=False))
+    assert partition.differentiable == (1,)
+
+
+def test_plain_values_among_outputs():
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.output((graph.call_function(torch.sin, (x,)), None, 3))
+    compare(lambda x: (x.sin(), None, 3), tensor(4), gm=torch.fx.GraphModule({}, graph))
+
+
+def test_copy_into_a_fresh_tensor_is_a_tensor_of_its_own():
+    compare(lambda x: (torch.empty(4).copy_(x), x * 1), tensor(4))
+
+    def function(x):
+        y = x.sin()
+        return y, torch.empty(4).copy_(y)
+
+    compare(function, tensor(4))
+
+
+def test_shape_changed_in_place_is_refused():
+    with pytest.raises(autodiff.AutodiffError, match="in place"):
+        autodiff.trace_training(capture(lambda x: x.t_() * 1), [tensor(3, 4, grad=False)])
+
+
+def test_writing_a_result_in_place_afterwards():
+    partition = autodiff.trace_training(capture(lambda x: x * 3), [tensor(4)])
+    x = fresh(tensor(4))
+    (y,) = compiled(partition)(x)
+    y.add_(1).sum().backward()
+    torch.testing.assert_close(x.grad, torch.full((4,), 3.0))
