@@ -10,6 +10,7 @@ from typing import Any
 
 from .errors import DecompileError
 from .flow import Ins, branch_ways, skip, with_after
+from .minimize import reachable_instructions
 from .regions import chain
 
 
@@ -82,7 +83,8 @@ class Graph:
 
     def _find_leaders(self, start: int) -> set[int]:
         leaders = {start}
-        for ins in self.code:
+        for at in reachable_instructions(self.code, start):
+            ins = self.code[at]
             if ins.to >= 0:
                 leaders.add(skip(self.code, ins.to))
             if ins.nxt >= 0 and ins.nxt != ins.index + 1:

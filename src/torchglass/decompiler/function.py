@@ -45,7 +45,7 @@ class Scope:
         self.collector: Any = None
         self.globals: set[str] = set()
         self.nonlocals: set[str] = set()
-        self.constants: set[str] = set()
+        self.constants: set[str] = {".0"}
         self.exception_width = 1 if VERSION >= (3, 11) else 3
         self.names = set(code.co_varnames) | set(code.co_cellvars) | set(code.co_freevars)
         self.taken = self.names | set(code.co_names)

@@ -85,10 +85,10 @@ def alike(
     return pairs
 
 
-def reachable_instructions(code: list[Ins]) -> list[int]:
+def reachable_instructions(code: list[Ins], start: int = 0) -> list[int]:
     """The indices that normal flow or a handler reaches, in order."""
     seen: set[int] = set()
-    work = [0]
+    work = [start]
     while work:
         at = work.pop()
         if at in seen or at < 0 or at >= len(code):

@@ -408,9 +408,9 @@ def negatable(test: Any) -> bool:
     """``not (a is b)`` and ``not (a in b)`` compile to another instruction; everything else only turns the jump."""
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return True
-    if type(test.ops[0]) in (ast.Is, ast.IsNot):
+    if type(test.ops[0]) in (ast.Is, ast.IsNot) and VERSION >= (3, 11):
         return isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
-    return type(test.ops[0]) not in (ast.In, ast.NotIn)
+    return type(test.ops[0]) not in (ast.In, ast.NotIn, ast.Is, ast.IsNot)
 
 
 def _is_not(test: Any) -> bool:
@@ -427,6 +427,6 @@ def negate(test: Any) -> Any:
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         op = test.ops[0]
         is_none = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
-        if type(op) in (ast.Is, ast.IsNot) and is_none:
+        if type(op) in (ast.Is, ast.IsNot) and is_none and VERSION >= (3, 11):
             return ast.Compare(test.left, [_OPPOSITE[type(op)]()], test.comparators)
     return ast.UnaryOp(ast.Not(), test)
