@@ -65,10 +65,10 @@ def in_fresh_process(case: dict[str, Any]) -> dict[str, Any]:
             **os.environ,
             "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
             "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
-            "TORCHGLASS_DIR": f"{folder}/glass",
             "XDG_CACHE_HOME": f"{folder}/cache",
             "HF_HUB_OFFLINE": "1",
         }
+        environment.pop("TORCHGLASS_DIR", None)  # our folder, too, is below XDG_CACHE_HOME
         command = [sys.executable, "-m", "benchmarks.cold_start", "--child", json.dumps(case)]
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
