@@ -57,29 +57,125 @@ static char* tg_scratch(int64_t bytes)
     return tg_block;
 }
 
-/* exp: 2^n * p(r) with r = x - n*ln2 in [-ln2/2, ln2/2], scaled in two steps so that subnormals and overflow come right. */
+/* libm functions that glibc has in vector form (libmvec, at most 4 ulp); the rest runs one element at a time. */
+#if defined(__x86_64__) && defined(__GLIBC__)
+#define VECTOR __attribute__((simd("notinbranch")))
+VECTOR float sinf(float); VECTOR float cosf(float); VECTOR float powf(float, float);
+VECTOR double exp(double); VECTOR double log(double); VECTOR double sin(double); VECTOR double cos(double);
+VECTOR double pow(double, double);
+#endif
+
+/* The float functions below have no branches, so that loops around them vectorize. Polynomials: minimax fits. */
+
+/* e^x - 1 for |x| <= ln2 / 2 */
+INLINE float tg_expm1_core(float r)
+{
+    float p = 1.99075740e-4f;
+    p = __builtin_fmaf(p, r, 1.39336501e-3f);
+    p = __builtin_fmaf(p, r, 8.33328602e-3f);
+    p = __builtin_fmaf(p, r, 4.16664649e-2f);
+    p = __builtin_fmaf(p, r, 1.66666668e-1f);
+    p = __builtin_fmaf(p, r, 5.00000001e-1f);
+    return __builtin_fmaf(p, r * r, r);
+}
+
+/* x = n ln2 + r; 2^n is applied in two steps so that subnormal results and overflow come out right. */
 INLINE float tg_exp_f32(float x)
 {
-    float z = x * 1.44269504088896341f;
-    z = z < -160.0f ? -160.0f : z;
-    z = z > 160.0f ? 160.0f : z;
-    float n = __builtin_rintf(z);
+    x = x < -110.0f ? -110.0f : x;
+    x = x > 95.0f ? 95.0f : x;
+    float n = __builtin_rintf(x * 1.44269504f);
     float r = __builtin_fmaf(n, -0.693145752f, x);
     r = __builtin_fmaf(n, -1.42860677e-6f, r);
-    float p = 1.98752738e-4f;
-    p = __builtin_fmaf(p, r, 1.39304728e-3f);
-    p = __builtin_fmaf(p, r, 8.33336114e-3f);
-    p = __builtin_fmaf(p, r, 4.16664109e-2f);
-    p = __builtin_fmaf(p, r, 1.66666666e-1f);
-    p = __builtin_fmaf(p, r, 5.00000000e-1f);
-    p = __builtin_fmaf(p, r * r, r) + 1.0f;
+    float p = tg_expm1_core(r) + 1.0f;
     int32_t m = (int32_t)n, h = m >> 1;
     return p * tg_bits_f32((h + 127) << 23) * tg_bits_f32((m - h + 127) << 23);
 }
-INLINE float tg_log_f32(float x) { return logf(x); }
-INLINE float tg_tanh_f32(float x) { return tanhf(x); }
-INLINE float tg_erf_f32(float x) { return erff(x); }
-INLINE float tg_expm1_f32(float x) { return expm1f(x); }
-INLINE float tg_log1p_f32(float x) { return log1pf(x); }
+
+INLINE float tg_expm1_f32(float x)
+{
+    float y = x < -20.0f ? -20.0f : x;
+    y = y > 95.0f ? 95.0f : y;
+    float n = __builtin_rintf(y * 1.44269504f);
+    float r = __builtin_fmaf(n, -0.693145752f, y);
+    r = __builtin_fmaf(n, -1.42860677e-6f, r);
+    float half = tg_bits_f32(((int32_t)(n > 127.0f ? 127.0f : n) + 126) << 23); /* 2^(n-1) */
+    float z = __builtin_fmaf(half, tg_expm1_core(r), half - 0.5f) * 2.0f;
+    z = n == 0.0f ? tg_expm1_core(y) : z;
+    z = y > 88.0f ? tg_exp_f32(y) : z;
+    return x == 0.0f ? x : z;
+}
+
+/* x = 2^e m, m in [sqrt(1/2), sqrt(2)), f = m - 1 */
+INLINE float tg_log_f32(float x)
+{
+    int tiny = x < 1.17549435e-38f;
+    float y = tiny ? x * 8388608.0f : x;
+    int32_t i = tg_bits_i32(y) - 0x3f3504f3;
+    float e = (float)(i >> 23) - (tiny ? 23.0f : 0.0f);
+    float f = tg_bits_f32((i & 0x7fffff) + 0x3f3504f3) - 1.0f;
+    float q = 6.91778372e-2f;
+    q = __builtin_fmaf(q, f, -1.17797722e-1f);
+    q = __builtin_fmaf(q, f, 1.18661887e-1f);
+    q = __builtin_fmaf(q, f, -1.23857915e-1f);
+    q = __builtin_fmaf(q, f, 1.42198956e-1f);
+    q = __builtin_fmaf(q, f, -1.66691970e-1f);
+    q = __builtin_fmaf(q, f, 2.00021526e-1f);
+    q = __builtin_fmaf(q, f, -2.49999869e-1f);
+    q = __builtin_fmaf(q, f, 3.33333118e-1f);
+    float s = f * f;
+    float low = __builtin_fmaf(e, 1.42860677e-6f, q * f * s);
+    low = __builtin_fmaf(s, -0.5f, low);
+    float z = __builtin_fmaf(e, 0.693145752f, f + low);
+    z = x == INFINITY ? x : z;
+    z = x == 0.0f ? -INFINITY : z;
+    return x < 0.0f || x != x ? NAN : z;
+}
+
+INLINE float tg_log1p_f32(float x)
+{
+    float u = 1.0f + x;
+    float lost = (x - (u - 1.0f)) / u;
+    float z = tg_log_f32(u) + lost;
+    z = u == INFINITY || u <= 0.0f ? tg_log_f32(u) : z;
+    return u == 1.0f ? x : z;
+}
+
+INLINE float tg_tanh_f32(float x)
+{
+    float t = __builtin_fabsf(x), s = x * x;
+    float big = 1.0f - 2.0f / (tg_exp_f32(2.0f * t) + 1.0f);
+    float p = -5.72509455e-3f;
+    p = __builtin_fmaf(p, s, 2.06648193e-2f);
+    p = __builtin_fmaf(p, s, -5.37507223e-2f);
+    p = __builtin_fmaf(p, s, 1.33316270e-1f);
+    p = __builtin_fmaf(p, s, -3.33332919e-1f);
+    float small = __builtin_fmaf(p * s, t, t);
+    return __builtin_copysignf(t < 0.625f ? small : big, x);
+}
+
+/* |x| < 0.9: x p(x^2); beyond: 1 - exp(log erfc), the logarithm as a polynomial up to 4, where erf is 1 in float */
+INLINE float tg_erf_f32(float x)
+{
+    float t = __builtin_fabsf(x), s = x * x;
+    float p = -6.09055668e-4f;
+    p = __builtin_fmaf(p, s, 5.01200668e-3f);
+    p = __builtin_fmaf(p, s, -2.67789447e-2f);
+    p = __builtin_fmaf(p, s, 1.12821421e-1f);
+    p = __builtin_fmaf(p, s, -3.76125235e-1f);
+    p = __builtin_fmaf(p, s, 1.28379154e-1f);
+    float c = t > 4.0f ? 4.0f : t;
+    float q = -2.08287513e-5f;
+    q = __builtin_fmaf(q, c, 4.31395003e-4f);
+    q = __builtin_fmaf(q, c, -4.15626142e-3f);
+    q = __builtin_fmaf(q, c, 2.50806325e-2f);
+    q = __builtin_fmaf(q, c, -1.08220407e-1f);
+    q = __builtin_fmaf(q, c, -6.33400831e-1f);
+    q = __builtin_fmaf(q, c, -1.12948842f);
+    q = __builtin_fmaf(q, c, 1.69206869e-4f);
+    float big = 1.0f - tg_exp_f32(q);
+    return t < 0.9f ? __builtin_fmaf(p, x, x) : __builtin_copysignf(big, x);
+}
+
 INLINE float tg_sigmoid_f32(float x) { return 1.0f / (1.0f + tg_exp_f32(-x)); }
 INLINE double tg_sigmoid_f64(double x) { return 1.0 / (1.0 + exp(-x)); }
