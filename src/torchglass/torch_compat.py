@@ -85,7 +85,6 @@ below_autograd: Callable[[], Any] = torch._C._AutoDispatchBelowADInplaceOrView
 current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
 autograd_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 wrap_functional: Callable[[torch.Tensor], torch.Tensor] = torch._to_functional_tensor
-is_functional: Callable[[Any], bool] = torch._is_functional_tensor
 
 
 @contextmanager
@@ -131,22 +130,19 @@ def unwrap_functional(wrapper: torch.Tensor) -> torch.Tensor:
     return torch._from_functional_tensor(wrapper)
 
 
-def peek_functional(wrapper: torch.Tensor) -> torch.Tensor:
-    """The value a functional tensor was last given; writes through other views may be pending."""
-    return torch._from_functional_tensor(wrapper)
+def below_functionalization() -> Any:
+    """Inside a functionalization kernel: call operators on unwrapped values."""
+    return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.Functionalize))
 
 
-def replace_functional(wrapper: torch.Tensor, value: torch.Tensor) -> None:
-    """Write ``value`` to a functional tensor (and all that share its memory) behind autograd's back."""
-    torch._functionalize_replace(wrapper, value)
-    torch._functionalize_commit_update(wrapper)
-    torch._functionalize_sync(wrapper)
+def mark_hidden_write(wrapper: torch.Tensor) -> None:
+    """The last write to a functional tensor is one that eager hides from autograd: no version counter moves."""
     torch._functionalize_mark_mutation_hidden_from_autograd(wrapper)
 
 
-def functional_metadata_changed(wrapper: torch.Tensor) -> bool:
-    """Whether the program changed a tensor's shape, strides or storage in place (``t_``, ``resize_``, ``set_``)."""
-    return torch._functionalize_has_metadata_mutation(wrapper) or torch._functionalize_was_storage_changed(wrapper)
+def functional_storage_changed(wrapper: torch.Tensor) -> bool:
+    """Whether the program gave a tensor other memory in place (``set_``, ``.data = ...``)."""
+    return torch._functionalize_was_storage_changed(wrapper)
 
 
 def functional_writes_all_hidden(wrapper: torch.Tensor) -> bool:

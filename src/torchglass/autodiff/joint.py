@@ -29,20 +29,18 @@ from ..torch_compat import (
     FakeTensorMode,
     autograd_sequence_number,
     fake_of,
-    functional_metadata_changed,
+    functional_storage_changed,
     functional_writes_all_hidden,
     functional_writes_all_untracked,
     functionalization,
-    is_functional,
     new_fake_mode,
-    peek_functional,
-    replace_functional,
     shielded_saved_tensor_hooks,
     unwrap_functional,
     view_replay,
     without_functionalization,
     wrap_functional,
 )
+from . import pure_kernels
 from .ops import INPUT, TANGENT, Op
 from .recorder import AutodiffError, Recorder
 
@@ -101,7 +99,7 @@ class Tracer:
         if not isinstance(value, torch.Tensor):
             raise AutodiffError(f"input {name!r} is a {type(value).__name__}, not a tensor")
         with without_functionalization():
-            fake = value.detach() if isinstance(value, FakeTensor) else fake_of(self.mode, value.detach())
+            fake = fake_of(self.mode, value).requires_grad_(False)
         op = self.recorder.write(Op(INPUT, name, val=fake))
         op.captured = name
         self.recorder.bind(fake, op)
@@ -130,8 +128,6 @@ class Tracer:
                 return list(flat) if isinstance(flat, (tuple, list)) else [flat]
             self._enter(node)
             values[node] = self._call(node, torch.fx.map_arg(node.args, lookup), torch.fx.map_arg(node.kwargs, lookup))
-            if self.recorder.hidden_writes:
-                self._write_hidden(values.values())
         raise AutodiffError("the captured graph has no output")
 
     def _enter(self, node: torch.fx.Node) -> None:
@@ -160,19 +156,10 @@ class Tracer:
             self.constants[id(value)] = wrap_functional(fake)
         return self.constants[id(value)]
 
-    def _write_hidden(self, values: Any) -> None:
-        """Carry out writes that an operator did behind autograd's back: find the tensor, replace what it stands for."""
-        for op, value in self.recorder.hidden_writes:
-            for wrapper in values:
-                if is_functional(wrapper) and self.recorder.op_of(peek_functional(wrapper)) is op:
-                    replace_functional(wrapper, value)
-                    break
-            else:
-                raise AutodiffError("an operator wrote to a tensor that the graph does not hold")
-        self.recorder.hidden_writes.clear()
-
     def _note_writes(self, entry: TracedInput) -> None:
-        if functional_metadata_changed(entry.wrapper):
+        now, before = entry.wrapper, entry.op.val
+        same = now.shape == before.shape and now.stride() == before.stride()
+        if not same or now.storage_offset() != before.storage_offset() or functional_storage_changed(now):
             raise AutodiffError(f"input {entry.name!r} changes shape or storage in place")
         final = self.recorder.op_of(unwrap_functional(entry.wrapper))
         if final is entry.op:
@@ -214,6 +201,7 @@ def trace(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training: boo
     """Trace ``gm``. ``choose(trace, recorder)`` looks at the forward's outputs and returns what describes them, with
     an attribute ``differentiable``: the functional tensors to differentiate. Returns the trace and that description.
     """
+    pure_kernels.register()
     tracer = Tracer(gm, example_inputs)
     autocast_cache = torch.is_autocast_cache_enabled()
     with ExitStack() as stack:

@@ -1,1 +1,1 @@
-
+"""Symbolic values, one file per kind."""

@@ -1,0 +1,69 @@
+"""torchglass: a just-in-time compiler for PyTorch programs that people can see through.
+
+Names load when they are first used, so that ``torchglass.decompiler`` works where torch is not installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .api import (
+        allow_in_graph,
+        compile,
+        debug,
+        disable,
+        explain,
+        graph_break,
+        is_compiling,
+        list_backends,
+        prepare_debug,
+        reset,
+    )
+    from .decompiler import decompile
+    from .errors import CompileError, GraphBreakError, TorchglassError
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    **dict.fromkeys(
+        (
+            "allow_in_graph", "compile", "debug", "disable", "explain", "graph_break", "is_compiling", "list_backends",
+            "prepare_debug", "reset",
+        ),
+        "api",
+    ),
+    "decompile": "decompiler",
+    **dict.fromkeys(("CompileError", "GraphBreakError", "TorchglassError"), "errors"),
+}  # fmt: skip
+
+__all__ = [
+    "CompileError",
+    "GraphBreakError",
+    "TorchglassError",
+    "allow_in_graph",
+    "compile",
+    "debug",
+    "decompile",
+    "disable",
+    "explain",
+    "graph_break",
+    "is_compiling",
+    "list_backends",
+    "prepare_debug",
+    "reset",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{home}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

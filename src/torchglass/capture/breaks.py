@@ -1,0 +1,296 @@
+"""Graph breaks: the breaking instruction as Python text, and the calls of the resume functions that follow.
+
+Each breaker gets the emitter and the frame as it was before the instruction. It writes the operation as source and
+returns the paths that lead on: a condition (None for the last), the stack there, and the instruction to go on at.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..bytecode import Instruction
+from .emit import Emitter
+from .errors import CannotResume
+from .frame import Frame
+from .ops.control import call_parts
+from .ops.operators import CONVERSIONS, binary_function, comparison
+from .values.base import NULL, Value
+
+
+Slot = Value | str  # a symbolic value, or the name of a variable of the entry code
+Stack = list[Slot]
+
+
+@dataclass
+class Path:
+    """Where execution goes on: under ``condition`` (Python text), with ``stack``, at instruction ``index``."""
+
+    condition: str | None
+    stack: Stack
+    index: int
+
+
+Breaker = Callable[[Emitter, Frame, Instruction], list[Path]]
+BREAKERS: dict[str, Breaker] = {}
+
+
+def breaks_at(*opnames: str) -> Callable[[Breaker], Breaker]:
+    def register(function: Breaker) -> Breaker:
+        for name in opnames:
+            BREAKERS[name] = function
+        return function
+
+    return register
+
+
+def write_break(e: Emitter, frame: Frame, instruction: Instruction) -> list[Path]:
+    """Write the breaking instruction; raises CannotResume when it has no Python form here."""
+    breaker = BREAKERS.get(instruction.opname)
+    if breaker is None:
+        raise CannotResume(f"a graph break at the instruction {instruction.opname}")
+    return breaker(e, frame, instruction)
+
+
+def _result(e: Emitter, i: Instruction, stack: Stack, text: str) -> list[Path]:
+    name = e.fresh("result")
+    e.line(f"{name} = {text}")
+    return [Path(None, [*stack, name], i.index + 1)]
+
+
+def _split(frame: Frame, n: int) -> tuple[Stack, list[Value]]:
+    cut = len(frame.stack) - n
+    return list(frame.stack[:cut]), frame.stack[cut:]
+
+
+# --- branches ---------------------------------------------------------------------------------------------------------
+def _jump(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (value,) = _split(frame, 1)
+    assert i.target is not None
+    text = e.expr(value)
+    test = f"{text} is None" if "NONE" in i.opname else text
+    jumps_when_true = i.opname.endswith(("IF_TRUE", "IF_NONE"))
+    yes, no = (i.target, i.index + 1) if jumps_when_true else (i.index + 1, i.target)
+    return [Path(test, stack, yes), Path(None, list(stack), no)]
+
+
+def _jump_or_pop(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (value,) = _split(frame, 1)
+    assert i.target is not None
+    text = e.expr(value)
+    jump, fall = Path(text, [*stack, value], i.target), Path(None, list(stack), i.index + 1)
+    if "FALSE" in i.opname:
+        return [Path(text, fall.stack, fall.index), Path(None, jump.stack, jump.index)]
+    return [jump, fall]
+
+
+for _kind in ("TRUE", "FALSE", "NONE", "NOT_NONE"):
+    breaks_at(f"POP_JUMP_FORWARD_IF_{_kind}", f"POP_JUMP_BACKWARD_IF_{_kind}", f"POP_JUMP_IF_{_kind}")(_jump)
+breaks_at("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP")(_jump_or_pop)
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+@breaks_at("CALL")
+def _call(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    copy = _copy(frame)
+    assert i.arg is not None
+    function, args, kwargs = call_parts(copy, i.arg, frame.kw_names)
+    parts = [e.expr(a) for a in args] + [f"{k}={e.expr(v)}" for k, v in kwargs.items()]
+    return _result(e, i, list(copy.stack), f"{e.expr(function)}({', '.join(parts)})")
+
+
+@breaks_at("CALL_KW")
+def _call_kw(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    copy = _copy(frame)
+    names = copy.pop().as_constant()
+    assert i.arg is not None
+    function, args, kwargs = call_parts(copy, i.arg, names)
+    parts = [e.expr(a) for a in args] + [f"{k}={e.expr(v)}" for k, v in kwargs.items()]
+    return _result(e, i, list(copy.stack), f"{e.expr(function)}({', '.join(parts)})")
+
+
+@breaks_at("CALL_FUNCTION_EX")
+def _call_ex(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    copy = _copy(frame)
+    assert i.arg is not None
+    kwargs = copy.pop() if i.arg & 1 else None
+    args = copy.pop()
+    if sys.version_info >= (3, 13):
+        copy.pop()
+        function = copy.pop()
+    else:
+        function = copy.pop()
+        copy.pop()
+    text = f"{e.expr(function)}(*{e.expr(args)}" + (f", **{e.expr(kwargs)})" if kwargs is not None else ")")
+    return _result(e, i, list(copy.stack), text)
+
+
+def _copy(frame: Frame) -> Frame:
+    copy = Frame(frame.code, frame.namespace, frame.module, frame.locals, [])
+    copy.stack = list(frame.stack)
+    return copy
+
+
+# --- operators --------------------------------------------------------------------------------------------------------
+BINARY_TEXT = ("+", "&", "//", "<<", "@", "*", "%", "|", "**", ">>", "-", "/", "^")
+
+
+@breaks_at("BINARY_OP")
+def _binary(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (left, right) = _split(frame, 2)
+    assert i.arg is not None
+    if i.arg >= len(BINARY_TEXT):
+        import operator
+
+        function = e.pin(getattr(operator, binary_function(i.arg).__name__))
+        return _result(e, i, stack, f"{function}({e.expr(left)}, {e.expr(right)})")
+    return _result(e, i, stack, f"{e.expr(left)} {BINARY_TEXT[i.arg]} {e.expr(right)}")
+
+
+@breaks_at("COMPARE_OP")
+def _compare(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (left, right) = _split(frame, 2)
+    text = f"{e.expr(left)} {comparison(i)} {e.expr(right)}"
+    assert i.arg is not None
+    return _result(e, i, stack, f"bool({text})" if sys.version_info >= (3, 13) and i.arg & 16 else text)
+
+
+@breaks_at("CONTAINS_OP", "IS_OP")
+def _contains(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (left, right) = _split(frame, 2)
+    words = {("CONTAINS_OP", 0): "in", ("CONTAINS_OP", 1): "not in", ("IS_OP", 0): "is", ("IS_OP", 1): "is not"}
+    return _result(e, i, stack, f"{e.expr(left)} {words[i.opname, i.arg or 0]} {e.expr(right)}")
+
+
+UNARY_TEXT = {"UNARY_NOT": "not {}", "UNARY_NEGATIVE": "-{}", "UNARY_INVERT": "~{}", "UNARY_POSITIVE": "+{}",
+              "TO_BOOL": "bool({})", "GET_ITER": "iter({})"}  # fmt: skip
+
+
+@breaks_at(*UNARY_TEXT)
+def _unary(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (value,) = _split(frame, 1)
+    return _result(e, i, stack, UNARY_TEXT[i.opname].format(e.expr(value)))
+
+
+@breaks_at("FORMAT_VALUE")
+def _format(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    assert i.arg is not None
+    stack, values = _split(frame, 2 if i.arg & 4 else 1)
+    text = e.expr(values[0])
+    conversion = CONVERSIONS.get(i.arg & 3)
+    if conversion is not None:
+        text = f"{conversion.__name__}({text})"
+    return _result(e, i, stack, f"format({text}, {e.expr(values[1])})" if i.arg & 4 else f"format({text})")
+
+
+@breaks_at("FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE")
+def _format_13(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, values = _split(frame, 2 if i.opname == "FORMAT_WITH_SPEC" else 1)
+    name = CONVERSIONS[i.arg].__name__ if i.opname == "CONVERT_VALUE" and i.arg else "format"
+    return _result(e, i, stack, f"{name}({e.listing(list(values))})")
+
+
+# --- attributes and items ---------------------------------------------------------------------------------------------
+@breaks_at("LOAD_ATTR", "LOAD_METHOD")
+def _load_attr(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (owner,) = _split(frame, 1)
+    name = e.fresh(i.argval)
+    e.line(f"{name} = {e.expr(owner)}.{i.argval}")
+    assert i.arg is not None
+    method = i.opname == "LOAD_METHOD" or (sys.version_info >= (3, 12) and bool(i.arg & 1))
+    if not method:
+        pushed: Stack = [name]
+    else:
+        pushed = [NULL, name] if sys.version_info < (3, 13) else [name, NULL]
+    return [Path(None, [*stack, *pushed], i.index + 1)]
+
+
+@breaks_at("STORE_ATTR")
+def _store_attr(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (value, owner) = _split(frame, 2)
+    e.line(f"{e.expr(owner)}.{i.argval} = {e.expr(value)}")
+    return [Path(None, stack, i.index + 1)]
+
+
+@breaks_at("DELETE_ATTR")
+def _delete_attr(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (owner,) = _split(frame, 1)
+    e.line(f"del {e.expr(owner)}.{i.argval}")
+    return [Path(None, stack, i.index + 1)]
+
+
+@breaks_at("BINARY_SUBSCR")
+def _subscript(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (owner, key) = _split(frame, 2)
+    return _result(e, i, stack, f"{e.expr(owner)}[{e.expr(key)}]")
+
+
+@breaks_at("BINARY_SLICE")
+def _slice(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (owner, start, stop) = _split(frame, 3)
+    return _result(e, i, stack, f"{e.expr(owner)}[{e.expr(start)}:{e.expr(stop)}]")
+
+
+@breaks_at("STORE_SUBSCR")
+def _store_subscript(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (value, owner, key) = _split(frame, 3)
+    e.line(f"{e.expr(owner)}[{e.expr(key)}] = {e.expr(value)}")
+    return [Path(None, stack, i.index + 1)]
+
+
+@breaks_at("DELETE_SUBSCR")
+def _delete_subscript(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (owner, key) = _split(frame, 2)
+    e.line(f"del {e.expr(owner)}[{e.expr(key)}]")
+    return [Path(None, stack, i.index + 1)]
+
+
+@breaks_at("UNPACK_SEQUENCE")
+def _unpack(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (value,) = _split(frame, 1)
+    assert i.arg is not None
+    names = [e.fresh("part") for _ in range(i.arg)]
+    e.line(f"[{', '.join(names)}] = {e.expr(value)}")
+    return [Path(None, [*stack, *reversed(names)], i.index + 1)]
+
+
+@breaks_at("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE")
+def _extend(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (value,) = _split(frame, 1)
+    assert i.arg is not None
+    target = stack[-i.arg]
+    assert isinstance(target, Value)
+    e.line(f"{e.expr(target)}.{'extend' if i.opname == 'LIST_EXTEND' else 'update'}({e.expr(value)})")
+    return [Path(None, stack, i.index + 1)]
+
+
+@breaks_at("LOAD_GLOBAL", "LOAD_NAME")
+def _load_global(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    table = e.pin(frame.namespace, "globals_of_function")
+    assert i.arg is not None
+    value = e.fresh(i.argval)
+    e.line(f"{value} = {table}[{i.argval!r}]")
+    pushed: Stack = [value]
+    if i.opname == "LOAD_GLOBAL" and i.arg & 1:
+        pushed = [NULL, value] if sys.version_info < (3, 13) else [value, NULL]
+    return [Path(None, [*frame.stack, *pushed], i.index + 1)]
+
+
+@breaks_at("IMPORT_NAME")
+def _import(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (level, names) = _split(frame, 2)
+    table = e.pin(frame.namespace, "globals_of_function")
+    return _result(e, i, stack, f"__import__({i.argval!r}, {table}, None, {e.expr(names)}, {e.expr(level)})")
+
+
+@breaks_at("RAISE_VARARGS")
+def _raise(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    if not i.arg:
+        raise CannotResume("a bare raise at a graph break")
+    _, values = _split(frame, i.arg)
+    cause = f" from {e.expr(values[1])}" if i.arg == 2 else ""
+    e.line(f"raise {e.expr(values[0])}{cause}")
+    return []
+
+

@@ -1,0 +1,424 @@
+"""Builtin and library functions with a meaning of their own here: one table, keyed by the function itself."""
+
+from __future__ import annotations
+
+import builtins
+import copy
+import functools
+import inspect
+import itertools
+import logging
+import math
+import operator
+import re
+import typing
+import warnings
+from collections.abc import Callable
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import markers
+from . import polyfills
+from .errors import Unsupported, UserError
+from .values.base import NotConstant, Value
+from .values.binding import MISSING, class_lookup
+from .values.constant import NONE, ConstantV
+from .values.containers import ListV, SequenceV, TupleV
+from .values.dicts import DictV
+from .values.functions import CallableV, MethodV, SuperV
+from .values.instance import InstanceV
+from .values.iterators import IteratorV
+from .values.known import KnownV
+from .values.tensor import TensorV
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+Handler = Callable[["Machine", list[Value], dict[str, Value]], Value]
+HANDLERS: dict[int, tuple[Any, Handler]] = {}
+
+
+def handles(*functions: Any) -> Callable[[Handler], Handler]:
+    """Register what calling ``functions`` means; each at most once."""
+
+    def register(handler: Handler) -> Handler:
+        for function in functions:
+            if id(function) in HANDLERS:
+                raise ValueError(f"{function}: already handled")
+            HANDLERS[id(function)] = (function, handler)
+        return handler
+
+    return register
+
+
+def lookup(real: Any) -> Handler | None:
+    found = HANDLERS.get(id(real))
+    return found[1] if found is not None else None
+
+
+# --- pure builtins: folded on constants -------------------------------------------------------------------------------
+PURE_MODULES = frozenset({"math", "cmath", "_operator", "operator", "_struct", "re", "_sre", "fnmatch", "string", "_string", "zlib"})
+PURE_BUILTINS = frozenset(
+    {abs, ascii, bin, chr, divmod, format, hash, hex, oct, ord, pow, round}
+)  # fmt: skip
+CONSTANT_OWNERS = (int, float, complex, str, bytes, bool, range, slice, torch.device, re.Pattern, re.Match)
+
+
+def is_pure(real: Any) -> bool:
+    """Whether a builtin's result depends on its arguments alone and it changes nothing."""
+    if real in PURE_BUILTINS:
+        return True
+    owner = getattr(real, "__self__", None)
+    if isinstance(owner, CONSTANT_OWNERS) and not isinstance(owner, type):
+        return True
+    return getattr(real, "__module__", None) in PURE_MODULES
+
+
+def _one(m: Machine, args: list[Value], name: str) -> Value:
+    if len(args) != 1:
+        m.throw(TypeError, f"{name}() takes exactly one argument ({len(args)} given)")
+    return args[0]
+
+
+# --- types and attributes ---------------------------------------------------------------------------------------------
+@handles(isinstance)
+def isinstance_(m, args, kwargs):
+    value, wanted = args
+    return ConstantV(_isinstance(m, value, wanted))
+
+
+def _isinstance(m: Machine, value: Value, wanted: Value) -> bool:
+    if isinstance(wanted, TupleV):
+        return any(_isinstance(m, value, w) for w in wanted.all(m))
+    real = wanted.as_constant()
+    cls = value.python_type()
+    if isinstance(value, TensorV):
+        if value.real is not None:
+            return bool(m.real(isinstance, value.real, real))
+        return bool(m.real(isinstance, value.fake, real)) if real is not torch.Tensor and "fake" not in str(real).lower() else cls is torch.Tensor  # fmt: skip
+    hook = class_lookup(type(real), "__instancecheck__") if isinstance(real, type) else MISSING
+    if isinstance(hook, FunctionType) and getattr(value, "real", None) is not None:
+        return bool(m.real(isinstance, value.real, real))
+    if value.is_constant() and not isinstance(value, (KnownV, SequenceV, DictV)):
+        return bool(m.real(isinstance, value.as_constant(), real))
+    if isinstance(value, KnownV):
+        return bool(m.real(isinstance, value.real, real))
+    return bool(m.real(issubclass, cls, real))
+
+
+@handles(issubclass)
+def issubclass_(m, args, kwargs):
+    return ConstantV(m.is_subclass(args[0].as_constant(), args[1]))
+
+
+@handles(type)
+def type_(m, args, kwargs):
+    if len(args) != 1:
+        raise Unsupported("a class made by type() inside a compiled function")
+    return m.wrap_known(args[0].python_type())
+
+
+@handles(getattr)
+def getattr_(m, args, kwargs):
+    owner, name = args[0], args[1].as_constant()
+    try:
+        return m.get_attr(owner, name)
+    except UserError as error:
+        if len(args) == 3 and issubclass(error.value.python_type(), AttributeError):
+            return args[2]
+        raise
+
+
+@handles(hasattr)
+def hasattr_(m, args, kwargs):
+    try:
+        m.get_attr(args[0], args[1].as_constant())
+    except UserError as error:
+        if issubclass(error.value.python_type(), AttributeError):
+            return ConstantV(False)
+        raise
+    return ConstantV(True)
+
+
+@handles(setattr)
+def setattr_(m, args, kwargs):
+    args[0].set_attr(m, args[1].as_constant(), args[2])
+    return NONE
+
+
+@handles(delattr)
+def delattr_(m, args, kwargs):
+    args[0].del_attr(m, args[1].as_constant())
+    return NONE
+
+
+@handles(callable)
+def callable_(m, args, kwargs):
+    value = _one(m, args, "callable")
+    if isinstance(value, CallableV):
+        return ConstantV(True)
+    if isinstance(value, KnownV):
+        return ConstantV(callable(value.real))
+    return ConstantV(class_lookup(value.python_type(), "__call__") is not MISSING)
+
+
+@handles(id)
+def id_(m, args, kwargs):
+    value = args[0]
+    real = getattr(value, "real", None)
+    if real is None or value.source is None:
+        raise Unsupported("id() of an object made inside the compiled function")
+    if not isinstance(value, KnownV):
+        m.guard(value.source, "identity", real, "its id() was taken")
+    return ConstantV(id(real))
+
+
+@handles(vars)
+def vars_(m, args, kwargs):
+    return m.get_attr(_one(m, args, "vars"), "__dict__")
+
+
+@handles(dir, globals, locals, eval, exec, compile, input, open, breakpoint, builtins.__build_class__, memoryview)
+def not_here(m, args, kwargs):
+    raise Unsupported("a builtin that looks at or changes the interpreter's own state")
+
+
+@handles(markers.graph_break)
+def graph_break(m, args, kwargs):
+    raise Unsupported("tg.graph_break()")
+
+
+@handles(print)
+def print_(m, args, kwargs):
+    raise Unsupported("print()", "print outside the compiled function")
+
+
+# --- numbers and truth ------------------------------------------------------------------------------------------------
+@handles(len)
+def len_(m, args, kwargs):
+    value = _one(m, args, "len")
+    return ConstantV(value.length(m))
+
+
+@handles(abs)
+def abs_(m, args, kwargs):
+    return m.unary(abs, args[0])
+
+
+@handles(operator.index)
+def index_(m, args, kwargs):
+    return m.fold(operator.index, args, kwargs)
+
+
+def _extreme(name: str) -> Handler:
+    def handler(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        values = m.listed(args[0]) if len(args) == 1 else args
+        function = getattr(builtins, name)
+        try:
+            return m.fold(function, [TupleV(values)] if len(args) == 1 else values, kwargs)
+        except Unsupported:
+            return m.call(m.wrap_known(getattr(polyfills, name)), [TupleV(values)], kwargs)
+
+    return handler
+
+
+for _name in ("min", "max"):
+    HANDLERS[id(getattr(builtins, _name))] = (getattr(builtins, _name), _extreme(_name))
+
+
+@handles(repr, ascii)
+def repr_(m, args, kwargs):
+    value = _one(m, args, "repr")
+    return m.call(m.wrap_known(str), [value], {}) if isinstance(value, InstanceV) else m.fold(repr, args, kwargs)
+
+
+@handles(hash)
+def hash_(m, args, kwargs):
+    value = args[0]
+    method = value.method(m, "__hash__") if isinstance(value, InstanceV) else None
+    return m.call(method, [], {}) if method is not None else m.fold(hash, args, kwargs)
+
+
+# --- iteration --------------------------------------------------------------------------------------------------------
+@handles(iter)
+def iter_(m, args, kwargs):
+    if len(args) == 2:
+        return m.call(m.wrap_known(polyfills.iterate_until), args, {})
+    return m.iterate(_one(m, args, "iter"))
+
+
+@handles(next)
+def next_(m, args, kwargs):
+    if not isinstance(args[0], (IteratorV, InstanceV)):
+        m.throw(TypeError, f"'{args[0].python_type().__name__}' object is not an iterator")
+    value = args[0].next(m)
+    if value is not None:
+        return m.forced(value)
+    if len(args) == 2:
+        return args[1]
+    m.throw(StopIteration)
+
+
+@handles(sorted)
+def sorted_(m, args, kwargs):
+    result = ListV(m.listed(args[0]))
+    sort_list(m, result, kwargs)
+    return result
+
+
+def sort_list(m: Machine, target: ListV, kwargs: dict[str, Value]) -> None:
+    """``list.sort``: keys must be constants or comparable by methods."""
+    key, reverse = kwargs.get("key", NONE), kwargs.get("reverse")
+    values = target.all(m)
+    plain = isinstance(key, ConstantV)
+    keys = values if plain else [m.call(key, [v], {}) for v in values]
+    compare = functools.cmp_to_key(lambda a, b: -1 if m.truth(m.binary(operator.lt, a[0], b[0])) else (1 if m.truth(m.binary(operator.lt, b[0], a[0])) else 0))  # fmt: skip
+    descending = reverse is not None and m.truth(reverse)
+    pairs = sorted(zip(keys, values), key=compare, reverse=descending)
+    target.items = [v for _, v in pairs]
+
+
+@handles(operator.getitem)
+def getitem_(m, args, kwargs):
+    return m.forced(args[0].get_item(m, args[1]))
+
+
+@handles(operator.setitem)
+def setitem_(m, args, kwargs):
+    args[0].set_item(m, args[1], args[2])
+    return NONE
+
+
+@handles(operator.contains)
+def contains_(m, args, kwargs):
+    return ConstantV(m.contains(args[0], args[1]))
+
+
+HANDLERS[id(operator.is_)] = (operator.is_, lambda m, args, kwargs: ConstantV(m.identical(*args)))
+HANDLERS[id(operator.is_not)] = (operator.is_not, lambda m, args, kwargs: ConstantV(not m.identical(*args)))
+HANDLERS[id(operator.not_)] = (operator.not_, lambda m, args, kwargs: ConstantV(not m.truth(args[0])))
+HANDLERS[id(operator.truth)] = (operator.truth, lambda m, args, kwargs: ConstantV(m.truth(args[0])))
+
+
+def _binary_handler(function: Any) -> Handler:
+    return lambda m, args, kwargs: m.binary(function, args[0], args[1])
+
+
+for _name in (
+    "add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift iadd isub imul itruediv ifloordiv imod ipow "
+    "imatmul iand ior ixor ilshift irshift eq ne lt le gt ge"
+).split():
+    _function = getattr(operator, _name)
+    HANDLERS[id(_function)] = (_function, _binary_handler(_function))
+for _function in (operator.neg, operator.invert, operator.pos):
+    HANDLERS[id(_function)] = (_function, lambda m, args, kwargs, _f=_function: m.unary(_f, args[0]))  # type: ignore[misc]
+
+# Functions replaced by Python that the machine interprets.
+POLYFILLED: dict[Any, Callable[..., Any]] = {
+    any: polyfills.any_, all: polyfills.all_, sum: polyfills.sum_, functools.reduce: polyfills.reduce,
+    itertools.chain.from_iterable: polyfills.chain_from_iterable, math.prod: polyfills.prod,
+    typing.get_type_hints: polyfills.no_hints,
+}  # fmt: skip
+for _real, _polyfill in POLYFILLED.items():
+    HANDLERS[id(_real)] = (_real, lambda m, args, kwargs, _p=_polyfill: m.call(m.wrap_known(_p), args, kwargs))  # type: ignore[misc]
+
+
+# --- questions about the compiler and about torch ---------------------------------------------------------------------
+def _answers(value: Any, *functions: Any) -> None:
+    for function in functions:
+        if function is not None:
+            HANDLERS[id(function)] = (function, lambda m, args, kwargs: ConstantV(value))
+
+
+_answers(True, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, markers.is_compiling)
+_answers(
+    False,
+    torch.jit.is_scripting, torch.jit.is_tracing, torch._C._get_tracing_state, getattr(torch.compiler, "is_exporting", None),
+    torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic,
+    torch._C._is_torch_function_mode_enabled, getattr(torch.onnx, "is_in_onnx_export", None),
+)  # fmt: skip
+_answers(None, warnings.warn, torch._C._log_api_usage_once, warnings.warn_explicit)
+
+
+@handles(torch.is_tensor)
+def is_tensor_(m, args, kwargs):
+    return ConstantV(isinstance(args[0], TensorV))
+
+
+@handles(torch.is_floating_point)
+def is_floating_point_(m, args, kwargs):
+    return ConstantV(args[0].fake.is_floating_point())
+
+
+@handles(typing.cast)
+def cast_(m, args, kwargs):
+    return args[1]
+
+
+@handles(inspect.signature)
+def signature_(m, args, kwargs):
+    target = args[0]
+    bound = isinstance(target, MethodV)
+    real = getattr(target.function if isinstance(target, MethodV) else target, "real", None)
+    if real is None or len(args) > 1:
+        raise Unsupported("inspect.signature of a function made inside")
+    # which object the method is bound to does not matter: only its first parameter goes
+    return KnownV(m.real(inspect.signature, MethodType(real, object()) if bound else real))
+
+
+@handles(copy.copy)
+def copy_(m, args, kwargs):
+    value = args[0]
+    if isinstance(value, InstanceV):
+        return m.call(m.wrap_known(polyfills.copy_instance), [value], {})
+    if isinstance(value, TensorV):
+        raise Unsupported("copy.copy of a tensor")
+    return m.get_attr(value, "copy").call(m, [], {}) if isinstance(value, (ListV, DictV)) else value
+
+
+@handles(copy.deepcopy)
+def deepcopy_(m, args, kwargs):
+    try:
+        return m.wrap_result(copy.deepcopy(args[0].as_constant()))
+    except NotConstant:
+        raise Unsupported("copy.deepcopy of an object that holds tensors") from None
+
+
+# --- closures, super --------------------------------------------------------------------------------------------------
+def make_super(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``super()`` and ``super(cls, obj)``."""
+    if not args:
+        frame = m.frames[-1]
+        cell = frame.cells.get("__class__")
+        first = frame.code.co_varnames[0] if frame.code.co_argcount else None
+        owner = frame.locals.get(first) if first else None
+        if owner is None and first in frame.cells:
+            owner = frame.cells[first].get(m)
+        if cell is None or owner is None:
+            m.throw(RuntimeError, "super(): no arguments")
+        cls = cell.get(m)
+        args = [cls, m.forced(owner)]
+    cls_value, owner = args
+    real_cls = cls_value.as_constant()
+    if isinstance(owner, KnownV) and isinstance(owner.real, type):
+        return SuperV(real_cls, owner, owner.real)
+    return SuperV(real_cls, owner, owner.python_type())
+
+
+@handles(functools.wraps, functools.update_wrapper)
+def wraps_(m, args, kwargs):
+    raise Unsupported("functools.wraps inside a compiled function")
+
+
+@handles(object.__new__)
+def object_new(m, args, kwargs):
+    return InstanceV(args[0].as_constant())
+
+
+HANDLERS[id(logging.Logger.isEnabledFor)] = (logging.Logger.isEnabledFor, lambda m, args, kwargs: ConstantV(False))
+for _name in ("debug", "info", "warning", "error", "log", "exception", "critical"):
+    _function = getattr(logging.Logger, _name)
+    HANDLERS[id(_function)] = (_function, lambda m, args, kwargs: NONE)
+

@@ -1,0 +1,364 @@
+"""What calling something means: builtins by table, torch operations into the graph, Python functions inlined."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import _native
+from ..records.sources import Attr, Global, Item, Source
+from . import builtin_functions, builtin_methods, classes, tensor_ops
+from .binding import bind_arguments
+from .errors import Unsupported
+from .frame import Frame
+from .values.base import Lazy, Value
+from .values.binding import MISSING, class_lookup
+from .values.constant import ConstantV
+from .values.containers import CellV, ListV, SequenceV, SetV
+from .values.dicts import DictV, DictViewV
+from .values.functions import FunctionV
+from .values.instance import InstanceV
+from .values.known import KnownV
+from .values.tensor import TensorV
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+CODE_GENERATOR = 0x20
+CODE_COROUTINE = 0x80 | 0x200
+
+
+def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call an existing function, class or builtin."""
+    real = function.real
+    handler = builtin_functions.lookup(real)
+    if handler is not None:
+        return handler(m, args, kwargs)
+    if isinstance(real, _native.CompiledFunction):
+        # a compiled function called from compiled code is inlined like any other
+        bound = [m.wrap(b, None) for b in real.bound]
+        return m.call(m.wrap_known(real.function), [*bound, *args], kwargs)
+    if isinstance(real, type):
+        return classes.construct(m, real, args, kwargs)
+    if isinstance(real, (MethodDescriptorType, WrapperDescriptorType)):
+        return call_descriptor(m, real, args, kwargs)
+    if tensor_ops.is_operation(real):
+        return tensor_ops.call_function(m, real, args, kwargs)
+    if isinstance(real, FunctionType):
+        refusal = tensor_ops.refused(real)
+        if refusal is not None:
+            raise Unsupported(*refusal)
+        return inline(m, function, args, kwargs)
+    if isinstance(real, MethodWrapperType):
+        owner = m.wrap(real.__self__, None)
+        return call_descriptor(m, getattr(type(real.__self__), real.__name__), [owner, *args], kwargs)
+    if isinstance(real, BuiltinFunctionType):
+        return _call_builtin(m, function, args, kwargs)
+    wrapped = getattr(real, "__wrapped__", None)
+    if type(real) is functools._lru_cache_wrapper and wrapped is not None:
+        return m.call(m.wrap_known(wrapped), args, kwargs)
+    method = class_lookup(type(real), "__call__")
+    if isinstance(method, FunctionType):
+        return m.call(m.wrap_known(method), [function, *args], kwargs)
+    raise Unsupported(f"calling the {function.describe()}")
+
+
+def _call_builtin(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    real = function.real
+    owner = getattr(real, "__self__", None)
+    if builtin_functions.is_pure(real):
+        return m.fold(real, args, kwargs)
+    if isinstance(owner, type):
+        # a class method of a C type: dict.fromkeys, int.from_bytes, object.__new__
+        return builtin_methods.call_class_method(m, owner, real, args, kwargs)
+    if owner is not None and not isinstance(owner, type(operator)):
+        method = getattr(type(owner), real.__name__, None)
+        if isinstance(method, (MethodDescriptorType, WrapperDescriptorType)):
+            return call_descriptor(m, method, [m.wrap(owner, Attr(function.source, "__self__") if function.source else None), *args], kwargs)  # fmt: skip
+    raise Unsupported(
+        f"calling the builtin {function.describe()}", "call it outside the compiled function, or let the graph break"
+    )
+
+
+def call_descriptor(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call a method of a C type with the object as first argument."""
+    return builtin_methods.call(m, descriptor, args, kwargs)
+
+
+# --- inlining ---------------------------------------------------------------------------------------------------------
+def inline(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Interpret a Python function's body."""
+    if isinstance(function, FunctionV):
+        code, namespace, module = function.code, function.namespace, function.module_source
+        closure = function.closure
+        variables = bind_arguments(m, code, args, kwargs, function.defaults, function.kwdefaults)
+    else:
+        real = function.real
+        code, namespace = real.__code__, real.__globals__
+        module = module_of(m, real)
+        closure = closure_of(m, function)
+        variables = bind_arguments(m, code, args, kwargs, *defaults_of(m, function))
+    if code.co_flags & CODE_COROUTINE:
+        raise Unsupported(f"calling the coroutine function `{code.co_qualname}`")
+    frame = Frame(code, namespace, module, variables, closure)
+    _, value = m.run_frame(frame)
+    return value
+
+
+def module_of(m: Machine, function: FunctionType) -> str:
+    """How sources name a function's globals: '' for the compiled function's own."""
+    if function.__globals__ is m.function.__globals__:
+        return ""
+    import sys
+
+    name = function.__globals__.get("__name__", "")
+    module = sys.modules.get(name)
+    if module is not None and module.__dict__ is function.__globals__:
+        return str(name)
+    return m.pin_namespace(function.__globals__)
+
+
+def closure_of(m: Machine, function: KnownV) -> list[CellV]:
+    cells = function.real.__closure__ or ()
+    base: Source | None = Attr(function.source, "__closure__") if function.source else None
+    result = []
+    for n, cell in enumerate(cells):
+        value = m.wrap(cell, Item(base, n) if base else None)
+        assert isinstance(value, CellV)
+        result.append(value)
+    return result
+
+
+def defaults_of(m: Machine, function: KnownV) -> tuple[list[Any], dict[str, Any]]:
+    real, source = function.real, function.source
+    base = Attr(source, "__defaults__") if source else None
+    defaults = [Lazy(v, Item(base, n) if base else None) for n, v in enumerate(real.__defaults__ or ())]
+    kwbase = Attr(source, "__kwdefaults__") if source else None
+    kwdefaults = {k: Lazy(v, Item(kwbase, k) if kwbase else None) for k, v in (real.__kwdefaults__ or {}).items()}
+    return defaults, kwdefaults
+
+
+# --- modules ----------------------------------------------------------------------------------------------------------
+OWN_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+GLOBAL_HOOKS = tuple(
+    name
+    for name in ("_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks", "_global_forward_pre_hooks")
+    if hasattr(torch.nn.modules.module, name)
+)
+
+
+def call_module(m: Machine, module: InstanceV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call an nn.Module: straight to ``forward`` when no hook is registered, else through PyTorch's own code."""
+    call = class_lookup(module.cls, "__call__")
+    assert module.attrs is not None
+    standard = call is torch.nn.Module.__dict__["__call__"]
+    if standard and not _has_hooks(m, module):
+        return m.call(m.get_attr(module, "forward"), args, kwargs)
+    if standard:
+        inner = m.wrap_known(torch.nn.Module.__dict__["_call_impl"])
+        return m.call(inner, [module, *args], kwargs)
+    return m.call(m.wrap_known(call), [module, *args], kwargs)
+
+
+def _has_hooks(m: Machine, module: InstanceV) -> bool:
+    found = False
+    for name in GLOBAL_HOOKS:
+        real = getattr(torch.nn.modules.module, name)
+        m.guard(Global(name, "torch.nn.modules.module"), "length", len(real), "a hook for all modules would run")
+        found = found or bool(real)
+    assert module.attrs is not None
+    for name in OWN_HOOKS:
+        hooks = module.attrs.lookup(m, name)
+        if hooks is not None and hooks.truth(m):
+            found = True
+    compiled = module.attrs.lookup(m, "_compiled_call_impl")
+    if compiled is not None and compiled.truth(m):
+        raise Unsupported("a module on which `.compile()` was called", "drop the inner `.compile()`")
+    return found
+
+
+# --- operators --------------------------------------------------------------------------------------------------------
+REFLECTED = {
+    operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "truediv", operator.matmul: "matmul",
+    operator.floordiv: "floordiv", operator.mod: "mod", operator.pow: "pow", operator.lshift: "lshift",
+    operator.rshift: "rshift", operator.and_: "and", operator.or_: "or", operator.xor: "xor",
+}  # fmt: skip
+INPLACE = {getattr(operator, "i" + name): function for function, name in REFLECTED.items()}
+SWAPPED = {
+    operator.lt: "gt", operator.gt: "lt", operator.le: "ge", operator.ge: "le", operator.eq: "eq", operator.ne: "ne",
+}  # fmt: skip
+
+
+def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) -> Value:
+    """``left <operator> right``; ``function`` is the one of the operator module."""
+    left, right = m.forced(left), m.forced(right)
+    if isinstance(left, InstanceV) or isinstance(right, InstanceV):
+        result = _by_methods(m, function, left, right)
+        if result is not None:
+            return result
+        left, right = _payload(left), _payload(right)
+    if isinstance(left, TensorV) or isinstance(right, TensorV):
+        return m.torch_call(function, [left, right], {})
+    plain = INPLACE.get(function, function)
+    for kinds, implementation in _CONTAINER_OPERATORS:
+        if isinstance(left, kinds) or isinstance(right, kinds):
+            result = implementation(m, function, plain, left, right)
+            if result is not None:
+                return result
+    if plain in (operator.eq, operator.ne) and not (left.is_constant() and right.is_constant()):
+        return ConstantV(m.identical(left, right) == (plain is operator.eq))
+    return m.fold(plain, [left, right], {})
+
+
+def _payload(value: Value) -> Value:
+    return value.payload if isinstance(value, InstanceV) and value.payload is not None else value
+
+
+def _by_methods(m: Machine, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+    """The special methods of user classes; None when no side defines one (builtin bases may still)."""
+    plain = INPLACE.get(function)
+    if plain is not None:
+        result = _try_method(m, left, f"__i{REFLECTED[plain]}__", right)
+        if result is not None:
+            return result
+        function = plain
+    if function in SWAPPED:
+        names = f"__{function.__name__}__", f"__{SWAPPED[function]}__"
+    else:
+        names = f"__{REFLECTED[function]}__", f"__r{REFLECTED[function]}__"
+    for owner, name, other in ((left, names[0], right), (right, names[1], left)):
+        result = _try_method(m, owner, name, other)
+        if result is not None:
+            return result
+    if function is operator.ne:
+        equal = _try_method(m, left, "__eq__", right)
+        if equal is not None:
+            return ConstantV(not m.truth(equal))
+    return None
+
+
+def _try_method(m: Machine, owner: Value, name: str, other: Value) -> Value | None:
+    if not isinstance(owner, InstanceV):
+        return None
+    attribute = class_lookup(owner.cls, name)
+    if attribute is MISSING or not isinstance(attribute, FunctionType):
+        return None
+    result = m.call(m.wrap_known(attribute), [owner, other], {})
+    if isinstance(result, ConstantV) and result.value is NotImplemented:
+        return None
+    return result
+
+
+def _sequence_operator(m: Machine, function: Any, plain: Any, left: Value, right: Value) -> Value | None:
+    if plain is operator.mul:
+        if not isinstance(left, SequenceV):
+            left, right = right, left
+        assert isinstance(left, SequenceV)
+        count = m.as_index(right)
+        return type(left)(left.all(m) * count, None if hasattr(left.cls, "_make") else left.cls)
+    if not (isinstance(left, SequenceV) and isinstance(right, SequenceV)):
+        if function is operator.iadd and isinstance(left, ListV):
+            m.mutate(left)
+            left.items.extend(m.listed(right))
+            return left
+        return None
+    if function is operator.iadd and isinstance(left, ListV):
+        m.mutate(left)
+        left.items.extend(right.all(m))
+        return left
+    if plain is operator.add and type(left) is type(right):
+        cls = left.cls if left.cls in (list, torch.Size) else None
+        return type(left)(left.all(m) + right.all(m), cls)
+    if plain in (operator.eq, operator.ne):
+        same = type(left) is type(right) and len(left.items) == len(right.items)
+        same = same and all(m.equal(a, b) for a, b in zip(left.all(m), right.all(m)))
+        return ConstantV(same == (plain is operator.eq))
+    left.all(m), right.all(m)
+    return None
+
+
+def _dict_operator(m: Machine, function: Any, plain: Any, left: Value, right: Value) -> Value | None:
+    if not (isinstance(left, DictV) and isinstance(right, DictV)):
+        return None
+    if plain is operator.or_:
+        if function is operator.ior:
+            for key, value in right.pairs(m):
+                left.set_item(m, key, value)
+            return left
+        result = DictV.of(left.pairs(m) + right.pairs(m))
+        result.cls = left.cls
+        return result
+    if plain in (operator.eq, operator.ne):
+        right.fill(m)
+        mine = left.pairs(m)
+        same = len(mine) == len(right.items) and all(
+            right.contains(m, k) and m.equal(v, right.get_item(m, k)) for k, v in mine
+        )
+        return ConstantV(same == (plain is operator.eq))
+    return None
+
+
+def _set_operator(m: Machine, function: Any, plain: Any, left: Value, right: Value) -> Value | None:
+    left_set = as_set(m, left)
+    right_set = as_set(m, right)
+    if left_set is None or right_set is None:
+        return None
+    a, b = left_set.items, right_set.items
+    if plain in (operator.eq, operator.ne):
+        return ConstantV((a.keys() == b.keys()) == (plain is operator.eq))
+    if plain in (operator.le, operator.lt, operator.ge, operator.gt):
+        return ConstantV(plain(a.keys(), b.keys()))
+    union = {**a, **b}
+    rules: dict[Any, Callable[[Any], bool]] = {
+        operator.or_: lambda k: True,
+        operator.and_: lambda k: k in a and k in b,
+        operator.sub: lambda k: k in a and k not in b,
+        operator.xor: lambda k: (k in a) != (k in b),
+    }
+    if plain not in rules:
+        return None
+    items = [v for k, v in union.items() if rules[plain](k)]
+    if function is not plain and isinstance(left, SetV) and left.cls is set:
+        m.mutate(left)
+        left.items = {k: v for k, v in union.items() if rules[plain](k)}
+        return left
+    return SetV(items, left.cls if isinstance(left, SetV) else set)
+
+
+def as_set(m: Machine, value: Value) -> SetV | None:
+    if isinstance(value, SetV):
+        return value
+    if isinstance(value, DictViewV) and value.kind in ("keys", "items"):
+        return SetV(value.listed(m))
+    return None
+
+
+_CONTAINER_OPERATORS: tuple[tuple[Any, Callable[..., Value | None]], ...] = (
+    (SequenceV, _sequence_operator),
+    (DictV, _dict_operator),
+    ((SetV, DictViewV), _set_operator),
+)
+
+UNARY_METHODS = {operator.neg: "__neg__", operator.invert: "__invert__", operator.pos: "__pos__", abs: "__abs__"}
+
+
+def unary(m: Machine, function: Callable[..., Any], value: Value) -> Value:
+    if isinstance(value, TensorV):
+        return m.torch_call(function, [value], {})
+    if isinstance(value, InstanceV):
+        method = value.method(m, UNARY_METHODS[function])
+        if method is not None:
+            return m.call(method, [], {})
+    return m.fold(function, [value], {})
+

@@ -1,0 +1,329 @@
+"""Calling a class: builtin containers and iterators by table, exceptions, and classes of the user's."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import itertools
+import operator
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from enum import EnumMeta
+from types import FunctionType, MethodType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import polyfills
+from .builtin_functions import make_super
+from .errors import Unsupported
+from .values.base import Value
+from .values.binding import class_lookup
+from .values.constant import NONE, ConstantV
+from .values.containers import ListV, SetV, SliceV, TupleV
+from .values.dicts import DictV
+from .values.functions import MethodV, PartialV
+from .values.instance import ExceptionV, InstanceV
+from .values.iterators import MapV, SequenceIterV, ZipV
+from .values.known import KnownV
+from .values.tensor import TensorV
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+Constructor = Callable[["Machine", list[Value], dict[str, Value]], Value]
+CONSTRUCTORS: dict[type, Constructor] = {}
+
+
+def constructs(*classes: type) -> Callable[[Constructor], Constructor]:
+    def register(function: Constructor) -> Constructor:
+        for cls in classes:
+            if cls in CONSTRUCTORS:
+                raise ValueError(f"{cls.__name__}: already handled")
+            CONSTRUCTORS[cls] = function
+        return function
+
+    return register
+
+
+def construct(
+    m: Machine, cls: type, args: list[Value], kwargs: dict[str, Value], through_metaclass: bool = True
+) -> Value:
+    """``cls(*args, **kwargs)``."""
+    constructor = CONSTRUCTORS.get(cls)
+    if constructor is not None:
+        return constructor(m, args, kwargs)
+    if issubclass(cls, torch.Tensor):
+        return _tensor(m, cls, args, kwargs)
+    if isinstance(cls, EnumMeta) or cls in FOLDED:
+        return m.fold(cls, args, kwargs)
+    if issubclass(cls, torch.autograd.Function):
+        raise Unsupported("an instance of torch.autograd.Function")
+    meta_call = class_lookup(type(cls), "__call__")
+    if through_metaclass and isinstance(meta_call, FunctionType):
+        return m.call(m.wrap_known(meta_call), [m.wrap_known(cls), *args], kwargs)
+    if issubclass(cls, tuple) and hasattr(cls, "_fields") and cls.__new__ is not tuple.__new__:
+        return _namedtuple(m, cls, args, kwargs)
+    new_function = class_lookup(cls, "__new__")
+    new_function = getattr(new_function, "__func__", new_function)
+    if isinstance(new_function, FunctionType):
+        result = m.call(m.wrap_known(new_function), [m.wrap_known(cls), *args], kwargs)
+        if not isinstance(result, InstanceV) or not issubclass(result.cls, cls):
+            return result
+    else:
+        result = new(m, cls, [m.wrap_known(cls), *args], kwargs)
+    init = class_lookup(cls, "__init__")
+    if isinstance(init, FunctionType):
+        m.call(m.wrap_known(init), [result, *args], kwargs)
+    elif init is not object.__init__:
+        m.call(KnownV(init), [result, *args], kwargs)
+    return result
+
+
+def new(m: Machine, owner: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``owner.__new__(cls, ...)`` of a C type ``owner``: an empty instance of ``cls``."""
+    cls = args[0].as_constant()
+    if issubclass(cls, BaseException):
+        return ExceptionV(cls, args[1:])
+    if cls in CONSTRUCTORS:
+        return CONSTRUCTORS[cls](m, args[1:], kwargs)
+    if issubclass(cls, (tuple, frozenset)):
+        items = m.listed(args[1]) if len(args) > 1 else []
+        if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+            return TupleV(items, cls)
+        result = InstanceV(cls)
+        result.payload = TupleV(items) if issubclass(cls, tuple) else SetV(items, frozenset)
+        return result
+    if issubclass(cls, (int, float, str, bytes)) and cls not in (int, float, str, bytes):
+        result = InstanceV(cls)
+        result.payload = m.fold(next(b for b in cls.__mro__ if b in (int, float, str, bytes)), args[1:], kwargs)
+        return result
+    allowed = (object, dict, list, set, OrderedDict, defaultdict)
+    bases = [b for b in cls.__mro__ if not b.__flags__ & (1 << 9)]
+    if any(b not in (*allowed, SimpleNamespace) and b.__module__ not in ("typing", "abc") for b in bases):
+        raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`")
+    if not cls.__flags__ & (1 << 9) and cls is not object:
+        raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`")
+    if getattr(cls, "__abstractmethods__", None):
+        names = ", ".join(f"'{n}'" for n in sorted(cls.__abstractmethods__))
+        m.throw(TypeError, f"Can't instantiate abstract class {cls.__name__} with abstract methods {names}")
+    return InstanceV(cls)
+
+
+FOLDED = frozenset({torch.device, torch.finfo, torch.iinfo, range, complex, int, float, bytes})
+
+
+def _tensor(m: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if cls is torch.Tensor or cls.__module__ == "torch":
+        return m.torch_call(cls, args, kwargs)
+    raise Unsupported(f"making a {cls.__name__}", "make parameters in __init__")
+
+
+def _namedtuple(m: Machine, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    fields, defaults = cls._fields, cls._field_defaults
+    values = dict(zip(fields, args))
+    unknown = set(kwargs) - set(fields)
+    if len(args) > len(fields) or unknown:
+        m.throw(TypeError, f"{cls.__name__}.__new__() got unexpected arguments")
+    values.update(kwargs)
+    for name in fields:
+        if name not in values:
+            if name not in defaults:
+                m.throw(TypeError, f"{cls.__name__}.__new__() missing required argument: '{name}'")
+            values[name] = m.wrap_result(defaults[name])
+    return TupleV([values[name] for name in fields], cls)
+
+
+# --- builtin classes --------------------------------------------------------------------------------------------------
+@constructs(object)
+def make_object(m, args, kwargs):
+    return InstanceV(object)
+
+
+@constructs(list)
+def make_list(m, args, kwargs):
+    return ListV(list(m.listed(args[0])) if args else [])
+
+
+@constructs(tuple)
+def make_tuple(m, args, kwargs):
+    if args and isinstance(args[0], TupleV) and args[0].cls is tuple:
+        return args[0]
+    return TupleV(list(m.listed(args[0])) if args else [])
+
+
+@constructs(torch.Size)
+def make_size(m, args, kwargs):
+    return TupleV(list(m.listed(args[0])) if args else [], torch.Size)
+
+
+@constructs(deque)
+def make_deque(m, args, kwargs):
+    result = ListV(list(m.listed(args[0])) if args else [], deque)
+    limit = kwargs.get("maxlen", args[1] if len(args) > 1 else NONE).as_constant()
+    if limit is not None:
+        raise Unsupported("a deque with maxlen")
+    return result
+
+
+CONSTRUCTORS[set] = lambda m, args, kwargs: SetV(m.listed(args[0]) if args else [], set)
+CONSTRUCTORS[frozenset] = lambda m, args, kwargs: SetV(m.listed(args[0]) if args else [], frozenset)
+
+
+def _make_dict(cls: type) -> Constructor:
+    def make(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        from .builtin_methods import dict_update
+
+        result = DictV(cls)
+        if cls is defaultdict:
+            result.default_factory, args = (args[0] if args else NONE), args[1:]
+            if isinstance(result.default_factory, ConstantV) and result.default_factory.value is None:
+                result.default_factory = None
+        dict_update(m, result, *args, **kwargs)
+        return result
+
+    return make
+
+
+for _cls in (dict, OrderedDict, defaultdict):
+    CONSTRUCTORS[_cls] = _make_dict(_cls)
+
+
+@constructs(slice)
+def make_slice(m, args, kwargs):
+    parts = {1: [NONE, *args, NONE], 2: [*args, NONE], 3: args}[len(args)]
+    return SliceV(parts)
+
+
+@constructs(bool)
+def make_bool(m, args, kwargs):
+    return ConstantV(m.truth(args[0]) if args else False)
+
+
+@constructs(str)
+def make_str(m, args, kwargs):
+    if not args:
+        return ConstantV("")
+    value = args[0]
+    if isinstance(value, TensorV):
+        raise Unsupported("str() of a tensor", "print tensors outside the compiled function")
+    if isinstance(value, InstanceV):
+        for name in ("__str__", "__repr__"):
+            method = value.method(m, name)
+            if method is not None:
+                return m.call(method, [], {})
+        if value.real is None:
+            raise Unsupported(f"str() of a {value.describe()}")
+    return m.fold(str, args, kwargs)
+
+
+def _make_number(cls: type, name: str) -> Constructor:
+    def make(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if args and isinstance(args[0], TensorV):
+            raise Unsupported(f"{cls.__name__}() of a tensor reads its data", "keep it a tensor, or break the graph here")
+        if args and isinstance(args[0], InstanceV):
+            method = args[0].method(m, name)
+            if method is not None:
+                return m.call(method, [], {})
+        return m.fold(cls, args, kwargs)
+
+    return make
+
+
+for _cls, _name in ((int, "__int__"), (float, "__float__"), (complex, "__complex__")):
+    CONSTRUCTORS[_cls] = _make_number(_cls, _name)
+
+
+@constructs(enumerate)
+def make_enumerate(m, args, kwargs):
+    iterator = m.iterate(args[0])
+    start = kwargs.get("start", args[1] if len(args) > 1 else ConstantV(0)).as_constant()
+    counter = itertools.count(start)
+
+    def step(m):
+        value = iterator.next(m)
+        return None if value is None else TupleV([ConstantV(next(counter)), m.forced(value)])
+
+    return MapV(enumerate, step)
+
+
+@constructs(zip)
+def make_zip(m, args, kwargs):
+    strict = m.truth(kwargs["strict"]) if "strict" in kwargs else False
+    return ZipV([m.iterate(a) for a in args], strict)
+
+
+@constructs(map)
+def make_map(m, args, kwargs):
+    function, rows = args[0], ZipV([m.iterate(a) for a in args[1:]])
+
+    def step(m):
+        row = rows.next(m)
+        return None if row is None else m.call(function, [m.forced(v) for v in row.items], {})
+
+    return MapV(map, step)
+
+
+@constructs(filter)
+def make_filter(m, args, kwargs):
+    predicate, iterator = args[0], m.iterate(args[1])
+
+    def step(m):
+        while (value := iterator.next(m)) is not None:
+            value = m.forced(value)
+            kept = value if isinstance(predicate, ConstantV) else m.call(predicate, [value], {})
+            if m.truth(kept):
+                return value
+        return None
+
+    return MapV(filter, step)
+
+
+@constructs(reversed)
+def make_reversed(m, args, kwargs):
+    if isinstance(args[0], InstanceV):
+        method = args[0].method(m, "__reversed__")
+        if method is not None:
+            return m.call(method, [], {})
+        length = args[0].length(m)
+        return SequenceIterV([args[0].get_item(m, ConstantV(n)) for n in reversed(range(length))])
+    return SequenceIterV(list(reversed(m.listed(args[0]))))
+
+
+@constructs(super)
+def make_super_(m, args, kwargs):
+    return make_super(m, args, kwargs)
+
+
+@constructs(functools.partial)
+def make_partial(m, args, kwargs):
+    if isinstance(args[0], PartialV):
+        inner = args[0]
+        return PartialV(inner.function, [*inner.args, *args[1:]], {**inner.kwargs, **kwargs})
+    return PartialV(args[0], args[1:], kwargs)
+
+
+@constructs(MethodType)
+def make_method(m, args, kwargs):
+    return MethodV(args[0], args[1])
+
+
+def _by_polyfill(function: Any) -> Constructor:
+    return lambda m, args, kwargs: m.call(m.wrap_known(function), args, kwargs)
+
+
+for _module in (itertools, operator):
+    for _name in dir(polyfills):
+        _real = getattr(_module, _name, None)
+        if isinstance(_real, type) and _real not in CONSTRUCTORS:
+            CONSTRUCTORS[_real] = _by_polyfill(getattr(polyfills, _name))
+
+_REFUSED_CLASSES = (property, staticmethod, classmethod, builtins.type(NotImplemented), Counter)
+
+
+def refuse(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    raise Unsupported("making a descriptor or Counter inside a compiled function")
+
+
+for _cls in _REFUSED_CLASSES:
+    CONSTRUCTORS[_cls] = refuse

@@ -1,0 +1,463 @@
+"""The entry's source: call the graph, rebuild results, replay side effects once, return or go on in a resume function.
+
+    def transformed(inputs, fetched):
+        mul, = graph_0(*fetched)
+        return mul
+
+Values are rebuilt from what the entry holds: parameters, what the guards fetched, graph outputs, constants. Nothing is
+read through an object that the effects change, so the order of rebuilding does not matter; effects come after it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import math
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..records.sources import InstanceDict, Local, Source
+from .errors import CannotResume
+from .values.base import Lazy, Value
+from .values.constant import ConstantV
+from .values.containers import CellV, ListV, SequenceV, SetV, SliceV, TupleV
+from .values.dicts import DELETED, DictV, DictViewV
+from .values.functions import BuiltinMethodV, FunctionV, MethodV, PartialV, SuperV, TensorMethodV
+from .values.hashing import IdentityKey
+from .values.instance import ExceptionV, InstanceV
+from .values.iterators import MapV, SequenceIterV, ZipV
+from .values.known import KnownV
+from .values.tensor import TensorV
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+LITERALS = (int, str, bytes, bool, type(None), type(Ellipsis))
+
+
+class Emitter:
+    """Collects the body of one entry function."""
+
+    def __init__(self, m: Machine, parameters: tuple[str, ...]) -> None:
+        self.m = m
+        self.parameters = parameters
+        self.parameter_names = {p: identifier(p) for p in parameters}
+        self.body: list[str] = []
+        self.namespace: dict[str, Any] = {}
+        self.outputs: list[TensorV] = []
+        self.used: set[str] = {*self.parameter_names.values(), "fetched", "graph_0", "rebuild", "torch", "transformed"}
+        self.names: dict[int, str] = {}
+        self.kept: list[Any] = []
+        self.fetch: list[Source] = []
+        self.building: set[int] = set()
+
+    # --- names -----------------------------------------------------------------------------------------------------
+    def fresh(self, hint: str) -> str:
+        name = identifier(hint)
+        number = 0
+        while name in self.used:
+            number += 1
+            name = f"{identifier(hint)}_{number}"
+        self.used.add(name)
+        return name
+
+    def line(self, text: str) -> None:
+        self.body.append(text)
+
+    def pin(self, real: Any, hint: str = "") -> str:
+        """A name of the entry's module for an object that no source reaches."""
+        known = self.names.get(id(real))
+        if known is not None:
+            return known
+        hint = hint or getattr(real, "__name__", "") or f"a_{type(real).__name__}"
+        if getattr(builtins, hint, None) is real:
+            return hint
+        name = self.fresh(hint)
+        self.namespace[name] = real
+        self.names[id(real)] = name
+        self.kept.append(real)
+        return name
+
+    def from_source(self, source: Source) -> str:
+        if isinstance(source, Local):
+            return self.parameter_names[source.name]
+        if isinstance(source, InstanceDict):
+            return f"{self.from_source(source.of)}.__dict__"
+        if source not in self.fetch:
+            self.fetch.append(source)
+        return f"fetched[{self.fetch.index(source)}]"
+
+    # --- expressions -----------------------------------------------------------------------------------------------
+    def expr(self, value: Any) -> str:
+        """A Python expression for a value; what must keep its identity is built once and named."""
+        if isinstance(value, Lazy):
+            if value.source is not None:
+                return self.from_source(value.source)
+            return self.expr(self.m.wrap_result(value.real))
+        named = self.names.get(id(value))
+        if named is not None:
+            return named
+        for kind, builder in BUILDERS:
+            if isinstance(value, kind):
+                if id(value) in self.building:
+                    raise CannotResume("a structure that contains itself")
+                self.building.add(id(value))
+                try:
+                    return builder(self, value)
+                finally:
+                    self.building.discard(id(value))
+        raise CannotResume(f"a {value.describe()} cannot be rebuilt outside the graph")
+
+    def name_value(self, value: Value, hint: str, text: str) -> str:
+        name = self.fresh(hint)
+        self.line(f"{name} = {text}")
+        self.names[id(value)] = name
+        self.kept.append(value)
+        return name
+
+    def existing(self, value: Any) -> str | None:
+        """How to reach a value that was there before the call."""
+        if value.source is not None:
+            return self.from_source(value.source)
+        if getattr(value, "real", None) is not None:
+            return self.pin(value.real)
+        return None
+
+    def listing(self, values: list[Any]) -> str:
+        return ", ".join(self.expr(v) for v in values)
+
+    def mapping(self, value: DictV) -> str:
+        self_pairs = value.items.items()
+        return "{" + ", ".join(f"{self.expr(value.key_value(k))}: {self.expr(v)}" for k, v in self_pairs) + "}"
+
+
+def identifier(text: str) -> str:
+    name = re.sub(r"\W", "_", text)
+    if not name or name[0].isdigit():
+        name = "_" + name
+    return name + "_" if keyword.iskeyword(name) else name
+
+
+# --- one builder per kind ---------------------------------------------------------------------------------------------
+def _constant(e: Emitter, v: ConstantV) -> str:
+    real = v.value
+    if type(real) in LITERALS:
+        return "..." if real is Ellipsis else repr(real)
+    if type(real) is float and math.isfinite(real):
+        return repr(real)
+    if type(real) is float:
+        return f"float({str(real)!r})"
+    if isinstance(real, (torch.dtype, torch.layout, torch.memory_format)):
+        return str(real)
+    if isinstance(real, torch.device):
+        return f"torch.device({str(real)!r})"
+    if type(real) is slice:
+        return repr(real)
+    return e.pin(real)
+
+
+def _tensor(e: Emitter, v: TensorV) -> str:
+    existing = e.existing(v)
+    if existing is not None:
+        return existing
+    name = e.fresh(v.node.name)
+    e.names[id(v)] = name
+    e.outputs.append(v)
+    return name
+
+
+def _known(e: Emitter, v: KnownV) -> str:
+    if v.source is not None and not isinstance(v.source, Local) and not e.m.is_fetchable(v.source):
+        return e.pin(v.real)
+    return e.existing(v) or e.pin(v.real)
+
+
+def _sequence(e: Emitter, v: SequenceV) -> str:
+    existing = e.existing(v)
+    if existing is not None:
+        return existing
+    items = e.listing(v.items)
+    if isinstance(v, TupleV):
+        plain = f"({items},)" if v.items else "()"
+        if v.cls is tuple:
+            return plain
+        if v.cls is torch.Size:
+            return f"torch.Size({plain})"
+        if hasattr(v.cls, "_make"):
+            return e.name_value(v, v.cls.__name__.lower(), f"{e.pin(v.cls)}._make({plain})")
+        return e.name_value(v, v.cls.__name__, f"{e.pin(v.cls)}({plain})")
+    text = f"[{items}]"
+    return e.name_value(v, "a_list", text if v.cls is list else f"{e.pin(v.cls)}({text})")
+
+
+def _dict(e: Emitter, v: DictV) -> str:
+    existing = e.existing(v)
+    if existing is not None:
+        return existing
+    text = e.mapping(v)
+    if v.default_factory is not None:
+        text = f"{e.pin(v.cls)}({e.expr(v.default_factory)}, {text})"
+    elif v.cls is not dict:
+        text = f"{e.pin(v.cls)}({text})"
+    return e.name_value(v, "a_dict", text)
+
+
+def _set(e: Emitter, v: SetV) -> str:
+    existing = e.existing(v)
+    if existing is not None:
+        return existing
+    return e.name_value(v, "a_set", f"{v.cls.__name__}([{e.listing(list(v.items.values()))}])")
+
+
+def _exception(e: Emitter, v: ExceptionV) -> str:
+    if v.raised is not None and not v.attrs.items:
+        return e.pin(v.raised)
+    name = e.name_value(v, "error", f"{e.pin(v.cls)}({e.listing(v.args)})")
+    if v.attrs is not None and v.attrs.items:
+        e.line(f"{name}.__dict__.update({e.mapping(v.attrs)})")
+    return name
+
+
+def _instance(e: Emitter, v: InstanceV) -> str:
+    existing = e.existing(v)
+    if existing is not None:
+        return existing
+    if v.cls is object:
+        return e.name_value(v, "an_object", "object()")
+    name = e.fresh(v.cls.__name__.lower())
+    immutable = issubclass(v.cls, (tuple, str, int, float, bytes, frozenset))
+    head = f"rebuild.instance({e.pin(v.cls)}"
+    if immutable and v.payload is not None:
+        head += f", items={_payload(e, v.payload)}"
+    # named before its content is built: an object may refer to itself
+    e.line(f"{name} = {head})")
+    e.names[id(v)] = name
+    e.kept.append(v)
+    content = [e.mapping(v.attrs)] if v.attrs is not None and v.attrs.items else []
+    if v.payload is not None and not immutable:
+        content.append(f"items={_payload(e, v.payload)}")
+    if v.slots:
+        content.append("slots={" + ", ".join(f"{k!r}: {e.expr(s)}" for k, s in v.slots.items()) + "}")
+    if content:
+        e.line(f"rebuild.fill({name}, {', '.join(content)})")
+    return name
+
+
+def _payload(e: Emitter, payload: Value) -> str:
+    if isinstance(payload, DictV):
+        return e.mapping(payload)
+    if isinstance(payload, SetV):
+        return f"[{e.listing(list(payload.items.values()))}]"
+    if isinstance(payload, SequenceV):
+        return f"[{e.listing(payload.items)}]"
+    return e.expr(payload)
+
+
+def _cell(e: Emitter, v: CellV) -> str:
+    existing = e.existing(v)
+    if existing is not None:
+        return existing
+    name = e.name_value(v, "cell", "rebuild.cell()")
+    if v.content is not None:
+        e.line(f"{name}.cell_contents = {e.expr(v.content)}")
+    return name
+
+
+def _function(e: Emitter, v: FunctionV) -> str:
+    code = e.pin(v.code, f"code_of_{v.code.co_name}")
+    parts = [code, e.pin(v.namespace, "globals_of_" + str(v.namespace.get("__name__", "")))]
+    parts.append(f"({e.listing(v.defaults)}{',' if v.defaults else ''})")
+    parts.append("{" + ", ".join(f"{k!r}: {e.expr(d)}" for k, d in v.kwdefaults.items()) + "}")
+    # the function is named after its cells: a recursive inner function is in its own cell
+    cells = [e.name_value(c, "cell", "rebuild.cell()") if _new_cell(e, c) else e.expr(c) for c in v.closure]
+    parts.append(f"({', '.join(cells)}{',' if cells else ''})")
+    if v.attrs.items:
+        parts.append(e.mapping(v.attrs))
+    name = e.name_value(v, v.code.co_name, f"rebuild.function({', '.join(parts)})")
+    for cell, cell_name in zip(v.closure, cells):
+        if cell.real is None and cell.content is not None and id(cell) not in e.m.filled_cells:
+            e.m.filled_cells.add(id(cell))
+            e.line(f"{cell_name}.cell_contents = {e.expr(cell.content)}")
+    return name
+
+
+def _new_cell(e: Emitter, cell: CellV) -> bool:
+    return cell.real is None and cell.source is None and id(cell) not in e.names
+
+
+def _iterator(e: Emitter, v: Value) -> str:
+    if isinstance(v, SequenceIterV):
+        if isinstance(v.items, ListV) and v.index == 0:
+            return e.name_value(v, "iterator", f"iter({e.expr(v.items)})")
+        rest = v.rest(e.m)
+    elif isinstance(v, ZipV) or (isinstance(v, MapV) and v.cls is enumerate):
+        rest = []
+        while (item := v.next(e.m)) is not None:
+            rest.append(item)
+            if len(rest) > 100_000:
+                raise CannotResume("an endless iterator across a graph break")
+    else:
+        raise CannotResume(f"a {v.describe()} across a graph break")
+    return e.name_value(v, "iterator", f"rebuild.rest([{e.listing(rest)}])")
+
+
+def _partial(e: Emitter, v: PartialV) -> str:
+    existing = e.existing(v)
+    if existing is not None:
+        return existing
+    kwargs = ", ".join(f"{k}={e.expr(a)}" for k, a in v.kwargs.items())
+    parts = ", ".join(p for p in (e.expr(v.function), e.listing(v.args), kwargs) if p)
+    import functools
+
+    return e.name_value(v, "partial", f"{e.pin(functools.partial)}({parts})")
+
+
+def _method(e: Emitter, v: MethodV) -> str:
+    import types
+
+    return f"{e.pin(types.MethodType)}({e.expr(v.function)}, {e.expr(v.owner)})"
+
+
+BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
+    (ConstantV, _constant),
+    (TensorV, _tensor),
+    (KnownV, _known),
+    (SequenceV, _sequence),
+    (DictV, _dict),
+    (SetV, _set),
+    (ExceptionV, _exception),
+    (InstanceV, _instance),
+    (FunctionV, _function),
+    (MethodV, _method),
+    (CellV, _cell),
+    (PartialV, _partial),
+    (SliceV, lambda e, v: f"slice({e.listing(v.parts)})"),
+    (TensorMethodV, lambda e, v: f"{e.expr(v.owner)}.{v.name}"),
+    (BuiltinMethodV, lambda e, v: f"{e.expr(v.owner)}.{v.descriptor.__name__}"),
+    (DictViewV, lambda e, v: f"{e.expr(v.of)}.{v.kind}()"),
+    (SuperV, lambda e, v: f"super({e.pin(v.cls)}, {e.expr(v.owner)})"),
+    ((SequenceIterV, ZipV, MapV), _iterator),
+)
+
+
+# --- effects ----------------------------------------------------------------------------------------------------------
+def emit_effects(e: Emitter) -> None:
+    """Replay what was written to objects that existed before the call, in order of the first write."""
+    statements: list[str] = []
+    for value in list(e.m.mutated.values()):
+        for kind, writer in WRITERS:
+            if isinstance(value, kind):
+                statements += writer(e, value)
+                break
+    for (_, name), (owner, value) in e.m.overlays.items():
+        statements.append(f"setattr({e.expr(owner)}, {name!r}, {e.expr(value)})")
+    for (module, name), value in e.m.written_globals.items():
+        table = e.pin(e.m.namespace_of(module), "globals_of_" + (module or "function"))
+        statements.append(f"{table}[{name!r}] = {e.expr(value)}")
+    if torch.is_grad_enabled() != e.m.grad_enabled:
+        statements.append(f"torch._C._set_grad_enabled({torch.is_grad_enabled()})")
+    e.body += statements
+
+
+def unchanged(value: Any, original: Any) -> bool:
+    """Whether writing ``value`` where ``original`` stands would change nothing."""
+    if isinstance(value, Lazy):
+        return value.real is original
+    if isinstance(value, ConstantV):
+        same_type = type(value.value) is type(original)
+        return value.value is original or (same_type and isinstance(original, LITERALS) and value.value == original)
+    return getattr(value, "real", None) is original and original is not None
+
+
+def _write_list(e: Emitter, v: ListV) -> list[str]:
+    real = list(v.real)
+    if len(real) == len(v.items) and all(unchanged(a, b) for a, b in zip(v.items, real)):
+        return []
+    target = e.existing(v)
+    items = e.listing(v.items)
+    if v.cls is not list:
+        return [f"{target}.clear()", f"{target}.extend([{items}])"]
+    return [f"list.__setitem__({target}, slice(None), [{items}])" if type(v.real) is not list else f"{target}[:] = [{items}]"]  # fmt: skip
+
+
+def _write_dict(e: Emitter, v: DictV) -> list[str]:
+    real = v.real
+    target = e.existing(v)
+    exact = type(real) is dict
+    plain = e.pin(OrderedDict) if isinstance(real, OrderedDict) else "dict"
+    statements = []
+    deleted = [k for k in real if (v.items.get(k, DELETED if v.complete else None)) is DELETED]
+    kept = [k for k in real if k not in deleted]
+    written = [k for k in v.items if v.items[k] is not DELETED]
+    if v.complete and written[: len(kept)] != kept:
+        # the order of keys changed: start over
+        statements.append(f"{target}.clear()")
+        deleted, real = [], {}
+    for key in deleted:
+        statements.append(f"del {target}[{e.expr(v.key_value(key))}]")
+    for key in written:
+        value = v.items[key]
+        if isinstance(key, IdentityKey) or key not in real or not unchanged(value, real[key]):
+            name, text = e.expr(v.key_value(key)), e.expr(value)
+            statements.append(f"{target}[{name}] = {text}" if exact else f"{plain}.__setitem__({target}, {name}, {text})")
+    return statements
+
+
+def _write_set(e: Emitter, v: SetV) -> list[str]:
+    target = e.existing(v)
+    if v.items.keys() == set(v.real):
+        return []
+    return [f"{target}.clear()", f"{target}.update([{e.listing(list(v.items.values()))}])"]
+
+
+def _write_cell(e: Emitter, v: CellV) -> list[str]:
+    if not v.written or isinstance(v.content, Lazy):
+        return []
+    target = e.existing(v)
+    return [f"{target}.cell_contents = {e.expr(v.content)}" if v.content is not None else f"del {target}.cell_contents"]
+
+
+def _write_slots(e: Emitter, v: InstanceV) -> list[str]:
+    target = e.existing(v)
+    return [f"object.__setattr__({target}, {name!r}, {e.expr(value)})" for name, value in v.slots.items()]
+
+
+WRITERS: tuple[tuple[Any, Callable[[Emitter, Any], list[str]]], ...] = (
+    (ListV, _write_list),
+    (DictV, _write_dict),
+    (SetV, _write_set),
+    (CellV, _write_cell),
+    (InstanceV, _write_slots),
+)
+
+
+# --- the whole text ---------------------------------------------------------------------------------------------------
+def entry_source(e: Emitter, input_count: int, has_graph: bool, title: str) -> str:
+    """The module text of the entry, from what the emitter collected."""
+    names = [e.parameter_names[p] for p in e.parameters]
+    lines = [f'"""{title}"""', "", "import torch", "", "from torchglass.runtime import rebuild", "", ""]
+    if e.namespace:
+        lines += [f"# {name}: {_describe(real)}" for name, real in sorted(e.namespace.items())]
+        lines += ["", ""]
+    lines.append(f"def transformed({', '.join([*names, 'fetched'])}):")
+    for n, source in enumerate(e.fetch):
+        mark = "graph input" if n < input_count else "read by this entry"
+        lines.append(f"    # fetched[{n}] = {source.render()}  ({mark})")
+    if has_graph:
+        arguments = "*fetched" if input_count == len(e.fetch) else f"*fetched[:{input_count}]"
+        results = [e.names[id(v)] for v in e.outputs]
+        call = f"graph_0({arguments})"
+        lines.append(f"    {', '.join(results)}{',' if len(results) == 1 else ''} = {call}" if results else f"    {call}")
+    lines += [f"    {text}" for text in e.body]
+    return "\n".join(lines) + "\n"
+
+
+def _describe(real: Any) -> str:
+    text = getattr(real, "__qualname__", None) or getattr(real, "__name__", None) or type(real).__name__
+    module = getattr(real, "__module__", None)
+    return f"{module}.{text}" if module else str(text)
+

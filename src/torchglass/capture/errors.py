@@ -1,0 +1,35 @@
+"""How capture leaves the straight path. Only these cross function borders inside the frontend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..records.origin import Origin
+    from .values.base import Value
+
+
+class Unsupported(Exception):
+    """What cannot be in the graph: becomes a graph break of the outermost frame. ``reason`` and ``hint`` are for users."""
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint
+        self.origin: Origin | None = None
+
+
+class CannotResume(Unsupported):
+    """A break at a place where the frame cannot be entered again: the whole frame runs eager."""
+
+
+class UserError(Exception):
+    """The user's program raised: unwinds symbolic frames. ``value`` is the exception as a symbolic value."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class Restart(Exception):
+    """Start the capture again with what was learnt (a new step of the outermost frame at which to break)."""

@@ -1,0 +1,120 @@
+"""A symbolic frame: code, locals, stack, cells; and the loop that steps through its instructions."""
+
+from __future__ import annotations
+
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from ..bytecode import ExceptionEntry, Instruction, decode, exception_entries
+from ..records.origin import Origin
+from .errors import UserError
+from .ops.registry import HANDLERS
+from .values.base import NULL, Value
+from .values.constant import ConstantV
+from .values.containers import CellV
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+# Returned by handlers that end a run of the frame.
+Finished = tuple[str, Value]
+
+
+class Frame:
+    """One activation. ``pc`` indexes ``instructions``; ``stack`` holds values (NULL included)."""
+
+    def __init__(
+        self,
+        code: CodeType,
+        namespace: dict[str, Any],
+        module: str,
+        variables: dict[str, Value],
+        closure: list[CellV],
+    ) -> None:
+        self.code = code
+        self.instructions: tuple[Instruction, ...] = decode(code)
+        self.namespace = namespace
+        self.module = module
+        self.locals: dict[str, Value] = variables
+        self.cells: dict[str, CellV] = dict(zip(code.co_freevars, closure))
+        self.stack: list[Value] = []
+        self.pc = 0
+        self.kw_names: tuple[str, ...] = ()
+        self.finished: Finished | None = None
+        self.handled: list[Value] = []
+        self._exceptions: tuple[ExceptionEntry, ...] | None = None
+
+    @property
+    def exceptions(self) -> tuple[ExceptionEntry, ...]:
+        if self._exceptions is None:
+            self._exceptions = exception_entries(self.code)
+        return self._exceptions
+
+    # --- the stack -------------------------------------------------------------------------------------------------
+    def push(self, value: Value) -> None:
+        self.stack.append(value)
+
+    def pop(self) -> Value:
+        return self.stack.pop()
+
+    def pop_n(self, n: int) -> list[Value]:
+        if n == 0:
+            return []
+        values = self.stack[-n:]
+        del self.stack[-n:]
+        return values
+
+    def jump(self, instruction: Instruction) -> None:
+        assert instruction.target is not None
+        self.pc = instruction.target
+
+    # --- where we are ----------------------------------------------------------------------------------------------
+    def instruction(self) -> Instruction:
+        return self.instructions[max(self.pc - 1, 0)]
+
+    def origin(self) -> Origin:
+        line = self.instruction().line or self.code.co_firstlineno
+        return Origin(self.code.co_filename, line, self.code.co_name)
+
+    # --- running ---------------------------------------------------------------------------------------------------
+    def step(self, m: Machine) -> None:
+        """Execute one instruction; an exception of the user's program goes to its handler in this frame, if any."""
+        instruction = self.instructions[self.pc]
+        self.pc += 1
+        handler = HANDLERS.get(instruction.opname)
+        if handler is None:
+            from .errors import Unsupported
+
+            raise Unsupported(f"the bytecode instruction {instruction.opname}")
+        try:
+            handler(m, self, instruction)
+        except UserError as error:
+            if not self.unwind(error, instruction.index):
+                raise
+
+    def unwind(self, error: UserError, index: int) -> bool:
+        """Go to the handler that protects instruction ``index``; False when there is none."""
+        for entry in self.exceptions:
+            if entry.start <= index < entry.end:
+                del self.stack[entry.depth :]
+                if entry.lasti:
+                    self.push(ConstantV(index))
+                self.push(error.value)
+                self.pc = entry.target
+                return True
+        return False
+
+    def run(self, m: Machine) -> Finished:
+        """Run until a return or a yield."""
+        self.finished = None
+        m.frames.append(self)
+        try:
+            while self.finished is None:
+                self.step(m)
+            return self.finished
+        finally:
+            m.frames.pop()
+
+
+def null() -> Value:
+    return NULL

@@ -1,0 +1,193 @@
+"""The graph under construction: symbolic operations in, torch.fx nodes out.
+
+Every operation runs once on fake tensors; its result's metadata is what the rest of the capture sees.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.fx
+
+from .. import torch_compat
+from ..records.origin import Origin
+from ..records.sources import Source
+from .errors import Unsupported
+from .values.base import Lazy, NotConstant, Value
+from .values.constant import ConstantV
+from .values.containers import ListV, SequenceV, SliceV, TupleV
+from .values.dicts import DictV
+from .values.tensor import TensorV
+
+
+class GraphBuilder:
+    """Nodes, placeholders and fakes of one capture."""
+
+    def __init__(self) -> None:
+        self.graph = torch.fx.Graph()
+        self.fake_mode = torch_compat.new_fake_mode()
+        self.inputs: list[TensorV] = []
+        self.by_fake: dict[int, TensorV] = {}
+        self.root = torch.nn.Module()
+        self.operations = 0
+        self.changed_data = False
+        self._placeholder_anchor: torch.fx.Node | None = None
+
+    def placeholder(self, real: torch.Tensor, source: Source) -> TensorV:
+        """A graph input for a real tensor."""
+        fake = torch_compat.fake_of(self.fake_mode, real)
+        if self._placeholder_anchor is None:
+            with self.graph.inserting_before(next(iter(self.graph.nodes), None)):
+                node = self.graph.placeholder(readable_name(source))
+        else:
+            with self.graph.inserting_after(self._placeholder_anchor):
+                node = self.graph.placeholder(readable_name(source))
+        self._placeholder_anchor = node
+        node.meta["example_value"] = node.meta["val"] = fake
+        node.meta["source"] = source
+        value = TensorV(node, fake, real, source)
+        self.inputs.append(value)
+        self.by_fake[id(fake)] = value
+        return value
+
+    def constant(self, real: torch.Tensor) -> TensorV:
+        """A tensor that no source reaches: an attribute of the graph module."""
+        if real.requires_grad:
+            raise Unsupported("a tensor that requires grad and is reached through no argument, global or closure")
+        name = f"constant_{len(list(self.root.named_buffers()))}"
+        self.root.register_buffer(name, real)
+        fake = torch_compat.fake_of(self.fake_mode, real)
+        node = self.graph.get_attr(name)
+        node.meta["example_value"] = node.meta["val"] = fake
+        value = TensorV(node, fake, real, None)
+        self.by_fake[id(fake)] = value
+        return value
+
+    def evaluate(self, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Any:
+        """The result of an operation on fake tensors. PyTorch's own errors come through as they are."""
+        fake_args = [fake_of(a) for a in args]
+        fake_kwargs = {k: fake_of(v) for k, v in kwargs.items()}
+        versions = [(t, t._version) for t in tensors_in((*fake_args, fake_kwargs))]
+        try:
+            with self.fake_mode:
+                result = function(*fake_args, **fake_kwargs)
+            self.changed_data = any(t._version != version for t, version in versions)
+            return result
+        except torch_compat.NEEDS_DATA as error:
+            name = getattr(function, "__name__", str(function))
+            raise Unsupported(
+                f"`{name}` needs the data of a tensor ({type(error).__name__})",
+                "move it out of the compiled function, or compile the parts around it",
+            ) from None
+
+    def record(
+        self, op: str, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any, origin: Origin, stack: str
+    ) -> Value:
+        """Add a node whose fake result is ``result`` and wrap it."""
+        node = self.graph.create_node(
+            op, target, tuple(node_of(a) for a in args), {k: node_of(v) for k, v in kwargs.items()}
+        )
+        self.operations += 1
+        node.meta["origin"] = origin
+        node.meta["effect"] = result is None or self.changed_data
+        node.stack_trace = stack
+        return self._wrap(node, result, origin)
+
+    def _wrap(self, node: torch.fx.Node, result: Any, origin: Origin) -> Value:
+        node.meta["example_value"] = node.meta["val"] = result
+        if isinstance(result, torch.Tensor):
+            known = self.by_fake.get(id(result))
+            if known is not None and known.fake is result:
+                return known
+            value = TensorV(node, result)
+            self.by_fake[id(result)] = value
+            return value
+        if isinstance(result, (tuple, list)):
+            items: list[Value] = []
+            for n, item in enumerate(result):
+                if isinstance(item, (torch.Tensor, tuple, list)):
+                    part = self.graph.call_function(operator.getitem, (node, n))
+                    part.meta["origin"] = origin
+                    part.stack_trace = node.stack_trace
+                    items.append(self._wrap(part, item, origin))
+                else:
+                    items.append(ConstantV(item))
+            return ListV(items) if isinstance(result, list) else TupleV(items, type(result))
+        return ConstantV(result)
+
+
+
+def readable_name(source: Source) -> str:
+    """A Python identifier for a placeholder: ``self.layer[0].weight`` gives ``self_layer_0_weight``."""
+    text = source.render()
+    text = re.sub(r"\.__dict__|\b_parameters\b|\b_buffers\b|\b_modules\b|\bG\b|\bC\b|cell_contents", "", text)
+    text = re.sub(r"\W+", "_", text).strip("_")
+    return text if text and not text[0].isdigit() else f"input_{text}"
+
+
+def convert(value: Value | Lazy, leaf: Callable[[TensorV], Any]) -> Any:
+    """A value as an argument of a node: containers are rebuilt, tensors go through ``leaf``."""
+    if isinstance(value, Lazy):
+        if isinstance(value.real, torch.Tensor):
+            raise NotConstant(value)
+        return value.real
+    if isinstance(value, TensorV):
+        return leaf(value)
+    if isinstance(value, ConstantV):
+        return value.value
+    if isinstance(value, SliceV):
+        return slice(*[convert(p, leaf) for p in value.parts])
+    if isinstance(value, SequenceV):
+        items = [convert(i, leaf) for i in value.items]
+        if isinstance(value, ListV):
+            return items
+        return value.cls._make(items) if hasattr(value.cls, "_make") else tuple(items)
+    if isinstance(value, DictV) and value.complete:
+        return {k: convert(v, leaf) for k, v in value.items.items()}
+    try:
+        constant = value.as_constant()
+    except NotConstant:
+        raise Unsupported(f"a {value.describe()} as argument of a tensor operation") from None
+    if callable(constant) and not isinstance(constant, type):
+        raise Unsupported(f"a {value.describe()} as argument of a tensor operation")
+    return constant
+
+
+def node_of(value: Value) -> Any:
+    return convert(value, lambda t: t.node)
+
+
+def fake_of(value: Value) -> Any:
+    return convert(value, lambda t: t.fake)
+
+
+def has_tensor(value: Any) -> bool:
+    """Whether a tensor stands anywhere in a value that may become an argument of an operation."""
+    if isinstance(value, TensorV):
+        return True
+    if isinstance(value, SequenceV):
+        return any(has_tensor(i) for i in value.items)
+    if isinstance(value, SliceV):
+        return any(has_tensor(p) for p in value.parts)
+    if isinstance(value, DictV):
+        return any(has_tensor(v) for v in value.items.values())
+    if isinstance(value, Lazy):
+        return isinstance(value.real, torch.Tensor) or (
+            isinstance(value.real, (list, tuple)) and any(isinstance(i, torch.Tensor) for i in value.real)
+        )
+    return False
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """All tensors in a structure of tuples, lists and dicts."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (tuple, list)):
+        return [t for item in value for t in tensors_in(item)]
+    if isinstance(value, dict):
+        return [t for item in value.values() for t in tensors_in(item)]
+    return []

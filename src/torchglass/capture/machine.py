@@ -1,0 +1,366 @@
+"""The capture of one call: values, graph, guards, effects, and the frames being interpreted.
+
+The machine owns what one capture accumulates and offers opcode handlers and values a small vocabulary: wrap, guard,
+call, throw, truth, ... What calling something means is in ``calls``, what a tensor operation means in ``tensor_ops``.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import sys
+from collections.abc import Callable
+from types import FunctionType, ModuleType
+from typing import Any, NoReturn
+
+import torch
+
+from ..records.guards import Guard
+from ..records.origin import UNKNOWN, Origin
+from ..records.sources import Global, Module, Source
+from . import calls, graph, tensor_ops, wrap
+from .errors import Unsupported, UserError
+from .frame import Frame
+from .values.base import Lazy, NotConstant, Value
+from .values.binding import bind, class_lookup
+from .values.constant import ConstantV
+from .values.containers import SequenceV, TupleV
+from .values.dicts import DictV
+from .values.instance import ExceptionV, InstanceV
+from .values.known import KnownV
+from .values.tensor import TensorV
+
+MAX_DEPTH = 150
+UNREACHABLE = "!"
+TORCH_FOLDER = str(torch.__path__[0])
+
+
+class Machine:
+    """State of one capture. ``frames[0]`` is the outermost frame."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
+        self.builder = graph.GraphBuilder()
+        self.frames: list[Frame] = []
+        self.guards: dict[tuple[Any, ...], Guard] = {}
+        self.wrapped: dict[int, tuple[Any, Value]] = {}
+        self.mutated: dict[int, Value] = {}
+        self.overlays: dict[tuple[int, str], tuple[KnownV, Value]] = {}
+        self.written_globals: dict[tuple[str, str], Value] = {}
+        self.grad_enabled = torch.is_grad_enabled()
+        self.filled_cells: set[int] = set()
+
+    # --- where we are ----------------------------------------------------------------------------------------------
+    def origin(self) -> Origin:
+        """The innermost line outside PyTorch's own files; PyTorch's if there is none."""
+        for frame in reversed(self.frames):
+            if not frame.code.co_filename.startswith((TORCH_FOLDER, "<")):
+                return frame.origin()
+        return self.frames[-1].origin() if self.frames else UNKNOWN
+
+    def stack_trace(self) -> str:
+        """The frames in the form of a traceback, which ``print_readable`` shows."""
+        import linecache
+
+        lines = []
+        for frame in self.frames:
+            at = frame.origin()
+            text = linecache.getline(at.file, at.line).strip()
+            lines.append(f'  File "{at.file}", line {at.line}, in {at.function}\n    {text}\n')
+        return "".join(lines)
+
+    # --- guards ----------------------------------------------------------------------------------------------------
+    def guard(self, source: Source, check: str, expected: Any, why: str) -> None:
+        """Note that the entry relies on ``source``; the same condition is noted once."""
+        try:
+            key: tuple[Any, ...] = (source, check, expected, type(expected))
+            hash(key)
+        except TypeError:
+            key = (source, check, repr(expected))
+        if key not in self.guards:
+            self.guards[key] = Guard(source, check, expected, why, self.origin())
+
+    # --- values ----------------------------------------------------------------------------------------------------
+    def wrap(self, real: Any, source: Source | None, owner: Any = None) -> Value:
+        return wrap.wrap(self, real, source)
+
+    def wrap_known(self, real: Any, source: Source | None = None) -> Value:
+        return wrap.wrap(self, real, source)
+
+    def wrap_result(self, real: Any, owner: Value | None = None) -> Value:
+        return wrap.wrap_result(self, real)
+
+    def constant(self, value: Any) -> Value:
+        return wrap.wrap_result(self, value)
+
+    def force(self, lazy: Lazy) -> Value:
+        return self.wrap(lazy.real, lazy.source)
+
+    def forced(self, value: Any) -> Value:
+        return self.force(value) if isinstance(value, Lazy) else value
+
+    def forced_local(self, frame: Frame, name: str, value: Any) -> Value:
+        if isinstance(value, Lazy):
+            value = frame.locals[name] = self.force(value)
+        assert isinstance(value, Value)
+        return value
+
+    def listed(self, value: Value) -> list[Value]:
+        """All items of an iterable."""
+        if isinstance(value, SequenceV) and not isinstance(value, InstanceV):
+            return value.all(self)
+        iterator = self.iterate(value)
+        items: list[Value] = []
+        while (item := iterator.next(self)) is not None:
+            items.append(self.forced(item))
+            if len(items) > 1_000_000:
+                raise Unsupported("an iteration of over a million steps")
+        return items
+
+    def mapping_pairs(self, value: Value) -> list[tuple[Value, Value]]:
+        """Keys and values of a mapping, as ``**mapping`` reads them."""
+        if isinstance(value, InstanceV) and isinstance(value.payload, DictV) and value.method(self, "keys") is not None:
+            custom = class_lookup(value.cls, "keys")
+            if not isinstance(custom, FunctionType):
+                value = value.payload
+        if isinstance(value, DictV):
+            return value.pairs(self)
+        keys = self.listed(self.call(self.get_attr(value, "keys"), [], {}))
+        return [(k, value.get_item(self, k)) for k in keys]
+
+    # --- Python protocols ------------------------------------------------------------------------------------------
+    def get_attr(self, owner: Value, name: str) -> Value:
+        return self.forced(owner.get_attr(self, name))
+
+    def class_attr(self, owner: Value, name: str) -> Value:
+        """An attribute found on the class of a builtin kind of value."""
+        cls = owner.python_type()
+        if name == "__class__":
+            return self.wrap_known(cls)
+        return bind(self, class_lookup(cls, name), owner, cls, name)
+
+    def iterate(self, value: Value) -> Value:
+        return value.iterate(self)
+
+    def truth(self, value: Value) -> bool:
+        return value.truth(self)
+
+    def contains(self, container: Value, item: Value) -> bool:
+        if isinstance(container, TensorV):
+            raise Unsupported("`in` on a tensor")
+        return container.contains(self, item)
+
+    def as_index(self, key: Value) -> Any:
+        """An int or a slice of ints, for list and tuple."""
+        if isinstance(key, TensorV):
+            raise Unsupported("a tensor as index of a list")
+        try:
+            constant = key.as_constant()
+        except NotConstant:
+            raise Unsupported(f"a {key.describe()} as index of a list") from None
+        if isinstance(constant, slice):
+            return constant
+        return self.real(operator.index, constant)
+
+    def identical(self, left: Value, right: Value) -> bool:
+        """``left is right``."""
+        if left is right:
+            return True
+        left_real, right_real = _identity(left), _identity(right)
+        return left_real is not None and right_real is not None and left_real[0] is right_real[0]
+
+    def equal(self, left: Value, right: Value) -> bool:
+        """``left == right`` as a Python bool (as list.__contains__ and tuple comparison use it)."""
+        return self.identical(left, right) or self.truth(self.binary(operator.eq, left, right))
+
+    def binary(self, function: Callable[..., Any], left: Value, right: Value) -> Value:
+        return calls.binary(self, function, left, right)
+
+    def unary(self, function: Callable[..., Any], value: Value) -> Value:
+        return calls.unary(self, function, value)
+
+    def format(self, value: Value, conversion: Any, spec: Value) -> Value:
+        """One replacement field of an f-string."""
+        text = self.call(self.wrap_known(conversion), [value], {}) if conversion else value
+        if isinstance(text, TensorV):
+            raise Unsupported("formatting a tensor", "print tensors outside the compiled function")
+        if isinstance(text, ConstantV) and spec.is_constant():
+            return ConstantV(self.real(format, text.value, spec.as_constant()))
+        if spec.is_constant() and spec.as_constant() == "":
+            return self.call(self.wrap_known(str), [text], {})
+        raise Unsupported(f"formatting a {value.describe()}")
+
+    # --- running real code -----------------------------------------------------------------------------------------
+    def real(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call real Python on real objects; what it raises is the user's exception."""
+        try:
+            return function(*args, **kwargs)
+        except (Unsupported, UserError):
+            raise
+        except Exception as error:
+            self.raise_real(error)
+
+    def raise_real(self, error: Exception) -> NoReturn:
+        value = ExceptionV(type(error), [self.wrap_result(a) for a in error.args], error)
+        raise UserError(value) from None
+
+    def fold(self, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Call a pure function on constants."""
+        try:
+            real_args = [a.as_constant() for a in args]
+            real_kwargs = {k: v.as_constant() for k, v in kwargs.items()}
+        except NotConstant:
+            names = ", ".join(a.describe() for a in args)
+            raise Unsupported(f"`{getattr(function, '__qualname__', function)}` of {names}") from None
+        return self.wrap_result(self.real(function, *real_args, **real_kwargs))
+
+    def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
+        """Raise an exception in the user's program."""
+        raise UserError(ExceptionV(cls, [a if isinstance(a, Value) else ConstantV(a) for a in args]))
+
+    def exception_from(self, value: Value) -> InstanceV:
+        """What ``raise value`` raises: classes are called."""
+        if isinstance(value, KnownV) and isinstance(value.real, type) and issubclass(value.real, BaseException):
+            value = self.call(value, [], {})
+        if isinstance(value, KnownV) and isinstance(value.real, BaseException):
+            return ExceptionV(type(value.real), [self.wrap_result(a) for a in value.real.args], value.real)
+        if not isinstance(value, InstanceV) or not issubclass(value.cls, BaseException):
+            self.throw(TypeError, "exceptions must derive from BaseException")
+        return value
+
+    def is_subclass(self, cls: type, wanted: Value) -> bool:
+        """``issubclass(cls, wanted)`` where wanted is a class or a tuple of classes."""
+        if isinstance(wanted, TupleV):
+            return any(self.is_subclass(cls, w) for w in wanted.all(self))
+        real = wanted.as_constant() if wanted.is_constant() else None
+        return bool(self.real(issubclass, cls, real))
+
+    # --- calls -----------------------------------------------------------------------------------------------------
+    def call(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.forced(self.forced(function).call(self, args, kwargs))
+
+    def call_known(self, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return calls.call_known(self, function, args, kwargs)
+
+    def call_descriptor(self, descriptor: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return calls.call_descriptor(self, descriptor, args, kwargs)
+
+    def call_module(self, module: InstanceV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return calls.call_module(self, module, args, kwargs)
+
+    def inline(self, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return calls.inline(self, function, args, kwargs)
+
+    def polyfill(self, name: str) -> Value:
+        from . import polyfills
+
+        return self.wrap_known(getattr(polyfills, name))
+
+    def torch_call(self, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return tensor_ops.call_function(self, function, args, kwargs)
+
+    def torch_method(self, owner: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return tensor_ops.call_method(self, owner, name, args, kwargs)
+
+    def run_frame(self, frame: Frame) -> tuple[str, Value]:
+        if len(self.frames) > MAX_DEPTH:
+            raise Unsupported(f"calls nested over {MAX_DEPTH} deep")
+        try:
+            return frame.run(self)
+        except (Unsupported, UserError) as error:
+            # messages name the innermost line of the user's, not the call it happened in
+            if isinstance(error, Unsupported) and error.origin is None:
+                self.frames.append(frame)
+                error.origin = self.origin()
+                self.frames.pop()
+            raise
+
+    def resume_generator(self, frame: Frame, value: Value) -> tuple[str, Value]:
+        if frame.finished is not None and frame.finished[0] == "yield":
+            frame.push(value)
+        return self.run_frame(frame)
+
+    def pin_namespace(self, namespace: dict[str, Any]) -> str:
+        """The module name of globals that belong to no imported module: reads of them cannot be guarded."""
+        return UNREACHABLE
+
+    # --- effects ---------------------------------------------------------------------------------------------------
+    def mutate(self, value: Value) -> None:
+        """Note that an existing object was written to (new ones are rebuilt in their final state anyway)."""
+        if getattr(value, "real", None) is not None:
+            self.mutated.setdefault(id(value), value)
+
+    def attribute_overlay(self, real: Any, name: str) -> Value | None:
+        found = self.overlays.get((id(real), name))
+        return found[1] if found is not None else None
+
+    def set_overlay(self, owner: KnownV, name: str, value: Value) -> None:
+        if owner.source is None:
+            raise Unsupported(f"writing attribute `{name}` of the {owner.describe()}")
+        self.overlays[(id(owner.real), name)] = (owner, value)
+
+    # --- globals and imports ---------------------------------------------------------------------------------------
+    def load_global(self, frame: Frame, name: str) -> Value:
+        written = self.written_globals.get((frame.module, name))
+        if written is not None:
+            return written
+        if name in frame.namespace:
+            stable = frame.namespace.get("__name__", "").partition(".")[0] in STABLE_PACKAGES
+            stable = stable or frame.module == UNREACHABLE
+            source = None if stable and not isinstance(frame.namespace[name], torch.Tensor) else Global(name, frame.module)
+            return self.wrap(frame.namespace[name], source)
+        builtins = frame.namespace.get("__builtins__", __builtins__)
+        table = builtins if isinstance(builtins, dict) else builtins.__dict__
+        if name not in table:
+            self.throw(NameError, f"name '{name}' is not defined")
+        return self.wrap_known(table[name])
+
+    def store_global(self, frame: Frame, name: str, value: Value) -> None:
+        self.written_globals[(frame.module, name)] = value
+
+    def import_name(self, frame: Frame, name: str, names: Any, level: int) -> Value:
+        namespace = {k: frame.namespace.get(k) for k in ("__name__", "__package__", "__spec__")}
+        module = self.real(__import__, name, namespace, None, names, level)
+        return KnownV(module, Module(module.__name__))
+
+    def import_from(self, module: Value, name: str) -> Value:
+        real = module.as_constant()
+        full = f"{real.__name__}.{name}"
+        if not hasattr(real, name) and full in sys.modules:
+            return KnownV(sys.modules[full], Module(full))
+        if not hasattr(real, name):
+            self.throw(ImportError, f"cannot import name '{name}' from '{real.__name__}'")
+        return self.get_attr(module, name)
+
+    def namespace_of(self, module: str) -> dict[str, Any]:
+        """The globals that a Global source's ``module`` names."""
+        if module == "":
+            return self.function.__globals__
+        if module == UNREACHABLE:
+            raise Unsupported("writing a global of a namespace that is no imported module")
+        return sys.modules[module].__dict__
+
+    def is_fetchable(self, source: Source) -> bool:
+        """Whether the guard table reaches the source at the next call too (class attributes may be bound there)."""
+        return True
+
+    def is_stable_module(self, module: ModuleType) -> bool:
+        return module.__name__.partition(".")[0] in STABLE_PACKAGES
+
+
+# Modules whose globals are taken as they are: they do not change while a program runs, and guarding every
+# ``torch.nn.functional.linear`` would only cost.
+STABLE_PACKAGES = frozenset({"torch", "torchglass"}) | sys.stdlib_module_names
+
+
+@functools.singledispatch
+def _identity(value: Value) -> tuple[Any] | None:
+    """A one-element tuple with the object that decides ``is``, None for values made inside."""
+    real = getattr(value, "real", None)
+    return (real,) if real is not None else None
+
+
+@_identity.register
+def _(value: ConstantV) -> tuple[Any]:
+    return (value.value,)
+

@@ -1,0 +1,262 @@
+"""Jumps, loops, calls, generators, exceptions, with."""
+
+from __future__ import annotations
+
+import sys
+
+from ..errors import Unsupported, UserError
+from ..values.base import NULL
+from ..values.constant import ConstantV
+from ..values.instance import InstanceV
+from ..values.iterators import GeneratorV
+from .registry import BEFORE_312, BEFORE_313, SINCE_312, SINCE_313, handler
+
+
+# --- jumps ------------------------------------------------------------------------------------------------------------
+@handler("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
+def jump(m, f, i):
+    f.jump(i)
+
+
+def _jump_if(wanted):
+    def step(m, f, i):
+        if m.truth(f.pop()) is wanted:
+            f.jump(i)
+
+    return step
+
+
+def _jump_if_none(wanted):
+    def step(m, f, i):
+        if m.identical(f.pop(), ConstantV(None)) is wanted:
+            f.jump(i)
+
+    return step
+
+
+for _name, _step in (
+    ("IF_TRUE", _jump_if(True)),
+    ("IF_FALSE", _jump_if(False)),
+    ("IF_NONE", _jump_if_none(True)),
+    ("IF_NOT_NONE", _jump_if_none(False)),
+):
+    handler(f"POP_JUMP_FORWARD_{_name}", f"POP_JUMP_BACKWARD_{_name}", versions=BEFORE_312)(_step)
+    handler(f"POP_JUMP_{_name}", versions=SINCE_312)(_step)
+
+
+@handler("JUMP_IF_TRUE_OR_POP", versions=BEFORE_312)
+def jump_if_true_or_pop(m, f, i):
+    if m.truth(f.stack[-1]):
+        f.jump(i)
+    else:
+        f.pop()
+
+
+@handler("JUMP_IF_FALSE_OR_POP", versions=BEFORE_312)
+def jump_if_false_or_pop(m, f, i):
+    if m.truth(f.stack[-1]):
+        f.pop()
+    else:
+        f.jump(i)
+
+
+# --- loops ------------------------------------------------------------------------------------------------------------
+@handler("GET_ITER")
+def get_iter(m, f, i):
+    f.push(m.iterate(f.pop()))
+
+
+@handler("FOR_ITER")
+def for_iter(m, f, i):
+    value = f.stack[-1].next(m)
+    if value is not None:
+        f.push(m.forced(value))
+        return
+    f.jump(i)
+    if sys.version_info < (3, 12):
+        f.pop()
+    elif sys.version_info < (3, 13):
+        # 3.12 jumps to END_FOR, which pops the iterator and the value that never came: skip it
+        f.pop()
+        f.pc += 1
+    else:
+        # 3.13 jumps to END_FOR POP_TOP: END_FOR pops the missing value, POP_TOP the iterator
+        f.pc += 1
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+@handler("KW_NAMES", versions=BEFORE_313)
+def kw_names(m, f, i):
+    f.kw_names = f.code.co_consts[i.arg]
+
+
+def call_parts(f, argc, names):
+    """Pop a call's callable, positional and keyword values (below: NULL and callable, or function and self)."""
+    values = f.pop_n(argc)
+    second, first = f.pop(), f.pop()
+    if sys.version_info >= (3, 13):
+        function = first
+        if second is not NULL:
+            values = [second, *values]
+    elif first is NULL:
+        function = second
+    else:
+        function = first
+        values = [second, *values]
+    split = len(values) - len(names)
+    return function, values[:split], dict(zip(names, values[split:]))
+
+
+@handler("CALL")
+def call(m, f, i):
+    names, f.kw_names = f.kw_names, ()
+    function, args, kwargs = call_parts(f, i.arg, names)
+    f.push(m.call(function, args, kwargs))
+
+
+@handler("CALL_KW", versions=SINCE_313)
+def call_kw(m, f, i):
+    names = f.pop().as_constant()
+    function, args, kwargs = call_parts(f, i.arg, names)
+    f.push(m.call(function, args, kwargs))
+
+
+def ex_parts(m, f, i):
+    """Pop the parts of CALL_FUNCTION_EX."""
+    kwargs = {k.as_constant(): v for k, v in m.mapping_pairs(f.pop())} if i.arg & 1 else {}
+    args = m.listed(f.pop())
+    if sys.version_info >= (3, 13):
+        f.pop()
+        return f.pop(), args, kwargs
+    function = f.pop()
+    f.pop()
+    return function, args, kwargs
+
+
+@handler("CALL_FUNCTION_EX")
+def call_function_ex(m, f, i):
+    function, args, kwargs = ex_parts(m, f, i)
+    f.push(m.call(function, args, kwargs))
+
+
+# --- generators -------------------------------------------------------------------------------------------------------
+@handler("RETURN_GENERATOR")
+def return_generator(m, f, i):
+    # The creating call returns at once; the frame goes on from here at the first next().
+    f.push(ConstantV(None))
+    f.finished = ("return", GeneratorV(f))
+
+
+@handler("YIELD_VALUE")
+def yield_value(m, f, i):
+    f.finished = ("yield", f.pop())
+
+
+@handler("GET_YIELD_FROM_ITER")
+def get_yield_from_iter(m, f, i):
+    f.push(m.iterate(f.pop()))
+
+
+@handler("SEND")
+def send(m, f, i):
+    value, receiver = f.pop(), f.stack[-1]
+    if isinstance(receiver, GeneratorV):
+        result = receiver.send(m, value)
+        returned = receiver.returned
+    else:
+        result, returned = receiver.next(m), None
+    if result is not None:
+        f.push(result)
+        return
+    end = returned if returned is not None else ConstantV(None)
+    if sys.version_info < (3, 12):
+        f.pop()
+    f.push(end)
+    f.jump(i)
+
+
+@handler("GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR")
+def asynchronous(m, f, i):
+    raise Unsupported("async code inside a compiled function")
+
+
+# --- exceptions -------------------------------------------------------------------------------------------------------
+@handler("RAISE_VARARGS")
+def raise_varargs(m, f, i):
+    if i.arg == 0:
+        if not f.handled:
+            m.throw(RuntimeError, "No active exception to reraise")
+        raise UserError(f.handled[-1])
+    cause = f.pop() if i.arg == 2 else None
+    value = m.exception_from(f.pop())
+    if cause is not None:
+        value.slots["__cause__"] = cause
+        value.slots["__suppress_context__"] = ConstantV(True)
+    if f.handled:
+        value.slots.setdefault("__context__", f.handled[-1])
+    raise UserError(value)
+
+
+@handler("PUSH_EXC_INFO")
+def push_exc_info(m, f, i):
+    value = f.pop()
+    f.push(ConstantV(None))
+    f.push(value)
+    f.handled.append(value)
+
+
+@handler("CHECK_EXC_MATCH")
+def check_exc_match(m, f, i):
+    wanted = f.pop()
+    f.push(ConstantV(m.is_subclass(f.stack[-1].python_type(), wanted)))
+
+
+@handler("POP_EXCEPT")
+def pop_except(m, f, i):
+    f.pop()
+    if f.handled:
+        f.handled.pop()
+
+
+@handler("RERAISE")
+def reraise(m, f, i):
+    value = f.pop()
+    if i.arg:
+        f.stack.pop(-i.arg)
+    raise UserError(value)
+
+
+@handler("CHECK_EG_MATCH")
+def exception_groups(m, f, i):
+    raise Unsupported("`except*` inside a compiled function")
+
+
+@handler("CLEANUP_THROW", versions=SINCE_312)
+def cleanup_throw(m, f, i):
+    raise Unsupported("throwing into a generator")
+
+
+# --- with -------------------------------------------------------------------------------------------------------------
+def _special(m, owner, name):
+    if isinstance(owner, InstanceV):
+        method = owner.method(m, name)
+        if method is None:
+            m.throw(TypeError, f"'{owner.cls.__name__}' object does not support the context manager protocol")
+        return method
+    return m.get_attr(owner, name)
+
+
+@handler("BEFORE_WITH")
+def before_with(m, f, i):
+    manager = f.pop()
+    f.push(_special(m, manager, "__exit__"))
+    f.push(m.call(_special(m, manager, "__enter__"), [], {}))
+
+
+@handler("WITH_EXCEPT_START")
+def with_except_start(m, f, i):
+    value = f.stack[-1]
+    leave = f.stack[-4]
+    args = [m.wrap_known(value.python_type()), value, ConstantV(None)]
+    f.push(m.call(leave, args, {}))
+

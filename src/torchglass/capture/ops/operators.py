@@ -1,0 +1,116 @@
+"""Unary, binary and comparison operators, truth tests, formatting."""
+
+from __future__ import annotations
+
+import operator
+import sys
+
+from ..values.constant import ConstantV
+from .registry import BEFORE_313, SINCE_313, handler
+
+# The order of CPython's NB_* numbers (Include/opcode.h), the same in 3.11 to 3.13.
+BINARY = (
+    operator.add, operator.and_, operator.floordiv, operator.lshift, operator.matmul, operator.mul, operator.mod,
+    operator.or_, operator.pow, operator.rshift, operator.sub, operator.truediv, operator.xor,
+)  # fmt: skip
+INPLACE = (
+    operator.iadd, operator.iand, operator.ifloordiv, operator.ilshift, operator.imatmul, operator.imul, operator.imod,
+    operator.ior, operator.ipow, operator.irshift, operator.isub, operator.itruediv, operator.ixor,
+)  # fmt: skip
+COMPARE = {
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+def binary_function(arg: int):
+    """The ``operator`` function of a BINARY_OP argument."""
+    return (BINARY + INPLACE)[arg]
+
+
+def comparison(instruction) -> str:
+    """The operator's text of a COMPARE_OP (3.13 appends bool() to some)."""
+    return instruction.argval.removeprefix("bool(").removesuffix(")")
+
+
+@handler("BINARY_OP")
+def binary_op(m, f, i):
+    right, left = f.pop(), f.pop()
+    f.push(m.binary(binary_function(i.arg), left, right))
+
+
+@handler("COMPARE_OP")
+def compare_op(m, f, i):
+    right, left = f.pop(), f.pop()
+    result = m.binary(COMPARE[comparison(i)], left, right)
+    if sys.version_info >= (3, 13) and i.arg & 16:
+        result = ConstantV(m.truth(result))
+    f.push(result)
+
+
+@handler("IS_OP")
+def is_op(m, f, i):
+    right, left = f.pop(), f.pop()
+    f.push(ConstantV(m.identical(left, right) ^ bool(i.arg)))
+
+
+@handler("CONTAINS_OP")
+def contains_op(m, f, i):
+    container, item = f.pop(), f.pop()
+    f.push(ConstantV(m.contains(container, item) ^ bool(i.arg)))
+
+
+@handler("UNARY_NOT")
+def unary_not(m, f, i):
+    f.push(ConstantV(not m.truth(f.pop())))
+
+
+@handler("UNARY_NEGATIVE")
+def unary_negative(m, f, i):
+    f.push(m.unary(operator.neg, f.pop()))
+
+
+@handler("UNARY_INVERT")
+def unary_invert(m, f, i):
+    f.push(m.unary(operator.invert, f.pop()))
+
+
+@handler("UNARY_POSITIVE", versions=((3, 11), (3, 12)))
+def unary_positive(m, f, i):
+    f.push(m.unary(operator.pos, f.pop()))
+
+
+@handler("TO_BOOL", versions=SINCE_313)
+def to_bool(m, f, i):
+    f.push(ConstantV(m.truth(f.pop())))
+
+
+# --- f-strings --------------------------------------------------------------------------------------------------------
+CONVERSIONS = {1: str, 2: repr, 3: ascii}
+
+
+@handler("FORMAT_VALUE", versions=BEFORE_313)
+def format_value(m, f, i):
+    spec = f.pop() if i.arg & 4 else ConstantV("")
+    value = f.pop()
+    f.push(m.format(value, CONVERSIONS.get(i.arg & 3), spec))
+
+
+@handler("CONVERT_VALUE", versions=SINCE_313)
+def convert_value(m, f, i):
+    f.push(m.format(f.pop(), CONVERSIONS[i.arg], ConstantV("")))
+
+
+@handler("FORMAT_SIMPLE", versions=SINCE_313)
+def format_simple(m, f, i):
+    f.push(m.format(f.pop(), None, ConstantV("")))
+
+
+@handler("FORMAT_WITH_SPEC", versions=SINCE_313)
+def format_with_spec(m, f, i):
+    spec, value = f.pop(), f.pop()
+    f.push(m.format(value, None, spec))
+
+
+@handler("BUILD_STRING")
+def build_string(m, f, i):
+    f.push(ConstantV("".join(v.as_constant() for v in f.pop_n(i.arg))))

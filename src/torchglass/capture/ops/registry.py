@@ -1,0 +1,48 @@
+"""The table of opcode handlers, and the decorator that fills and checks it.
+
+A handler is ``f(machine, frame, instruction)``. Registration fails at import when a name is unknown to every supported
+Python or is taken already, so a typo cannot hide.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...bytecode import Instruction
+    from ..frame import Frame
+    from ..machine import Machine
+
+OpHandler = Callable[["Machine", "Frame", "Instruction"], None]
+HANDLERS: dict[str, OpHandler] = {}
+
+Version = tuple[int, int]
+ALWAYS: tuple[Version, Version] = ((3, 11), (3, 14))
+
+
+def handler(*names: str, versions: tuple[Version, Version] = ALWAYS) -> Callable[[OpHandler], OpHandler]:
+    """Register a handler for opcodes ``names`` of the Python versions ``versions[0] <= v < versions[1]``."""
+    here = sys.version_info[:2]
+
+    def register(function: OpHandler) -> OpHandler:
+        if not versions[0] <= here < versions[1]:
+            return function
+        for name in names:
+            if name not in dis.opmap:
+                raise ValueError(f"{name}: no opcode of Python {here[0]}.{here[1]}; state its versions")
+            if name in HANDLERS:
+                raise ValueError(f"{name}: already handled by {HANDLERS[name].__qualname__}")
+            HANDLERS[name] = function
+        return function
+
+    return register
+
+
+BEFORE_312: tuple[Version, Version] = ((3, 11), (3, 12))
+BEFORE_313: tuple[Version, Version] = ((3, 11), (3, 13))
+SINCE_312: tuple[Version, Version] = ((3, 12), (3, 14))
+SINCE_313: tuple[Version, Version] = ((3, 13), (3, 14))
+ONLY_312: tuple[Version, Version] = ((3, 12), (3, 13))

@@ -1,0 +1,266 @@
+"""Locals, cells, globals, names, attributes, items."""
+
+from __future__ import annotations
+
+import sys
+
+from ..errors import Unsupported
+from ..values.base import NULL
+from ..values.constant import ConstantV
+from ..values.containers import CellV, SliceV
+from ..values.functions import FunctionV, MethodV
+from .registry import BEFORE_312, ONLY_312, SINCE_312, SINCE_313, handler
+
+
+def _load_local(m, f, name):
+    value = f.locals.get(name)
+    if value is None:
+        m.throw(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
+    return m.forced_local(f, name, value)
+
+
+@handler("LOAD_FAST")
+def load_fast(m, f, i):
+    f.push(_load_local(m, f, i.argval))
+
+
+@handler("LOAD_FAST_CHECK", versions=SINCE_312)
+def load_fast_check(m, f, i):
+    f.push(_load_local(m, f, i.argval))
+
+
+@handler("LOAD_FAST_AND_CLEAR", versions=SINCE_312)
+def load_fast_and_clear(m, f, i):
+    value = f.locals.pop(i.argval, None)
+    f.push(NULL if value is None else value)
+
+
+@handler("STORE_FAST")
+def store_fast(m, f, i):
+    value = f.pop()
+    if value is NULL:
+        f.locals.pop(i.argval, None)
+    else:
+        f.locals[i.argval] = value
+
+
+@handler("LOAD_FAST_LOAD_FAST", versions=SINCE_313)
+def load_fast_load_fast(m, f, i):
+    for name in i.argval:
+        f.push(_load_local(m, f, name))
+
+
+@handler("STORE_FAST_STORE_FAST", versions=SINCE_313)
+def store_fast_store_fast(m, f, i):
+    for name in i.argval:
+        f.locals[name] = f.pop()
+
+
+@handler("STORE_FAST_LOAD_FAST", versions=SINCE_313)
+def store_fast_load_fast(m, f, i):
+    first, second = i.argval
+    f.locals[first] = f.pop()
+    f.push(_load_local(m, f, second))
+
+
+@handler("DELETE_FAST")
+def delete_fast(m, f, i):
+    if f.locals.pop(i.argval, None) is None:
+        m.throw(UnboundLocalError, f"cannot access local variable '{i.argval}' where it is not associated with a value")
+
+
+# --- cells ------------------------------------------------------------------------------------------------------------
+@handler("MAKE_CELL")
+def make_cell(m, f, i):
+    f.cells[i.argval] = CellV(f.locals.pop(i.argval, None))
+
+
+@handler("LOAD_CLOSURE", versions=((3, 11), (3, 13)))
+def load_closure(m, f, i):
+    f.push(f.cells[i.argval])
+
+
+@handler("LOAD_DEREF")
+def load_deref(m, f, i):
+    value = f.cells[i.argval].get(m)
+    if value is None:
+        m.throw(NameError, f"cannot access free variable '{i.argval}' where it is not associated with a value")
+    f.push(m.forced(value))
+
+
+@handler("STORE_DEREF")
+def store_deref(m, f, i):
+    f.cells[i.argval].set(m, f.pop())
+
+
+@handler("DELETE_DEREF")
+def delete_deref(m, f, i):
+    f.cells[i.argval].set(m, None)
+
+
+@handler("LOAD_CLASSDEREF", versions=BEFORE_312)
+def load_classderef(m, f, i):
+    if i.argval in f.locals:
+        f.push(_load_local(m, f, i.argval))
+    else:
+        load_deref(m, f, i)
+
+
+# --- globals ----------------------------------------------------------------------------------------------------------
+@handler("LOAD_GLOBAL")
+def load_global(m, f, i):
+    if i.arg & 1 and sys.version_info < (3, 13):
+        f.push(NULL)
+    f.push(m.load_global(f, i.argval))
+    if i.arg & 1 and sys.version_info >= (3, 13):
+        f.push(NULL)
+
+
+@handler("LOAD_NAME")
+def load_name(m, f, i):
+    f.push(_load_local(m, f, i.argval) if i.argval in f.locals else m.load_global(f, i.argval))
+
+
+@handler("STORE_NAME")
+def store_name(m, f, i):
+    f.locals[i.argval] = f.pop()
+
+
+@handler("STORE_GLOBAL")
+def store_global(m, f, i):
+    m.store_global(f, i.argval, f.pop())
+
+
+@handler("DELETE_GLOBAL", "DELETE_NAME")
+def delete_global(m, f, i):
+    raise Unsupported(f"deleting the global name `{i.argval}`")
+
+
+# --- attributes -------------------------------------------------------------------------------------------------------
+def _push_method(m, f, name):
+    """LOAD_METHOD: a bound method goes onto the stack as function and self, anything else below a NULL."""
+    owner = f.pop()
+    attribute = m.get_attr(owner, name)
+    null_first = sys.version_info < (3, 13)
+    if isinstance(attribute, MethodV):
+        f.push(attribute.function)
+        f.push(attribute.owner)
+    elif null_first:
+        f.push(NULL)
+        f.push(attribute)
+    else:
+        f.push(attribute)
+        f.push(NULL)
+
+
+@handler("LOAD_METHOD", versions=BEFORE_312)
+def load_method(m, f, i):
+    _push_method(m, f, i.argval)
+
+
+@handler("LOAD_ATTR")
+def load_attr(m, f, i):
+    if sys.version_info >= (3, 12) and i.arg & 1:
+        _push_method(m, f, i.argval)
+    else:
+        f.push(m.get_attr(f.pop(), i.argval))
+
+
+@handler("STORE_ATTR")
+def store_attr(m, f, i):
+    value, owner = None, f.pop()
+    value = f.pop()
+    owner.set_attr(m, i.argval, value)
+
+
+@handler("DELETE_ATTR")
+def delete_attr(m, f, i):
+    f.pop().del_attr(m, i.argval)
+
+
+@handler("LOAD_SUPER_ATTR", versions=SINCE_312)
+def load_super_attr(m, f, i):
+    owner, cls, super_class = f.pop(), f.pop(), f.pop()
+    f.push(m.call(super_class, [cls, owner] if i.arg & 2 else [], {}))
+    if i.arg & 1:
+        _push_method(m, f, i.argval)
+    else:
+        f.push(m.get_attr(f.pop(), i.argval))
+
+
+# --- items ------------------------------------------------------------------------------------------------------------
+@handler("BINARY_SUBSCR")
+def binary_subscr(m, f, i):
+    key, owner = f.pop(), f.pop()
+    f.push(m.forced(owner.get_item(m, key)))
+
+
+@handler("STORE_SUBSCR")
+def store_subscr(m, f, i):
+    key, owner, value = f.pop(), f.pop(), f.pop()
+    owner.set_item(m, key, value)
+
+
+@handler("DELETE_SUBSCR")
+def delete_subscr(m, f, i):
+    key, owner = f.pop(), f.pop()
+    owner.del_item(m, key)
+
+
+@handler("BINARY_SLICE", versions=SINCE_312)
+def binary_slice(m, f, i):
+    stop, start, owner = f.pop(), f.pop(), f.pop()
+    f.push(m.forced(owner.get_item(m, SliceV([start, stop, ConstantV(None)]))))
+
+
+@handler("STORE_SLICE", versions=SINCE_312)
+def store_slice(m, f, i):
+    stop, start, owner, value = f.pop(), f.pop(), f.pop(), f.pop()
+    owner.set_item(m, SliceV([start, stop, ConstantV(None)]), value)
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
+@handler("MAKE_FUNCTION", versions=BEFORE_312 if sys.version_info < (3, 12) else ONLY_312)
+def make_function(m, f, i):
+    code = f.pop().as_constant()
+    closure = m.listed(f.pop()) if i.arg & 8 else []
+    if i.arg & 4:
+        f.pop()  # annotations are not kept
+    kwdefaults = {k.as_constant(): v for k, v in f.pop().pairs(m)} if i.arg & 2 else {}
+    defaults = m.listed(f.pop()) if i.arg & 1 else []
+    f.push(FunctionV(code, f.namespace, f.module, closure, defaults, kwdefaults))
+
+
+@handler("MAKE_FUNCTION", versions=SINCE_313)
+def make_function_13(m, f, i):
+    f.push(FunctionV(f.pop().as_constant(), f.namespace, f.module, []))
+
+
+@handler("SET_FUNCTION_ATTRIBUTE", versions=SINCE_313)
+def set_function_attribute(m, f, i):
+    function, attribute = f.pop(), f.pop()
+    if i.arg == 8:
+        function.closure = m.listed(attribute)
+    elif i.arg == 2:
+        function.kwdefaults = {k.as_constant(): v for k, v in attribute.pairs(m)}
+    elif i.arg == 1:
+        function.defaults = m.listed(attribute)
+    f.push(function)
+
+
+@handler("LOAD_BUILD_CLASS")
+def load_build_class(m, f, i):
+    import builtins
+
+    f.push(m.wrap_known(builtins.__build_class__))
+
+
+@handler("IMPORT_NAME")
+def import_name(m, f, i):
+    names, level = f.pop(), f.pop()
+    f.push(m.import_name(f, i.argval, names.as_constant(), level.as_constant()))
+
+
+@handler("IMPORT_FROM")
+def import_from(m, f, i):
+    f.push(m.import_from(f.stack[-1], i.argval))

@@ -1,0 +1,298 @@
+"""Python versions of builtins that the machine interprets instead of knowing them: loops over symbolic values."""
+
+# ruff: noqa: A001
+from __future__ import annotations
+
+
+def any_(iterable):
+    for value in iterable:
+        if value:
+            return True
+    return False
+
+
+def all_(iterable):
+    for value in iterable:
+        if not value:
+            return False
+    return True
+
+
+def sum_(iterable, /, start=0):
+    total = start
+    for value in iterable:
+        total = total + value
+    return total
+
+
+def prod(iterable, /, *, start=1):
+    total = start
+    for value in iterable:
+        total = total * value
+    return total
+
+
+_MISSING = object()
+
+
+def reduce(function, iterable, initial=_MISSING, /):
+    iterator = iter(iterable)
+    if initial is _MISSING:
+        total = next(iterator)
+    else:
+        total = initial
+    for value in iterator:
+        total = function(total, value)
+    return total
+
+
+def min(values, *, key=None, default=_MISSING):
+    best, best_rank = _MISSING, None
+    for value in values:
+        rank = value if key is None else key(value)
+        if best is _MISSING or rank < best_rank:
+            best, best_rank = value, rank
+    if best is _MISSING:
+        if default is _MISSING:
+            raise ValueError("min() arg is an empty sequence")
+        return default
+    return best
+
+
+def max(values, *, key=None, default=_MISSING):
+    best, best_rank = _MISSING, None
+    for value in values:
+        rank = value if key is None else key(value)
+        if best is _MISSING or rank > best_rank:
+            best, best_rank = value, rank
+    if best is _MISSING:
+        if default is _MISSING:
+            raise ValueError("max() arg is an empty sequence")
+        return default
+    return best
+
+
+def no_hints(*args, **kwargs):
+    return {}
+
+
+def iterate_by_index(sequence):
+    index = 0
+    while True:
+        try:
+            value = sequence[index]
+        except IndexError:
+            return
+        yield value
+        index += 1
+
+
+def iterate_until(function, sentinel):
+    while True:
+        value = function()
+        if value == sentinel:
+            return
+        yield value
+
+
+def copy_instance(value):
+    cls = type(value)
+    if hasattr(cls, "__copy__"):
+        return value.__copy__()
+    result = cls.__new__(cls)
+    result.__dict__.update(value.__dict__)
+    return result
+
+
+# --- itertools --------------------------------------------------------------------------------------------------------
+def chain(*iterables):
+    for iterable in iterables:
+        yield from iterable
+
+
+def chain_from_iterable(iterables):
+    for iterable in iterables:
+        yield from iterable
+
+
+def repeat(value, times=None):
+    count = 0
+    while times is None or count < times:
+        yield value
+        count += 1
+
+
+def count(start=0, step=1):
+    value = start
+    while True:
+        yield value
+        value += step
+
+
+def cycle(iterable):
+    kept = list(iterable)
+    while kept:
+        yield from kept
+
+
+def islice(iterable, *bounds):
+    window = slice(*bounds)
+    start, stop, step = window.start or 0, window.stop, window.step or 1
+    wanted = start
+    index = 0
+    if stop is not None and wanted >= stop:
+        return
+    for value in iterable:
+        if index == wanted:
+            yield value
+            wanted += step
+            if stop is not None and wanted >= stop:
+                return
+        index += 1
+
+
+def product(*iterables, repeat=1):
+    pools = [tuple(i) for i in iterables] * repeat
+    rows = [()]
+    for pool in pools:
+        rows = [(*row, value) for row in rows for value in pool]
+    yield from rows
+
+
+def zip_longest(*iterables, fillvalue=None):
+    iterators = [iter(i) for i in iterables]
+    active = len(iterators)
+    done = [False] * active
+    while active:
+        row = []
+        for n, iterator in enumerate(iterators):
+            value = fillvalue
+            if not done[n]:
+                value = next(iterator, _MISSING)
+                if value is _MISSING:
+                    done[n] = True
+                    active -= 1
+                    value = fillvalue
+            row.append(value)
+        if active:
+            yield tuple(row)
+
+
+def starmap(function, iterable):
+    for args in iterable:
+        yield function(*args)
+
+
+def accumulate(iterable, func=None, *, initial=None):
+    total = initial
+    started = initial is not None
+    if started:
+        yield total
+    for value in iterable:
+        if not started:
+            total, started = value, True
+        else:
+            total = total + value if func is None else func(total, value)
+        yield total
+
+
+def combinations(iterable, r):
+    pool = tuple(iterable)
+    if r == 0:
+        yield ()
+        return
+    for n in range(len(pool) - r + 1):
+        for rest in combinations(pool[n + 1 :], r - 1):
+            yield (pool[n], *rest)
+
+
+def permutations(iterable, r=None):
+    pool = tuple(iterable)
+    r = len(pool) if r is None else r
+    if r == 0:
+        yield ()
+        return
+    for n in range(len(pool)):
+        for rest in permutations(pool[:n] + pool[n + 1 :], r - 1):
+            yield (pool[n], *rest)
+
+
+def pairwise(iterable):
+    previous = _MISSING
+    for value in iterable:
+        if previous is not _MISSING:
+            yield (previous, value)
+        previous = value
+
+
+def takewhile(predicate, iterable):
+    for value in iterable:
+        if not predicate(value):
+            return
+        yield value
+
+
+def dropwhile(predicate, iterable):
+    dropping = True
+    for value in iterable:
+        if dropping and predicate(value):
+            continue
+        dropping = False
+        yield value
+
+
+def filterfalse(predicate, iterable):
+    for value in iterable:
+        if not (value if predicate is None else predicate(value)):
+            yield value
+
+
+def groupby(iterable, key=None):
+    group, current = [], _MISSING
+    for value in iterable:
+        rank = value if key is None else key(value)
+        if current is not _MISSING and rank != current:
+            yield current, iter(group)
+            group = []
+        current = rank
+        group.append(value)
+    if current is not _MISSING:
+        yield current, iter(group)
+
+
+# --- operator ---------------------------------------------------------------------------------------------------------
+def itemgetter(*keys):
+    if len(keys) == 1:
+        return lambda value: value[keys[0]]
+    return lambda value: tuple([value[key] for key in keys])
+
+
+def _attribute(value, path):
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def attrgetter(*paths):
+    if len(paths) == 1:
+        return lambda value: _attribute(value, paths[0])
+    return lambda value: tuple([_attribute(value, path) for path in paths])
+
+
+def match_class(subject, cls, positional, names):
+    if not isinstance(subject, cls):
+        return None
+    values = []
+    if positional:
+        if cls in (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple):
+            values.append(subject)
+        else:
+            for name in cls.__match_args__[:positional]:
+                if not hasattr(subject, name):
+                    return None
+                values.append(getattr(subject, name))
+    for name in names:
+        if not hasattr(subject, name):
+            return None
+        values.append(getattr(subject, name))
+    return tuple(values)

@@ -1,0 +1,275 @@
+"""The capture stage: a Request in, a Capture out.
+
+    capture = run(Request(function, arguments, "f"), options)
+
+The outermost frame is stepped through; when a step cannot be in the graph the capture starts over with that step marked,
+and ends there: graph so far, the step as Python, a call of a resume function. Deterministic re-execution replaces a
+snapshot of everything the step may have touched.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..options import CompileOptions
+from ..records.capture import Capture, GraphBreak, Request, Resume
+from ..records.guards import Guard
+from ..records.origin import Origin
+from ..records.sources import Cell, Local
+from . import breaks
+from .binding import parameter_names
+from .calls import CODE_COROUTINE, CODE_GENERATOR
+from .emit import Emitter, emit_effects, entry_source
+from .errors import CannotResume, Restart, Unsupported, UserError
+from .frame import Frame
+from .graph import node_of
+from .machine import Machine
+from .resume import is_protected, live_locals, resume_code
+from .values.base import NULL, Lazy, Value
+from .values.containers import CellV
+
+RECURSION_LIMIT = 20_000
+
+
+class Stopped(Exception):
+    """A frame that cannot be compiled at all: the reason goes to the user, the function runs eager."""
+
+    def __init__(self, found: GraphBreak) -> None:
+        super().__init__(found.reason)
+        self.found = found
+
+
+def run(request: Request, options: CompileOptions, global_state: Callable[[], Any]) -> Capture:
+    """Capture one call. Raises Stopped when the frame can be neither captured nor broken.
+
+    ``global_state`` gives the comparable state (grad mode, autocast, ...) that every entry is guarded on.
+    """
+    code = request.function.__code__  # type: ignore[attr-defined]
+    origin = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
+    if code.co_flags & (CODE_GENERATOR | CODE_COROUTINE):
+        raise Stopped(GraphBreak("a generator or coroutine function", origin, "compile the functions it calls"))
+    state = global_state()
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
+    marked: tuple[int, GraphBreak] | None = None
+    try:
+        while True:
+            with _StateKept():
+                attempt = _Attempt(request, state, marked)
+                try:
+                    return attempt.capture()
+                except Restart:
+                    marked = attempt.learnt
+                except CannotResume as error:
+                    found = marked[1] if marked is not None else GraphBreak(str(error), attempt.m.origin(), error.hint)
+                    reason = f"{found.reason}, and the function cannot be entered again there: {error.reason}"
+                    raise Stopped(GraphBreak(reason, found.origin, found.hint, found.raises)) from None
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+class _StateKept:
+    """Grad mode and autocast as they were, whatever the interpreted program did to them."""
+
+    def __enter__(self) -> None:
+        self.grad = torch.is_grad_enabled()
+        devices = ["cpu", "cuda"]
+        self.autocast = [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in devices]
+        self.cache = torch.is_autocast_cache_enabled()
+
+    def __exit__(self, *exc: object) -> None:
+        torch._C._set_grad_enabled(self.grad)
+        for device, enabled, dtype in self.autocast:
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        torch.set_autocast_cache_enabled(self.cache)
+
+
+class _Attempt:
+    """One pass over the function, up to its return or to the marked step."""
+
+    def __init__(self, request: Request, state: Any, marked: tuple[int, GraphBreak] | None) -> None:
+        self.request = request
+        self.state = state
+        self.marked = marked
+        self.learnt: tuple[int, GraphBreak] | None = None
+        self.m = Machine(request.function)  # type: ignore[arg-type]
+        self.code = request.function.__code__  # type: ignore[attr-defined]
+        self.parameters = parameter_names(self.code)
+        self.emitter = Emitter(self.m, self.parameters)
+        self.resumes: list[Resume] = []
+
+    def capture(self) -> Capture:
+        frame = self._outermost()
+        self.m.frames.append(frame)
+        steps = 0
+        while frame.finished is None:
+            if self.marked is not None and steps == self.marked[0]:
+                return self._break(frame)
+            try:
+                frame.step(self.m)
+            except (Unsupported, UserError) as error:
+                if self.marked is not None:
+                    raise
+                self.learnt = (steps, self._describe(error))
+                raise Restart from None
+            steps += 1
+        try:
+            return self._return(frame.finished[1])
+        except Unsupported as error:
+            if isinstance(error, CannotResume):
+                raise
+            raise CannotResume(error.reason, error.hint) from None
+
+    def _outermost(self) -> Frame:
+        arguments = {
+            name: Lazy(real, Local(name)) for name, real in zip(self.parameters, self.request.arguments)
+        }
+        frame = Frame(self.code, self.request.function.__globals__, "", arguments, [])  # type: ignore[arg-type, attr-defined]
+        frame.cells = dict(zip(self.code.co_freevars, _own_cells(self.m, self.request.function)))
+        return frame
+
+    def _describe(self, error: Unsupported | UserError) -> GraphBreak:
+        origin = getattr(error, "origin", None) or self.m.origin()
+        if isinstance(error, UserError):
+            return GraphBreak(f"the program raises {error.value.python_type().__name__}", origin, "", raises=True)
+        return GraphBreak(error.reason, origin, error.hint)
+
+    # --- the two ends ----------------------------------------------------------------------------------------------
+    def _return(self, value: Value) -> Capture:
+        e = self.emitter
+        result = e.expr(value)
+        emit_effects(e)
+        e.line(f"return {result}")
+        return self._finish(())
+
+    def _break(self, frame: Frame) -> Capture:
+        assert self.marked is not None
+        found = self.marked[1]
+        instruction = frame.instructions[frame.pc]
+        if is_protected(self.code, instruction.index):
+            raise CannotResume("it stands in a try or with block")
+        e = self.emitter
+        frame.pc += 1  # origins point at the breaking instruction
+        live = self._locals(frame, frame.pc - 1)
+        values = {name: e.expr(value) for name, value in live.items()}
+        for slot in frame.stack:
+            if slot is not NULL:
+                e.expr(slot)
+        emit_effects(e)
+        e.line(f"# graph break at {found.origin}: {found.reason}")
+        for path in breaks.write_break(e, frame, instruction):
+            if is_protected(self.code, path.index):
+                raise CannotResume("the next instruction stands in a try or with block")
+            text = self._resume_call(frame, path, values)
+            if path.condition is None:
+                e.line(text)
+            else:
+                e.line(f"if {path.condition}:")
+                e.line(f"    {text}")
+        return self._finish((found,))
+
+    def _locals(self, frame: Frame, index: int) -> dict[str, Any]:
+        names = live_locals(self.code, index)
+        result = {n: v for n, v in frame.locals.items() if n in names}
+        for name in self.code.co_cellvars:
+            if name in names and name in frame.cells and frame.cells[name].content is not None:
+                result[name] = frame.cells[name].content
+        return result
+
+    def _resume_call(self, frame: Frame, path: breaks.Path, values: dict[str, str]) -> str:
+        e = self.emitter
+        for name in self.code.co_cellvars:
+            if name in frame.cells and id(frame.cells[name]) in e.names:
+                raise CannotResume(f"`{name}` is shared with an inner function that is still alive")
+        live = live_locals(self.code, path.index)
+        variables = tuple(n for n in values if n in live)
+        nulls = tuple(slot is NULL for slot in path.stack)
+        key = (path.index, nulls, variables)
+        line = frame.instructions[path.index].line or self.code.co_firstlineno
+        name = self.request.resume_names.get(key)
+        if name is None:
+            base = f"resume_at_{line}"
+            taken = set(self.request.resume_names.values())
+            name, number = base, 1
+            while name in taken:
+                number += 1
+                name = f"{base}_{number}"
+            self.request.resume_names[key] = name
+        code = resume_code(self.code, path.index, nulls, variables, name)
+        self.resumes.append(Resume(name, key, code, parameter_names(code), line))
+        e.used.add(name)
+        stack = [slot if isinstance(slot, str) else e.expr(slot) for slot in path.stack if slot is not NULL]
+        return f"return {name}({', '.join([*stack, *(values[n] for n in variables)])})"
+
+    def _finish(self, found: tuple[GraphBreak, ...]) -> Capture:
+        m, e = self.m, self.emitter
+        inputs, module = self._graph()
+        sources = [v.source for v in inputs]
+        e_fetch = [s for s in sources if s is not None]
+        # the graph's inputs come first in what is fetched: renumber what the body already refers to
+        order = e_fetch + [s for s in e.fetch if s not in e_fetch]
+        self._renumber(order)
+        code = self.code
+        title = f"Entry code of {code.co_qualname} ({code.co_filename}:{code.co_firstlineno})."
+        guards = [Guard(None, "global_state", self.state, "the mode it was compiled in"), *m.guards.values()]
+        return Capture(
+            name=self.request.name,
+            origin=Origin(code.co_filename, code.co_firstlineno, code.co_qualname),
+            graph=module,
+            example_inputs=tuple(v.real for v in inputs),
+            fake_inputs=tuple(v.fake for v in inputs),
+            guards=tuple(guards),
+            fetch=tuple(order),
+            transformed=entry_source(e, len(inputs), module is not None, title),
+            namespace=e.namespace,
+            resumes=tuple(self.resumes),
+            breaks=found,
+            grad_enabled=m.grad_enabled,
+        )
+
+    def _renumber(self, order: list[Any]) -> None:
+        e = self.emitter
+        new = {n: order.index(s) for n, s in enumerate(e.fetch)}
+        pattern = re.compile(r"\bfetched\[(\d+)\]")
+        e.body = [pattern.sub(lambda found: f"fetched[{new[int(found[1])]}]", text) for text in e.body]
+        e.names = {k: pattern.sub(lambda found: f"fetched[{new[int(found[1])]}]", text) for k, text in e.names.items()}
+        e.fetch = order
+
+    def _graph(self) -> tuple[list[Any], torch.fx.GraphModule | None]:
+        """Close the graph over the outputs the entry needs; drop what nothing needs."""
+        builder, outputs = self.m.builder, self.emitter.outputs
+        graph = builder.graph
+        graph.output(tuple(node_of(v) for v in outputs))
+        for node in reversed(list(graph.nodes)):
+            removable = node.op not in ("output", "placeholder") and not node.meta.get("effect")
+            if removable and not node.users:
+                graph.erase_node(node)
+        inputs = []
+        for value in builder.inputs:
+            if value.node.users:
+                inputs.append(value)
+            else:
+                graph.erase_node(value.node)
+        if not any(n.op not in ("output", "placeholder") for n in graph.nodes) and not outputs:
+            return [], None
+        graph.lint()
+        return inputs, torch.fx.GraphModule(builder.root, graph, class_name="captured")
+
+
+def _own_cells(m: Machine, function: Any) -> list[Any]:
+    """The cells of the compiled function itself, reached by the names of its free variables."""
+    cells = []
+    for name, real in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        cell = CellV.existing(real, None)
+        if isinstance(cell.content, Lazy):
+            cell.content = Lazy(cell.content.real, Cell(name))
+        m.wrapped[id(real)] = (real, cell)
+        cells.append(cell)
+    return cells

@@ -1,0 +1,191 @@
+"""Which callables are tensor operations, and what calling one does: a graph node, a constant, or a break."""
+
+from __future__ import annotations
+
+import operator
+from types import BuiltinFunctionType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..markers import DISABLED, IN_GRAPH
+from .errors import Unsupported
+from .graph import has_tensor
+from .values.base import Lazy, Value
+from .values.constant import ConstantV
+from .values.containers import SequenceV
+from .values.dicts import DictV
+from .values.functions import TensorMethodV
+from .values.instance import InstanceV
+from .values.tensor import TensorV
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+# Python functions of these modules are one node each: their bodies are PyTorch's business.
+LEAF_MODULES = frozenset(
+    "torch torch.nn.functional torch.functional torch._tensor torch._jit_internal torch.special torch.linalg torch.fft "
+    "torch._C._nn torch._refs torch.nn.init torch._lowrank torch._linalg_utils".split()
+)
+# Python functions below these prefixes are neither captured nor inlined.
+REFUSED_PREFIXES = (
+    "torch._dynamo", "torch._inductor", "torch._functorch", "torch.func", "torch._higher_order_ops", "torch.distributed",
+    "torch.jit", "torch.onnx", "torch.export", "torch.autograd.functional", "torch.autograd.gradcheck", "torch.random",
+    "torch.serialization", "torch.multiprocessing", "torch.utils.data", "torch.profiler", "torch.autograd.profiler",
+    "torch.cuda", "torch.library", "torch._library", "torch.optim", "torch.utils.checkpoint", "torch.autograd.function",
+    "torch.autograd.graph", "torch.overrides", "torch._prims", "torch.testing", "torch.quantization", "torch.ao",
+)  # fmt: skip
+# Builtins of torch that answer from global state or from constants alone.
+QUERY_PREFIXES = ("is_", "get_", "_get_", "_is_", "are_", "result_type", "promote_types", "can_cast", "broadcast_shapes")
+# Builtins that change global state for the operations that follow: they stay in the graph in their place.
+STATE_SETTERS = frozenset(
+    f
+    for f in (
+        torch._C._set_grad_enabled,
+        torch.set_autocast_enabled,
+        torch.set_autocast_dtype,
+        torch.set_autocast_cache_enabled,
+        torch.autocast_increment_nesting,
+        torch.autocast_decrement_nesting,
+        torch.clear_autocast_cache,
+    )
+)
+FORBIDDEN = frozenset(
+    "manual_seed seed set_rng_state set_default_dtype set_default_device set_num_threads set_grad_enabled "
+    "use_deterministic_algorithms set_deterministic_debug_mode set_flush_denormal set_printoptions save load compile vmap "
+    "set_num_interop_threads from_numpy frombuffer from_dlpack to_dlpack set_default_tensor_type".split()
+)
+# Tensor methods whose result is data: the graph ends before them.
+DATA_METHODS = frozenset(
+    "item tolist numpy __bool__ __int__ __float__ __index__ __array__ data_ptr backward register_hook retain_grad "
+    "set_ share_memory_ storage untyped_storage __dlpack__ is_set_to resize_ record_stream cuda pin_memory "
+    "register_post_accumulate_grad_hook __reduce_ex__ __deepcopy__ map_ apply_ map2_ as_subclass".split()
+)
+TENSOR_BUILTIN_OWNERS = {
+    owner for owner in (getattr(torch._C, n, None) for n in ("_nn", "_linalg", "_fft", "_special", "_sparse", "_nested")) if owner
+}  # fmt: skip
+_VARIABLE_FUNCTIONS = type(torch.add.__self__) if torch.add.__self__ is not None else None
+
+
+def is_operation(real: Any) -> bool:
+    """Whether calling ``real`` is a tensor operation of PyTorch."""
+    if isinstance(real, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return True
+    if isinstance(real, FunctionType):
+        if real.__dict__.get(IN_GRAPH):
+            return True
+        return real.__module__ in LEAF_MODULES
+    if isinstance(real, BuiltinFunctionType):
+        module = getattr(real, "__module__", None) or ""
+        owner = real.__self__
+        return module.startswith("torch") or owner is torch._C or owner in TENSOR_BUILTIN_OWNERS or _is_functions_class(owner)
+    return False
+
+
+def _is_functions_class(owner: Any) -> bool:
+    return owner is not None and getattr(owner, "__name__", type(owner).__name__).startswith("_VariableFunctions")
+
+
+def refused(function: FunctionType) -> tuple[str, str] | None:
+    """Reason and hint when a Python function must not be inlined."""
+    module = function.__module__ or ""
+    if function.__dict__.get(DISABLED):
+        return f"`{function.__qualname__}` is disabled for torchglass", ""
+    for prefix in REFUSED_PREFIXES:
+        if module == prefix or module.startswith(prefix + "."):
+            return f"calling `{module}.{function.__qualname__}`", "call it outside the compiled function"
+    return None
+
+
+def call_function(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call a torch function, an operator, or ``getattr`` on tensors."""
+    name = getattr(function, "__name__", str(function))
+    if function in STATE_SETTERS:
+        return _set_state(m, function, args, kwargs)
+    args, kwargs = _ready(m, args, kwargs)
+    tensors = any(map(has_tensor, args)) or any(map(has_tensor, kwargs.values()))
+    if not tensors and name.startswith(QUERY_PREFIXES) and getattr(function, "__module__", "") != "torch.nn.functional":
+        return m.fold(function, args, kwargs)
+    if name in FORBIDDEN:
+        raise Unsupported(f"calling `torch.{name}`", "call it outside the compiled function")
+    return _operate(m, "call_function", function, function, args, kwargs)
+
+
+def call_method(m: Machine, owner: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call a method of a tensor."""
+    if name in DATA_METHODS:
+        raise Unsupported(
+            f"`.{name}()` of a tensor reads its data" if name not in ("backward", "register_hook") else f"`.{name}()` of a tensor",
+            "move it out of the compiled function",
+        )
+    args, kwargs = _ready(m, args, kwargs)
+    if name == "requires_grad_" and isinstance(owner, TensorV) and owner.source is not None:
+        raise Unsupported("`requires_grad_()` of an input")
+    return _operate(m, "call_method", name, _method_function(name), [owner, *args], kwargs)
+
+
+def _method_function(name: str) -> Any:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self, name)(*args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Evaluate on fakes; results with tensors become nodes, other results are constants."""
+    try:
+        result = m.builder.evaluate(function, args, kwargs)
+    except Unsupported:
+        raise
+    except Exception as error:
+        m.raise_real(error)
+    in_place = isinstance(result, torch.Tensor) or op == "call_method" and str(target).endswith("_") or target is operator.setitem
+    if not _holds_tensor(result) and not in_place:
+        if result is None and target is not getattr:
+            return m.builder.record(op, target, args, kwargs, result, m.origin(), m.stack_trace())
+        return m.wrap_result(result)
+    return m.builder.record(op, target, args, kwargs, result, m.origin(), m.stack_trace())
+
+
+def _holds_tensor(result: Any) -> bool:
+    if isinstance(result, torch.Tensor):
+        return True
+    if isinstance(result, (tuple, list)):
+        return any(_holds_tensor(r) for r in result)
+    if isinstance(result, (dict, set)):
+        raise Unsupported("a tensor operation that returns a dict or set")
+    return False
+
+
+def _ready(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> tuple[list[Value], dict[str, Value]]:
+    """Wrap whatever lies unread in containers, and give generators and builtin subclasses their plain form."""
+    return [_ready_one(m, a) for a in args], {k: _ready_one(m, v) for k, v in kwargs.items()}
+
+
+def _ready_one(m: Machine, value: Value | Lazy) -> Value:
+    if isinstance(value, Lazy):
+        value = m.force(value)
+    if isinstance(value, InstanceV) and value.payload is not None:
+        value = value.payload
+    if isinstance(value, SequenceV):
+        for n, item in enumerate(value.all(m)):
+            ready = _ready_one(m, item)
+            if ready is not item:
+                copy = type(value)(list(value.items), value.cls)
+                copy.items[n] = ready
+                value = copy
+    elif isinstance(value, DictV):
+        value.pairs(m)
+    elif isinstance(value, InstanceV) and value.method(m, "__torch_function__") is not None:
+        raise Unsupported(f"`__torch_function__` of a {value.describe()}")
+    elif isinstance(value, TensorMethodV):
+        raise Unsupported("a tensor's method as argument of an operation")
+    return value
+
+
+def _set_state(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Change grad mode or autocast: for the rest of the capture, and by a node for the rest of the graph."""
+    result = m.real(function, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
+    m.builder.record("call_function", function, args, kwargs, None, m.origin(), m.stack_trace())
+    return ConstantV(result)

@@ -1,0 +1,113 @@
+"""The base of symbolic values: what the frame machine puts on its stack instead of real objects.
+
+A value answers the Python protocols (attribute, item, call, truth, iteration). The default of each is to break the
+graph, so a kind that implements little is safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...records.sources import Source
+from ..errors import Unsupported
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+
+class NotConstant(Exception):
+    """A value has no constant Python object behind it."""
+
+
+class Value:
+    """One symbolic value. ``source`` says how to reach it from the call, None when it was made inside."""
+
+    source: Source | None = None
+
+    def python_type(self) -> type:
+        """The class ``type()`` would give."""
+        raise NotImplementedError
+
+    def as_constant(self) -> Any:
+        """A real Python object equal to this value; raises NotConstant when tensors or unknown objects are inside."""
+        raise NotConstant(self)
+
+    def is_constant(self) -> bool:
+        try:
+            self.as_constant()
+        except NotConstant:
+            return False
+        return True
+
+    def describe(self) -> str:
+        """A short phrase for messages: what this is, and where it came from."""
+        where = f" `{self.source.render()}`" if self.source is not None else ""
+        return f"{self.python_type().__name__}{where}"
+
+    # --- protocols -------------------------------------------------------------------------------------------------
+    def get_attr(self, m: Machine, name: str) -> Value:
+        raise Unsupported(f"reading attribute `{name}` of a {self.describe()}")
+
+    def set_attr(self, m: Machine, name: str, value: Value) -> None:
+        raise Unsupported(f"writing attribute `{name}` of a {self.describe()}")
+
+    def del_attr(self, m: Machine, name: str) -> None:
+        raise Unsupported(f"deleting attribute `{name}` of a {self.describe()}")
+
+    def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        raise Unsupported(f"calling a {self.describe()}")
+
+    def truth(self, m: Machine) -> bool:
+        raise Unsupported(f"the truth of a {self.describe()}")
+
+    def iterate(self, m: Machine) -> Value:
+        """An iterator over this value: something with ``next``."""
+        raise Unsupported(f"iterating over a {self.describe()}")
+
+    def next(self, m: Machine) -> Value | None:
+        """The next item of an iterator, None at its end."""
+        raise Unsupported(f"a {self.describe()} is no iterator known here")
+
+    def length(self, m: Machine) -> int:
+        raise Unsupported(f"len() of a {self.describe()}")
+
+    def get_item(self, m: Machine, key: Value) -> Value:
+        raise Unsupported(f"an item of a {self.describe()}")
+
+    def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        raise Unsupported(f"writing an item of a {self.describe()}")
+
+    def del_item(self, m: Machine, key: Value) -> None:
+        raise Unsupported(f"deleting an item of a {self.describe()}")
+
+    def contains(self, m: Machine, item: Value) -> bool:
+        raise Unsupported(f"`in` on a {self.describe()}")
+
+
+class Null(Value):
+    """The NULL that CPython's call sequence pushes below a callable."""
+
+    def python_type(self) -> type:
+        return type(None)
+
+
+NULL = Null()
+
+
+class Lazy:
+    """A not yet wrapped item of an existing container: ``force`` wraps it, and only then is it guarded."""
+
+    __slots__ = ("real", "source")
+
+    def __init__(self, real: Any, source: Source | None) -> None:
+        self.real = real
+        self.source = source
+
+
+def constants(values: Sequence[Value]) -> list[Any]:
+    """The real objects of several values; raises NotConstant."""
+    return [v.as_constant() for v in values]
+
+
+Handler = Callable[..., Value]

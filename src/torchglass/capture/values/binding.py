@@ -1,0 +1,119 @@
+"""Attribute look-up through classes: the descriptor protocol, symbolically."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    WrapperDescriptorType,
+)
+from typing import TYPE_CHECKING, Any
+
+from ...records.sources import Attr, Source, TypeOf
+from ..errors import Unsupported
+from .base import Value
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "<missing>"
+
+
+MISSING = _Missing()
+
+
+def lookup_in(mro: Sequence[type], name: str) -> Any:
+    """The raw class attribute ``name`` along an MRO, MISSING if there is none."""
+    for cls in mro:
+        if name in cls.__dict__:
+            return cls.__dict__[name]
+    return MISSING
+
+
+def class_lookup(cls: type, name: str) -> Any:
+    return lookup_in(cls.__mro__, name)
+
+
+def is_data_descriptor(attribute: Any) -> bool:
+    return hasattr(type(attribute), "__set__") or hasattr(type(attribute), "__delete__")
+
+
+def class_source(value: Value, name: str) -> Source | None:
+    return Attr(TypeOf(value.source), name) if value.source is not None else None
+
+
+def bind(m: Machine, attribute: Any, owner: Value, cls: type, name: str, is_class: bool = False) -> Value:
+    """What reading a class attribute through ``owner`` gives. ``is_class``: owner is the class itself."""
+    from .functions import BuiltinMethodV, MethodV
+    from .known import KnownV
+
+    if attribute is MISSING:
+        m.throw(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+    source = class_source(owner, name) if not is_class else None
+    if isinstance(attribute, FunctionType):
+        function = KnownV(attribute, source)
+        return function if is_class else MethodV(function, owner)
+    if isinstance(attribute, staticmethod):
+        return m.wrap_known(attribute.__func__, source)
+    if isinstance(attribute, classmethod):
+        return MethodV(m.wrap_known(attribute.__func__), owner if is_class else KnownV(cls))
+    if isinstance(attribute, (MethodDescriptorType, WrapperDescriptorType)):
+        return KnownV(attribute) if is_class else BuiltinMethodV(attribute, owner)
+    if isinstance(attribute, ClassMethodDescriptorType):
+        return m.wrap_known(attribute.__get__(None, cls))
+    if is_class and not hasattr(type(attribute), "__get__"):
+        return m.wrap(attribute, Attr(owner.source, name) if owner.source else None)
+    if is_class:
+        return m.wrap_known(attribute.__get__(None, cls))
+    if isinstance(attribute, property):
+        if attribute.fget is None:
+            m.throw(AttributeError, f"property '{name}' of '{cls.__name__}' object has no getter")
+        return m.call(m.wrap_known(attribute.fget), [owner], {})
+    if isinstance(attribute, functools.cached_property):
+        value = m.call(m.wrap_known(attribute.func), [owner], {})
+        owner.set_attr(m, name, value)
+        return value
+    if isinstance(attribute, (MemberDescriptorType, GetSetDescriptorType)):
+        return _builtin_attribute(m, owner, cls, name)
+    if isinstance(attribute, BuiltinFunctionType) or isinstance(attribute, type):
+        return m.wrap_known(attribute)
+    getter = class_lookup(type(attribute), "__get__")
+    if isinstance(getter, FunctionType):
+        return m.call(KnownV(getter), [m.wrap(attribute, None), owner, KnownV(cls)], {})
+    if getter is not MISSING:
+        raise Unsupported(f"the descriptor `{cls.__name__}.{name}` of type {type(attribute).__name__}")
+    return m.wrap(attribute, source)
+
+
+def _builtin_attribute(m: Machine, owner: Value, cls: type, name: str) -> Value:
+    """A slot or a C attribute: what is known of the symbolic value, else read from the real object."""
+    from .known import KnownV
+
+    if name == "__class__":
+        return KnownV(cls)
+    slots = getattr(owner, "slots", None)
+    if slots is not None and name in slots:
+        value = slots[name]
+        assert isinstance(value, Value)
+        return value
+    real = getattr(owner, "real", None)
+    if name == "__dict__":
+        attrs = getattr(owner, "attrs", None)
+        if attrs is not None:
+            return attrs
+    elif real is not None and owner.source is not None:
+        return m.wrap(m.real(getattr, real, name), Attr(owner.source, name))
+    elif real is not None:
+        return m.wrap_result(m.real(getattr, real, name))
+    if slots is not None:
+        m.throw(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+    raise Unsupported(f"attribute `{name}` of a {owner.describe()}")

@@ -1,0 +1,80 @@
+"""Constants: immutable Python objects whose value the graph may rely on."""
+
+from __future__ import annotations
+
+import enum
+import operator
+from collections.abc import Callable
+from types import CodeType, EllipsisType, NoneType, NotImplementedType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...records.sources import Source
+from ..errors import Unsupported
+from .base import Value
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+CONSTANT_TYPES: tuple[type, ...] = (
+    int, float, complex, bool, str, bytes, NoneType, EllipsisType, NotImplementedType, CodeType, range,
+    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo,
+)  # fmt: skip
+
+
+def is_constant_object(real: Any) -> bool:
+    """Whether ``real`` is wrapped as a constant (exact types and enum members)."""
+    if type(real) in CONSTANT_TYPES or isinstance(real, enum.Enum):
+        return True
+    if type(real) is slice:
+        return all(is_constant_object(p) for p in (real.start, real.stop, real.step))
+    return type(real) is frozenset and all(is_constant_object(p) for p in real)
+
+
+class ConstantV(Value):
+    """A number, string, None, dtype, device, enum member, ...; ``value`` is the object itself."""
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        self.value = value
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"ConstantV({self.value!r})"
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def as_constant(self) -> Any:
+        return self.value
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        return m.wrap_result(m.real(getattr, self.value, name), owner=self)
+
+    def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return m.fold(self.value, args, kwargs)
+
+    def truth(self, m: Machine) -> bool:
+        return bool(m.real(bool, self.value))
+
+    def iterate(self, m: Machine) -> Value:
+        from .iterators import SequenceIterV
+
+        return SequenceIterV([m.wrap_result(v) for v in m.real(list, self.value)])
+
+    def length(self, m: Machine) -> int:
+        return int(m.real(len, self.value))
+
+    def get_item(self, m: Machine, key: Value) -> Value:
+        return m.fold(operator.getitem, [self, key], {})
+
+    def contains(self, m: Machine, item: Value) -> bool:
+        if not item.is_constant():
+            raise Unsupported(f"`in` with a {item.describe()}")
+        return bool(m.real(operator.contains, self.value, item.as_constant()))
+
+
+NONE = ConstantV(None)
+TRUE = ConstantV(True)
+FALSE = ConstantV(False)
+OperatorFunction = Callable[..., Any]

@@ -1,0 +1,234 @@
+"""Lists, tuples, sets and slices of symbolic values.
+
+A container that existed before the call keeps its ``real`` object and ``source``; its items are wrapped (and guarded)
+when they are first read, and writes change only the symbolic items: the entry code replays them once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...records.sources import Attr, Item, Source
+from ..errors import Unsupported
+from .base import Lazy, Value
+from .constant import ConstantV
+from .hashing import hash_key
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+
+class SequenceV(Value):
+    """What lists and tuples share: ``items`` holds values or not yet read Lazy items."""
+
+    cls: type
+    real: Any
+    items: list[Any]
+
+    def __init__(
+        self, items: list[Any], cls: type | None = None, real: Any = None, source: Source | None = None
+    ) -> None:
+        self.items = items
+        self.cls = cls or self.default_class
+        self.real = real
+        self.source = source
+
+    default_class: type = list
+
+    @classmethod
+    def existing(cls, real: Any, source: Source | None) -> SequenceV:
+        """Wrap a list or tuple of the user's; items stay unread."""
+        items = [Lazy(item, Item(source, n) if source else None) for n, item in enumerate(real)]
+        return cls(items, type(real), real, source)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.cls.__name__}, {len(self.items)} items)"
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def at(self, m: Machine, index: int) -> Value:
+        """The item at ``index`` (in range), wrapped if it was not yet read."""
+        item = self.items[index]
+        if isinstance(item, Lazy):
+            item = self.items[index] = m.force(item)
+        return item
+
+    def all(self, m: Machine) -> list[Value]:
+        return [self.at(m, n) for n in range(len(self.items))]
+
+    def truth(self, m: Machine) -> bool:
+        return bool(self.items)
+
+    def length(self, m: Machine) -> int:
+        return len(self.items)
+
+    def iterate(self, m: Machine) -> Value:
+        from .iterators import SequenceIterV
+
+        return SequenceIterV(self)
+
+    def contains(self, m: Machine, item: Value) -> bool:
+        return any(m.equal(other, item) for other in self.all(m))
+
+    def get_item(self, m: Machine, key: Value) -> Value:
+        index = m.as_index(key)
+        if isinstance(index, slice):
+            self.all(m)
+            # slicing a namedtuple gives a plain tuple; slicing a list, list or torch.Size keeps the type
+            keep = self.cls if self.cls in (list, tuple, torch.Size) else self.default_class
+            return type(self)(m.real(list.__getitem__, self.items, index), keep)
+        if not -len(self.items) <= index < len(self.items):
+            m.throw(IndexError, f"{self.cls.__name__} index out of range")
+        return self.at(m, index % len(self.items))
+
+
+class TupleV(SequenceV):
+    """A tuple, ``torch.Size`` or namedtuple (``cls`` says which)."""
+
+    default_class = tuple
+
+    def as_constant(self) -> Any:
+        values = [i.real if isinstance(i, Lazy) else i.as_constant() for i in self.items]
+        if hasattr(self.cls, "_make"):
+            return self.cls._make(values)
+        return self.cls(values)
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        fields = getattr(self.cls, "_fields", None) or getattr(self.cls, "__match_args__", ())
+        if name in fields and len(fields) == len(self.items):
+            return self.at(m, fields.index(name))
+        return m.class_attr(self, name)
+
+
+class ListV(SequenceV):
+    """A list (or deque: ``cls``)."""
+
+    default_class = list
+
+    def as_constant(self) -> Any:
+        values = [i.real if isinstance(i, Lazy) else i.as_constant() for i in self.items]
+        return deque(values, self.real.maxlen if self.real is not None else None) if self.cls is deque else values
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        return m.class_attr(self, name)
+
+    def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        index = m.as_index(key)
+        self.all(m)
+        m.mutate(self)
+        if isinstance(index, slice):
+            m.real(list.__setitem__, self.items, index, m.listed(value))
+        else:
+            m.real(list.__setitem__, self.items, index, value)
+
+    def del_item(self, m: Machine, key: Value) -> None:
+        self.all(m)
+        m.mutate(self)
+        m.real(list.__delitem__, self.items, m.as_index(key))
+
+
+class SetV(Value):
+    """A set or frozenset; ``items`` maps hash keys to values in insertion order."""
+
+    def __init__(
+        self, items: list[Value], cls: type = set, real: Any = None, source: Source | None = None
+    ) -> None:
+        self.cls = cls
+        self.items: dict[Any, Value] = {}
+        for item in items:
+            self.items.setdefault(hash_key(item), item)
+        self.real = real
+        self.source = source
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def as_constant(self) -> Any:
+        return self.cls(v.as_constant() for v in self.items.values())
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        return m.class_attr(self, name)
+
+    def truth(self, m: Machine) -> bool:
+        return bool(self.items)
+
+    def length(self, m: Machine) -> int:
+        return len(self.items)
+
+    def iterate(self, m: Machine) -> Value:
+        from .iterators import SequenceIterV
+
+        return SequenceIterV(list(self.items.values()))
+
+    def contains(self, m: Machine, item: Value) -> bool:
+        return hash_key(item) in self.items
+
+
+class SliceV(Value):
+    """A slice whose parts may be symbolic."""
+
+    def __init__(self, parts: list[Value]) -> None:
+        self.parts = parts
+
+    def python_type(self) -> type:
+        return slice
+
+    def as_constant(self) -> Any:
+        return slice(*[p.as_constant() for p in self.parts])
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        if name in ("start", "stop", "step"):
+            return self.parts[("start", "stop", "step").index(name)]
+        return m.class_attr(self, name)
+
+
+class CellV(Value):
+    """A closure cell. ``content`` is None while empty."""
+
+    def __init__(self, content: Value | Lazy | None = None, real: Any = None, source: Source | None = None) -> None:
+        self.content = content
+        self.real = real
+        self.source = source
+        self.written = False
+
+    def python_type(self) -> type:
+        return type((lambda x: lambda: x)(0).__closure__[0])  # type: ignore[index]
+
+    def get(self, m: Machine) -> Value | None:
+        if isinstance(self.content, Lazy):
+            self.content = m.force(self.content)
+        return self.content
+
+    def set(self, m: Machine, value: Value | None) -> None:
+        m.mutate(self)
+        self.written = True
+        self.content = value
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        if name == "cell_contents":
+            value = self.get(m)
+            if value is None:
+                m.throw(ValueError, "Cell is empty")
+            assert value is not None
+            return value
+        raise Unsupported(f"attribute `{name}` of a cell")
+
+    @classmethod
+    def existing(cls, real: Any, source: Source | None) -> CellV:
+        try:
+            content: Lazy | None = Lazy(real.cell_contents, Attr(source, "cell_contents") if source else None)
+        except ValueError:
+            content = None
+        return cls(content, real, source)
+
+
+def tuple_of(values: list[Value]) -> TupleV:
+    return TupleV(list(values))
+
+
+def int_value(n: int) -> ConstantV:
+    return ConstantV(n)

@@ -1,0 +1,225 @@
+"""Dictionaries: exact dicts, OrderedDict, defaultdict, and the instance dictionaries of objects.
+
+A dictionary that existed before the call is an overlay: reads go to the real one key by key (guarding just that key),
+writes stay in ``items``; only what needs all keys (len, iteration, equality) guards the key list.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from ...records.sources import DictKey, Item, Source
+from .base import Lazy, NotConstant, Value
+from .constant import ConstantV, is_constant_object
+from .hashing import IdentityKey, hash_key
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+
+class _Deleted:
+    """Marks a key of the real dictionary that was deleted symbolically."""
+
+
+DELETED = _Deleted()
+DICT_TYPES = (dict, OrderedDict, defaultdict, MappingProxyType)
+
+
+class DictV(Value):
+    """A dictionary. ``items`` maps hash keys to values; ``keys`` keeps the key values that are not plain constants."""
+
+    def __init__(self, cls: type = dict, real: Any = None, source: Source | None = None) -> None:
+        self.cls = cls
+        self.real = real
+        self.source = source
+        self.items: dict[Any, Any] = {}
+        self.key_values: dict[Any, Value] = {}
+        self.complete = real is None
+        self.cleared = False
+        self.default_factory: Value | None = None
+
+    def __repr__(self) -> str:
+        return f"DictV({self.cls.__name__}, {list(self.items)[:8]})"
+
+    @classmethod
+    def of(cls, pairs: list[tuple[Value, Value]]) -> DictV:
+        result = cls()
+        for key, value in pairs:
+            result.put(key, value)
+        return result
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def as_constant(self) -> Any:
+        if not self.complete:
+            if self.items:
+                raise NotConstant(self)
+            return self.real
+        result = {}
+        for k, v in self.items.items():
+            if isinstance(k, IdentityKey):
+                raise NotConstant(self)
+            result[k] = v.real if isinstance(v, Lazy) else v.as_constant()
+        return result if self.cls is dict else self.cls(result)
+
+    # --- raw access (no mutation record) --------------------------------------------------------------------------
+    def lookup(self, m: Machine, key: Any) -> Value | None:
+        """The value at a hash key, None when it is missing (guarded either way)."""
+        if key in self.items:
+            value = self.items[key]
+            if isinstance(value, Lazy):
+                value = self.items[key] = m.force(value)
+            return None if value is DELETED else value
+        if self.complete:
+            return None
+        if key in self.real:
+            value = m.wrap(self.real[key], Item(self.source, key) if self.source else None)
+            self.items[key] = value
+            return value
+        if self.source is not None:
+            m.guard(self.source, "dict_lacks", key, f"looked for {key!r} and did not find it")
+        return None
+
+    def put(self, key: Value, value: Value) -> None:
+        hashed = hash_key(key)
+        if hashed in self.items and self.items[hashed] is DELETED:
+            del self.items[hashed]
+        self.items[hashed] = value
+        if not isinstance(key, ConstantV):
+            self.key_values.setdefault(hashed, key)
+
+    def fill(self, m: Machine) -> None:
+        """Know all keys, in order."""
+        if self.complete:
+            return
+        if self.source is not None:
+            m.guard(self.source, "dict_keys", list(self.real), "depended on all keys")
+        written, self.items = self.items, {}
+        for n, (key, value) in enumerate(self.real.items()):
+            if written.get(key) is DELETED:
+                continue
+            self.items[key] = (
+                written[key] if key in written else Lazy(value, Item(self.source, key) if self.source else None)
+            )
+            if not is_constant_object(key):
+                self.key_values[key] = m.wrap(key, DictKey(self.source, n) if self.source else None)
+        for key, value in written.items():
+            if value is not DELETED:
+                self.items.setdefault(key, value)
+        self.complete = True
+
+    def key_value(self, key: Any) -> Value:
+        return self.key_values.get(key) or ConstantV(key)
+
+    # --- what Python does with a dictionary ------------------------------------------------------------------------
+    def all_keys(self, m: Machine) -> list[Value]:
+        self.fill(m)
+        return [self.key_value(k) for k in self.items]
+
+    def pairs(self, m: Machine) -> list[tuple[Value, Value]]:
+        self.fill(m)
+        result = []
+        for key in list(self.items):
+            value = self.lookup(m, key)
+            assert value is not None
+            result.append((self.key_value(key), value))
+        return result
+
+    def remove(self, m: Machine, key: Any) -> None:
+        m.mutate(self)
+        if self.complete:
+            del self.items[key]
+        else:
+            self.items[key] = DELETED
+
+    def clear(self, m: Machine) -> None:
+        m.mutate(self)
+        self.fill(m)
+        self.items.clear()
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        if name == "default_factory" and self.default_factory is not None:
+            return self.default_factory
+        return m.class_attr(self, name)
+
+    def truth(self, m: Machine) -> bool:
+        return self.length(m) > 0
+
+    def length(self, m: Machine) -> int:
+        self.fill(m)
+        return len(self.items)
+
+    def iterate(self, m: Machine) -> Value:
+        from .iterators import SequenceIterV
+
+        return SequenceIterV(self.all_keys(m))
+
+    def contains(self, m: Machine, item: Value) -> bool:
+        key = hash_key(item)
+        if not self.complete and key not in self.items and self.source is not None and key in self.real:
+            m.guard(self.source, "dict_has", key, f"asked whether {key!r} is in it")
+            return True
+        return self.lookup(m, key) is not None
+
+    def get_item(self, m: Machine, key: Value) -> Value:
+        value = self.lookup(m, hash_key(key))
+        if value is None and self.default_factory is not None and self.cls is defaultdict:
+            value = m.call(self.default_factory, [], {})
+            self.set_item(m, key, value)
+        if value is None:
+            m.throw(KeyError, key)
+        assert value is not None
+        return value
+
+    def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        m.mutate(self)
+        self.put(key, value)
+
+    def del_item(self, m: Machine, key: Value) -> None:
+        hashed = hash_key(key)
+        if self.lookup(m, hashed) is None:
+            m.throw(KeyError, key)
+        self.remove(m, hashed)
+
+
+class DictViewV(Value):
+    """``d.keys()``, ``d.values()`` or ``d.items()``."""
+
+    TYPES = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
+
+    def __init__(self, of: DictV, kind: str) -> None:
+        self.of = of
+        self.kind = kind
+
+    def python_type(self) -> type:
+        return self.TYPES[self.kind]
+
+    def listed(self, m: Machine) -> list[Value]:
+        from .containers import tuple_of
+
+        if self.kind == "keys":
+            return self.of.all_keys(m)
+        pairs = self.of.pairs(m)
+        return [v for _, v in pairs] if self.kind == "values" else [tuple_of([k, v]) for k, v in pairs]
+
+    def iterate(self, m: Machine) -> Value:
+        from .iterators import SequenceIterV
+
+        return SequenceIterV(self.listed(m))
+
+    def length(self, m: Machine) -> int:
+        return self.of.length(m)
+
+    def truth(self, m: Machine) -> bool:
+        return self.of.truth(m)
+
+    def contains(self, m: Machine, item: Value) -> bool:
+        if self.kind == "keys":
+            return self.of.contains(m, item)
+        return any(m.equal(other, item) for other in self.listed(m))
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        return m.class_attr(self, name)

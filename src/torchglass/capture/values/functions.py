@@ -1,0 +1,205 @@
+"""Callables: functions made inside, bound methods, methods of builtin types, partials, super()."""
+
+from __future__ import annotations
+
+import functools
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+from ...records.sources import Attr, Source
+from ..errors import Unsupported
+from .base import Value
+from .constant import NONE, ConstantV
+from .containers import CellV, TupleV
+from .dicts import DictV
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+
+class CallableV(Value):
+    def truth(self, m: Machine) -> bool:
+        return True
+
+
+class FunctionV(CallableV):
+    """A function made inside (MAKE_FUNCTION): code, globals and symbolic closure."""
+
+    def __init__(
+        self,
+        code: CodeType,
+        namespace: dict[str, Any],
+        module_source: str,
+        closure: list[CellV],
+        defaults: list[Value] | None = None,
+        kwdefaults: dict[str, Value] | None = None,
+    ) -> None:
+        self.code = code
+        self.namespace = namespace
+        self.module_source = module_source
+        self.closure = closure
+        self.defaults = defaults or []
+        self.kwdefaults = kwdefaults or {}
+        self.attrs = DictV()
+
+    def __repr__(self) -> str:
+        return f"FunctionV({self.code.co_qualname})"
+
+    def python_type(self) -> type:
+        return FunctionType
+
+    def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return m.inline(self, args, kwargs)
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        from .known import KnownV
+
+        found = self.attrs.lookup(m, name)
+        if found is not None:
+            return found
+        table = {
+            "__name__": lambda: ConstantV(self.code.co_name),
+            "__qualname__": lambda: ConstantV(self.code.co_qualname),
+            "__module__": lambda: ConstantV(self.namespace.get("__name__")),
+            "__code__": lambda: ConstantV(self.code),
+            "__doc__": lambda: ConstantV(
+                self.code.co_consts[0] if self.code.co_consts and isinstance(self.code.co_consts[0], str) else None
+            ),
+            "__defaults__": lambda: TupleV(list(self.defaults)) if self.defaults else NONE,
+            "__kwdefaults__": lambda: DictV.of([(ConstantV(k), v) for k, v in self.kwdefaults.items()]),
+            "__dict__": lambda: self.attrs,
+            "__class__": lambda: KnownV(FunctionType),
+            "__closure__": lambda: TupleV(list(self.closure)) if self.closure else NONE,
+            "__annotations__": lambda: DictV(),
+            "__type_params__": lambda: TupleV([]),
+        }
+        if name in table:
+            return table[name]()
+        if name == "__get__":
+            return BuiltinMethodV(FunctionType.__get__, self)
+        m.throw(AttributeError, f"'function' object has no attribute '{name}'")
+        raise AssertionError
+
+    def set_attr(self, m: Machine, name: str, value: Value) -> None:
+        self.attrs.set_item(m, ConstantV(name), value)
+
+
+class MethodV(CallableV):
+    """A function bound to its first argument."""
+
+    def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
+        self.function = function
+        self.owner = owner
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"MethodV({self.function!r})"
+
+    def python_type(self) -> type:
+        return MethodType
+
+    def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return m.call(self.function, [self.owner, *args], kwargs)
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        if name in ("__func__", "__self__"):
+            return self.function if name == "__func__" else self.owner
+        return self.function.get_attr(m, name)
+
+
+class TensorMethodV(CallableV):
+    """``x.view`` of a tensor: a ``call_method`` node when called."""
+
+    def __init__(self, owner: Value, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return BuiltinMethodType
+
+    def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return m.torch_method(self.owner, self.name, args, kwargs)
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        if name == "__self__":
+            return self.owner
+        if name == "__name__":
+            return ConstantV(self.name)
+        raise Unsupported(f"attribute `{name}` of the tensor method `{self.name}`")
+
+
+class BuiltinMethodV(CallableV):
+    """A method of a C type (``list.append``) bound to a symbolic value."""
+
+    def __init__(self, descriptor: Any, owner: Value) -> None:
+        self.descriptor = descriptor
+        self.owner = owner
+
+    def __repr__(self) -> str:
+        return f"BuiltinMethodV({self.descriptor})"
+
+    def python_type(self) -> type:
+        return BuiltinMethodType
+
+    def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return m.call_descriptor(self.descriptor, [self.owner, *args], kwargs)
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        if name == "__self__":
+            return self.owner
+        return m.wrap_result(m.real(getattr, self.descriptor, name))
+
+
+class PartialV(CallableV):
+    """``functools.partial``."""
+
+    def __init__(self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None) -> None:
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+        self.source = source
+
+    def python_type(self) -> type:
+        return functools.partial
+
+    def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return m.call(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        if name == "func":
+            return self.function
+        if name == "args":
+            return TupleV(list(self.args))
+        if name == "keywords":
+            return DictV.of([(ConstantV(k), v) for k, v in self.kwargs.items()])
+        return m.class_attr(self, name)
+
+    @classmethod
+    def existing(cls, m: Machine, real: functools.partial[Any], source: Source | None) -> PartialV:
+        def at(name: str) -> Source | None:
+            return Attr(source, name) if source else None
+
+        args = m.listed(m.wrap(real.args, at("args")))
+        keywords = m.wrap(dict(real.keywords), at("keywords"))
+        assert isinstance(keywords, DictV)
+        pairs = {k.as_constant(): v for k, v in keywords.pairs(m)}
+        return cls(m.wrap(real.func, at("func")), args, pairs, source)
+
+
+class SuperV(Value):
+    """``super(cls, obj)``: attribute look-up that starts after ``cls`` in the MRO of ``obj``."""
+
+    def __init__(self, cls: type, owner: Value, of_class: type) -> None:
+        self.cls = cls
+        self.owner = owner
+        self.of_class = of_class
+
+    def python_type(self) -> type:
+        return super
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        from .binding import bind, lookup_in
+
+        mro = self.of_class.__mro__
+        attribute = lookup_in(mro[mro.index(self.cls) + 1 :], name)
+        return bind(m, attribute, self.owner, self.of_class, name, is_class=self.owner.python_type() is not self.of_class)

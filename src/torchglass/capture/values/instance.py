@@ -1,0 +1,264 @@
+"""Instances of Python classes, nn.Modules among them: existing ones (read through, written to an overlay) and new ones."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...records.sources import Attr, InstanceDict, Source
+from ..errors import Unsupported
+from .base import Value
+from .binding import MISSING, bind, class_lookup, is_data_descriptor
+from .constant import ConstantV
+from .containers import ListV, SetV, TupleV
+from .dicts import DictV
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+MODULE_TABLES = ("_parameters", "_buffers", "_modules")
+
+
+def payload_for(cls: type, real: Any = None, source: Source | None = None) -> Value | None:
+    """The builtin container that instances of ``cls`` also are (class MyDict(dict)), None for plain objects."""
+    if issubclass(cls, dict):
+        payload = DictV(OrderedDict if issubclass(cls, OrderedDict) else dict, real, source)
+        return payload
+    if issubclass(cls, list):
+        return ListV.existing(real, source) if real is not None else ListV([])
+    if issubclass(cls, tuple):
+        return TupleV.existing(real, source) if real is not None else TupleV([])
+    if issubclass(cls, (set, frozenset)):
+        return SetV([], cls) if real is None else None
+    if issubclass(cls, (int, float, str, bytes)):
+        return ConstantV(real, source) if real is not None else ConstantV(cls.__base__())  # type: ignore[misc]
+    return None
+
+
+class InstanceV(Value):
+    """An object with a Python class. ``attrs`` mirrors its ``__dict__``, ``slots`` what was written to slots."""
+
+    def __init__(self, cls: type, real: Any = None, source: Source | None = None) -> None:
+        self.cls = cls
+        self.real = real
+        self.source = source
+        self.slots: dict[str, Value] = {}
+        self.payload = payload_for(cls, real, source)
+        self.attrs: DictV | None = None
+        if real is None:
+            self.attrs = DictV() if hasattr(cls, "__dict__") and _has_dict(cls) else None
+        elif isinstance(getattr(real, "__dict__", None), dict):
+            self.attrs = DictV(dict, real.__dict__, InstanceDict(source) if source else None)
+
+    def __repr__(self) -> str:
+        return f"InstanceV({self.cls.__name__})"
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def is_module(self) -> bool:
+        return issubclass(self.cls, torch.nn.Module)
+
+    # --- attributes ------------------------------------------------------------------------------------------------
+    def get_attr(self, m: Machine, name: str) -> Value:
+        custom = class_lookup(self.cls, "__getattribute__")
+        if isinstance(custom, FunctionType):
+            return self._with_getattr_fallback(m, name, lambda: m.call(m.wrap_known(custom), [self, ConstantV(name)], {}))
+        value = self.find_attr(m, name)
+        if value is not None:
+            return value
+        return self.missing_attr(m, name)
+
+    def find_attr(self, m: Machine, name: str) -> Value | None:
+        """``object.__getattribute__``; None when it would raise AttributeError."""
+        attribute = class_lookup(self.cls, name)
+        if attribute is not MISSING and is_data_descriptor(attribute):
+            return self._with_getattr_fallback(m, name, lambda: bind(m, attribute, self, self.cls, name))
+        if self.attrs is not None:
+            if name == "__dict__":
+                return self.attrs
+            found = self.attrs.lookup(m, name)
+            if found is not None:
+                return found
+        if attribute is not MISSING:
+            return bind(m, attribute, self, self.cls, name)
+        if name == "__class__":
+            return m.wrap_known(self.cls)
+        return None
+
+    def _with_getattr_fallback(self, m: Machine, name: str, read: Any) -> Value:
+        """A property that raises AttributeError falls back to ``__getattr__``, as in Python."""
+        fallback = class_lookup(self.cls, "__getattr__")
+        if fallback is MISSING:
+            value = read()
+            assert isinstance(value, Value)
+            return value
+        from ..errors import UserError
+
+        try:
+            value = read()
+            assert isinstance(value, Value)
+            return value
+        except UserError as error:
+            if not issubclass(error.value.python_type(), AttributeError):
+                raise
+            return self.missing_attr(m, name)
+
+    def missing_attr(self, m: Machine, name: str) -> Value:
+        fallback = class_lookup(self.cls, "__getattr__")
+        if fallback is torch.nn.Module.__getattr__:
+            found = self.module_attr(m, name)
+            if found is not None:
+                return found
+        elif isinstance(fallback, FunctionType):
+            return m.call(m.wrap_known(fallback), [self, ConstantV(name)], {})
+        m.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        raise AssertionError
+
+    def module_attr(self, m: Machine, name: str) -> Value | None:
+        """What ``nn.Module.__getattr__`` finds: a parameter, a buffer or a submodule."""
+        assert self.attrs is not None
+        for table in MODULE_TABLES:
+            entries = self.attrs.lookup(m, table)
+            if isinstance(entries, DictV):
+                found = entries.lookup(m, name)
+                if found is not None:
+                    return found
+        return None
+
+    def set_attr(self, m: Machine, name: str, value: Value) -> None:
+        custom = class_lookup(self.cls, "__setattr__")
+        if isinstance(custom, FunctionType):
+            m.call(m.wrap_known(custom), [self, ConstantV(name), value], {})
+            return
+        self.store_attr(m, name, value)
+
+    def store_attr(self, m: Machine, name: str, value: Value) -> None:
+        """``object.__setattr__``."""
+        attribute = class_lookup(self.cls, name)
+        if isinstance(attribute, property):
+            if attribute.fset is None:
+                m.throw(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter")
+            m.call(m.wrap_known(attribute.fset), [self, value], {})
+        elif name == "__class__" or name == "__dict__":
+            raise Unsupported(f"writing `{name}` of a {self.describe()}")
+        elif attribute is not MISSING and is_data_descriptor(attribute):
+            setter = class_lookup(type(attribute), "__set__")
+            if isinstance(setter, FunctionType):
+                m.call(m.wrap_known(setter), [m.wrap(attribute, None), self, value], {})
+            else:
+                m.mutate(self)
+                self.slots[name] = value
+        elif self.attrs is not None:
+            self.attrs.set_item(m, ConstantV(name), value)
+        else:
+            m.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+
+    def del_attr(self, m: Machine, name: str) -> None:
+        custom = class_lookup(self.cls, "__delattr__")
+        if isinstance(custom, FunctionType):
+            m.call(m.wrap_known(custom), [self, ConstantV(name)], {})
+            return
+        self.discard_attr(m, name)
+
+    def discard_attr(self, m: Machine, name: str) -> None:
+        """``object.__delattr__``."""
+        if self.attrs is None or self.attrs.lookup(m, name) is None:
+            m.throw(AttributeError, name)
+        assert self.attrs is not None
+        self.attrs.remove(m, name)
+
+    # --- protocols -------------------------------------------------------------------------------------------------
+    def method(self, m: Machine, name: str) -> Value | None:
+        """The special method ``name``, bound, looked up on the class; None when missing or inherited from object."""
+        attribute = class_lookup(self.cls, name)
+        if attribute is MISSING or attribute is None or attribute is getattr(object, name, MISSING):
+            return None
+        return bind(m, attribute, self, self.cls, name)
+
+    def _protocol(self, m: Machine, name: str, *args: Value) -> Value:
+        method = self.method(m, name)
+        if method is None:
+            m.throw(TypeError, f"'{self.cls.__name__}' object does not support {name}")
+        assert method is not None
+        return m.call(method, list(args), {})
+
+    def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if self.is_module():
+            return m.call_module(self, args, kwargs)
+        method = self.method(m, "__call__")
+        if method is None:
+            m.throw(TypeError, f"'{self.cls.__name__}' object is not callable")
+        assert method is not None
+        return m.call(method, args, kwargs)
+
+    def truth(self, m: Machine) -> bool:
+        for name in ("__bool__", "__len__"):
+            method = self.method(m, name)
+            if method is not None:
+                return m.truth(m.call(method, [], {}))
+        return True
+
+    def iterate(self, m: Machine) -> Value:
+        if self.method(m, "__iter__") is None and self.method(m, "__getitem__") is not None:
+            return m.call(m.polyfill("iterate_by_index"), [self], {})
+        return self._protocol(m, "__iter__")
+
+    def next(self, m: Machine) -> Value | None:
+        from ..errors import UserError
+
+        try:
+            return self._protocol(m, "__next__")
+        except UserError as error:
+            if issubclass(error.value.python_type(), StopIteration):
+                return None
+            raise
+
+    def length(self, m: Machine) -> int:
+        return int(self._protocol(m, "__len__").as_constant())
+
+    def get_item(self, m: Machine, key: Value) -> Value:
+        return self._protocol(m, "__getitem__", key)
+
+    def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        self._protocol(m, "__setitem__", key, value)
+
+    def del_item(self, m: Machine, key: Value) -> None:
+        self._protocol(m, "__delitem__", key)
+
+    def contains(self, m: Machine, item: Value) -> bool:
+        method = self.method(m, "__contains__")
+        if method is not None:
+            return m.truth(m.call(method, [item], {}))
+        return any(m.equal(other, item) for other in m.listed(self))
+
+
+def _has_dict(cls: type) -> bool:
+    """Whether instances of ``cls`` have a ``__dict__`` (a class of the MRO without __slots__)."""
+    return getattr(cls, "__dictoffset__", 0) != 0
+
+
+def attribute_source(value: Value, name: str) -> Source | None:
+    return Attr(value.source, name) if value.source is not None else None
+
+
+class ExceptionV(InstanceV):
+    """An exception object made inside; ``args`` as given to the class."""
+
+    def __init__(self, cls: type[BaseException], args: list[Value], real: BaseException | None = None) -> None:
+        super().__init__(cls)
+        self.args = args
+        self.attrs = DictV()
+        self.raised = real
+
+    def find_attr(self, m: Machine, name: str) -> Value | None:
+        if name == "args":
+            return TupleV(list(self.args))
+        if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
+            return self.slots.get(name, ConstantV(None))
+        if name == "value" and issubclass(self.cls, StopIteration):
+            return self.args[0] if self.args else ConstantV(None)
+        return super().find_attr(m, name)

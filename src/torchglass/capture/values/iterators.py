@@ -1,0 +1,128 @@
+"""Iterators: over sequences, and the suspended frames of generators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any
+
+from .base import Value
+from .containers import SequenceV
+
+if TYPE_CHECKING:
+    from ..frame import Frame
+    from ..machine import Machine
+
+
+class IteratorV(Value):
+    """Base: an iterator is its own iterator."""
+
+    def iterate(self, m: Machine) -> Value:
+        return self
+
+    def truth(self, m: Machine) -> bool:
+        return True
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        return m.class_attr(self, name)
+
+
+class SequenceIterV(IteratorV):
+    """An iterator over a list of values, or over a symbolic sequence that may grow meanwhile."""
+
+    def __init__(self, items: list[Value] | SequenceV) -> None:
+        self.items = items
+        self.index = 0
+
+    def python_type(self) -> type:
+        return type(iter([]))
+
+    def next(self, m: Machine) -> Value | None:
+        if isinstance(self.items, SequenceV):
+            if self.index >= len(self.items.items):
+                return None
+            value = self.items.at(m, self.index)
+        else:
+            if self.index >= len(self.items):
+                return None
+            value = self.items[self.index]
+        self.index += 1
+        return value
+
+    def rest(self, m: Machine) -> list[Value]:
+        """The items not yet taken (for entry code that rebuilds the iterator)."""
+        items = self.items.all(m) if isinstance(self.items, SequenceV) else self.items
+        return items[self.index :]
+
+
+class ZipV(IteratorV):
+    """``zip(*iterators)``, lazily."""
+
+    def __init__(self, iterators: list[Value], strict: bool = False) -> None:
+        self.iterators = iterators
+        self.strict = strict
+
+    def python_type(self) -> type:
+        return zip
+
+    def next(self, m: Machine) -> Value | None:
+        from .containers import tuple_of
+
+        row: list[Value] = []
+        for n, iterator in enumerate(self.iterators):
+            value = iterator.next(m)
+            if value is None:
+                if self.strict and (n or any(i.next(m) is not None for i in self.iterators[1:])):
+                    m.throw(ValueError, f"zip() argument {n + 1} has a length unlike the others'")
+                return None
+            row.append(value)
+        return tuple_of(row) if row else None
+
+
+class MapV(IteratorV):
+    """An iterator whose items are made one by one by ``step`` (map, filter, enumerate, ...)."""
+
+    def __init__(self, cls: type, step: Callable[[Machine], Value | None]) -> None:
+        self.cls = cls
+        self.step = step
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def next(self, m: Machine) -> Value | None:
+        return self.step(m)
+
+
+class GeneratorV(IteratorV):
+    """A generator made inside: its frame, suspended at a yield."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.done = False
+        self.returned: Value | None = None
+
+    def python_type(self) -> type:
+        return GeneratorType
+
+    def next(self, m: Machine) -> Value | None:
+        from .constant import NONE
+
+        return self.send(m, NONE)
+
+    def send(self, m: Machine, value: Value) -> Value | None:
+        """Resume with ``value``; None when the generator returned (its result is ``returned``)."""
+        if self.done:
+            return None
+        try:
+            kind, result = m.resume_generator(self.frame, value)
+        except BaseException:
+            self.done = True
+            raise
+        if kind == "return":
+            self.done = True
+            self.returned = result
+            return None
+        return result
+
+
+AnyIterator: Any = IteratorV

@@ -1,0 +1,104 @@
+"""Objects taken as they are: functions, classes, modules, builtins. Guarded by identity, never changed while capturing."""
+
+from __future__ import annotations
+
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ...records.sources import Attr, InstanceDict, Item, Source
+from ..errors import Unsupported
+from .base import Value
+from .binding import MISSING, bind, class_lookup
+from .constant import ConstantV
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+
+class KnownV(Value):
+    """An existing object whose identity the graph may rely on."""
+
+    def __init__(self, real: Any, source: Source | None = None) -> None:
+        self.real = real
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"KnownV({getattr(self.real, '__qualname__', self.real)!r})"
+
+    def python_type(self) -> type:
+        return type(self.real)
+
+    def as_constant(self) -> Any:
+        return self.real
+
+    def describe(self) -> str:
+        name = getattr(self.real, "__qualname__", None) or getattr(self.real, "__name__", None)
+        kind = type(self.real).__name__
+        if isinstance(self.real, FunctionType | BuiltinFunctionType):
+            kind = "function"
+        elif isinstance(self.real, type):
+            kind = "class"
+        module = getattr(self.real, "__module__", None)
+        full = f"{module}.{name}" if module and name and module != "builtins" else name
+        return f"{kind} `{full}`" if full else super().describe()
+
+    def truth(self, m: Machine) -> bool:
+        return bool(m.real(bool, self.real))
+
+    def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return m.call_known(self, args, kwargs)
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        overlay = m.attribute_overlay(self.real, name)
+        if overlay is not None:
+            return overlay
+        if isinstance(self.real, type):
+            return self._class_attr(m, name)
+        if isinstance(self.real, ModuleType) and name in self.real.__dict__ and name != "__dict__":
+            source = Item(InstanceDict(self.source), name) if self.source else None
+            return m.wrap(self.real.__dict__[name], None if m.is_stable_module(self.real) else source, self.real)
+        value = m.real(getattr, self.real, name)
+        if isinstance(value, MethodType) and value.__self__ is self.real:
+            from .functions import MethodV
+
+            return MethodV(KnownV(value.__func__), self)
+        return m.wrap(value, Attr(self.source, name) if self.source else None)
+
+    def _class_attr(self, m: Machine, name: str) -> Value:
+        if name == "__dict__":
+            return KnownV(self.real.__dict__)
+        meta_attribute = class_lookup(type(self.real), name)
+        if name in ("__name__", "__qualname__", "__mro__", "__bases__", "__module__", "__doc__", "__class__"):
+            return m.wrap_result(m.real(getattr, self.real, name))
+        attribute = class_lookup(self.real, name)
+        if attribute is MISSING and meta_attribute is not MISSING:
+            return bind(m, meta_attribute, self, type(self.real), name)
+        if attribute is MISSING:
+            return m.wrap_result(m.real(getattr, self.real, name))
+        return bind(m, attribute, self, self.real, name, is_class=True)
+
+    def set_attr(self, m: Machine, name: str, value: Value) -> None:
+        m.set_overlay(self, name, value)
+
+    def get_item(self, m: Machine, key: Value) -> Value:
+        if isinstance(self.real, type) or not isinstance(self.real, FunctionType):
+            if key.is_constant() and not isinstance(self.real, FunctionType):
+                return m.wrap_result(m.real(lambda: self.real[key.as_constant()]))
+        raise Unsupported(f"an item of the {self.describe()}")
+
+    def iterate(self, m: Machine) -> Value:
+        import enum
+
+        from .iterators import SequenceIterV
+
+        if isinstance(self.real, type) and issubclass(self.real, enum.Enum):
+            return SequenceIterV([ConstantV(v) for v in self.real])
+        raise Unsupported(f"iterating over the {self.describe()}")
+
+    def contains(self, m: Machine, item: Value) -> bool:
+        if item.is_constant():
+            return bool(m.real(lambda: item.as_constant() in self.real))
+        raise Unsupported(f"`in` on the {self.describe()}")
+
+    def length(self, m: Machine) -> int:
+        return int(m.real(len, self.real))

@@ -1,0 +1,108 @@
+"""Tensors: a node of the graph and the fake tensor that knows its metadata."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from ...records.sources import Attr, Source
+from ..errors import Unsupported
+from .base import Value
+from .constant import ConstantV
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+# Attributes that read no data and are plain Python values of a fake tensor.
+METADATA = frozenset(
+    "dtype device layout ndim requires_grad is_cuda is_cpu is_mps is_xpu is_meta is_sparse is_sparse_csr is_quantized is_nested "
+    "itemsize nbytes is_mkldnn is_leaf is_vulkan is_ipu is_hpu is_maia is_mtia is_xla names name output_nr".split()
+)
+TENSOR_ATTRIBUTES = frozenset("T mT H mH real imag data".split())
+
+
+class TensorV(Value):
+    """A tensor. ``fake`` has its shape, dtype, strides, device; ``real`` is set for inputs."""
+
+    def __init__(
+        self, node: torch.fx.Node, fake: torch.Tensor, real: Any = None, source: Source | None = None
+    ) -> None:
+        self.node = node
+        self.fake = fake
+        self.real = real
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"TensorV({self.node.name}, {tuple(self.fake.shape)})"
+
+    def python_type(self) -> type:
+        return type(self.real) if self.real is not None else torch.Tensor
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        if name == "shape":
+            return m.wrap_result(self.fake.shape)
+        if name in METADATA:
+            return ConstantV(getattr(self.fake, name))
+        if name in TENSOR_ATTRIBUTES:
+            return m.torch_call(getattr, [self, ConstantV(name)], {})
+        if name == "grad":
+            return self._grad(m)
+        if name == "__class__":
+            return m.wrap_result(self.python_type())
+        if name == "grad_fn" and not self.fake.requires_grad:
+            return ConstantV(None)
+        attribute = getattr(torch.Tensor, name, None)
+        if attribute is None and self.real is not None:
+            # an attribute that the user (or a library) stuck onto the tensor
+            if self.source is None or not hasattr(self.real, name):
+                if self.source is not None:
+                    m.guard(self.source, "lacks_attr", name, f"asked for attribute `{name}`")
+                m.throw(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
+            assert self.source is not None
+            return m.wrap(getattr(self.real, name), Attr(self.source, name))
+        if attribute is None:
+            m.throw(AttributeError, f"'Tensor' object has no attribute '{name}'")
+        if callable(attribute):
+            from .functions import TensorMethodV
+
+            return TensorMethodV(self, name)
+        raise Unsupported(f"attribute `{name}` of a tensor", "read it outside the compiled function")
+
+    def _grad(self, m: Machine) -> Value:
+        if self.real is None or self.source is None:
+            raise Unsupported("`.grad` of a tensor made inside the graph")
+        return m.wrap(self.real.grad, Attr(self.source, "grad"))
+
+    def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        m.throw(TypeError, "'Tensor' object is not callable")
+        raise AssertionError
+
+    def truth(self, m: Machine) -> bool:
+        raise Unsupported(
+            "a branch on the value of a tensor",
+            "use torch.where, or compute the condition outside the compiled function",
+        )
+
+    def iterate(self, m: Machine) -> Value:
+        if self.fake.dim() == 0:
+            m.throw(TypeError, "iteration over a 0-d tensor")
+        from .iterators import SequenceIterV
+
+        return SequenceIterV(m.listed(m.torch_method(self, "unbind", [ConstantV(0)], {})))
+
+    def length(self, m: Machine) -> int:
+        if self.fake.dim() == 0:
+            m.throw(TypeError, "len() of a 0-d tensor")
+        return int(self.fake.shape[0])
+
+    def get_item(self, m: Machine, key: Value) -> Value:
+        return m.torch_call(operator.getitem, [self, key], {})
+
+    def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        m.torch_call(operator.setitem, [self, key, value], {})
+
+    def set_attr(self, m: Machine, name: str, value: Value) -> None:
+        raise Unsupported(f"writing attribute `{name}` of a tensor", "do this outside the compiled function")

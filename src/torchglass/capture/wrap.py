@@ -1,0 +1,216 @@
+"""Real objects in, symbolic values out: one table by type decides the kind, the guard, and how deep to look.
+
+    wrap(m, model, Local("self"))  ->  InstanceV(BertModel)   and a guard on its type
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    GetSetDescriptorType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..records.guards import TensorMeta
+from ..records.sources import Attr, Item, Source
+from .errors import Unsupported
+from .values.base import Value
+from .values.constant import ConstantV, is_constant_object
+from .values.containers import CellV, ListV, SetV, TupleV
+from .values.dicts import DictV
+from .values.functions import MethodV, PartialV
+from .values.instance import InstanceV
+from .values.known import KnownV
+from .values.tensor import TensorV
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+Wrapper = Callable[["Machine", Any, Source | None], Value]
+
+KNOWN_TYPES: tuple[type, ...] = (
+    FunctionType, BuiltinFunctionType, ModuleType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType,
+    GetSetDescriptorType, MemberDescriptorType, ClassMethodDescriptorType, staticmethod, classmethod, property,
+)  # fmt: skip
+
+
+def wrap(m: Machine, real: Any, source: Source | None) -> Value:
+    """A value for an existing object. The same object reached twice is one value (and a guard that it stays so)."""
+    if is_constant_object(real):
+        if source is not None:
+            m.guard(source, "constant", real, "its value was used")
+        return ConstantV(real, source)
+    known = m.wrapped.get(id(real))
+    if known is not None:
+        value = known[1]
+        if source is not None and value.source is None and not isinstance(value, TensorV):
+            value.source = source
+        elif source is not None and value.source is not None and source != value.source:
+            if not isinstance(value, KnownV):
+                m.guard(source, "same", value.source, "both names reached one object")
+            else:
+                m.guard(source, "identity", real, "was called or read")
+        return value
+    value = _wrap_new(m, real, source)
+    # the object is kept with its value: an id must not be used again while this capture lasts
+    m.wrapped[id(real)] = (real, value)
+    return value
+
+
+def _wrap_new(m: Machine, real: Any, source: Source | None) -> Value:
+    cls = type(real)
+    if isinstance(real, torch.Tensor):
+        return _tensor(m, real, source)
+    exact = EXACT.get(cls)
+    if exact is not None:
+        return exact(m, real, source)
+    if isinstance(real, KNOWN_TYPES) or isinstance(real, type):
+        return _known(m, real, source)
+    if isinstance(real, tuple) and (hasattr(cls, "_fields") or cls is torch.Size or hasattr(cls, "n_fields")):
+        return _sequence(m, real, source)
+    if is_python_class(cls):
+        if source is not None:
+            m.guard(source, "type", cls, "its class decides what runs")
+        return InstanceV(cls, real, source)
+    return _known(m, real, source)
+
+
+def is_python_class(cls: type) -> bool:
+    """Whether ``cls`` was made by a class statement (a heap type with a ``__dict__`` slot or Python bases)."""
+    return bool(cls.__flags__ & (1 << 9)) and "__module__" in cls.__dict__ and cls.__module__ not in _C_MODULES
+
+
+_C_MODULES = frozenset({"_thread", "_contextvars", "re", "_io", "_abc", "torch._C"})
+
+
+def _known(m: Machine, real: Any, source: Source | None) -> Value:
+    if source is not None:
+        m.guard(source, "identity", real, "was called or read")
+    return KnownV(real, source)
+
+
+def _sequence(m: Machine, real: Any, source: Source | None) -> Value:
+    if source is not None:
+        m.guard(source, "type", type(real), "its items were read")
+        m.guard(source, "length", len(real), "its length was relied on")
+    kind = TupleV if isinstance(real, tuple) else ListV
+    return kind.existing(real, source)
+
+
+def _dict(m: Machine, real: Any, source: Source | None) -> Value:
+    if source is not None:
+        m.guard(source, "type", type(real), "its keys were looked up")
+    value = DictV(type(real), real, source)
+    if isinstance(real, defaultdict):
+        value.default_factory = m.wrap(real.default_factory, Attr(source, "default_factory") if source else None)
+    return value
+
+
+def _set(m: Machine, real: Any, source: Source | None) -> Value:
+    if not all(is_constant_object(v) or isinstance(v, type) for v in real):
+        raise Unsupported("a set whose members are no constants")
+    if source is not None:
+        m.guard(source, "constant", type(real)(real), "its members were looked up")
+    return SetV([m.wrap_result(v) for v in real], type(real), real, source)
+
+
+def _method(m: Machine, real: MethodType, source: Source | None) -> Value:
+    def at(name: str) -> Source | None:
+        return Attr(source, name) if source else None
+
+    return MethodV(m.wrap(real.__func__, at("__func__")), m.wrap(real.__self__, at("__self__")), source)
+
+
+def _cell(m: Machine, real: Any, source: Source | None) -> Value:
+    return CellV.existing(real, source)
+
+
+def _partial(m: Machine, real: Any, source: Source | None) -> Value:
+    if source is not None:
+        m.guard(source, "type", type(real), "was called")
+    return PartialV.existing(m, real, source)
+
+
+def _weakref(m: Machine, real: Any, source: Source | None) -> Value:
+    return _known(m, real, source)
+
+
+def _proxy(m: Machine, real: Any, source: Source | None) -> Value:
+    return DictV(MappingProxyType, dict(real), None)
+
+
+EXACT: dict[type, Wrapper] = {
+    list: _sequence,
+    tuple: _sequence,
+    deque: _sequence,
+    dict: _dict,
+    OrderedDict: _dict,
+    defaultdict: _dict,
+    set: _set,
+    frozenset: _set,
+    MethodType: _method,
+    CellType: _cell,
+    functools.partial: _partial,
+    weakref.ref: _weakref,
+    MappingProxyType: _proxy,
+}
+
+TENSOR_CLASSES = (torch.Tensor, torch.nn.Parameter)
+
+
+def tensor_meta(real: torch.Tensor) -> TensorMeta:
+    strides = tuple(real.stride()) if real.layout is torch.strided else ()
+    return TensorMeta(
+        type(real), real.dtype, real.device, tuple(real.shape), strides, real.requires_grad
+    )
+
+
+def _tensor(m: Machine, real: torch.Tensor, source: Source | None) -> Value:
+    if type(real) not in TENSOR_CLASSES:
+        raise Unsupported(f"a tensor subclass, {type(real).__module__}.{type(real).__qualname__}")
+    if real.layout is not torch.strided:
+        raise Unsupported(f"a tensor of layout {real.layout}")
+    if real.is_nested or real.is_quantized:
+        raise Unsupported("a nested or quantized tensor")
+    if source is None:
+        return m.builder.constant(real)
+    m.guard(source, "tensor", tensor_meta(real), "was an input of the graph")
+    return m.builder.placeholder(real, source)
+
+
+def wrap_result(m: Machine, real: Any) -> Value:
+    """A value for an object that a real call just made: containers are new ones."""
+    if is_constant_object(real):
+        return ConstantV(real)
+    cls = type(real)
+    if isinstance(real, tuple):
+        return TupleV([wrap_result(m, v) for v in real], cls)
+    if cls is list:
+        return ListV([wrap_result(m, v) for v in real])
+    if cls in (dict, OrderedDict):
+        result = DictV.of([(wrap_result(m, k), wrap_result(m, v)) for k, v in real.items()])
+        result.cls = cls
+        return result
+    if cls in (set, frozenset):
+        return SetV([wrap_result(m, v) for v in real], cls)
+    return m.wrap(real, None)
+
+
+def item_source(source: Source | None, key: Any) -> Source | None:
+    return Item(source, key) if source is not None else None

@@ -1,0 +1,440 @@
+"""The order of the stages: a missed call in, an entry out; and what happens when a stage fails.
+
+    call misses ─ capture ─ compile_graph ─ entry file ─ guard table ─ entry added, and run
+                              └ captured.py ─ autodiff ─ lower ─ fuse ─ codegen ─ load
+
+Every text a stage leaves is written to the store first, and what the store returns is what runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from types import FunctionType
+from typing import Any
+
+import torch
+import torch.fx
+
+from . import _native, autodiff, codegen, fuse, lower
+from .backends import registry
+from .capture.run import Stopped
+from .capture.run import run as capture_run
+from .errors import CompileError, GraphBreakError
+from .inspector.full_code import full_code
+from .inspector.readme import readme
+from .options import CompileOptions
+from .records.capture import Capture, GraphBreak, Request, Resume
+from .records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
+from .records.origin import Origin
+from .records.partition import Partition
+from .records.render_graph import render
+from .runtime import guards as guard_runtime
+from .runtime.dispatch import compiled_function
+from .runtime.load import load
+from .runtime.store import Folder, current_store, load_python
+from .runtime.toolchain import ToolchainError
+
+log = logging.getLogger("torchglass")
+GraphCall = Callable[..., Any]
+
+# One capture at a time: it switches global state (grad mode, fake tensors) of the thread and the interpreter.
+_compiling = threading.RLock()
+
+
+class Stages:
+    """Seconds by stage of one entry."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, stage: str) -> Iterator[None]:
+        log.info("%s: %s", self.name, stage)
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begin
+
+
+class FunctionState:
+    """All that belongs to one compiled function: its entries' records, its folder, its resume functions."""
+
+    def __init__(
+        self,
+        function: FunctionType,
+        options: CompileOptions,
+        name: str | None = None,
+        parent: FunctionState | None = None,
+        bound: tuple[Any, ...] = (),
+        rebuild: Callable[[tuple[Any, ...]], Any] | None = None,
+    ) -> None:
+        code = function.__code__
+        self.function = function
+        self.options = options
+        self.name = name or code.co_qualname.replace(".<locals>", "").rpartition(".<locals>.")[2]
+        self.parent = parent
+        self.record = FunctionRecord(self.name, Origin(code.co_filename, code.co_firstlineno, code.co_qualname))
+        self.resume_names: dict[tuple[Any, ...], str] = {}
+        self.resumes: dict[tuple[Any, ...], _native.CompiledFunction] = {}
+        self.guards: list[tuple[Any, ...]] = []
+        self.warned = False
+        self._folder: Folder | None = None
+        # the compiled function owns the state, not the other way round
+        self._keep: Any = compiled_function(function, self.miss, bound, rebuild)
+        self.compiled = weakref.ref(self._keep)
+
+    def release(self) -> _native.CompiledFunction:
+        """The compiled function, handed to its owner."""
+        compiled, self._keep = self._keep, None
+        compiled.__dict__["_torchglass_state"] = self
+        return compiled  # type: ignore[no-any-return]
+
+    @property
+    def folder(self) -> Folder:
+        if self._folder is None:
+            if self.parent is not None:
+                self._folder = self.parent.folder.child(self.name)
+            else:
+                short = self.name.rpartition(".<locals>.")[2] or self.name
+                self._folder = current_store().folder(short, self.function.__code__)
+            self.record.folder = self._folder.path
+        return self._folder
+
+    def root(self) -> FunctionState:
+        return self if self.parent is None else self.parent.root()
+
+    def reset(self) -> None:
+        """Forget all entries and resume functions."""
+        compiled = self.compiled()
+        if compiled is not None:
+            compiled.clear()
+            compiled.disabled = False
+        for resume in self.resumes.values():
+            resume.__dict__["_torchglass_state"].reset()
+        self.resumes.clear()
+        self.resume_names.clear()
+        self.guards.clear()
+        self.warned = False
+        self._folder = None
+        self.record = FunctionRecord(self.record.name, self.record.origin)
+
+    # --- a call that no entry fits ---------------------------------------------------------------------------------
+    def miss(self, arguments: tuple[Any, ...]) -> Any:
+        """Compile an entry for these arguments and run it; run the original function when that is not possible."""
+        compiled = self.compiled()
+        with _compiling:
+            entry = None
+            if compiled is not None and not compiled.disabled and self._below_limit(compiled):
+                self._note_recompile(arguments)
+                try:
+                    entry = self._compile(compiled, arguments)
+                except (GraphBreakError, CompileError):
+                    raise
+                except Stopped as stopped:
+                    self._run_eager_from_now_on(compiled, stopped.found)
+                except Exception as error:
+                    self._failed(compiled, error)
+        if entry is None:
+            return call_original(self.function, arguments)
+        table, call = entry
+        fetched = table.check(arguments)
+        if fetched is None:
+            self._guards_do_not_hold(arguments)
+            return call_original(self.function, arguments)
+        return call(*arguments, fetched)
+
+    def _below_limit(self, compiled: _native.CompiledFunction) -> bool:
+        limit = self.options.get("cache_limit")
+        if len(compiled.entries) < limit:
+            return True
+        reasons = "; ".join(dict.fromkeys(str(r.guard.source or r.guard.check) for r in self.record.recompiles if r.guard))
+        message = f"`{self.name}` ({self.record.origin}) has {limit} entries and runs eagerly from now on."
+        if reasons:
+            message += f" What kept changing: {reasons}."
+        self._say(message)
+        self.record.fallbacks.append(Fallback(message, self.record.origin, "cache limit"))
+        compiled.disabled = True
+        return False
+
+    def _note_recompile(self, arguments: tuple[Any, ...]) -> None:
+        if not self.guards:
+            return
+        scope = guard_runtime.scope_of(self.function, arguments)
+        failure = guard_runtime.explain_failure(self.guards[-1], scope)
+        if failure is not None:
+            old, new = getattr(failure, "old", None), getattr(failure, "new", None)
+            self.record.recompiles.append(Recompile(failure.guard, old, new, len(self.guards) - 1))
+
+    def _run_eager_from_now_on(self, compiled: _native.CompiledFunction, found: GraphBreak) -> None:
+        if self.options.fullgraph and not found.raises:
+            raise GraphBreakError(self.name, found) from None
+        self.record.fallbacks.append(Fallback(found.reason, found.origin, "capture"))
+        if not found.raises:
+            compiled.disabled = True
+            log.info("`%s` runs eagerly: %s, at %s", self.name, found.reason, found.origin)
+
+    def _failed(self, compiled: _native.CompiledFunction, error: Exception) -> None:
+        where = getattr(error, "torchglass_origin", None) or self.record.origin
+        if self.options.fullgraph:
+            raise CompileError(f"compiling `{self.name}` failed at {where}: {error} (see {self.folder.path})") from error
+        self.record.fallbacks.append(Fallback(f"{type(error).__name__}: {error}", where, "compiler"))
+        compiled.disabled = True
+        log.debug("compiling %s failed", self.name, exc_info=error)
+        self._say(
+            f"torchglass could not compile `{self.name}` and runs it eagerly: {type(error).__name__}: {error} "
+            f"(at {where}; artifacts in {self.folder.path})"
+        )
+        self._write_reports()
+
+    def _guards_do_not_hold(self, arguments: tuple[Any, ...]) -> None:
+        failure = guard_runtime.explain_failure(self.guards[-1], guard_runtime.scope_of(self.function, arguments))
+        self._say(f"the guards of a new entry of `{self.name}` do not hold for the call it was made for: {failure}")
+
+    def _say(self, message: str) -> None:
+        if not self.warned:
+            self.warned = True
+            warnings.warn(message, UserWarning, stacklevel=4)
+
+    # --- compiling -------------------------------------------------------------------------------------------------
+    def _compile(self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]) -> tuple[Any, Callable[..., Any]]:
+        stages = Stages(self.name)
+        with stages.stage("capture"):
+            request = Request(self.function, arguments, self.name, self.resume_names)
+            capture = capture_run(request, self.options, guard_runtime.global_state)
+        if self.options.fullgraph and capture.breaks:
+            found = capture.breaks[0]
+            if found.raises:
+                raise Stopped(found)
+            raise GraphBreakError(self.name, found)
+        index = len(self.guards)
+        folder = self.folder.child(f"entry_{index}")
+        graphs: list[GraphRecord] = []
+        names: dict[str, Any] = dict(capture.namespace)
+        if capture.graph is not None:
+            graphs.append(GraphRecord("graph_0"))
+            names["graph_0"] = compile_graph(
+                capture.graph,
+                capture.example_inputs,
+                self.options,
+                folder.child("graph_0"),
+                fake_inputs=capture.fake_inputs,
+                record=graphs[0],
+                stages=stages,
+                on_change=self._write_reports,
+            )
+        for resume in capture.resumes:
+            names[resume.name] = self._resume_function(resume)
+        with stages.stage("guards"):
+            table = guard_runtime.build_table(capture.guards, capture.fetch, self.function)
+            parameters = guard_runtime.parameter_names(self.function)
+            guards_text = guard_runtime.render(capture.guards, capture.fetch, parameters)
+            folder.write("guards.py", guards_text)
+            artifact = folder.write("transformed.py", capture.transformed)
+            entry = load_python(artifact, names).transformed
+        compiled.add_entry(table, entry)
+        self.guards.append(capture.guards)
+        self.record.entries.append(self._entry_record(index, capture, guards_text, artifact.text, graphs, stages))
+        self._write_reports()
+        return table, entry
+
+    def _entry_record(
+        self, index: int, capture: Capture, guards_text: str, text: str, graphs: list[GraphRecord], stages: Stages
+    ) -> EntryRecord:
+        return EntryRecord(
+            index,
+            capture.guards,
+            guards_text,
+            text,
+            tuple(graphs),
+            capture.breaks,
+            stages.seconds,
+            self.parent.name if self.parent is not None else None,
+        )
+
+    def _resume_function(self, resume: Resume) -> _native.CompiledFunction:
+        """The continuation as a compiled function of its own; the same one for all entries that reach it."""
+        known = self.resumes.get(resume.key)
+        if known is not None:
+            return known
+        function = FunctionType(resume.code, self.function.__globals__, resume.name, None, self.function.__closure__)
+        state = FunctionState(function, self.options, resume.name, self)
+        state.record.source_text = decompiled(resume)
+        self.record.resumes.append(state.record)
+        compiled = self.resumes[resume.key] = state.release()
+        return compiled
+
+    def _write_reports(self) -> None:
+        root = self.root()
+        top = root.folder
+        for function in root.record.walk():
+            if function.source_text and function.folder is not None:
+                relative = function.folder.relative_to(top.path)
+                functools.reduce(Folder.child, relative.parts, top).write("resume_function.py", function.source_text)
+        top.write("README.md", readme(root.record))
+        top.write("full_code.py", full_code(root.record))
+
+
+def decompiled(resume: Resume) -> str:
+    """A resume function's text, for reading: the bytecode is what runs."""
+    from .decompiler import DecompileError, decompile
+
+    try:
+        return decompile(resume.code, name=resume.name)
+    except DecompileError as error:
+        return f"# The decompiler cannot show {resume.name} yet: {error}\n"
+
+
+def call_original(function: FunctionType, arguments: tuple[Any, ...]) -> Any:
+    """Call the user's function with its bound parameters (co_varnames order)."""
+    code = function.__code__
+    positional, keyword_only = code.co_argcount, code.co_kwonlyargcount
+    args = list(arguments[:positional])
+    names = code.co_varnames[positional : positional + keyword_only]
+    kwargs = dict(zip(names, arguments[positional:]))
+    rest = list(arguments[positional + keyword_only :])
+    if code.co_flags & 0x04:
+        args += rest.pop(0)
+    if code.co_flags & 0x08:
+        kwargs.update(rest.pop(0))
+    return function(*args, **kwargs)
+
+
+# --- graphs -----------------------------------------------------------------------------------------------------------
+def compile_graph(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    options: CompileOptions,
+    folder: Folder | None,
+    *,
+    fake_inputs: Sequence[Any] | None = None,
+    record: GraphRecord | None = None,
+    stages: Stages | None = None,
+    on_change: Callable[[], None] | None = None,
+) -> GraphCall:
+    """Compile a captured graph for its inputs: a callable with the graph's inputs and outputs.
+
+    ``gm`` takes and returns tensors, flat; ``example_inputs`` are real tensors, ``fake_inputs`` their fakes where capture
+    has made them. ``record`` is filled with the texts; ``on_change`` is called when the backward has been compiled.
+    Raises whatever a stage raises.
+    """
+    folder = folder or current_store().folder("graph", gm)
+    compiler = GraphCompiler(
+        gm, options, folder, record or GraphRecord(folder.name), stages or Stages(folder.name), on_change or (lambda: None)
+    )
+    return compiler.run(example_inputs, fake_inputs)
+
+
+class GraphCompiler:
+    """One captured graph on its way through the stages that its backend names."""
+
+    def __init__(
+        self,
+        gm: torch.fx.GraphModule,
+        options: CompileOptions,
+        folder: Folder,
+        record: GraphRecord,
+        stages: Stages,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.gm = gm
+        self.options = options
+        self.folder = folder
+        self.record = record
+        self.stages = stages
+        self.on_change = on_change
+        self.backend = registry.resolve(options.backend)
+
+    def run(self, example_inputs: Sequence[Any], fake_inputs: Sequence[Any] | None) -> GraphCall:
+        gm = self.gm
+        self.record.node_count = len(gm.graph.nodes)
+        captured, text = self._python(gm, "captured.py", "The graph as captured")
+        self.record.captured_text = text
+        if self.backend.foreign is not None:
+            with self.stages.stage(f"backend {self.backend.name}"):
+                return _flat(self.backend.foreign(gm, list(example_inputs), self.options))
+        if "autodiff" not in self.backend.stages:
+            return captured
+        inputs = list(fake_inputs if fake_inputs is not None else example_inputs)
+        training = torch.is_grad_enabled() and any(i.requires_grad for i in inputs)
+        with self.stages.stage("autodiff"):
+            trace = autodiff.trace_training if training else autodiff.trace_inference
+            partition = trace(gm, inputs, self.options)
+        forward = self._lowered(partition.forward, "forward")
+        if training:
+            _, self.record.joint_text = self._python(partition.joint, "joint.py", "Forward and backward as one graph")
+            # written now, compiled at the first backward
+            _, self.record.backward_text = self._python(partition.backward, "backward.py", "The backward graph")
+        self.record.saved = partition.saved
+        return autodiff.link(partition, forward, lambda: self._backward(partition))
+
+    def _backward(self, partition: Partition) -> GraphCall:
+        assert partition.backward is not None
+        with _compiling:
+            call = self._lowered(partition.backward, "backward")
+            self.on_change()
+        return call
+
+    def _lowered(self, gm: torch.fx.GraphModule, side: str) -> GraphCall:
+        """An ATen graph as a callable on a list of tensors."""
+        forward, text = self._python(gm, f"{side}.py", f"The {side} graph")
+        setattr(self.record, f"{side}_text", text)
+        if "codegen" not in self.backend.stages:
+            return _on_list(forward)
+        try:
+            return self._generated(gm, side)
+        except ToolchainError as error:
+            warnings.warn(f"torchglass runs the graph in {self.folder.path} with ATen: {error}", UserWarning, stacklevel=2)
+            return _on_list(forward)
+
+    def _generated(self, gm: torch.fx.GraphModule, side: str) -> GraphCall:
+        def named(stage: str) -> str:
+            return stage if side == "forward" else f"{side} {stage}"
+
+        with self.stages.stage(named("lower")):
+            loops = lower.run(gm, self.options)
+            if loops.name != side:
+                loops = replace(loops, name=side)
+            self.folder.write(f"{side}.loops", str(loops))
+        with self.stages.stage(named("fuse")):
+            fused = fuse.run(loops, self.options)
+            self.folder.write(f"{side}.fused", str(fused))
+        with self.stages.stage(named("codegen")):
+            sources = codegen.run(fused, self.options)
+            extension = {"c": "c", "triton": "py"}[sources.language]
+            kernels = self.folder.write(f"{side}_kernels.{extension}", sources.kernels_text)
+            wrapper = self.folder.write(f"{side}_wrapper.py", sources.wrapper_text)
+        self.record.kernels += tuple(sources.kernels)
+        self.record.decisions += tuple(fused.decisions)
+        with self.stages.stage(named("compile C")):
+            return load(wrapper.path, kernels.path, self.options)
+
+    def _python(self, gm: torch.fx.GraphModule | None, filename: str, title: str) -> tuple[GraphCall, str]:
+        """A graph as a file: its ``forward`` function, as the file says it, and the text."""
+        assert gm is not None
+        rendered = render(gm, f"{title} of {self.folder.top.name}.")
+        artifact = self.folder.write(filename, rendered.text)
+        return load_python(artifact, rendered.objects).forward, artifact.text
+
+
+def _on_list(forward: GraphCall) -> GraphCall:
+    return lambda inputs: forward(*inputs)
+
+
+def _flat(call: GraphCall) -> GraphCall:
+    """A foreign backend's callable with a tuple of results, which is what the entry code unpacks."""
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        results = call(*inputs)
+        return tuple(results) if isinstance(results, (list, tuple)) else (results,)
+
+    return run

@@ -1,0 +1,75 @@
+"""What capture hands on: the graph, what it relies on, and the Python around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import torch.fx
+
+from .guards import Guard
+from .origin import Origin
+from .sources import Source
+
+
+@dataclass(frozen=True)
+class GraphBreak:
+    """Why the graph ended, where in the user's code, and what to change."""
+
+    reason: str
+    origin: Origin
+    hint: str = ""
+    raises: bool = False  # the user's program raises here: nothing is wrong with the capture
+
+
+@dataclass(frozen=True)
+class Resume:
+    """A continuation: the user's own bytecode entered at an instruction.
+
+    ``name`` as it appears in the entry code and as folder name, ``key`` tells continuations of one function apart, ``code`` the assembled code object, whose parameters are
+    the values on the stack (``stack0``, ...) followed by the live locals.
+    """
+
+    name: str
+    key: tuple[Any, ...]
+    code: CodeType
+    parameters: tuple[str, ...]
+    line: int
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One captured frame.
+
+    ``graph`` is None when no tensor operation happened. ``example_inputs`` are the real tensors, ``fake_inputs`` their fakes,
+    in placeholder order. ``fetch`` lists what the guard table passes to the entry: the graph's inputs first, then
+    whatever else the entry reads. ``transformed`` is the entry's source; ``namespace`` the objects its free names stand for.
+    """
+
+    name: str
+    origin: Origin
+    graph: torch.fx.GraphModule | None
+    example_inputs: tuple[Any, ...]
+    fake_inputs: tuple[Any, ...]
+    guards: tuple[Guard, ...]
+    fetch: tuple[Source, ...]
+    transformed: str
+    namespace: dict[str, Any] = field(default_factory=dict)
+    resumes: tuple[Resume, ...] = ()
+    breaks: tuple[GraphBreak, ...] = ()
+    grad_enabled: bool = True
+
+
+@dataclass(frozen=True)
+class Request:
+    """What capture is asked for: a function and the values of its parameters (co_varnames order), as the dispatcher bound them.
+
+    ``resume_names`` is the function's register of continuations, by key: a continuation keeps its name from entry to entry.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    name: str
+    resume_names: dict[tuple[Any, ...], str] = field(default_factory=dict)

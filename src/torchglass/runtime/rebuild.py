@@ -1,0 +1,81 @@
+"""What entry code calls to make objects whose construction was interpreted: instances, functions, iterators.
+
+    rebuild.instance(BaseModelOutput, {"last_hidden_state": t0}, items={"last_hidden_state": t0})
+"""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+
+def instance(
+    cls: type,
+    attributes: dict[str, Any] | None = None,
+    *,
+    items: Any = None,
+    slots: dict[str, Any] | None = None,
+) -> Any:
+    """An object of ``cls`` made without calling its constructor: capture has already interpreted it.
+
+    ``items`` is the content of a class that is also a dict, list, set, tuple, str or number.
+    """
+    if issubclass(cls, (tuple, str, int, float, bytes, frozenset)):
+        base = next(b for b in (tuple, str, int, float, bytes, frozenset) if issubclass(cls, b))
+        made = base.__new__(cls, items)  # type: ignore[call-overload]
+    elif issubclass(cls, OrderedDict):
+        made = OrderedDict.__new__(cls)
+        OrderedDict.__init__(made)
+    elif issubclass(cls, dict):
+        made = dict.__new__(cls)
+    elif issubclass(cls, (list, set)):
+        made = cls.__new__(cls)
+    else:
+        made = object.__new__(cls)
+    fill(made, attributes, items=items, slots=slots)
+    return made
+
+
+def fill(
+    made: Any, attributes: dict[str, Any] | None = None, *, items: Any = None, slots: dict[str, Any] | None = None
+) -> None:
+    """Give an instance its content."""
+    if items is not None and isinstance(made, dict):
+        store = OrderedDict.__setitem__ if isinstance(made, OrderedDict) else dict.__setitem__
+        for key, value in items.items():
+            store(made, key, value)  # type: ignore[arg-type]
+    elif items is not None and isinstance(made, list):
+        list.extend(made, items)
+    elif items is not None and isinstance(made, set):
+        set.update(made, items)
+    if attributes:
+        made.__dict__.update(attributes)
+    for name, value in (slots or {}).items():
+        object.__setattr__(made, name, value)
+
+
+def function(
+    code: types.CodeType,
+    namespace: dict[str, Any],
+    defaults: tuple[Any, ...] = (),
+    kwdefaults: dict[str, Any] | None = None,
+    cells: tuple[Any, ...] = (),
+    attributes: dict[str, Any] | None = None,
+) -> types.FunctionType:
+    """A function of the user's program with its closure."""
+    made = types.FunctionType(code, namespace, code.co_name, defaults or None, cells or None)
+    made.__kwdefaults__ = kwdefaults or None
+    made.__dict__.update(attributes or {})
+    return made
+
+
+def cell(*content: Any) -> types.CellType:
+    """A closure cell, empty without an argument."""
+    return types.CellType(*content)
+
+
+def rest(values: Iterable[Any]) -> Iterator[Any]:
+    """An iterator over the items that a loop has not yet taken."""
+    return iter(values)
