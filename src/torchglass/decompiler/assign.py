@@ -31,20 +31,24 @@ def store(machine: Any, target: Any) -> None:
     if isinstance(inner, Function):
         inner = machine.as_expr(inner)
     targets = value.targets + [target] if isinstance(value, Chained) else [target]
-    if stack and stack[-1] is inner and not isinstance(inner, Item):
+    if stack and (stack[-1] is inner or stack[-1] is value) and not isinstance(inner, Item):
         stack[-1] = Chained(inner, targets)
         stack[-1].when = getattr(inner, "when", 0)
         return
-    if machine.group or (stack and not is_silent(stack[-1]) and _grouped(machine, inner)):
+    if not isinstance(inner, Item) and (machine.group or not _clean(machine)):
         machine.group.append((targets, inner))
-        if not stack or is_silent(stack[-1]):
+        if _clean(machine):
             close_group(machine)
         return
     assign(machine, targets, inner)
 
 
-def _grouped(machine: Any, value: Any) -> bool:
-    return not isinstance(value, (Item, Class)) and not machine.harmless(machine.stack[-1]) or isinstance(value, ast.expr)
+def _clean(machine: Any) -> bool:
+    """Whether the stack holds no value that a later store of the same statement will take."""
+    if not machine.stack:
+        return True
+    top = machine.stack[-1]
+    return is_silent(top) or (isinstance(top, ast.Name) and top.id in machine.scope.constants)
 
 
 def close_group(machine: Any) -> None:
@@ -152,6 +156,11 @@ def _complete(machine: Any, owner: Unpacking) -> None:
     stack = machine.stack
     if owner.shared and stack and stack[-1] is inner:
         stack[-1] = Chained(inner, targets)
+        return
+    if not isinstance(inner, Item) and (machine.group or not _clean(machine)):
+        machine.group.append((targets, inner))
+        if _clean(machine):
+            close_group(machine)
         return
     machine.emit(ast.Assign(targets, inner, lineno=0))
 
