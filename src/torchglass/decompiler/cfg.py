@@ -21,7 +21,7 @@ class Node:
     try → (region, handler or the place after a with).  The other fields are filled by later stages.
     """
 
-    __slots__ = ("base", "code", "cond", "copy", "depth", "eh", "end", "entry", "handler", "id", "idom", "iterator", "keep", "kind", "kids",
+    __slots__ = ("base", "code", "cond", "copy", "depth", "eh", "end", "fall", "entry", "handler", "id", "idom", "iterator", "keep", "kind", "kids",
                  "loop", "order", "out", "pos", "preds", "stack", "stmts", "succ", "try_kind")  # fmt: skip
 
     def __init__(self, ident: int, kind: str, eh: int) -> None:
@@ -48,6 +48,7 @@ class Node:
         self.entry = False
         self.copy = False
         self.depth = 0
+        self.fall = 0
         self.end: Node | None = None
 
     def __repr__(self) -> str:
@@ -162,7 +163,7 @@ class Graph:
         first = True
         while True:
             ins = code[at]
-            if not first and ins.eh != block.eh:
+            if not first and code[skip(code, at)].eh != block.eh:
                 tail = self._returning(at)
                 if tail is not None:
                     block.code.extend(tail)
@@ -175,6 +176,7 @@ class Graph:
             if ins.op.startswith("BRANCH"):
                 block.code.append(ins)
                 block.kind = "cond"
+                block.fall = 1 if ins.jump_if else 0
                 yes, no = branch_ways(ins)
                 block.succ = [self._edge(here, yes, work), self._edge(here, no, work)]
                 return
@@ -193,10 +195,17 @@ class Graph:
             if ins.op != "NOP":
                 block.code.append(ins)
             at = ins.nxt
+            if self._ends_statement(block, ins) and self._returning(at) is None:
+                block.succ = [self._edge(here, at, work)]
+                return
             if at in self._leaders and block.code and skip(code, at) != at:
                 block.succ = [self._edge(here, at, work)]
                 return
 
+
+    def _ends_statement(self, block: Node, ins: Ins) -> bool:
+        """After POP_EXCEPT an except clause is over; a leading POP_TOP may drop the iterator of a loop that is left."""
+        return ins.op == "POP_EXCEPT" or (ins.op == "POP_TOP" and len(block.code) == 1)
 
     def _returning(self, at: int) -> list[Ins] | None:
         """The rest of a ``return`` whose value is on the stack already: it belongs to where the value was computed."""

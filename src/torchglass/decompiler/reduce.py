@@ -299,14 +299,16 @@ class Folding:
         if chained:
             cond: Any = ast.Compare(first.left, first.ops + then.ops, first.comparators + then.comparators)
         else:
-            flipped = side == k and not free_kept and (not negatable(first) or _is_not(then)) and negatable(then)
-            if flipped:  # the same decision seen from the shared target: one "not" at the other end
+            if side == k and not free_kept and self._flip(side, first, second):
+                # the same decision seen from the shared target: one "not" at the other end
                 cond = join_bool(ast.And() if side == 0 else ast.Or(), first, negate(then))
                 k = 1 - k
+                second.fall = 1 - second.fall
             else:
                 if side == k:
                     first = negate(first)
                 cond = join_bool(ast.Or() if k == 0 else ast.And(), first, then)
+        node.fall = second.fall
         cond.when = getattr(node.cond, "when", 0)
         base = second.base
         outs = [base, base]
@@ -316,6 +318,15 @@ class Folding:
         succ[k] = shared
         node.cond, node.base, node.out, node.succ = cond, base, outs, succ
         node.keep = (k == 0) if kept else ((k == 1) if free_kept else None)
+
+    @staticmethod
+    def _flip(side: int, first: Any, second: Node) -> bool:
+        """Whether ``first and not second`` (``first or not second``) says it better than its mirror image."""
+        if not negatable(second.cond):
+            return False
+        if not negatable(first):
+            return True
+        return (second.fall == 1) if side == 0 else (second.fall == 1)
 
     def _conditional(self, node: Node) -> bool:
         yes_stack, yes, passed_a = self.follow(node, 0)

@@ -33,13 +33,24 @@ def strip_finally_copies(code: list[Ins], kinds: dict[int, str]) -> set[int]:
     end = Ins(len(code), -1, "UNREACHABLE", None, None)
     end.nxt = -1
     code.append(end)
-    for handler in handlers:
-        inside = {ins.index for ins in code if ins.eh >= 0 and handler in chains[ins.eh]}
-        alive = _reachable(code, inside, handler)
-        for at in sorted(inside & alive):
-            if not _strip_exits(code, code[at], inside, handler, end.index):
-                failed.add(handler)
+    while handlers:
+        failed = {h for h in handlers if not _strip(code, h, chains, end.index)}
+        if len(failed) == len(handlers):
+            return failed
+        handlers = [h for h in handlers if h in failed]
     return failed
+
+
+def _strip(code: list[Ins], handler: int, chains: dict[int, list[int]], end: int) -> bool:
+    inside = {ins.index for ins in code if ins.eh >= 0 and handler in chains[ins.eh]}
+    alive = _reachable(code, inside, handler)
+    changes: list[tuple[Ins, str, int]] = []
+    for at in sorted(inside & alive):
+        if not _exit_changes(code, code[at], inside, handler, end, changes):
+            return False
+    for ins, field, after in changes:
+        setattr(ins, field, after)
+    return True
 
 
 def _reachable(code: list[Ins], inside: set[int], handler: int) -> set[int]:
@@ -57,8 +68,9 @@ def _reachable(code: list[Ins], inside: set[int], handler: int) -> set[int]:
     return seen
 
 
-def _strip_exits(code: list[Ins], ins: Ins, inside: set[int], handler: int, end: int) -> bool:
-    ok = True
+def _exit_changes(
+    code: list[Ins], ins: Ins, inside: set[int], handler: int, end: int, changes: list[tuple[Ins, str, int]]
+) -> bool:
     for field in ("nxt", "to"):
         target = getattr(ins, field)
         if target < 0 or ins.op.startswith("SETUP_"):
@@ -71,10 +83,9 @@ def _strip_exits(code: list[Ins], ins: Ins, inside: set[int], handler: int, end:
             continue
         after = past_copy(code, handler, target, end)
         if after is None:
-            ok = False
-        else:
-            setattr(ins, field, after)
-    return ok
+            return False
+        changes.append((ins, field, after))
+    return True
 
 
 def past_copy(code: list[Ins], handler: int, copy: int, end: int) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any
 
 from ..bytecode.canonical import Ins
@@ -216,7 +217,23 @@ def binary(m: Machine, ins: Ins) -> None:
     if text[-1] == "=":
         m.push(Inplace(m.as_expr(left), _OPERATORS[text[:-1]](), right))
     else:
-        m.push(ast.BinOp(m.as_expr(left), _OPERATORS[text](), right))
+        left = m.as_expr(left)
+        if text == "%" and would_become_fstring(left, right):
+            left = ast.JoinedStr([left])
+        m.push(ast.BinOp(left, _OPERATORS[text](), right))
+
+
+_PLAIN_FORMAT = re.compile(r"%(?:%|[-+ #0]*\d{0,2}(?:\.\d{0,2})?([sra]))")
+
+
+def would_become_fstring(left: Any, right: Any) -> bool:
+    """The compiler turns ``"%s" % (a,)`` into an f-string; where it did not, the left side was no plain constant."""
+    if not isinstance(left, ast.Constant) or not isinstance(left.value, str) or not isinstance(right, ast.Tuple):
+        return False
+    if any(isinstance(e, ast.Starred) for e in right.elts) or all(isinstance(e, ast.Constant) for e in right.elts):
+        return False
+    rest = _PLAIN_FORMAT.sub("", left.value)
+    return "%" not in rest and sum(bool(m.group(1)) for m in _PLAIN_FORMAT.finditer(left.value)) == len(right.elts)
 
 
 @rule("BINARY_SUBSCR")

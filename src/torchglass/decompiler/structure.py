@@ -95,6 +95,8 @@ class Structurer:
         out: list[ast.stmt] = []
         while node is not None:
             loop = self.loops.get(node.id)
+            if loop is None and node.kind == "for" and node.id not in self.written:
+                loop = self.loops[node.id] = Loop(node)  # a body that always leaves
             if loop is not None and (place.loop is None or place.loop is not loop):
                 node = self.loop(loop, node, place, out)
             else:

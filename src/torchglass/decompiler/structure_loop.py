@@ -10,6 +10,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from .cfg import Node, dominates
+from .flow import SAFE
 from .reduce import negatable, negate
 from .values import Iterating
 
@@ -88,6 +89,9 @@ def _after(s: Structurer, loop: Loop, head: Node, exit_node: Node | None, place:
     if exit_node is not None:
         if merges:
             return merges[0]
+        left = _left(loop, inside, head)
+        if left is not None:
+            return left
         direct = _outside(inside, owned, head, place)
         return direct if direct is not None else exit_node
     direct = _outside([n for n in inside if n.id in loop.nodes], owned, head, place)
@@ -113,6 +117,28 @@ def _meeting(loop: Loop, inside: list[Node], behind: set[int], owned: list[Node]
             out.append(node)
     out.sort(key=lambda n: n.order)
     return out
+
+
+def _left(loop: Loop, inside: list[Node], head: Node) -> Node | None:
+    """Where a ``break`` of a ``for`` goes: the loop's iterator is off the stack, and it is no mere return."""
+    if head.kind != "for":
+        return None
+    iterator = head.iterator
+    found = []
+    for node in inside:
+        if node.id in loop.nodes or _on_stack(node, iterator) or (node.kind == "return" and _leaves_plainly(node)):
+            continue
+        if any(_on_stack(p, iterator) for p in node.preds if p is not head):
+            found.append(node)
+    return min(found, key=lambda n: n.order) if found else None
+
+
+def _on_stack(node: Node, value: Any) -> bool:
+    return any(v is value for v in node.stack or ())
+
+
+def _leaves_plainly(node: Node) -> bool:
+    return all(i.op in SAFE for i in node.code)
 
 
 def _outside(inside: list[Node], owned: list[Node], head: Node, place: Place) -> Node | None:

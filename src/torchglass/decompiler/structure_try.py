@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from ..bytecode.canonical import VERSION
 from .cfg import Node, dominates
 from .values import Item, Marker, Match
 
@@ -137,6 +138,11 @@ def _after_try(
         others = [n for n in others if n not in merges]
         return after, _choose(s, others)
     candidate = _choose(s, body_exits)
+    beyond = _beyond_handler(s, node, handler_nodes)
+    if beyond is not None and not (beyond.id in place.pending):
+        if candidate is not None and candidate.kind in ("return", "end") and s.harmless(candidate):
+            candidate = None
+        return beyond, candidate
     falls = place.follow is not None and any(c is place.follow for n in handler_nodes for c in n.succ)
     if falls:
         if candidate is not None and candidate.kind in ("return", "end") and s.harmless(candidate):
@@ -147,6 +153,29 @@ def _after_try(
     if handler_exits:
         return _choose(s, handler_exits), None
     return place.follow, None
+
+
+def _beyond_handler(s: Structurer, node: Node, handler_nodes: list[Node]) -> Node | None:
+    """Code that only the handlers reach, but after they have restored the exception state: it follows the statement."""
+    handler = node.succ[1]
+    assert handler.stack is not None
+    size = len(handler.stack)
+    if VERSION >= (3, 11):
+        inside = handler.base if len(handler.base) >= size else (handler.out[0] if handler.out else [])
+        if len(inside) < size:
+            return None
+        marker = inside[size - 1]
+    else:
+        marker = handler.stack[size - 6]
+    found = []
+    for member in handler_nodes:
+        if member is handler or any(v is marker for v in member.stack or ()):
+            continue
+        if member.kind in ("return", "end") and s.harmless(member):
+            continue
+        if any(p is handler or any(v is marker for v in p.stack or ()) for p in member.preds):
+            found.append(member)
+    return min(found, key=lambda n: n.order) if found else None
 
 
 def _clauses(s: Structurer, node: Node, place: Place) -> list[ast.ExceptHandler]:
