@@ -48,5 +48,5 @@ def find_rule(target: Any) -> Rule | None:
     namespace, _, packet = target._schema.name.partition("::")
     if namespace != "aten":
         return None
-    overload = target._schema.overload_name
+    overload = target._schema.overload_name or "default"
     return RULES.get(f"{packet}.{overload}") or (None if "out" in overload.split("_") else RULES.get(packet))
