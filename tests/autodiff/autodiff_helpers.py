@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from torchglass import autodiff
 from torchglass.records.partition import Partition
-from torchglass.records.render_graph import load, render
+from torchglass.records.render_graph import load, render, render_graph
 
 
 def capture(function: Callable[..., Any]) -> torch.fx.GraphModule:
@@ -67,7 +68,11 @@ def compare(
     gm: torch.fx.GraphModule | None = None,
 ) -> Partition:
     """Assert that autodiff's result equals eager's; returns the partition for further looks."""
-    partition = autodiff.trace_training(gm or capture(function), [fresh(value) for value in inputs])
+    gm = gm or capture(function)
+    partition = autodiff.trace_training(gm, [fresh(value) for value in inputs])
+    mode = FakeTensorMode()
+    from_fakes = autodiff.trace_training(gm, [mode.from_tensor(fresh(value)) for value in inputs])
+    assert render_graph(from_fakes.joint, "") == render_graph(partition.joint, "")
     expected = run(function, inputs, use, leaf)
     actual = run(compiled(partition), inputs, use, leaf)
     assert len(expected) == len(actual)

@@ -164,4 +164,9 @@ def _steps(base: Op, view: Op) -> tuple[ViewStep, ...]:
     if base_value.dtype != value.dtype or base_value.is_conj() != value.is_conj():
         raise AutodiffError("an output is a view of another tensor in a way that cannot be made again")
     offset = value.storage_offset() - base_value.storage_offset()
-    return (ViewStep(aten.as_strided.default, (tuple(value.shape), tuple(value.stride()), offset)),)
+    return (ViewStep(strided_within, (tuple(value.shape), tuple(value.stride()), offset)),)
+
+
+def strided_within(base: torch.Tensor, shape: Any, strides: Any, offset: int) -> torch.Tensor:
+    """The view of ``base`` with this layout; ``offset`` counts from where ``base`` begins."""
+    return base.as_strided(shape, strides, base.storage_offset() + offset)

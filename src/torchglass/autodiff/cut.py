@@ -65,6 +65,8 @@ class Network:
 
     def sink_side(self) -> numpy.ndarray:
         """Which nodes lie on the sink's side of the minimum cut that is nearest the sink; a boolean array."""
+        if not any(head == self.SINK for _, head in self.edges):
+            return numpy.zeros(self.size, dtype=bool)  # backward needs nothing
         finite = sum(capacity for capacity in self.edges.values() if capacity != math.inf)
         scale = min(1.0, (INFINITE // 2) / max(finite, 1.0))
         capacities = [INFINITE if c == math.inf else max(1, round(c * scale)) for c in self.edges.values()]

@@ -79,17 +79,24 @@ class Tracer:
         self.mode = _fake_mode_of(example_inputs)
         self.recorder = Recorder(self.mode)
         self.examples = list(example_inputs)
+        self.names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+        self.fakes = {n: self._fake(v) for n, v in zip(self.names, self.examples) if isinstance(v, torch.Tensor)}
         self.starts: list[int] = []  # autograd sequence number at the start of each captured node
         self.places: list[tuple[str, Origin]] = []
         self.constants: dict[int, torch.Tensor] = {}
 
+    def _fake(self, value: torch.Tensor) -> torch.Tensor:
+        """An input as the recorder sees it, without gradient. Called before any mode is active."""
+        if isinstance(value, FakeTensor) and value.fake_mode is self.mode:
+            return value.detach()
+        return fake_of(self.mode, value.detach())
+
     # --- forward -----------------------------------------------------------------------------------------------------
     def forward(self, training: bool) -> Trace:
         """Run the captured graph on functional tensors."""
-        names = [node.name for node in self.gm.graph.nodes if node.op == "placeholder"]
-        if len(names) != len(self.examples):
-            raise AutodiffError(f"the graph has {len(names)} inputs, {len(self.examples)} examples were given")
-        inputs = [self._input(name, value, training) for name, value in zip(names, self.examples)]
+        if len(self.names) != len(self.examples):
+            raise AutodiffError(f"the graph has {len(self.names)} inputs, {len(self.examples)} examples were given")
+        inputs = [self._input(name, value, training) for name, value in zip(self.names, self.examples)]
         outputs = self._run([entry.wrapper for entry in inputs])
         for entry in inputs:
             self._note_writes(entry)
@@ -98,8 +105,7 @@ class Tracer:
     def _input(self, name: str, value: Any, training: bool) -> TracedInput:
         if not isinstance(value, torch.Tensor):
             raise AutodiffError(f"input {name!r} is a {type(value).__name__}, not a tensor")
-        with without_functionalization():
-            fake = fake_of(self.mode, value).requires_grad_(False)
+        fake = self.fakes[name]
         op = self.recorder.write(Op(INPUT, name, val=fake))
         op.captured = name
         self.recorder.bind(fake, op)

@@ -54,7 +54,7 @@ def _assemble(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training:
     autocast = ambient_autocast()
     traced, ends = trace(gm, example_inputs, training, describe)
     draft = _clean(traced, ends)
-    if not draft.gradients:
+    if not ends.positions or not training:
         return _inference(draft, ends, autocast)
     choice = cut.choose(draft.ops, draft.written, draft.results, [op for _, op in draft.gradients])
     return _training(draft, ends, choice, autocast)

@@ -59,7 +59,6 @@ class Recorder(DispatchMode):
         super().__init__()
         self.fake_mode = fake_mode
         self.ops: list[Op] = []
-        self.hidden_writes: list[tuple[Op, torch.Tensor]] = []  # (operand, its new value): see ``_batch_norm``
         self.transparent = False  # clones give their operand: see joint._wrap_input
         self.captured = ""
         self.origin = UNKNOWN
@@ -188,17 +187,6 @@ def _copy(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: d
         recorder.bind(value, recorder.op_of(source))
         return value
     return recorder.call(func, (target, source), {})
-
-
-@special(aten.native_batch_norm.default)
-def _batch_norm(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Training writes the running statistics though the schema denies it: name them as results."""
-    mean, variance, training = args[3], args[4], args[5]
-    if not training or mean is None:
-        return recorder.call(func, args, kwargs)
-    results = recorder.call(aten._native_batch_norm_legit_functional.default, args, kwargs)
-    recorder.hidden_writes += [(recorder.op_of(mean), results[3]), (recorder.op_of(variance), results[4])]
-    return results[:3]
 
 
 @special(aten.native_batch_norm_backward.default)

@@ -95,7 +95,7 @@ class SameAs:
 class ViewStep:
     """One view operation: ``target(tensor, *args, **kwargs)``, then item ``item`` where it gives several tensors."""
 
-    target: Any  # torch._ops.OpOverload
+    target: Any  # an ATen operator, or a function of this signature
     args: tuple[Any, ...] = ()
     kwargs: tuple[tuple[str, Any], ...] = ()
     item: int | None = None

@@ -1,0 +1,63 @@
+"""Functionalization kernels that torch lacks: operators that write to operands though their schema denies it.
+
+Input and output are functional tensors. ``native_batch_norm`` in training overwrites the running statistics inside the
+kernel; torch's own functionalization lets that write through to the fake tensor and loses it. ``polygamma_`` writes as it
+says, but has no kernel.
+
+The kernels run only where functionalization is on and are registered once, at the first trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..torch_compat import below_functionalization, mark_hidden_write, unwrap_functional, wrap_functional
+
+aten = torch.ops.aten
+KERNELS: dict[str, Callable[..., Any]] = {}
+_library: list[torch.library.Library] = []
+
+
+def _kernel(operator: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        if operator in KERNELS:
+            raise AssertionError(f"{operator} has a kernel already")
+        KERNELS[operator] = function
+        return function
+
+    return enter
+
+
+def register() -> None:
+    """Hand the kernels to torch's dispatcher; does nothing the second time."""
+    if not _library:
+        library = torch.library.Library("aten", "IMPL")
+        for operator, function in KERNELS.items():
+            library.impl(operator, function, "Functionalize")
+        _library.append(library)
+
+
+def _plain(value: Any) -> Any:
+    return unwrap_functional(value) if isinstance(value, torch.Tensor) else value
+
+
+@_kernel("native_batch_norm")
+def _batch_norm(x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, *rest: float) -> Any:
+    """In training the operator that says what it writes: functionalization knows that one."""
+    if training and mean is not None:
+        results = aten._native_batch_norm_legit.default(x, weight, bias, mean, variance, training, *rest)
+        mark_hidden_write(mean)
+        mark_hidden_write(variance)
+        return results
+    plain = [_plain(value) for value in (x, weight, bias, mean, variance)]
+    with below_functionalization():
+        results = aten.native_batch_norm.default(*plain, training, *rest)
+    return tuple(map(wrap_functional, results))
+
+
+@_kernel("polygamma_")
+def _polygamma(x: torch.Tensor, n: int) -> torch.Tensor:
+    return x.copy_(aten.polygamma.default(n, x))
