@@ -190,7 +190,7 @@ def _import_from(machine: Any, value: Imported, target: Any) -> None:
 def drop_import(machine: Any, value: Import) -> None:
     """POP_TOP after ``from m import …``: the statement is complete."""
     if value.names is None:
-        if not value.aliases:
+        if not value.aliases and not any(isinstance(v, Imported) and v.owner is value for v in machine.stack):
             raise DecompileError("an import that is never stored")
         return
     machine.emit(ast.ImportFrom(value.module or None, value.aliases, value.level))

@@ -68,6 +68,7 @@ class Graph:
         self.kinds = kinds
         self.nodes: list[Node] = []
         self._chains: dict[int, list[int]] = {-1: []}
+        self._tails: dict[tuple[int, int], Node] = {}
         self._tries: dict[tuple[int, int], Node] = {}
         self._leaders = self._find_leaders(start)
         self._blocks: dict[int, Node] = {}
@@ -109,6 +110,12 @@ class Graph:
 
     def _edge(self, from_chain: list[int], at: int, work: list[Any]) -> Node:
         """The node an edge to instruction ``at`` leads to, through a try node for each region it enters."""
+        source = from_chain[0] if from_chain else -1
+        place = skip(self.code, at)
+        if source >= 0 and source not in self.chain(self.code[place].eh):
+            tail = self._returning(place)
+            if tail is not None:
+                return self._tail(place, source, tail)
         for _ in range(10000):
             ins = self.code[at]
             if ins.op == "JUMP":
@@ -163,12 +170,6 @@ class Graph:
         first = True
         while True:
             ins = code[at]
-            if not first and code[skip(code, at)].eh != block.eh:
-                tail = self._returning(at)
-                if tail is not None:
-                    block.code.extend(tail)
-                    block.kind = "return"
-                    return
             if not first and (at in self._leaders or ins.eh != block.eh) and ins.op not in ("NOP", "JUMP"):
                 block.succ = [self._edge(here, at, work)]
                 return
@@ -202,6 +203,15 @@ class Graph:
                 block.succ = [self._edge(here, at, work)]
                 return
 
+
+    def _tail(self, at: int, handler: int, code: list[Ins]) -> Node:
+        """One node for the rest of a ``return``, shared by all ways to it from the region of ``handler``."""
+        node = self._tails.get((at, handler))
+        if node is None:
+            node = self._tails[at, handler] = self._make("return", handler)
+            node.code = code
+            node.pos = at
+        return node
 
     def _ends_statement(self, block: Node, ins: Ins) -> bool:
         """After POP_EXCEPT an except clause is over; a leading POP_TOP may drop the iterator of a loop that is left."""

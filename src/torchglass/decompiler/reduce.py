@@ -21,7 +21,7 @@ def execute(nodes: list[Node], machine: Machine, stack: list[Any]) -> list[Node]
     """Run every node in reverse postorder, folding at each meeting point; returns the nodes left over."""
     done: set[int] = set()
     dead: set[int] = set()
-    fold = Folding(dead)
+    fold = Folding(dead, machine)
     for node in nodes:
         if node.id in dead:
             continue
@@ -178,8 +178,9 @@ def _hold(node: Node, stack: list[Any], done: set[int], machine: Machine) -> Non
 class Folding:
     """The fold rules. ``dead`` collects the nodes that were folded away."""
 
-    def __init__(self, dead: set[int]) -> None:
+    def __init__(self, dead: set[int], machine: Machine) -> None:
         self.dead = dead
+        self.machine = machine
 
     def region(self, meet: Node, done: set[int]) -> None:
         """Fold whatever ends at ``meet`` until nothing changes or all ways bring the same stack."""
@@ -237,7 +238,8 @@ class Folding:
             return False
         if a[-1] is b[-1] or is_silent(a[-1]) or is_silent(b[-1]):
             return False
-        expr = _join(node, a[-1], b[-1], len(node.base) - keep)
+        yes, no = (v if v is node.cond else self.machine.as_expr(v) for v in (a[-1], b[-1]))
+        expr = _join(node, yes, no, len(node.base) - keep)
         if expr is None:
             return False
         expr.when = getattr(node.cond, "when", 0)
@@ -251,7 +253,7 @@ class Folding:
 
     def condition(self, node: Node) -> bool:
         """Two branches that share a target become one: ``a and b``, ``a or b``, ``a < b < c``, ``a if b else c``."""
-        if isinstance(node.cond, Match):
+        if isinstance(node.cond, Match) or _continues_chain(node):
             return False
         return self._shared(node, 0) or self._shared(node, 1) or self._conditional(node)
 
@@ -392,6 +394,14 @@ def _is_chain(first: Any, second: Any) -> bool:
         and first.comparators[-1] is second.left
         and getattr(second.left, "copied", False)
     )
+
+
+def _continues_chain(node: Node) -> bool:
+    """``g <= 255`` of ``0 <= g <= 255``: it belongs to the branch before it and to nothing else."""
+    if len(node.preds) != 1 or node.stmts:
+        return False
+    before = node.preds[0]
+    return before.kind == "cond" and _is_chain(before.cond, node.cond) and len(node.base) == len(before.base) - 1
 
 
 def _join(node: Node, yes: Any, no: Any, extra: int) -> Any:

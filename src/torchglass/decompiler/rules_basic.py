@@ -172,6 +172,8 @@ def pop_top(m: Machine, ins: Ins) -> None:
         drop_item(m, value)
     elif isinstance(value, (Marker, Item, Iterating)):
         return
+    elif isinstance(value, Imported) and value.owner.names is None:
+        return
     elif getattr(value, "copied", False) or any(other is value for other in m.stack):
         return  # the other copy was used: this ends a chained comparison or a value kept for later
     else:

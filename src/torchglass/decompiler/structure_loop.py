@@ -80,7 +80,8 @@ def _after(s: Structurer, loop: Loop, head: Node, exit_node: Node | None, place:
     if exit_node is not None:
         own_exit = exit_node.id not in place.pending and exit_node is not place.follow and dominates(head, exit_node)
         if not own_exit or sum(p.order < exit_node.order for p in exit_node.preds) > 1:
-            return _outer_or(exit_node, s, loop, head, owned, place)
+            left = _left(loop, [n for n in owned if n is not exit_node], head)
+            return left if left is not None and _plain_exit(exit_node) else exit_node
         behind = {n.id for n in owned if dominates(exit_node, n)}
     else:
         behind = set()
@@ -94,15 +95,15 @@ def _after(s: Structurer, loop: Loop, head: Node, exit_node: Node | None, place:
             return left
         direct = _outside(inside, owned, head, place)
         return direct if direct is not None else exit_node
-    direct = _outside([n for n in inside if n.id in loop.nodes], owned, head, place)
+    within = _within(loop, inside)
+    direct = _outside([n for n in inside if n.id in within], owned, head, place)
     if direct is not None:
         return direct
     return _best_exit(loop, inside)
 
 
-def _outer_or(exit_node: Node, s: Structurer, loop: Loop, head: Node, owned: list[Node], place: Place) -> Node:
-    """The exit is shared with something else: usually it is what follows."""
-    return exit_node
+def _plain_exit(node: Node) -> bool:
+    return node.kind == "return" and _leaves_plainly(node)
 
 
 def _meeting(loop: Loop, inside: list[Node], behind: set[int], owned: list[Node], place: Place) -> list[Node]:
@@ -158,23 +159,32 @@ def _outside(inside: list[Node], owned: list[Node], head: Node, place: Place) ->
 
 def _best_exit(loop: Loop, inside: list[Node]) -> Node | None:
     """``while True``: of the nodes just outside, the one where most ways meet, else the last in the bytecode."""
-    ids = loop.nodes
+    within = _within(loop, inside)
     members = {n.id for n in inside}
     best: tuple[Any, Node] | None = None
     for node in inside:
-        if node.id in ids:
+        if node.id in within:
             continue
         sources = [p for p in node.preds if p.order < node.order]
-        if not any(p.id in ids for p in sources) and len(sources) < 2:
+        if not any(p.id in within for p in sources) and len(sources) < 2:
             continue
-        if any(p.id not in members for p in sources):
-            continue
-        if not _near(node, ids):
+        if any(p.id not in members for p in sources) or not _near(node, within):
             continue
         score = (len(sources) > 1, not _leaves(node), node.pos)
         if best is None or score > best[0]:
             best = (score, node)
     return best[1] if best is not None else None
+
+
+def _within(loop: Loop, inside: list[Node]) -> set[int]:
+    """The loop's nodes and the handlers and protected regions that begin in it: none of those comes after it."""
+    head = loop.head
+    depth = len(head.stack or ())
+    within = set(loop.nodes)
+    for node in inside:
+        if len(node.stack or ()) > depth or (node.eh != head.eh and node.kind != "try"):
+            within.add(node.id)
+    return within
 
 
 def _near(node: Node, ids: set[int]) -> bool:

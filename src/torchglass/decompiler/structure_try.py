@@ -132,14 +132,16 @@ def _after_try(
     """``(what follows the statement, its else clause)``."""
     merges = s.merges(node, place)
     shared = [m for m in merges if m in handler_exits or m in body_exits] or merges
-    if shared:
+    beyond = _beyond_handler(s, node, handler_nodes)
+    if beyond is not None and (beyond.id in place.pending or not all(m.kind == "return" and s.harmless(m) for m in shared)):
+        beyond = None
+    if shared and beyond is None:
         after = shared[0] if len(shared) == 1 else _choose(s, shared)
         others = [n for n in body_exits if n is not after and not (n.kind in ("return", "end") and s.harmless(n))]
         others = [n for n in others if n not in merges]
         return after, _choose(s, others)
     candidate = _choose(s, body_exits)
-    beyond = _beyond_handler(s, node, handler_nodes)
-    if beyond is not None and not (beyond.id in place.pending):
+    if beyond is not None:
         if candidate is not None and candidate.kind in ("return", "end") and s.harmless(candidate):
             candidate = None
         return beyond, candidate
