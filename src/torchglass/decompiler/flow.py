@@ -31,6 +31,7 @@ def simplify(code: list[Ins]) -> dict[int, str]:
     _fold_async_for(code)
     _drop_exception_name_cleanup(code)
     _drop_loop_ends(code)
+    _keep_tested_values(code)
     handlers = {ins.eh for ins in code if ins.eh >= 0}
     kinds = {h: _handler_kind(code, h) for h in handlers}
     if "with" in kinds.values():
@@ -104,7 +105,7 @@ def _is_cleanup(code: list[Ins], handler: int) -> bool:
     ops = [i.op for i in first]
     if ops[:3] == ["COPY", "POP_EXCEPT", "RERAISE"] and first[0].arg == 3:
         return True
-    if ops[:1] == ["CLEANUP_THROW"]:
+    if ops[:1] in (["CLEANUP_THROW"], ["SWAP"]):  # leaving an await or an inlined comprehension
         return True
     if ops[:2] == ["INTRINSIC_1", "RERAISE"] and first[0].arg == "STOPITERATION_ERROR":
         return True
@@ -161,6 +162,21 @@ def _drop_loop_ends(code: list[Ins]) -> None:
             follower = code[end.nxt] if end.op == "NOP" else end
             if follower.op == "POP_TOP":
                 _nop(follower)
+
+
+def _keep_tested_values(code: list[Ins]) -> None:
+    """COPY, test, POP_TOP (3.12+) is what JUMP_IF_x_OR_POP was before: BRANCH_KEEP."""
+    for ins in code:
+        if ins.op != "COPY" or ins.arg != 1 or ins.nxt < 0:
+            continue
+        branch = code[skip(code, ins.nxt)]
+        if branch.op != "BRANCH" or branch.arg != "bool":
+            continue
+        drop = code[skip(code, branch.nxt)]
+        if drop.op == "POP_TOP":
+            _nop(ins)
+            branch.op = "BRANCH_KEEP"
+            branch.nxt = drop.nxt
 
 
 def _handler_kind(code: list[Ins], handler: int) -> str:

@@ -20,6 +20,7 @@ from .comprehension import build_comprehension
 from .errors import DecompileError
 from .finish import finish
 from .flow import simplify
+from .inlined import extract_comprehensions
 from .machine import LOAD, STORE, Machine
 from .minimize import merge_copies, merge_plain_returns, reachable_instructions
 from .reduce import execute
@@ -54,6 +55,7 @@ class Scope:
             self.enclosing = parent.enclosing | (set() if parent.is_class else parent.names)
             self.taken |= parent.taken
         self.counter = 0
+        self.instructions: Any = None
 
     def local(self, name: str) -> str:
         """A local's name in source; the compiler's own names (``.0``) and a tool's are made identifiers."""
@@ -73,7 +75,7 @@ class Scope:
                 return name
 
     def saw_global(self, name: str) -> None:
-        if name in self.enclosing or self.is_class or name in self.names:
+        if name in self.enclosing or self.is_class:
             self.globals.add(name)
 
     def stored_free(self, name: str) -> None:
@@ -121,7 +123,6 @@ def same_name(written: str, stored: str) -> bool:
 def body_of(code: CodeType, scope: Scope) -> list[ast.stmt]:
     """The statements of ``code``; the returns of ``None`` at its end are left out."""
     instructions = canonical(code)
-    prepare_comprehensions(instructions, scope)
     kinds = simplify(instructions)
     merge_copies(instructions, reachable_instructions(instructions))
     merge_plain_returns(instructions)
@@ -130,24 +131,22 @@ def body_of(code: CodeType, scope: Scope) -> list[ast.stmt]:
         raise DecompileError("a finally body differs between its copies")
     if "with" in kinds.values():
         unify_with_exits(instructions, kinds)
-    stmts = finish(statements_of(instructions, kinds, scope, 0))
+    extract_comprehensions(instructions)
+    scope.instructions = (instructions, kinds)
+    stmts = finish(statements_of(instructions, kinds, scope, 0, []))
     return drop_plain_return(stmts)
 
 
-def prepare_comprehensions(instructions: list[Any], scope: Scope) -> None:
-    if VERSION >= (3, 12):
-        from .inlined import extract_comprehensions
-
-        extract_comprehensions(instructions, scope)
-
-
-def statements_of(instructions: list[Any], kinds: dict[int, str], scope: Scope, start: int) -> list[ast.stmt]:
+def statements_of(
+    instructions: list[Any], kinds: dict[int, str], scope: Scope, start: int, stack: list[Any]
+) -> list[ast.stmt]:
+    """Graph, execution and structure of the instructions reached from ``start`` with ``stack``."""
     graph = Graph(instructions, kinds, start)
     nodes = order(graph)
     if split_stack_cleanups(graph, nodes):
         nodes = order(graph)
     machine = Machine(scope)
-    execute(nodes, machine, [])
+    execute(nodes, machine, stack)
     nodes = order(graph)
     dominators(nodes)
     if "finally" in kinds.values():

@@ -89,6 +89,9 @@ def load_super(m: Machine, ins: Ins) -> None:
 # -- stores and deletes ---------------------------------------------------------------------------------------------
 @rule("STORE_FAST", "STORE_NAME")
 def store_name(m: Machine, ins: Ins) -> None:
+    if m.stack and isinstance(m.stack[-1], Marker) and m.stack[-1].kind == "saved":
+        m.pop()  # an inlined comprehension gives a variable its old value back
+        return
     m.store(ast.Name(m.scope.local(ins.arg), STORE))
 
 
@@ -386,7 +389,7 @@ def dict_update(m: Machine, ins: Ins) -> None:
 def list_append(m: Machine, ins: Ins) -> None:
     value = m.expr()
     into = m.stack[-ins.arg]
-    if m.scope.collector is not None and into is m.scope.collector:
+    if isinstance(into, Marker) and into.kind == "collector":
         m.emit(Collected(ins.op, value))
         return
     if not isinstance(into, (ast.List, ast.Set)):
@@ -398,7 +401,7 @@ def list_append(m: Machine, ins: Ins) -> None:
 def map_add(m: Machine, ins: Ins) -> None:
     value, key = m.expr(), m.expr()
     into = m.stack[-ins.arg]
-    if m.scope.collector is not None and into is m.scope.collector:
+    if isinstance(into, Marker) and into.kind == "collector":
         m.emit(Collected(ins.op, value, key))
         return
     if not isinstance(into, ast.Dict):
