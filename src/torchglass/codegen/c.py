@@ -13,13 +13,15 @@ from pathlib import Path
 from ..records.kernels import FusedKernel, Kernel
 from ..records.loops import Buffer, Const, Load, Store
 from .c_kernel import CKernel
+from .c_ops import LIBM
 from .nest import build
 
+# Words of C, names the printer uses itself, and macros that system headers define in lower case.
 RESERVED = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while main a block "
-    "end row first stop team used thread total sum exp log sin cos tan erf pow free".split()
-)
+    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while asm typeof "
+    "a block end row first stop team used thread total sum c t free aligned_alloc linux unix errno bf16 f16 bool8".split()
+) | {name + suffix for name in (*LIBM, "pow", "atan2", "fmod", "floor", "copysign") for suffix in ("", "f")}
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,9 @@ class Unit:
 def identifier(name: str) -> str:
     """A C name for a buffer: free of C's words and of the printer's own t1, r1, i0, acc1."""
     plain = re.sub(r"\W", "_", name)
-    if plain in RESERVED or re.fullmatch(r"(t|r|i|acc)\d+\w*", plain) or plain.startswith("tg_") or plain[0].isdigit():
-        return f"b_{plain}"
-    return plain
+    ours = re.fullmatch(r"(t|r|i|acc)\d+\w*|(tg|omp|b|u?int\d+)_\w*|\d\w*", plain)
+    macro = plain.upper() == plain and plain.strip("_") != ""
+    return f"b_{plain}" if plain in RESERVED or ours or macro else plain
 
 
 def _comment(kernel: FusedKernel) -> list[str]:

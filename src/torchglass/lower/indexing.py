@@ -30,6 +30,40 @@ def masked_load(low: Lowering, counter: V, x: Any, shifts: Sequence[Size], mask:
     return body.load(Access(x.buffer, tuple(x.strides), offset), dtype, mask, other)
 
 
+@rule("stack")
+def _stack(low: Lowering, node: fx.Node, tensors: Sequence[Any], dim: int = 0) -> View:
+    dim = dim % len(node.meta["val"].shape)
+    return _cat(low, node, [_unsqueeze(x, dim) for x in tensors], dim)
+
+
+def _triangle(op: str) -> Any:
+    def lower(low: Lowering, node: fx.Node, x: Any, diagonal: int = 0) -> View:
+        def element(counters: list[V], v: V) -> V:
+            return where((counters[-1] - counters[-2]).do(op, diagonal), v, 0)
+
+        return low.finish(element, [x], node, indexed=True)
+
+    return lower
+
+
+rule("tril")(_triangle("le"))
+rule("triu")(_triangle("ge"))
+
+
+@rule("flip")
+def _flip(low: Lowering, node: fx.Node, x: Any, dims: Sequence[int]) -> View:
+    if not isinstance(x, View):
+        raise NotLowered("a repeated number")
+    over = {d % len(x.shape) for d in dims}
+    offset = x.offset
+    for d in over:
+        offset = offset + (x.shape[d] - 1) * x.strides[d]
+    if 0 in x.shape:
+        raise NotLowered("no elements")
+    strides = tuple(-s if d in over else s for d, s in enumerate(x.strides))
+    return low.finish(lambda v: v, [View(x.buffer, x.shape, strides, offset)], node)
+
+
 @rule("cat")
 def _cat(low: Lowering, node: fx.Node, tensors: Sequence[Any], dim: int = 0) -> View:
     val = node.meta["val"]
@@ -109,7 +143,7 @@ def _select_backward(low: Lowering, node: fx.Node, grad: Any, sizes: Any, dim: i
     shape = sizes_of(node.meta["val"].shape)
     dim = dim % len(shape)
     index = index % shape[dim]  # type: ignore[operator]
-    wide = _unsqueeze(low, grad, dim)
+    wide = _unsqueeze(grad, dim)
 
     def element(counters: list[V]) -> V:
         return masked_load(low, counters[dim], wide, [0] * len(shape), counters[dim].do("eq", index), 0)
@@ -117,7 +151,7 @@ def _select_backward(low: Lowering, node: fx.Node, grad: Any, sizes: Any, dim: i
     return low.finish(element, [], node, indexed=True)
 
 
-def _unsqueeze(low: Lowering, x: Any, dim: int) -> Any:
+def _unsqueeze(x: Any, dim: int) -> Any:
     if isinstance(x, Splat):
-        return x
+        return Splat(x.value, x.dtype, (*x.shape[:dim], 1, *x.shape[dim:]))
     return View(x.buffer, (*x.shape[:dim], 1, *x.shape[dim:]), (*x.strides[:dim], 0, *x.strides[dim:]), x.offset)

@@ -151,8 +151,8 @@ def _softmax(low: Lowering, node: fx.Node, x: Any, dim: int, half_to_float: bool
     to, n = _float_to(node), node.name
     top = low.reduce("max", [x], [dim], lambda v: v.cast(to), name=f"{n}_max", dtype=to)
     e = low.map(lambda v, m: exp(v.cast(to) - m), [x, top], name=f"{n}_exp", dtype=to, strides=_strides(low, x))
-    total = low.reduce("sum", [e], [dim], name=f"{n}_sum", dtype=to)
-    return low.finish(lambda v, s: v / s, [e, total], node)
+    share = low.reduce("sum", [e], [dim], post=lambda s: 1.0 / s, name=f"{n}_share", dtype=to)
+    return low.finish(lambda v, s: v * s, [e, share], node)
 
 
 @rule("_safe_softmax")

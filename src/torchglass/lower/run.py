@@ -70,6 +70,8 @@ def _call(low: Lowering, node: fx.Node) -> Any:
     if node.target is operator.getitem and isinstance(low.values.get(node.args[0]), (tuple, list)):  # type: ignore[arg-type]
         return low.values[node.args[0]][node.args[1]]  # type: ignore[index]
     low.op = _short_name(node)
+    if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+        return _mutation(low, node)
     found = find_rule(node.target) if isinstance(node.target, torch._ops.OpOverload) else None
     if found is not None and _on_cpu(node):
         done, known = len(low.nodes), set(low.buffers)
@@ -80,6 +82,30 @@ def _call(low: Lowering, node: fx.Node) -> Any:
             for name in set(low.buffers) - known:
                 del low.buffers[name]
     return lower_extern(low, node)
+
+
+def _mutation(low: Lowering, node: fx.Node) -> Any:
+    """An in-place operator on a value nothing else looks at: its functional form, and the old name means the new value.
+
+    Graphs are functional but for the insides of a few composite operators. Anything more is refused.
+    """
+    target = node.args[0]
+    assert isinstance(node.target, torch._ops.OpOverload) and isinstance(target, fx.Node)
+    namespace, _, packet = node.target._schema.name.partition("::")
+    functional = getattr(getattr(torch.ops, namespace), packet.removesuffix("_"), None)
+    overload = getattr(functional, node.target._overloadname, None) if packet.endswith("_") else None
+    old = low.values[target]
+    aliased = isinstance(old, View) and any(
+        other is not target and isinstance(value, View) and value.buffer == old.buffer for other, value in low.values.items()
+    )
+    if overload is None or aliased or target.op != "call_function":
+        raise ValueError(f"the graph is not functional: {node.format_node()}")
+    low.op = _short_name(node).removesuffix("_")
+    found = find_rule(overload)
+    if found is None:
+        raise ValueError(f"the graph is not functional: {node.format_node()}")
+    low.values[target] = found(low, node, *low.argument(node.args), **low.argument(node.kwargs))
+    return low.values[target]
 
 
 def _on_cpu(node: fx.Node) -> bool:

@@ -1,0 +1,59 @@
+"""Compile a function's ATen graph with the C code generator and compare it with eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from torchglass import codegen, fuse, lower
+from torchglass.records.kernels import FusedGraph
+from torchglass.runtime.load import load
+
+
+class Compiled:
+    """A function through lower, fuse, codegen and load; ``fused`` and ``call`` to look at."""
+
+    def __init__(self, fn: Callable[..., Any], args: Sequence[torch.Tensor], folder: Path) -> None:
+        graph = make_fx(torch.func.functionalize(lambda *a: fn(*a)), tracing_mode="fake")(*args)
+        self.graph = lower.run(graph)
+        self.fused: FusedGraph = fuse.run(self.graph)
+        self.sources = codegen.run(self.fused)
+        (folder / "forward_kernels.c").write_text(self.sources.kernels_text)
+        (folder / "forward_wrapper.py").write_text(self.sources.wrapper_text)
+        self.call = load(folder / "forward_wrapper.py", folder / "forward_kernels.c")
+
+    @property
+    def externs(self) -> list[str]:
+        return [s.target for s in self.fused.steps if hasattr(s, "target")]
+
+
+def tensors(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+def check(
+    fn: Callable[..., Any], args: Sequence[torch.Tensor], folder: Path, *, loops_only: bool = False, tol: float | None = None
+) -> Compiled:
+    """Compile, run, compare values, dtypes, shapes and strides with eager. ``loops_only``: no ATen call may remain."""
+    compiled = Compiled(fn, args, folder)
+    if loops_only:
+        assert not compiled.externs, compiled.externs
+    for want, got in zip(tensors(fn(*args)), compiled.call(list(args)), strict=True):
+        compare(want, got, tol)
+    return compiled
+
+
+def compare(want: Any, got: Any, tol: float | None = None) -> None:
+    if not isinstance(want, torch.Tensor):
+        assert want == got
+        return
+    assert got.dtype == want.dtype and got.shape == want.shape
+    if want.numel():
+        moving = [k for k, d in enumerate(want.shape) if d > 1]
+        assert [got.stride(k) for k in moving] == [want.stride(k) for k in moving]
+    bounds = {} if tol is None else {"rtol": tol, "atol": tol}
+    torch.testing.assert_close(got, want.detach(), equal_nan=True, **bounds)
