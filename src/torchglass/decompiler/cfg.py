@@ -10,7 +10,7 @@ from typing import Any
 
 from .errors import DecompileError
 from .flow import Ins, branch_ways, skip, with_after
-from .minimize import reachable_instructions
+from .minimize import reachable_instructions, returning
 from .regions import chain
 
 
@@ -57,13 +57,12 @@ class Node:
 
 _ENDS = {"RETURN_VALUE": "return", "RAISE": "raise", "RERAISE": "raise", "UNREACHABLE": "end"}
 _STACK_ONLY = frozenset({"POP_TOP", "SWAP", "ROT", "POP_BLOCK"})
-_RETURNING = frozenset({"NOP", "SWAP", "ROT", "POP_TOP", "POP_EXCEPT", "WITH_END", "POP_BLOCK"})
 
 
 class Graph:
     """The nodes of one code object, ``entry`` first."""
 
-    def __init__(self, code: list[Ins], kinds: dict[int, str], start: int = 0, stop: int = -1) -> None:
+    def __init__(self, code: list[Ins], kinds: dict[int, str], start: int = 0) -> None:
         self.code = code
         self.kinds = kinds
         self.nodes: list[Node] = []
@@ -72,9 +71,11 @@ class Graph:
         self._tries: dict[tuple[int, int], Node] = {}
         self._leaders = self._find_leaders(start)
         self._blocks: dict[int, Node] = {}
-        self._stop = stop
-        self.entry = self._make("jump", -1)
+        self._inner = start != 0
+        self.entry = self._make("jump", code[skip(code, start)].eh)
         self.entry.entry = True
+        if not self._inner:
+            self.entry.eh = -1
         self._fill(self.entry, start)
 
     def chain(self, handler: int) -> list[int]:
@@ -103,7 +104,7 @@ class Graph:
     def _fill(self, node: Node, at: int) -> None:
         """Build everything reachable with an explicit work list (deep functions must not recurse)."""
         work: list[tuple[Node, int, int]] = []
-        node.succ = [self._edge([], at, work)]
+        node.succ = [self._edge(self.chain(node.eh) if self._inner else [], at, work)]
         while work:
             block, position, _ = work.pop()
             self._read_block(block, position, work)
@@ -218,21 +219,7 @@ class Graph:
         return ins.op == "POP_EXCEPT" or (ins.op == "POP_TOP" and len(block.code) == 1)
 
     def _returning(self, at: int) -> list[Ins] | None:
-        """The rest of a ``return`` whose value is on the stack already: it belongs to where the value was computed."""
-        tail: list[Ins] = []
-        for _ in range(12):
-            ins = self.code[at]
-            if ins.op == "RETURN_VALUE":
-                return tail + [ins]
-            if ins.op == "JUMP":
-                at = ins.to
-                continue
-            if ins.op not in _RETURNING:
-                return None
-            if ins.op != "NOP":
-                tail.append(ins)
-            at = ins.nxt
-        return None
+        return returning(self.code, at)
 
 
 def order(graph: Graph) -> list[Node]:

@@ -124,9 +124,9 @@ def body_of(code: CodeType, scope: Scope) -> list[ast.stmt]:
     """The statements of ``code``; the returns of ``None`` at its end are left out."""
     instructions = canonical(code)
     kinds = simplify(instructions)
+    failed = strip_finally_copies(instructions, kinds)
     merge_copies(instructions, reachable_instructions(instructions))
     merge_plain_returns(instructions)
-    failed = strip_finally_copies(instructions, kinds)
     if failed:
         raise DecompileError("a finally body differs between its copies")
     if "with" in kinds.values():

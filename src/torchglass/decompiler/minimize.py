@@ -9,12 +9,15 @@ from __future__ import annotations
 from .flow import SAFE, Ins, label, skip, successors
 
 
+_ENDING = frozenset({"SWAP", "ROT", "POP_TOP", "POP_EXCEPT", "WITH_END", "POP_BLOCK", "RETURN_VALUE"})
+
+
 def merge_copies(code: list[Ins], reachable: list[int]) -> None:
     """Redirect every jump to a copy, in place, to the first of its kind."""
     groups: dict[object, list[int]] = {}
     for at in reachable:
         ins = code[at]
-        if ins.op not in ("NOP", "JUMP") and ins.pos is not None:
+        if ins.op not in ("NOP", "JUMP") and ins.pos is not None and _mergeable(code, at):
             groups.setdefault((ins.op, ins.pos), []).append(at)
     leader: dict[int, int] = {}
     for members in groups.values():
@@ -34,6 +37,42 @@ def merge_copies(code: list[Ins], reachable: list[int]) -> None:
                     break
     if leader:
         redirect(code, leader)
+
+
+_RETURNING = frozenset({"NOP", "SWAP", "ROT", "POP_TOP", "POP_EXCEPT", "WITH_END", "POP_BLOCK"})
+
+
+def returning(code: list[Ins], at: int) -> list[Ins] | None:
+    """The rest of a ``return`` whose value is on the stack already: it belongs to where the value was computed."""
+    tail: list[Ins] = []
+    for _ in range(12):
+        ins = code[at]
+        if ins.op == "RETURN_VALUE":
+            return tail + [ins]
+        if ins.op == "JUMP":
+            at = ins.to
+            continue
+        if ins.op not in _RETURNING:
+            return None
+        if ins.op != "NOP":
+            tail.append(ins)
+        at = ins.nxt
+    return None
+
+
+def _mergeable(code: list[Ins], at: int) -> bool:
+    """The ends of two returns may look alike and yet return two values; only those of one statement are copies.
+
+    A RETURN_VALUE that stands where its statement says was copied by the compiler; one that took its position from
+    the instruction before it ends the leaving of a with or finally, which all returns in it share.
+    """
+    ins = code[at]
+    if ins.op not in _ENDING or returning(code, at) is None:
+        return True
+    if ins.op != "RETURN_VALUE" or at == 0:
+        return False
+    before = code[at - 1]
+    return before.op != "WITH_END" and (isinstance(ins.pos, int) or before.pos != ins.pos)
 
 
 def redirect(code: list[Ins], leader: dict[int, int]) -> None:
@@ -107,11 +146,20 @@ def merge_plain_returns(code: list[Ins]) -> None:
     """All unprotected ``return None`` become the last one; the structure copies it where it must be written out."""
     leader: dict[int, int] = {}
     last = -1
+    sources: dict[int, int] = {}
+    kept: set[int] = set()
+    for at in reachable_instructions(code):
+        for target in successors(code[at]):
+            place = skip(code, target)
+            if code[at].op not in ("NOP", "JUMP"):
+                sources[place] = sources.get(place, 0) + 1
+            if code[at].op == "BRANCH_KEEP":
+                kept.add(place)
     for ins in reversed(code):
         if ins.op != "LOAD_CONST" or ins.arg is not None or ins.eh >= 0:
             continue
         after = code[skip(code, ins.nxt)]
-        if after.op != "RETURN_VALUE" or after.eh >= 0:
+        if after.op != "RETURN_VALUE" or after.eh >= 0 or sources.get(after.index, 0) > 1 or ins.index in kept:
             continue
         if last < 0:
             last = ins.index

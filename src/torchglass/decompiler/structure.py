@@ -72,7 +72,7 @@ class Structurer:
         self._find_loops()
 
     def run(self) -> list[ast.stmt]:
-        return self.block(self.graph.entry, Place(None, None, -1, frozenset()))
+        return self.block(self.graph.entry, Place(None, None, self.graph.entry.eh, frozenset()))
 
     # -- loops ----------------------------------------------------------------------------------------------------
     def _find_loops(self) -> None:

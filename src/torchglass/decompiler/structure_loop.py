@@ -81,7 +81,8 @@ def _after(s: Structurer, loop: Loop, head: Node, exit_node: Node | None, place:
         own_exit = exit_node.id not in place.pending and exit_node is not place.follow and dominates(head, exit_node)
         if not own_exit or sum(p.order < exit_node.order for p in exit_node.preds) > 1:
             left = _left(loop, [n for n in owned if n is not exit_node], head)
-            return left if left is not None and _plain_exit(exit_node) else exit_node
+            onward = place.loop is not None and exit_node in (place.loop.head, place.loop.after)
+            return left if left is not None and (onward or _plain_exit(exit_node)) else exit_node
         behind = {n.id for n in owned if dominates(exit_node, n)}
     else:
         behind = set()
