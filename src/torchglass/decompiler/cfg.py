@@ -70,6 +70,7 @@ class Graph:
         self._tails: dict[tuple[int, int], Node] = {}
         self._tries: dict[tuple[int, int], Node] = {}
         self._leaders = self._find_leaders(start)
+        self._region_starts = self._find_region_starts()
         self._blocks: dict[int, Node] = {}
         self._inner = start != 0
         self.entry = self._make("jump", code[skip(code, start)].eh)
@@ -83,6 +84,15 @@ class Graph:
         if known is None:
             known = self._chains[handler] = chain(self.code, handler)
         return known
+
+    def _find_region_starts(self) -> set[int]:
+        """The first instruction of each protected region: a jump there from outside enters it anew (``continue``)."""
+        starts: dict[int, int] = {}
+        for ins in self.code:
+            if ins.eh >= 0 and ins.op not in ("NOP", "JUMP"):
+                for handler in self.chain(ins.eh):
+                    starts.setdefault(handler, ins.index)
+        return set(starts.values())
 
     def _find_leaders(self, start: int) -> set[int]:
         leaders = {start}
@@ -120,9 +130,9 @@ class Graph:
         for _ in range(10000):
             ins = self.code[at]
             if ins.op == "JUMP":
-                allowed = self.chain(ins.eh)
-                if len(allowed) < len(from_chain):
-                    from_chain = [h for h in from_chain if h in allowed]
+                if len(self.chain(ins.eh)) < len(from_chain) and place in self._region_starts:
+                    allowed = self.chain(ins.eh)
+                    from_chain = [h for h in from_chain if h in allowed or self.kinds.get(h) == "with"]
                 at = ins.to
             elif ins.op == "NOP":
                 at = ins.nxt

@@ -35,7 +35,7 @@ def simplify(code: list[Ins]) -> dict[int, str]:
     handlers = {ins.eh for ins in code if ins.eh >= 0}
     kinds = {h: _handler_kind(code, h) for h in handlers}
     if "with" in kinds.values():
-        _fold_with_ends(code)
+        _fold_with_ends(code, kinds)
     return kinds
 
 
@@ -210,7 +210,7 @@ def _except_or_finally(code: list[Ins], handler: int) -> str:
     return "finally"
 
 
-def _fold_with_ends(code: list[Ins]) -> None:
+def _fold_with_ends(code: list[Ins], kinds: dict[int, str]) -> None:
     """``exit(None, None, None)`` at the end of a with block becomes one WITH_END, protected by that block's handler."""
     predecessors: dict[int, list[int]] = {}
     for ins in code:
@@ -227,7 +227,7 @@ def _fold_with_ends(code: list[Ins]) -> None:
         for other in steps[1:]:
             _nop(other)
         ins.nxt = steps[-1].nxt
-        _extend_with(code, ins, predecessors)
+        _extend_with(code, ins, predecessors, kinds)
 
 
 def _with_end_steps(code: list[Ins], first: Ins) -> list[Ins] | None:
@@ -248,8 +248,8 @@ def _with_end_steps(code: list[Ins], first: Ins) -> list[Ins] | None:
     return steps[: length + 1]
 
 
-def _extend_with(code: list[Ins], end: Ins, predecessors: dict[int, list[int]]) -> None:
-    """The handler that the end of a with block closes: that of the instruction before, or the one around it."""
+def _extend_with(code: list[Ins], end: Ins, predecessors: dict[int, list[int]], kinds: dict[int, str]) -> None:
+    """The handler that the end of a with block closes: the innermost ``with`` still open before it."""
     at = end.index
     for _ in range(100):
         before = predecessors.get(at)
@@ -257,14 +257,18 @@ def _extend_with(code: list[Ins], end: Ins, predecessors: dict[int, list[int]]) 
             return
         at = before[0]
         ins = code[at]
-        if ins.op == "WITH_END":
-            if ins.eh >= 0:
-                outer = code[ins.eh]
-                end.eh, end.depth, end.lasti = outer.eh, outer.depth, outer.lasti
-            return
-        if ins.op not in ("NOP", "SWAP", "ROT", "JUMP", "LOAD_CONST", "POP_BLOCK", "POP_TOP") or ins.eh != end.eh:
-            end.eh, end.depth, end.lasti = ins.eh, ins.depth, ins.lasti
-            return
+        if ins.op in ("NOP", "SWAP", "ROT", "JUMP", "LOAD_CONST", "POP_BLOCK", "POP_TOP") and ins.eh == end.eh:
+            continue
+        handler, depth, lasti = ins.eh, ins.depth, ins.lasti
+        if ins.op == "WITH_END" and handler >= 0:
+            outer = code[handler]
+            handler, depth, lasti = outer.eh, outer.depth, outer.lasti
+        while handler >= 0 and kinds.get(handler) != "with":
+            outer = code[handler]
+            handler, depth, lasti = outer.eh, outer.depth, outer.lasti
+        if handler >= 0:
+            end.eh, end.depth, end.lasti = handler, depth, lasti
+        return
 
 
 def with_after(code: list[Ins], handler: int) -> int | None:

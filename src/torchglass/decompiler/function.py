@@ -220,6 +220,7 @@ def function_definition(function: Function, parent: Scope | None, name: str, dec
 def declared_body(code: CodeType, scope: Scope) -> list[ast.stmt]:
     """The body with docstring, ``global`` and ``nonlocal``."""
     stmts = body_of(code, scope)
+    scope.nonlocals |= unused_free_variables(code)
     head: list[ast.stmt] = []
     doc = docstring(code)
     if doc is not None:
@@ -243,6 +244,12 @@ def docstring(code: CodeType) -> str | None:
     if VERSION >= (3, 13) and not code.co_flags & CO_HAS_DOCSTRING:
         return None
     return code.co_consts[0]
+
+
+def unused_free_variables(code: CodeType) -> set[str]:
+    """Free variables that no instruction mentions: the source only declared them ``nonlocal``."""
+    free = set(code.co_freevars) - {"__class__"}
+    return free - {i.arg for i in canonical(code) if type(i.arg) is str} if free else free
 
 
 def unbound_locals(code: CodeType, scope: Scope) -> list[str]:

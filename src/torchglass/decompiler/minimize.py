@@ -114,7 +114,7 @@ def alike(
         x, y = code[a], code[b]
         if x.op != y.op or label(x) != label(y):
             return None
-        if positions and x.pos != y.pos:
+        if positions and (x.pos != y.pos or x.op == "RERAISE"):
             return None
         if x.eh != y.eh and (positions or x.op not in SAFE):
             return None

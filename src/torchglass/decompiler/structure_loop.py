@@ -100,7 +100,7 @@ def _after(s: Structurer, loop: Loop, head: Node, exit_node: Node | None, place:
     direct = _outside([n for n in inside if n.id in within], owned, head, place)
     if direct is not None:
         return direct
-    return _best_exit(loop, inside)
+    return _common_target(loop, inside, owned, place) or _best_exit(loop, inside)
 
 
 def _plain_exit(node: Node) -> bool:
@@ -175,6 +175,21 @@ def _best_exit(loop: Loop, inside: list[Node]) -> Node | None:
         if best is None or score > best[0]:
             best = (score, node)
     return best[1] if best is not None else None
+
+
+def _common_target(loop: Loop, inside: list[Node], owned: list[Node], place: Place) -> Node | None:
+    """A place outside that several of the loop's exits go on to: they are breaks with something before them."""
+    within = _within(loop, inside)
+    own = {n.id for n in owned}
+    exits = [n for n in inside if n.id not in within and _near(n, within)]
+    reached: dict[int, tuple[Node, int]] = {}
+    for node in exits:
+        targets = {c.id: c for n in owned if dominates(node, n) for c in n.succ if c.id not in own}
+        for ident, target in targets.items():
+            count = reached[ident][1] + 1 if ident in reached else 1
+            reached[ident] = (target, count)
+    several = [t for t, count in reached.values() if count > 1]
+    return min(several, key=lambda n: n.order) if several else None
 
 
 def _within(loop: Loop, inside: list[Node]) -> set[int]:

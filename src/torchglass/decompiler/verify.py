@@ -79,12 +79,16 @@ def _walk(a: CodeType, b: CodeType) -> str | None:
 
 def _is_qualified_name(left: list[Ins], right: list[Ins], x: Ins, y: Ins) -> bool:
     """``__qualname__`` and 3.10's second operand of MAKE_FUNCTION say where a definition stands, not what it does."""
-    if x.op != "LOAD_CONST" or y.op != "LOAD_CONST" or type(x.arg) is not str or type(y.arg) is not str:
+    if x.op != "LOAD_CONST" or y.op != "LOAD_CONST" or type(x.arg) is not type(y.arg):
         return False
     after, other = left[x.nxt], right[y.nxt]
     if after.op != other.op:
         return False
-    return after.op == "MAKE_FUNCTION" or (after.op == "STORE_NAME" and after.arg == "__qualname__" == other.arg)
+    if after.op == "STORE_NAME" and after.arg == other.arg == "__static_attributes__":
+        return set(x.arg) == set(y.arg)
+    if after.op == "STORE_NAME" and after.arg == other.arg and after.arg in ("__qualname__", "__firstlineno__"):
+        return True
+    return after.op == "MAKE_FUNCTION" and type(x.arg) is str
 
 
 def _skip(code: list[Ins], at: int) -> int:
