@@ -29,9 +29,19 @@ NEEDS_DATA: tuple[type[Exception], ...] = (
 )
 
 
+class LightFakeMode(FakeTensorMode):
+    """FakeTensorMode without ``torch._disable_dynamo`` around each operation, which would import torch._dynamo."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    __torch_dispatch__ = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
+
+
 def new_fake_mode() -> FakeTensorMode:
     """One fake tensor mode, for one capture and the stages after it."""
-    return FakeTensorMode(allow_non_fake_inputs=False)
+    return LightFakeMode(allow_non_fake_inputs=False)
 
 
 def fake_of(mode: FakeTensorMode, real: torch.Tensor) -> torch.Tensor:
@@ -55,17 +65,20 @@ def fake_of(mode: FakeTensorMode, real: torch.Tensor) -> torch.Tensor:
     return fake.requires_grad_() if real.requires_grad else fake
 
 
-# --- autodiff: tracing below autograd ----------------------------------------------------------------------------------
-# TorchDispatchMode: a mode that sees every ATen call. Without it autodiff has no graph to write. Tried: 2.11, 2.13.
+# --- autodiff: tracing below autograd ---------------------------------------------------------------------------------
+# Tried: 2.11, 2.13.
+# TorchDispatchMode: a mode that sees every ATen call. Without it autodiff has no graph to write.
 # torch._to_functional_tensor, _from_functional_tensor, _enable/_disable_functionalization, _sync, _functionalize_*:
-# torch's C++ functionalization, which turns in-place operations into pure ones below autograd. Without it writes and
-# views would stay in the graphs. (Its Python twin FunctionalTensorMode does the same at four times the cost.)
+#   torch's C++ functionalization, which turns in-place operations into pure ones below autograd. Without it writes and
+#   views would stay in the graphs. _ExcludeDispatchKeyGuard: leave it inside a kernel of ours.
 # torch._C._current_autograd_node, torch._C._autograd._get_sequence_nr: which forward operation a backward operation
-# belongs to. Without them backward nodes lose the user's file and line.
+#   belongs to. Without them backward nodes lose the user's file and line.
 # torch._C._AutoDispatchBelowADInplaceOrView: run a compiled graph without autograd's bookkeeping. Without it an operation
-# takes 1 µs longer, and results that are views inside would be views outside, which must not be written to.
-# torch._C._autograd._top_saved_tensors_default_hooks: whether the user's saved-tensor hooks are active, which must not see
-# the tensors of a trace. torch._C._set_view_replay_enabled: gradients of writes to views are views again, not as_strided.
+#   takes 1 µs longer, and results that are views inside would be views outside, which must not be written to.
+# torch._C._autograd._top_saved_tensors_default_hooks: whether the user's saved-tensor hooks are active, which must not
+#   see the tensors of a trace.
+# torch._C._set_view_replay_enabled: gradients of writes to views are views again, not as_strided.
+# torch._C._DisableTorchDispatch: read a number out of a real tensor while fake tensors are on.
 from collections.abc import Callable, Iterator  # noqa: E402
 from contextlib import contextmanager, nullcontext  # noqa: E402
 from typing import Any  # noqa: E402
@@ -74,7 +87,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 
 class DispatchMode(TorchDispatchMode):
-    """A dispatch mode that torch does not wrap in ``torch._disable_dynamo``, which would import torch._dynamo (1.2 s)."""
+    """A dispatch mode that torch does not wrap in ``torch._disable_dynamo``, which would import torch._dynamo."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -168,3 +181,86 @@ def ambient_autocast() -> tuple[str, ...]:
     if not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
         return ()
     return tuple(kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
+
+
+# --- compiling without torch._dynamo -------------------------------------------------------------------------------------
+# FakeTensorMode reads three settings of torch._dynamo.config, and PyTorch's reference implementations of operators wrap
+# themselves with torch._dynamo.disable at their first call. Either loads all of torch._dynamo: 1.2 s of every first
+# compile, for settings that have their defaults. While we compile, a stand-in answers these and loads the real package
+# for anything else. Without it everything works and starts 1.2 s later. Tried: 2.13.
+import importlib  # noqa: E402
+import sys  # noqa: E402
+import threading  # noqa: E402
+from types import ModuleType  # noqa: E402
+
+_DYNAMO = "torch._dynamo"
+
+
+class _StandIn(ModuleType):
+    """A module with a few known names. Any other name loads the real module in its place and comes from there."""
+
+    def __init__(self, name: str, **known: Any) -> None:
+        super().__init__(name)
+        self.__dict__.update(known)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__path__" or not name.startswith("__"):
+            _remove_stand_in()
+            return getattr(importlib.import_module(self.__name__), name)
+        raise AttributeError(name)
+
+
+def _disable_later(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
+    """``torch._dynamo.disable`` by the stand-in: the function itself, until the real package is loaded.
+
+    PyTorch keeps what this returns for good, so it must turn into the real thing by itself.
+    """
+
+    def call(*call_args: Any, **call_kwargs: Any) -> Any:
+        module = sys.modules.get(_DYNAMO)
+        if module is None or isinstance(module, _StandIn):
+            return function(*call_args, **call_kwargs)
+        real = module.disable(function, *args, **kwargs)
+        function.__dynamo_disable = real  # type: ignore[attr-defined]
+        return real(*call_args, **call_kwargs)
+
+    return call
+
+
+_config = _StandIn(
+    f"{_DYNAMO}.config",
+    fake_tensor_cache_enabled=True,
+    fake_tensor_cache_crosscheck_enabled=False,
+    _custom_ops_profile=None,
+)
+_package = _StandIn(_DYNAMO, config=_config, disable=_disable_later)
+_STAND_INS = {_DYNAMO: _package, f"{_DYNAMO}.config": _config}
+
+
+def _remove_stand_in() -> None:
+    for name, module in _STAND_INS.items():
+        if sys.modules.get(name) is module:
+            del sys.modules[name]
+    if torch.__dict__.get("_dynamo") is _package:
+        del torch.__dict__["_dynamo"]
+
+
+class Compiling:
+    """A lock for compiling, one thread at a time and reentrant, that keeps torch._dynamo unloaded meanwhile."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+        if self._depth == 1 and _DYNAMO not in sys.modules:
+            sys.modules.update(_STAND_INS)
+            torch.__dict__["_dynamo"] = _package
+
+    def __exit__(self, *exception: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            _remove_stand_in()
+        self._lock.release()

@@ -37,7 +37,9 @@ def fresh(value: Any) -> Any:
     return copy.requires_grad_(value.requires_grad)
 
 
-def run(call: Callable[..., Any], inputs: Sequence[Any], use: Callable[[list[Any]], list[Any]], leaf: bool) -> list[Any]:
+def run(
+    call: Callable[..., Any], inputs: Sequence[Any], use: Callable[[list[Any]], list[Any]], leaf: bool
+) -> list[Any]:
     """Outputs, gradients and inputs afterwards of one run, with a seed of its own."""
     torch.manual_seed(7)
     leaves = [fresh(value) for value in inputs]

@@ -1,7 +1,7 @@
 """What each output of the captured graph is: a tensor of its own, an input, or a view to be made again at run time.
 
-Input: the trace after the forward. Output: ``Ends``: the tensors that the pure graph must return, which of them are to be
-differentiated, and one ``Output`` record for each user output. For ``y = x + 1; return x, y, y[0], x.t()``::
+Input: the trace after the forward. Output: ``Ends``: the tensors that the pure graph must return, which of them are to
+be differentiated, and one ``Output`` record for each user output. For ``y = x + 1; return x, y, y[0], x.t()``::
 
     results = [y]
     outputs = InputItself(0), Computed(0), ViewOf(output 0, select(0, 0)), ViewOf(input 0, t())
@@ -35,7 +35,9 @@ aten = torch.ops.aten
 
 @dataclass
 class Ends:
-    """The forward's ends. ``results`` are the ops it returns, mutated inputs first; ``wrappers`` their functional tensors."""
+    """The forward's ends. ``results`` are the ops it returns, mutated inputs first; ``wrappers`` their functional
+    tensors.
+    """
 
     results: list[Op] = field(default_factory=list)
     wrappers: list[torch.Tensor] = field(default_factory=list)
@@ -53,7 +55,9 @@ class Ends:
 
 
 def describe(trace: Trace, recorder: Recorder) -> Ends:
-    """Look at a traced forward; see the module's docstring. Raises AutodiffError for outputs that cannot be described."""
+    """Look at a traced forward; see the module's docstring. Raises AutodiffError for outputs that cannot be
+    described.
+    """
     describer = _Describer(trace, recorder)
     for index, entry in enumerate(trace.inputs):
         if entry.final is not None:

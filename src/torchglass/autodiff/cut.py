@@ -2,15 +2,15 @@
 
 Input: a joint trace (ops, the forward's results, the gradients). Output: the ops to save and where each op is computed.
 
-Every op that needs no tangent is split in two nodes, *known in backward* (in) and *handed to backward* (out). Cutting in ->
-out means saving it and costs its bytes; cutting source -> in means computing it again and costs its price. Edges between
-ops cannot be cut, ops that need tangents hang on the sink::
+Every op that needs no tangent is split in two nodes, *known in backward* (in) and *handed to backward* (out). Cutting
+in -> out means saving it and costs its bytes; cutting source -> in means computing it again and costs its price. Edges
+between ops cannot be cut, ops that need tangents hang on the sink::
 
     source --price--> in(op) --bytes--> out(op) --inf--> in(reader)    out(op) --inf--> sink, for readers in backward
 
-For ``cos(cos(x))`` backward needs x and cos(x); the price of a second cos is below the bytes of its result, so x alone is
-saved. Among equal cuts the one nearest the sink is taken: it computes least twice. The solver is scipy's Dinic, which takes
-about 2 ms for 2,000 nodes; its capacities are 32 bit, so bytes are scaled where they would not fit.
+For ``cos(cos(x))`` backward needs x and cos(x); the price of a second cos is below the bytes of its result, so x alone
+is saved. Among equal cuts the one nearest the sink is taken: it computes least twice. The solver is scipy's Dinic,
+which takes about 2 ms for 2,000 nodes; its capacities are 32 bit, so bytes are scaled where they would not fit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Builds an FX graph module from ops.
 
 Input: ops in execution order, which of them are inputs and which are returned. Output: a ``torch.fx.GraphModule`` whose
-nodes carry ``meta["val"]`` (FakeTensor), ``meta["origin"]`` (Origin) and ``meta["captured"]`` (name of the captured node).
+nodes carry ``meta["val"]`` (FakeTensor), ``meta["origin"]`` (Origin) and ``meta["captured"]`` (name of the captured
+node).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Runs a captured graph once, forward and through torch's own autograd, and returns the trace.
 
-Input: the captured ``GraphModule`` and its example inputs. Output: a ``Trace``. The tensors that flow through the graph are
-three layers deep: autograd sees functional tensors, functionalization turns writes into values, and the recorder sees
-pure ATen calls on fake tensors::
+Input: the captured ``GraphModule`` and its example inputs. Output: a ``Trace``. The tensors that flow through the graph
+are three layers deep: autograd sees functional tensors, functionalization turns writes into values, and the recorder
+sees pure ATen calls on fake tensors::
 
     F.linear, x.add_(1), ...   captured operations, on functional tensors that require gradients
       autograd                 decomposes, remembers how to differentiate
@@ -62,7 +62,9 @@ class TracedInput:
 
 @dataclass
 class Trace:
-    """All ops in execution order and what the graph's ends are. ``results`` are what the forward returns: set by aliases."""
+    """All ops in execution order and what the graph's ends are. ``results`` are what the forward returns: set by
+    aliases.
+    """
 
     ops: list[Op]
     inputs: list[TracedInput]
@@ -133,7 +135,12 @@ class Tracer:
                 flat = torch.fx.map_arg(node.args[0], lookup)
                 return list(flat) if isinstance(flat, (tuple, list)) else [flat]
             self._enter(node)
-            values[node] = self._call(node, torch.fx.map_arg(node.args, lookup), torch.fx.map_arg(node.kwargs, lookup))
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lookup)
+            try:
+                values[node] = self._call(node, args, kwargs)
+            except Exception as error:
+                error.torchglass_origin = self.recorder.origin  # type: ignore[attr-defined]
+                raise
         raise AutodiffError("the captured graph has no output")
 
     def _enter(self, node: torch.fx.Node) -> None:
@@ -183,9 +190,7 @@ class Tracer:
         found = iter(torch.autograd.grad(results, leaves, tangents, allow_unused=True))
         for entry in trace.inputs:
             gradient = next(found) if entry.leaf is not None else None
-            trace.gradients.append(
-                None if gradient is None else self.recorder.op_of(unwrap_functional(gradient))
-            )
+            trace.gradients.append(None if gradient is None else self.recorder.op_of(unwrap_functional(gradient)))
 
     def _tangent(self, result: torch.Tensor, trace: Trace) -> torch.Tensor:
         like = unwrap_functional(result)

@@ -1,8 +1,8 @@
 """Puts compiled forward and backward graphs behind one callable with eager's meaning.
 
 Input: a ``Partition``, the compiled forward, and a function that compiles the backward when it is first needed. Output:
-``call(*inputs) -> tuple of user outputs``. Around the graphs it does what they cannot: an ``autograd.Function`` keeps the
-saved tensors and receives gradients, writes go back to inputs, views are made of inputs and results::
+``call(*inputs) -> tuple of user outputs``. Around the graphs it does what they cannot: an ``autograd.Function`` keeps
+the saved tensors and receives gradients, writes go back to inputs, views are made of inputs and results::
 
     outs = forward([x, w])            # inside autograd.Function, below autograd
     running_mean.copy_(outs[0])       # mutations, in order
@@ -24,7 +24,6 @@ from ..records.partition import (
     Mutation,
     Output,
     Partition,
-    Place,
     SameAs,
     TensorSpec,
     ViewOf,
@@ -63,7 +62,7 @@ def link(partition: Partition, forward_call: Graph, compile_backward: Callable[[
     return call
 
 
-# --- around the call ---------------------------------------------------------------------------------------------------
+# --- around the call --------------------------------------------------------------------------------------------------
 def _inference(forward_call: Graph) -> Callable[..., tuple[torch.Tensor, ...]]:
     def run(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         with below_autograd():
@@ -91,7 +90,7 @@ def _without_autocast(kinds: tuple[str, ...], forward_call: Graph, compile_backw
     return shielded(forward_call), lambda: shielded(compile_backward())
 
 
-# --- user outputs and writes -------------------------------------------------------------------------------------------
+# --- user outputs and writes ------------------------------------------------------------------------------------------
 Finish = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], tuple[Any, ...]]
 Maker = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor], list[Any]], Any]
 
@@ -196,21 +195,24 @@ def _apply(step: ViewStep, value: torch.Tensor) -> torch.Tensor:
     return result if step.item is None else result[step.item]
 
 
-# --- autograd ----------------------------------------------------------------------------------------------------------
+# --- autograd ---------------------------------------------------------------------------------------------------------
 def _training(partition: Partition, forward_call: Graph, compile_backward: Callable[[], Graph]) -> Callable[..., Any]:
     """The autograd.Function of one graph, as a callable."""
-    pick = _picker(partition)
+    width = len(partition.input_names)
+    saved = [saved.place.index + (0 if saved.place.kind == "input" else width) for saved in partition.saved]
+    pick_saved = _picker(saved)
+    pick_differentiated = _picker([gradient.input for gradient in partition.gradients])
     returned = partition.returned
-    differentiable = frozenset(partition.differentiable)
-    silent = [index for index in range(returned) if index not in differentiable]
+    silent = [index for index in range(returned) if index not in partition.differentiable]
     backward_of = _Backward(partition, compile_backward)
 
     class CompiledGraph(torch.autograd.Function):
+        # ``differentiated`` are in ``inputs`` too: autograd looks at each argument, so it gets no more than it needs
         @staticmethod
-        def forward(ctx: Any, *inputs: torch.Tensor) -> Any:
+        def forward(ctx: Any, inputs: tuple[torch.Tensor, ...], *differentiated: torch.Tensor) -> Any:
             with below_autograd():
                 results = tuple(forward_call(list(inputs)))
-            ctx.save_for_backward(*pick(inputs + results))
+            ctx.save_for_backward(*pick_saved(inputs + results))
             ctx.set_materialize_grads(False)
             if silent:
                 ctx.mark_non_differentiable(*(results[index] for index in silent))
@@ -220,55 +222,57 @@ def _training(partition: Partition, forward_call: Graph, compile_backward: Calla
         def backward(ctx: Any, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
             if torch.is_grad_enabled():
                 raise RuntimeError(NO_DOUBLE_BACKWARD)
-            return backward_of(ctx.saved_tensors, tangents)
+            return (None, *backward_of(ctx.saved_tensors, tangents))
 
-    return CompiledGraph.apply
+    apply = CompiledGraph.apply
+    if not partition.gradients:
+        return _without_gradients(partition, forward_call)
+    return lambda *inputs: apply(inputs, *pick_differentiated(inputs))
 
 
-def _picker(partition: Partition) -> Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]]:
-    """Takes the saved tensors out of ``inputs + results``."""
-    width = len(partition.input_names)
-    indices = [_index(saved.place, width) for saved in partition.saved]
+def _without_gradients(partition: Partition, forward_call: Graph) -> Callable[..., Any]:
+    """Outputs require a gradient but no input influences them: eager's backward runs and finds nothing."""
+    run = _inference(forward_call)
+
+    def call(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        results = run(*inputs)
+        for index in partition.differentiable:
+            results[index].requires_grad_()
+        return results
+
+    return call
+
+
+def _picker(indices: Sequence[int]) -> Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]]:
+    """Takes the tensors at ``indices`` out of a tuple."""
     if len(indices) > 1:
         return operator.itemgetter(*indices)
     return lambda tensors: tuple(tensors[index] for index in indices)
 
 
-def _index(place: Place, inputs: int) -> int:
-    return place.index if place.kind == "input" else inputs + place.index
-
-
 class _Backward:
-    """The backward of one graph: gives tangents the layout they were traced with, and gradients their places."""
+    """The backward of one graph: gives tangents the layout they were traced with, and leaves out zero gradients."""
 
     def __init__(self, partition: Partition, compile_backward: Callable[[], Graph]) -> None:
         self.partition = partition
         self.compile_backward = compile_backward
         self.graph: Graph | None = None
         self.slots = [(index, partition.tangents[i]) for i, index in enumerate(partition.differentiable)]
-        self.targets = [gradient.input for gradient in partition.gradients]
-        self.empty: list[torch.Tensor | None] = [None] * len(partition.input_names)
 
     def __call__(self, saved: tuple[torch.Tensor, ...], arrived: Sequence[torch.Tensor | None]) -> Any:
+        """One gradient, or None, for each of the partition's gradients."""
         if self.graph is None:
             self.graph = self.compile_backward()
         missing = [i for i, (index, _) in enumerate(self.slots) if arrived[index] is None]
         with below_autograd():
             tangents = [_fit(arrived[index], spec) for index, spec in self.slots]
             computed = self.graph([*saved, *tangents])
-        gradients = self.empty.copy()
-        if missing:
-            self._place_without(frozenset(missing), computed, gradients)
-        else:
-            for target, gradient in zip(self.targets, computed):
-                gradients[target] = gradient
-        return tuple(gradients)
-
-    def _place_without(self, missing: frozenset[int], computed: Sequence[torch.Tensor], gradients: list[Any]) -> None:
-        """Some outputs were not used: inputs that only they depend on get None, as in eager, not zeros."""
-        for entry, gradient in zip(self.partition.gradients, computed):
-            if not entry.tangents or not entry.tangents <= missing:
-                gradients[entry.input] = gradient
+        if not missing:
+            return computed
+        # inputs that only unused outputs depend on get None, as in eager, not zeros
+        unused = frozenset(missing)
+        gradients = zip(self.partition.gradients, computed)
+        return [None if entry.tangents and entry.tangents <= unused else gradient for entry, gradient in gradients]
 
 
 def _fit(tangent: torch.Tensor | None, spec: TensorSpec) -> torch.Tensor:

@@ -1,8 +1,8 @@
 """Readable names for a trace's ops, after the captured node each comes from.
 
-Input: the ops that remain, in order. Output: ``op.name`` set. The last forward op of a captured node ``linear`` is called
-``linear``, those that prepare it ``linear_t``, ``linear_view``; what differentiates it ``linear_grad_mm``. A call with several
-results is ``layer_norm_results``, its items ``layer_norm``, ``layer_norm_results_1``, ...
+Input: the ops that remain, in order. Output: ``op.name`` set. The last forward op of a captured node ``linear`` is
+called ``linear``, those that prepare it ``linear_t``, ``linear_view``; what differentiates it ``linear_grad_mm``. A
+call with several results is ``layer_norm_results``, its items ``layer_norm``, ``layer_norm_results_1``, ...
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """From a captured graph to a ``Partition``: trace, clean, cut, name, build the graphs.
 
 Input: a ``torch.fx.GraphModule`` at torch level, its example inputs (fake or real tensors), the options. Output: a
-``Partition``. ``trace_inference`` never differentiates; ``trace_training`` of a graph whose outputs need no gradient gives
-an inference partition too.
+``Partition``. ``trace_inference`` never differentiates; ``trace_training`` of a graph whose outputs need no gradient
+gives an inference partition too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Functionalization kernels that torch lacks: operators that write to operands though their schema denies it.
 
 Input and output are functional tensors. ``native_batch_norm`` in training overwrites the running statistics inside the
-kernel; torch's own functionalization lets that write through to the fake tensor and loses it. ``polygamma_`` writes as it
-says, but has no kernel.
+kernel; torch's own functionalization lets that write through to the fake tensor and loses it. ``polygamma_`` writes as
+it says, but has no kernel.
 
 The kernels run only where functionalization is on and are registered once, at the first trace.
 """

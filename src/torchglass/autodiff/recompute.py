@@ -48,20 +48,22 @@ FAMILIES: dict[str, Family] = {
 }
 
 MEMBERS: dict[str, str] = {
-    "creation": "full zeros ones empty arange scalar_tensor full_like zeros_like ones_like new_zeros new_ones new_full "
-    "new_empty empty_like eye linspace new_empty_strided empty_strided",
-    "cheap": "add sub mul div neg abs sign relu threshold clamp clamp_min clamp_max maximum minimum where masked_fill "
-    "eq ne lt le gt ge logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor "
-    "_to_copy clone copy square reciprocal fill floor ceil round trunc rsub addcmul addcdiv leaky_relu hardtanh isnan "
-    "isinf isfinite lerp triu tril cat stack constant_pad_nd threshold_backward relu6 hardsigmoid hardswish floor_divide "
-    "remainder fmod lift_fresh_copy signbit heaviside sgn nan_to_num bitwise_left_shift bitwise_right_shift __lshift__ "
-    "slice_scatter select_scatter",
-    "costly": "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt pow sin cos tan sinh cosh tanh asin acos atan atan2 sigmoid "
-    "erf erfc gelu silu softplus mish elu selu celu log_sigmoid_forward gelu_backward silu_backward sigmoid_backward "
-    "tanh_backward logit hypot xlogy",
+    "creation": "full zeros ones empty arange scalar_tensor full_like zeros_like ones_like new_zeros new_ones "
+    "new_full new_empty empty_like eye linspace new_empty_strided empty_strided",
+    "cheap": "add sub mul div neg abs sign relu threshold clamp clamp_min clamp_max maximum minimum where "
+    "masked_fill eq ne lt le gt ge logical_and logical_or logical_not logical_xor bitwise_and bitwise_or "
+    "bitwise_not bitwise_xor _to_copy clone copy square reciprocal fill floor ceil round trunc rsub "
+    "addcmul addcdiv leaky_relu hardtanh isnan isinf isfinite lerp triu tril cat stack constant_pad_nd "
+    "threshold_backward relu6 hardsigmoid hardswish floor_divide remainder fmod lift_fresh_copy signbit "
+    "heaviside sgn nan_to_num bitwise_left_shift bitwise_right_shift __lshift__ slice_scatter "
+    "select_scatter",
+    "costly": "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt pow sin cos tan sinh cosh tanh asin acos atan atan2 "
+    "sigmoid erf erfc gelu silu softplus mish elu selu celu log_sigmoid_forward gelu_backward "
+    "silu_backward sigmoid_backward tanh_backward logit hypot xlogy",
     "reduction": "sum mean var std amax amin max min argmax argmin prod any all norm var_mean std_mean logsumexp "
-    "linalg_vector_norm cumsum cumprod _softmax _log_softmax native_layer_norm native_group_norm native_batch_norm "
-    "_native_batch_norm_legit_functional _native_batch_norm_legit sort topk _fused_rms_norm",
+    "linalg_vector_norm cumsum cumprod _softmax _log_softmax native_layer_norm native_group_norm "
+    "native_batch_norm _native_batch_norm_legit_functional _native_batch_norm_legit sort topk "
+    "_fused_rms_norm",
     "gather": "embedding gather index index_select scatter scatter_add index_put index_add take take_along_dim",
     "matmul": "mm bmm addmm baddbmm addbmm addmv mv dot vdot matmul linear einsum _addmm_activation",
     "convolution": "convolution _convolution convolution_overrideable mkldnn_convolution cudnn_convolution",

@@ -3,8 +3,8 @@
 Input: calls made while the recorder is the active dispatch mode (below autograd and functionalization, above fake
 tensors). Output: ``recorder.ops``. With ``y = x.sin().mul_(2)`` it sees, and writes, ``sin(x)`` and ``mul(sin, 2)``.
 
-What it leaves out: aliases without meaning to a pure graph (``detach``, ``alias``), queries that answer a plain value, and
-copies onto a tensor of the same layout.
+What it leaves out: aliases without meaning to a pure graph (``detach``, ``alias``), queries that answer a plain value,
+and copies onto a tensor of the same layout.
 """
 
 from __future__ import annotations
@@ -160,7 +160,9 @@ class Recorder(DispatchMode):
 
 @special(aten.lift_fresh.default, aten.lift_fresh_copy.default)
 def _fresh_constant(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``torch.tensor(data)`` in the user's code: a new tensor in each call, so a number becomes ``full``, more a clone."""
+    """``torch.tensor(data)`` in the user's code: a new tensor in each call, so a number becomes ``full``, more a
+    clone.
+    """
     data = args[0]
     if isinstance(data, FakeTensor):
         value = data.detach()

@@ -140,9 +140,10 @@ class Partition:
     """The result of autodiff.
 
     ``forward``: takes the captured graph's inputs, returns ``(mutated values..., results..., saved...)``, each tensor
-    once; the first ``returned`` of them are the mutated values and results. ``backward``: takes ``(saved..., tangents...)``
-    and returns one tensor for each entry of ``gradients``. Both are None-free: tensors in, tensors out. ``tangents[i]``
-    belongs to forward output ``differentiable[i]``. For inference ``backward`` is None, ``joint is forward``.
+    once; the first ``returned`` of them are the mutated values and results. ``backward``: takes ``(saved...,
+    tangents...)`` and returns one tensor for each entry of ``gradients``. Both are None-free: tensors in, tensors out.
+    ``tangents[i]`` belongs to forward output ``differentiable[i]``. For inference ``backward`` is None, ``joint is
+    forward``.
     """
 
     joint: torch.fx.GraphModule

@@ -1,7 +1,7 @@
 """Prints an FX graph as a Python module that runs: the text that is read is the text that runs.
 
-Input: a ``torch.fx.GraphModule``, at torch level or at ATen level. Output: source with a function ``forward`` equal to the
-graph, the user's lines as comments, and a main block that makes inputs of the right shapes::
+Input: a ``torch.fx.GraphModule``, at torch level or at ATen level. Output: source with a function ``forward`` equal to
+the graph, the user's lines as comments, and a main block that makes inputs of the right shapes::
 
     def forward(
         x,  # float32[3, 4]
@@ -48,7 +48,9 @@ def render_graph(gm: torch.fx.GraphModule, title: str) -> str:
 
 
 def render(gm: torch.fx.GraphModule, title: str) -> Rendered:
-    """``gm`` as a module; ``title`` opens its docstring. Every value a node may hold is rendered or becomes an object."""
+    """``gm`` as a module; ``title`` opens its docstring. Every value a node may hold is rendered or becomes an
+    object.
+    """
     return _Printer(gm).module(title)
 
 
@@ -107,11 +109,11 @@ HOMES: tuple[tuple[str, Any], ...] = (
 def path_of(target: Any) -> str | None:
     """An expression for a callable or type of torch, operator, math or builtins; None where there is none."""
     if isinstance(target, torch._ops.OpOverload):
-        name = f"{target.namespace}.{target._schema.name.split('::')[1]}.{target._overloadname}"
-        return name if target.namespace == "aten" else f"torch.ops.{name}"
+        path = f"{target.namespace}.{target._schema.name.split('::')[1]}.{target._overloadname}"
+        return path if target.namespace == "aten" else f"torch.ops.{path}"
     if isinstance(target, torch._ops.OpOverloadPacket):
         return "torch.ops." + target._qualified_op_name.replace("::", ".")
-    name = getattr(target, "__name__", None)
+    name = getattr(target, "__name__", "")
     if not isinstance(name, str) or not name.isidentifier():
         return None
     for prefix, home in HOMES:
@@ -123,7 +125,9 @@ def path_of(target: Any) -> str | None:
 
 
 def _dotted(target: Any) -> str | None:
-    """``torch.nn.attention.sdpa_kernel`` and the like: by module and qualified name, if that leads back to the object."""
+    """``torch.nn.attention.sdpa_kernel`` and the like: by module and qualified name, if that leads back to the
+    object.
+    """
     module, qualified = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(qualified, str) or not module.startswith("torch"):
         return None
@@ -164,7 +168,7 @@ def describe(value: Any) -> str:
     return text if value.device.type == "cpu" else f"{text} {value.device}"
 
 
-# --- the module --------------------------------------------------------------------------------------------------------
+# --- the module -------------------------------------------------------------------------------------------------------
 RESERVED = frozenset(
     {"torch", "aten", "F", "operator", "math", "forward", "tensor", "example_inputs"} | set(dir(builtins))
 )
@@ -222,13 +226,14 @@ class _Printer:
         return Rendered(text + TAIL.replace("{inputs}", self._inputs()), self.objects)
 
     def _free(self, wanted: str) -> str:
-        name = wanted if wanted.isidentifier() and not keyword.iskeyword(wanted) else f"v_{re.sub(r'[^a-zA-Z0-9_]', '_', wanted)}"
+        plain = wanted.isidentifier() and not keyword.iskeyword(wanted)
+        name = wanted if plain else "v_" + re.sub(r"[^a-zA-Z0-9_]", "_", wanted)
         while name in self.taken:
             name += "_"
         self.taken.add(name)
         return name
 
-    # --- inputs --------------------------------------------------------------------------------------------------------
+    # --- inputs -------------------------------------------------------------------------------------------------------
     def _placeholders(self) -> list[torch.fx.Node]:
         return [node for node in self.nodes if node.op == "placeholder"]
 
@@ -252,7 +257,7 @@ class _Printer:
             lines.append(f"        {made},  # {self.names[node]}\n")
         return "".join(lines)
 
-    # --- statements ----------------------------------------------------------------------------------------------------
+    # --- statements ---------------------------------------------------------------------------------------------------
     def _body(self) -> list[str]:
         lines: list[str] = []
         dying = self._last_reads()
@@ -325,7 +330,7 @@ class _Printer:
         path = path_of(target) or self._object(getattr(target, "__name__", "function"), target)
         return f"{path}({self._arguments(args, node.kwargs)})"
 
-    # --- values --------------------------------------------------------------------------------------------------------
+    # --- values -------------------------------------------------------------------------------------------------------
     def _arguments(self, args: Any, kwargs: dict[str, Any]) -> str:
         named = [f"{name}={self._value(value)}" for name, value in kwargs.items() if name.isidentifier()]
         return ", ".join([*map(self._value, args), *named])
