@@ -168,9 +168,11 @@ PyMethodDef functions[] = {
 }  // namespace
 
 bool is_plain_dict(PyObject* object) {
-  return PyDict_CheckExact(object) ||
-      (PyDict_Check(object) &&
-       Py_TYPE(object)->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript);
+  if (PyDict_CheckExact(object)) return true;
+  if (!PyDict_Check(object)) return false;
+  static PyObject* const name = PyUnicode_InternFromString("__getitem__");
+  static PyObject* const original = _PyType_Lookup(&PyDict_Type, name);
+  return _PyType_Lookup(Py_TYPE(object), name) == original;
 }
 
 bool same_constant(PyObject* value, PyObject* expected) {

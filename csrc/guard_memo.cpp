@@ -18,6 +18,8 @@
 // starts again from the root.
 #include "guard_table.h"
 
+#include <torch/csrc/autograd/python_variable.h>
+
 #include <algorithm>
 
 namespace torchglass {
@@ -49,6 +51,15 @@ bool has_sequence_item(PyObject* sequence, Py_ssize_t index, PyObject* item) {
   if (index < 0) index += size;
   if (index < 0 || index >= size) return false;
   return item == (PyList_CheckExact(sequence) ? PyList_GET_ITEM(sequence, index) : PyTuple_GET_ITEM(sequence, index));
+}
+
+// Memory is asked for this many steps before it is read: with thousands of parameters it is far away.
+constexpr size_t ahead = 8;
+
+void prefetch(const TensorStep& step) {
+  __builtin_prefetch(step.object);
+  const char* lines = static_cast<const char*>(step.implementation);
+  for (size_t offset = 0; offset < sizeof(c10::TensorImpl); offset += 64) __builtin_prefetch(lines + offset);
 }
 
 }  // namespace
@@ -83,6 +94,7 @@ GuardTable::Sweep GuardTable::sweep_root(Root& root) {
   const std::vector<Step>& steps = root.memo.steps;
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
+    __builtin_prefetch(steps[std::min(i + ahead, steps.size() - 1)].object);
     if (step.kind == StepKind::Tag) {
       if (Py_TYPE(step.object) != step.type) return Sweep::Fails;
       if (version_tag(step.object) != step.tag) return look_again(root, i);
@@ -93,8 +105,10 @@ GuardTable::Sweep GuardTable::sweep_root(Root& root) {
       return Sweep::Fails;
     }
   }
-  for (const TensorStep& step : root.memo.tensors) {
-    if (!step.facts->match(step.object)) return Sweep::Fails;
+  const std::vector<TensorStep>& tensors = root.memo.tensors;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    prefetch(tensors[std::min(i + ahead, tensors.size() - 1)]);
+    if (!tensors[i].facts->match(tensors[i].object)) return Sweep::Fails;
   }
   return Sweep::Holds;
 }
@@ -103,6 +117,8 @@ bool GuardTable::step_holds(const Step& step) const {
   switch (step.kind) {
     case StepKind::Condition:
       return nodes_[step.node].conditions[step.condition].holds(step.object);
+    case StepKind::DictLength:
+      return Py_TYPE(step.object) == step.type && PyDict_GET_SIZE(step.object) == step.length;
     case StepKind::InstanceDict:
       return Py_TYPE(step.object) == step.type && has_instance_dict(step.object, step.value);
     case StepKind::SequenceItem:
@@ -131,7 +147,7 @@ bool GuardTable::same_module_item(const Step& step, PyObject* dict) {
   const Node& node = nodes_[step.node];
   const Ref found = Ref::borrow(PyDict_GetItemWithError(dict, node.key.get()));
   PyErr_Clear();
-  return found && found.get() == step.value && holds_purely(node, found.get());
+  return found && found.get() == values_[step.node] && holds_purely(node, found.get());
 }
 
 bool GuardTable::same_children(int index, PyObject* dict) {
@@ -174,7 +190,7 @@ bool GuardTable::run_live(Run& run) {
     if (is_live_[needed]) continue;
     run.live[needed] = Ref::borrow(value_of(run, needed));
   }
-  run.fetched = build_fetched(run, false);
+  run.fetched = fetched_ && !run.evaluation ? fetched_ : build_fetched(run, false);
   for (const LiveStep& step : steps) {
     if (!run_live_step(run, step)) return false;
   }
@@ -249,8 +265,9 @@ void GuardTable::add_step(const Evaluation& evaluation, Memo& memo, int index) {
       return;
   }
   PyObject* parent = evaluation.values[nodes_[index].parent].get();
-  memo.steps.push_back(
-      {kind, index, -1, parent, Py_TYPE(parent), evaluation.values[index].get(), evaluation.module_tags[index]});
+  Step step{kind, 0, index, parent, Py_TYPE(parent), {evaluation.values[index].get()}};
+  if (kind == StepKind::ModuleItem) step.tag = evaluation.module_tags[index];
+  memo.steps.push_back(step);
 }
 
 // Returns whether a condition relies on the tag of the value, a dict.
@@ -264,31 +281,40 @@ bool GuardTable::add_conditions(const Evaluation& evaluation, Memo& memo, int in
   });
   bool needs_tag = false;
   for (size_t i = 0; i < node.conditions.size(); ++i) {
-    const Condition& condition = node.conditions[i];
-    if (condition.check == Check::Tensor) {
-      memo.tensors.push_back({value, condition.tensor.get()});
-    } else if (!condition.is_pure(value)) {
-      memo.live.push_back({index, static_cast<int>(i)});
-    } else if (condition.is_about_dict_content() && PyDict_CheckExact(value)) {
-      needs_tag = true;
-    } else if (tagged && condition.is_permanent()) {
-      continue;
-    } else if (tagged && condition.check == Check::Type && type_is_stepped) {
-      continue;
-    } else {
-      memo.steps.push_back({StepKind::Condition, index, static_cast<int>(i), value, nullptr, nullptr, 0});
-    }
+    const bool covered = tagged &&
+        (node.conditions[i].is_permanent() || (node.conditions[i].check == Check::Type && type_is_stepped));
+    if (!covered) needs_tag |= remember_condition(memo, index, static_cast<int>(i), value);
   }
   return needs_tag;
+}
+
+bool GuardTable::remember_condition(Memo& memo, int index, int number, PyObject* value) {
+  const Condition& condition = nodes_[index].conditions[number];
+  if (condition.check == Check::Tensor) {
+    const void* implementation = is_tensor(value) ? THPVariable_Unpack(value).unsafeGetTensorImpl() : nullptr;
+    memo.tensors.push_back({value, condition.tensor.get(), implementation});
+  } else if (!condition.is_pure(value)) {
+    memo.live.push_back({index, number});
+  } else if (condition.is_about_dict_content() && PyDict_CheckExact(value)) {
+    return true;
+  } else if (condition.check == Check::Length && PyDict_Check(value)) {
+    Step step{StepKind::DictLength, 0, index, value, Py_TYPE(value), {}};
+    step.length = condition.length;
+    memo.steps.push_back(step);
+  } else {
+    memo.steps.push_back({StepKind::Condition, static_cast<uint16_t>(number), index, value, nullptr, {}});
+  }
+  return false;
 }
 
 void GuardTable::add_tag(const Evaluation& evaluation, Memo& memo, int index, bool needed) {
   PyObject* value = evaluation.values[index].get();
   if (!PyDict_Check(value)) return;
   for (const int child : nodes_[index].children) needed |= evaluation.ways[child] == Way::DictItem;
-  if (needed) {
-    memo.steps.push_back({StepKind::Tag, index, -1, value, Py_TYPE(value), nullptr, evaluation.tags[index]});
-  }
+  if (!needed) return;
+  Step step{StepKind::Tag, 0, index, value, Py_TYPE(value), {}};
+  step.tag = evaluation.tags[index];
+  memo.steps.push_back(step);
 }
 
 void GuardTable::forget() {

@@ -44,21 +44,25 @@ struct Node {
 };
 
 // One thing the remembered path looks at. Pointers are borrowed; see guard_memo.cpp.
-enum class StepKind : uint8_t { Condition, Tag, InstanceDict, SequenceItem, TypeOf, ModuleItem };
+enum class StepKind : uint8_t { Condition, DictLength, Tag, InstanceDict, SequenceItem, TypeOf, ModuleItem };
 
 struct Step {
   StepKind kind;
+  uint16_t condition;    // for Condition: which of the node's
   int node;
-  int condition;         // for Condition: which of the node's
   PyObject* object;      // what to look at
   PyTypeObject* type;    // its type then
-  PyObject* value;       // what was found
-  uint64_t tag;          // the dict's version tag then
+  union {
+    PyObject* value;     // what was found in it
+    uint64_t tag;        // for Tag and ModuleItem: the dict's version tag then
+    Py_ssize_t length;   // for DictLength
+  };
 };
 
 struct TensorStep {
   PyObject* object;
   const TensorFacts* facts;
+  const void* implementation;  // where the tensor's metadata lay, to have it at hand in time; never followed
 };
 
 struct LiveStep {
@@ -158,6 +162,7 @@ class GuardTable {
   void promote(const Evaluation& evaluation, Root& root);
   void add_step(const Evaluation& evaluation, Memo& memo, int index);
   bool add_conditions(const Evaluation& evaluation, Memo& memo, int index);
+  bool remember_condition(Memo& memo, int index, int number, PyObject* value);
   void add_tag(const Evaluation& evaluation, Memo& memo, int index, bool needed);
   Ref fetch(Run& run, bool unchanged);
   void cache_fetched(Run& run, const Ref& tuple);

@@ -148,6 +148,10 @@ std::shared_ptr<TensorFacts> TensorFacts::from_tuple(PyObject* tuple) {
           &requires_grad, &PyTuple_Type, &flags)) {
     return nullptr;
   }
+  if (!PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), reinterpret_cast<PyTypeObject*>(THPVariableClass))) {
+    PyErr_SetString(PyExc_TypeError, "a TensorMeta's type must be a subclass of Tensor");
+    return nullptr;
+  }
   auto facts = std::make_shared<TensorFacts>();
   facts->type_ = reinterpret_cast<PyTypeObject*>(type);
   facts->dtype_ = c10::scalarTypeToTypeMeta(reinterpret_cast<THPDtype*>(dtype)->scalar_type);
@@ -161,7 +165,7 @@ std::shared_ptr<TensorFacts> TensorFacts::from_tuple(PyObject* tuple) {
 }
 
 bool TensorFacts::match(PyObject* object) const {
-  if (Py_TYPE(object) != type_ || !is_tensor(object)) return false;
+  if (Py_TYPE(object) != type_) return false;  // a tensor type, as from_tuple has made sure
   try {
     return match_impl(*THPVariable_Unpack(object).unsafeGetTensorImpl());
   } catch (const std::exception&) {  // sizes of some wrapper are symbolic

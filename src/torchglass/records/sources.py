@@ -6,6 +6,7 @@ Sources are hashable, so equal chains are one node of the table.
 
 from __future__ import annotations
 
+import keyword
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +86,7 @@ class Attr(Derived):
     name: str
 
     def render(self) -> str:
-        if self.name.isidentifier():
+        if self.name.isidentifier() and not keyword.iskeyword(self.name):
             return f"{self.of.render()}.{self.name}"
         return f"getattr({self.of.render()}, {self.name!r})"
 

@@ -11,7 +11,7 @@ answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -166,14 +166,22 @@ def _failure(guard: Guard, scope: Scope) -> Failure:
         return Failure(guard, guard.expected, error, f"{place}: {type(error).__name__}: {error}")
     new = operands.get("x", operands["e"])
     if guard.check == "tensor" and isinstance(new, torch.Tensor):
-        new = tensor_meta(new)
-        return Failure(guard, guard.expected, new, f"{place}: {_changes(guard.expected, new)}")
-    if guard.check == "type":
-        new = type(new)
-    elif guard.check == "length":
-        new = len(new) if hasattr(new, "__len__") else new
-    meaning = CHECKS[guard.check].meaning
-    return Failure(guard, guard.expected, new, f"{place}: {meaning}: was {_brief(guard.expected)}, is {_brief(new)}")
+        return _tensor_failure(guard, place, new)
+    try:
+        new = _SHOWN.get(guard.check, lambda value: value)(new)
+    except Exception as error:
+        new = error
+    message = f"{place}: {CHECKS[guard.check].meaning}: was {_brief(guard.expected)}, is {_brief(new)}"
+    return Failure(guard, guard.expected, new, message)
+
+
+# What a failure shows of the value; the value itself for other checks.
+_SHOWN: dict[str, Callable[[Any], Any]] = {"type": type, "length": len, "dict_keys": list}
+
+
+def _tensor_failure(guard: Guard, place: str, tensor: torch.Tensor) -> Failure:
+    new = tensor_meta(tensor)
+    return Failure(guard, guard.expected, new, f"{place}: {_changes(guard.expected, new)}")
 
 
 def _state_failure(guard: Guard) -> Failure:
