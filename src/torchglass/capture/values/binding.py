@@ -51,14 +51,20 @@ def class_source(value: Value, name: str) -> Source | None:
     return Attr(TypeOf(value.source), name) if value.source is not None else None
 
 
-def bind(m: Machine, attribute: Any, owner: Value, cls: type, name: str, is_class: bool = False) -> Value:
-    """What reading a class attribute through ``owner`` gives. ``is_class``: owner is the class itself."""
+def bind(
+    m: Machine, attribute: Any, owner: Value, cls: type, name: str, is_class: bool = False, by_super: bool = False
+) -> Value:
+    """What reading a class attribute through ``owner`` gives.
+
+    ``is_class``: owner is the class itself. ``by_super``: the look-up started behind the class of owner, so that reading
+    the attribute from that class again would find another one.
+    """
     from .functions import BuiltinMethodV, MethodV
     from .known import KnownV
 
     if attribute is MISSING:
         m.throw(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
-    source = class_source(owner, name) if not is_class else None
+    source = class_source(owner, name) if not (is_class or by_super) else None
     if isinstance(attribute, FunctionType):
         function = KnownV(attribute, source)
         return function if is_class else MethodV(function, owner)
@@ -71,7 +77,7 @@ def bind(m: Machine, attribute: Any, owner: Value, cls: type, name: str, is_clas
     if isinstance(attribute, ClassMethodDescriptorType):
         return m.wrap_known(attribute.__get__(None, cls))
     if is_class and not hasattr(type(attribute), "__get__"):
-        return m.wrap(attribute, Attr(owner.source, name) if owner.source else None)
+        return m.wrap(attribute, Attr(owner.source, name) if owner.source and not by_super else None)
     if is_class:
         return m.wrap_known(attribute.__get__(None, cls))
     if isinstance(attribute, property):

@@ -202,4 +202,5 @@ class SuperV(Value):
 
         mro = self.of_class.__mro__
         attribute = lookup_in(mro[mro.index(self.cls) + 1 :], name)
-        return bind(m, attribute, self.owner, self.of_class, name, is_class=self.owner.python_type() is not self.of_class)
+        is_class = self.owner.python_type() is not self.of_class
+        return bind(m, attribute, self.owner, self.of_class, name, is_class, by_super=True)
