@@ -418,11 +418,12 @@ def _join(node: Node, yes: Any, no: Any, extra: int) -> Any:
 
 
 def join_bool(op: ast.boolop, first: Any, second: Any) -> Any:
-    """``first op second``, flattening a left operand of the same kind."""
+    """``first op second``, flattening operands of the same kind."""
     kind = type(op)
-    if isinstance(first, ast.BoolOp) and type(first.op) is kind:
-        return ast.BoolOp(op, first.values + [second])
-    return ast.BoolOp(op, [first, second])
+    values: list[Any] = []
+    for part in (first, second):
+        values.extend(part.values if isinstance(part, ast.BoolOp) and type(part.op) is kind else [part])
+    return ast.BoolOp(op, values)
 
 
 def negatable(test: Any) -> bool:

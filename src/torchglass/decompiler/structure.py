@@ -135,6 +135,18 @@ class Structurer:
     def harmless(self, node: Node) -> bool:
         return node.kind != "try" and all(i.op in SAFE for i in node.code)
 
+    def plain_exit(self, node: Node) -> bool:
+        """Whether from ``node`` on the function is left without anything happening that could raise."""
+        for _ in range(6):
+            if node.kind not in ("jump", "return", "end") or not self.harmless(node):
+                return False
+            if node.kind != "jump":
+                return True
+            if node.stmts:
+                return False
+            node = node.succ[0]
+        return False
+
     def shortcut(self, target: Node, place: Place) -> list[ast.stmt] | None:
         """What an edge to ``target`` is when it needs no code of its own: nothing, continue, break, a copied exit."""
         if target is place.follow:
@@ -155,7 +167,7 @@ class Structurer:
     def copy_exit(self, target: Node, place: Place) -> list[ast.stmt] | None:
         """A small piece of code that leaves the function may stand in several places."""
         stmts: list[ast.stmt] = []
-        for _ in range(4):
+        for _ in range(6):
             if target.kind not in ("return", "raise", "jump", "end") or len(target.stmts) + len(stmts) > 3:
                 return None
             if target.eh != place.eh and not self.harmless(target):

@@ -52,7 +52,7 @@ def _region_place(node: Node, place: Place, follow: Node | None) -> Place:
 
 def _choose(s: Structurer, exits: list[Node]) -> Node | None:
     """Of several ways out of a protected region the one that is no mere ``return``."""
-    real = [n for n in exits if not (n.kind in ("return", "end") and s.harmless(n))]
+    real = [n for n in exits if not s.plain_exit(n)]
     if len(real) == 1:
         return real[0]
     pool = real or exits
@@ -133,21 +133,21 @@ def _after_try(
     merges = s.merges(node, place)
     shared = [m for m in merges if m in handler_exits or m in body_exits] or merges
     beyond = _beyond_handler(s, node, handler_nodes)
-    if beyond is not None and (beyond.id in place.pending or not all(m.kind == "return" and s.harmless(m) for m in shared)):
+    if beyond is not None and (beyond.id in place.pending or not all(s.plain_exit(m) for m in shared)):
         beyond = None
     if shared and beyond is None:
         after = shared[0] if len(shared) == 1 else _choose(s, shared)
-        others = [n for n in body_exits if n is not after and not (n.kind in ("return", "end") and s.harmless(n))]
+        others = [n for n in body_exits if n is not after and not s.plain_exit(n)]
         others = [n for n in others if n not in merges]
         return after, _choose(s, others)
     candidate = _choose(s, body_exits)
     if beyond is not None:
-        if candidate is not None and candidate.kind in ("return", "end") and s.harmless(candidate):
+        if candidate is not None and s.plain_exit(candidate):
             candidate = None
         return beyond, candidate
     falls = place.follow is not None and any(c is place.follow for n in handler_nodes for c in n.succ)
     if falls:
-        if candidate is not None and candidate.kind in ("return", "end") and s.harmless(candidate):
+        if candidate is not None and s.plain_exit(candidate):
             candidate = None
         return place.follow, candidate
     if candidate is not None:
@@ -173,7 +173,7 @@ def _beyond_handler(s: Structurer, node: Node, handler_nodes: list[Node]) -> Nod
     for member in handler_nodes:
         if member is handler or any(v is marker for v in member.stack or ()):
             continue
-        if member.kind in ("return", "end") and s.harmless(member):
+        if s.plain_exit(member):
             continue
         if any(p is handler or any(v is marker for v in p.stack or ()) for p in member.preds):
             found.append(member)
