@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 import time
 import warnings
 import weakref
@@ -23,7 +22,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from . import _native, autodiff, codegen, fuse, lower
+from . import _native, autodiff, codegen, fuse, lower, torch_compat
 from .backends import registry
 from .capture.run import Stopped
 from .capture.run import run as capture_run
@@ -46,7 +45,7 @@ log = logging.getLogger("torchglass")
 GraphCall = Callable[..., Any]
 
 # One capture at a time: it switches global state (grad mode, fake tensors) of the thread and the interpreter.
-_compiling = threading.RLock()
+_compiling = torch_compat.Compiling()
 
 
 class Stages:

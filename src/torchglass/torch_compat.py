@@ -78,11 +78,14 @@ def fake_of(mode: FakeTensorMode, real: torch.Tensor) -> torch.Tensor:
 # torch._C._autograd._top_saved_tensors_default_hooks: whether the user's saved-tensor hooks are active, which must not
 #   see the tensors of a trace.
 # torch._C._set_view_replay_enabled: gradients of writes to views are views again, not as_strided.
+# torch.fx._lazy_graph_module: a GraphModule that generates its own code when first asked. We run our rendering of the
+#   graph, so that code is rarely needed and costs 30 ms for 700 nodes.
 # torch._C._DisableTorchDispatch: read a number out of a real tensor while fake tensors are on.
 from collections.abc import Callable, Iterator  # noqa: E402
 from contextlib import contextmanager, nullcontext  # noqa: E402
 from typing import Any  # noqa: E402
 
+from torch.fx._lazy_graph_module import _LazyGraphModule  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 
@@ -129,6 +132,11 @@ def view_replay() -> Iterator[None]:
         yield
     finally:
         torch._C._set_view_replay_enabled(before)
+
+
+def graph_module(root: dict[str, Any], graph: torch.fx.Graph, name: str) -> torch.fx.GraphModule:
+    """A ``torch.fx.GraphModule`` that generates its Python code when it is first needed."""
+    return _LazyGraphModule(root, graph, name)
 
 
 def number_of(tensor: torch.Tensor) -> Any:

@@ -109,11 +109,7 @@ def test_private_names_of_torch_appear_in_torch_compat_alone(path):
         pytest.skip("the file made for them")
     tree = tree_of(path)
     found = sorted(
-        {
-            f"{relative(path)}:{line}: {name}"
-            for line, name in {*imported(tree), *used(tree)}
-            if is_private(name)
-        }
+        {f"{relative(path)}:{line}: {name}" for line, name in {*imported(tree), *used(tree)} if is_private(name)}
     )
     assert not found, "\n".join(found)
 
@@ -148,7 +144,6 @@ def test_compiling_loads_nothing_of_pytorchs_compiler():
     """What the source does not name could still come in by another door; so look at a process that has
     compiled.
     """
-    pytest.importorskip("torchglass.api")
     compile_something = (
         "import torchglass as tg\n"
         "f = tg.compile(lambda x: (x.sin() * 2).sum())\n"
@@ -166,3 +161,27 @@ def forbidden_after(program: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_torch_compile_works_after_us_and_we_after_it():
+    """While we compile, a stand-in keeps torch._dynamo unloaded; it must leave nothing behind."""
+    program = """
+import sys, torch, torchglass as tg
+f = tg.compile(lambda x: torch.nn.functional.gelu(x).sum())
+g = torch.compile(lambda x: torch.nn.functional.gelu(x).sum() + 1, backend="aot_eager")
+def backend(gm, inputs):
+    import torch._dynamo.config
+    assert torch._dynamo.config.cache_size_limit > 0 and torch._dynamo.reset
+    return torch.compile(gm, backend="aot_eager")
+h = tg.compile(lambda x: torch.nn.functional.gelu(x).sum() + 2, backend=backend)
+for order in (ORDER):
+    x = torch.ones(8, requires_grad=True)
+    {"f": f, "g": g, "h": h}[order](x).backward()
+    assert x.grad is not None
+assert type(sys.modules["torch._dynamo"]) is type(sys), type(sys.modules["torch._dynamo"])
+assert torch._dynamo is sys.modules["torch._dynamo"]
+"""
+    for order in ("fgfh", "gfh", "hfg"):
+        code = program.replace("ORDER", repr(order))
+        done = subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr

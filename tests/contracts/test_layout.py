@@ -15,9 +15,7 @@ def relative(path: Path) -> str:
 
 @pytest.mark.parametrize("path", FILES, ids=relative)
 def test_a_module_says_what_it_is(path):
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), (
-        f"{relative(path)} has no docstring"
-    )
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), f"{relative(path)} has no docstring"
 
 
 @pytest.mark.parametrize("path", FILES, ids=relative)

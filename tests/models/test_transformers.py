@@ -5,7 +5,6 @@ import warnings
 import pytest
 import torch
 
-pytest.importorskip("torchglass.api")
 pytest.importorskip("transformers")
 
 from benchmarks import common
@@ -39,9 +38,7 @@ def test_one_graph_and_one_entry(name, attention):
         torch.manual_seed(seed)
         ids = torch.randint_like(inputs["input_ids"], common.VOCABULARY)
         with torch.no_grad():
-            torch.testing.assert_close(
-                compiled(input_ids=ids)[0], model(input_ids=ids)[0], atol=1e-4, rtol=1e-4
-            )
+            torch.testing.assert_close(compiled(input_ids=ids)[0], model(input_ids=ids)[0], atol=1e-4, rtol=1e-4)
     explanation = tg.explain(compiled)
     assert len(explanation.entries) == 1
     assert len(explanation.graphs()) == 1

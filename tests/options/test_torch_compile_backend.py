@@ -6,8 +6,6 @@ import pytest
 import torch
 from torch import fx
 
-pytest.importorskip("torchglass.pipeline")
-
 from torchglass.backends import torch_compile
 from torchglass.backends.torch_compile import bring_to_form, torchglass
 from torchglass.records.origin import UNKNOWN, Origin
@@ -97,9 +95,7 @@ def test_wrong_options_are_errors():
 
 def network() -> torch.nn.Module:
     torch.manual_seed(0)
-    return torch.nn.Sequential(
-        torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)
-    )
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4))
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -2,8 +2,6 @@
 
 import pytest
 
-pytest.importorskip("torchglass.api")
-
 import torchglass as tg
 
 

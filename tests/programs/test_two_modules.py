@@ -51,9 +51,7 @@ def test_explain_lists_both_entries_with_guards_and_code():
     assert "entry 1" in text
 
 
-@pytest.mark.parametrize(
-    "other", [torch.randn(4, dtype=torch.float64), torch.randn(3, 4), torch.randn(4, 2).t()[0]]
-)
+@pytest.mark.parametrize("other", [torch.randn(4, dtype=torch.float64), torch.randn(3, 4), torch.randn(4, 2).t()[0]])
 def test_inputs_that_fit_no_entry_recompile(other):
     f, a = make(), A()
     f(torch.randn(4), a)
