@@ -225,6 +225,35 @@ def test_copy_into_a_fresh_tensor_is_a_tensor_of_its_own():
     compare(function, tensor(4))
 
 
+def test_written_input_that_overlaps_another_runs_eagerly():
+    def function(x, y):
+        x.add_(1)
+        return y * 2
+
+    gm = capture(function)
+    partition = autodiff.trace_inference(gm, [tensor(4, grad=False), tensor(2, grad=False)])
+    call = autodiff.link(partition, lambda ts: partition.forward(*ts), lambda: None, lambda *ts: (gm(*ts),))
+    whole = torch.zeros(4)
+    (result,) = call(whole, whole[:2])
+    torch.testing.assert_close(result, torch.full((2,), 2.0))
+    (result,) = call(torch.zeros(4), torch.zeros(2))
+    torch.testing.assert_close(result, torch.zeros(2))
+
+
+def test_writing_to_a_result_that_shows_a_saved_tensor_is_an_error():
+    def function(x, w, b):
+        y = F.linear(x, w, b)
+        return y, F.gelu(y)
+
+    inputs = tensor(2, 3, 4), tensor(5, 4), tensor(5)
+    partition = compare(function, *inputs)
+    assert partition.watched == (0,)
+    y, z = compiled(partition)(*map(fresh, inputs))
+    y.detach().add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
 def test_shape_changed_in_place_is_refused():
     with pytest.raises(autodiff.AutodiffError, match="in place"):
         autodiff.trace_training(capture(lambda x: x.t_() * 1), [tensor(3, 4, grad=False)])

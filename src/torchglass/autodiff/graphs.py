@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 import torch.fx
 
+from ..torch_compat import graph_module
 from .ops import CALL, CONSTANT, Op, substitute
 
 
@@ -45,7 +46,7 @@ def build(
             kwargs = {key: substitute(arg, swap) for key, arg in op.kwargs.items()}
             nodes[op] = _stamped(graph.create_node("call_function", op.target, args, kwargs, name=op.name), op)
     graph.create_node("output", "output", (tuple(nodes[op] for op in outputs),), name="output")
-    return torch.fx.GraphModule(held, graph, name)
+    return graph_module(held, graph, name)
 
 
 def _stamped(node: torch.fx.Node, op: Op) -> torch.fx.Node:

@@ -40,8 +40,16 @@ NO_DOUBLE_BACKWARD = (
 )
 
 
-def link(partition: Partition, forward_call: Graph, compile_backward: Callable[[], Graph]) -> Callable[..., Any]:
+def link(
+    partition: Partition,
+    forward_call: Graph,
+    compile_backward: Callable[[], Graph],
+    eager: Callable[..., Any] | None = None,
+) -> Callable[..., Any]:
     """``partition`` as a callable on the captured graph's inputs. Backward is compiled at the first backward.
+
+    ``eager`` runs the captured graph itself: it takes over in calls where a tensor that the graph writes to shares
+    memory with another input, which a pure graph cannot see.
 
     Raises nothing itself; a backward with ``create_graph=True`` is refused with a RuntimeError, a second one without
     ``retain_graph`` fails as in eager.
@@ -55,11 +63,22 @@ def link(partition: Partition, forward_call: Graph, compile_backward: Callable[[
     finish = _finish(partition)
     if finish is None:
         return run
+    written = [mutation.input for mutation in partition.mutations]
 
     def call(*inputs: torch.Tensor) -> tuple[Any, ...]:
+        if eager is not None and written and _overlap(inputs, written):
+            return tuple(eager(*inputs))
         return finish(inputs, run(*inputs))
 
     return call
+
+
+def _overlap(inputs: Sequence[torch.Tensor], written: list[int]) -> bool:
+    """Whether a tensor that is written to shares memory with another input."""
+    memory = [tensor.untyped_storage().data_ptr() for tensor in inputs]
+    if len(set(memory)) == len(memory):
+        return False
+    return any(memory[index] and memory.count(memory[index]) > 1 for index in written)
 
 
 # --- around the call --------------------------------------------------------------------------------------------------
@@ -200,7 +219,8 @@ def _training(partition: Partition, forward_call: Graph, compile_backward: Calla
     """The autograd.Function of one graph, as a callable."""
     width = len(partition.input_names)
     saved = [saved.place.index + (0 if saved.place.kind == "input" else width) for saved in partition.saved]
-    pick_saved = _picker(saved)
+    count = len(saved)
+    pick_saved = _picker([*saved, *(width + index for index in partition.watched)])
     pick_differentiated = _picker([gradient.input for gradient in partition.gradients])
     returned = partition.returned
     silent = [index for index in range(returned) if index not in partition.differentiable]
@@ -222,7 +242,7 @@ def _training(partition: Partition, forward_call: Graph, compile_backward: Calla
         def backward(ctx: Any, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
             if torch.is_grad_enabled():
                 raise RuntimeError(NO_DOUBLE_BACKWARD)
-            return (None, *backward_of(ctx.saved_tensors, tangents))
+            return (None, *backward_of(ctx.saved_tensors[:count], tangents))
 
     apply = CompiledGraph.apply
     if not partition.gradients:

@@ -21,7 +21,7 @@ from .aliases import Ends, describe
 from .cleanup import Cleanup, drop_unread
 from .graphs import build
 from .joint import Trace, trace
-from .ops import CALL, INPUT, TANGENT, Op, operands
+from .ops import CALL, INPUT, TANGENT, Op, operands, view_root
 from .recompute import NEVER, family
 
 
@@ -117,8 +117,15 @@ def _training(draft: _Draft, ends: Ends, choice: cut.Choice, autocast: tuple[str
         differentiable=ends.positions,
         tangents=tuple(_spec(op) for op in draft.tangents),
         gradients=tuple(Gradient(index, reads[op]) for index, op in draft.gradients),
+        watched=_watched(draft.results, choice.saved),
         autocast=autocast,
     )
+
+
+def _watched(results: list[Op], saved: list[Op]) -> tuple[int, ...]:
+    """Results that are views of what is saved, or the other way round: in eager both have one version counter."""
+    roots = {view_root(op) for op in saved if op.kind is not INPUT}
+    return tuple(i for i, op in enumerate(results) if op not in saved and view_root(op) in roots)
 
 
 def _copy_written(choice: cut.Choice, written: set[Op]) -> dict[Op, Op]:

@@ -157,6 +157,7 @@ class Partition:
     differentiable: tuple[int, ...] = ()
     tangents: tuple[TensorSpec, ...] = ()
     gradients: tuple[Gradient, ...] = ()
+    watched: tuple[int, ...] = ()  # results that show a saved tensor's memory: writing to them must be noticed
     autocast: tuple[str, ...] = ()  # device types whose autocast was on around the call: off while the graphs run
 
     @property

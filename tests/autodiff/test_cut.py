@@ -1,0 +1,83 @@
+"""What is saved and what is computed again."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from autodiff_helpers import compare, saved_names, targets, tensor
+
+from torchglass.autodiff import recompute
+
+
+def test_every_operator_of_the_table_exists():
+    assert [name for name in recompute.FAMILY_OF if not hasattr(torch.ops.aten, name)] == []
+
+
+def test_gelu_by_hand_is_computed_again():
+    def gelu(x):
+        return 0.5 * x * (1.0 + torch.tanh(0.79788 * (x + 0.044715 * torch.pow(x, 3.0))))
+
+    partition = compare(gelu, tensor(64))
+    assert saved_names(partition) == ["x"]
+    assert "aten.tanh.default" in targets(partition.backward)
+
+
+def test_views_are_saved_as_what_they_show():
+    def function(x):
+        y = x @ x
+        return y.t().exp() * y[0] * y.view(-1)[:4]
+
+    partition = compare(function, tensor(4, 4))
+    assert saved_names(partition) == ["x", "matmul"]
+
+
+def test_matrix_products_are_not_computed_twice():
+    partition = compare(lambda x, w: torch.relu(x @ w) @ w, tensor(4, 4), tensor(4, 4, seed=1))
+    assert [t for t in targets(partition.backward) if "mm" in t] == ["aten.mm.default"] * 4
+    assert all(saved.reason for saved in partition.saved)
+
+
+def test_softmax_is_saved_once():
+    partition = compare(lambda x, v: F.softmax(x, -1) @ v, tensor(8, 8), tensor(8, 8, seed=1))
+    assert saved_names(partition) == ["v", "softmax"]
+
+
+def test_what_only_backward_needs_is_computed_there():
+    partition = compare(lambda x: torch.sigmoid(x), tensor(8))
+    assert saved_names(partition) in (["x"], ["sigmoid"])
+
+
+def test_long_chains_are_not_computed_again_from_the_start():
+    def residual(x, *weights):
+        for w in weights:
+            x = x + F.layer_norm(x @ w, (8,))
+        return x
+
+    def three(x, w1, w2, w3):
+        return residual(x, w1, w2, w3)
+
+    partition = compare(three, tensor(16, 8), *(tensor(8, 8, seed=i) for i in range(3)))
+    computed = [
+        {n.name for n in g.graph.nodes if n.op != "placeholder"} for g in (partition.forward, partition.backward)
+    ]
+    assert all(name.endswith("_t") for name in (computed[0] & computed[1]) - {"output"})
+
+
+def test_saved_bytes_of_a_transformer_block_are_below_eagers():
+    def block(x, w1, w2, lw):
+        normed = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * lw
+        return x + F.silu(normed @ w1) @ w2
+
+    inputs = tensor(64, 16), tensor(16, 32), tensor(32, 16), tensor(16)
+    partition = compare(block, *inputs)
+    kept: dict[int, int] = {}
+
+    def pack(value):
+        kept[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
+        return value
+
+    leaves = [value.detach().requires_grad_() for value in inputs]
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
+        result = block(*leaves)
+    assert result.requires_grad
+    assert partition.saved_bytes < 0.9 * sum(kept.values())
