@@ -105,7 +105,7 @@ class FunctionState:
                 self._folder = self.parent.folder.child(self.name)
             else:
                 short = self.name.rpartition(".<locals>.")[2] or self.name
-                self._folder = current_store().folder(short, self.function.__code__)
+                self._folder = current_store().folder(short, self)
             self.record.folder = self._folder.path
         return self._folder
 

@@ -15,9 +15,7 @@ from torchglass.runtime.store import current_store
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        platformdirs, "user_cache_dir", lambda *a, **k: str(tmp_path / "cache" / "torchglass")
-    )
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *a, **k: str(tmp_path / "cache" / "torchglass"))
     return tmp_path / "cache" / "torchglass" / "runs"
 
 
@@ -80,9 +78,7 @@ def test_a_folder_that_others_may_write_is_refused(tmp_path):
     assert instead.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a folder away"
-)
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a folder away")
 def test_a_folder_of_another_user_is_refused(tmp_path, cache):
     cache.mkdir(parents=True)
     os.chown(cache, 12345, 12345)

@@ -1,10 +1,12 @@
 """The artifact store: names, what is written, and what becomes of a person's edit."""
 
+import gc
 import linecache
 import os
 import sys
 import threading
 import traceback
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,20 +28,31 @@ def again(store: ArtifactStore) -> ArtifactStore:
     return ArtifactStore(store.root)
 
 
-def test_each_code_object_has_its_folder_in_order_of_first_use(store):
-    def toy(x):
-        return x
+class Owner:
+    pass
 
-    first, second = toy.__code__, (lambda x: x).__code__
+
+def test_each_owner_has_its_folder_in_order_of_first_use(store):
+    first, second = Owner(), Owner()
     assert store.folder("toy", first).path.name == "toy"
     assert store.folder("toy", second).path.name == "toy_1"
     assert store.folder("toy", first).path.name == "toy"
     assert again(store).folder("toy", second).path.name == "toy"
 
 
-@pytest.mark.parametrize(
-    "name", ["a b", "<lambda>", "../up", "x" * 500, "", "...", "a/b", "naïve", "tab\there"]
-)
+def test_the_folder_of_a_dead_owner_is_not_given_away(store):
+    owner = Owner()
+    alive = weakref.ref(owner)
+    assert store.folder("toy", owner).name == "toy"
+    del owner
+    gc.collect()
+    assert alive() is None
+    assert store.folder("toy", Owner()).name == "toy_1"
+    assert store.folder("toy").name == "toy_2"
+    assert store.folder("toy").name == "toy_2"
+
+
+@pytest.mark.parametrize("name", ["a b", "<lambda>", "../up", "x" * 500, "", "...", "a/b", "naïve", "tab\there"])
 def test_names_are_safe_files(name):
     safe = file_name(name)
     assert safe

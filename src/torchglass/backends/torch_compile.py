@@ -48,7 +48,7 @@ def torchglass(
     runs as it is, with one warning. Raises ValueError or TypeError for a wrong mode or option.
     """
     wishes = CompileOptions.make(mode=mode, options=options)
-    folder = current_store().folder(_function_name(gm), object())
+    folder = current_store().folder(_function_name(gm), gm)
     if any(_is_symbolic(value) for value in _example_values(gm, example_inputs)):
         return _ByLayout(gm, wishes, folder)
     return _compile_or_run(gm, tuple(example_inputs), wishes, folder)

@@ -23,10 +23,11 @@ import re
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from . import cache_folder
@@ -98,20 +99,20 @@ class ArtifactStore:
         self._taken: dict[str, list[object]] = {}
         self._noticed: set[tuple[Path, str]] = set()
 
-    def folder(self, function_name: str, code: CodeType | object | None = None) -> Folder:
-        """The folder of a function: ``<name>``, then ``<name>_1``, ... for other code objects of the same
-        name.
+    def folder(self, function_name: str, owner: object | None = None) -> Folder:
+        """The folder of a compiled function: ``<name>``, then ``<name>_1``, ... for other owners of the
+        same name.
 
         The number is the order of first use, so that a program that does the same finds its folders (and
-        edits) again. ``code`` is compared by identity and kept alive; None means "the function of that
-        name".
+        edits) again. ``owner`` is whatever stands for one compiled function, compared by identity and not
+        kept alive; None means "the function of that name".
         """
         name = file_name(function_name)
         with self.lock:
             users = self._taken.setdefault(name, [])
-            index = next((n for n, user in enumerate(users) if user is code), len(users))
+            index = next((n for n, user in enumerate(users) if _same(user, owner)), len(users))
             if index == len(users):
-                users.append(code)
+                users.append(_reference(owner))
         path = self.root / (f"{name}_{index}" if index else name)
         return Folder(self, path, path)
 
@@ -140,6 +141,20 @@ class ArtifactStore:
         self._noticed.add((path, message))
         log.info("%s: %s", path, message)
         print(f"torchglass: {path}: {message}", file=sys.stderr)
+
+
+def _reference(owner: object) -> object:
+    """A weak reference where there can be one: the store outlives what it stores for."""
+    try:
+        return weakref.ref(owner)
+    except TypeError:
+        return owner
+
+
+def _same(reference: object, owner: object) -> bool:
+    """Whether the reference is to ``owner``. A number whose owner has died is not given away again."""
+    target = reference() if isinstance(reference, weakref.ref) else reference
+    return target is owner and (owner is not None or not isinstance(reference, weakref.ref))
 
 
 def load_python(artifact: Artifact | Path, names: Mapping[str, Any] | None = None) -> ModuleType:
@@ -174,9 +189,7 @@ def current_store() -> ArtifactStore:
         # A forked child gets a run folder of its own; a folder the user named is shared on purpose.
         key = (0, os.path.abspath(asked)) if asked else (os.getpid(), "")
         if key not in _by_root:
-            _by_root[key] = ArtifactStore(
-                cache_folder.asked(Path(asked)) if asked else cache_folder.of_this_run()
-            )
+            _by_root[key] = ArtifactStore(cache_folder.asked(Path(asked)) if asked else cache_folder.of_this_run())
         return _by_root[key]
 
 
