@@ -126,6 +126,22 @@ def test_dynamic_sizes_and_numbers_are_right_for_any_input():
         torch.testing.assert_close((flat, total), (x.reshape(-1) * n, x.sum(0)))
 
 
+def test_floats_of_dynamic_graphs():
+    compiled = torch.compile(lambda x, a: (x * a).sum() + a, backend=torchglass, dynamic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for rows, a in ((2, 0.5), (3, 0.5), (3, 0.25), (2, 1.5)):
+            x = torch.randn(rows, 4)
+            torch.testing.assert_close(compiled(x, a), (x * a).sum() + a)
+
+
+def test_the_sign_of_zero_is_part_of_a_number():
+    compiled = torch.compile(lambda x, a: x / a, backend=torchglass, dynamic=True)
+    x = torch.ones(3)
+    for a in (0.5, 0.0, -0.0, float("nan"), 0.0):
+        torch.testing.assert_close(compiled(x, a), x / torch.tensor(a), equal_nan=True)
+
+
 def test_layouts_past_the_limit_run_eagerly(monkeypatch):
     monkeypatch.setattr(torch_compile, "MAX_LAYOUTS", 2)
     compiled = torch.compile(lambda x: x.cos() + 1, backend=torchglass, dynamic=True)

@@ -120,9 +120,7 @@ def listing(valid: Iterable[str]) -> str:
 def _calling(function: Callable[..., Any]) -> Compiler:
     """A caller's function. It gets ``mode`` and ``options`` only if they were given, as in torch.compile."""
 
-    def compile_graph(
-        gm: torch.fx.GraphModule, inputs: Sequence[Any], options: CompileOptions
-    ) -> Callable[..., Any]:
+    def compile_graph(gm: torch.fx.GraphModule, inputs: Sequence[Any], options: CompileOptions) -> Callable[..., Any]:
         wishes: dict[str, Any] = {}
         if options.mode != "default":
             wishes["mode"] = options.mode
@@ -139,9 +137,7 @@ def _calling(function: Callable[..., Any]) -> Compiler:
 def _through_torch(name: str) -> Compiler:
     """The graph under torch.compile: static, since every entry of ours has a graph for its own sizes."""
 
-    def compile_graph(
-        gm: torch.fx.GraphModule, inputs: Sequence[Any], options: CompileOptions
-    ) -> Callable[..., Any]:
+    def compile_graph(gm: torch.fx.GraphModule, inputs: Sequence[Any], options: CompileOptions) -> Callable[..., Any]:
         wishes: dict[str, Any] = {"options": dict(options.options)} if options.options else {}
         if options.mode != "default":
             wishes["mode"] = options.mode

@@ -7,8 +7,9 @@ hands over a graph of torch-level calls and real example inputs. Here the graph 
 ``pipeline`` takes: every parameter an input, every number a constant, the user's line on each node as an
 ``Origin``.
 
-With dynamic shapes some inputs are numbers (``SymInt``) and sizes may change without a recompile. The graph
-is then compiled at call time, once for each combination of numbers and tensor layouts.
+With dynamic shapes some inputs are numbers (``SymInt``; a float comes as a tensor that is read with
+``item()``), and sizes may change without a recompile. The graph is then compiled at call time, once for
+each combination of numbers and tensor layouts.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def torchglass(
     """
     wishes = CompileOptions.make(mode=mode, options=options)
     folder = current_store().folder(_function_name(gm), gm)
-    if any(_is_symbolic(value) for value in _example_values(gm, example_inputs)):
+    if _read_as_numbers(gm) or any(_is_symbolic(value) for value in _example_values(gm, example_inputs)):
         return _ByLayout(gm, wishes, folder)
     return _compile_or_run(gm, tuple(example_inputs), wishes, folder)
 
@@ -59,18 +60,18 @@ class _ByLayout:
 
     def __init__(self, gm: fx.GraphModule, options: CompileOptions, folder: Folder) -> None:
         self.gm = gm
+        self.read = _read_as_numbers(gm)
         self.options = options
         self.folder = folder
         self.compiled: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, *inputs: Any) -> Any:
-        key = (torch.is_grad_enabled(), *(_layout(value) for value in inputs))
+        numbers = (_exact(inputs[position].item()) for position in self.read)
+        key = (torch.is_grad_enabled(), *numbers, *(_layout(value) for value in inputs))
         run = self.compiled.get(key)
         if run is None:
             if len(self.compiled) >= MAX_LAYOUTS:
-                log.info(
-                    "a dynamic graph was called with more than %d layouts; the rest run eagerly", MAX_LAYOUTS
-                )
+                log.info("a dynamic graph was called with more than %d layouts; the rest run eagerly", MAX_LAYOUTS)
                 return self.gm.forward(*inputs)
             folder = self.folder.child(f"layout_{len(self.compiled)}")
             run = self.compiled[key] = _compile_or_run(self.gm, inputs, self.options, folder)
@@ -88,9 +89,7 @@ def _compile_or_run(
         log.debug("compiling a graph of torch.compile failed", exc_info=True)
         where = next((o for o in map(_origin, gm.graph.nodes) if o != UNKNOWN), UNKNOWN)
         message = f"torchglass could not compile the graph at {where} and runs it eagerly"
-        warnings.warn(
-            f"{message}: {type(error).__name__}: {error} (artifacts in {folder.path})", stacklevel=2
-        )
+        warnings.warn(f"{message}: {type(error).__name__}: {error} (artifacts in {folder.path})", stacklevel=2)
         return gm.forward
     if not lifted and len(kept) == len(inputs):
         return compiled
@@ -101,9 +100,7 @@ def _compile_or_run(
     return run
 
 
-def bring_to_form(
-    gm: fx.GraphModule, inputs: Sequence[Any]
-) -> tuple[fx.GraphModule, list[torch.Tensor], list[int]]:
+def bring_to_form(gm: fx.GraphModule, inputs: Sequence[Any]) -> tuple[fx.GraphModule, list[torch.Tensor], list[int]]:
     """The graph with every number among ``inputs`` put in as a constant and every tensor attribute an input.
 
     Returns the graph, the tensors of the added inputs (they come last) and the positions in ``inputs`` of
@@ -115,12 +112,16 @@ def bring_to_form(
         placeholder x; placeholder w; mul(x, 3); add(mul, w)
     """
     gm = _without_submodule_calls(gm)
+    read = _read_as_numbers(gm)
     graph = fx.Graph()
     new: dict[fx.Node, Any] = {}
     kept: list[int] = []
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     for position, (node, value) in enumerate(zip(placeholders, inputs, strict=True)):
-        if isinstance(value, torch.Tensor):
+        if position in read:
+            new.update(dict.fromkeys(node.users, value.item()))
+            new[node] = None
+        elif isinstance(value, torch.Tensor):
             kept.append(position)
             new[node] = _copy(graph, node, new)
         else:
@@ -136,6 +137,18 @@ def bring_to_form(
         if node not in new:
             new[node] = _copy(graph, node, new)
     return fx.GraphModule(gm, graph), [tensor for _, tensor in lifted.values()], kept
+
+
+def _read_as_numbers(gm: fx.GraphModule) -> list[int]:
+    """Positions of tensors that the graph only calls ``item()`` on: the frontend's way to hand over a
+    float.
+    """
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    return [
+        position
+        for position, node in enumerate(placeholders)
+        if node.users and all(u.op == "call_method" and u.target == "item" for u in node.users)
+    ]
 
 
 def _copy(graph: fx.Graph, node: fx.Node, new: Mapping[fx.Node, Any]) -> fx.Node:
@@ -174,9 +187,14 @@ def _is_symbolic(value: Any) -> bool:
 
 def _layout(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
-        return type(value), value
+        return type(value), _exact(value)
     strides = value.stride() if value.layout == torch.strided else value.layout
     return type(value), value.dtype, value.device, value.shape, strides, value.requires_grad
+
+
+def _exact(value: Any) -> Any:
+    """A key for a number: 0.0 and -0.0 are two, NaN is itself."""
+    return value.hex() if isinstance(value, float) else value
 
 
 def _number(value: Any) -> Any:
