@@ -18,7 +18,9 @@ class Compiled:
     """A function through lower, fuse, codegen and load; ``fused`` and ``call`` to look at."""
 
     def __init__(self, fn: Callable[..., Any], args: Sequence[torch.Tensor], folder: Path) -> None:
-        graph = make_fx(torch.func.functionalize(lambda *a: fn(*a)), tracing_mode="fake")(*args)
+        plain = lambda *a: fn(*a)
+        trains = getattr(fn, "trains", False)  # functorch's functionalization and autograd.grad do not go together
+        graph = make_fx(plain if trains else torch.func.functionalize(plain), tracing_mode="fake")(*args)
         self.graph = lower.run(graph)
         self.fused: FusedGraph = fuse.run(self.graph)
         self.sources = codegen.run(self.fused)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..records.loops import Buffer, Compute, Const, Index, Load, Loop, Operation, Reduce, Size, Store
+from ..records.loops import Buffer, Compute, Const, Index, Load, Loop, Operation, Reduce, Size, Store, address
 from .c_ops import CTYPES, OPENMP, c_op, combine, constant, is_float, reduction_start
 from .nest import Nest
 
@@ -68,18 +68,6 @@ class BodyPrinter:
         self.count = 0
 
     # -- addresses ---------------------------------------------------------------------------------------------------
-    def address(self, strides: tuple[Size, ...], offset: Size, indirect: tuple[tuple[str, Size], ...] = ()) -> str:
-        """``256*i0 + i1 + 3``."""
-        terms = [self._term(f"i{k}", s) for k, s in enumerate(strides) if s != 0]
-        terms += [self._term(v, s) for v, s in indirect]
-        if offset != 0 or not terms:
-            terms.append(str(offset))
-        return " + ".join(terms).replace("+ -", "- ")
-
-    @staticmethod
-    def _term(name: str, stride: Size) -> str:
-        return name if stride == 1 else f"{stride}*{name}"
-
     def column_index(self) -> str:
         """The position within a row, counted over all inner dimensions."""
         step: Size = 1
@@ -87,7 +75,7 @@ class BodyPrinter:
         for k in range(len(self.nest.dims) - 1, self.nest.rows - 1, -1):
             strides[k] = step
             step = step * self.nest.dims[k]
-        return self.address(tuple(strides), 0)
+        return address(tuple(strides), 0)
 
     def moves_inside(self, strides: tuple[Size, ...]) -> bool:
         return any(s != 0 for s in strides[self.nest.rows :])
@@ -152,7 +140,7 @@ class BodyPrinter:
             return CValue(constant(op.value, op.dtype), op.dtype, PRE)
         if isinstance(op, Index):
             level = BODY if full and self.moves_inside(op.strides) else PRE
-            return self.define(p, (op.strides, op.offset, op.dtype), level, op.dtype, self.address(op.strides, op.offset))
+            return self.define(p, (op.strides, op.offset, op.dtype), level, op.dtype, address(op.strides, op.offset))
         if isinstance(op, Compute):
             return self._compute(p, op, [env[a] for a in op.args])
         assert isinstance(op, Load)
@@ -178,7 +166,7 @@ class BodyPrinter:
         if name in self.scratch:
             text, level, stored = f"{self.ident(name)}[{self.column_index()}]", BODY, self._scratch_dtype(name)
         else:
-            text = f"{self.ident(name)}[{self.address(op.access.strides, op.access.offset, indirect)}]"
+            text = f"{self.ident(name)}[{address(op.access.strides, op.access.offset, indirect)}]"
             level = BODY if full and self.moves_inside(op.access.strides) else PRE
             stored = self.buffers[name].dtype
             text = self.from_memory(text, stored)
@@ -226,8 +214,8 @@ class BodyPrinter:
         if name in self.scratch:
             target.append(f"{self.ident(name)}[{self.column_index()}] = {value.text};")
         elif name not in self.nest.kernel.local:
-            address = self.address(op.access.strides, op.access.offset)
-            target.append(f"{self.ident(name)}[{address}] = {self.to_memory(value.text, self.buffers[name].dtype)};")
+            where = address(op.access.strides, op.access.offset)
+            target.append(f"{self.ident(name)}[{where}] = {self.to_memory(value.text, self.buffers[name].dtype)};")
 
     # -- reductions --------------------------------------------------------------------------------------------------
     def _reduce(self, p: Pass, op: Reduce, arg: CValue, loop: Loop) -> CValue:
@@ -285,10 +273,10 @@ class BodyPrinter:
             if op is acc.reduce or op not in needed:
                 continue
             if isinstance(op, Store):
-                address = self.address(op.access.strides, op.access.offset)
+                where = address(op.access.strides, op.access.offset)
                 name = op.access.buffer
                 text = self.to_memory(env[op.arg].text, self.buffers[name].dtype)
-                p.pre.append(f"{self.ident(name)}[{address}] = {text};")
+                p.pre.append(f"{self.ident(name)}[{where}] = {text};")
             else:
                 env[op.result] = self.value(p, op, env, full=False)
         self.row_values, self.row_seen = saved_rows, saved_seen

@@ -46,7 +46,22 @@ class Access:
         return sympy.Add(sympy.sympify(self.offset), *terms)
 
     def __str__(self) -> str:
-        return f"{self.buffer}[{self.expr()}]"
+        return f"{self.buffer}[{address(self.strides, self.offset, self.indirect)}]"
+
+
+def address(strides: tuple[Size, ...], offset: Size = 0, indirect: tuple[tuple[str, Size], ...] = ()) -> str:
+    """The same as text, e.g. ``256*i0 + i1 + 3`` (also C and Python), without the cost of building an expression."""
+    terms = [_term(f"i{k}", s) for k, s in enumerate(strides) if s != 0]
+    terms += [_term(v, s) for v, s in indirect]
+    if offset != 0 or not terms:
+        terms.append(str(offset))
+    return " + ".join(terms).replace("+ -", "- ")
+
+
+def _term(name: str, stride: Size) -> str:
+    if stride == 1:
+        return name
+    return f"{stride}*{name}" if isinstance(stride, int) else f"({stride})*{name}"
 
 
 @dataclass(frozen=True)
@@ -86,7 +101,7 @@ class Index:
     dtype: str = "int64"
 
     def __str__(self) -> str:
-        return f"{self.result} = index {Access('', self.strides, self.offset).expr()} : {self.dtype}"
+        return f"{self.result} = index {address(self.strides, self.offset)} : {self.dtype}"
 
 
 @dataclass(frozen=True)

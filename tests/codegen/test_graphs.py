@@ -1,0 +1,208 @@
+"""Whole graphs, forward and backward, through lower, fuse, codegen and load; fusion, memory plan and texts as promised."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.codegen.harness import Compiled, check
+from torchglass.records.kernels import Allocate
+from torchglass.records.loops import View
+from torchglass.runtime import toolchain
+from torchglass.runtime.load import CtypesKernel, load
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def make(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + len(shape)))
+
+
+def with_gradients(fn: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    """``fn`` followed by the gradients of the mean of its square."""
+
+    def both(*args: torch.Tensor) -> Any:
+        leaves = [a.detach().requires_grad_() if a.is_floating_point() else a for a in args]
+        out = fn(*leaves)
+        return (out, *torch.autograd.grad(out.square().mean(), [x for x in leaves if x.requires_grad]))
+
+    both.trains = True  # type: ignore[attr-defined]
+    return both
+
+
+def mlp(x: torch.Tensor, w1: torch.Tensor, b1: torch.Tensor, w2: torch.Tensor, b2: torch.Tensor) -> torch.Tensor:
+    return F.linear(F.gelu(F.linear(x, w1, b1)), w2, b2)
+
+
+def attention(x: torch.Tensor, w: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    q, k, v = (t.view(2, 16, 4, 8).transpose(1, 2) for t in F.linear(x, w).chunk(3, -1))
+    scores = q @ k.transpose(-1, -2) * 8**-0.5 + mask
+    return (scores.softmax(-1) @ v).transpose(1, 2).reshape(2, 16, 32)
+
+
+def block(x: torch.Tensor, w: torch.Tensor, g: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return F.layer_norm(x + F.silu(F.linear(x, w)), (32,), g, b)
+
+
+def rotary(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    left, right = x.chunk(2, -1)
+    return x * cos + torch.cat((-right, left), -1) * sin
+
+
+GRAPHS: dict[str, tuple[Callable[..., torch.Tensor], list[torch.Tensor]]] = {
+    "mlp": (mlp, [make(6, 32), make(64, 32), make(64), make(16, 64), make(16)]),
+    "attention": (attention, [make(2, 16, 32), make(96, 32), make(2, 1, 1, 16)]),
+    "block": (block, [make(2, 16, 32), make(32, 32), make(32), make(32)]),
+    "rotary": (rotary, [make(2, 4, 16, 8), make(16, 8), make(16, 8)]),
+    "norms": (lambda x, w: F.rms_norm(x, (32,), w, 1e-6).tanh(), [make(2, 16, 32), make(32)]),
+    "loss": (lambda x, t: F.cross_entropy(x, t), [make(12, 10), torch.arange(12) % 10]),
+    "convolution": (lambda x, w: F.relu(F.conv2d(x, w)), [make(2, 3, 8, 8), make(4, 3, 3, 3)]),
+    "sdpa": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), [make(2, 4, 16, 8, seed=s) for s in range(3)]),
+    "columns": (lambda x, y: x.mean(0) * y.sum(0) + (x * y).amax(0), [make(300, 40), make(300, 40, seed=1)]),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_forward_and_backward(name: str, tmp_path: Path) -> None:
+    fn, args = GRAPHS[name]
+    check(fn, args, tmp_path, tol=1e-5)
+    (tmp_path / "b").mkdir()
+    check(with_gradients(fn), args, tmp_path / "b", tol=2e-5)
+
+
+def test_a_softmax_is_one_kernel(tmp_path: Path) -> None:
+    compiled = check(lambda x, m: torch.softmax(x * 0.5 + m, -1), [make(64, 128), make(128)], tmp_path, loops_only=True)
+    (kernel,) = compiled.fused.kernels
+    assert len(kernel.loops) > 3 and kernel.local >= {"_softmax_max", "_softmax_exp", "_softmax_share"}
+    assert all(d.fused for d in compiled.fused.decisions) and sum(d.bytes_saved for d in compiled.fused.decisions) > 0
+
+
+def test_layernorm_backward_is_one_kernel(tmp_path: Path) -> None:
+    aten = torch.ops.aten
+
+    def fn(g: torch.Tensor, x: torch.Tensor, m: torch.Tensor, r: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Any:
+        return aten.native_layer_norm_backward(g, x, [32], m, r, w, b, [True, True, True])
+
+    args = [make(64, 32), make(64, 32, seed=1), make(64, 1), make(64, 1).abs() + 0.5, make(32), make(32)]
+    compiled = check(fn, args, tmp_path, loops_only=True, tol=1e-4)
+    assert len(compiled.fused.kernels) == 1
+
+
+def test_matmuls_bound_what_can_fuse(tmp_path: Path) -> None:
+    compiled = Compiled(lambda x, w: (x * 2) @ w + x, [make(8, 8), make(8, 8)], tmp_path)
+    assert len(compiled.fused.kernels) == 2
+    assert any(not d.fused and "lies between" in d.why for d in compiled.fused.decisions)
+
+
+def test_equal_layers_share_kernels(tmp_path: Path) -> None:
+    def layers(x: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
+        for w in weights:
+            x = F.gelu(x @ w)
+        return x
+
+    compiled = check(layers, [make(8, 16), *(make(16, 16, seed=s) for s in range(6))], tmp_path, tol=1e-4)
+    assert len(compiled.fused.kernels) == 6 and len(compiled.sources.kernels) == 1
+    assert compiled.sources.kernels[0].calls == 6
+
+
+def test_memory_is_reused_and_never_an_output(tmp_path: Path) -> None:
+    def layers(x: torch.Tensor, *weights: torch.Tensor) -> Any:
+        kept = []
+        for w in weights:
+            x = F.relu(x @ w)
+            kept.append(x.sum(0))
+        return (x, *kept)
+
+    compiled = check(layers, [make(64, 16), *(make(16, 16, seed=s) for s in range(6))], tmp_path, tol=1e-4)
+    reused = {s.reuse for s in compiled.fused.steps if isinstance(s, Allocate) and s.reuse}
+    assert reused and not reused & {o.buffer for o in compiled.graph.outputs if isinstance(o, View)}
+
+
+def test_outputs_may_repeat_inputs_and_views(tmp_path: Path) -> None:
+    def fn(x: torch.Tensor) -> Any:
+        y = x * 2
+        return x, y, y, y[1:], y.t(), x.t()
+
+    compiled = check(fn, [make(4, 5)], tmp_path)
+    x = make(4, 5)
+    out = compiled.call([x])
+    assert out[0] is x and out[1].data_ptr() == out[2].data_ptr() and out[5].data_ptr() == x.data_ptr()
+
+
+def test_same_results_on_every_call(tmp_path: Path) -> None:
+    fn, args = GRAPHS["block"]
+    call = Compiled(with_gradients(fn), args, tmp_path).call
+    first, second = call(list(args)), call(list(args))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    assert all(a.data_ptr() != b.data_ptr() for a, b in zip(first, second, strict=True))
+
+
+def test_an_edited_kernel_runs(tmp_path: Path) -> None:
+    Compiled(lambda x: x + 1.5, [make(4)], tmp_path)
+    source = tmp_path / "forward_kernels.c"
+    source.write_text(source.read_text().replace("1.5f", "2.5f"))
+    (out,) = load(tmp_path / "forward_wrapper.py")([torch.zeros(4)])
+    assert out.tolist() == [2.5] * 4
+
+
+def test_the_wrapper_runs_alone(tmp_path: Path) -> None:
+    fn, args = GRAPHS["attention"]
+    Compiled(fn, args, tmp_path)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(tmp_path / "forward_wrapper.py")]
+    result = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "result 0: torch.float32 [2, 16, 32]\n"
+
+
+def test_one_openmp_runtime(tmp_path: Path) -> None:
+    Compiled(lambda x: (x * 2).sum(0), [make(4096, 64)], tmp_path).call([make(4096, 64)])
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    assert len({line.split()[-1] for line in maps if "libgomp" in line}) == 1
+
+
+def test_kernels_through_ctypes_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torchglass.runtime import load as load_module
+
+    monkeypatch.setattr(load_module, "_native", None)
+    compiled = check(lambda x: x * 3, [make(4, 5)], tmp_path)
+    assert isinstance(compiled.call.__globals__["kernel_0"], CtypesKernel)
+
+
+def test_no_compiler_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toolchain.compiler.cache_clear()
+    monkeypatch.setenv("CC", "/nowhere/cc")
+    try:
+        with pytest.raises(toolchain.ToolchainError, match=r"\$CC is '/nowhere/cc'"):
+            toolchain.compiler()
+        monkeypatch.delenv("CC")
+        monkeypatch.setenv("PATH", "/nowhere")
+        with pytest.raises(toolchain.ToolchainError, match="gcc and clang"):
+            toolchain.compiler()
+    finally:
+        toolchain.compiler.cache_clear()
+
+
+def test_broken_c_names_file_and_line(tmp_path: Path) -> None:
+    source = tmp_path / "forward_kernels.c"
+    source.write_text("void kernel_0_call(void** a) { oops; }\n")
+    with pytest.raises(toolchain.ToolchainError, match=r"forward_kernels\.c:1"):
+        toolchain.compile_c(source)
+
+
+def test_golden_softmax(tmp_path: Path) -> None:
+    """The C and the wrapper of a masked softmax, as reviewed. TORCHGLASS_GOLDEN=1 rewrites the files."""
+    compiled = Compiled(lambda x, m: torch.softmax(x * 0.5 + m, -1), [make(64, 128), make(128)], tmp_path)
+    texts = {"softmax_kernel.c": compiled.sources.kernels[0].source + "\n", "softmax.fused": str(compiled.fused)}
+    for name, text in texts.items():
+        if os.environ.get("TORCHGLASS_GOLDEN"):
+            (GOLDEN / name).write_text(text)
+        assert text == (GOLDEN / name).read_text(), f"{name} changed; review, then rewrite with TORCHGLASS_GOLDEN=1"
