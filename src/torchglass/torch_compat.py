@@ -6,6 +6,10 @@ look at.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
 import torch
 
 # --- capture: fake tensors -------------------------------------------------------------------------------------------
@@ -65,6 +69,30 @@ def fake_of(mode: FakeTensorMode, real: torch.Tensor) -> torch.Tensor:
     return fake.requires_grad_() if real.requires_grad else fake
 
 
+# --- capture: callables that the frame machine tells apart --------------------------------------------------------------
+# OpOverload, OpOverloadPacket: the types of torch.ops.aten.add.Tensor and torch.ops.aten.add. Without them calls of
+# operators would not be recognised. Tried: 2.11, 2.13.
+# set_grad_mode: what torch.no_grad's Python code calls in the end. Without it regions without gradients could not be captured.
+# OPERATION_OWNERS: the modules that tensor operations written in C belong to. Without them F.linear would break the graph.
+# The questions: library code asks them, and the answer while compiling is known. Without them such code breaks the graph.
+from torch._ops import OpOverload, OpOverloadPacket  # noqa: E402
+
+set_grad_mode: Callable[[bool], None] = torch._C._set_grad_enabled
+OPERATION_OWNERS: tuple[Any, ...] = tuple(
+    owner
+    for owner in (
+        torch._C,
+        *(getattr(torch._C, n, None) for n in ("_nn", "_linalg", "_fft", "_special", "_sparse", "_nested")),
+    )
+    if owner is not None
+)
+TRACING_QUESTIONS: tuple[Callable[..., Any], ...] = (
+    torch._C._get_tracing_state,
+    torch._C._is_torch_function_mode_enabled,
+)
+log_api_usage: Callable[..., None] = torch._C._log_api_usage_once
+
+
 # --- autodiff: tracing below autograd ---------------------------------------------------------------------------------
 # Tried: 2.11, 2.13.
 # TorchDispatchMode: a mode that sees every ATen call. Without it autodiff has no graph to write.
@@ -81,10 +109,6 @@ def fake_of(mode: FakeTensorMode, real: torch.Tensor) -> torch.Tensor:
 # torch.fx._lazy_graph_module: a GraphModule that generates its own code when first asked. We run our rendering of the
 #   graph, so that code is rarely needed and costs 30 ms for 700 nodes.
 # torch._C._DisableTorchDispatch: read a number out of a real tensor while fake tensors are on.
-from collections.abc import Callable, Iterator  # noqa: E402
-from contextlib import contextmanager, nullcontext  # noqa: E402
-from typing import Any  # noqa: E402
-
 from torch.fx._lazy_graph_module import _LazyGraphModule  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 

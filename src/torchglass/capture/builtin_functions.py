@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import markers
+from .. import markers, torch_compat
 from . import polyfills
 from .errors import Unsupported, UserError
 from .values.base import NotConstant, Value
@@ -335,11 +335,11 @@ def _answers(value: Any, *functions: Any) -> None:
 _answers(True, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, markers.is_compiling)
 _answers(
     False,
-    torch.jit.is_scripting, torch.jit.is_tracing, torch._C._get_tracing_state, getattr(torch.compiler, "is_exporting", None),
+    torch.jit.is_scripting, torch.jit.is_tracing, *torch_compat.TRACING_QUESTIONS, getattr(torch.compiler, "is_exporting", None),
     torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic,
-    torch._C._is_torch_function_mode_enabled, getattr(torch.onnx, "is_in_onnx_export", None),
+    getattr(torch.onnx, "is_in_onnx_export", None),
 )  # fmt: skip
-_answers(None, warnings.warn, torch._C._log_api_usage_once, warnings.warn_explicit)
+_answers(None, warnings.warn, torch_compat.log_api_usage, warnings.warn_explicit)
 
 
 @handles(torch.is_tensor)

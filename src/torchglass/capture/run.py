@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from .. import torch_compat
 from ..options import CompileOptions
 from ..records.capture import Capture, GraphBreak, Request, Resume
 from ..records.guards import Guard
@@ -84,7 +85,7 @@ class _StateKept:
         self.cache = torch.is_autocast_cache_enabled()
 
     def __exit__(self, *exc: object) -> None:
-        torch._C._set_grad_enabled(self.grad)
+        torch_compat.set_grad_mode(self.grad)
         for device, enabled, dtype in self.autocast:
             torch.set_autocast_enabled(device, enabled)
             torch.set_autocast_dtype(device, dtype)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import torch_compat
 from ..markers import DISABLED, IN_GRAPH
 from .errors import Unsupported
 from .graph import has_tensor
@@ -41,7 +42,7 @@ QUERY_PREFIXES = ("is_", "get_", "_get_", "_is_", "are_", "result_type", "promot
 STATE_SETTERS = frozenset(
     f
     for f in (
-        torch._C._set_grad_enabled,
+        torch_compat.set_grad_mode,
         torch.set_autocast_enabled,
         torch.set_autocast_dtype,
         torch.set_autocast_cache_enabled,
@@ -61,15 +62,11 @@ DATA_METHODS = frozenset(
     "set_ share_memory_ storage untyped_storage __dlpack__ is_set_to resize_ record_stream cuda pin_memory "
     "register_post_accumulate_grad_hook __reduce_ex__ __deepcopy__ map_ apply_ map2_ as_subclass".split()
 )
-TENSOR_BUILTIN_OWNERS = {
-    owner for owner in (getattr(torch._C, n, None) for n in ("_nn", "_linalg", "_fft", "_special", "_sparse", "_nested")) if owner
-}  # fmt: skip
-_VARIABLE_FUNCTIONS = type(torch.add.__self__) if torch.add.__self__ is not None else None
 
 
 def is_operation(real: Any) -> bool:
     """Whether calling ``real`` is a tensor operation of PyTorch."""
-    if isinstance(real, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if isinstance(real, (torch_compat.OpOverload, torch_compat.OpOverloadPacket)):
         return True
     if isinstance(real, FunctionType):
         if real.__dict__.get(IN_GRAPH):
@@ -78,7 +75,7 @@ def is_operation(real: Any) -> bool:
     if isinstance(real, BuiltinFunctionType):
         module = getattr(real, "__module__", None) or ""
         owner = real.__self__
-        return module.startswith("torch") or owner is torch._C or owner in TENSOR_BUILTIN_OWNERS or _is_functions_class(owner)
+        return module.startswith("torch") or owner in torch_compat.OPERATION_OWNERS or _is_functions_class(owner)
     return False
 
 
