@@ -407,11 +407,6 @@ def make_super(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value
     return SuperV(real_cls, owner, owner.python_type())
 
 
-@handles(functools.wraps, functools.update_wrapper)
-def wraps_(m, args, kwargs):
-    raise Unsupported("functools.wraps inside a compiled function")
-
-
 @handles(object.__new__)
 def object_new(m, args, kwargs):
     return InstanceV(args[0].as_constant())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
-from types import FunctionType, GeneratorType, MappingProxyType
+from types import FunctionType, GeneratorType, MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -463,6 +463,13 @@ def object_getattribute(m, self, name):
 
 @method(object, name="__init__")
 def object_init(m, self, *args, **kwargs):
+    return NONE
+
+
+@method(SimpleNamespace, name="__init__")
+def namespace_init(m, self, **kwargs):
+    for name, value in kwargs.items():
+        self.store_attr(m, name, value)
     return NONE
 
 

@@ -102,7 +102,7 @@ def new(m: Machine, owner: type, args: list[Value], kwargs: dict[str, Value]) ->
     bases = [b for b in cls.__mro__ if not b.__flags__ & (1 << 9)]
     if any(b not in (*allowed, SimpleNamespace) and b.__module__ not in ("typing", "abc") for b in bases):
         raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`")
-    if not cls.__flags__ & (1 << 9) and cls is not object:
+    if not cls.__flags__ & (1 << 9) and cls not in (object, SimpleNamespace):
         raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`")
     if getattr(cls, "__abstractmethods__", None):
         names = ", ".join(f"'{n}'" for n in sorted(cls.__abstractmethods__))

@@ -67,7 +67,8 @@ def function(
     """A function of the user's program with its closure."""
     made = types.FunctionType(code, namespace, code.co_name, defaults or None, cells or None)
     made.__kwdefaults__ = kwdefaults or None
-    made.__dict__.update(attributes or {})
+    for key, value in (attributes or {}).items():
+        setattr(made, key, value)
     return made
 
 

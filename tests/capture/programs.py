@@ -1,0 +1,684 @@
+"""Programs for capture, one construct each. ``x`` is a float tensor of shape [3, 4]; results are compared with eager.
+
+Each is captured whole (``fullgraph=True``) unless it is in ``BREAKING``.
+"""
+
+# ruff: noqa: B007, C402, C408, C416, C417, E731, SIM102, SIM105, SIM108, SIM110, SIM118, UP031, UP032, PERF401, RUF015
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import enum
+import functools
+import itertools
+import math
+import operator
+import types
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+WHOLE: dict[str, Any] = {}
+BREAKING: dict[str, Any] = {}
+
+
+def whole(function):
+    WHOLE[function.__name__] = function
+    return function
+
+
+def breaking(function):
+    BREAKING[function.__name__] = function
+    return function
+
+
+# --- control flow -----------------------------------------------------------------------------------------------------
+@whole
+def loops(x):
+    total = x
+    for i in range(3):
+        if i == 1:
+            continue
+        total = total + i
+    else:
+        total = total * 2
+    n = 0
+    while True:
+        n += 1
+        if n > 4:
+            break
+        total = total - n
+    return total, n
+
+
+@whole
+def comprehensions(x):
+    rows = [row * i for i, row in enumerate(x)]
+    table = {i: r.sum() for i, r in enumerate(rows) if i != 1}
+    kinds = {type(r).__name__ for r in rows}
+    return rows, table, kinds, tuple(r + 1 for r in rows)
+
+
+@whole
+def generators(x):
+    def produce(n):
+        for i in range(n):
+            got = yield x * i
+            assert got is None
+        return "done"
+
+    def outer():
+        result = yield from produce(3)
+        yield result
+
+    values = list(outer())
+    return sum(values[:-1]), values[-1]
+
+
+@whole
+def exceptions(x):
+    log = []
+    try:
+        {}["missing"]
+    except KeyError as error:
+        log.append(type(error).__name__)
+    else:
+        log.append("else")
+    finally:
+        log.append("finally")
+    try:
+        try:
+            raise ValueError("inner")
+        except ValueError as error:
+            raise RuntimeError("outer") from error
+    except RuntimeError as error:
+        log.append(str(error))
+        log.append(type(error.__cause__).__name__)
+
+    def helper():
+        try:
+            return x + 1
+        finally:
+            log.append("cleanup")
+
+    return helper(), log
+
+
+@whole
+def matching(x):
+    def kind(value):
+        match value:
+            case 0:
+                return "zero"
+            case int() as n if n > 10:
+                return "big"
+            case [first, *rest]:
+                return f"list of {first} and {len(rest)}"
+            case {"key": inner, **others}:
+                return f"key {inner} {len(others)}"
+            case Point(px=0, py=py):
+                return f"on axis {py}"
+            case str():
+                return "text"
+            case _:
+                return "other"
+
+    return [kind(v) for v in (0, 11, [1, 2, 3], {"key": 5, "more": 6}, Point(0, 7), "s", 2.5)], x + 1
+
+
+@whole
+def unpacking(x):
+    a, *b, c = [1, 2, 3, 4]
+    (d, e), f = (x, x + 1), {"k": 1}
+    g = [*b, a, *range(2)]
+    h = {**f, "l": c}
+    i = (*g, 5)
+    first, second, third = x
+    return d + e, g, h, i, first + third
+
+
+@whole
+def walrus_and_chained(x):
+    if (n := x.shape[0]) > 2 and 1 < n <= 3:
+        return x * n
+    return x
+
+
+@whole
+def conditional_expressions(x):
+    flag = None
+    y = x if flag is None else x + 1
+    z = flag or 3
+    return y * z, not flag, flag is not None
+
+
+@whole
+def formatting(x):
+    n = 3
+    value = 2.5
+    return f"{n:>5}|{value:.3f}|{n!r}|{x.shape}|{'a' + 'b'}", "%d-%s" % (n, "t"), "{} {k}".format(1, k=2), x + n
+
+
+@whole
+def deletion(x):
+    a, b = x, {"k": 1, "l": 2}
+    del b["k"]
+    c = [1, 2, 3]
+    del c[0]
+    y = a + len(b)
+    del a
+    return y, b, c
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
+def many_parameters(a, /, b, c=3, *rest, d, e=5, **others):
+    return a * b + c + sum(rest) + d + e + sum(others.values())
+
+
+@whole
+def calling(x):
+    args, kwargs = (2, 4, 6), {"d": 1, "z": 9}
+    return many_parameters(x, *args, **kwargs), many_parameters(x, 2, d=7)
+
+
+@whole
+def closures(x):
+    count = 0
+
+    def add(n):
+        nonlocal count
+        count += n
+        return x + count
+
+    adders = [lambda y, i=i: y + i for i in range(3)]
+    return add(1) + add(2), count, [f(x) for f in adders]
+
+
+@whole
+def partials_and_lambdas(x):
+    f = functools.partial(torch.add, alpha=2)
+    g = functools.partial(many_parameters, 1, d=2)
+    compose = lambda *fs: lambda v: functools.reduce(lambda acc, h: h(acc), fs, v)
+    return f(x, x), g(x), compose(torch.sin, torch.cos)(x)
+
+
+def decorate(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs) * 2
+
+    return wrapper
+
+
+@decorate
+def decorated(x, y=1):
+    return x + y
+
+
+@whole
+def decorators(x):
+    return decorated(x, y=3)
+
+
+def fibonacci(n):
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+
+@whole
+def recursion(x):
+    return x * fibonacci(8)
+
+
+# --- objects ----------------------------------------------------------------------------------------------------------
+class Base:
+    scale = 2
+
+    def __init__(self, value):
+        self.value = value
+
+    @property
+    def doubled(self):
+        return self.value * 2
+
+    @doubled.setter
+    def doubled(self, new):
+        self.value = new / 2
+
+    @classmethod
+    def make(cls, value):
+        return cls(value)
+
+    @staticmethod
+    def helper(value):
+        return value + 1
+
+    def apply(self, x):
+        return x * self.value
+
+
+class Derived(Base):
+    def __init__(self, value, extra):
+        super().__init__(value)
+        self.extra = extra
+
+    def apply(self, x):
+        return super().apply(x) + self.extra
+
+    def __call__(self, x):
+        return self.apply(x)
+
+    def __getitem__(self, i):
+        return self.value + i
+
+    def __len__(self):
+        return 3
+
+    def __contains__(self, item):
+        return item == self.value
+
+    def __iter__(self):
+        return iter([self.value, self.extra])
+
+    def __add__(self, other):
+        return Derived(self.value + other, self.extra)
+
+    __radd__ = __add__
+
+    def __eq__(self, other):
+        return isinstance(other, Derived) and other.value == self.value
+
+    def __hash__(self):
+        return hash(self.value)
+
+    def __getattr__(self, name):
+        if name == "dynamic":
+            return 42
+        raise AttributeError(name)
+
+    def __enter__(self):
+        self.entered = True
+        return self
+
+    def __exit__(self, *exc):
+        self.entered = False
+        return True
+
+    def __repr__(self):
+        return f"Derived({self.value})"
+
+
+class Slotted:
+    __slots__ = ("a", "b")
+
+    def __init__(self, a):
+        self.a = a
+        self.b = a + 1
+
+
+class Point(NamedTuple):
+    px: int
+    py: Any = 1
+
+
+@dataclasses.dataclass
+class Record:
+    name: str
+    value: Any = 0
+    items: list = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    a: int
+    b: Any
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Stack(list):
+    def push(self, value):
+        self.append(value)
+        return self
+
+
+class Defaults(dict):
+    def __missing__(self, key):
+        return key * 2
+
+
+@whole
+def classes(x):
+    d = Derived(2, 1)
+    d.doubled = 8
+    e = Derived.make
+    total = d(x) + d[1] + len(d) + Base.helper(1) + d.scale + d.doubled
+    with d as entered:
+        assert entered.entered
+        raise ValueError("swallowed")
+    a, b = d
+    return total, d.dynamic, a, b, (4 in d), d == Derived(4, 0), hasattr(d, "nothing"), getattr(d, "extra", 0), callable(e)
+
+
+@whole
+def operators_of_classes(x):
+    return (Derived(1, 2) + 3).value, (3 + Derived(1, 2)).apply(x), repr(Derived(5, 1)), f"{Derived(6, 1)}"
+
+
+@whole
+def slots_and_records(x):
+    s = Slotted(3)
+    s.b = s.a * 2
+    r = Record("n", x)
+    r.items.append(1)
+    f = Frozen(1, x)
+    p = Point(3)
+    q = p._replace(py=7) if False else Point(px=1, py=2)
+    try:
+        f.a = 2
+    except dataclasses.FrozenInstanceError:
+        r.items.append("frozen")
+    return s.a + s.b, r.value + f.b, r.items, p.px + q.py, dataclasses.replace(r, name="m").name
+
+
+@whole
+def returned_objects(x):
+    return Record("made", x + 1), Point(1, x), Derived(1, x), {"c": Color.RED}, Stack([1]).push(x)
+
+
+@whole
+def enums(x):
+    table = {Color.RED: 2, Color.BLUE: 3}
+    return x * table[Color.RED], Color.BLUE.value, Color["RED"].name, Color(2) is Color.BLUE, [c.name for c in Color]
+
+
+@whole
+def collections_of_python(x):
+    od = collections.OrderedDict(a=1)
+    od["b"] = x
+    od.move_to_end("a")
+    dd = collections.defaultdict(list)
+    dd["k"].append(x)
+    dq = collections.deque([1, 2])
+    dq.append(3)
+    dq.popleft()
+    s = {1, 2} | {3}
+    s.add(4)
+    frozen = frozenset(s) & {1, 4}
+    return list(od), od["b"] + 1, len(dd["k"]), list(dq), sorted(s), len(frozen), isinstance(od, dict)
+
+
+@whole
+def lists_and_dicts(x):
+    a = [3, 1, 2]
+    a.sort(key=lambda v: -v)
+    a.extend([5])
+    a.insert(0, 9)
+    a += [7]
+    b = a[::-1]
+    d = dict(zip("abc", a))
+    d.setdefault("z", x)
+    d.update(q=1, **{"r": 2})
+    popped = d.pop("a")
+    return a, b, list(d.keys()), list(d.items())[1], popped, d.get("none", 4), a.index(5), max(a), min(b), sum(a), x
+
+
+@whole
+def itertools_and_friends(x):
+    a = list(itertools.chain([1], (2, 3)))
+    b = list(itertools.islice(itertools.count(5), 3))
+    c = list(itertools.product([1, 2], "ab"))
+    d = list(zip(a, b, strict=True))
+    e = [k for k, g in itertools.groupby([1, 1, 2])]
+    f = list(map(lambda v: v * x, a))
+    g = list(filter(None, [0, 1, 2]))
+    h = any(v > 2 for v in a), all(a)
+    i = list(reversed(a))
+    j = operator.itemgetter(1)(a), operator.attrgetter("shape")(x)[0]
+    k = list(itertools.accumulate(a))
+    return a, b, c, d, e, f, g, h, i, j, k, math.sqrt(4.0), divmod(7, 2), round(2.567, 1)
+
+
+@whole
+def contexts(x):
+    with torch.no_grad():
+        y = x * 2
+    with torch.enable_grad(), contextlib.nullcontext():
+        z = x * 3
+
+    @torch.no_grad()
+    def quiet(v):
+        return v + 1, torch.is_grad_enabled()
+
+    @contextlib.contextmanager
+    def tracked(log):
+        log.append("in")
+        try:
+            yield len(log)
+        finally:
+            log.append("out")
+
+    log = []
+    with tracked(log) as n:
+        z = z + n
+    return y, z, quiet(x), log, y.requires_grad, torch.is_grad_enabled()
+
+
+@whole
+def class_checks(x):
+    return (
+        isinstance(x, torch.Tensor),
+        isinstance([], (list, tuple)),
+        issubclass(Derived, Base),
+        type(x) is torch.Tensor,
+        type(3).__name__,
+        callable(len),
+        Derived.__mro__[1].__name__,
+        x + 0,
+    )
+
+
+@whole
+def namespaces(x):
+    ns = types.SimpleNamespace(a=1, b=x)
+    ns.c = ns.a + 1
+    return ns.b + ns.c, vars(ns)["a"]
+
+
+# --- tensors ----------------------------------------------------------------------------------------------------------
+@whole
+def shapes(x):
+    b, c = x.shape
+    y = x.view(-1).reshape(c, b)
+    return y.permute(1, 0), x.size(0) * x.size(-1), x.dim(), x.numel(), y.t().shape == x.shape, list(x.shape), x.ndim
+
+
+@whole
+def indexing(x):
+    idx = torch.tensor([0, 2])
+    y = x[idx]
+    z = x[:, 1:3]
+    w = x[..., None]
+    v = x[0, -1]
+    u = x[[0, 1]]
+    return y, z, w, v, u, x[None].shape, x[::2]
+
+
+@whole
+def in_place(x):
+    y = x.clone()
+    y += 1
+    y.mul_(2)
+    y[0] = 0
+    y[:, 1] += 5
+    z = torch.zeros(3, 4)
+    z.copy_(y)
+    return y, z
+
+
+@whole
+def creation(x):
+    a = torch.arange(4, dtype=x.dtype)
+    b = torch.ones_like(x) * torch.full((3, 1), 2.0)
+    c = torch.zeros(x.shape, device=x.device)
+    d = torch.eye(3) @ x
+    e = x.new_zeros(2)
+    f = torch.tensor(3.5) * x
+    return x + a + b + c, d, e, f, torch.linspace(0, 1, 5)
+
+
+@whole
+def several_results(x):
+    values, indices = x.max(dim=1)
+    top = torch.topk(x, 2)
+    a, b = torch.chunk(x, 2, dim=1)
+    c = x.sort(dim=-1)
+    return values, indices, top.values, top[1], a, b, c.indices, torch.split(x, [1, 2])
+
+
+@whole
+def functional(x):
+    y = F.gelu(F.layer_norm(x, (4,)))
+    z = F.softmax(x, dim=-1) @ F.normalize(x).T
+    w = F.pad(x, (1, 1))
+    return y, z, w, F.one_hot(torch.tensor([0, 2]), 3), F.mse_loss(x, y), F.dropout(x, 0.5, training=False)
+
+
+@whole
+def dtypes(x):
+    y = x.to(torch.float64).half().float()
+    return y, x.dtype == torch.float32, x.to(torch.int64), torch.finfo(x.dtype).min, x.dtype.is_floating_point, x.type_as(y)
+
+
+@whole
+def comparisons(x):
+    mask = (x > 0) & (x < 1) | (x == 0.5)
+    return torch.where(mask, x, -x), x.masked_fill(mask, 0.0), ~mask, x is x, x is not None
+
+
+@whole
+def python_scalars(x):
+    return 2**x, 1 - x, 3 / (x + 10), x // 1, x % 2, -x, abs(x), +x, x**2, round(1.5)
+
+
+@whole
+def einsum_and_cat(x):
+    return torch.einsum("ij,kj->ik", x, x), torch.cat([x, x], dim=1), torch.stack([x, x * 2]), torch.matmul(x, x.T)
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.layers = nn.ModuleList([nn.Linear(width, width) for _ in range(2)])
+        self.table = nn.ModuleDict({"relu": nn.ReLU(), "gelu": nn.GELU()})
+        self.tail = nn.Sequential(nn.Linear(width, width), nn.Tanh())
+        self.weights = nn.ParameterList([nn.Parameter(torch.ones(width))])
+        self.register_buffer("offset", torch.ones(width))
+        self.calls = 0
+
+    def forward(self, x, kind="gelu"):
+        x = self.norm(x)
+        for layer in self.layers:
+            x = x + self.table[kind](layer(x))
+        x = self.tail(x) * self.weights[0] + self.offset
+        return x, len(self.layers), [name for name, _ in self.named_children()]
+
+
+torch.manual_seed(0)
+BLOCK = Block(4)
+
+
+@whole
+def modules(x):
+    return BLOCK(x), BLOCK(x, kind="relu")[0]
+
+
+@whole
+def module_introspection(x):
+    return (
+        [n for n, p in BLOCK.named_parameters()][:2],
+        sum(p.numel() for p in BLOCK.parameters()),
+        BLOCK.training,
+        isinstance(BLOCK.norm, nn.LayerNorm),
+        BLOCK.layers[1](x),
+        x + 1,
+    )
+
+
+# --- what breaks ------------------------------------------------------------------------------------------------------
+@breaking
+def branch_on_value(x):
+    y = x * 2
+    if y.sum() > 0:
+        y = y + 1
+    else:
+        y = y - 1
+    return y * 3
+
+
+@breaking
+def item_and_print(x):
+    total = x.sum().item()
+    y = x + total
+    return y * 2, total
+
+
+@breaking
+def loop_with_breaks(x):
+    out = []
+    for i in range(3):
+        x = x + i
+        if x.mean() > 1e9:
+            break
+        out.append(x)
+    return out
+
+
+@breaking
+def break_in_call(x):
+    def helper(v):
+        if v.sum() > 0:
+            return v + 1
+        return v - 1
+
+    y = x * 2
+    z = helper(y)
+    return z + y
+
+
+@breaking
+def break_inside_expression(x):
+    return (x + 1) * float(x.sum()) + len([x]) * (x - 1)
+
+
+@breaking
+def break_in_try(x):
+    try:
+        y = x + x.sum().item()
+    except ValueError:
+        y = x
+    return y * 2
+
+
+@breaking
+def raises(x):
+    y = x + 1
+    raise ValueError(f"no {y.shape}")
+
+
+@breaking
+def raises_in_torch(x):
+    y = x + 1
+    return y @ y
+
+
+@breaking
+def nonzero_and_masks(x):
+    return x[x > 0].sum(), (x > 0).nonzero().shape
