@@ -41,9 +41,7 @@ def measure_all(chosen: Any) -> Iterator[dict[str, Any]]:
                 yield measure(common.WORKLOADS[name], attention, kind, chosen.sides, chosen.seconds)
 
 
-def measure(
-    workload: common.Workload, attention: str, kind: str, sides: list[str], seconds: float
-) -> dict[str, Any]:
+def measure(workload: common.Workload, attention: str, kind: str, sides: list[str], seconds: float) -> dict[str, Any]:
     """One row: medians by side, ratios to eager (above 1 is faster than eager), numerics of ours."""
     torch.compiler.reset()
     calls = {side: _call(workload, attention, kind, side) for side in sides}
@@ -75,8 +73,8 @@ def _numerics(workload: common.Workload, attention: str, kind: str) -> dict[str,
         "worst": worst.name,
         "worst_error": worst.ours,
         "eager_error_there": worst.eager,
-        "largest_error": max(r.ours for r in rows),
-        "eager_largest_error": max(r.eager for r in rows),
+        "largest_error": max(r.ours_largest for r in rows),
+        "eager_largest_error": max(r.eager_largest for r in rows),
     }
 
 
@@ -102,17 +100,14 @@ def show(rows: list[dict[str, Any]], sides: list[str]) -> None:
         here = [r for r in rows if r["kind"] == kind]
         if here and {"torchglass", "torch.compile"} <= set(sides):
             ratio = common.geometric_mean(
-                r["milliseconds"]["torch.compile"]["median"] / r["milliseconds"]["torchglass"]["median"]
-                for r in here
+                r["milliseconds"]["torch.compile"]["median"] / r["milliseconds"]["torchglass"]["median"] for r in here
             )
             console.print(f"{kind}: torchglass is {ratio:.2f}x torch.compile (geometric mean of {len(here)})")
 
 
 def _numerics_cell(numerics: dict[str, Any]) -> str:
     verdict = "" if numerics["fine"] else "[bold red]TOO FAR[/] "
-    return (
-        f"{verdict}{numerics['worst_error']:.1e} / {numerics['eager_error_there']:.1e} ({numerics['worst']})"
-    )
+    return f"{verdict}{numerics['worst_error']:.1e} / {numerics['eager_error_there']:.1e} ({numerics['worst']})"
 
 
 if __name__ == "__main__":
