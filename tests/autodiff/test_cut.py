@@ -37,6 +37,18 @@ def test_matrix_products_are_not_computed_twice():
     assert all(saved.reason for saved in partition.saved)
 
 
+def test_what_is_computed_again_is_computed_when_it_is_read():
+    def function(x, w):
+        for _ in range(3):
+            x = torch.tanh(x @ w) * torch.sin(x @ w)
+        return x
+
+    partition = compare(function, tensor(4, 4), tensor(4, 4, seed=1))
+    names = [node.name for node in partition.backward.graph.nodes]
+    again = [names.index(name) for name in ("tanh", "tanh_1", "tanh_2")]
+    assert again == sorted(again, reverse=True)
+
+
 def test_softmax_is_saved_once():
     partition = compare(lambda x, v: F.softmax(x, -1) @ v, tensor(8, 8), tensor(8, 8, seed=1))
     assert saved_names(partition) == ["v", "softmax"]

@@ -104,7 +104,7 @@ def choose(ops: list[Op], written: set[Op], results: list[Op], gradients: list[O
                 network.edge(after[op], before[reader], math.inf)
     side = network.sink_side()
     saved = [op for op in before if not side[before[op]] and side[after[op]]]
-    return _schedule(ops, saved, results, gradients)
+    return _schedule(ops, saved, results, gradients, needs_tangent)
 
 
 def _price(op: Op, in_forward: set[Op], reading: dict[Op, Reading]) -> float:
@@ -164,12 +164,14 @@ def _needs_tangent(ops: list[Op]) -> set[Op]:
     return found
 
 
-def _ancestors(ends: Iterable[Op]) -> set[Op]:
+def _ancestors(ends: Iterable[Op], stop: Iterable[Op] = ()) -> set[Op]:
+    """``ends`` and all they depend on; nothing in or behind ``stop``."""
+    beyond = frozenset(stop)
     found: set[Op] = set()
     waiting = list(ends)
     while waiting:
         op = waiting.pop()
-        if op not in found:
+        if op not in found and op not in beyond:
             found.add(op)
             waiting.extend(operands(op))
     return found
@@ -186,16 +188,30 @@ def _readers(ops: list[Op], gradients: list[Op]) -> dict[Op, list[Op | None]]:
     return readers
 
 
-def _schedule(ops: list[Op], saved: list[Op], results: list[Op], gradients: list[Op]) -> Choice:
-    """Which ops run where, in their old order: backward runs what the gradients need beyond the saved ops."""
-    stop = set(saved)
-    backward: set[Op] = set()
-    waiting = list(gradients)
-    while waiting:
-        op = waiting.pop()
-        if op not in backward and op not in stop:
-            backward.add(op)
-            waiting.extend(operands(op))
+def _schedule(ops: list[Op], saved: list[Op], results: list[Op], gradients: list[Op], needs_tangent: set[Op]) -> Choice:
+    """Which ops run where. Forward keeps the traced order; backward runs what the gradients need beyond the saved ops,
+    and computes a forward op again just before it is read, so that few of them are alive at a time.
+    """
     effects = [op for op in ops if not op.backward and must_stay(op)]
     forward = _ancestors([*results, *saved, *effects])
-    return Choice(saved, [op for op in ops if op in forward], [op for op in ops if op in backward])
+    done = set(saved)
+    backward: list[Op] = []
+    needed = _ancestors(gradients, done)
+    for op in [op for op in ops if op in needed and op in needs_tangent] + gradients:
+        _emit(op, done, backward)
+    return Choice(saved, [op for op in ops if op in forward], backward)
+
+
+def _emit(op: Op, done: set[Op], order: list[Op]) -> None:
+    """Append ``op`` to ``order`` after all it reads that is not ``done`` yet."""
+    waiting = [op]
+    while waiting:
+        current = waiting[-1]
+        missing = [operand for operand in operands(current) if operand not in done] if current not in done else []
+        if missing:
+            waiting.extend(reversed(missing))
+            continue
+        waiting.pop()
+        if current not in done:
+            done.add(current)
+            order.append(current)

@@ -196,8 +196,9 @@ class Tracer:
         like = unwrap_functional(result)
         with without_functionalization():
             fake = FakeTensor(self.mode, _dense_like(like), like.device)
-        op = self.recorder.write(Op(TANGENT, f"tangent_{len(trace.tangents)}", val=fake))
-        op.captured, op.origin = self.recorder.op_of(like).captured, self.recorder.op_of(like).origin
+        of = self.recorder.op_of(like)
+        op = self.recorder.write(Op(TANGENT, f"tangent_{of.captured or len(trace.tangents)}", val=fake))
+        op.captured, op.origin = of.captured, of.origin
         self.recorder.bind(fake, op)
         trace.tangents.append(op)
         return wrap_functional(fake)
