@@ -10,7 +10,7 @@ import ast
 from typing import Any
 
 from .errors import DecompileError
-from .values import Chained, Class, Function, Import, Imported, Inplace, Item, Unpacking, UnpackItem, is_silent
+from .values import Chained, Class, Function, Import, Imported, Inplace, Item, Marker, Unpacking, UnpackItem, is_silent
 
 STORE = ast.Store()
 
@@ -27,6 +27,9 @@ def store(machine: Any, target: Any) -> None:
         _import(machine, value, target)
         return
     stack = machine.stack
+    if isinstance(value, Marker) and value.kind == "subject":
+        machine.emit(ast.Assign([target], value, lineno=0))
+        return
     inner = value.value if isinstance(value, Chained) else value
     if isinstance(inner, Function):
         inner = machine.as_expr(inner)

@@ -34,6 +34,10 @@ def simplify(code: list[Ins]) -> dict[int, str]:
     _keep_tested_values(code)
     handlers = {ins.eh for ins in code if ins.eh >= 0}
     kinds = {h: _handler_kind(code, h) for h in handlers}
+    if "star" in kinds.values():
+        from .groups import rewrite_group_handlers
+
+        rewrite_group_handlers(code)
     if "with" in kinds.values():
         _fold_with_ends(code, kinds)
     return kinds
@@ -107,6 +111,8 @@ def _is_cleanup(code: list[Ins], handler: int) -> bool:
         return True
     if ops[:1] in (["CLEANUP_THROW"], ["SWAP"]):  # leaving an await or an inlined comprehension
         return True
+    if ops[:1] == ["LIST_APPEND"] or (ops[:1] == ["LOAD_CONST"] and ops[3:4] == ["LIST_APPEND"]):
+        return True  # files what an except* clause raised
     if ops[:2] == ["INTRINSIC_1", "RERAISE"] and first[0].arg == "STOPITERATION_ERROR":
         return True
     if len(ops) >= 4 and ops[0] == "LOAD_CONST" and first[0].arg is None and ops[3] == "RERAISE":

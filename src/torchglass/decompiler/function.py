@@ -22,6 +22,7 @@ from .finish import finish
 from .flow import simplify
 from .inlined import extract_comprehensions
 from .machine import LOAD, STORE, Machine
+from .match import extract_matches
 from .minimize import merge_copies, merge_plain_returns, reachable_instructions
 from .reduce import execute
 from .regions import join_finally_ends, strip_finally_copies, unify_with_exits
@@ -32,6 +33,9 @@ __all__ = ["_rules_basic", "_rules_calls", "body_of", "function_definition"]
 
 CO_VARARGS, CO_VARKEYWORDS, CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR = 4, 8, 0x20, 0x80, 0x200
 CO_HAS_DOCSTRING = 0x4000000
+
+
+_PATTERN_HINTS = frozenset({"COPY", "MATCH_SEQUENCE", "MATCH_MAPPING", "MATCH_CLASS"})
 
 
 class Scope:
@@ -132,6 +136,8 @@ def body_of(code: CodeType, scope: Scope) -> list[ast.stmt]:
     if "with" in kinds.values():
         unify_with_exits(instructions, kinds)
     extract_comprehensions(instructions)
+    if any(i.op in _PATTERN_HINTS for i in instructions):
+        extract_matches(instructions, reachable_instructions(instructions))
     scope.instructions = (instructions, kinds)
     stmts = finish(statements_of(instructions, kinds, scope, 0, []))
     return drop_plain_return(stmts)

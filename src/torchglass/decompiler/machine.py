@@ -11,6 +11,7 @@ from typing import Any, Callable
 
 from ..bytecode.canonical import Ins
 from .errors import DecompileError
+from .match import Case, CaseTest
 from .values import Chained, Function, Import, Item, Iterating, Marker, UnpackItem, is_silent
 
 Rule = Callable[["Machine", Ins], None]
@@ -69,6 +70,9 @@ class Machine:
             node.out = [self.stack]
 
     def _branch(self, node: Any, ins: Ins) -> None:
+        if isinstance(ins.arg, Case):
+            self._case(node, ins.arg)
+            return
         if ins.arg == "exc":
             kind = self.expr()
             self.pop()
@@ -87,6 +91,20 @@ class Machine:
             node.keep = ins.jump_if
             kept = self.stack + [test]
             node.out = [kept, self.stack] if ins.jump_if else [self.stack, kept]
+
+    def _case(self, node: Any, case: Case) -> None:
+        subject = self.pop()
+        if not (isinstance(subject, Marker) and subject.kind == "subject"):
+            subject = Marker("subject", self.as_expr(subject))
+        for store in case.stores:
+            if store.op == "STORE_GLOBAL":
+                self.scope.globals.add(store.arg)
+            elif store.op == "STORE_DEREF":
+                self.scope.stored_free(store.arg)
+        node.cond = CaseTest(subject, case.pattern)
+        node.base = self.stack if case.last else [*self.stack, subject]
+        node.keep = None
+        node.out = [node.base, node.base]
 
     def _for(self, node: Any) -> None:
         if not self.stack:

@@ -72,7 +72,9 @@ def _mergeable(code: list[Ins], at: int) -> bool:
     if ins.op != "RETURN_VALUE" or at == 0:
         return False
     before = code[at - 1]
-    return before.op != "WITH_END" and (isinstance(ins.pos, int) or before.pos != ins.pos)
+    if isinstance(ins.pos, int):  # 3.10 knows lines only
+        return before.op not in ("WITH_END", "LOAD_CONST")
+    return before.op != "WITH_END" and before.pos != ins.pos
 
 
 def redirect(code: list[Ins], leader: dict[int, int]) -> None:

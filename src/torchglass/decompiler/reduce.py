@@ -14,6 +14,7 @@ from ..bytecode.canonical import VERSION
 from .cfg import Node
 from .errors import DecompileError
 from .machine import LOAD, STORE, Machine
+from .match import CaseTest, case_test
 from .values import Item, Marker, Match, is_silent
 
 
@@ -225,7 +226,7 @@ class Folding:
 
     def value(self, node: Node) -> bool:
         """A branch whose two ways only push one value each: ``and``, ``or``, a conditional, a chained comparison."""
-        if isinstance(node.cond, Match):
+        if isinstance(node.cond, (Match, CaseTest)):
             return False
         a, to_a, passed_a = self.follow(node, 0)
         b, to_b, passed_b = self.follow(node, 1)
@@ -266,6 +267,7 @@ class Folding:
             and node.eh == first.eh
             and node.order > first.order
             and not isinstance(node.cond, Match)
+            and case_test(node.cond) is None
         )
 
     def _shared(self, node: Node, side: int) -> bool:
@@ -284,6 +286,8 @@ class Folding:
             if not chained and (len(second.base) != len(stack) or any(x is not y for x, y in zip(second.base, stack))):
                 continue
             if chained and not (side == 0 and k == 1):
+                continue
+            if isinstance(node.cond, CaseTest) and not (side == 0 and k == 1):
                 continue
             negated = side == k
             if kept and negated:
@@ -331,6 +335,8 @@ class Folding:
         return (second.fall == 1) if side == 0 else (second.fall == 1)
 
     def _conditional(self, node: Node) -> bool:
+        if isinstance(node.cond, CaseTest):
+            return False
         yes_stack, yes, passed_a = self.follow(node, 0)
         no_stack, no, passed_b = self.follow(node, 1)
         if yes is no or not (self._pure(yes, node) and self._pure(no, node)) or yes.keep is not None or no.keep is not None:
@@ -428,6 +434,8 @@ def join_bool(op: ast.boolop, first: Any, second: Any) -> Any:
 
 def negatable(test: Any) -> bool:
     """``not (a is b)`` and ``not (a in b)`` compile to another instruction; everything else only turns the jump."""
+    if case_test(test) is not None:
+        return False
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return True
     if type(test.ops[0]) in (ast.Is, ast.IsNot) and VERSION >= (3, 11):

@@ -13,6 +13,7 @@ from typing import Any
 
 from .cfg import Graph, Node, dominates
 from .flow import SAFE
+from .match import case_test
 from .reduce import negatable, negate
 from .values import Item, Match
 
@@ -229,7 +230,7 @@ def _start(node: Node) -> int:
 
 def make_if(test: Any, yes: list[ast.stmt], no: list[ast.stmt], yes_at: int, no_at: int) -> list[ast.stmt]:
     """``if`` with as little nesting as its branches allow; the branch that comes first in the bytecode comes first."""
-    if isinstance(test, Match):
+    if isinstance(test, Match) or case_test(test) is not None:
         return [ast.If(test, yes or [ast.Pass()], no)]
     if not yes and not no:
         return [ast.If(test, [ast.Pass()], [])]

@@ -18,7 +18,7 @@ def write_try(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> N
         return _with(s, node, place, out)
     if node.try_kind == "finally":
         return _finally(s, node, place, out)
-    if node.try_kind == "except":
+    if node.try_kind in ("except", "star"):
         return _except(s, node, place, out)
     from .structure import Unstructured
 
@@ -97,7 +97,7 @@ def _finally(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> No
         after = place.follow
     body = s.go(node.succ[0], _region_place(node, place, after))
     final = s.go(node.succ[1], Place(node.end, place.loop, place.eh, place.before(after).pending))
-    if len(body) == 1 and isinstance(body[0], ast.Try) and not body[0].finalbody:
+    if len(body) == 1 and type(body[0]).__name__ in ("Try", "TryStar") and not body[0].finalbody:
         stmt: Any = body[0]
         stmt.finalbody = final or [ast.Pass()]
     else:
@@ -122,7 +122,8 @@ def _except(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> Nod
     inner = Place(after, place.loop, place.eh, rest.pending | ({else_node.id} if else_node is not None else set()))
     handlers = _clauses(s, handler, inner)
     orelse = s.go(else_node, rest) if else_node is not None and else_node is not after else []
-    out.append(ast.Try(body or [ast.Pass()], handlers, orelse, []))
+    kind: Any = ast.TryStar if node.try_kind == "star" else ast.Try  # type: ignore[attr-defined]
+    out.append(kind(body or [ast.Pass()], handlers, orelse, []))
     return after
 
 
