@@ -33,7 +33,7 @@ def fresh(value: Any) -> Any:
     """An input of the same layout; inputs that require grad come as results of an operation, so they may be written."""
     if not isinstance(value, torch.Tensor):
         return value
-    copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).copy_(value.detach())
+    copy = torch.empty_like(value.detach(), memory_format=torch.preserve_format).copy_(value.detach())
     return copy.requires_grad_(value.requires_grad)
 
 
@@ -48,11 +48,20 @@ def run(
     outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
     used = [out for out in use(outputs) if isinstance(out, torch.Tensor) and out.requires_grad]
     if used:
-        weights = [torch.linspace(0.5, 1.5, max(out.numel(), 1))[: out.numel()].view(out.shape) for out in used]
-        sum((out * weight.to(out.dtype)).sum() for out, weight in zip(used, weights)).backward()
+        weights = [torch.linspace(0.5, 1.5, max(out.numel(), 1), device=out.device) for out in used]
+        terms = [out * w[: out.numel()].view(out.shape).to(out.dtype) for out, w in zip(used, weights)]
+        sum(term.sum() for term in terms).backward()
     gradients = [getattr(value, "grad", None) for value in leaves]
     facts = [(out.requires_grad, out.stride()) for out in outputs if isinstance(out, torch.Tensor)]
-    return [*outputs, *gradients, *given, torch.get_rng_state(), *facts, _aliases([*given, *outputs])]
+    return [*outputs, *gradients, *given, _random_state(), *facts, _aliases([*given, *outputs])]
+
+
+def _random_state() -> torch.Tensor:
+    """The state of the CPU's generator, and of the GPU's where there is one."""
+    states = [torch.get_rng_state()]
+    if torch.cuda.is_available():
+        states.append(torch.cuda.get_rng_state())
+    return torch.cat(states)
 
 
 def _aliases(values: list[Any]) -> list[int]:
