@@ -19,6 +19,7 @@ import torch
 
 from . import _native
 from .backends import registry
+from .inspector import reports
 from .inspector.explain import Explanation
 from .markers import allow_in_graph, disable, graph_break, is_compiling
 from .options import CompileOptions
@@ -159,7 +160,9 @@ def explain(compiled: Any) -> Explanation:
 
     Print it, or call ``.to_dict()``. ``tg.explain(compiled)(*args)`` calls the function first.
     """
-    return Explanation(_state_of(compiled).record, compiled)
+    state = _state_of(compiled)
+    reports.flush(state.root().record)
+    return Explanation(state.record, compiled)
 
 
 def reset(directory: str | Path | None = None) -> None:

@@ -27,8 +27,7 @@ from .backends import registry
 from .capture.run import Stopped
 from .capture.run import run as capture_run
 from .errors import CompileError, GraphBreakError
-from .inspector.full_code import full_code
-from .inspector.readme import readme
+from .inspector import reports
 from .options import CompileOptions
 from .records.capture import Capture, GraphBreak, Request, Resume
 from .records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
@@ -279,8 +278,7 @@ class FunctionState:
             if function.source_text and function.folder is not None:
                 relative = function.folder.relative_to(top.path)
                 functools.reduce(Folder.child, relative.parts, top).write("resume_function.py", function.source_text)
-        top.write("README.md", readme(root.record))
-        top.write("full_code.py", full_code(root.record))
+        reports.changed(root.record, top.write, at_once=top.store.asked)
 
 
 def decompiled(resume: Resume) -> str:

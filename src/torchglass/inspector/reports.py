@@ -25,6 +25,9 @@ log = logging.getLogger("torchglass.inspector")
 Write = Callable[[str, str], Any]
 """``(filename, text)``: writes into the function's folder."""
 
+MOST_WAITING = 100
+"""Records that wait are kept alive; a process that compiles without end writes them now and then."""
+
 _lock = threading.RLock()
 _waiting: dict[int, tuple[int, FunctionRecord, Write]] = {}
 
@@ -36,6 +39,9 @@ def changed(record: FunctionRecord, write: Write, at_once: bool) -> None:
         return
     with _lock:
         _waiting[id(record)] = (os.getpid(), record, write)
+        crowded = len(_waiting) > MOST_WAITING
+    if crowded:
+        flush()
 
 
 def flush(record: FunctionRecord | None = None) -> None:

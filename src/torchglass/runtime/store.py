@@ -91,10 +91,14 @@ class Folder:
 
 
 class ArtifactStore:
-    """A folder of artifacts: one sub-folder per function, the same names from run to run."""
+    """A folder of artifacts: one sub-folder per function, the same names from run to run.
 
-    def __init__(self, root: Path | str) -> None:
+    ``asked``: a person named the folder, and may look into it at any moment.
+    """
+
+    def __init__(self, root: Path | str, asked: bool = True) -> None:
         self.root = Path(root).absolute()
+        self.asked = asked
         self.lock = threading.RLock()
         self._taken: dict[str, list[object]] = {}
         self._noticed: set[tuple[Path, str]] = set()
@@ -189,7 +193,8 @@ def current_store() -> ArtifactStore:
         # A forked child gets a run folder of its own; a folder the user named is shared on purpose.
         key = (0, os.path.abspath(asked)) if asked else (os.getpid(), "")
         if key not in _by_root:
-            _by_root[key] = ArtifactStore(cache_folder.asked(Path(asked)) if asked else cache_folder.of_this_run())
+            root = cache_folder.asked(Path(asked)) if asked else cache_folder.of_this_run()
+            _by_root[key] = ArtifactStore(root, asked=bool(asked))
         return _by_root[key]
 
 
