@@ -13,8 +13,9 @@ from typing import Any
 
 from .check import check_tree
 from .errors import DecompileError
-from .function import class_body, function_definition, lambda_expression, Scope
+from .function import MODES, FinalError, Scope, class_body, function_definition, lambda_expression
 from .values import Function
+from .verify import source_difference
 
 
 def decompile(function_or_code: Any, *, verify: bool = False, name: str | None = None) -> str:
@@ -35,25 +36,47 @@ def decompile(function_or_code: Any, *, verify: bool = False, name: str | None =
     if not isinstance(code, CodeType):
         raise TypeError(f"decompile expects a function or a code object, got {type(function_or_code).__name__}, which has no bytecode")
     try:
-        text = _source(target, code, name)
+        text, difference = _best_source(target, code, name)
     except RecursionError as error:
-        raise DecompileError(f"{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name}: nested too deeply") from error
+        raise DecompileError(f"{_place(code)}: nested too deeply") from error
     except DecompileError as error:
-        raise DecompileError(f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}): {error}") from error
-    if verify:
-        from .verify import verify_source
-
-        verify_source(text, code, name)
+        raise DecompileError(f"{_place(code)}: {error}") from error
+    if difference is not None:
+        if verify:
+            raise DecompileError(f"{_place(code)}: recompiled differently: {difference}")
+        text = f"# not the same bytecode when compiled again: {' '.join(difference.split())}\n{text}"
     return text
 
 
-def _source(target: Any, code: CodeType, name: str | None) -> str:
-    tree = definition_tree(target, code, name)
-    check_tree(tree)
-    return ast.unparse(tree)
+def _place(code: CodeType) -> str:
+    return f"{code.co_name} ({code.co_filename}:{code.co_firstlineno})"
 
 
-def definition_tree(target: Any, code: CodeType, name: str | None) -> ast.AST:
+def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, str | None]:
+    """The first source that compiles to the same bytecode, or the first at all and how it differs."""
+    first: tuple[str, str | None] | None = None
+    failure: DecompileError | None = None
+    for n in range(len(MODES)):
+        try:
+            tree = definition_tree(target, code, name, MODES[n:] + MODES[:n])
+            check_tree(tree)
+            text = ast.unparse(tree)
+            why = source_difference(text, code, name)
+        except DecompileError as error:
+            failure = failure or error
+            if isinstance(error, FinalError):
+                break
+            continue
+        if why is None:
+            return text, None
+        first = first or (text, why)
+    if first is not None:
+        return first
+    assert failure is not None
+    raise failure
+
+
+def definition_tree(target: Any, code: CodeType, name: str | None, modes: tuple[str, ...] = MODES) -> ast.AST:
     """The definition of ``code`` as a module, wrapped in a function that binds its free variables if it has any."""
     function = Function(code)
     if isinstance(target, FunctionType):
@@ -62,6 +85,7 @@ def definition_tree(target: Any, code: CodeType, name: str | None) -> ast.AST:
         fill_signature(function, target)
     kind = code.co_name
     outer = _OuterScope(code)
+    outer.modes = modes
     if not code.co_flags & 1 and "__module__" in code.co_names and "__qualname__" in code.co_names:
         stmt: ast.stmt = ast.ClassDef(name or kind, [], [], class_body(code, outer), [])
         if hasattr(ast, "TypeVar"):
@@ -74,7 +98,7 @@ def definition_tree(target: Any, code: CodeType, name: str | None) -> ast.AST:
         return ast.Module(declared_body(code, outer), [])
     else:
         clean = "".join(c if c.isalnum() or c == "_" else "_" for c in kind)
-        stmt = function_definition(function, None, name or clean, [])
+        stmt = function_definition(function, outer, name or clean, [])
     if code.co_freevars:
         stmt = _factory(stmt, code)
     return ast.Module([stmt], [])

@@ -24,7 +24,7 @@ from .inlined import extract_comprehensions
 from .machine import LOAD, STORE, Machine
 from .match import extract_matches
 from .minimize import merge_copies, merge_plain_returns, reachable_instructions
-from .reduce import execute
+from .reduce import Respill, execute
 from .regions import join_finally_ends, strip_finally_copies, unify_with_exits
 from .structure import Unstructured, structure, terminates
 from .values import Class, Function
@@ -35,6 +35,8 @@ CO_VARARGS, CO_VARKEYWORDS, CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR = 4, 
 CO_HAS_DOCSTRING = 0x4000000
 
 
+#: how instructions are taken for copies of one another: same source position, same meaning, never
+MODES = ("copies", "alike", "apart")
 _PATTERN_HINTS = frozenset({"COPY", "MATCH_SEQUENCE", "MATCH_MAPPING", "MATCH_CLASS"})
 
 
@@ -59,6 +61,8 @@ class Scope:
             self.enclosing = parent.enclosing | (set() if parent.is_class else parent.names)
             self.taken |= parent.taken
         self.counter = 0
+        self.spills: set[int] = set()
+        self.modes = parent.modes if parent is not None else MODES
         self.instructions: Any = None
 
     def local(self, name: str) -> str:
@@ -124,12 +128,36 @@ def same_name(written: str, stored: str) -> bool:
     return written == stored or (written.startswith("__") and stored.endswith(written) and stored.startswith("_"))
 
 
+class FinalError(DecompileError):
+    """A body for which every way has been tried already: whoever contains it need not try again."""
+
+
 def body_of(code: CodeType, scope: Scope) -> list[ast.stmt]:
-    """The statements of ``code``; the returns of ``None`` at its end are left out."""
+    """The statements of ``code``; the returns of ``None`` at its end are left out.
+
+    How many copies the compiler made of one statement cannot always be told; if the likeliest reading has no
+    structure, others are tried (``scope.modes``).
+    """
+    first: DecompileError | None = None
+    known = (set(scope.globals), set(scope.nonlocals), set(scope.taken))
+    for mode in scope.modes:
+        scope.globals, scope.nonlocals, scope.taken = (set(k) for k in known)
+        scope.counter, scope.spills, scope.collector = 0, set(), None
+        try:
+            return _body(code, scope, mode)
+        except FinalError:
+            raise
+        except DecompileError as error:
+            first = first or error
+    raise FinalError(str(first)) from first
+
+
+def _body(code: CodeType, scope: Scope, mode: str) -> list[ast.stmt]:
     instructions = canonical(code)
     kinds = simplify(instructions)
     failed = strip_finally_copies(instructions, kinds)
-    merge_copies(instructions, reachable_instructions(instructions))
+    if mode != "apart":
+        merge_copies(instructions, reachable_instructions(instructions), mode == "copies")
     merge_plain_returns(instructions)
     if failed:
         raise DecompileError("a finally body differs between its copies")
@@ -147,6 +175,17 @@ def statements_of(
     instructions: list[Any], kinds: dict[int, str], scope: Scope, start: int, stack: list[Any]
 ) -> list[ast.stmt]:
     """Graph, execution and structure of the instructions reached from ``start`` with ``stack``."""
+    for _ in range(8):
+        try:
+            return _statements(instructions, kinds, scope, start, stack)
+        except Respill as waiting:
+            scope.spills |= waiting.homes
+    raise DecompileError("values wait across a branch")
+
+
+def _statements(
+    instructions: list[Any], kinds: dict[int, str], scope: Scope, start: int, stack: list[Any]
+) -> list[ast.stmt]:
     graph = Graph(instructions, kinds, start)
     nodes = order(graph)
     if split_stack_cleanups(graph, nodes):
@@ -216,7 +255,7 @@ def function_definition(function: Function, parent: Scope | None, name: str, dec
     args = arguments(function, scope)
     body = declared_body(code, scope)
     kind: Any = ast.AsyncFunctionDef if code.co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR) else ast.FunctionDef
-    written = code.co_name if parent is not None and code.co_name.isidentifier() else name
+    written = code.co_name if code.co_name.isidentifier() and same_name(code.co_name, name) else name
     node = kind(written, args, body, decorators, function.annotations.get("return"), None, lineno=0)
     if VERSION >= (3, 12):
         node.type_params = function.type_params or []

@@ -90,7 +90,7 @@ def _redirect(code: list[Ins], places: set[int], to: int, miss: int) -> None:
     for ins in code:
         if ins.index in (miss, to) or ins.op == "CHECK_EXC_MATCH":
             continue
-        if ins.to >= 0 and skip(code, ins.to) in places:
+        if ins.to >= 0 and skip(code, ins.to) in places and not _passes(code, ins.to, miss):
             ins.to = to
         if ins.nxt >= 0 and ins.op != "NOP" and skip(code, ins.nxt) in places and not _passes(code, ins.nxt, miss):
             ins.nxt = to

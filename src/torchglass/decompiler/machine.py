@@ -43,13 +43,14 @@ class Machine:
         self.stmts: list[ast.stmt] = []
         self.group: list[tuple[Any, Any]] = []
         self.clock = 0
-        self.temporaries = 0
+        self.node: Any = None
 
     # -- running ------------------------------------------------------------------------------------------------
     def run(self, node: Any) -> None:
         """Execute ``node`` from ``node.stack``; fills ``stmts``, ``cond``, ``base`` and ``out`` (one stack per successor)."""
         self.stack = list(node.stack)
         self.stmts = node.stmts
+        self.node = node
         if node.kind == "try":
             return
         code = node.code
@@ -66,6 +67,8 @@ class Machine:
         elif node.kind == "for":
             self._for(node)
         else:
+            if node.id in self.scope.spills:
+                self.spill()
             node.base = self.stack
             node.out = [self.stack]
 
@@ -83,6 +86,8 @@ class Machine:
             test = self.expr()
             if ins.arg == "none":
                 test = ast.Compare(test, [ast.Is()], [ast.Constant(None)])
+        if node.id in self.scope.spills:
+            self.spill()
         node.cond = test
         node.base = self.stack
         node.keep = None
@@ -119,6 +124,7 @@ class Machine:
         self.clock += 1
         if not hasattr(value, "when"):
             value.when = self.clock
+            value.home = self.node.id
         self.stack.append(value)
 
     def pop(self) -> Any:
@@ -181,7 +187,9 @@ class Machine:
         if getattr(value, "copied", False):
             raise DecompileError("a value used twice crosses a statement")
         name = self.scope.temporary()
-        self.stmts.append(ast.Assign([ast.Name(name, STORE)], self.as_expr(value), lineno=0))
+        targets = value.targets if isinstance(value, Chained) else []
+        inner = self.as_expr(value.value if isinstance(value, Chained) else value)
+        self.stmts.append(ast.Assign([ast.Name(name, STORE), *targets], inner, lineno=0))
         replacement = ast.Name(name, LOAD)
         replacement.when = 0  # type: ignore[attr-defined]
         for k, other in enumerate(self.stack):

@@ -12,13 +12,13 @@ from .flow import SAFE, Ins, label, skip, successors
 _ENDING = frozenset({"SWAP", "ROT", "POP_TOP", "POP_EXCEPT", "WITH_END", "POP_BLOCK", "RETURN_VALUE"})
 
 
-def merge_copies(code: list[Ins], reachable: list[int]) -> None:
-    """Redirect every jump to a copy, in place, to the first of its kind."""
+def merge_copies(code: list[Ins], reachable: list[int], positions: bool = True) -> None:
+    """Redirect every jump to a copy, in place, to the first of its kind; without ``positions`` likeness suffices."""
     groups: dict[object, list[int]] = {}
     for at in reachable:
         ins = code[at]
-        if ins.op not in ("NOP", "JUMP") and ins.pos is not None and _mergeable(code, at):
-            groups.setdefault((ins.op, ins.pos), []).append(at)
+        if ins.op not in ("NOP", "JUMP") and (ins.pos is not None or not positions) and _mergeable(code, at):
+            groups.setdefault((ins.op, ins.pos) if positions else label(ins), []).append(at)
     leader: dict[int, int] = {}
     for members in groups.values():
         if len(members) < 2:
@@ -29,7 +29,7 @@ def merge_copies(code: list[Ins], reachable: list[int]) -> None:
             for first in members[:n]:
                 if first in leader:
                     continue
-                pairs = alike(code, first, second, True, leader)
+                pairs = alike(code, first, second, positions, leader, True)
                 if pairs is not None:
                     for a, b in pairs:
                         if b not in leader and a != b:
@@ -94,7 +94,7 @@ def redirect(code: list[Ins], leader: dict[int, int]) -> None:
 
 
 def alike(
-    code: list[Ins], first: int, second: int, positions: bool, leader: dict[int, int] | None = None
+    code: list[Ins], first: int, second: int, positions: bool, leader: dict[int, int] | None = None, merge: bool = False
 ) -> list[tuple[int, int]] | None:
     """The pairs of instructions proven to have one future when ``first`` and ``second`` have; None if they don't."""
     seen: dict[int, int] = {}
@@ -116,9 +116,9 @@ def alike(
         x, y = code[a], code[b]
         if x.op != y.op or label(x) != label(y):
             return None
-        if positions and (x.pos != y.pos or x.op == "RERAISE"):
+        if (positions and x.pos != y.pos) or (merge and x.op == "RERAISE"):
             return None
-        if x.eh != y.eh and (positions or x.op not in SAFE):
+        if x.eh != y.eh and (merge or x.op not in SAFE):
             return None
         seen[b] = a
         pairs.append((a, b))

@@ -47,7 +47,32 @@ def execute(nodes: list[Node], machine: Machine, stack: list[Any]) -> list[Node]
         for node in reversed(alive):
             if node.kind == "cond" and node.id not in dead and fold.condition(node):
                 changed = True
-    return [n for n in alive if n.id not in dead]
+    alive = [n for n in alive if n.id not in dead]
+    _check_order(alive, machine)
+    return alive
+
+
+class Respill(Exception):
+    """Values computed in the nodes ``homes`` are still waiting when a branch is taken: they need temporaries there."""
+
+    def __init__(self, homes: set[int]) -> None:
+        super().__init__("values wait across a branch")
+        self.homes = homes
+
+
+def _check_order(alive: list[Node], machine: Machine) -> None:
+    """A value that waits on the stack while a statement-level test runs would be evaluated after it: not allowed."""
+    homes: set[int] = set()
+    for node in alive:
+        if node.kind != "cond":
+            continue
+        for value in node.base:
+            if not is_silent(value) and not machine.harmless(value):
+                homes.add(getattr(value, "home", -1))
+    if homes:
+        if homes <= machine.scope.spills or -1 in homes:
+            raise DecompileError("a value waits across a branch")
+        raise Respill(homes)
 
 
 def _check_back_edge(out: list[Any], head: Node) -> None:
@@ -244,6 +269,7 @@ class Folding:
         if expr is None:
             return False
         expr.when = getattr(node.cond, "when", 0)
+        expr.home = node.id
         node.kind = "jump"
         node.cond = None
         node.out = [a[:-1] + [expr]]

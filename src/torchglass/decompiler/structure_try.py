@@ -93,7 +93,7 @@ def _finally(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> No
     exits = _exits(s, members, place)
     merges = [k for k in s.merges(node, place) if k in exits]
     after = merges[0] if merges else _choose(s, exits)
-    if after is None:
+    if after is None or (s.plain_exit(after) and any(c is place.follow for n in members for c in n.succ)):
         after = place.follow
     body = s.go(node.succ[0], _region_place(node, place, after))
     final = s.go(node.succ[1], Place(node.end, place.loop, place.eh, place.before(after).pending))

@@ -7,6 +7,7 @@ so meeting a pair of places a second time proves nothing new: the walk ends when
 
 from __future__ import annotations
 
+import warnings
 from types import CodeType
 from typing import Any
 
@@ -161,9 +162,10 @@ def find_code(module: CodeType, name: str, like: CodeType) -> CodeType | None:
 
 def compiled(text: str, code: CodeType, name: str | None) -> CodeType:
     """Compile decompiled ``text`` and find the code object that stands for ``code``."""
-    flags = code.co_flags & 0x1000000  # from __future__ import annotations changes nothing here but is kept
     try:
-        module = compile(text, code.co_filename, "exec", flags & 0, True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = compile(text, code.co_filename, "exec", 0, True)
     except (SyntaxError, ValueError) as error:
         raise DecompileError(f"{code.co_name}: the output does not compile: {error}") from error
     if code.co_name == "<module>":
@@ -177,8 +179,6 @@ def compiled(text: str, code: CodeType, name: str | None) -> CodeType:
     return found
 
 
-def verify_source(text: str, code: CodeType, name: str | None = None) -> None:
-    """Raise DecompileError, naming the first difference, unless ``text`` compiles to what ``code`` does."""
-    why = difference(code, compiled(text, code, name), name=False)
-    if why is not None:
-        raise DecompileError(f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}): recompiled differently: {why}")
+def source_difference(text: str, code: CodeType, name: str | None = None) -> str | None:
+    """How the code that ``text`` compiles to differs from ``code``; None when it does not."""
+    return difference(code, compiled(text, code, name), name=name is None and code.co_name.isidentifier())
