@@ -153,3 +153,9 @@ def test_layouts_past_the_limit_run_eagerly(monkeypatch):
 def test_an_unknown_origin_is_none_of_the_users_lines():
     node = fx.symbolic_trace(lambda x: (x + 1,)).graph.find_nodes(op="output")[0]
     assert torch_compile._origin(node) == UNKNOWN
+
+
+@pytest.mark.skipif("torchglass" not in torch.compiler.list_backends(None), reason="the package is not installed")
+def test_by_name():
+    x = torch.randn(3)
+    torch.testing.assert_close(torch.compile(lambda x: x.sin() + 1, backend="torchglass")(x), x.sin() + 1)
