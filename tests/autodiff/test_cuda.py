@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from autodiff_helpers import capture, compare, targets, tensor
-
-from torchglass import autodiff
+from autodiff_helpers import compare, targets, tensor
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -43,16 +41,23 @@ def test_convolution_and_embedding():
     compare(lambda i, w: F.embedding(i, w), torch.randint(0, 9, (5,), device="cuda"), cuda(9, 4))
 
 
-def test_batch_norm_is_never_wrong():
+def test_batch_norm():
     def function(x, mean, variance):
         return F.batch_norm(x, mean, variance, None, None, True)
 
-    inputs = cuda(4, 3, 8, 8), torch.zeros(3, device="cuda"), torch.ones(3, device="cuda")
-    try:
-        autodiff.trace_training(capture(function), inputs)
-    except autodiff.AutodiffError:
-        pytest.skip("cuDNN's batch norm runs eagerly")
-    compare(function, *inputs, exact=False)
+    compare(function, cuda(4, 3, 8, 8), torch.zeros(3, device="cuda"), torch.ones(3, device="cuda"), exact=False)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_cudnn_batch_norm(training):
+    def function(x, w, b, mean, variance):
+        return F.batch_norm(x, mean, variance, w, b, training)
+
+    statistics = torch.zeros(3, device="cuda"), torch.ones(3, device="cuda")
+    partition = compare(function, cuda(4, 3, 8, 8), cuda(3), cuda(3, seed=1), *statistics, exact=False)
+    assert len(partition.mutations) == (2 if training else 0)
+    if training:
+        assert "aten.cudnn_batch_norm.default" in targets(partition.forward)
 
 
 def test_autocast():

@@ -1,8 +1,8 @@
 """Functionalization kernels that torch lacks: operators that write to operands though their schema denies it.
 
 Input and output are functional tensors. ``native_batch_norm`` in training overwrites the running statistics inside the
-kernel; torch's own functionalization lets that write through to the fake tensor and loses it. ``polygamma_`` writes as
-it says, but has no kernel.
+kernel; torch's own functionalization lets that write through to the fake tensor and loses it, and so with cuDNN's.
+``polygamma_`` writes as it says, but has no kernel.
 
 The kernels run only where functionalization is on and are registered once, at the first trace.
 """
@@ -56,6 +56,26 @@ def _batch_norm(x: Any, weight: Any, bias: Any, mean: Any, variance: Any, traini
     with below_functionalization():
         results = aten.native_batch_norm.default(*plain, training, *rest)
     return tuple(map(wrap_functional, results))
+
+
+@_kernel("cudnn_batch_norm")
+def _cudnn_batch_norm(
+    x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """There is no pure variant of cuDNN's: leave the running statistics out and update them from what it saves."""
+    updates = training and mean is not None
+    plain = [_plain(value) for value in (x, weight, bias, *((None, None) if updates else (mean, variance)))]
+    with below_functionalization():
+        results = aten.cudnn_batch_norm.default(*plain, training, momentum, eps)
+    results = tuple(map(wrap_functional, results))
+    if updates:
+        count = x.numel() // x.shape[1]
+        unbiased = (results[2].pow(-2) - eps) * (count / max(count - 1, 1))
+        mean.mul_(1 - momentum).add_(results[1], alpha=momentum)
+        variance.mul_(1 - momentum).add_(unbiased, alpha=momentum)
+        mark_hidden_write(mean)
+        mark_hidden_write(variance)
+    return results
 
 
 @_kernel("polygamma_")

@@ -30,7 +30,6 @@ class AutodiffError(Exception):
 SAME_VALUE: frozenset[OpOverload] = frozenset({aten.detach.default, aten.alias.default, aten.lift.default})
 
 REFUSED: dict[OpOverload, str] = {
-    aten.cudnn_batch_norm.default: "writes running statistics without saying so",
     aten.miopen_batch_norm.default: "writes running statistics without saying so",
 }
 """Operators that change an operand behind the back of their schema, and whose pure form is not known."""
@@ -197,3 +196,11 @@ def _batch_norm_backward(recorder: Recorder, func: OpOverload, args: tuple[Any, 
     if args[7]:
         args = (*args[:3], None, None, *args[5:])
     return recorder.call(func, args, kwargs)
+
+
+@special(aten.cudnn_batch_norm_backward.default)
+def _cudnn_batch_norm_backward(
+    recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """The gradient never reads the running statistics, which are overwritten by then."""
+    return recorder.call(func, (*args[:3], None, None, *args[5:]), kwargs)
