@@ -1,0 +1,153 @@
+"""Decompile every function of the running interpreter's standard library, recompile, compare.
+
+``python -m benchmarks.decompile`` prints how many of them come back as the same bytecode and lists every one that does
+not with its reason; ``--depyf`` runs depyf over the same functions with the same comparison, ``--every N`` takes a
+sample, ``--json FILE`` writes the figures.  Works in any supported interpreter with ``src`` on its path; needs no torch
+(depyf does).
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import platform
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any
+
+from torchglass.decompiler import DecompileError, decompile
+from torchglass.decompiler.verify import compiled, difference
+
+LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "site-packages", "__pycache__"}
+TIME_LIMIT = 5.0
+
+
+def library_functions() -> list[CodeType]:
+    """Every function and method, at any depth, of ``Lib/`` (tests, idlelib, lib2to3 and turtledemo left out)."""
+    found: list[CodeType] = []
+    root = os.path.dirname(os.__file__)
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(f for f in folders if f not in LEFT_OUT)
+        for name in sorted(files):
+            if not name.endswith(".py"):
+                continue
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                text = file.read()
+            try:
+                module = compile(text, path, "exec", 0, True)
+            except (SyntaxError, ValueError):
+                continue
+            found.extend(_functions(module))
+    return found
+
+
+def _functions(code: CodeType) -> Iterator[CodeType]:
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            if const.co_flags & 1 and not const.co_name.startswith("<"):
+                yield const
+            yield from _functions(const)
+
+
+class _TimeOut(Exception):
+    pass
+
+
+def _alarm(number: int, frame: Any) -> None:
+    raise _TimeOut
+
+
+def judge(decompiler: Callable[[CodeType], str], code: CodeType) -> tuple[str, str, float]:
+    """``(verdict, reason, seconds spent decompiling)`` for one function."""
+    start = time.perf_counter()
+    signal.setitimer(signal.ITIMER_REAL, TIME_LIMIT)
+    try:
+        text = decompiler(code)
+    except _TimeOut:
+        return "time-out", f"more than {TIME_LIMIT} s", TIME_LIMIT
+    except DecompileError as error:
+        return "refused", str(error).split("): ", 1)[-1], time.perf_counter() - start
+    except Exception as error:  # the other decompiler raises anything
+        return "crash", repr(error)[:120], time.perf_counter() - start
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    seconds = time.perf_counter() - start
+    try:
+        why = difference(code, compiled(text, code, None))
+    except DecompileError as error:
+        return "does not compile", str(error), seconds
+    if why is None:
+        return "equal", "", seconds
+    if text.startswith("# control flow"):
+        return "state machine", text.splitlines()[0][2:], seconds
+    said = text.startswith("# not the same bytecode")
+    return ("differs, and says so" if said else "differs silently"), why, seconds
+
+
+def run(name: str, decompiler: Callable[[CodeType], str], codes: list[CodeType], show: bool) -> dict[str, Any]:
+    """Judge all of ``codes``; prints and returns the figures."""
+    verdicts: collections.Counter[str] = collections.Counter()
+    others: list[tuple[str, str, str]] = []
+    total, slowest = 0.0, 0.0
+    begin = time.perf_counter()
+    for n, code in enumerate(codes):
+        verdict, reason, seconds = judge(decompiler, code)
+        verdicts[verdict] += 1
+        total += seconds
+        slowest = max(slowest, seconds)
+        if verdict != "equal":
+            others.append((verdict, f"{code.co_filename}:{code.co_firstlineno} {code.co_name}", reason))
+        if sys.stderr.isatty() and n % 100 == 0:
+            print(f"\r{name}: {n} of {len(codes)}", end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
+    version = platform.python_version()
+    print(f"{name}, CPython {version}: {len(codes)} functions")
+    for verdict, count in verdicts.most_common():
+        print(f"  {verdict:22} {count:6}  {100 * count / len(codes):6.2f} %")
+    print(f"  decompiling {total:.1f} s, slowest {slowest:.2f} s, with comparing {time.perf_counter() - begin:.1f} s")
+    if show:
+        for verdict, place, reason in others:
+            print(f"  - {verdict}: {place}: {reason}")
+    return {"decompiler": name, "python": version, "functions": len(codes), "verdicts": dict(verdicts),
+            "decompile_seconds": total, "slowest_seconds": slowest, "others": others}  # fmt: skip
+
+
+def depyf_decompiler() -> Callable[[CodeType], str] | None:
+    try:
+        from depyf.decompiler import Decompiler
+    except ImportError as error:
+        print(f"depyf is not installed here ({error}); pip install depyf==0.20.0 to compare")
+        return None
+    return lambda code: Decompiler(code).decompile(overwite_fn_name=code.co_name)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--every", type=int, default=1, help="take every Nth function only")
+    parser.add_argument("--depyf", action="store_true", help="run depyf over the same functions too")
+    parser.add_argument("--json", help="write the figures to this file")
+    parser.add_argument("--quiet", action="store_true", help="do not list the functions that differ")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    signal.signal(signal.SIGALRM, _alarm)
+    codes = library_functions()[:: arguments.every]
+    results = [run("torchglass", decompile, codes, not arguments.quiet)]
+    if arguments.depyf:
+        other = depyf_decompiler()
+        if other is not None:
+            results.append(run("depyf", other, codes, False))
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            json.dump(results, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
