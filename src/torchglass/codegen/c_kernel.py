@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from ..records.loops import Buffer, Compute, Load, Reduce, Size, Store, product
 from .c_body import Accumulator, BodyPrinter, Pass, total_type, value_type
@@ -25,6 +26,8 @@ from .stages import Plan, schedule
 PARALLEL_WORK = 50_000  # estimated operations below which one thread is faster than waking the others
 ROW_BLOCK = 32  # rows whose column sums are added in one block before they join the total
 LONG_ROW = 1024  # elements past which a row's sum is added up in blocks
+WIDE_ROW = 4096  # columns past which column sums are shared out by columns
+COLUMN_BLOCK = 512
 STACK_BYTES = 32768  # scratch rows larger than this live in a thread's own heap block
 HEAVY = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "expm1", "log1p", "sin", "cos", "pow", "exp2", "lgamma", "atan"})
 
@@ -179,6 +182,8 @@ class CKernel:
         nest = self.nest
         outer = _kept_rows(nest, columns)
         inside = [k for k in range(nest.rows) if k not in outer]
+        if not outer and self._wide(columns):
+            return self._column_blocks(row, columns, inside)
         block = self._row_block(row, columns, inside)
         outer_count = product(tuple(nest.dims[k] for k in outer))
         threads_inside = self.parallel and not (isinstance(outer_count, int) and outer_count >= 16)
@@ -189,6 +194,38 @@ class CKernel:
             code.insert(0, f"#pragma omp parallel for schedule(static){collapse}")
         return code
 
+    def _wide(self, columns: list[Accumulator]) -> bool:
+        """Whether threads should share out the columns: nothing in a row needs the whole row, and rows are long."""
+        alone = len(self.plan.stages) == 1 and not self.plan.scratch and len(self.nest.inner_dims) == 1
+        simple = not any(lp.is_reduction and not any(lp.reduced[: self.nest.rows]) for lp in self.nest.loops)
+        every = all(acc.size == self.nest.columns for acc in columns)
+        return alone and simple and every and isinstance(self.nest.columns, int) and self.nest.columns > WIDE_ROW
+
+    def _column_blocks(self, row: list[str], columns: list[Accumulator], inside: list[int]) -> list[str]:
+        """Threads share blocks of columns; each walks all rows of its block with sums that stay in cache."""
+        nest = self.nest
+        last = len(nest.dims) - 1
+        plain, moved = f"for (int64_t i{last} = 0; i{last} < {nest.dims[last]}; ++i{last}) {{", f"i{last} - from"
+        row = [line.replace(plain, f"for (int64_t i{last} = from; i{last} < to; ++i{last}) {{") for line in row]
+        for acc in columns:
+            row = [line.replace(f"{acc.name}[i{last}]", f"{acc.name}[{moved}]") for line in row]
+        lines = [f"const int64_t to = from + {COLUMN_BLOCK} < {nest.columns} ? from + {COLUMN_BLOCK} : {nest.columns};"]
+        for acc in columns:
+            start = reduction_start(acc.reduce.kind, acc.reduce.dtype)
+            lines.append(f"{total_type(acc.reduce.dtype)} {acc.name}_t[{COLUMN_BLOCK}] ALIGNED;")
+            lines.append(f"for (int64_t c = 0; c < {COLUMN_BLOCK}; ++c) {acc.name}_t[c] = {start};")
+        small = [replace(acc, size=COLUMN_BLOCK) for acc in columns]
+        lines += self._row_block(row, small, inside)
+        for acc in columns:
+            body = [
+                f"const {value_type(acc.reduce.dtype)} sum = {acc.name}_t[{moved}];",
+                *self.printer.finish_column(acc, "sum"),
+            ]
+            lines += [f"for (int64_t i{last} = from; i{last} < to; ++i{last}) {{", *_indent(body), "}"]
+        head = f"for (int64_t from = 0; from < {nest.columns}; from += {COLUMN_BLOCK}) {{"
+        code = [head, *_indent(lines), "}"]
+        return ["#pragma omp parallel for schedule(static)", *code] if self.parallel else code
+
     def _row_block(self, row: list[str], columns: list[Accumulator], inside: list[int]) -> list[str]:
         """One block of rows: sums in the values' own dtype, then joined to the thread's totals."""
         nest = self.nest
@@ -198,7 +235,8 @@ class CKernel:
         for acc in columns:
             dtype = acc.reduce.dtype
             start = reduction_start(acc.reduce.kind, dtype)
-            lines.append(f"{value_type(dtype)} {acc.name}[{acc.size}] ALIGNED;")
+            if self._on_stack(acc):
+                lines.append(f"{value_type(dtype)} {acc.name}[{acc.size}] ALIGNED;")
             lines.append(f"for (int64_t c = 0; c < {acc.size}; ++c) {acc.name}[c] = {start};")
         lines.append(f"const int64_t stop = first + {ROW_BLOCK} < {rows} ? first + {ROW_BLOCK} : {rows};")
         lines += ["for (int64_t row = first; row < stop; ++row) {", *_indent(decode + row), "}"]
@@ -207,12 +245,21 @@ class CKernel:
             lines.append(f"for (int64_t c = 0; c < {acc.size}; ++c) {acc.name}_t[c] = {joined};")
         return [f"for (int64_t first = 0; first < {rows}; first += {ROW_BLOCK}) {{", *_indent(lines), "}"]
 
+    @staticmethod
+    def _on_stack(acc: Accumulator) -> bool:
+        return isinstance(acc.size, int) and acc.size * 8 <= STACK_BYTES
+
     def _column_region(self, block: list[str], columns: list[Accumulator], threads: bool) -> list[str]:
         """Totals per thread, the blocks shared out, then the threads' totals joined and stored."""
         team = "omp_get_max_threads()" if threads else "1"
         lines = [f"const int team = {team};"]
-        mine, start = [], []
+        mine, start, done = [], [], []
         for acc in columns:
+            if not self._on_stack(acc):
+                own = value_type(acc.reduce.dtype)
+                size = f"({acc.size} * sizeof({own}) + 63) / 64 * 64"
+                mine.append(f"{own}* restrict {acc.name} = aligned_alloc(64, {size});")
+                done.append(f"free({acc.name});")
             ctype = total_type(acc.reduce.dtype)
             padded = f"(({acc.size} * sizeof({ctype}) + 63) / 64 * 64)"
             lines.append(f"const int64_t {acc.name}_bytes = {padded};")
@@ -221,12 +268,12 @@ class CKernel:
             start.append(f"for (int64_t c = 0; c < {acc.size}; ++c) {acc.name}_t[c] = {reduction_start(acc.reduce.kind, acc.reduce.dtype)};")
         if threads:
             share = ["#pragma omp for schedule(static)", *block]
-            region = ["const int thread = omp_get_thread_num();", *mine, *start, *share]
+            region = ["const int thread = omp_get_thread_num();", *mine, *start, *share, *done]
             lines.append("int used = 1;")
             region.insert(1, "if (thread == 0) used = omp_get_num_threads();")
             lines += ["#pragma omp parallel num_threads(team)", "{", *_indent(region), "}"]
         else:
-            lines += ["const int used = 1;", "{", *_indent(["const int thread = 0;", *mine, *start, *block]), "}"]
+            lines += ["const int used = 1;", "{", *_indent(["const int thread = 0;", *mine, *start, *block, *done]), "}"]
         for acc in columns:
             lines += self._store_columns(acc)
             lines.append(f"free({acc.name}_all);")

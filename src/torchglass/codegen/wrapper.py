@@ -108,6 +108,8 @@ class WrapperPrinter:
         text = f"{self._target(call.target)}({', '.join(args)})"
         if call.out:
             return [_commented(text, call.ops, call.origins)]
+        if not any(call.outputs):
+            return [_commented(text, call.ops, call.origins)]
         names = ["_" if o is None else o for o in call.outputs]
         left = f"{', '.join(names)}{',' if len(names) == 1 else ''}" if call.unpack else names[0]
         lines = [_commented(f"{left} = {text}", call.ops, call.origins)]

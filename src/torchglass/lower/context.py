@@ -222,11 +222,12 @@ class Lowering:
         unpack: bool = False,
         out: bool = False,
         aliases: bool = False,
+        effect: bool = False,
     ) -> None:
         """Append an ATen call whose results are named ``outputs``."""
         call = ExternCall(
             outputs[0] or self.op, target, tuple(args), tuple(kwargs.items()), tuple(outputs),
-            unpack, out, aliases, (self.op,), (self.origin,),
+            unpack, out, aliases, effect, (self.op,), (self.origin,),
         )  # fmt: skip
         self.nodes.append(call)
 

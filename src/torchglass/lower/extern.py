@@ -30,14 +30,17 @@ def lower_extern(low: Lowering, node: fx.Node) -> Any:
         view = low.result(node)
         low.extern(target.rpartition(".")[0] + ".out", args, kwargs, [view.buffer], out=True)
         return view
+    if schema_is_void(node):
+        low.extern(target, args, kwargs, [None], effect=True)
+        return None
     if isinstance(vals, (tuple, list)):
         results = [_result(low, val, f"{node.name}_{k}") for k, val in enumerate(vals)]
         names = [None if r is None else r.name if isinstance(r, Value) else r.buffer for r in results]
-        low.extern(target, args, kwargs, names, unpack=True, aliases=may_alias(node))
+        low.extern(target, args, kwargs, names, unpack=True, aliases=may_alias(node), effect=has_effect(node))
         return tuple(results)
     result = _result(low, vals, node.name)
     name = None if result is None else result.name if isinstance(result, Value) else result.buffer
-    low.extern(target, args, kwargs, [name], aliases=may_alias(node))
+    low.extern(target, args, kwargs, [name], aliases=may_alias(node), effect=has_effect(node))
     return result
 
 
@@ -76,6 +79,20 @@ def may_alias(node: fx.Node) -> bool:
     if schema is None:
         return True
     return any(r.alias_info is not None for r in schema.returns)
+
+
+def schema_is_void(node: fx.Node) -> bool:
+    """Whether the operator returns nothing."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and not schema.returns
+
+
+def has_effect(node: fx.Node) -> bool:
+    """Whether leaving the call out would change more than its results: it returns nothing, or draws random numbers."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return False
+    return not schema.returns or torch.Tag.nondeterministic_seeded in node.target.tags  # type: ignore[union-attr]
 
 
 def target_name(target: Any) -> str:

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from ..records.check_loops import check_graph
-from ..records.loops import LoopGraph, Node, Value, View
+from ..records.loops import ExternCall, LoopGraph, Node, Value, View
 from ..records.origin import UNKNOWN
 from . import creation, indexing, normalization, pointwise, reductions, views  # noqa: F401  they fill the table
 from .context import Lowering, Splat, sizes_of
@@ -133,11 +133,11 @@ def _outputs(low: Lowering, node: fx.Node) -> tuple[Any, ...]:
 
 
 def _live(nodes: list[Node], outputs: tuple[Any, ...]) -> tuple[Node, ...]:
-    """Nodes that something needs. ATen calls go too when nothing reads them: the graph is functional."""
+    """Nodes that something needs, and calls that do more than return a value (assertions, random numbers)."""
     needed = {o.buffer if isinstance(o, View) else o.name for o in outputs if isinstance(o, (View, Value))}
     kept: list[Node] = []
     for node in reversed(nodes):
-        if any(w in needed for w in node.writes):
+        if any(w in needed for w in node.writes) or (isinstance(node, ExternCall) and node.effect):
             kept.append(node)
             needed.update(node.reads)
     return tuple(reversed(kept))

@@ -251,7 +251,8 @@ class ExternCall:
     """``target(*args, **kwargs)`` by ATen. Arguments hold Views, Values, constants, and lists or tuples of them.
 
     ``outputs``: the buffer (or Value name, or None) of each result; a single result that is no tuple has ``unpack``
-    False. ``out``: call the ``out=`` overload of the same operator into a buffer that we allocate.
+    False. ``out``: call the ``out=`` overload of the same operator into a buffer that we allocate. ``aliases``: results may
+    be views of arguments. ``effect``: it must run even when nothing reads its results.
     """
 
     name: str
@@ -262,6 +263,7 @@ class ExternCall:
     unpack: bool = False
     out: bool = False
     aliases: bool = False
+    effect: bool = False
     ops: tuple[str, ...] = ()
     origins: tuple[Origin, ...] = ()
 
