@@ -48,23 +48,23 @@ bool is_torch_size(PyObject* object) {
   return PyTuple_Check(object) && std::strcmp(Py_TYPE(object)->tp_name, "torch.Size") == 0;
 }
 
-bool has_same_constant(PyObject* set, PyObject* wanted) {
-  Py_ssize_t position = 0;
-  PyObject* item = nullptr;
-  Py_hash_t hash = 0;
-  while (_PySet_NextEntry(set, &position, &item, &hash)) {
-    if (same_constant(item, wanted)) return true;
+bool has_same_constant(PyObject* items, PyObject* wanted) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i) {
+    if (same_constant(PyTuple_GET_ITEM(items, i), wanted)) return true;
   }
   return false;
 }
 
 bool same_sets(PyObject* a, PyObject* b) {
   if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
-  Py_ssize_t position = 0;
-  PyObject* item = nullptr;
-  Py_hash_t hash = 0;
-  while (_PySet_NextEntry(a, &position, &item, &hash)) {
-    if (!has_same_constant(b, item)) return false;
+  const Ref items_of_a(PySequence_Tuple(a));
+  const Ref items_of_b(PySequence_Tuple(b));
+  if (!items_of_a || !items_of_b) {
+    PyErr_Clear();
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items_of_a.get()); ++i) {
+    if (!has_same_constant(items_of_b.get(), PyTuple_GET_ITEM(items_of_a.get(), i))) return false;
   }
   return true;
 }
@@ -100,7 +100,12 @@ bool cleared(int answer) {
   return answer == 1;
 }
 
+bool is_builtin_dict(PyObject* object) {
+  return PyDict_CheckExact(object) || PyODict_CheckExact(object);
+}
+
 bool has_keys(PyObject* value, PyObject* expected) {
+  if (PyTuple_GET_SIZE(expected) == 0 && is_builtin_dict(value)) return PyDict_GET_SIZE(value) == 0;
   if (PyDict_CheckExact(value)) {
     if (PyDict_GET_SIZE(value) != PyTuple_GET_SIZE(expected)) return false;
     Py_ssize_t position = 0;
@@ -120,7 +125,7 @@ bool has_keys(PyObject* value, PyObject* expected) {
 
 // 1 if it has the key, 0 if not, -1 with an exception set if that cannot be said.
 int contains(PyObject* value, PyObject* key) {
-  return PyDict_CheckExact(value) ? PyDict_Contains(value, key) : PySequence_Contains(value, key);
+  return is_builtin_dict(value) ? PyDict_Contains(value, key) : PySequence_Contains(value, key);
 }
 
 // 1, 0 or -1 with an exception set: only AttributeError says "no attribute".
@@ -238,10 +243,10 @@ bool Condition::is_pure(PyObject* value) const {
     case Check::Length:
       return has_builtin_length(value);
     case Check::DictKeys:
-      return PyDict_CheckExact(value);
+      return PyDict_CheckExact(value) || (PyODict_CheckExact(value) && PyTuple_GET_SIZE(expected.get()) == 0);
     case Check::DictHas:
     case Check::DictLacks:
-      return PyDict_CheckExact(value) && (PyUnicode_CheckExact(expected.get()) || PyLong_CheckExact(expected.get()));
+      return is_builtin_dict(value) && (PyUnicode_CheckExact(expected.get()) || PyLong_CheckExact(expected.get()));
     case Check::HasAttr:
     case Check::LacksAttr:
       return false;
@@ -256,8 +261,12 @@ bool Condition::is_permanent() const {
   return (reinterpret_cast<PyTypeObject*>(expected.get())->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0;
 }
 
-bool Condition::is_about_dict_content() const {
-  return check == Check::DictKeys || check == Check::DictHas || check == Check::DictLacks || check == Check::Length;
+// The order of an OrderedDict's keys changes without a new tag, so only its being empty is covered.
+bool Condition::is_covered_by_tag(PyObject* value) const {
+  if (check == Check::DictKeys && PyODict_CheckExact(value)) return PyTuple_GET_SIZE(expected.get()) == 0;
+  const bool about_content =
+      check == Check::DictKeys || check == Check::DictHas || check == Check::DictLacks || check == Check::Length;
+  return about_content && is_builtin_dict(value);
 }
 
 int add_checks(PyObject* module) {

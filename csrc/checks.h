@@ -40,8 +40,8 @@ struct Condition {
   // Whether it stays true of one living object, whatever happens to that object.
   bool is_permanent() const;
 
-  // Whether, of a plain dict, it stays true while the dict's version tag stays.
-  bool is_about_dict_content() const;
+  // Whether it stays true of `value` while that is the same dict with the same version tag.
+  bool is_covered_by_tag(PyObject* value) const;
 };
 
 // A dict whose items are read as a dict's, without __missing__ or an overriding __getitem__.

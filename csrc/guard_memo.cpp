@@ -117,8 +117,6 @@ bool GuardTable::step_holds(const Step& step) const {
   switch (step.kind) {
     case StepKind::Condition:
       return nodes_[step.node].conditions[step.condition].holds(step.object);
-    case StepKind::DictLength:
-      return Py_TYPE(step.object) == step.type && PyDict_GET_SIZE(step.object) == step.length;
     case StepKind::InstanceDict:
       return Py_TYPE(step.object) == step.type && has_instance_dict(step.object, step.value);
     case StepKind::SequenceItem:
@@ -153,7 +151,7 @@ bool GuardTable::same_module_item(const Step& step, PyObject* dict) {
 bool GuardTable::same_children(int index, PyObject* dict) {
   const Node& node = nodes_[index];
   for (const Condition& condition : node.conditions) {
-    if (condition.is_about_dict_content() && condition.is_pure(dict) && !condition.holds(dict)) return false;
+    if (condition.is_covered_by_tag(dict) && !condition.holds(dict)) return false;
   }
   for (const int child_index : node.children) {
     const Node& child = nodes_[child_index];
@@ -190,7 +188,7 @@ bool GuardTable::run_live(Run& run) {
     if (is_live_[needed]) continue;
     run.live[needed] = Ref::borrow(value_of(run, needed));
   }
-  run.fetched = fetched_ && !run.evaluation ? fetched_ : build_fetched(run, false);
+  run.fetched = remembered_fetched(run);
   for (const LiveStep& step : steps) {
     if (!run_live_step(run, step)) return false;
   }
@@ -295,12 +293,8 @@ bool GuardTable::remember_condition(Memo& memo, int index, int number, PyObject*
     memo.tensors.push_back({value, condition.tensor.get(), implementation});
   } else if (!condition.is_pure(value)) {
     memo.live.push_back({index, number});
-  } else if (condition.is_about_dict_content() && PyDict_CheckExact(value)) {
+  } else if (condition.is_covered_by_tag(value)) {
     return true;
-  } else if (condition.check == Check::Length && PyDict_Check(value)) {
-    Step step{StepKind::DictLength, 0, index, value, Py_TYPE(value), {}};
-    step.length = condition.length;
-    memo.steps.push_back(step);
   } else {
     memo.steps.push_back({StepKind::Condition, static_cast<uint16_t>(number), index, value, nullptr, {}});
   }
@@ -343,14 +337,56 @@ void GuardTable::clear() {
 
 // ------------------------------------------------------------------------------------------------ fetched values
 
-// The tuple is kept and handed out again while nothing changes, so that 400 parameters cost no rebuilding. It owns
-// tensors, which must not outlive their module for our sake: it is dropped when the module, dataclass, ... dies.
-Ref GuardTable::fetch(Run& run, bool unchanged) {
+namespace {
+
+Ref copy_of(PyObject* tuple) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(tuple);
+  Ref copy(PyTuple_New(count));
+  if (!copy) PyErr_Clear();
+  for (Py_ssize_t i = 0; copy && i < count; ++i) {
+    PyTuple_SET_ITEM(copy.get(), i, Py_NewRef(PyTuple_GET_ITEM(tuple, i)));
+  }
+  return copy;
+}
+
+}  // namespace
+
+// The tuple is kept and handed out again while nothing changes, so that 400 parameters cost no looking up. Where values
+// differ from call to call (parameters of the function, live sources) a copy has them in their places. It owns tensors,
+// which must not outlive their module for our sake: it is dropped when the module, dataclass, ... dies.
+Ref GuardTable::fetch(Run& run) {
   if (fetch_.empty()) return empty_;
-  if (unchanged && fetched_) return fetched_;
-  Ref tuple = build_fetched(run, true);
-  if (tuple && unchanged && remember && fetched_epoch_ != epoch_) cache_fetched(run, tuple);
+  Ref tuple = run.fetched ? std::move(run.fetched) : remembered_fetched(run);
+  if (!tuple) return tuple;
+  Ref copy;
+  for (size_t i = 0; i < fetch_.size(); ++i) {
+    if (!differs_by_call(run, fetch_[i])) continue;
+    if (!copy) copy = copy_of(tuple.get());
+    if (!copy) return copy;
+    PyObject* old = PyTuple_GET_ITEM(copy.get(), i);
+    PyTuple_SET_ITEM(copy.get(), i, Py_NewRef(value_of(run, fetch_[i])));
+    Py_DECREF(old);
+  }
+  return copy ? copy : tuple;
+}
+
+// The fetched values, with None for those that differ from call to call; cached if it can be.
+Ref GuardTable::remembered_fetched(Run& run) {
+  if (fetched_ && !run.evaluation) return fetched_;
+  Ref tuple(PyTuple_New(static_cast<Py_ssize_t>(fetch_.size())));
+  for (size_t i = 0; tuple && i < fetch_.size(); ++i) {
+    PyObject* value = differs_by_call(run, fetch_[i]) ? Py_None : value_of(run, fetch_[i]);
+    PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(value));
+  }
+  if (!tuple) PyErr_Clear();
+  if (tuple && !run.evaluation && remember && fetched_epoch_ != epoch_) cache_fetched(run, tuple);
   return tuple;
+}
+
+bool GuardTable::differs_by_call(const Run& run, int index) const {
+  const int root = nodes_[index].root;
+  if (index == roots_[root].first) return nodes_[index].kind != Kind::Constant;
+  return !run.evaluated[root] && is_live_[index];
 }
 
 namespace {
@@ -379,7 +415,6 @@ Ref make_link(GuardTable* table) {
 // Null if there is none that is weakly referenced and is not the fetched value itself.
 PyObject* GuardTable::anchor_of(Run& run, int index) {
   const Root& root = roots_[nodes_[index].root];
-  if (root.leaf || is_live_[index]) return nullptr;
   int anchor = index;
   const bool below = nodes_[root.first].kind == Kind::Constant;
   while (nodes_[anchor].parent >= 0 && !(below && nodes_[anchor].parent == root.first)) anchor = nodes_[anchor].parent;
@@ -391,6 +426,7 @@ void GuardTable::cache_fetched(Run& run, const Ref& tuple) {
   fetched_epoch_ = epoch_;
   std::vector<PyObject*> anchors;
   for (const int node : fetch_) {
+    if (differs_by_call(run, node)) continue;
     PyObject* anchor = anchor_of(run, node);
     if (anchor == nullptr) return;
     if (anchors.empty() || anchors.back() != anchor) anchors.push_back(anchor);

@@ -286,7 +286,7 @@ Ref GuardTable::check_once(PyObject* const* locals, bool& again) {
   if (!run_live(run)) return Ref();
   again = epoch != epoch_;
   if (again || !check_relations(run, unchanged)) return Ref();
-  Ref fetched = fetch(run, unchanged);
+  Ref fetched = fetch(run);
   if (fetched && !unchanged) commit(run);
   return fetched;
 }
@@ -425,21 +425,6 @@ bool GuardTable::check_distinct(Run& run, Distinct& group, bool unchanged) {
     fresh.push_back(value);
   }
   return sorted_without_twins(fresh);
-}
-
-// Without `with_live`, places of live nodes stay empty, to be filled by a second call.
-Ref GuardTable::build_fetched(Run& run, bool with_live) {
-  const Py_ssize_t count = static_cast<Py_ssize_t>(fetch_.size());
-  Ref tuple = run.fetched ? std::move(run.fetched) : Ref(PyTuple_New(count));
-  if (!tuple) return failed();
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    const int node = fetch_[i];
-    const bool live = !run.evaluated[nodes_[node].root] && is_live_[node];
-    if (PyTuple_GET_ITEM(tuple.get(), i) == nullptr && (with_live || !live)) {
-      PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(value_of(run, node)));
-    }
-  }
-  return tuple;
 }
 
 // ------------------------------------------------------------------------------------------------ the Python type

@@ -44,7 +44,7 @@ struct Node {
 };
 
 // One thing the remembered path looks at. Pointers are borrowed; see guard_memo.cpp.
-enum class StepKind : uint8_t { Condition, DictLength, Tag, InstanceDict, SequenceItem, TypeOf, ModuleItem };
+enum class StepKind : uint8_t { Condition, Tag, InstanceDict, SequenceItem, TypeOf, ModuleItem };
 
 struct Step {
   StepKind kind;
@@ -55,7 +55,6 @@ struct Step {
   union {
     PyObject* value;     // what was found in it
     uint64_t tag;        // for Tag and ModuleItem: the dict's version tag then
-    Py_ssize_t length;   // for DictLength
   };
 };
 
@@ -145,7 +144,6 @@ class GuardTable {
   Ref check_once(PyObject* const* locals, bool& again);
   bool check_relations(Run& run, bool unchanged);
   bool check_distinct(Run& run, Distinct& group, bool unchanged);
-  Ref build_fetched(Run& run, bool with_live);
 
   // guard_memo.cpp
   enum class Sweep { Holds, Fails, Again };
@@ -164,7 +162,9 @@ class GuardTable {
   bool add_conditions(const Evaluation& evaluation, Memo& memo, int index);
   bool remember_condition(Memo& memo, int index, int number, PyObject* value);
   void add_tag(const Evaluation& evaluation, Memo& memo, int index, bool needed);
-  Ref fetch(Run& run, bool unchanged);
+  Ref fetch(Run& run);
+  Ref remembered_fetched(Run& run);
+  bool differs_by_call(const Run& run, int index) const;
   void cache_fetched(Run& run, const Ref& tuple);
   PyObject* anchor_of(Run& run, int node);
 
