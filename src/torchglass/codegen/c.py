@@ -20,7 +20,7 @@ from .nest import build
 RESERVED = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while asm typeof "
-    "a block end row first stop from to team used thread total sum c t free aligned_alloc linux unix errno bf16 f16 bool8".split()
+    "a block end row first stop from to top bottom team used thread total sum c t free aligned_alloc linux unix errno bf16 f16 bool8".split()
 ) | {name + suffix for name in (*LIBM, "pow", "atan2", "fmod", "floor", "copysign") for suffix in ("", "f")}
 
 

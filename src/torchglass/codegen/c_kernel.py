@@ -28,6 +28,7 @@ ROW_BLOCK = 32  # rows whose column sums are added in one block before they join
 LONG_ROW = 1024  # elements past which a row's sum is added up in blocks
 WIDE_ROW = 4096  # columns past which column sums are shared out by columns
 COLUMN_BLOCK = 512
+TILE = 16  # a cache line of floats: the side of the blocks in which transposed reads go
 STACK_BYTES = 32768  # scratch rows larger than this live in a thread's own heap block
 HEAVY = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "expm1", "log1p", "sin", "cos", "pow", "exp2", "lgamma", "atan"})
 
@@ -160,6 +161,9 @@ class CKernel:
     def _row_loops(self, row: list[str], passes: list[Pass]) -> list[str]:
         nest = self.nest
         count = nest.rows
+        across = transposed_dim(nest) if self._simple(passes) else None
+        if across is not None:
+            return self._tiles(row, across)
         if not self.parallel:
             return _wrap(row, nest.dims, range(count))
         rows = product(nest.row_dims)
@@ -170,6 +174,21 @@ class CKernel:
             code = [line.replace("#pragma omp simd", "#pragma omp parallel for simd schedule(static)") for line in row]
             return _wrap(code, nest.dims, range(count))
         return _wrap(row, nest.dims, range(count))
+
+    def _tiles(self, row: list[str], across: int) -> list[str]:
+        """Square blocks of the dimension that reads walk and the one that writes walk: both stay in cache."""
+        nest, last = self.nest, len(self.nest.dims) - 1
+        plain = _for(last, nest.dims[last])
+        row = [line.replace(plain, f"for (int64_t i{last} = from; i{last} < to; ++i{last}) {{") for line in row]
+        tall = [f"for (int64_t i{across} = top; i{across} < bottom; ++i{across}) {{", *_indent(row), "}"]
+        wide = [f"const int64_t to = from + {TILE} < {nest.dims[last]} ? from + {TILE} : {nest.dims[last]};", *tall]
+        wide = [f"for (int64_t from = 0; from < {nest.dims[last]}; from += {TILE}) {{", *_indent(wide), "}"]
+        end = f"const int64_t bottom = top + {TILE} < {nest.dims[across]} ? top + {TILE} : {nest.dims[across]};"
+        code = [f"for (int64_t top = 0; top < {nest.dims[across]}; top += {TILE}) {{", *_indent([end, *wide]), "}"]
+        outer = [k for k in range(nest.rows) if k != across]
+        code = _wrap(code, nest.dims, outer)
+        collapse = f" collapse({len(outer) + 1})" if outer else ""
+        return [f"#pragma omp parallel for schedule(static){collapse}", *code] if self.parallel else code
 
     def _simple(self, passes: list[Pass]) -> bool:
         """One pass without reductions or scratch: its inner loop itself can run in parallel."""
@@ -291,6 +310,21 @@ class CKernel:
             f"const {value} sum = total;", *decode, *self.printer.finish_column(acc, "sum"),
         ]  # fmt: skip
         return [f"for (int64_t c = 0; c < {acc.size}; ++c) {{", *_indent(body), "}"]
+
+
+def transposed_dim(nest: Nest) -> int | None:
+    """A row dimension that some load walks element by element while the inner loop makes it jump; None if none does."""
+    last = len(nest.dims) - 1
+    for loop in nest.loops:
+        for load in loop.loads:
+            steps = load.access.strides
+            if load.access.indirect or not isinstance(steps[last], int) or abs(steps[last]) < TILE:
+                continue
+            for k in range(nest.rows):
+                size = nest.dims[k]
+                if steps[k] == 1 and isinstance(size, int) and size >= TILE:
+                    return k
+    return None
 
 
 def _kept_rows(nest: Nest, columns: list[Accumulator]) -> list[int]:

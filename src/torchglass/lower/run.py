@@ -94,18 +94,17 @@ def _mutation(low: Lowering, node: fx.Node) -> Any:
     namespace, _, packet = node.target._schema.name.partition("::")
     functional = getattr(getattr(torch.ops, namespace), packet.removesuffix("_"), None)
     overload = getattr(functional, node.target._overloadname, None) if packet.endswith("_") else None
+    found = find_rule(overload) if overload is not None else None
     old = low.values[target]
-    aliased = isinstance(old, View) and any(
-        other is not target and isinstance(value, View) and value.buffer == old.buffer for other, value in low.values.items()
-    )
-    if overload is None or aliased or target.op != "call_function":
+    same = [n for n, value in low.values.items() if isinstance(value, View) and value.buffer == getattr(old, "buffer", None)]
+    ours = isinstance(old, Splat) or (isinstance(old, View) and low.buffers[old.buffer].role == "temp")
+    if found is None or not ours or any(low.values[n] != old for n in same):
         raise ValueError(f"the graph is not functional: {node.format_node()}")
     low.op = _short_name(node).removesuffix("_")
-    found = find_rule(overload)
-    if found is None:
-        raise ValueError(f"the graph is not functional: {node.format_node()}")
-    low.values[target] = found(low, node, *low.argument(node.args), **low.argument(node.kwargs))
-    return low.values[target]
+    new = found(low, node, *low.argument(node.args), **low.argument(node.kwargs))
+    for other in (target, *same):
+        low.values[other] = new
+    return new
 
 
 def _on_cpu(node: fx.Node) -> bool:
