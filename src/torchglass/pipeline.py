@@ -420,7 +420,9 @@ class GraphCompiler:
         assert gm is not None
         rendered = render(gm, f"{title} of {self.folder.top.name}.")
         artifact = self.folder.write(filename, rendered.text)
-        return load_python(artifact, rendered.objects).forward, artifact.text
+        module = load_python(artifact)
+        vars(module).update(rendered.objects)
+        return module.forward, artifact.text
 
 
 def _on_list(forward: GraphCall) -> GraphCall:

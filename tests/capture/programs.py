@@ -682,3 +682,18 @@ def raises_in_torch(x):
 @breaking
 def nonzero_and_masks(x):
     return x[x > 0].sum(), (x > 0).nonzero().shape
+
+
+@whole
+def copies(x):
+    import copy
+
+    a = {"list": [1, x], "record": Record("n", 3, [4]), "again": None}
+    a["again"] = a["list"]
+    b = copy.deepcopy({"n": [1, {2, 3}], "r": a["record"], "d": Derived(1, [2])})
+    b["n"].append(5)
+    c = copy.copy(a["record"])
+    c.name = "m"
+    number = 1
+    number += x
+    return b, a["record"].name, c.name, a["again"] is a["list"], number

@@ -169,7 +169,9 @@ def id_(m, args, kwargs):
     value = args[0]
     real = getattr(value, "real", None)
     if real is None or value.source is None:
-        raise Unsupported("id() of an object made inside the compiled function")
+        # made inside: the number is as arbitrary as eager's, and unique while this capture lasts
+        m.kept.append(value)
+        return ConstantV(id(value if real is None else real))
     if not isinstance(value, KnownV):
         m.guard(value.source, "identity", real, "its id() was taken")
     return ConstantV(id(real))
@@ -380,10 +382,12 @@ def copy_(m, args, kwargs):
 
 @handles(copy.deepcopy)
 def deepcopy_(m, args, kwargs):
-    try:
-        return m.wrap_result(copy.deepcopy(args[0].as_constant()))
-    except NotConstant:
-        raise Unsupported("copy.deepcopy of an object that holds tensors") from None
+    return m.call(m.wrap_known(polyfills.deepcopy), args, kwargs)
+
+
+@handles(polyfills.is_atomic)
+def is_atomic_(m, args, kwargs):
+    return ConstantV(isinstance(args[0], (ConstantV, KnownV, CallableV)))
 
 
 # --- closures, super --------------------------------------------------------------------------------------------------

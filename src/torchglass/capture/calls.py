@@ -208,9 +208,12 @@ def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) 
         if result is not None:
             return result
         left, right = _payload(left), _payload(right)
-    if isinstance(left, TensorV) or isinstance(right, TensorV):
-        return m.torch_call(function, [left, right], {})
     plain = INPLACE.get(function, function)
+    if isinstance(left, TensorV):
+        return m.torch_call(function, [left, right], {})
+    if isinstance(right, TensorV) and not isinstance(left, SequenceV):
+        # numbers have no in-place operators: `n += tensor` makes a new tensor
+        return m.torch_call(plain, [left, right], {})
     for kinds, implementation in _CONTAINER_OPERATORS:
         if isinstance(left, kinds) or isinstance(right, kinds):
             result = implementation(m, function, plain, left, right)

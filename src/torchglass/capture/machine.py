@@ -48,6 +48,7 @@ class Machine:
         self.overlays: dict[tuple[int, str], tuple[KnownV, Value]] = {}
         self.written_globals: dict[tuple[str, str], Value] = {}
         self.grad_enabled = torch.is_grad_enabled()
+        self.kept: list[Any] = []
         self.filled_cells: set[int] = set()
 
     # --- where we are ----------------------------------------------------------------------------------------------

@@ -104,6 +104,42 @@ def copy_instance(value):
     return result
 
 
+def is_atomic(value):
+    """Whether copying ``value`` gives the object itself; the machine answers."""
+    raise NotImplementedError
+
+
+def deepcopy(value, memo=None):
+    if is_atomic(value):
+        return value
+    memo = {} if memo is None else memo
+    key = id(value)
+    if key in memo:
+        return memo[key]
+    cls = type(value)
+    if hasattr(value, "__deepcopy__"):
+        memo[key] = result = value.__deepcopy__(memo)
+        return result
+    if isinstance(value, (tuple, frozenset)):
+        items = [deepcopy(item, memo) for item in value]
+        memo[key] = result = cls(*items) if hasattr(cls, "_fields") else cls(items)
+        return result
+    memo[key] = result = cls.__new__(cls)
+    if isinstance(value, list):
+        for item in list.__iter__(value):
+            list.append(result, deepcopy(item, memo))
+    elif isinstance(value, dict):
+        for name, item in dict.items(value):
+            result[deepcopy(name, memo)] = deepcopy(item, memo)
+    elif isinstance(value, set):
+        for item in value:
+            result.add(deepcopy(item, memo))
+    if hasattr(value, "__dict__"):
+        for name, item in value.__dict__.items():
+            result.__dict__[name] = deepcopy(item, memo)
+    return result
+
+
 # --- itertools --------------------------------------------------------------------------------------------------------
 def chain(*iterables):
     for iterable in iterables:
