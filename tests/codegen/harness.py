@@ -38,7 +38,12 @@ def tensors(value: Any) -> list[Any]:
 
 
 def check(
-    fn: Callable[..., Any], args: Sequence[torch.Tensor], folder: Path, *, loops_only: bool = False, tol: float | None = None
+    fn: Callable[..., Any],
+    args: Sequence[torch.Tensor],
+    folder: Path,
+    *,
+    loops_only: bool = False,
+    tol: float | None = None,
 ) -> Compiled:
     """Compile, run, compare values, dtypes, shapes and strides with eager. ``loops_only``: no ATen call may remain."""
     compiled = Compiled(fn, args, folder)

@@ -1,4 +1,4 @@
-"""Whole graphs, forward and backward, through lower, fuse, codegen and load; fusion, memory plan and texts as promised."""
+"""Whole graphs, forward and backward, through lower, fuse, codegen and load; fusion, memory plan, texts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-
 from tests.codegen.harness import Compiled, check
+
 from torchglass.records.kernels import Allocate
 from torchglass.records.loops import View
 from torchglass.runtime import toolchain

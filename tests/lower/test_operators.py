@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-
 from tests.codegen.harness import check
 
 FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
@@ -37,7 +36,8 @@ def each(namespace: Any, names: str) -> Callable[..., Any]:
     return lambda *args: tuple(f(*args) for f in functions)
 
 
-UNARY = "exp sin cos tanh erf sigmoid neg abs sign floor ceil trunc round expm1 relu reciprocal square atan sinh cosh asinh erfc"
+UNARY = "exp sin cos tanh erf sigmoid neg abs sign floor ceil trunc round expm1 relu reciprocal square"
+UNARY += " atan sinh cosh asinh erfc tan"
 POSITIVE = "log sqrt rsqrt log1p log2 log10 lgamma exp2"
 ACTIVATIONS = "gelu silu softplus hardtanh leaky_relu elu hardswish hardsigmoid mish relu6"
 BINARY = "add sub mul div maximum minimum fmod remainder atan2 floor_divide eq ne lt le gt ge"
@@ -56,7 +56,13 @@ def test_functions_of_positive_values(dtype: torch.dtype, tmp_path: Path) -> Non
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_activations(dtype: torch.dtype, tmp_path: Path) -> None:
     def fn(x: torch.Tensor) -> Any:
-        return (*each(F, ACTIVATIONS)(x), F.gelu(x, approximate="tanh"), x.clamp(-0.5, 0.5), x.clamp_min(0.1), x.clamp_max(0.2))
+        return (
+            *each(F, ACTIVATIONS)(x),
+            F.gelu(x, approximate="tanh"),
+            x.clamp(-0.5, 0.5),
+            x.clamp_min(0.1),
+            x.clamp_max(0.2),
+        )
 
     run(fn, dtype, tmp_path, make(7, 33, dtype=dtype))
 
@@ -72,7 +78,8 @@ def test_scalars_and_selection(dtype: torch.dtype, tmp_path: Path) -> None:
         return (
             torch.add(x, y, alpha=2), torch.sub(x, y, alpha=0.5), torch.rsub(x, y), 1 - x, 2 / p, x < 0.3, x != 0,
             torch.addcmul(x, y, p, value=0.5), torch.addcdiv(x, y, p, value=2), torch.lerp(x, y, 0.3), torch.pow(p, y),
-            x**2, x**3, p**-0.5, p**1.5, 2**x, torch.where(x > 0, x, y), torch.where(mask, x, 0.5), x.masked_fill(mask, -1e4),
+            x**2, x**3, p**-0.5, p**1.5, 2**x, torch.where(x > 0, x, y), torch.where(mask, x, 0.5),
+            x.masked_fill(mask, -1e4),
         )  # fmt: skip
 
     args = [make(7, 33, dtype=dtype), make(8, 33, dtype=dtype)[1:], make(7, 33, dtype=dtype, positive=True)]
@@ -94,7 +101,7 @@ def test_softmax_and_norms(dtype: torch.dtype, tmp_path: Path) -> None:
         out = tuple(f(z, d) for f in (torch.softmax, torch.log_softmax) for d in (-1, 0, 1))
         return (*out, F.layer_norm(z, (33,), w, b), F.rms_norm(z, (33,), w, 1e-5), F.layer_norm(z, (33,)))
 
-    shape = dict(dtype=dtype)
+    shape: dict[str, Any] = {"dtype": dtype}
     half = dtype in TOLERANCE
     run(fn, dtype, tmp_path, make(3, 5, 33, **shape), make(33, **shape), make(33, **shape), loops_only=not half)
 
@@ -103,9 +110,12 @@ def test_softmax_and_norms(dtype: torch.dtype, tmp_path: Path) -> None:
 def test_joining_and_views(dtype: torch.dtype, tmp_path: Path) -> None:
     def fn(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> Any:
         return (
-            torch.cat([x, y], 0), torch.cat([x, y, x], 1), torch.stack([x, y], 1), F.pad(x, (1, 2)), F.pad(x, (-1, 2, 1, -1)),
-            z.transpose(1, 2).contiguous(), z.permute(0, 2, 3, 1).clone(), z.transpose(0, 3).reshape(-1), z[:, 1:4, ::2] == 1,
-            z.unsqueeze(1).expand(3, 2, 5, 7, 8) != 0, x.tril(), x.triu(1), x.flip(1).clone(), z[1].clone(), x.t().clone(),
+            torch.cat([x, y], 0), torch.cat([x, y, x], 1), torch.stack([x, y], 1), F.pad(x, (1, 2)),
+            F.pad(x, (-1, 2, 1, -1)),
+            z.transpose(1, 2).contiguous(), z.permute(0, 2, 3, 1).clone(), z.transpose(0, 3).reshape(-1),
+            z[:, 1:4, ::2] == 1,
+            z.unsqueeze(1).expand(3, 2, 5, 7, 8) != 0, x.tril(), x.triu(1), x.flip(1).clone(), z[1].clone(),
+            x.t().clone(),
         )  # fmt: skip
 
     run(fn, dtype, tmp_path, make(7, 33, dtype=dtype), make(7, 33, dtype=dtype), make(3, 5, 7, 8, dtype=dtype))
@@ -129,7 +139,8 @@ def test_not_a_number_and_infinity(dtype: torch.dtype, tmp_path: Path) -> None:
         y = x.flip(0)
         return (
             x.amax(1), x.amax(0), x.amin(), torch.maximum(x, y), torch.minimum(x, y), torch.softmax(x, 1), x.relu(),
-            x.clamp(-1, 1), x.isnan(), x.isinf(), x.exp(), x.tanh(), x.erf(), x.sigmoid(), x.abs().log(), x.abs().log1p(),
+            x.clamp(-1, 1), x.isnan(), x.isinf(), x.exp(), x.tanh(), x.erf(), x.sigmoid(), x.abs().log(),
+            x.abs().log1p(),
             x.expm1(), x * 0, x == x, x.sum(0), F.silu(x), x.sign(),
         )  # fmt: skip
 
@@ -140,10 +151,33 @@ def test_not_a_number_and_infinity(dtype: torch.dtype, tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_integers(dtype: torch.dtype, tmp_path: Path) -> None:
     def fn(x: torch.Tensor, y: torch.Tensor) -> Any:
-        arithmetic = (x + y, x * y, x - y, x // 3, x % 3, x.abs(), x + 1, x * 2.5, x / 2, x / (y * y + 1), x.exp(), x**2)
+        arithmetic = (
+            x + y,
+            x * y,
+            x - y,
+            x // 3,
+            x % 3,
+            x.abs(),
+            x + 1,
+            x * 2.5,
+            x / 2,
+            x / (y * y + 1),
+            x.exp(),
+            x**2,
+        )
         bits = (x & y, x | y, x ^ y, ~x, torch.maximum(x, y), x.clamp(0, 3), torch.div(x, 3, rounding_mode="trunc"))
         truth = (x.logical_and(y), x.logical_or(y), x.logical_not(), x == y, x != y, x < y, x < 0.5, x >= 1)
-        sums = (x.sum(), x.sum(0), x.sum(1), x.amax(0), x.amin(1), x.float(), x.bool(), x.to(torch.int64), x.double() * 0.5)
+        sums = (
+            x.sum(),
+            x.sum(0),
+            x.sum(1),
+            x.amax(0),
+            x.amin(1),
+            x.float(),
+            x.bool(),
+            x.to(torch.int64),
+            x.double() * 0.5,
+        )
         return (*arithmetic, *bits, *truth, *sums)
 
     run(fn, dtype, tmp_path, make(7, 33, dtype=dtype), make(9, 33, dtype=dtype)[2:])
@@ -159,7 +193,20 @@ def test_bools(tmp_path: Path) -> None:
 
 def test_promotion(tmp_path: Path) -> None:
     def fn(x: torch.Tensor, i: torch.Tensor, d: torch.Tensor, s: torch.Tensor, h: torch.Tensor) -> Any:
-        return x + i, x * d, i / 2, torch.where(x > 0, i, x), x + d.sum(), i + 1.5, x + s, i < x, s > i, h + x, h + 1, h * s
+        return (
+            x + i,
+            x * d,
+            i / 2,
+            torch.where(x > 0, i, x),
+            x + d.sum(),
+            i + 1.5,
+            x + s,
+            i < x,
+            s > i,
+            h + x,
+            h + 1,
+            h * s,
+        )
 
     args = [make(5, 9), make(5, 9, dtype=torch.int64), make(5, 9, dtype=torch.float64), make(dtype=torch.float64)]
     run(fn, torch.float32, tmp_path, *args, make(5, 9, dtype=torch.bfloat16))
@@ -168,7 +215,12 @@ def test_promotion(tmp_path: Path) -> None:
 def test_creation(tmp_path: Path) -> None:
     def fn(x: torch.Tensor) -> Any:
         made = (torch.zeros(3, 4), torch.full((2,), 3.5), torch.arange(7), torch.arange(2, 9, 3), x.new_zeros(3))
-        return (*(m + 1 for m in made), torch.ones_like(x) * x, torch.full_like(x, 2), torch.arange(5, dtype=torch.float32) * 2)
+        return (
+            *(m + 1 for m in made),
+            torch.ones_like(x) * x,
+            torch.full_like(x, 2),
+            torch.arange(5, dtype=torch.float32) * 2,
+        )
 
     run(fn, torch.float32, tmp_path, make(5, 9))
 

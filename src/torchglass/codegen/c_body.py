@@ -1,6 +1,6 @@
 """Loop bodies as C statements: which value is computed once per row, which once per element, which after a reduction.
 
-Statements go to three lists of a pass over a row: ``pre`` (constant along the row), ``body`` (inside the inner loop) and
+Statements go to three lists of a pass over a row: ``pre`` (constant along the row), ``body`` (in the inner loop) and
 ``post`` (once the row's reductions are complete). Loads and computations that occur twice are written once.
 """
 

@@ -30,7 +30,9 @@ WIDE_ROW = 4096  # columns past which column sums are shared out by columns
 COLUMN_BLOCK = 512
 TILE = 16  # a cache line of floats: the side of the blocks in which transposed reads go
 STACK_BYTES = 32768  # scratch rows larger than this live in a thread's own heap block
-HEAVY = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "expm1", "log1p", "sin", "cos", "pow", "exp2", "lgamma", "atan"})
+HEAVY = frozenset(
+    {"exp", "log", "tanh", "erf", "sigmoid", "expm1", "log1p", "sin", "cos", "pow", "exp2", "lgamma", "atan"}
+)
 
 
 class CKernel:
@@ -125,7 +127,10 @@ class CKernel:
                 *_indent(body), "}", *join,
             ]  # fmt: skip
             inner = [f"for (int64_t block = 0; block < {size}; block += {LONG_ROW // 2}) {{", *_indent(block), "}"]
-        totals = [f"{'double' if is_float(self._dtype(p, var)) else value_type(self._dtype(p, var))} {var}_t = 0;" for _, var in sums]
+        totals = [
+            f"{'double' if is_float(self._dtype(p, var)) else value_type(self._dtype(p, var))} {var}_t = 0;"
+            for _, var in sums
+        ]
         return [*totals, *_wrap(inner, self.nest.dims, range(first, last)), *(f"{var} = {var}_t;" for _, var in sums)]
 
     def _dtype(self, p: Pass, var: str) -> str:
@@ -149,7 +154,9 @@ class CKernel:
                 lines.append(f"{ctype} {self.ident(name)}[{size}] ALIGNED;")
                 total += nbytes
             else:
-                lines.append(f"{ctype}* restrict {self.ident(name)} = ({ctype}*)(tg_scratch({self._heap()}) + {offset});")
+                lines.append(
+                    f"{ctype}* restrict {self.ident(name)} = ({ctype}*)(tg_scratch({self._heap()}) + {offset});"
+                )
                 offset = offset + ((size * item + 63) // 64) * 64
         return lines
 
@@ -284,7 +291,10 @@ class CKernel:
             lines.append(f"const int64_t {acc.name}_bytes = {padded};")
             lines.append(f"char* {acc.name}_all = aligned_alloc(64, team * {acc.name}_bytes);")
             mine.append(f"{ctype}* restrict {acc.name}_t = ({ctype}*)({acc.name}_all + thread * {acc.name}_bytes);")
-            start.append(f"for (int64_t c = 0; c < {acc.size}; ++c) {acc.name}_t[c] = {reduction_start(acc.reduce.kind, acc.reduce.dtype)};")
+            start.append(
+                f"for (int64_t c = 0; c < {acc.size}; ++c) {acc.name}_t[c] = "
+                f"{reduction_start(acc.reduce.kind, acc.reduce.dtype)};"
+            )
         if threads:
             share = ["#pragma omp for schedule(static)", *block]
             region = ["const int thread = omp_get_thread_num();", *mine, *start, *share, *done]
@@ -292,7 +302,12 @@ class CKernel:
             region.insert(1, "if (thread == 0) used = omp_get_num_threads();")
             lines += ["#pragma omp parallel num_threads(team)", "{", *_indent(region), "}"]
         else:
-            lines += ["const int used = 1;", "{", *_indent(["const int thread = 0;", *mine, *start, *block, *done]), "}"]
+            lines += [
+                "const int used = 1;",
+                "{",
+                *_indent(["const int thread = 0;", *mine, *start, *block, *done]),
+                "}",
+            ]
         for acc in columns:
             lines += self._store_columns(acc)
             lines.append(f"free({acc.name}_all);")
@@ -303,7 +318,11 @@ class CKernel:
         part = f"(({ctype}*)({acc.name}_all + t * {acc.name}_bytes))[c]"
         first = f"(({ctype}*){acc.name}_all)[c]"
         value = value_type(acc.reduce.dtype)
-        decode = _decode("c", [(k, self.nest.dims[k]) for k in range(self.nest.rows, len(self.nest.dims))]) if acc.size != 1 else []
+        decode = (
+            _decode("c", [(k, self.nest.dims[k]) for k in range(self.nest.rows, len(self.nest.dims))])
+            if acc.size != 1
+            else []
+        )
         body = [
             f"{ctype} total = {first};",
             f"for (int t = 1; t < used; ++t) total = {self.printer.joined(acc.reduce, 'total', part)};",

@@ -1,7 +1,7 @@
 """How each operation of the loop IR is written in C.
 
-``c_op("add", "float32", ["a", "b"])`` -> ``a + b``. Math on floats goes through the prelude's ``tg_exp_f32`` and so on; what is
-not there is libm's.
+``c_op("add", "float32", ["a", "b"])`` -> ``a + b``. Math on floats goes through the prelude's ``tg_exp_f32`` and so on; what
+is not there is libm's.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import math
 from collections.abc import Callable, Sequence
 
 CTYPES = {
-    "float32": "float", "float64": "double", "int64": "int64_t", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t",
-    "uint8": "uint8_t", "bool": "bool8", "bfloat16": "bf16", "float16": "f16",
+    "float32": "float", "float64": "double", "int64": "int64_t", "int32": "int32_t", "int16": "int16_t",
+    "int8": "int8_t", "uint8": "uint8_t", "bool": "bool8", "bfloat16": "bf16", "float16": "f16",
 }  # fmt: skip
 
 # Math with our own branch-free float versions in the prelude; the rest is libm's under its own name.
 OWN_F32 = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "expm1", "log1p"})
 LIBM = frozenset({
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
-    "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma",
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
+    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma",
 })  # fmt: skip
 INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>",

@@ -47,7 +47,12 @@ def build(kernel: FusedKernel) -> Nest:
     dims, flags, loops = _collapse(dims, flags, loops)
     if not any(flags) and dims and not any(loop.is_reduction for loop in loops):
         flags[-1] = True
-    if all(flags) and dims and all(all(loop.reduced) for loop in loops if loop.is_reduction) and any(loop.is_reduction for loop in loops):
+    if (
+        all(flags)
+        and dims
+        and all(all(loop.reduced) for loop in loops if loop.is_reduction)
+        and any(loop.is_reduction for loop in loops)
+    ):
         dims, flags, loops = _split_total(dims, flags, loops)
     return Nest(kernel, tuple(dims), flags.count(False), tuple(loops))
 

@@ -13,7 +13,9 @@ def run(fused: FusedGraph, options: Any = None) -> KernelSources:
     """C for the kernels and Python for the wrapper; the wrapper loads ``<graph>_kernels.c`` from beside itself."""
     for buffer in fused.buffers.values():
         if not all(isinstance(d, int) for d in (*buffer.shape, *buffer.strides)):
-            raise NotImplementedError(f"{buffer.name} has symbolic sizes {list(buffer.shape)}; C is generated for known ones")
+            raise NotImplementedError(
+                f"{buffer.name} has symbolic sizes {list(buffer.shape)}; C is generated for known ones"
+            )
     unit = Unit(fused.buffers)
     calls = {kernel.name: unit.add(kernel) for kernel in fused.kernels}
     wrapper = WrapperPrinter(fused, calls, f"{fused.graph.name}_kernels.c")

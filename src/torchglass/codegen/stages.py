@@ -136,5 +136,3 @@ def is_cheap(loop: Loop, writer: dict[str, Loop], full: set[str], local: frozens
                 return False
             loads += 1
     return loads <= CHEAP_LOADS
-
-

@@ -118,7 +118,8 @@ def _finish(
 
 def apply_split(loop: Loop, factors: Sequence[Sequence[Size]], order: Sequence[int | None]) -> Loop:
     """Split every dimension into ``factors`` (outermost first), then pick the results in ``order`` (None: size 1)."""
-    dims, flags = [], []
+    dims: list[Size] = []
+    flags: list[bool] = []
     for fs, reduced, dim in zip(factors, loop.reduced, loop.dims):
         own = list(fs) if dim != 1 else [1] * len(fs)
         dims += own
@@ -154,4 +155,3 @@ def drop_ones(loop: Loop) -> Loop:
         body = tuple(Compute(o.result, "cast", (o.arg,), o.dtype) if isinstance(o, Reduce) else o for o in slim.body)
         slim = replace(slim, body=body)
     return slim
-

@@ -53,10 +53,11 @@ def main_access(loop: Loop) -> Access | None:
     """The access that moves along most of the loop, to tell which dimension is contiguous."""
     best: Access | None = None
     most = -1
-    for op in (*loop.stores, *loop.loads):
-        moving = sum(1 for s, d in zip(op.access.strides, loop.dims) if s != 0 and d != 1)
+    accesses = [op.access for op in loop.stores] + [op.access for op in loop.loads]
+    for access in accesses:
+        moving = sum(1 for s, d in zip(access.strides, loop.dims) if s != 0 and d != 1)
         if moving > most:
-            best, most = op.access, moving
+            best, most = access, moving
     return best
 
 
@@ -66,7 +67,7 @@ def fastest(access: Access, dims: tuple[Size, ...]) -> int | None:
     if not moving:
         return None
     if all(isinstance(s, int) for s, _ in moving):
-        return min(moving, key=lambda m: abs(m[0]))[1]  # type: ignore[arg-type]
+        return min(moving, key=lambda m: abs(m[0]))[1]
     return next((k for s, k in moving if s == 1), moving[-1][1])
 
 
@@ -132,7 +133,9 @@ def join(first: Group, second: Group, shared: list[str]) -> tuple[list[Loop], li
     why = "they share no buffer"
     first_access = {**first.reads, **{b: a for b, (_, a) in first.writes.items()}}
     second_access = {**second.reads, **{b: a for b, (_, a) in second.writes.items()}}
-    ordered = sorted(shared, key=lambda b: -_coverage(first_access[b], first.dims) - _coverage(second_access[b], second.dims))
+    ordered = sorted(
+        shared, key=lambda b: -_coverage(first_access[b], first.dims) - _coverage(second_access[b], second.dims)
+    )
     for buffer in ordered[:4]:
         a, b = first_access[buffer], second_access[buffer]
         if a.indirect or b.indirect:

@@ -40,7 +40,9 @@ class _Fusing:
         self.readers: dict[str, list[Group]] = {}
         self.uses: dict[str, set[int]] = {}
         self.decisions: list[FusionDecision] = []
-        self.outputs = {o.buffer if isinstance(o, View) else o.name for o in graph.outputs if isinstance(o, (View, Value))}
+        self.outputs = {
+            o.buffer if isinstance(o, View) else o.name for o in graph.outputs if isinstance(o, (View, Value))
+        }
         for position, node in enumerate(graph.nodes):
             for name in node.reads:
                 self.uses.setdefault(name, set()).add(position)
@@ -70,7 +72,11 @@ class _Fusing:
             tried: set[int] = set()
             while True:
                 best = max(
-                    ((self._saving(other, group), n, other) for n, other in enumerate(candidates(group)) if id(other) not in tried),
+                    (
+                        (self._saving(other, group), n, other)
+                        for n, other in enumerate(candidates(group))
+                        if id(other) not in tried
+                    ),
                     default=None,
                     key=lambda c: c[0],
                 )
@@ -102,7 +108,11 @@ class _Fusing:
         for name in self._shared(first, second):
             size = storage_items(self.graph.buffers[name]) * item_bytes(self.graph.buffers[name].dtype)
             total += size if isinstance(size, int) else 1 << 20
-            if name in first.writes and name not in self.outputs and all(inside >> u & 1 for u in self.uses.get(name, ())):
+            if (
+                name in first.writes
+                and name not in self.outputs
+                and all(inside >> u & 1 for u in self.uses.get(name, ()))
+            ):
                 total += size if isinstance(size, int) else 1 << 20
         return total
 
@@ -117,7 +127,9 @@ class _Fusing:
         except Refused as why:
             self.decisions.append(FusionDecision(first.names[-1], second.names[-1], False, rule, str(why)))
             return None
-        self.decisions.append(FusionDecision(first.names[-1], second.names[-1], True, rule, f"over {list(group.dims)}", saving))
+        self.decisions.append(
+            FusionDecision(first.names[-1], second.names[-1], True, rule, f"over {list(group.dims)}", saving)
+        )
         self._replace(first, second, group)
         return group
 

@@ -1,4 +1,4 @@
-"""The lowering of one graph under way: values of FX nodes, and the two verbs rules are written in, ``map`` and ``reduce``.
+"""The lowering of one graph under way: values of FX nodes, and the verbs rules are written in: ``map``, ``reduce``.
 
 A softmax by these verbs::
 
@@ -139,8 +139,8 @@ class Lowering:
     ) -> View:
         """One loop over ``shape`` that stores ``fn(*inputs)`` point by point; inputs broadcast.
 
-        ``inputs`` are Views, Splats, numbers or None (both handed to ``fn`` as they are). With ``indexed``, ``fn`` gets the
-        loop counters of every dimension as a first argument. The result has ``dtype`` (default: that of fn's value).
+        ``inputs`` are Views, Splats, numbers or None (both handed to ``fn`` as they are). With ``indexed``, ``fn`` gets
+        the loop counters of every dimension as a first argument. The result has ``dtype`` (default: that of fn's value).
         """
         tensors = [x for x in inputs if isinstance(x, (View, Splat))]
         shape = tuple(broadcast(*(x.shape for x in tensors)) if shape is None else shape)
@@ -166,7 +166,7 @@ class Lowering:
         strides: Sequence[Size] | None = None,
         name: str | None = None,
     ) -> View:
-        """One loop that reduces ``fn(*inputs)`` over ``dims`` and stores ``post`` of it; the view keeps dims as size 1."""
+        """One loop that reduces ``fn(*inputs)`` over ``dims`` and stores ``post`` of it; dims stay as size 1."""
         tensors = [x for x in inputs if isinstance(x, (View, Splat))]
         shape = tuple(broadcast(*(x.shape for x in tensors)) if shape is None else shape)
         rank = len(shape)

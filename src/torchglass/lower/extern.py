@@ -69,7 +69,9 @@ def _in_memory(low: Lowering, arg: Any) -> Any:
     if isinstance(arg, Splat):
         return low.view(arg)
     if isinstance(arg, (tuple, list)):
-        return type(arg)(_in_memory(low, a) for a in arg) if isinstance(arg, tuple) else [_in_memory(low, a) for a in arg]
+        return (
+            type(arg)(_in_memory(low, a) for a in arg) if isinstance(arg, tuple) else [_in_memory(low, a) for a in arg]
+        )
     return arg
 
 
@@ -92,7 +94,7 @@ def has_effect(node: fx.Node) -> bool:
     schema = getattr(node.target, "_schema", None)
     if schema is None:
         return False
-    return not schema.returns or torch.Tag.nondeterministic_seeded in node.target.tags  # type: ignore[union-attr]
+    return not schema.returns or torch.Tag.nondeterministic_seeded in node.target.tags
 
 
 def target_name(target: Any) -> str:

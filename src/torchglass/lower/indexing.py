@@ -93,7 +93,7 @@ def _cat(low: Lowering, node: fx.Node, tensors: Sequence[Any], dim: int = 0) -> 
 
 
 def _between(i: V, start: Size | None, end: Size | None) -> V:
-    checks = ([i >= start] if start is not None else []) + ([i < end] if end is not None else [])  # type: ignore[operator]
+    checks = ([i >= start] if start is not None else []) + ([i < end] if end is not None else [])
     return checks[0] if len(checks) == 1 else checks[0].do("and", checks[1])
 
 
@@ -120,7 +120,9 @@ def _pad(low: Lowering, node: fx.Node, x: Any, pad: Sequence[int], value: Any = 
 
 
 @rule("slice_backward")
-def _slice_backward(low: Lowering, node: fx.Node, grad: Any, sizes: Any, dim: int, start: Any, end: Any, step: int) -> View:
+def _slice_backward(
+    low: Lowering, node: fx.Node, grad: Any, sizes: Any, dim: int, start: Any, end: Any, step: int
+) -> View:
     if step != 1:
         raise NotLowered("a step")
     shape = sizes_of(node.meta["val"].shape)
@@ -142,7 +144,7 @@ def _slice_backward(low: Lowering, node: fx.Node, grad: Any, sizes: Any, dim: in
 def _select_backward(low: Lowering, node: fx.Node, grad: Any, sizes: Any, dim: int, index: int) -> View:
     shape = sizes_of(node.meta["val"].shape)
     dim = dim % len(shape)
-    index = index % shape[dim]  # type: ignore[operator]
+    index = index % shape[dim]
     wide = _unsqueeze(grad, dim)
 
     def element(counters: list[V]) -> V:

@@ -30,7 +30,13 @@ def _layer_norm(low: Lowering, node: fx.Node, x: Any, normalized: Any, weight: A
     to, n = compute_dtype(low.dtype(x)), node.name
     mean, count = mean_of(low, x, dims, to, n)
     rstd = low.reduce(
-        "sum", [x, mean], dims, squared_difference(to), lambda s: rsqrt(s / max(count, 1) + eps), name=f"{n}_rstd", dtype=to
+        "sum",
+        [x, mean],
+        dims,
+        squared_difference(to),
+        lambda s: rsqrt(s / max(count, 1) + eps),
+        name=f"{n}_rstd",
+        dtype=to,
     )
 
     def scaled(v: V, m: V, r: V, w: V | None, b: V | None) -> V:
@@ -48,7 +54,16 @@ def _layer_norm(low: Lowering, node: fx.Node, x: Any, normalized: Any, weight: A
 
 @rule("native_layer_norm_backward")
 def _layer_norm_backward(
-    low: Lowering, node: fx.Node, grad: Any, x: Any, normalized: Any, mean: Any, rstd: Any, weight: Any, bias: Any, mask: Any
+    low: Lowering,
+    node: fx.Node,
+    grad: Any,
+    x: Any,
+    normalized: Any,
+    mean: Any,
+    rstd: Any,
+    weight: Any,
+    bias: Any,
+    mask: Any,
 ) -> Any:
     rank, cut = len(x.shape), len(x.shape) - len(normalized)
     rows, dims = list(range(cut)), list(range(cut, rank))
@@ -67,7 +82,9 @@ def _layer_norm_backward(
 
     dx: Any = None
     if mask[0]:
-        first = low.reduce("sum", [grad, weight], dims, scaled, lambda s: s / count, name=f"{n}_a", dtype=to, shape=x.shape)
+        first = low.reduce(
+            "sum", [grad, weight], dims, scaled, lambda s: s / count, name=f"{n}_a", dtype=to, shape=x.shape
+        )
         second = low.reduce(
             "sum", [grad, weight, x, mean, rstd], dims, lambda g, w, v, m, r: scaled(g, w) * normal(v, m, r),
             lambda s: s / count, name=f"{n}_b", dtype=to, shape=x.shape,
@@ -108,7 +125,13 @@ def _rms_norm(low: Lowering, node: fx.Node, x: Any, normalized: Any, weight: Any
     dims = list(range(len(x.shape) - len(normalized), len(x.shape)))
     count = count_of(product(tuple(x.shape[d] for d in dims)))
     rstd = low.reduce(
-        "sum", [x], dims, lambda v: v.cast(to) * v.cast(to), lambda s: rsqrt(s / count + eps), name=f"{n}_rstd", dtype=to
+        "sum",
+        [x],
+        dims,
+        lambda v: v.cast(to) * v.cast(to),
+        lambda s: rsqrt(s / count + eps),
+        name=f"{n}_rstd",
+        dtype=to,
     )
 
     def scaled(v: V, r: V, w: V | None) -> V:
@@ -116,6 +139,11 @@ def _rms_norm(low: Lowering, node: fx.Node, x: Any, normalized: Any, weight: Any
         return y if w is None else y * w.cast(to)
 
     y = low.map(
-        scaled, [x, rstd, weight], shape=x.shape, dtype=dtype_name(vals[0].dtype), strides=sizes_of(vals[0].stride()), name=n
+        scaled,
+        [x, rstd, weight],
+        shape=x.shape,
+        dtype=dtype_name(vals[0].dtype),
+        strides=sizes_of(vals[0].stride()),
+        name=n,
     )
     return y, _like(rstd, vals[1])

@@ -22,7 +22,9 @@ from .values import Number, V, absolute, compute_dtype, erf, exp, is_float, log,
 SQRT1_2 = math.sqrt(0.5)
 
 
-def pointwise(*names: str, cast: str = "result", keep: Sequence[int] = ()) -> Callable[[Callable[..., V]], Callable[..., V]]:
+def pointwise(
+    *names: str, cast: str = "result", keep: Sequence[int] = ()
+) -> Callable[[Callable[..., V]], Callable[..., V]]:
     """Register an element-wise rule ``fn(*values) -> V``.
 
     ``cast``: convert tensor arguments to the dtype of the "result", to their common dtype ("operands"), or "none".
@@ -32,7 +34,9 @@ def pointwise(*names: str, cast: str = "result", keep: Sequence[int] = ()) -> Ca
     def register(fn: Callable[..., V]) -> Callable[..., V]:
         def lower(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
             to = _target_dtype(cast, node)
-            kwargs = {k: v for k, v in kwargs.items() if k not in ("dtype", "layout", "device", "pin_memory", "memory_format")}
+            kwargs = {
+                k: v for k, v in kwargs.items() if k not in ("dtype", "layout", "device", "pin_memory", "memory_format")
+            }
             extra = list(kwargs.items())
 
             def element(*values: Any) -> V:
@@ -77,7 +81,13 @@ def common_dtype(args: Sequence[Any]) -> torch.dtype:
             kind, dtype = (0 if val.dim() else 1), val.dtype
         elif isinstance(arg, (bool, int, float)):
             kind = 2
-            dtype = torch.bool if isinstance(arg, bool) else torch.int64 if isinstance(arg, int) else torch.get_default_dtype()
+            dtype = (
+                torch.bool
+                if isinstance(arg, bool)
+                else torch.int64
+                if isinstance(arg, int)
+                else torch.get_default_dtype()
+            )
         else:
             continue
         known = ranks[kind]
@@ -104,7 +114,7 @@ def _scaled(y: V | Number, alpha: Number) -> V | Number:
 @pointwise("add")
 def _add(x: V, y: V | Number, alpha: Number = 1) -> V:
     if not isinstance(x, V):
-        x = y.lift(x)  # type: ignore[union-attr]
+        x = y.lift(x)
     if x.dtype == "bool":
         return x.do("or", y) if alpha else x
     return x + _scaled(y, alpha)
@@ -117,13 +127,13 @@ def _sub(x: V, y: V | Number, alpha: Number = 1) -> V:
 
 @pointwise("rsub")
 def _rsub(x: V, y: V | Number, alpha: Number = 1) -> V:
-    return y - _scaled(x, alpha)
+    return (y if isinstance(y, V) else x.lift(y)) - _scaled(x, alpha)
 
 
 @pointwise("mul")
 def _mul(x: V, y: V | Number) -> V:
     if not isinstance(x, V):
-        x = y.lift(x)  # type: ignore[union-attr]
+        x = y.lift(x)
     return x.do("and", y) if x.dtype == "bool" else x * y
 
 
@@ -141,7 +151,7 @@ def _div(x: V, y: V | Number, rounding_mode: str | None = None) -> V:
 @pointwise("floor_divide")
 def _floor_divide(x: V, y: V | Number) -> V:
     _refuse_integer_zero(y)
-    return x.do("floordiv", y) if isinstance(x, V) else y.lift(x).do("floordiv", y)  # type: ignore[union-attr]
+    return x.do("floordiv", y) if isinstance(x, V) else y.lift(x).do("floordiv", y)
 
 
 def _refuse_integer_zero(y: V | Number) -> None:
@@ -221,8 +231,8 @@ def _minimum(x: V, y: V) -> V:
 
 # -- functions of one value ------------------------------------------------------------------------------------------
 for _name in (
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan",
-    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "sigmoid", "lgamma",
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "sigmoid", "lgamma",
 ):  # fmt: skip
     pointwise(_name)(lambda x, _op=_name: x.do(_op))
 

@@ -43,7 +43,9 @@ def to_node(
 
 
 def _sum_like(kind: str) -> Callable[..., View]:
-    def lower(low: Lowering, node: fx.Node, x: Any, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> View:
+    def lower(
+        low: Lowering, node: fx.Node, x: Any, dims: Any = None, keepdim: bool = False, *, dtype: Any = None
+    ) -> View:
         to = compute_dtype(dtype_name(node.meta["val"].dtype))
         return to_node(low, node, kind, [x], normalize_dims(dims, len(x.shape)), keepdim, lambda v: v.cast(to))
 
@@ -100,7 +102,9 @@ rule("all.default", "all.dim", "all.dims")(_truth_reduction("all"))
 def mean_of(low: Lowering, x: Any, dims: Sequence[int], to: str, name: str) -> tuple[View, int]:
     """The mean over ``dims`` and the number of elements it is of."""
     count = count_of(product(tuple(x.shape[d] for d in dims)))
-    mean = low.reduce("sum", [x], dims, lambda v: v.cast(to), lambda s: s / max(count, 1), name=f"{name}_mean", dtype=to)
+    mean = low.reduce(
+        "sum", [x], dims, lambda v: v.cast(to), lambda s: s / max(count, 1), name=f"{name}_mean", dtype=to
+    )
     return mean, count
 
 
@@ -115,17 +119,28 @@ def squared_difference(to: str) -> Callable[[V, V], V]:
 
 
 @rule("var.correction", "var.dim", "var.default")
-def _var(low: Lowering, node: fx.Node, x: Any, dims: Any = None, *rest: Any, correction: Any = None, keepdim: bool = False) -> View:
+def _var(
+    low: Lowering, node: fx.Node, x: Any, dims: Any = None, *rest: Any, correction: Any = None, keepdim: bool = False
+) -> View:
     return _variance(low, node, x, dims, rest, correction, keepdim, lambda v: v)
 
 
 @rule("std.correction")
-def _std(low: Lowering, node: fx.Node, x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> View:
+def _std(
+    low: Lowering, node: fx.Node, x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> View:
     return _variance(low, node, x, dims, (), correction, keepdim, lambda v: v.do("sqrt"))
 
 
 def _variance(
-    low: Lowering, node: fx.Node, x: Any, dims: Any, rest: tuple[Any, ...], correction: Any, keepdim: bool, last: Callable[[V], V]
+    low: Lowering,
+    node: fx.Node,
+    x: Any,
+    dims: Any,
+    rest: tuple[Any, ...],
+    correction: Any,
+    keepdim: bool,
+    last: Callable[[V], V],
 ) -> View:
     if rest or isinstance(dims, bool):
         raise NotLowered("the old unbiased flag")
@@ -135,7 +150,9 @@ def _variance(
     mean, count = mean_of(low, x, over, to, node.name)
     if count - correction <= 0:
         raise NotLowered("too few elements: eager's NaN or inf")
-    return to_node(low, node, "sum", [x, mean], over, keepdim, squared_difference(to), lambda s: last(s / (count - correction)))
+    return to_node(
+        low, node, "sum", [x, mean], over, keepdim, squared_difference(to), lambda s: last(s / (count - correction))
+    )
 
 
 # -- softmax ---------------------------------------------------------------------------------------------------------
@@ -169,7 +186,9 @@ def _safe_softmax(low: Lowering, node: fx.Node, x: Any, dim: int, dtype: Any = N
 def _log_softmax(low: Lowering, node: fx.Node, x: Any, dim: int, half_to_float: bool = False) -> View:
     to, n = _float_to(node), node.name
     top = low.reduce("max", [x], [dim], lambda v: v.cast(to), name=f"{n}_max", dtype=to)
-    total = low.reduce("sum", [x, top], [dim], lambda v, m: exp(v.cast(to) - m), lambda s: log(s), name=f"{n}_lse", dtype=to)
+    total = low.reduce(
+        "sum", [x, top], [dim], lambda v, m: exp(v.cast(to) - m), lambda s: log(s), name=f"{n}_lse", dtype=to
+    )
     return low.finish(lambda v, m, s: v.cast(to) - m - s, [x, top, total], node)
 
 

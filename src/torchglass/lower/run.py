@@ -1,7 +1,7 @@
 """The lowering stage: a functional ATen FX graph in, a LoopGraph out.
 
-Every node carries ``meta["val"]`` (fake tensors) and may carry ``meta["origin"]``. A node with a rule becomes loops or a
-view; one without stays an ATen call. Nothing is an error here except a graph that is none.
+Every node carries ``meta["val"]`` (fake tensors) and may carry ``meta["origin"]``. A node with a rule becomes loops or
+a view; one without stays an ATen call. Nothing is an error here except a graph that is none.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def _constant(low: Lowering, gm: fx.GraphModule, node: fx.Node) -> Any:
 
 
 def _call(low: Lowering, node: fx.Node) -> Any:
-    if node.target is operator.getitem and isinstance(low.values.get(node.args[0]), (tuple, list)):  # type: ignore[arg-type]
-        return low.values[node.args[0]][node.args[1]]  # type: ignore[index]
+    if node.target is operator.getitem and isinstance(low.values.get(node.args[0]), (tuple, list)):
+        return low.values[node.args[0]][node.args[1]]
     low.op = _short_name(node)
     if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
         return _mutation(low, node)
@@ -96,7 +96,9 @@ def _mutation(low: Lowering, node: fx.Node) -> Any:
     overload = getattr(functional, node.target._overloadname, None) if packet.endswith("_") else None
     found = find_rule(overload) if overload is not None else None
     old = low.values[target]
-    same = [n for n, value in low.values.items() if isinstance(value, View) and value.buffer == getattr(old, "buffer", None)]
+    same = [
+        n for n, value in low.values.items() if isinstance(value, View) and value.buffer == getattr(old, "buffer", None)
+    ]
     ours = isinstance(old, Splat) or (isinstance(old, View) and low.buffers[old.buffer].role == "temp")
     if found is None or not ours or any(low.values[n] != old for n in same):
         raise ValueError(f"the graph is not functional: {node.format_node()}")

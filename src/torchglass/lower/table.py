@@ -21,7 +21,7 @@ class NotLowered(Exception):
 
 
 def add_rule(name: str, fn: Rule) -> None:
-    """Fill one row. ``name`` is an operator packet (``add``) or an overload (``index.Tensor``) of ``torch.ops.aten``."""
+    """Fill one row. ``name`` is a packet (``add``) or an overload (``index.Tensor``) of ``torch.ops.aten``."""
     packet, _, overload = name.partition(".")
     if not hasattr(torch.ops.aten, packet):
         raise KeyError(f"no operator aten.{packet}")

@@ -97,19 +97,44 @@ class V:
     def _reverse(self, op: str, other: Number) -> V:
         return self.body.compute(op, (self.lift(other), self))
 
-    def __add__(self, o: V | Number) -> V: return self.do("add", o)  # noqa: E704
-    def __radd__(self, o: Number) -> V: return self._reverse("add", o)  # noqa: E704
-    def __sub__(self, o: V | Number) -> V: return self.do("sub", o)  # noqa: E704
-    def __rsub__(self, o: Number) -> V: return self._reverse("sub", o)  # noqa: E704
-    def __mul__(self, o: V | Number) -> V: return self.do("mul", o)  # noqa: E704
-    def __rmul__(self, o: Number) -> V: return self._reverse("mul", o)  # noqa: E704
-    def __truediv__(self, o: V | Number) -> V: return self.do("div", o)  # noqa: E704
-    def __rtruediv__(self, o: Number) -> V: return self._reverse("div", o)  # noqa: E704
-    def __neg__(self) -> V: return self.do("neg")  # noqa: E704
-    def __lt__(self, o: V | Number) -> V: return self.do("lt", o)  # noqa: E704
-    def __le__(self, o: V | Number) -> V: return self.do("le", o)  # noqa: E704
-    def __gt__(self, o: V | Number) -> V: return self.do("gt", o)  # noqa: E704
-    def __ge__(self, o: V | Number) -> V: return self.do("ge", o)  # noqa: E704
+    def __add__(self, o: V | Number) -> V:
+        return self.do("add", o)
+
+    def __radd__(self, o: Number) -> V:
+        return self._reverse("add", o)
+
+    def __sub__(self, o: V | Number) -> V:
+        return self.do("sub", o)
+
+    def __rsub__(self, o: Number) -> V:
+        return self._reverse("sub", o)
+
+    def __mul__(self, o: V | Number) -> V:
+        return self.do("mul", o)
+
+    def __rmul__(self, o: Number) -> V:
+        return self._reverse("mul", o)
+
+    def __truediv__(self, o: V | Number) -> V:
+        return self.do("div", o)
+
+    def __rtruediv__(self, o: Number) -> V:
+        return self._reverse("div", o)
+
+    def __neg__(self) -> V:
+        return self.do("neg")
+
+    def __lt__(self, o: V | Number) -> V:
+        return self.do("lt", o)
+
+    def __le__(self, o: V | Number) -> V:
+        return self.do("le", o)
+
+    def __gt__(self, o: V | Number) -> V:
+        return self.do("gt", o)
+
+    def __ge__(self, o: V | Number) -> V:
+        return self.do("ge", o)
 
 
 def where(cond: V, a: V | Number, b: V | Number) -> V:

@@ -10,11 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .loops import BOOL_OPS, OPS, REDUCTIONS, Access, Buffer, Compute, Const, Index, Load, Loop, LoopGraph, Reduce, Store
-
-DTYPES = frozenset(
-    {"float32", "float64", "bfloat16", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"}
+from .loops import (
+    BOOL_OPS,
+    OPS,
+    REDUCTIONS,
+    Access,
+    Buffer,
+    Compute,
+    Const,
+    Index,
+    Load,
+    Loop,
+    LoopGraph,
+    Reduce,
+    Store,
 )
+
+DTYPES = frozenset({"float32", "float64", "bfloat16", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"})
 
 
 class LoopError(ValueError):
@@ -23,7 +35,7 @@ class LoopError(ValueError):
 
 def check_graph(graph: LoopGraph) -> None:
     """Check every loop, and that every buffer is written before it is read."""
-    written = {n for n in graph.inputs} | set(graph.constants)
+    written = set(graph.inputs) | set(graph.constants)
     for node in graph.nodes:
         for name in node.reads:
             if name not in written:

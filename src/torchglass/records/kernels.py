@@ -128,7 +128,9 @@ class FusedGraph:
         return self.graph.buffers
 
     def __str__(self) -> str:
-        lines = [f"fused {self.graph.name}({', '.join(self.graph.inputs)})  # peak {self.peak_bytes} bytes of temporaries"]
+        lines = [
+            f"fused {self.graph.name}({', '.join(self.graph.inputs)})  # peak {self.peak_bytes} bytes of temporaries"
+        ]
         for step in self.steps:
             lines += [f"  {line}" for line in str(step).splitlines()]
         lines += [f"return {', '.join(show(o) for o in self.graph.outputs)}", "", "# decisions"]

@@ -66,7 +66,7 @@ def _term(name: str, stride: Size) -> str:
 
 @dataclass(frozen=True)
 class Load:
-    """``result = buffer[...]`` converted to ``dtype``; where ``mask`` is false nothing is read and ``other`` results."""
+    """``result = buffer[...]`` converted to ``dtype``; where ``mask`` is false, ``other``, and nothing is read."""
 
     result: str
     access: Access
@@ -119,7 +119,7 @@ class Compute:
 
 @dataclass(frozen=True)
 class Reduce:
-    """``result = kind`` of ``arg`` over the loop's reduced dimensions; later operations see one value per kept point."""
+    """``result = kind`` of ``arg`` over the loop's reduced dimensions; what follows sees one value per kept point."""
 
     result: str
     kind: str
@@ -251,8 +251,8 @@ class ExternCall:
     """``target(*args, **kwargs)`` by ATen. Arguments hold Views, Values, constants, and lists or tuples of them.
 
     ``outputs``: the buffer (or Value name, or None) of each result; a single result that is no tuple has ``unpack``
-    False. ``out``: call the ``out=`` overload of the same operator into a buffer that we allocate. ``aliases``: results may
-    be views of arguments. ``effect``: it must run even when nothing reads its results.
+    False. ``out``: call the ``out=`` overload of the same operator into a buffer that we allocate. ``aliases``: results
+    may be views of arguments. ``effect``: it must run even when nothing reads its results.
     """
 
     name: str

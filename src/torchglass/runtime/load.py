@@ -21,15 +21,17 @@ try:
     empty = _native.empty_strided_cpu
     reinterpret = _native.reinterpret
 except (ImportError, AttributeError):
-    _native = None
+    _native = None  # type: ignore[assignment]
 
-    def empty(sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    def empty(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Uninitialized CPU memory."""
         return torch.empty_strided(sizes, strides, dtype=dtype)
 
-    def reinterpret(tensor: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
+    def reinterpret(
+        tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], storage_offset: int
+    ) -> torch.Tensor:
         """The tensor's storage under other sizes and strides."""
-        return torch.as_strided(tensor, sizes, strides, offset)
+        return torch.as_strided(tensor, sizes, strides, storage_offset)
 
 
 class CtypesKernel:

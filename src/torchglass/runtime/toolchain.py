@@ -1,7 +1,7 @@
 """The C compiler: found once, called to turn a kernels file into a shared library beside it.
 
-``compile_c(Path("forward_kernels.c"))`` leaves ``forward_kernels.<hash>.so``; the hash is of the text, the compiler and its
-flags, so an edited file is compiled again and an unchanged one is not. OpenMP is the runtime that torch has loaded:
+``compile_c(Path("forward_kernels.c"))`` leaves ``forward_kernels.<hash>.so``; the hash is of the text, the compiler and
+its flags, so an edited file is compiled again and an unchanged one is not. OpenMP is the runtime that torch has loaded:
 a second one would fight it for the cores.
 """
 

@@ -1,0 +1,274 @@
+"""How each operation of the loop IR is written in Triton: one table, filled and checked by ``@prints``.
+
+``triton_op("add", "float32", "float32", ["a", "b"])`` -> ``a + b``; ``"exp"`` -> ``libdevice.exp(a)``. Floating math is
+libdevice's and division is rounded to nearest: what eager's CUDA kernels use, and not Triton's approximate defaults
+(``tl.exp``, ``/``). Rules may call the helpers of ``HELPERS``; a file holds those that its kernels call.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from ..records.loops import OPS
+
+Rule = Callable[..., str]
+
+TYPES = {
+    "float32": "tl.float32", "float64": "tl.float64", "bfloat16": "tl.bfloat16", "float16": "tl.float16",
+    "int64": "tl.int64", "int32": "tl.int32", "int16": "tl.int16", "int8": "tl.int8", "uint8": "tl.uint8",
+    "bool": "tl.int1",
+}  # fmt: skip
+INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>",
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+}  # fmt: skip
+LIBDEVICE = (
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
+    "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "rsqrt", "floor", "ceil", "trunc",
+)  # fmt: skip
+
+
+class CannotPrint(ValueError):
+    """A kernel that has no Triton text; the message names kernel, loop and operation."""
+
+
+def is_float(dtype: str) -> bool:
+    return "float" in dtype
+
+
+def literal(value: float | int | bool, dtype: str) -> str:
+    """A Python number of the dtype's kind."""
+    if dtype == "bool":
+        return "1" if value else "0"
+    if not is_float(dtype):
+        return str(int(value))
+    if math.isfinite(value):
+        return repr(float(value))
+    return 'float("nan")' if math.isnan(value) else 'float("inf")' if value > 0 else 'float("-inf")'
+
+
+# -- the table -------------------------------------------------------------------------------------------------------
+TABLE: dict[str, Rule] = {}
+
+
+def prints(*ops: str) -> Callable[[Rule], Rule]:
+    """Register ``rule(dtype, operand, *args) -> text`` for operations of the IR.
+
+    ``dtype`` is the result's, ``operand`` the last argument's. KeyError for an operation that the IR does not have or that
+    has a rule; TypeError for a rule with another number of arguments than the operation.
+    """
+
+    def register(rule: Rule) -> Rule:
+        count = len(inspect.signature(rule).parameters) - 2
+        for op in ops:
+            if op not in OPS:
+                raise KeyError(f"the loop IR has no operation {op}")
+            if op in TABLE:
+                raise KeyError(f"{op} has a Triton rule already")
+            if count != OPS[op]:
+                raise TypeError(f"{op} takes {OPS[op]} arguments, its rule {count}")
+            TABLE[op] = rule
+        return rule
+
+    return register
+
+
+def triton_op(op: str, dtype: str, operand: str, args: Sequence[str]) -> str:
+    """The Triton expression of one operation on names or literals; CannotPrint if the table has none."""
+    rule = TABLE.get(op)
+    if rule is None:
+        raise CannotPrint(f"no Triton text for the operation {op}")
+    return rule(dtype, operand, *args)
+
+
+def _infix(sign: str) -> Rule:
+    return lambda dtype, operand, a, b: f"{a} {sign} {b}"
+
+
+def _libdevice(name: str) -> Rule:
+    return lambda dtype, operand, a: f"libdevice.{name}({a})"
+
+
+def _libdevice2(name: str) -> Rule:
+    return lambda dtype, operand, a, b: f"libdevice.{name}({a}, {b})"
+
+
+for _op, _sign in INFIX.items():
+    prints(_op)(_infix(_sign))
+for _op in LIBDEVICE:
+    prints(_op)(_libdevice(_op))
+for _op in ("pow", "atan2"):
+    prints(_op)(_libdevice2(_op))
+prints("round")(_libdevice("rint"))
+
+
+@prints("div")
+def _div(dtype: str, operand: str, a: str, b: str) -> str:
+    """C's division; Triton's ``/`` is approximate for float32 and its ``//`` truncates."""
+    return f"tl.div_rn({a}, {b})" if dtype == "float32" else f"{a} / {b}" if is_float(dtype) else f"{a} // {b}"
+
+
+@prints("sqrt")
+def _sqrt(dtype: str, operand: str, a: str) -> str:
+    return f"tl.sqrt_rn({a})" if dtype == "float32" else f"libdevice.sqrt({a})"
+
+
+@prints("floordiv")
+def _floordiv(dtype: str, operand: str, a: str, b: str) -> str:
+    return f"tg_floordiv_float({a}, {b})" if is_float(dtype) else f"tg_floordiv_int({a}, {b})"
+
+
+@prints("mod")
+def _mod(dtype: str, operand: str, a: str, b: str) -> str:
+    return f"tg_mod_float({a}, {b})" if is_float(dtype) else f"tg_mod_int({a}, {b})"
+
+
+@prints("fmod")
+def _fmod(dtype: str, operand: str, a: str, b: str) -> str:
+    return f"libdevice.fmod({a}, {b})" if is_float(dtype) else f"{a} % {b}"
+
+
+@prints("minimum")
+def _minimum(dtype: str, operand: str, a: str, b: str) -> str:
+    return f"tg_minimum({a}, {b})" if is_float(dtype) else f"tl.where({a} < {b}, {a}, {b})"
+
+
+@prints("maximum")
+def _maximum(dtype: str, operand: str, a: str, b: str) -> str:
+    return f"tg_maximum({a}, {b})" if is_float(dtype) else f"tl.where({a} > {b}, {a}, {b})"
+
+
+@prints("neg")
+def _neg(dtype: str, operand: str, a: str) -> str:
+    return f"-{a}" if dtype != "uint8" else f"0 - {a}"
+
+
+@prints("not")
+def _not(dtype: str, operand: str, a: str) -> str:
+    return f"~{a}"
+
+
+@prints("abs")
+def _abs(dtype: str, operand: str, a: str) -> str:
+    return f"tl.abs({a})"
+
+
+@prints("sigmoid")
+def _sigmoid(dtype: str, operand: str, a: str) -> str:
+    return f"tl.div_rn(1.0, 1.0 + libdevice.exp(-{a}))" if dtype == "float32" else f"1.0 / (1.0 + libdevice.exp(-{a}))"
+
+
+@prints("sign")
+def _sign_of(dtype: str, operand: str, a: str) -> str:
+    return f"({a} > 0).to({TYPES[dtype]}) - ({a} < 0).to({TYPES[dtype]})"
+
+
+@prints("where")
+def _where(dtype: str, operand: str, c: str, a: str, b: str) -> str:
+    return f"tl.where({c}, {a}, {b})"
+
+
+@prints("fma")
+def _fma(dtype: str, operand: str, a: str, b: str, c: str) -> str:
+    return f"{a} * {b} + {c}"
+
+
+@prints("cast")
+def _cast(dtype: str, operand: str, a: str) -> str:
+    return f"{a} != 0" if dtype == "bool" else f"{a}.to({TYPES[dtype]})"
+
+
+@prints("isnan")
+def _isnan(dtype: str, operand: str, a: str) -> str:
+    return f"{a} != {a}"
+
+
+@prints("isinf")
+def _isinf(dtype: str, operand: str, a: str) -> str:
+    return f'tl.abs({a}) == float("inf")'
+
+
+# -- reductions ------------------------------------------------------------------------------------------------------
+def neutral(kind: str, dtype: str) -> str:
+    """The value that changes no result of the reduction."""
+    if kind in ("sum", "any"):
+        return literal(0, dtype)
+    if kind in ("prod", "all"):
+        return literal(1, dtype)
+    if is_float(dtype):
+        return literal(-math.inf if kind == "max" else math.inf, dtype)
+    if dtype == "bool":
+        return "0" if kind == "max" else "1"
+    bits = int(re.sub(r"\D", "", dtype))
+    low, high = (0, 2**bits - 1) if dtype == "uint8" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return str(low if kind == "max" else high)
+
+
+COMBINE = {"sum": "tg_add", "prod": "tg_multiply", "any": "tg_or", "all": "tg_and"}
+
+
+def combine(kind: str, dtype: str) -> str:
+    """The helper that joins two partial results; those of floats keep NaN."""
+    if kind in COMBINE:
+        return COMBINE[kind]
+    if dtype == "bool":
+        return "tg_or" if kind == "max" else "tg_and"
+    return {"max": "tg_maximum", "min": "tg_minimum"}[kind]
+
+
+def reduced(kind: str, dtype: str, value: str, axis: int) -> str:
+    """The reduction of a block along an axis, which stays with size 1.
+
+    Logical values are reduced as int32: Triton has no reductions of single bits.
+    """
+    if kind == "sum":
+        wide = f"tl.sum({value}, {axis}, keep_dims=True)"
+        return wide if dtype in ("float32", "float64", "int64", "int32") else f"{wide}.to({TYPES[dtype]})"
+    how = combine(kind, dtype)
+    if dtype == "bool":
+        return f"tl.reduce({value}.to(tl.int32), {axis}, {how}, keep_dims=True) != 0"
+    return f"tl.reduce({value}, {axis}, {how}, keep_dims=True)"
+
+
+# -- helpers ---------------------------------------------------------------------------------------------------------
+HELPERS = {
+    "tg_add": "def tg_add(a, b):\n    return a + b",
+    "tg_multiply": "def tg_multiply(a, b):\n    return a * b",
+    "tg_or": "def tg_or(a, b):\n    return a | b",
+    "tg_and": "def tg_and(a, b):\n    return a & b",
+    "tg_maximum": "def tg_maximum(a, b):  # NaN wins\n    return tl.where((a > b) | (a != a), a, b)",
+    "tg_minimum": "def tg_minimum(a, b):  # NaN wins\n    return tl.where((a < b) | (a != a), a, b)",
+    "tg_floordiv_int": (
+        "def tg_floordiv_int(a, b):  # // truncates\n"
+        "    return a // b - ((a % b != 0) & ((a < 0) != (b < 0))).to((a // b).dtype)"
+    ),
+    "tg_mod_int": (
+        "def tg_mod_int(a, b):  # % has the sign of a\n"
+        "    r = a % b\n"
+        "    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)"
+    ),
+    "tg_mod_float": (
+        "def tg_mod_float(a, b):\n"
+        "    r = libdevice.fmod(a, b)\n"
+        "    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)"
+    ),
+    "tg_floordiv_float": (
+        "def tg_floordiv_float(a, b):\n"
+        "    r = libdevice.fmod(a, b)\n"
+        "    q = (a - r) / b\n"
+        "    q = tl.where((r != 0) & ((b < 0) != (r < 0)), q - 1, q)\n"
+        "    f = libdevice.floor(q)\n"
+        "    f = tl.where(q - f > 0.5, f + 1, f)\n"
+        "    f = tl.where(q == 0, libdevice.copysign(0 * f, a / b), f)\n"
+        "    return tl.where(b == 0, a / b, f)"
+    ),
+}
+
+
+def helpers(texts: Iterable[str]) -> list[str]:
+    """The helper functions that the texts call, in the table's order."""
+    called = {name for text in texts for name in re.findall(r"\btg_\w+", text)}
+    return [f"@triton.jit\n{source}" for name, source in HELPERS.items() if name in called]
