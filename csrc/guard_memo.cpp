@@ -358,16 +358,19 @@ Ref GuardTable::fetch(Run& run) {
   if (fetch_.empty()) return empty_;
   Ref tuple = run.fetched ? std::move(run.fetched) : remembered_fetched(run);
   if (!tuple) return tuple;
-  Ref copy;
-  for (size_t i = 0; i < fetch_.size(); ++i) {
-    if (!differs_by_call(run, fetch_[i])) continue;
-    if (!copy) copy = copy_of(tuple.get());
-    if (!copy) return copy;
+  std::vector<int> found;
+  const bool is_cached = tuple.get() == fetched_.get();
+  if (!is_cached) found = differing_by_call(run);
+  const std::vector<int>& differing = is_cached ? differing_ : found;
+  if (differing.empty()) return tuple;
+  Ref copy = copy_of(tuple.get());
+  for (const int i : differing) {
+    if (!copy) break;
     PyObject* old = PyTuple_GET_ITEM(copy.get(), i);
     PyTuple_SET_ITEM(copy.get(), i, Py_NewRef(value_of(run, fetch_[i])));
     Py_DECREF(old);
   }
-  return copy ? copy : tuple;
+  return copy;
 }
 
 // The fetched values, with None for those that differ from call to call; cached if it can be.
@@ -381,6 +384,14 @@ Ref GuardTable::remembered_fetched(Run& run) {
   if (!tuple) PyErr_Clear();
   if (tuple && !run.evaluation && remember && fetched_epoch_ != epoch_) cache_fetched(run, tuple);
   return tuple;
+}
+
+std::vector<int> GuardTable::differing_by_call(const Run& run) const {
+  std::vector<int> places;
+  for (size_t i = 0; i < fetch_.size(); ++i) {
+    if (differs_by_call(run, fetch_[i])) places.push_back(static_cast<int>(i));
+  }
+  return places;
 }
 
 bool GuardTable::differs_by_call(const Run& run, int index) const {
@@ -444,6 +455,7 @@ void GuardTable::cache_fetched(Run& run, const Ref& tuple) {
     }
   }
   anchors_ = std::move(references);
+  differing_ = differing_by_call(run);
   fetched_ = tuple;
 }
 

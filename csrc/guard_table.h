@@ -165,6 +165,7 @@ class GuardTable {
   Ref fetch(Run& run);
   Ref remembered_fetched(Run& run);
   bool differs_by_call(const Run& run, int index) const;
+  std::vector<int> differing_by_call(const Run& run) const;
   void cache_fetched(Run& run, const Ref& tuple);
   PyObject* anchor_of(Run& run, int node);
 
@@ -182,6 +183,7 @@ class GuardTable {
   uint64_t epoch_ = 1;
   Ref empty_;
   Ref fetched_;                     // the cached tuple
+  std::vector<int> differing_;      // its places whose values differ from call to call
   uint64_t fetched_epoch_ = 0;      // when caching was last tried
   std::vector<Ref> anchors_;        // weak references whose death drops it
   Ref link_;                        // a capsule through which their callback finds the table

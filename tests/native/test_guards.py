@@ -216,6 +216,33 @@ def test_keeps_no_module_alive(net: Net) -> None:
     assert alive[3]() is None
 
 
+def test_fetched_inputs_are_those_of_the_call_and_not_kept(net: Net) -> None:
+    x = torch.zeros(2, 4)
+    table = build_table(net_guards(net, x), [X, WEIGHT, SELF, BUFFER], Net.forward)
+    for _ in range(4):
+        x = torch.zeros(2, 4)
+        fetched = table.check((net, x))
+        assert fetched is not None
+        assert [a is b for a, b in zip(fetched, (x, net.fc.weight, net, net.b))] == [True] * 4
+    alive = weakref.ref(x)
+    del x, fetched
+    assert alive() is None and table.remembers
+
+
+def test_empty_ordered_dicts_cost_no_evaluation_and_full_ones_keep_their_order(net: Net, x: torch.Tensor) -> None:
+    hooks = Item(DICT, "_forward_hooks")
+    table = remembered(net, x, [*net_guards(net, x), Guard(hooks, "dict_keys", ())])
+    handle = net.register_forward_hook(lambda *arguments: None)
+    assert table.check((net, x)) is None
+    handle.remove()
+    assert table.check((net, x)) is not None and table.evaluations <= 5
+    ordered = net._forward_hooks
+    ordered.update({"a": 1, "b": 2})
+    table = remembered(net, x, [Guard(hooks, "dict_keys", ("a", "b")), *net_guards(net, x)])
+    ordered.move_to_end("a")
+    assert table.check((net, x)) is None
+
+
 def test_keeps_no_module_in_a_cycle_alive(x: torch.Tensor) -> None:
     net = Net()
     net.itself = [net]
