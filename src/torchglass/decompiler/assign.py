@@ -17,6 +17,9 @@ STORE = ast.Store()
 
 def store(machine: Any, target: Any) -> None:
     value = machine.pop()
+    if machine.scope.is_generic:
+        _store_generic(machine, value, target)
+        return
     if isinstance(value, UnpackItem):
         fill(machine, value, target)
         return
@@ -44,6 +47,12 @@ def store(machine: Any, target: Any) -> None:
             close_group(machine)
         return
     assign(machine, targets, inner)
+
+
+def _store_generic(machine: Any, value: Any, target: Any) -> None:
+    """Inside ``<generic parameters of …>`` stores only keep type parameters for the definition's own use."""
+    if isinstance(target, ast.Name) and target.id == ".type_params" and isinstance(value, ast.Tuple):
+        machine.scope.type_parameters = [p.node for p in value.elts]  # type: ignore[attr-defined]
 
 
 def _clean(machine: Any) -> bool:
@@ -182,8 +191,6 @@ def _import_from(machine: Any, value: Imported, target: Any) -> None:
     if not isinstance(target, ast.Name):
         raise DecompileError("an import stored to something other than a name")
     if owner.names is None:  # import a.b as c
-        while machine.stack and machine.stack[-1] is owner:
-            machine.stack.pop()
         machine.emit(ast.Import([ast.alias(owner.module, target.id)]))
         owner.aliases.append(ast.alias(owner.module, target.id))
         return

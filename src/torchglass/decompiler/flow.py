@@ -17,7 +17,7 @@ from ..bytecode.canonical import Ins
 #: instructions that cannot raise: whether a handler covers them does not matter
 SAFE = frozenset(
     {"NOP", "POP_TOP", "JUMP", "SWAP", "ROT", "COPY", "LOAD_CONST", "STORE_FAST", "RETURN_VALUE", "PUSH_NULL", "WITH_END",
-     "POP_EXCEPT", "POP_BLOCK", "STORE_DEREF", "PUSH_EXC_INFO", "STORE_GLOBAL", "SETUP_FINALLY", "LOAD_CLOSURE"}
+     "POP_EXCEPT", "POP_BLOCK", "STORE_DEREF", "PUSH_EXC_INFO", "STORE_GLOBAL", "SETUP_FINALLY", "LOAD_CLOSURE", "UNREACHABLE"}
 )  # fmt: skip
 
 

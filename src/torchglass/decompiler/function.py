@@ -20,6 +20,7 @@ from .comprehension import build_comprehension
 from .errors import DecompileError
 from .finish import finish
 from .flow import simplify
+from .generics import Alias, alias_statement, generic_definition
 from .inlined import extract_comprehensions
 from .machine import LOAD, STORE, Machine
 from .match import extract_matches
@@ -48,6 +49,7 @@ class Scope:
         self.parent = parent
         self.is_class = False
         self.is_comprehension = code.co_name in _rules_calls.COMPREHENSIONS
+        self.is_generic = code.co_name.startswith("<generic parameters of")
         self.is_generator_expression = code.co_name == "<genexpr>"
         self.collector: Any = None
         self.globals: set[str] = set()
@@ -62,6 +64,8 @@ class Scope:
             self.taken |= parent.taken
         self.counter = 0
         self.spills: set[int] = set()
+        self.type_parameters: list[Any] = []
+        self.generic_arguments: list[Any] = []
         self.modes = parent.modes if parent is not None else MODES
         self.instructions: Any = None
 
@@ -69,7 +73,7 @@ class Scope:
         """A local's name in source; the compiler's own names (``.0``) and a tool's are made identifiers."""
         if name.isidentifier() and not keyword.iskeyword(name):
             return name
-        if self.is_comprehension and name == ".0":
+        if (self.is_comprehension and name == ".0") or self.is_generic:
             return name
         return "_" + "".join(c if c.isalnum() or c == "_" else "_" for c in name)
 
@@ -109,17 +113,17 @@ class Scope:
         return build_comprehension(function, iterated, self)
 
     def generic(self, function: Function, args: list[Any]) -> Any:
-        from .generics import generic_definition
-
         return generic_definition(function, args, self)
 
     def definition(self, name: str, value: Any) -> ast.stmt | None:
         """The ``def`` or ``class`` statement that ``name = value`` was, if it was one."""
+        if isinstance(value, Alias):
+            return alias_statement(value, name) if value.name == name else None
         decorators, inner = unwrap_decorators(value)
         if isinstance(inner, Function) and same_name(inner.code.co_name, name) and inner.code.co_name != "<lambda>":
-            return function_definition(inner, self, name, decorators)
+            return function_definition(inner, getattr(inner, "owner", self), name, decorators)
         if isinstance(inner, Class) and same_name(inner.name, name):
-            return class_definition(inner, self, name, decorators)
+            return class_definition(inner, getattr(inner, "owner", self), name, decorators)
         return None
 
 
@@ -286,7 +290,7 @@ def declared_body(code: CodeType, scope: Scope) -> list[ast.stmt]:
 def docstring(code: CodeType) -> str | None:
     if not code.co_consts or not isinstance(code.co_consts[0], str):
         return None
-    if VERSION >= (3, 13) and not code.co_flags & CO_HAS_DOCSTRING:
+    if VERSION >= (3, 14) and not code.co_flags & CO_HAS_DOCSTRING:
         return None
     return code.co_consts[0]
 

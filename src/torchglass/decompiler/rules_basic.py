@@ -6,7 +6,7 @@ import ast
 import re
 from typing import Any
 
-from ..bytecode.canonical import Ins
+from ..bytecode.canonical import VERSION, Ins
 from .assign import drop_import, drop_item, unpack
 from .constants import constant, starred_elements
 from .errors import DecompileError
@@ -377,12 +377,22 @@ def dict_update(m: Machine, ins: Ins) -> None:
     into = m.stack[-ins.arg]
     if not isinstance(into, ast.Dict):
         raise DecompileError(f"{ins.op} into something that is no display")
-    if ins.op == "DICT_UPDATE" and isinstance(value, ast.Dict) and value.keys and None not in value.keys:
+    if ins.op == "DICT_UPDATE" and _continues_display(into, value):
         into.keys.extend(value.keys)
         into.values.extend(value.values)
+        into.group = len(value.keys)  # type: ignore[attr-defined]
         return
     into.keys.append(None)
     into.values.append(value)
+    into.group = 0  # type: ignore[attr-defined]
+
+
+def _continues_display(into: ast.Dict, value: Any) -> bool:
+    """Whether ``value`` is a further run of entries: after ``**x`` or a full run; a short run would have taken them in."""
+    if not isinstance(value, ast.Dict) or not value.keys or None in value.keys or not into.keys:
+        return False
+    run = getattr(into, "group", len(into.keys))
+    return run == 0 or run >= 15
 
 
 @rule("LIST_APPEND", "SET_ADD")
@@ -497,7 +507,9 @@ def return_value(m: Machine, ins: Ins) -> None:
         m.pop()
         m.emit(ast.Return(None))
         return
-    value = m.expr()
+    value = m.pop() if m.scope.is_generic else m.expr()
+    if m.scope.is_generic:
+        m.stack.clear()
     m.emit(ast.Return(None if _is_none(value) else value))
 
 
@@ -584,6 +596,8 @@ def import_from(m: Machine, ins: Ins) -> None:
 @rule("IMPORT_STAR")
 def import_star(m: Machine, ins: Ins) -> None:
     owner = m.pop()
+    if VERSION >= (3, 12):
+        m.push(Marker("nothing"))
     m.emit(ast.ImportFrom(owner.module or None, [ast.alias("*", None)], owner.level))
 
 

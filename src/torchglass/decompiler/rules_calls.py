@@ -89,14 +89,20 @@ def _arguments(value: Any) -> list[Any]:
 def _keywords(value: Any) -> list[ast.keyword]:
     if not isinstance(value, ast.Dict):
         return [ast.keyword(None, value)]
-    out = []
+    out: list[ast.keyword] = []
+    named = False  # whether the last group was of plain keywords: two of those in a row would have been one
     for key, item in zip(value.keys, value.values):
-        if key is None and isinstance(item, ast.Dict) and item.keys and all(_identifier(k) for k in item.keys):
-            out.extend(ast.keyword(k.value, v) for k, v in zip(item.keys, item.values))  # type: ignore[union-attr]
-        elif key is None:
-            out.append(ast.keyword(None, item))
+        if key is None:
+            entries = isinstance(item, ast.Dict) and bool(item.keys) and all(_identifier(k) for k in item.keys)
+            if entries and not named and out:
+                out.extend(ast.keyword(k.value, v) for k, v in zip(item.keys, item.values))
+                named = True
+            else:
+                out.append(ast.keyword(None, item))
+                named = False
         elif _identifier(key):
             out.append(ast.keyword(key.value, item))  # type: ignore[attr-defined]
+            named = True
         else:
             return [ast.keyword(None, value)]
     return out

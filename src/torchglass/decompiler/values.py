@@ -165,4 +165,4 @@ class Match(ast.expr):
 
 def is_silent(value: Any) -> bool:
     """Whether a stack value may stay below a statement without being lost or evaluated late."""
-    return isinstance(value, (Marker, Iterating, Item, UnpackItem, Unpacking, Import, Awaitable))
+    return isinstance(value, (Marker, Iterating, Item, UnpackItem, Unpacking, Import, Imported, Awaitable))

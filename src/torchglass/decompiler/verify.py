@@ -11,7 +11,7 @@ import warnings
 from types import CodeType
 from typing import Any
 
-from ..bytecode.canonical import Ins, canonical
+from ..bytecode.canonical import VERSION, Ins, canonical
 from .errors import DecompileError
 from .flow import branch_ways, skip
 
@@ -46,9 +46,11 @@ def difference(a: CodeType, b: CodeType, name: bool = True) -> str | None:
 
 
 def _docstring(code: CodeType) -> Any:
-    from .function import docstring
-
-    return docstring(code) if code.co_flags & 2 and code.co_name != "<lambda>" else None
+    """The first constant, where it is a docstring (for functions, CPython puts None there if there is none)."""
+    if not code.co_flags & 2 or code.co_name.startswith("<") or not code.co_consts:
+        return None
+    first = code.co_consts[0]
+    return first if isinstance(first, str) else None
 
 
 def _walk(a: CodeType, b: CodeType) -> str | None:
@@ -69,7 +71,7 @@ def _walk(a: CodeType, b: CodeType) -> str | None:
         reason = None if _is_qualified_name(left, right, x, y) else _instruction(x, y)
         if reason is not None:
             return reason
-        if x.op not in _QUIET:
+        if x.op not in _QUIET and not (x.op == "BRANCH" and VERSION >= (3, 13)):  # there TO_BOOL has called __bool__
             if (x.eh < 0) != (y.eh < 0):
                 return f"{x.offset}: {x.op} {x.arg!r} is protected in one code only"
             if x.eh >= 0:
