@@ -1,7 +1,7 @@
 """How each operation of the loop IR is written in C.
 
-``c_op("add", "float32", ["a", "b"])`` -> ``a + b``. Math on floats goes through the prelude's ``tg_exp_f32`` and so on; what
-is not there is libm's.
+``c_op("add", "float32", ["a", "b"])`` -> ``a + b``. Math on floats goes through the prelude's ``tg_exp_f32`` and its kin;
+what is not there is libm's.
 """
 
 from __future__ import annotations
@@ -136,7 +136,10 @@ def _fma(dtype: str, operand: str, args: Sequence[str]) -> str:
 
 @printer("cast")
 def _cast(dtype: str, operand: str, args: Sequence[str]) -> str:
-    return f"{args[0]} != 0" if dtype == "bool" else f"({CTYPES[dtype]}){args[0]}"
+    value = f"tg_from_bf16({args[0]})" if operand == "bfloat16" else args[0]
+    if dtype == "bfloat16":
+        return f"tg_to_bf16({value})"
+    return f"{value} != 0" if dtype == "bool" else f"({CTYPES[dtype]}){value}"
 
 
 @printer("isnan")

@@ -16,6 +16,9 @@ def run(fused: FusedGraph, options: Any = None) -> KernelSources:
             raise NotImplementedError(
                 f"{buffer.name} has symbolic sizes {list(buffer.shape)}; C is generated for known ones"
             )
+    for name in {b for kernel in fused.kernels for b in (*kernel.reads, *kernel.writes)}:
+        if fused.buffers[name].device != "cpu":
+            raise NotImplementedError(f"{name} is on {fused.buffers[name].device}; C runs on the CPU")
     unit = Unit(fused.buffers)
     calls = {kernel.name: unit.add(kernel) for kernel in fused.kernels}
     wrapper = WrapperPrinter(fused, calls, f"{fused.graph.name}_kernels.c")

@@ -1,7 +1,7 @@
 """The memory plan: where each buffer begins and ends, and which dead buffer's memory it may take over.
 
 ``a`` dead after step 3 and ``b`` of the same dtype and bytes born at step 5: ``allocate b in place of a``. Inputs are
-never reused, nor buffers an ATen call may have made views of. ``peak_bytes`` is what the plan's temporaries hold at most.
+never reused, nor buffers an ATen call may have made views of. ``peak_bytes``: what temporaries hold at most.
 """
 
 from __future__ import annotations

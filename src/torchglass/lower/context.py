@@ -92,9 +92,10 @@ class Lowering:
         self.buffers: dict[str, Buffer] = {}
         self.nodes: list[Node] = []
         self.constants: dict[str, Any] = {}
+        self.device = "cpu"  # where loops of the node at hand store
         self.origin: Origin = UNKNOWN
         self.op = ""
-        self._splats: dict[Splat, View] = {}
+        self._splats: dict[object, View] = {}
 
     # -- buffers and views -------------------------------------------------------------------------------------------
     def fresh(self, name: str) -> str:
@@ -111,7 +112,7 @@ class Lowering:
         """A new buffer, and the view of all of it."""
         unique = self.fresh(name)
         strides = contiguous(shape) if strides is None else tuple(strides)
-        self.buffers[unique] = Buffer(unique, dtype, tuple(shape), strides, role)
+        self.buffers[unique] = Buffer(unique, dtype, tuple(shape), strides, role, self.device)
         return View(unique, tuple(shape), strides)
 
     def dtype(self, x: View | Splat) -> str:
@@ -121,9 +122,10 @@ class Lowering:
         """``x`` in memory."""
         if isinstance(x, View):
             return x
-        if x not in self._splats:
-            self._splats[x] = self.map(lambda v: v, [x], shape=x.shape, name="full")
-        return self._splats[x]
+        key = (repr(x.value), x.dtype, x.shape)
+        if key not in self._splats:
+            self._splats[key] = self.map(lambda v: v, [x], shape=x.shape, dtype=x.dtype, name="full")
+        return self._splats[key]
 
     # -- the two verbs -----------------------------------------------------------------------------------------------
     def map(
@@ -139,8 +141,8 @@ class Lowering:
     ) -> View:
         """One loop over ``shape`` that stores ``fn(*inputs)`` point by point; inputs broadcast.
 
-        ``inputs`` are Views, Splats, numbers or None (both handed to ``fn`` as they are). With ``indexed``, ``fn`` gets
-        the loop counters of every dimension as a first argument. The result has ``dtype`` (default: that of fn's value).
+        ``inputs`` are Views, Splats, numbers or None (both handed to ``fn`` as they are). With ``indexed``, ``fn``
+        gets the loop counters of every dimension as a first argument. The result has ``dtype`` (default: that of fn's value).
         """
         tensors = [x for x in inputs if isinstance(x, (View, Splat))]
         shape = tuple(broadcast(*(x.shape for x in tensors)) if shape is None else shape)

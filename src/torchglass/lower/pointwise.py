@@ -456,9 +456,22 @@ def _clone(x: V, y: V | None = None, non_blocking: bool = False) -> V:
     return x if y is None else y
 
 
-@pointwise("_to_copy", cast="none")
-def _to_copy(x: V, non_blocking: bool = False) -> V:
-    return x
+def _to_copy(low: Lowering, node: fx.Node, x: Any, **kwargs: Any) -> View:
+    """A conversion to a half float rounds, even where the result is never stored: the user asked for it."""
+    dtype = dtype_name(node.meta["val"].dtype)
+    if node.meta["val"].device != _device(node):
+        raise NotLowered("a copy to another device")
+    rounds = compute_dtype(dtype) != dtype and low.dtype(x) != dtype
+    return low.finish(lambda v: v.cast(dtype).cast(compute_dtype(dtype)) if rounds else v, [x], node)
+
+
+add_rule("_to_copy", _to_copy)
+
+
+def _device(node: fx.Node) -> torch.device:
+    (source,) = node.args
+    assert isinstance(source, fx.Node)
+    return source.meta["val"].device
 
 
 @pointwise("native_dropout_backward", keep=(1,))

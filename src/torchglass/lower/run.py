@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records.check_loops import check_graph
+from ..records.check_loops import DTYPES, check_graph
 from ..records.loops import ExternCall, LoopGraph, Node, Value, View
 from ..records.origin import UNKNOWN
 from . import creation, indexing, normalization, pointwise, reductions, views  # noqa: F401  they fill the table
@@ -50,6 +50,7 @@ def _input(low: Lowering, node: fx.Node) -> Any:
     if not isinstance(val, torch.Tensor):
         return Value(node.name)
     dtype = str(val.dtype).removeprefix("torch.")
+    low.device = str(val.device)
     return low.buffer(node.name, dtype, sizes_of(val.shape), sizes_of(val.stride()), role="input")
 
 
@@ -61,6 +62,7 @@ def _constant(low: Lowering, gm: fx.GraphModule, node: fx.Node) -> Any:
         raise ValueError(f"the constant {node.target} is no tensor")
     node.meta.setdefault("val", value)
     dtype = str(value.dtype).removeprefix("torch.")
+    low.device = str(value.device)
     view = low.buffer(node.name, dtype, sizes_of(value.shape), sizes_of(value.stride()), role="constant")
     low.constants[view.buffer] = value
     return view
@@ -70,10 +72,11 @@ def _call(low: Lowering, node: fx.Node) -> Any:
     if node.target is operator.getitem and isinstance(low.values.get(node.args[0]), (tuple, list)):
         return low.values[node.args[0]][node.args[1]]
     low.op = _short_name(node)
+    low.device = next((str(v.device) for v in _tensors(node.meta.get("val"))), "cpu")
     if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
         return _mutation(low, node)
     found = find_rule(node.target) if isinstance(node.target, torch._ops.OpOverload) else None
-    if found is not None and _on_cpu(node):
+    if found is not None and _is_plain(node):
         done, known = len(low.nodes), set(low.buffers)
         try:
             return found(low, node, *low.argument(node.args), **low.argument(node.kwargs))
@@ -109,11 +112,19 @@ def _mutation(low: Lowering, node: fx.Node) -> Any:
     return new
 
 
-def _on_cpu(node: fx.Node) -> bool:
-    """Loops are for real dtypes on one device; anything odd about the result leaves the operator to ATen."""
-    vals = node.meta.get("val")
-    tensors = [v for v in (vals if isinstance(vals, (tuple, list)) else [vals]) if isinstance(v, torch.Tensor)]
-    return bool(tensors) and all(v.layout == torch.strided and not v.is_complex() for v in tensors)
+def _is_plain(node: fx.Node) -> bool:
+    """Loops are for plain tensors of dtypes they know; anything odd leaves the operator to ATen."""
+    results = _tensors(node.meta.get("val"))
+    read = [v for n in node.all_input_nodes for v in _tensors(n.meta.get("val"))]
+    return bool(results) and all(v.layout == torch.strided and _known(v) for v in (*results, *read))
+
+
+def _tensors(vals: Any) -> list[torch.Tensor]:
+    return [v for v in (vals if isinstance(vals, (tuple, list)) else [vals]) if isinstance(v, torch.Tensor)]
+
+
+def _known(val: torch.Tensor) -> bool:
+    return str(val.dtype).removeprefix("torch.") in DTYPES and val.device.type in ("cpu", "cuda")
 
 
 def _short_name(node: fx.Node) -> str:
