@@ -5,17 +5,19 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from .match import as_statement, case_test
+from .match import match_statement, starts_match
 from .reduce import negate
 
 
 def finish(stmts: list[ast.stmt]) -> list[ast.stmt]:
     """Rewrite ``stmts`` and everything inside them (not nested functions, which are finished already)."""
     out: list[ast.stmt] = []
-    for stmt in stmts:
-        if isinstance(stmt, ast.If) and case_test(stmt.test) is not None:
-            out.extend(_match(stmt))
-            continue
+    for n, stmt in enumerate(stmts):
+        if starts_match(stmt):
+            match, after = match_statement(stmts[n:])
+            for case in match.cases:
+                case.body = finish(case.body)
+            return [*out, match, *finish(after)]
         for field in ("body", "orelse", "finalbody"):
             inner = getattr(stmt, field, None)
             if isinstance(inner, list) and not isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -24,15 +26,6 @@ def finish(stmts: list[ast.stmt]) -> list[ast.stmt]:
             handler.body = finish(handler.body)
         out.extend(_assertion(stmt))
     return out
-
-
-def _match(stmt: ast.If) -> list[ast.stmt]:
-    out = as_statement(stmt)
-    first = out[0]
-    assert isinstance(first, ast.Match)
-    for case in first.cases:
-        case.body = finish(case.body)
-    return [first, *finish(out[1:])]
 
 
 def _assertion(stmt: ast.stmt) -> list[ast.stmt]:

@@ -14,6 +14,8 @@ from typing import Any
 from ..bytecode.canonical import Ins
 from .constants import constant
 from .flow import skip
+from .minimize import alike
+from .values import Marker
 
 
 class _NoPattern(Exception):
@@ -138,9 +140,9 @@ class _Reader:
                 continue
             if not until_jump and len(stack) <= self.base:
                 return at, stack
+            if until_jump and (ins.op == "JUMP" or (ins.op == "POP_TOP" and len(stack) == self.base)):
+                return at, stack  # a POP_TOP here drops the subject: the jump to the common end was replaced by a copy
             if ins.op == "JUMP":
-                if until_jump:
-                    return at, stack
                 raise _NoPattern
             if ins.op == "COPY" and ins.arg == 1 and isinstance(stack[-1], _Hole):
                 known = [(v, dict(v.__dict__, names=list(v.names))) for v in stack if isinstance(v, _Hole)]
@@ -183,11 +185,11 @@ class _Reader:
                 place = reader.next_case(size)
             except _NoPattern:
                 return None
-            ends.add(skip(self.code, self.code[jump].to))
+            ends.add(skip(self.code, self.code[jump].to if self.code[jump].op == "JUMP" else jump))
             choices.append(hole)
             outcomes.append(after)
             stores += reader.stores
-        if len(choices) < 2 or len(ends) != 1 or len({len(o) for o in outcomes}) != 1 or self.code[place].op != "POP_TOP":
+        if len(choices) < 2 or not self._one_place(ends) or len({len(o) for o in outcomes}) != 1 or self.code[place].op != "POP_TOP":
             return None
         self.fails.append((place, size))
         self.stores += stores
@@ -198,7 +200,11 @@ class _Reader:
             merged.append(hole)
         top = stack[-1]
         top.choices = choices
-        return ends.pop(), merged
+        return min(ends), merged
+
+    def _one_place(self, ends: set[int]) -> bool:
+        first = min(ends)
+        return all(e == first or alike(self.code, first, e, False) is not None for e in ends)
 
     def next_case(self, size: int) -> int:
         """Where all failed tests lead once they have dropped what lies above ``size``."""
@@ -428,6 +434,9 @@ def extract_matches(code: list[Ins], reachable: list[int]) -> None:
         if at in done or ins.op != "COPY" or ins.arg != 1:
             continue
         following = code[skip(code, ins.nxt)]
+        if following.op.startswith("STORE_") and _guarded_capture(code, at, following):
+            ins.op = "BIND_SUBJECT"
+            continue
         if following.op.startswith(("STORE_", "BRANCH", "UNPACK")):
             continue
         _extract_statement(code, at, done)
@@ -439,6 +448,33 @@ def extract_matches(code: list[Ins], reachable: list[int]) -> None:
             start = _class_start(code, at)
         if start >= 0:
             _extract_case(code, start, True, done)
+
+
+def _guarded_capture(code: list[Ins], at: int, store: Ins) -> bool:
+    """Whether COPY, STORE begins ``case name if …`` as the first case: the guard fails to where another case begins."""
+    place = skip(code, store.nxt)
+    for _ in range(60):
+        ins = code[place]
+        if ins.op == "BRANCH":
+            if ins.arg != "bool" or ins.jump_if or code[skip(code, ins.nxt)].op != "POP_TOP":
+                return False
+            following = code[skip(code, ins.to)]
+            if following.op == "COPY" and following.arg == 1:
+                return not code[skip(code, following.nxt)].op.startswith(("STORE_", "BRANCH"))
+            return _is_last_case(code, following.index)
+        if ins.op.startswith(("STORE_", "POP_TOP", "BRANCH", "FOR_", "RETURN", "RAISE")) or ins.nxt < 0:
+            return False
+        place = skip(code, ins.nxt)
+    return False
+
+
+def _is_last_case(code: list[Ins], at: int) -> bool:
+    reader = _Reader(code, 0)
+    try:
+        reader.run(at, [_Hole()], False)
+    except (_NoPattern, KeyError):
+        return False
+    return True
 
 
 def _class_start(code: list[Ins], at: int) -> int:
@@ -453,6 +489,8 @@ def _extract_statement(code: list[Ins], at: int, done: set[int]) -> None:
     for n in range(1000):
         ins = code[at]
         is_copy = ins.op == "COPY" and ins.arg == 1
+        if is_copy and _extract_case(code, at, True, done, True) is not None:
+            return
         after = _extract_case(code, at, False, done) if is_copy else None
         if after is None:
             store = code[skip(code, ins.nxt)]
@@ -464,14 +502,18 @@ def _extract_statement(code: list[Ins], at: int, done: set[int]) -> None:
         at = after
 
 
-def _extract_case(code: list[Ins], at: int, last: bool, done: set[int]) -> int | None:
+def _extract_case(code: list[Ins], at: int, last: bool, done: set[int], choices: bool = False) -> int | None:
+    """Turn the case that starts at ``at`` into one branch; returns where the next starts, None if it is no case.
+
+    ``choices``: only if the whole pattern is ``a | b``, whose first COPY looks like that of a case that is not the last.
+    """
     ins = code[at]
     subject = _Hole()
     reader = _Reader(code, 0 if last else 1)
     try:
         start, stack = (at, [subject]) if last else (ins.nxt, [_Token("subject"), subject])
         success, _ = reader.run(start, stack, False)
-        if not reader.fails:
+        if not reader.fails or (choices and not subject.choices):
             return None
         following = code[skip(code, success)].op
         if not last and following.startswith("STORE_"):
@@ -486,37 +528,42 @@ def _extract_case(code: list[Ins], at: int, last: bool, done: set[int]) -> int |
     return failure
 
 
-def as_statement(stmt: ast.If) -> list[ast.stmt]:
-    """``if``/``else`` over case tests of one subject, as a ``match`` statement (and what follows it)."""
+def match_statement(stmts: list[ast.stmt]) -> tuple[Any, list[ast.stmt]]:
+    """The ``match`` that the tests of one subject at the start of ``stmts`` are, and the statements after it."""
     from .structure import terminates
 
-    subject = case_test(stmt.test).subject
+    first = stmts[0]
+    subject = first.value if isinstance(first, ast.Assign) else case_test(first.test).subject  # type: ignore[attr-defined]
     cases: list[ast.match_case] = []
-    rest: list[ast.stmt] = []
     after: list[ast.stmt] = []
-    current: ast.If = stmt
+    rest = stmts[:1] if isinstance(first, ast.If) else stmts
+    tail = stmts[1:] if isinstance(first, ast.If) else []
     while True:
-        test = case_test(current.test)
-        guard = None
-        if isinstance(current.test, ast.BoolOp):
-            values = current.test.values[1:]
-            guard = values[0] if len(values) == 1 else ast.BoolOp(ast.And(), values)
-        cases.append(ast.match_case(test.pattern, guard, current.body or [ast.Pass()]))
-        rest = _captured(current.orelse, subject, cases)
-        following = rest[0] if rest else None
-        if not isinstance(following, ast.If) or case_test(following.test) is None:
+        rest = _captured(rest, subject, cases)
+        current = rest[0] if rest else None
+        if not isinstance(current, ast.If) or case_test(current.test) is None:
             break
         leaving = all(terminates(c.body) for c in cases)
-        if case_test(following.test).subject is not subject or (len(rest) > 1 and not leaving):
+        if case_test(current.test).subject is not subject or (len(rest) > 1 and not leaving):
             break
         after = rest[1:] + after
-        current = following
+        values = current.test.values[1:] if isinstance(current.test, ast.BoolOp) else []
+        guard = values[0] if len(values) == 1 else ast.BoolOp(ast.And(), values) if values else None
+        cases.append(ast.match_case(case_test(current.test).pattern, guard, current.body or [ast.Pass()]))
+        rest = current.orelse
     match = ast.Match(subject.expr, cases)
     if rest and all(terminates(c.body) for c in cases):
         after = rest + after
     elif rest:
         cases.append(ast.match_case(ast.MatchAs(None, None), None, rest))
-    return [match, *after]
+    return match, after + tail
+
+
+def starts_match(stmt: ast.stmt) -> bool:
+    """Whether ``stmt`` is the first test of a match statement."""
+    if isinstance(stmt, ast.If):
+        return case_test(stmt.test) is not None
+    return isinstance(stmt, ast.Assign) and isinstance(stmt.value, Marker) and stmt.value.kind == "subject"
 
 
 def _captured(rest: list[ast.stmt], subject: Any, cases: list[ast.match_case]) -> list[ast.stmt]:

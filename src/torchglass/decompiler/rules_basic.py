@@ -193,6 +193,14 @@ def copy(m: Machine, ins: Ins) -> None:
     m.stack.append(value)
 
 
+@rule("BIND_SUBJECT")
+def bind_subject(m: Machine, ins: Ins) -> None:
+    subject = m.pop()
+    if not (isinstance(subject, Marker) and subject.kind == "subject"):
+        subject = Marker("subject", m.as_expr(subject))
+    m.stack.extend((subject, subject))
+
+
 @rule("DUP_TOP_TWO")
 def dup_top_two(m: Machine, ins: Ins) -> None:
     for value in m.stack[-2:]:
