@@ -97,6 +97,9 @@ def store_name(m: Machine, ins: Ins) -> None:
 
 @rule("STORE_DEREF")
 def store_deref(m: Machine, ins: Ins) -> None:
+    if ins.arg == "__classdict__" and m.stack and isinstance(m.stack[-1], Marker):
+        m.pop()  # a class that has type parameters in it keeps its own namespace
+        return
     m.scope.stored_free(ins.arg)
     m.store(ast.Name(ins.arg, STORE))
 

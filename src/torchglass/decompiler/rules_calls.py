@@ -135,6 +135,8 @@ def set_function_attribute(m: Machine, ins: Ins) -> None:
 
 
 def set_attribute(m: Machine, function: Function, flag: int, value: Any) -> None:
+    if m.scope.is_generic and isinstance(value, ast.Name):
+        return  # defaults handed in from outside
     if flag == 1:
         if not isinstance(value, ast.Tuple):
             raise DecompileError("defaults that are no tuple")
