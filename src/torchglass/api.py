@@ -1,8 +1,8 @@
 """The public face: ``compile``, ``explain``, ``reset``, ``disable``, ...: thin.
 
-    compiled = tg.compile(model)
-    compiled(x)                        # compiles at the first call
-    print(tg.explain(compiled))
+compiled = tg.compile(model)
+compiled(x)                        # compiles at the first call
+print(tg.explain(compiled))
 """
 
 from __future__ import annotations
@@ -74,16 +74,16 @@ def _compile(model: Any, options: CompileOptions, off: bool) -> Any:
     if isinstance(model, torch.nn.Module):
         return _compile_module(model, options)
     if isinstance(model, _native.CompiledFunction):
-        return _compile_function(model.function, options)
+        return _compile_function(model.function, options)  # type: ignore[arg-type]
     if isinstance(model, FunctionType):
         return _compile_function(model, options)
-    if isinstance(model, MethodType) and isinstance(model.__func__, FunctionType):
-        return _compile_function(model.__func__, options, bound=(model.__self__,))
+    if isinstance(model, MethodType) and isinstance(function := model.__func__, FunctionType):
+        return _compile_function(function, options, bound=(model.__self__,))
     if isinstance(model, functools.partial):
         return functools.partial(_compile(model.func, options, off), *model.args, **model.keywords)
     if isinstance(model, type) or not callable(model):
         raise TypeError(f"model must be a function, method, callable object or nn.Module, not {model!r}")
-    call = getattr(type(model), "__call__", None)
+    call = getattr(type(model), "__call__", None)  # noqa: B004  (the function is wanted, not the answer)
     if isinstance(call, FunctionType):
         return _compile_function(call, options, bound=(model,))
     raise TypeError(f"model must have Python code to compile; {model!r} has none")
@@ -122,7 +122,7 @@ def _compile_module(module: torch.nn.Module, options: CompileOptions) -> torch.n
     made.__bases__ = (CompiledModule, cls)
     compiled = object.__new__(made)
     object.__setattr__(compiled, "__dict__", module.__dict__)
-    return compiled  # type: ignore[no-any-return]
+    return compiled
 
 
 class CompiledModule:

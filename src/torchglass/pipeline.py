@@ -95,7 +95,7 @@ class FunctionState:
         """The compiled function, handed to its owner."""
         compiled, self._keep = self._keep, None
         compiled.__dict__["_torchglass_state"] = self
-        return compiled  # type: ignore[no-any-return]
+        return compiled
 
     @property
     def folder(self) -> Folder:
@@ -155,7 +155,9 @@ class FunctionState:
         limit = self.options.get("cache_limit")
         if len(compiled.entries) < limit:
             return True
-        reasons = "; ".join(dict.fromkeys(str(r.guard.source or r.guard.check) for r in self.record.recompiles if r.guard))
+        reasons = "; ".join(
+            dict.fromkeys(str(r.guard.source or r.guard.check) for r in self.record.recompiles if r.guard)
+        )
         message = f"`{self.name}` ({self.record.origin}) has {limit} entries and runs eagerly from now on."
         if reasons:
             message += f" What kept changing: {reasons}."
@@ -184,7 +186,9 @@ class FunctionState:
     def _failed(self, compiled: _native.CompiledFunction, error: Exception) -> None:
         where = getattr(error, "torchglass_origin", None) or self.record.origin
         if self.options.fullgraph:
-            raise CompileError(f"compiling `{self.name}` failed at {where}: {error} (see {self.folder.path})") from error
+            raise CompileError(
+                f"compiling `{self.name}` failed at {where}: {error} (see {self.folder.path})"
+            ) from error
         self.record.fallbacks.append(Fallback(f"{type(error).__name__}: {error}", where, "compiler"))
         compiled.disabled = True
         log.debug("compiling %s failed", self.name, exc_info=error)
@@ -204,7 +208,9 @@ class FunctionState:
             warnings.warn(message, UserWarning, stacklevel=4)
 
     # --- compiling -------------------------------------------------------------------------------------------------
-    def _compile(self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]) -> tuple[Any, Callable[..., Any]]:
+    def _compile(
+        self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]
+    ) -> tuple[Any, Callable[..., Any]]:
         stages = Stages(self.name)
         with stages.stage("capture"):
             request = Request(self.function, arguments, self.name, self.resume_names)
@@ -320,13 +326,18 @@ def compile_graph(
 ) -> GraphCall:
     """Compile a captured graph for its inputs: a callable with the graph's inputs and outputs.
 
-    ``gm`` takes and returns tensors, flat; ``example_inputs`` are real tensors, ``fake_inputs`` their fakes where capture
-    has made them. ``record`` is filled with the texts; ``on_change`` is called when the backward has been compiled.
-    Raises whatever a stage raises.
+    ``gm`` takes and returns tensors, flat; ``example_inputs`` are real tensors, ``fake_inputs`` their fakes where
+    capture has made them. ``record`` is filled with the texts; ``on_change`` is called when the backward has been
+    compiled. Raises whatever a stage raises.
     """
     folder = folder or current_store().folder("graph", gm)
     compiler = GraphCompiler(
-        gm, options, folder, record or GraphRecord(folder.name), stages or Stages(folder.name), on_change or (lambda: None)
+        gm,
+        options,
+        folder,
+        record or GraphRecord(folder.name),
+        stages or Stages(folder.name),
+        on_change or (lambda: None),
     )
     return compiler.run(example_inputs, fake_inputs)
 
@@ -390,7 +401,9 @@ class GraphCompiler:
         try:
             return self._generated(gm, side)
         except ToolchainError as error:
-            warnings.warn(f"torchglass runs the graph in {self.folder.path} with ATen: {error}", UserWarning, stacklevel=2)
+            warnings.warn(
+                f"torchglass runs the graph in {self.folder.path} with ATen: {error}", UserWarning, stacklevel=2
+            )
             return _on_list(forward)
 
     def _generated(self, gm: torch.fx.GraphModule, side: str) -> GraphCall:

@@ -3,8 +3,7 @@
 Each is captured whole (``fullgraph=True``) unless it is in ``BREAKING``.
 """
 
-# ruff: noqa: B007, C402, C408, C416, C417, E731, SIM102, SIM105, SIM108, SIM110, SIM118, UP031, UP032, PERF401, RUF015
-
+# ruff: noqa: C417, UP031
 from __future__ import annotations
 
 import collections
@@ -137,7 +136,7 @@ def unpacking(x):
     g = [*b, a, *range(2)]
     h = {**f, "l": c}
     i = (*g, 5)
-    first, second, third = x
+    first, _, third = x
     return d + e, g, h, i, first + third
 
 
@@ -160,7 +159,7 @@ def conditional_expressions(x):
 def formatting(x):
     n = 3
     value = 2.5
-    return f"{n:>5}|{value:.3f}|{n!r}|{x.shape}|{'a' + 'b'}", "%d-%s" % (n, "t"), "{} {k}".format(1, k=2), x + n
+    return f"{n:>5}|{value:.3f}|{n!r}|{x.shape}|{'a' + 'b'}", "%d-%s" % (n, "t"), f"{1} {2}", x + n
 
 
 @whole
@@ -363,7 +362,17 @@ def classes(x):
         assert entered.entered
         raise ValueError("swallowed")
     a, b = d
-    return total, d.dynamic, a, b, (4 in d), d == Derived(4, 0), hasattr(d, "nothing"), getattr(d, "extra", 0), callable(e)
+    return (
+        total,
+        d.dynamic,
+        a,
+        b,
+        (4 in d),
+        d == Derived(4, 0),
+        hasattr(d, "nothing"),
+        getattr(d, "extra", 0),
+        callable(e),
+    )
 
 
 @whole
@@ -477,7 +486,7 @@ def class_checks(x):
         isinstance([], (list, tuple)),
         issubclass(Derived, Base),
         type(x) is torch.Tensor,
-        type(3).__name__,
+        int.__name__,
         callable(len),
         Derived.__mro__[1].__name__,
         x + 0,
@@ -553,7 +562,14 @@ def functional(x):
 @whole
 def dtypes(x):
     y = x.to(torch.float64).half().float()
-    return y, x.dtype == torch.float32, x.to(torch.int64), torch.finfo(x.dtype).min, x.dtype.is_floating_point, x.type_as(y)
+    return (
+        y,
+        x.dtype == torch.float32,
+        x.to(torch.int64),
+        torch.finfo(x.dtype).min,
+        x.dtype.is_floating_point,
+        x.type_as(y),
+    )
 
 
 @whole

@@ -1,1 +1,1 @@
-"""The frontend: bytecode and real arguments in, a ``records.capture.Capture`` out. Objects of the user are only read."""
+"""The frontend: bytecode and real arguments in, a ``records.capture.Capture`` out. The user's objects are only read."""

@@ -63,7 +63,10 @@ def bind_arguments(
     missing = [n for n in (*positional, *keyword_only) if n not in bound]
     if missing:
         listed = " and ".join(f"'{n}'" for n in missing)
-        m.throw(TypeError, f"{code.co_qualname}() missing {len(missing)} required argument{'s' * (len(missing) != 1)}: {listed}")
+        m.throw(
+            TypeError,
+            f"{code.co_qualname}() missing {len(missing)} required argument{'s' * (len(missing) != 1)}: {listed}",
+        )
     index = code.co_argcount + code.co_kwonlyargcount
     if code.co_flags & VARARGS:
         bound[names[index]] = TupleV(rest)

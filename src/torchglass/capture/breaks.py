@@ -18,7 +18,6 @@ from .ops.control import call_parts
 from .ops.operators import CONVERSIONS, binary_function, comparison
 from .values.base import NULL, Value
 
-
 Slot = Value | str  # a symbolic value, or the name of a variable of the entry code
 Stack = list[Slot]
 
@@ -292,5 +291,3 @@ def _raise(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     cause = f" from {e.expr(values[1])}" if i.arg == 2 else ""
     e.line(f"raise {e.expr(values[0])}{cause}")
     return []
-
-

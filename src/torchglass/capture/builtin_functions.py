@@ -14,7 +14,7 @@ import re
 import typing
 import warnings
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,10 +22,10 @@ import torch
 from .. import markers, torch_compat
 from . import polyfills
 from .errors import Unsupported, UserError
-from .values.base import NotConstant, Value
+from .values.base import Value
 from .values.binding import MISSING, class_lookup
 from .values.constant import NONE, ConstantV
-from .values.containers import ListV, SequenceV, TupleV
+from .values.containers import ListV, TupleV
 from .values.dicts import DictV
 from .values.functions import CallableV, MethodV, SuperV
 from .values.instance import InstanceV
@@ -59,7 +59,9 @@ def lookup(real: Any) -> Handler | None:
 
 
 # --- pure builtins: folded on constants -------------------------------------------------------------------------------
-PURE_MODULES = frozenset({"math", "cmath", "_operator", "operator", "_struct", "re", "_sre", "fnmatch", "string", "_string", "zlib"})
+PURE_MODULES = frozenset(
+    {"math", "cmath", "_operator", "operator", "_struct", "re", "_sre", "fnmatch", "string", "_string", "zlib"}
+)
 PURE_BUILTINS = frozenset(
     {abs, ascii, bin, chr, divmod, format, hash, hex, oct, ord, pow, round}
 )  # fmt: skip
@@ -93,19 +95,16 @@ def _isinstance(m: Machine, value: Value, wanted: Value) -> bool:
     if isinstance(wanted, TupleV):
         return any(_isinstance(m, value, w) for w in wanted.all(m))
     real = wanted.as_constant()
-    cls = value.python_type()
-    if isinstance(value, TensorV):
-        if value.real is not None:
-            return bool(m.real(isinstance, value.real, real))
-        return bool(m.real(isinstance, value.fake, real)) if real is not torch.Tensor and "fake" not in str(real).lower() else cls is torch.Tensor  # fmt: skip
-    hook = class_lookup(type(real), "__instancecheck__") if isinstance(real, type) else MISSING
-    if isinstance(hook, FunctionType) and getattr(value, "real", None) is not None:
-        return bool(m.real(isinstance, value.real, real))
-    if value.is_constant() and not isinstance(value, (KnownV, SequenceV, DictV)):
-        return bool(m.real(isinstance, value.as_constant(), real))
-    if isinstance(value, KnownV):
-        return bool(m.real(isinstance, value.real, real))
-    return bool(m.real(issubclass, cls, real))
+    existing = getattr(value, "real", None)
+    if isinstance(value, TensorV) and existing is None:
+        # a tensor made inside is a plain torch.Tensor; its metaclass also answers for legacy types and nn.Buffer
+        return real is torch.Tensor if real in (torch.Tensor, torch.nn.Parameter) else issubclass(torch.Tensor, real)
+    custom = isinstance(real, type) and class_lookup(type(real), "__instancecheck__") is not type.__instancecheck__
+    if isinstance(value, (KnownV, TensorV)) or (custom and existing is not None):
+        return bool(m.real(isinstance, existing, real))
+    if isinstance(value, ConstantV):
+        return bool(m.real(isinstance, value.value, real))
+    return bool(m.real(issubclass, value.python_type(), real))
 
 
 @handles(issubclass)
@@ -276,9 +275,15 @@ def sort_list(m: Machine, target: ListV, kwargs: dict[str, Value]) -> None:
     values = target.all(m)
     plain = isinstance(key, ConstantV)
     keys = values if plain else [m.call(key, [v], {}) for v in values]
-    compare = functools.cmp_to_key(lambda a, b: -1 if m.truth(m.binary(operator.lt, a[0], b[0])) else (1 if m.truth(m.binary(operator.lt, b[0], a[0])) else 0))  # fmt: skip
+
+    def less(a: Value, b: Value) -> bool:
+        return m.truth(m.binary(operator.lt, a, b))
+
+    def compare(a: tuple[Value, Value], b: tuple[Value, Value]) -> int:
+        return less(b[0], a[0]) - less(a[0], b[0])
+
     descending = reverse is not None and m.truth(reverse)
-    pairs = sorted(zip(keys, values), key=compare, reverse=descending)
+    pairs = sorted(zip(keys, values), key=functools.cmp_to_key(compare), reverse=descending)
     target.items = [v for _, v in pairs]
 
 
@@ -308,14 +313,50 @@ def _binary_handler(function: Any) -> Handler:
     return lambda m, args, kwargs: m.binary(function, args[0], args[1])
 
 
-for _name in (
-    "add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift iadd isub imul itruediv ifloordiv imod ipow "
-    "imatmul iand ior ixor ilshift irshift eq ne lt le gt ge"
-).split():
+for _name in [
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and_",
+    "or_",
+    "xor",
+    "lshift",
+    "rshift",
+    "iadd",
+    "isub",
+    "imul",
+    "itruediv",
+    "ifloordiv",
+    "imod",
+    "ipow",
+    "imatmul",
+    "iand",
+    "ior",
+    "ixor",
+    "ilshift",
+    "irshift",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+]:
     _function = getattr(operator, _name)
     HANDLERS[id(_function)] = (_function, _binary_handler(_function))
+
+
+def _unary_handler(function: Any) -> Handler:
+    return lambda m, args, kwargs: m.unary(function, args[0])
+
+
 for _function in (operator.neg, operator.invert, operator.pos):
-    HANDLERS[id(_function)] = (_function, lambda m, args, kwargs, _f=_function: m.unary(_f, args[0]))  # type: ignore[misc]
+    HANDLERS[id(_function)] = (_function, _unary_handler(_function))
 
 # Functions replaced by Python that the machine interprets.
 POLYFILLED: dict[Any, Callable[..., Any]] = {
@@ -323,8 +364,14 @@ POLYFILLED: dict[Any, Callable[..., Any]] = {
     itertools.chain.from_iterable: polyfills.chain_from_iterable, math.prod: polyfills.prod,
     typing.get_type_hints: polyfills.no_hints,
 }  # fmt: skip
+
+
+def _polyfill_handler(polyfill: Any) -> Handler:
+    return lambda m, args, kwargs: m.call(m.wrap_known(polyfill), args, kwargs)
+
+
 for _real, _polyfill in POLYFILLED.items():
-    HANDLERS[id(_real)] = (_real, lambda m, args, kwargs, _p=_polyfill: m.call(m.wrap_known(_p), args, kwargs))  # type: ignore[misc]
+    HANDLERS[id(_real)] = (_real, _polyfill_handler(_polyfill))
 
 
 # --- questions about the compiler and about torch ---------------------------------------------------------------------
@@ -337,8 +384,10 @@ def _answers(value: Any, *functions: Any) -> None:
 _answers(True, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, markers.is_compiling)
 _answers(
     False,
-    torch.jit.is_scripting, torch.jit.is_tracing, *torch_compat.TRACING_QUESTIONS, getattr(torch.compiler, "is_exporting", None),
-    torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic,
+    torch.jit.is_scripting, torch.jit.is_tracing, *torch_compat.TRACING_QUESTIONS,
+    getattr(torch.compiler, "is_exporting", None),
+    torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary,
+    torch.overrides.has_torch_function_variadic,
     getattr(torch.onnx, "is_in_onnx_export", None),
 )  # fmt: skip
 _answers(None, warnings.warn, torch_compat.log_api_usage, warnings.warn_explicit)
@@ -402,8 +451,7 @@ def make_super(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value
             owner = frame.cells[first].get(m)
         if cell is None or owner is None:
             m.throw(RuntimeError, "super(): no arguments")
-        cls = cell.get(m)
-        args = [cls, m.forced(owner)]
+        args = [m.forced(cell.get(m)), m.forced(owner)]
     cls_value, owner = args
     real_cls = cls_value.as_constant()
     if isinstance(owner, KnownV) and isinstance(owner.real, type):
@@ -420,4 +468,3 @@ HANDLERS[id(logging.Logger.isEnabledFor)] = (logging.Logger.isEnabledFor, lambda
 for _name in ("debug", "info", "warning", "error", "log", "exception", "critical"):
     _function = getattr(logging.Logger, _name)
     HANDLERS[id(_function)] = (_function, lambda m, args, kwargs: NONE)
-

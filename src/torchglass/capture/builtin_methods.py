@@ -43,6 +43,7 @@ def method(*classes: type, name: str | None = None) -> Callable[[Method], Method
     return register
 
 
+LAST, ZERO, TRUE = ConstantV(-1), ConstantV(0), ConstantV(True)
 CONTAINERS = (dict, OrderedDict, defaultdict, list, tuple, set, frozenset, deque)
 
 
@@ -157,7 +158,7 @@ def insert(m, self, index, value):
 
 
 @method(list, name="pop")
-def list_pop(m, self, index=ConstantV(-1)):  # noqa: B008
+def list_pop(m, self, index=LAST):
     if not self.items:
         m.throw(IndexError, "pop from empty list")
     self.all(m)
@@ -193,7 +194,7 @@ def list_clear(m, self):
 
 
 @method(list, tuple, deque)
-def index(m, self, value, start=ConstantV(0), stop=NONE):  # noqa: B008
+def index(m, self, value, start=ZERO, stop=NONE):
     items = self.all(m)
     window = range(*slice(m.as_index(start), stop.as_constant()).indices(len(items)))
     for n in window:
@@ -306,7 +307,7 @@ def dict_copy(m, self):
 
 
 @method(dict, OrderedDict)
-def popitem(m, self, last=ConstantV(True)):  # noqa: B008
+def popitem(m, self, last=TRUE):
     keys = self.all_keys(m)
     if not keys:
         m.throw(KeyError, "dictionary is empty")
@@ -317,7 +318,7 @@ def popitem(m, self, last=ConstantV(True)):  # noqa: B008
 
 
 @method(OrderedDict)
-def move_to_end(m, self, key, last=ConstantV(True)):  # noqa: B008
+def move_to_end(m, self, key, last=TRUE):
     self.fill(m)
     m.mutate(self)
     hashed = hash_key(key)
@@ -555,6 +556,9 @@ def mro(m, self):
 
 
 METHODS[type, "__subclasses__"] = lambda m, self: m.wrap_result(self.as_constant().__subclasses__())
-METHODS[type, "__instancecheck__"] = lambda m, self, value: ConstantV(issubclass(value.python_type(), self.as_constant()))
-METHODS[type, "__subclasscheck__"] = lambda m, self, value: ConstantV(issubclass(value.as_constant(), self.as_constant()))
-
+METHODS[type, "__instancecheck__"] = lambda m, self, value: ConstantV(
+    issubclass(value.python_type(), self.as_constant())
+)
+METHODS[type, "__subclasscheck__"] = lambda m, self, value: ConstantV(
+    issubclass(value.as_constant(), self.as_constant())
+)

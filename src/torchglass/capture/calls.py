@@ -85,7 +85,8 @@ def _call_builtin(m: Machine, function: KnownV, args: list[Value], kwargs: dict[
     if owner is not None and not isinstance(owner, type(operator)):
         method = getattr(type(owner), real.__name__, None)
         if isinstance(method, (MethodDescriptorType, WrapperDescriptorType)):
-            return call_descriptor(m, method, [m.wrap(owner, Attr(function.source, "__self__") if function.source else None), *args], kwargs)  # fmt: skip
+            source = Attr(function.source, "__self__") if function.source else None
+            return call_descriptor(m, method, [m.wrap(owner, source), *args], kwargs)
     raise Unsupported(
         f"calling the builtin {function.describe()}", "call it outside the compiled function, or let the graph break"
     )
@@ -153,7 +154,12 @@ def defaults_of(m: Machine, function: KnownV) -> tuple[list[Any], dict[str, Any]
 OWN_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
 GLOBAL_HOOKS = tuple(
     name
-    for name in ("_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks", "_global_forward_pre_hooks")
+    for name in (
+        "_global_backward_hooks",
+        "_global_backward_pre_hooks",
+        "_global_forward_hooks",
+        "_global_forward_pre_hooks",
+    )
     if hasattr(torch.nn.modules.module, name)
 )
 
@@ -190,7 +196,8 @@ def _has_hooks(m: Machine, module: InstanceV) -> bool:
 
 # --- operators --------------------------------------------------------------------------------------------------------
 REFLECTED = {
-    operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "truediv", operator.matmul: "matmul",
+    operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "truediv",
+    operator.matmul: "matmul",
     operator.floordiv: "floordiv", operator.mod: "mod", operator.pow: "pow", operator.lshift: "lshift",
     operator.rshift: "rshift", operator.and_: "and", operator.or_: "or", operator.xor: "xor",
 }  # fmt: skip
@@ -364,4 +371,3 @@ def unary(m: Machine, function: Callable[..., Any], value: Value) -> Value:
         if method is not None:
             return m.call(method, [], {})
     return m.fold(function, [value], {})
-

@@ -185,8 +185,8 @@ def _make_dict(cls: type) -> Constructor:
     return make
 
 
-for _cls in (dict, OrderedDict, defaultdict):
-    CONSTRUCTORS[_cls] = _make_dict(_cls)
+for _mapping in (dict, OrderedDict, defaultdict):
+    CONSTRUCTORS[_mapping] = _make_dict(_mapping)
 
 
 @constructs(slice)
@@ -220,7 +220,9 @@ def make_str(m, args, kwargs):
 def _make_number(cls: type, name: str) -> Constructor:
     def make(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if args and isinstance(args[0], TensorV):
-            raise Unsupported(f"{cls.__name__}() of a tensor reads its data", "keep it a tensor, or break the graph here")
+            raise Unsupported(
+                f"{cls.__name__}() of a tensor reads its data", "keep it a tensor, or break the graph here"
+            )
         if args and isinstance(args[0], InstanceV):
             method = args[0].method(m, name)
             if method is not None:
@@ -230,8 +232,8 @@ def _make_number(cls: type, name: str) -> Constructor:
     return make
 
 
-for _cls, _name in ((int, "__int__"), (float, "__float__"), (complex, "__complex__")):
-    CONSTRUCTORS[_cls] = _make_number(_cls, _name)
+for _number, _name in ((int, "__int__"), (float, "__float__"), (complex, "__complex__")):
+    CONSTRUCTORS[_number] = _make_number(_number, _name)
 
 
 @constructs(enumerate)
@@ -259,7 +261,7 @@ def make_map(m, args, kwargs):
 
     def step(m):
         row = rows.next(m)
-        return None if row is None else m.call(function, [m.forced(v) for v in row.items], {})
+        return None if row is None else m.call(function, m.listed(row), {})
 
     return MapV(map, step)
 
@@ -318,12 +320,12 @@ for _module in (itertools, operator):
         if isinstance(_real, type) and _real not in CONSTRUCTORS:
             CONSTRUCTORS[_real] = _by_polyfill(getattr(polyfills, _name))
 
-_REFUSED_CLASSES = (property, staticmethod, classmethod, builtins.type(NotImplemented), Counter)
+_REFUSED_CLASSES: tuple[Any, ...] = (property, staticmethod, classmethod, builtins.type(NotImplemented), Counter)
 
 
 def refuse(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
     raise Unsupported("making a descriptor or Counter inside a compiled function")
 
 
-for _cls in _REFUSED_CLASSES:
-    CONSTRUCTORS[_cls] = refuse
+for _refused in _REFUSED_CLASSES:
+    CONSTRUCTORS[_refused] = refuse

@@ -214,7 +214,7 @@ def _set(e: Emitter, v: SetV) -> str:
 
 
 def _exception(e: Emitter, v: ExceptionV) -> str:
-    if v.raised is not None and not v.attrs.items:
+    if v.raised is not None and v.attrs is not None and not v.attrs.items:
         return e.pin(v.raised)
     name = e.name_value(v, "error", f"{e.pin(v.cls)}({e.listing(v.args)})")
     if v.attrs is not None and v.attrs.items:
@@ -381,7 +381,9 @@ def _write_list(e: Emitter, v: ListV) -> list[str]:
     items = e.listing(v.items)
     if v.cls is not list:
         return [f"{target}.clear()", f"{target}.extend([{items}])"]
-    return [f"list.__setitem__({target}, slice(None), [{items}])" if type(v.real) is not list else f"{target}[:] = [{items}]"]  # fmt: skip
+    if type(v.real) is not list:
+        return [f"list.__setitem__({target}, slice(None), [{items}])"]
+    return [f"{target}[:] = [{items}]"]
 
 
 def _write_dict(e: Emitter, v: DictV) -> list[str]:
@@ -403,7 +405,9 @@ def _write_dict(e: Emitter, v: DictV) -> list[str]:
         value = v.items[key]
         if isinstance(key, IdentityKey) or key not in real or not unchanged(value, real[key]):
             name, text = e.expr(v.key_value(key)), e.expr(value)
-            statements.append(f"{target}[{name}] = {text}" if exact else f"{plain}.__setitem__({target}, {name}, {text})")
+            statements.append(
+                f"{target}[{name}] = {text}" if exact else f"{plain}.__setitem__({target}, {name}, {text})"
+            )
     return statements
 
 
@@ -451,7 +455,9 @@ def entry_source(e: Emitter, input_count: int, has_graph: bool, title: str) -> s
         arguments = "*fetched" if input_count == len(e.fetch) else f"*fetched[:{input_count}]"
         results = [e.names[id(v)] for v in e.outputs]
         call = f"graph_0({arguments})"
-        lines.append(f"    {', '.join(results)}{',' if len(results) == 1 else ''} = {call}" if results else f"    {call}")
+        lines.append(
+            f"    {', '.join(results)}{',' if len(results) == 1 else ''} = {call}" if results else f"    {call}"
+        )
     lines += [f"    {text}" for text in e.body]
     return "\n".join(lines) + "\n"
 
@@ -460,4 +466,3 @@ def _describe(real: Any) -> str:
     text = getattr(real, "__qualname__", None) or getattr(real, "__name__", None) or type(real).__name__
     module = getattr(real, "__module__", None)
     return f"{module}.{text}" if module else str(text)
-

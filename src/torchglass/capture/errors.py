@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Unsupported(Exception):
-    """What cannot be in the graph: becomes a graph break of the outermost frame. ``reason`` and ``hint`` are for users."""
+    """What cannot be in the graph: a graph break of the outermost frame. ``reason`` and ``hint`` are for users."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)

@@ -120,7 +120,6 @@ class GraphBuilder:
         return ConstantV(result)
 
 
-
 def readable_name(source: Source) -> str:
     """A Python identifier for a placeholder: ``self.layer[0].weight`` gives ``self_layer_0_weight``."""
     text = source.render()

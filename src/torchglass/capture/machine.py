@@ -308,7 +308,9 @@ class Machine:
         if name in frame.namespace:
             stable = frame.namespace.get("__name__", "").partition(".")[0] in STABLE_PACKAGES
             stable = stable or frame.module == UNREACHABLE
-            source = None if stable and not isinstance(frame.namespace[name], torch.Tensor) else Global(name, frame.module)
+            source = (
+                None if stable and not isinstance(frame.namespace[name], torch.Tensor) else Global(name, frame.module)
+            )
             return self.wrap(frame.namespace[name], source)
         builtins = frame.namespace.get("__builtins__", __builtins__)
         table = builtins if isinstance(builtins, dict) else builtins.__dict__
@@ -364,4 +366,3 @@ def _identity(value: Value) -> tuple[Any] | None:
 @_identity.register
 def _(value: ConstantV) -> tuple[Any]:
     return (value.value,)
-

@@ -36,7 +36,9 @@ def live_locals(code: CodeType, index: int) -> set[str]:
                             "JUMP_BACKWARD_NO_INTERRUPT"):  # fmt: skip
             todo.append(at + 1)
         todo += [h.target for h in handlers if h.start <= at < h.end]
-        if i.opname.startswith(("LOAD_FAST", "DELETE_FAST", "STORE_FAST_LOAD", "LOAD_DEREF", "LOAD_CLOSURE", "DELETE_DEREF")):
+        if i.opname.startswith(
+            ("LOAD_FAST", "DELETE_FAST", "STORE_FAST_LOAD", "LOAD_DEREF", "LOAD_CLOSURE", "DELETE_DEREF")
+        ):
             names.update(i.argval if isinstance(i.argval, tuple) else (i.argval,))
     return names
 
@@ -44,8 +46,8 @@ def live_locals(code: CodeType, index: int) -> set[str]:
 def resume_code(code: CodeType, index: int, stack: tuple[bool, ...], variables: tuple[str, ...], name: str) -> CodeType:
     """Code that continues ``code`` at instruction ``index``.
 
-    ``stack`` tells for each stack slot whether it is a NULL; the others come as parameters ``stack_0``, ..., followed by
-    ``variables``.
+    ``stack`` tells for each stack slot whether it is a NULL; the others come as parameters ``stack_0``, ..., followed
+    by ``variables``.
     """
     body = Bytecode.from_code(code)
     real = [n for n, item in enumerate(body) if isinstance(item, Instr)]
@@ -76,5 +78,3 @@ def is_protected(code: CodeType, index: int) -> bool:
     """Whether the instruction stands in a try, with or except block."""
 
     return any(h.start <= index < h.end for h in exception_entries(code))
-
-

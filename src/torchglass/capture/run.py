@@ -2,13 +2,14 @@
 
     capture = run(Request(function, arguments, "f"), options)
 
-The outermost frame is stepped through; when a step cannot be in the graph the capture starts over with that step marked,
-and ends there: graph so far, the step as Python, a call of a resume function. Deterministic re-execution replaces a
-snapshot of everything the step may have touched.
+The outermost frame is stepped through; when a step cannot be in the graph the capture starts over with that step
+marked, and ends there: graph so far, the step as Python, a call of a resume function. Deterministic re-execution
+replaces a snapshot of everything the step may have touched.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Callable
@@ -51,7 +52,7 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
 
     ``global_state`` gives the comparable state (grad mode, autocast, ...) that every entry is guarded on.
     """
-    code = request.function.__code__  # type: ignore[attr-defined]
+    code = request.function.__code__
     origin = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
     if code.co_flags & (CODE_GENERATOR | CODE_COROUTINE):
         raise Stopped(GraphBreak("a generator or coroutine function", origin, "compile the functions it calls"))
@@ -101,7 +102,7 @@ class _Attempt:
         self.marked = marked
         self.learnt: tuple[int, GraphBreak] | None = None
         self.m = Machine(request.function)  # type: ignore[arg-type]
-        self.code = request.function.__code__  # type: ignore[attr-defined]
+        self.code = request.function.__code__
         self.parameters = parameter_names(self.code)
         self.emitter = Emitter(self.m, self.parameters)
         self.resumes: list[Resume] = []
@@ -129,10 +130,8 @@ class _Attempt:
             raise CannotResume(error.reason, error.hint) from None
 
     def _outermost(self) -> Frame:
-        arguments = {
-            name: Lazy(real, Local(name)) for name, real in zip(self.parameters, self.request.arguments)
-        }
-        frame = Frame(self.code, self.request.function.__globals__, "", arguments, [])  # type: ignore[arg-type, attr-defined]
+        arguments = {name: Lazy(real, Local(name)) for name, real in zip(self.parameters, self.request.arguments)}
+        frame = Frame(self.code, self.request.function.__globals__, "", arguments, [])
         frame.cells = dict(zip(self.code.co_freevars, _own_cells(self.m, self.request.function)))
         return frame
 
@@ -178,7 +177,7 @@ class _Attempt:
 
     def _locals(self, frame: Frame, index: int) -> dict[str, Any]:
         names = live_locals(self.code, index)
-        result = {n: v for n, v in frame.locals.items() if n in names}
+        result: dict[str, Any] = {n: v for n, v in frame.locals.items() if n in names}
         for name in self.code.co_cellvars:
             if name in names and name in frame.cells and frame.cells[name].content is not None:
                 result[name] = frame.cells[name].content
@@ -194,20 +193,21 @@ class _Attempt:
         nulls = tuple(slot is NULL for slot in path.stack)
         key = (path.index, nulls, variables)
         line = frame.instructions[path.index].line or self.code.co_firstlineno
-        name = self.request.resume_names.get(key)
-        if name is None:
-            base = f"resume_at_{line}"
-            taken = set(self.request.resume_names.values())
-            name, number = base, 1
-            while name in taken:
-                number += 1
-                name = f"{base}_{number}"
-            self.request.resume_names[key] = name
+        name = self._resume_name(key, line)
         code = resume_code(self.code, path.index, nulls, variables, name)
         self.resumes.append(Resume(name, key, code, parameter_names(code), line))
         e.used.add(name)
         stack = [slot if isinstance(slot, str) else e.expr(slot) for slot in path.stack if slot is not NULL]
         return f"return {name}({', '.join([*stack, *(values[n] for n in variables)])})"
+
+    def _resume_name(self, key: tuple[Any, ...], line: int) -> str:
+        """The continuation's name: by its line, numbered where a line has several; the same from entry to entry."""
+        names = self.request.resume_names
+        if key not in names:
+            taken = set(names.values())
+            candidates = (f"resume_at_{line}{'' if n == 1 else f'_{n}'}" for n in itertools.count(1))
+            names[key] = next(name for name in candidates if name not in taken)
+        return names[key]
 
     def _finish(self, found: tuple[GraphBreak, ...]) -> Capture:
         m, e = self.m, self.emitter

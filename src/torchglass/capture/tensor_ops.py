@@ -25,19 +25,43 @@ if TYPE_CHECKING:
 
 # Python functions of these modules are one node each: their bodies are PyTorch's business.
 LEAF_MODULES = frozenset(
-    "torch torch.nn.functional torch.functional torch._tensor torch._jit_internal torch.special torch.linalg torch.fft "
-    "torch._C._nn torch._refs torch.nn.init torch._lowrank torch._linalg_utils".split()
+    [
+        "torch",
+        "torch.nn.functional",
+        "torch.functional",
+        "torch._tensor",
+        "torch._jit_internal",
+        "torch.special",
+        "torch.linalg",
+        "torch.fft",
+        "torch._C._nn",
+        "torch._refs",
+        "torch.nn.init",
+        "torch._lowrank",
+        "torch._linalg_utils",
+    ]
 )
 # Python functions below these prefixes are neither captured nor inlined.
 REFUSED_PREFIXES = (
-    "torch._dynamo", "torch._inductor", "torch._functorch", "torch.func", "torch._higher_order_ops", "torch.distributed",
+    "torch._dynamo", "torch._inductor", "torch._functorch", "torch.func", "torch._higher_order_ops",
+    "torch.distributed",
     "torch.jit", "torch.onnx", "torch.export", "torch.autograd.functional", "torch.autograd.gradcheck", "torch.random",
     "torch.serialization", "torch.multiprocessing", "torch.utils.data", "torch.profiler", "torch.autograd.profiler",
     "torch.cuda", "torch.library", "torch._library", "torch.optim", "torch.utils.checkpoint", "torch.autograd.function",
     "torch.autograd.graph", "torch.overrides", "torch._prims", "torch.testing", "torch.quantization", "torch.ao",
 )  # fmt: skip
 # Builtins of torch that answer from global state or from constants alone.
-QUERY_PREFIXES = ("is_", "get_", "_get_", "_is_", "are_", "result_type", "promote_types", "can_cast", "broadcast_shapes")
+QUERY_PREFIXES = (
+    "is_",
+    "get_",
+    "_get_",
+    "_is_",
+    "are_",
+    "result_type",
+    "promote_types",
+    "can_cast",
+    "broadcast_shapes",
+)
 # Builtins that change global state for the operations that follow: they stay in the graph in their place.
 STATE_SETTERS = frozenset(
     f
@@ -52,15 +76,63 @@ STATE_SETTERS = frozenset(
     )
 )
 FORBIDDEN = frozenset(
-    "manual_seed seed set_rng_state set_default_dtype set_default_device set_num_threads set_grad_enabled "
-    "use_deterministic_algorithms set_deterministic_debug_mode set_flush_denormal set_printoptions save load compile vmap "
-    "set_num_interop_threads from_numpy frombuffer from_dlpack to_dlpack set_default_tensor_type".split()
+    [
+        "manual_seed",
+        "seed",
+        "set_rng_state",
+        "set_default_dtype",
+        "set_default_device",
+        "set_num_threads",
+        "set_grad_enabled",
+        "use_deterministic_algorithms",
+        "set_deterministic_debug_mode",
+        "set_flush_denormal",
+        "set_printoptions",
+        "save",
+        "load",
+        "compile",
+        "vmap",
+        "set_num_interop_threads",
+        "from_numpy",
+        "frombuffer",
+        "from_dlpack",
+        "to_dlpack",
+        "set_default_tensor_type",
+    ]
 )
 # Tensor methods whose result is data: the graph ends before them.
 DATA_METHODS = frozenset(
-    "item tolist numpy __bool__ __int__ __float__ __index__ __array__ data_ptr backward register_hook retain_grad "
-    "set_ share_memory_ storage untyped_storage __dlpack__ is_set_to resize_ record_stream cuda pin_memory "
-    "register_post_accumulate_grad_hook __reduce_ex__ __deepcopy__ map_ apply_ map2_ as_subclass".split()
+    [
+        "item",
+        "tolist",
+        "numpy",
+        "__bool__",
+        "__int__",
+        "__float__",
+        "__index__",
+        "__array__",
+        "data_ptr",
+        "backward",
+        "register_hook",
+        "retain_grad",
+        "set_",
+        "share_memory_",
+        "storage",
+        "untyped_storage",
+        "__dlpack__",
+        "is_set_to",
+        "resize_",
+        "record_stream",
+        "cuda",
+        "pin_memory",
+        "register_post_accumulate_grad_hook",
+        "__reduce_ex__",
+        "__deepcopy__",
+        "map_",
+        "apply_",
+        "map2_",
+        "as_subclass",
+    ]
 )
 
 
@@ -112,7 +184,9 @@ def call_method(m: Machine, owner: Value, name: str, args: list[Value], kwargs: 
     """Call a method of a tensor."""
     if name in DATA_METHODS:
         raise Unsupported(
-            f"`.{name}()` of a tensor reads its data" if name not in ("backward", "register_hook") else f"`.{name}()` of a tensor",
+            f"`.{name}()` of a tensor reads its data"
+            if name not in ("backward", "register_hook")
+            else f"`.{name}()` of a tensor",
             "move it out of the compiled function",
         )
     args, kwargs = _ready(m, args, kwargs)
@@ -137,7 +211,11 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
         raise
     except Exception as error:
         m.raise_real(error)
-    in_place = isinstance(result, torch.Tensor) or op == "call_method" and str(target).endswith("_") or target is operator.setitem
+    in_place = (
+        isinstance(result, torch.Tensor)
+        or (op == "call_method" and str(target).endswith("_"))
+        or target is operator.setitem
+    )
     if not _holds_tensor(result) and not in_place:
         if result is None and target is not getattr:
             return m.builder.record(op, target, args, kwargs, result, m.origin(), m.stack_trace())

@@ -1,6 +1,6 @@
 """Real objects in, symbolic values out: one table by type decides the kind, the guard, and how deep to look.
 
-    wrap(m, model, Local("self"))  ->  InstanceV(BertModel)   and a guard on its type
+wrap(m, model, Local("self"))  ->  InstanceV(BertModel)   and a guard on its type
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _wrap_new(m: Machine, real: Any, source: Source | None) -> Value:
     exact = EXACT.get(cls)
     if exact is not None:
         return exact(m, real, source)
-    if isinstance(real, KNOWN_TYPES) or isinstance(real, type):
+    if isinstance(real, (*KNOWN_TYPES, type)):
         return _known(m, real, source)
     if isinstance(real, tuple) and (hasattr(cls, "_fields") or cls is torch.Size or hasattr(cls, "n_fields")):
         return _sequence(m, real, source)
@@ -176,9 +176,7 @@ TENSOR_CLASSES = (torch.Tensor, torch.nn.Parameter)
 
 def tensor_meta(real: torch.Tensor) -> TensorMeta:
     strides = tuple(real.stride()) if real.layout is torch.strided else ()
-    return TensorMeta(
-        type(real), real.dtype, real.device, tuple(real.shape), strides, real.requires_grad
-    )
+    return TensorMeta(type(real), real.dtype, real.device, tuple(real.shape), strides, real.requires_grad)
 
 
 def _tensor(m: Machine, real: torch.Tensor, source: Source | None) -> Value:

@@ -28,8 +28,9 @@ class GraphBreak:
 class Resume:
     """A continuation: the user's own bytecode entered at an instruction.
 
-    ``name`` as it appears in the entry code and as folder name, ``key`` tells continuations of one function apart, ``code`` the assembled code object, whose parameters are
-    the values on the stack (``stack0``, ...) followed by the live locals.
+    ``name`` as it appears in the entry code and as folder name; ``key`` tells the continuations of one function apart;
+    ``code`` is the assembled code object, whose ``parameters`` are the values on the stack (``stack_0``, ...) followed
+    by the live locals.
     """
 
     name: str
@@ -43,9 +44,10 @@ class Resume:
 class Capture:
     """One captured frame.
 
-    ``graph`` is None when no tensor operation happened. ``example_inputs`` are the real tensors, ``fake_inputs`` their fakes,
-    in placeholder order. ``fetch`` lists what the guard table passes to the entry: the graph's inputs first, then
-    whatever else the entry reads. ``transformed`` is the entry's source; ``namespace`` the objects its free names stand for.
+    ``graph`` is None when no tensor operation happened. ``example_inputs`` are the real tensors, ``fake_inputs`` their
+    fakes, in placeholder order. ``fetch`` lists what the guard table passes to the entry: the graph's inputs first,
+    then whatever else the entry reads. ``transformed`` is the entry's source; ``namespace`` has the objects its free
+    names stand for.
     """
 
     name: str
@@ -64,9 +66,10 @@ class Capture:
 
 @dataclass(frozen=True)
 class Request:
-    """What capture is asked for: a function and the values of its parameters (co_varnames order), as the dispatcher bound them.
+    """What capture is asked for: a function and the values of its parameters (co_varnames order), as it was called.
 
-    ``resume_names`` is the function's register of continuations, by key: a continuation keeps its name from entry to entry.
+    ``resume_names`` is the function's register of continuations, by key: a continuation keeps its name from entry to
+    entry.
     """
 
     function: Callable[..., Any]

@@ -1,6 +1,6 @@
 """What entry code calls to make objects whose construction was interpreted: instances, functions, iterators.
 
-    rebuild.instance(BaseModelOutput, {"last_hidden_state": t0}, items={"last_hidden_state": t0})
+rebuild.instance(BaseModelOutput, {"last_hidden_state": t0}, items={"last_hidden_state": t0})
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def instance(
     ``items`` is the content of a class that is also a dict, list, set, tuple, str or number.
     """
     if issubclass(cls, (tuple, str, int, float, bytes, frozenset)):
-        base = next(b for b in (tuple, str, int, float, bytes, frozenset) if issubclass(cls, b))
-        made = base.__new__(cls, items)  # type: ignore[call-overload]
+        base: Any = next(b for b in (tuple, str, int, float, bytes, frozenset) if issubclass(cls, b))
+        made: Any = base.__new__(cls, items)
     elif issubclass(cls, OrderedDict):
         made = OrderedDict.__new__(cls)
         OrderedDict.__init__(made)
@@ -45,7 +45,7 @@ def fill(
     if items is not None and isinstance(made, dict):
         store = OrderedDict.__setitem__ if isinstance(made, OrderedDict) else dict.__setitem__
         for key, value in items.items():
-            store(made, key, value)  # type: ignore[arg-type]
+            store(made, key, value)
     elif items is not None and isinstance(made, list):
         list.extend(made, items)
     elif items is not None and isinstance(made, set):

@@ -259,4 +259,3 @@ def with_except_start(m, f, i):
     leave = f.stack[-4]
     args = [m.wrap_known(value.python_type()), value, ConstantV(None)]
     f.push(m.call(leave, args, {}))
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from typing import Any
 
 from ..values.constant import ConstantV
 from .registry import BEFORE_313, SINCE_313, handler
@@ -85,7 +86,7 @@ def to_bool(m, f, i):
 
 
 # --- f-strings --------------------------------------------------------------------------------------------------------
-CONVERSIONS = {1: str, 2: repr, 3: ascii}
+CONVERSIONS: dict[int, Any] = {1: str, 2: repr, 3: ascii}
 
 
 @handler("FORMAT_VALUE", versions=BEFORE_313)

@@ -56,8 +56,8 @@ def bind(
 ) -> Value:
     """What reading a class attribute through ``owner`` gives.
 
-    ``is_class``: owner is the class itself. ``by_super``: the look-up started behind the class of owner, so that reading
-    the attribute from that class again would find another one.
+    ``is_class``: owner is the class itself. ``by_super``: the look-up started behind the class of owner, so that
+    reading the attribute from that class again would find another one.
     """
     from .functions import BuiltinMethodV, MethodV
     from .known import KnownV
@@ -90,7 +90,7 @@ def bind(
         return value
     if isinstance(attribute, (MemberDescriptorType, GetSetDescriptorType)):
         return _builtin_attribute(m, owner, cls, name)
-    if isinstance(attribute, BuiltinFunctionType) or isinstance(attribute, type):
+    if isinstance(attribute, (BuiltinFunctionType, type)):
         return m.wrap_known(attribute)
     getter = class_lookup(type(attribute), "__get__")
     if isinstance(getter, FunctionType):

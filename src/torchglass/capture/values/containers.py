@@ -98,7 +98,7 @@ class TupleV(SequenceV):
         return self.cls(values)
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        fields = getattr(self.cls, "_fields", None) or getattr(self.cls, "__match_args__", ())
+        fields: Any = getattr(self.cls, "_fields", None) or getattr(self.cls, "__match_args__", ())
         if name in fields and len(fields) == len(self.items):
             return self.at(m, fields.index(name))
         return m.class_attr(self, name)
@@ -134,9 +134,7 @@ class ListV(SequenceV):
 class SetV(Value):
     """A set or frozenset; ``items`` maps hash keys to values in insertion order."""
 
-    def __init__(
-        self, items: list[Value], cls: type = set, real: Any = None, source: Source | None = None
-    ) -> None:
+    def __init__(self, items: list[Value], cls: type = set, real: Any = None, source: Source | None = None) -> None:
         self.cls = cls
         self.items: dict[Any, Value] = {}
         for item in items:

@@ -153,7 +153,9 @@ class BuiltinMethodV(CallableV):
 class PartialV(CallableV):
     """``functools.partial``."""
 
-    def __init__(self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None) -> None:
+    def __init__(
+        self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None
+    ) -> None:
         self.function = function
         self.args = args
         self.kwargs = kwargs

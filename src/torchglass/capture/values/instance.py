@@ -1,4 +1,4 @@
-"""Instances of Python classes, nn.Modules among them: existing ones (read through, written to an overlay) and new ones."""
+"""Instances of Python classes, nn.Modules among them: existing ones (writes go to an overlay) and new ones."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ class InstanceV(Value):
     def get_attr(self, m: Machine, name: str) -> Value:
         custom = class_lookup(self.cls, "__getattribute__")
         if isinstance(custom, FunctionType):
-            return self._with_getattr_fallback(m, name, lambda: m.call(m.wrap_known(custom), [self, ConstantV(name)], {}))
+            return self._with_getattr_fallback(
+                m, name, lambda: m.call(m.wrap_known(custom), [self, ConstantV(name)], {})
+            )
         value = self.find_attr(m, name)
         if value is not None:
             return value

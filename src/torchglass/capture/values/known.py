@@ -1,4 +1,4 @@
-"""Objects taken as they are: functions, classes, modules, builtins. Guarded by identity, never changed while capturing."""
+"""Objects taken as they are: functions, classes, modules, builtins. Guarded by identity, never changed here."""
 
 from __future__ import annotations
 
@@ -81,9 +81,8 @@ class KnownV(Value):
         m.set_overlay(self, name, value)
 
     def get_item(self, m: Machine, key: Value) -> Value:
-        if isinstance(self.real, type) or not isinstance(self.real, FunctionType):
-            if key.is_constant() and not isinstance(self.real, FunctionType):
-                return m.wrap_result(m.real(lambda: self.real[key.as_constant()]))
+        if key.is_constant() and not isinstance(self.real, FunctionType):
+            return m.wrap_result(m.real(lambda: self.real[key.as_constant()]))
         raise Unsupported(f"an item of the {self.describe()}")
 
     def iterate(self, m: Machine) -> Value:

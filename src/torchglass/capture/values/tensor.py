@@ -18,18 +18,43 @@ if TYPE_CHECKING:
 
 # Attributes that read no data and are plain Python values of a fake tensor.
 METADATA = frozenset(
-    "dtype device layout ndim requires_grad is_cuda is_cpu is_mps is_xpu is_meta is_sparse is_sparse_csr is_quantized is_nested "
-    "itemsize nbytes is_mkldnn is_leaf is_vulkan is_ipu is_hpu is_maia is_mtia is_xla names name output_nr".split()
+    [
+        "dtype",
+        "device",
+        "layout",
+        "ndim",
+        "requires_grad",
+        "is_cuda",
+        "is_cpu",
+        "is_mps",
+        "is_xpu",
+        "is_meta",
+        "is_sparse",
+        "is_sparse_csr",
+        "is_quantized",
+        "is_nested",
+        "itemsize",
+        "nbytes",
+        "is_mkldnn",
+        "is_leaf",
+        "is_vulkan",
+        "is_ipu",
+        "is_hpu",
+        "is_maia",
+        "is_mtia",
+        "is_xla",
+        "names",
+        "name",
+        "output_nr",
+    ]
 )
-TENSOR_ATTRIBUTES = frozenset("T mT H mH real imag data".split())
+TENSOR_ATTRIBUTES = frozenset(["T", "mT", "H", "mH", "real", "imag", "data"])
 
 
 class TensorV(Value):
     """A tensor. ``fake`` has its shape, dtype, strides, device; ``real`` is set for inputs."""
 
-    def __init__(
-        self, node: torch.fx.Node, fake: torch.Tensor, real: Any = None, source: Source | None = None
-    ) -> None:
+    def __init__(self, node: torch.fx.Node, fake: torch.Tensor, real: Any = None, source: Source | None = None) -> None:
         self.node = node
         self.fake = fake
         self.real = real
