@@ -26,6 +26,7 @@ def simplify(code: list[Ins]) -> dict[int, str]:
 
     Kinds: ``except``, ``star``, ``finally``, ``with``.
     """
+    _drop_block_marks(code)
     _fold_awaits(code)
     _drop_cleanup_handlers(code)
     _fold_async_for(code)
@@ -78,6 +79,13 @@ def skip(code: list[Ins], at: int) -> int:
 
 def _nop(ins: Ins) -> None:
     ins.op, ins.arg, ins.to = "NOP", None, -1
+
+
+def _drop_block_marks(code: list[Ins]) -> None:
+    """3.10 marks protected regions with instructions; which handler protects what is known by now."""
+    for ins in code:
+        if ins.op in ("POP_BLOCK", "SETUP_FINALLY", "SETUP_ASYNC_WITH"):
+            _nop(ins)
 
 
 def _fold_awaits(code: list[Ins]) -> None:

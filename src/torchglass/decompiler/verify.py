@@ -23,6 +23,8 @@ _QUIET = frozenset(
 )  # fmt: skip
 #: which of the two an attribute of a called name takes depends on whether the module imports that name
 _METHOD = {"LOAD_ATTR", "LOAD_METHOD"}
+#: a convention of calls, and 3.10's block marks: which handler protects an instruction is compared as such
+_MARKS = frozenset({"PUSH_NULL", "SETUP_FINALLY", "SETUP_ASYNC_WITH", "POP_BLOCK"})
 _FLAGS = 0x4 | 0x8 | 0x20 | 0x80 | 0x200
 
 
@@ -96,7 +98,7 @@ def _is_qualified_name(left: list[Ins], right: list[Ins], x: Ins, y: Ins) -> boo
 
 def _skip(code: list[Ins], at: int) -> int:
     at = skip(code, at)
-    while at < len(code) and code[at].op == "PUSH_NULL":
+    while at < len(code) and code[at].op in _MARKS:
         at = skip(code, code[at].nxt)
     return at
 
