@@ -118,7 +118,7 @@ uint64_t version_tag(PyObject* dict);
 
 class GuardTable {
  public:
-  // See guard_table.cpp for the arguments; false with an exception set.
+  // See guard_table_type.cpp for the arguments; false with an exception set.
   bool build(PyObject* nodes, PyObject* conditions, PyObject* relations, PyObject* state, PyObject* fetch);
 
   // The fetched tuple, or null if a guard fails. Leaves no exception set.
@@ -134,8 +134,10 @@ class GuardTable {
   Py_ssize_t evaluations = 0;  // how often a root was evaluated in full
 
  private:
-  // guard_table.cpp
+  // guard_table_type.cpp
   bool add_node(PyObject* tuple);
+
+  // guard_table.cpp
   bool read_root_values(Run& run);
   bool check_leaf(const Root& root, PyObject* value) const;
   bool evaluate_root(Run& run, int root);

@@ -4,7 +4,8 @@
 //   tensor_facts.cpp  a tensor against its metadata
 //   global_state.cpp  grad mode, autocast, modes
 //   checks.cpp        one guard on one value
-//   guard_table.cpp   the guards of an entry;  guard_memo.cpp  what it remembers between calls
+//   guard_table.cpp   the guards of an entry;  guard_memo.cpp  what it remembers between calls;
+//                     guard_table_type.cpp  its Python type
 //   dispatch.cpp      the compiled function
 #include "checks.h"
 #include "guard_table.h"

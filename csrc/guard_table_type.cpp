@@ -1,0 +1,316 @@
+// GuardTable as Python sees and builds it.
+//
+//   GuardTable(nodes, conditions, relations, state, fetch)
+//       nodes       tuple of (kind, parent, key): kind is "local" (key: index), "constant" (key: the object), "cell"
+//                   (key: the cell), "attribute" (key: name), "instance_dict", "item" (key: its key), "dict_key" (key:
+//                   position), "type_of"; parent is an index, -1 for the first three. A root is followed by its
+//                   descendants, parents first.
+//       conditions  tuple of (node, check, expected), expected in native form (TensorFacts::from_tuple, ...)
+//       relations   tuple of ("same", (a, b)) or ("distinct", (a, b, c, ...)) over node indices
+//       state       what global_state() returned, or None
+//       fetch       tuple of node indices
+//   table.check(locals: tuple) -> tuple of fetched values, or None
+//   table.forget()              drops what is remembered
+//   table.remember: bool        whether to remember at all (for tests and measurements)
+//   table.remembers: bool       whether the next call with the same objects takes the remembered path
+//   table.evaluations: int      how often a root was evaluated in full
+//
+// Example: GuardTable((("local", -1, 0),), ((0, "type", int),), (), None, (0,)).check((3,)) == (3,)
+#include "guard_table.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+namespace torchglass {
+namespace {
+
+struct KindRow {
+  const char* name;
+  Kind kind;
+};
+
+const KindRow kinds[] = {
+    {"local", Kind::Local},         {"constant", Kind::Constant},
+    {"cell", Kind::Cell},           {"attribute", Kind::Attribute},
+    {"instance_dict", Kind::InstanceDict}, {"item", Kind::Item},
+    {"dict_key", Kind::DictKey},    {"type_of", Kind::TypeOf},
+};
+
+bool is_root(Kind kind) {
+  return kind == Kind::Local || kind == Kind::Constant || kind == Kind::Cell;
+}
+
+bool read_kind(const char* name, Kind& out) {
+  for (const KindRow& row : kinds) {
+    if (std::strcmp(row.name, name) == 0) {
+      out = row.kind;
+      return true;
+    }
+  }
+  PyErr_Format(PyExc_ValueError, "unknown kind of node %s", name);
+  return false;
+}
+
+bool read_key(Node& node, PyObject* key) {
+  node.key = Ref::borrow(key);
+  if (node.kind == Kind::Local || node.kind == Kind::DictKey) {
+    node.index = PyLong_AsSsize_t(key);
+    if (node.index == -1 && PyErr_Occurred()) return false;
+    if (node.index >= 0) return true;
+    PyErr_SetString(PyExc_ValueError, "a node's index must not be negative");
+    return false;
+  }
+  if (node.kind == Kind::Item && PyLong_CheckExact(key)) {
+    node.index = PyLong_AsSsize_t(key);
+    node.key_is_index = !PyErr_Occurred();
+    PyErr_Clear();
+  }
+  const bool fits = (node.kind != Kind::Cell || PyCell_Check(key)) &&
+      (node.kind != Kind::Attribute || PyUnicode_CheckExact(key));
+  if (!fits) PyErr_SetString(PyExc_TypeError, "a cell node takes a cell, an attribute node a str");
+  return fits;
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------------------ building
+
+bool GuardTable::add_node(PyObject* tuple) {
+  const char* kind = nullptr;
+  PyObject* key = nullptr;
+  Node node;
+  if (!PyArg_ParseTuple(tuple, "siO", &kind, &node.parent, &key) || !read_kind(kind, node.kind)) return false;
+  if (!read_key(node, key)) return false;
+  const int index = static_cast<int>(nodes_.size());
+  if (is_root(node.kind)) {
+    node.parent = -1;
+    node.root = static_cast<int>(roots_.size());
+    roots_.emplace_back();
+    roots_.back().first = index;
+    if (node.kind == Kind::Local) locals_needed_ = std::max(locals_needed_, node.index + 1);
+  } else if (roots_.empty() || node.parent < roots_.back().first || node.parent >= index) {
+    PyErr_SetString(PyExc_ValueError, "a node must follow its parent, within its root");
+    return false;
+  } else {
+    node.root = static_cast<int>(roots_.size()) - 1;
+    nodes_[node.parent].children.push_back(index);
+  }
+  nodes_.push_back(std::move(node));
+  roots_.back().last = index + 1;
+  return true;
+}
+
+namespace {
+
+bool read_index(PyObject* object, size_t limit, int& out) {
+  const long index = PyLong_AsLong(object);
+  if (index == -1 && PyErr_Occurred()) return false;
+  if (index < 0 || static_cast<size_t>(index) >= limit) {
+    PyErr_Format(PyExc_ValueError, "there is no node %ld", index);
+    return false;
+  }
+  out = static_cast<int>(index);
+  return true;
+}
+
+bool read_indices(PyObject* tuple, size_t limit, std::vector<int>& out) {
+  if (!PyTuple_Check(tuple)) {
+    PyErr_SetString(PyExc_TypeError, "node indices must be a tuple");
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    int index = 0;
+    if (!read_index(PyTuple_GET_ITEM(tuple, i), limit, index)) return false;
+    out.push_back(index);
+  }
+  return true;
+}
+
+using SharedFacts = std::unordered_map<PyObject*, std::shared_ptr<TensorFacts>>;
+
+// Tensors that expect the same tuple share its facts.
+bool add_condition(PyObject* tuple, std::vector<Node>& nodes, SharedFacts& shared) {
+  PyObject *where = nullptr, *expected = nullptr;
+  const char* name = nullptr;
+  int node = 0;
+  Condition condition;
+  if (!PyArg_ParseTuple(tuple, "OsO", &where, &name, &expected) || !read_index(where, nodes.size(), node) ||
+      !Condition::make(name, expected, condition)) {
+    return false;
+  }
+  if (condition.tensor) condition.tensor = shared.try_emplace(expected, condition.tensor).first->second;
+  nodes[node].conditions.push_back(std::move(condition));
+  return true;
+}
+
+template <class Function>
+bool for_each(PyObject* tuple, Function function) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    if (!function(PyTuple_GET_ITEM(tuple, i))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool GuardTable::build(PyObject* nodes, PyObject* conditions, PyObject* relations, PyObject* state, PyObject* fetch) {
+  const auto add_relation = [this](PyObject* tuple) {
+    const char* name = nullptr;
+    PyObject* members = nullptr;
+    std::vector<int> indices;
+    if (!PyArg_ParseTuple(tuple, "sO", &name, &members) || !read_indices(members, nodes_.size(), indices)) return false;
+    if (std::strcmp(name, "same") == 0 && indices.size() == 2) {
+      same_.emplace_back(indices[0], indices[1]);
+    } else if (std::strcmp(name, "distinct") == 0) {
+      distinct_.emplace_back();
+      distinct_.back().nodes = std::move(indices);
+    } else {
+      PyErr_Format(PyExc_ValueError, "unknown relation %s", name);
+      return false;
+    }
+    return true;
+  };
+  SharedFacts shared;
+  if (!for_each(nodes, [this](PyObject* tuple) { return add_node(tuple); }) ||
+      !for_each(conditions, [&](PyObject* tuple) { return add_condition(tuple, nodes_, shared); }) ||
+      !for_each(relations, add_relation) || !read_indices(fetch, nodes_.size(), fetch_)) {
+    return false;
+  }
+  if (state != Py_None && !GlobalState::from_tuple(state, state_.emplace())) return false;
+  for (Root& root : roots_) root.leaf = root.last == root.first + 1;
+  values_.assign(nodes_.size(), nullptr);
+  is_live_.assign(nodes_.size(), 0);
+  empty_ = Ref(PyTuple_New(0));
+  alive_ = static_cast<bool>(empty_);
+  return alive_;
+}
+
+// ------------------------------------------------------------------------------------------------ the Python type
+
+namespace {
+
+struct GuardTableObject {
+  PyObject_HEAD
+  GuardTable* table;
+};
+
+PyObject* table_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"nodes", "conditions", "relations", "state", "fetch", nullptr};
+  PyObject *nodes, *conditions, *relations, *state, *fetch;
+  if (!PyArg_ParseTupleAndKeywords(
+          args, kwargs, "O!O!O!OO!:GuardTable", const_cast<char**>(names), &PyTuple_Type, &nodes, &PyTuple_Type,
+          &conditions, &PyTuple_Type, &relations, &state, &PyTuple_Type, &fetch)) {
+    return nullptr;
+  }
+  auto* self = reinterpret_cast<GuardTableObject*>(type->tp_alloc(type, 0));
+  if (self == nullptr) return nullptr;
+  Ref owner(reinterpret_cast<PyObject*>(self));
+  self->table = new GuardTable();
+  if (!self->table->build(nodes, conditions, relations, state, fetch)) return nullptr;
+  return owner.release();
+}
+
+int table_traverse(PyObject* object, visitproc visit, void* arg) {
+  GuardTable* table = guard_table_of(object);
+  return table != nullptr ? table->traverse(visit, arg) : 0;
+}
+
+int table_clear(PyObject* object) {
+  if (GuardTable* table = guard_table_of(object)) table->clear();
+  return 0;
+}
+
+void table_dealloc(PyObject* object) {
+  PyObject_GC_UnTrack(object);
+  table_clear(object);
+  delete guard_table_of(object);
+  Py_TYPE(object)->tp_free(object);
+}
+
+PyObject* table_check(PyObject* object, PyObject* locals) {
+  if (!PyTuple_Check(locals)) {
+    PyErr_SetString(PyExc_TypeError, "check takes the tuple of the function's parameters");
+    return nullptr;
+  }
+  const auto* items = reinterpret_cast<PyTupleObject*>(locals)->ob_item;
+  Ref fetched = guard_table_of(object)->check(items, PyTuple_GET_SIZE(locals));
+  if (!fetched) Py_RETURN_NONE;
+  return fetched.release();
+}
+
+PyObject* table_forget(PyObject* object, PyObject*) {
+  guard_table_of(object)->forget();
+  Py_RETURN_NONE;
+}
+
+PyObject* get_remember(PyObject* object, void*) {
+  return PyBool_FromLong(guard_table_of(object)->remember);
+}
+
+int set_remember(PyObject* object, PyObject* value, void*) {
+  const int truth = value != nullptr ? PyObject_IsTrue(value) : 0;
+  if (truth < 0) return -1;
+  guard_table_of(object)->forget();
+  guard_table_of(object)->remember = truth != 0;
+  return 0;
+}
+
+PyObject* get_remembers(PyObject* object, void*) {
+  return PyBool_FromLong(guard_table_of(object)->remembers());
+}
+
+PyObject* get_evaluations(PyObject* object, void*) {
+  return PyLong_FromSsize_t(guard_table_of(object)->evaluations);
+}
+
+PyMethodDef table_methods[] = {
+    {"check", table_check, METH_O, "check(locals): the fetched tuple, or None if a guard fails."},
+    {"forget", table_forget, METH_NOARGS, "forget(): drop everything remembered from earlier calls."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef table_properties[] = {
+    {"remember", get_remember, set_remember, "whether to remember successful checks", nullptr},
+    {"remembers", get_remembers, nullptr, "whether every root is remembered", nullptr},
+    {"evaluations", get_evaluations, nullptr, "how often a root was evaluated in full", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+}  // namespace
+
+PyTypeObject guard_table_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+GuardTable* guard_table_of(PyObject* object) {
+  return reinterpret_cast<GuardTableObject*>(object)->table;
+}
+
+int GuardTable::traverse(visitproc visit, void* arg) {
+  for (const Node& node : nodes_) {
+    Py_VISIT(node.key.get());
+    for (const Condition& condition : node.conditions) Py_VISIT(condition.expected.get());
+  }
+  Py_VISIT(fetched_.get());
+  if (state_) {
+    Py_VISIT(state_->function_modes.get());
+    Py_VISIT(state_->dispatch_modes.get());
+  }
+  return 0;
+}
+
+int add_guard_table(PyObject* module) {
+  guard_table_type.tp_name = "torchglass._native.GuardTable";
+  guard_table_type.tp_doc = "GuardTable(nodes, conditions, relations, state, fetch): the guards of one entry.";
+  guard_table_type.tp_basicsize = sizeof(GuardTableObject);
+  guard_table_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+  guard_table_type.tp_new = table_new;
+  guard_table_type.tp_dealloc = table_dealloc;
+  guard_table_type.tp_traverse = table_traverse;
+  guard_table_type.tp_clear = table_clear;
+  guard_table_type.tp_methods = table_methods;
+  guard_table_type.tp_getset = table_properties;
+  if (PyType_Ready(&guard_table_type) < 0) return -1;
+  return PyModule_AddObjectRef(module, "GuardTable", reinterpret_cast<PyObject*>(&guard_table_type));
+}
+
+}  // namespace torchglass
