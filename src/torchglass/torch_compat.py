@@ -1,7 +1,7 @@
 """The only file that touches PyTorch's private modules.
 
-Each private name says what breaks without it and which versions were tried, so that a new PyTorch release is one file to
-look at.
+Each private name says what breaks without it and which versions were tried, so that a new PyTorch release is one file
+to look at.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 # --- capture: fake tensors -------------------------------------------------------------------------------------------
-# FakeTensorMode, FakeTensor: tensors with metadata and no data. Without them capture cannot know shapes. Tried: 2.11, 2.13.
-# The three exceptions: what a fake operation raises when it would need data; without them such operations would look like
-# errors of the user's program instead of breaking the graph. Tried: 2.11, 2.13.
+# FakeTensorMode, FakeTensor: tensors with metadata and no data. Without them capture cannot know shapes. Tried: 2.11,
+# 2.13. The three exceptions: what a fake operation raises when it would need data; without them such operations would
+# look like errors of the user's program instead of breaking the graph. Tried: 2.11, 2.13.
 from torch._subclasses.fake_tensor import (  # noqa: E402
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -69,13 +69,14 @@ def fake_of(mode: FakeTensorMode, real: torch.Tensor) -> torch.Tensor:
     return fake.requires_grad_() if real.requires_grad else fake
 
 
-# --- capture: callables that the frame machine tells apart --------------------------------------------------------------
+# --- capture: callables that the frame machine tells apart ----------------------------------------------------------
 # OpOverload, OpOverloadPacket: the types of torch.ops.aten.add.Tensor and torch.ops.aten.add. Without them calls of
-# operators would not be recognised. Tried: 2.11, 2.13.
-# set_grad_mode: what torch.no_grad's Python code calls in the end. Without it regions without gradients could not be captured.
-# OPERATION_OWNERS: the modules that tensor operations written in C belong to. Without them F.linear would break the graph.
-# The questions: library code asks them, and the answer while compiling is known. Without them such code breaks the graph.
-from torch._ops import OpOverload, OpOverloadPacket  # noqa: E402
+# operators would not be recognised. Tried: 2.11, 2.13. set_grad_mode: what torch.no_grad's Python code calls in the
+# end. Without it regions without gradients could not be captured. OPERATION_OWNERS: the modules that tensor
+# operations written in C belong to. Without them F.linear would break the graph. The questions: library code asks
+# them, and the answer while compiling is known. Without them such code breaks the graph.
+OpOverload = torch._ops.OpOverload
+OpOverloadPacket = torch._ops.OpOverloadPacket
 
 set_grad_mode: Callable[[bool], None] = torch._C._set_grad_enabled
 OPERATION_OWNERS: tuple[Any, ...] = tuple(
@@ -94,20 +95,18 @@ log_api_usage: Callable[..., None] = torch._C._log_api_usage_once
 
 
 # --- autodiff: tracing below autograd ---------------------------------------------------------------------------------
-# Tried: 2.11, 2.13.
-# TorchDispatchMode: a mode that sees every ATen call. Without it autodiff has no graph to write.
+# Tried: 2.11, 2.13. TorchDispatchMode: a mode that sees every ATen call. Without it autodiff has no graph to write.
 # torch._to_functional_tensor, _from_functional_tensor, _enable/_disable_functionalization, _sync, _functionalize_*:
-#   torch's C++ functionalization, which turns in-place operations into pure ones below autograd. Without it writes and
-#   views would stay in the graphs. _ExcludeDispatchKeyGuard: leave it inside a kernel of ours.
+# torch's C++ functionalization, which turns in-place operations into pure ones below autograd. Without it writes and
+# views would stay in the graphs. _ExcludeDispatchKeyGuard: leave it inside a kernel of ours.
 # torch._C._current_autograd_node, torch._C._autograd._get_sequence_nr: which forward operation a backward operation
-#   belongs to. Without them backward nodes lose the user's file and line.
-# torch._C._AutoDispatchBelowADInplaceOrView: run a compiled graph without autograd's bookkeeping. Without it an operation
-#   takes 1 µs longer, and results that are views inside would be views outside, which must not be written to.
-# torch._C._autograd._top_saved_tensors_default_hooks: whether the user's saved-tensor hooks are active, which must not
-#   see the tensors of a trace.
-# torch._C._set_view_replay_enabled: gradients of writes to views are views again, not as_strided.
-# torch.fx._lazy_graph_module: a GraphModule that generates its own code when first asked. We run our rendering of the
-#   graph, so that code is rarely needed and costs 30 ms for 700 nodes.
+# belongs to. Without them backward nodes lose the user's file and line. torch._C._AutoDispatchBelowADInplaceOrView:
+# run a compiled graph without autograd's bookkeeping. Without it an operation   takes 1 µs longer, and results that
+# are views inside would be views outside, which must not be written to.
+# torch._C._autograd._top_saved_tensors_default_hooks: whether the user's saved-tensor hooks are active, which must
+# not   see the tensors of a trace. torch._C._set_view_replay_enabled: gradients of writes to views are views again,
+# not as_strided. torch.fx._lazy_graph_module: a GraphModule that generates its own code when first asked. We run our
+# rendering of the   graph, so that code is rarely needed and costs 30 ms for 700 nodes.
 # torch._C._DisableTorchDispatch: read a number out of a real tensor while fake tensors are on.
 from torch.fx._lazy_graph_module import _LazyGraphModule  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
@@ -195,12 +194,6 @@ def functional_writes_all_hidden(wrapper: torch.Tensor) -> bool:
     return torch._functionalize_are_all_mutations_hidden_from_autograd(wrapper)
 
 
-def functional_writes_all_untracked(wrapper: torch.Tensor) -> bool:
-    """Whether every write to a functional tensor happened under no_grad (or behind autograd's back)."""
-    no_grad = torch._functionalize_are_all_mutations_under_no_grad_or_inference_mode(wrapper)
-    return no_grad or functional_writes_all_hidden(wrapper)
-
-
 def shielded_saved_tensor_hooks() -> Any:
     """A context in which the user's saved-tensor hooks are not called (they would get tensors of the trace)."""
     if torch._C._autograd._top_saved_tensors_default_hooks(False) is None:
@@ -215,7 +208,7 @@ def ambient_autocast() -> tuple[str, ...]:
     return tuple(kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
 
 
-# --- compiling without torch._dynamo -------------------------------------------------------------------------------------
+# --- compiling without torch._dynamo --------------------------------------------------------------------------------
 # FakeTensorMode reads three settings of torch._dynamo.config, and PyTorch's reference implementations of operators wrap
 # themselves with torch._dynamo.disable at their first call. Either loads all of torch._dynamo: 1.2 s of every first
 # compile, for settings that have their defaults. While we compile, a stand-in answers these and loads the real package

@@ -43,7 +43,8 @@ def run(
     """Outputs, gradients and inputs afterwards of one run, with a seed of its own."""
     torch.manual_seed(7)
     leaves = [fresh(value) for value in inputs]
-    given = [value if leaf or not getattr(value, "requires_grad", False) else value * 1.0 for value in leaves]
+    differentiated = [isinstance(value, torch.Tensor) and value.requires_grad for value in leaves]
+    given = [value * 1.0 if needed and not leaf else value for value, needed in zip(leaves, differentiated)]
     outputs = call(*given)
     outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
     used = [out for out in use(outputs) if isinstance(out, torch.Tensor) and out.requires_grad]
@@ -51,7 +52,7 @@ def run(
         weights = [torch.linspace(0.5, 1.5, max(out.numel(), 1), device=out.device) for out in used]
         terms = [out * w[: out.numel()].view(out.shape).to(out.dtype) for out, w in zip(used, weights)]
         sum(term.sum() for term in terms).backward()
-    gradients = [getattr(value, "grad", None) for value in leaves]
+    gradients = [value.grad for value, needed in zip(leaves, differentiated) if needed]
     facts = [(out.requires_grad, out.stride()) for out in outputs if isinstance(out, torch.Tensor)]
     return [*outputs, *gradients, *given, _random_state(), *facts, _aliases([*given, *outputs])]
 

@@ -99,7 +99,10 @@ class _Describer:
         root = view_root(op)
         if root.kind is CALL and self.roots.setdefault(root, memory) == memory:
             return op
-        return self.recorder.op_of(aten.clone.default(op.val))
+        copy = aten.clone.default(root.val)
+        for step in _steps(root, op):
+            copy = apply(step, copy)
+        return self.recorder.op_of(copy)
 
     def add_result(self, wrapper: torch.Tensor, op: Op | None = None) -> int:
         op = op or self.own(self._op(wrapper), _memory(wrapper))
@@ -126,6 +129,7 @@ class _Describer:
 
     def _view_of_input(self, index: int, value: torch.Tensor) -> ViewOf:
         entry = self.trace.inputs[index]
+        _check_history(entry.wrapper, value)
         steps = _steps(self._op(entry.wrapper), self._op(value))
         return ViewOf(Place("input", index), steps, entry.wrapper.requires_grad and not value.requires_grad)
 
@@ -135,6 +139,7 @@ class _Describer:
         result = self.bases[id(base)]
         if base is value:
             return Computed(result, value.requires_grad)
+        _check_history(base, value)
         steps = _steps(self._op(base), self._op(value))
         return ViewOf(Place("output", result), steps, base.requires_grad and not value.requires_grad)
 
@@ -150,6 +155,15 @@ def _memory(wrapper: torch.Tensor) -> int:
 def _base(wrapper: torch.Tensor) -> torch.Tensor:
     base = wrapper._base
     return wrapper if base is None else base
+
+
+def _check_history(base: torch.Tensor, value: torch.Tensor) -> None:
+    """A view made again from ``base`` has ``base``'s gradients: refuse where eager gave it others.
+
+    ``y = x.detach(); y.mul_(w)`` makes y depend on w while x, whose memory it is, does not.
+    """
+    if value.requires_grad and _base(value) is not _base(base):
+        raise AutodiffError("an output shares memory with another tensor but has gradients of its own")
 
 
 def _steps(base: Op, view: Op) -> tuple[ViewStep, ...]:
@@ -169,6 +183,12 @@ def _steps(base: Op, view: Op) -> tuple[ViewStep, ...]:
         raise AutodiffError("an output is a view of another tensor in a way that cannot be made again")
     offset = value.storage_offset() - base_value.storage_offset()
     return (ViewStep(strided_within, (tuple(value.shape), tuple(value.stride()), offset)),)
+
+
+def apply(step: ViewStep, value: torch.Tensor) -> torch.Tensor:
+    """One view operation on a tensor."""
+    result = step.target(value, *step.args, **dict(step.kwargs))
+    return result if step.item is None else result[step.item]
 
 
 def strided_within(base: torch.Tensor, shape: Any, strides: Any, offset: int) -> torch.Tensor:

@@ -31,7 +31,6 @@ from ..torch_compat import (
     fake_of,
     functional_storage_changed,
     functional_writes_all_hidden,
-    functional_writes_all_untracked,
     functionalization,
     new_fake_mode,
     shielded_saved_tensor_hooks,
@@ -55,6 +54,7 @@ class TracedInput:
     op: Op
     wrapper: torch.Tensor
     leaf: torch.Tensor | None
+    history: Any = None  # the wrapper's grad_fn before the graph ran
     final: Op | None = None  # its value after the forward, where the graph wrote to it
     tracked: bool = False  # eager's write would have been seen by autograd
     bumps_version: bool = True
@@ -120,7 +120,7 @@ class Tracer:
         self.recorder.transparent = True
         wrapper = leaf.clone()
         self.recorder.transparent = False
-        return TracedInput(name, op, wrapper, leaf)
+        return TracedInput(name, op, wrapper, leaf, wrapper.grad_fn)
 
     def _run(self, wrappers: list[torch.Tensor]) -> list[Any]:
         """Interpret the captured graph, node by node; returns its flat outputs."""
@@ -175,10 +175,10 @@ class Tracer:
         if not same or now.storage_offset() != before.storage_offset() or functional_storage_changed(now):
             raise AutodiffError(f"input {entry.name!r} changes shape or storage in place")
         final = self.recorder.op_of(unwrap_functional(entry.wrapper))
-        if final is entry.op:
+        if final is entry.op and entry.wrapper.grad_fn is entry.history:
             return
         entry.final = final
-        entry.tracked = entry.wrapper.requires_grad and not functional_writes_all_untracked(entry.wrapper)
+        entry.tracked = entry.wrapper.grad_fn is not entry.history
         entry.bumps_version = not functional_writes_all_hidden(entry.wrapper)
 
     # --- backward ----------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from ..records.partition import (
     ViewStep,
 )
 from ..torch_compat import below_autograd
+from .aliases import apply
 
 Graph = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
 """A compiled graph: takes a list of tensors, which it may clear, and returns a list or tuple of tensors."""
@@ -203,15 +204,10 @@ def _view_of(output: ViewOf) -> Maker:
         if output.detached:
             value = value.detach()
         for step in steps:
-            value = _apply(step, value)
+            value = apply(step, value)
         return value
 
     return make
-
-
-def _apply(step: ViewStep, value: torch.Tensor) -> torch.Tensor:
-    result = step.target(value, *step.args, **dict(step.kwargs))
-    return result if step.item is None else result[step.item]
 
 
 # --- autograd ---------------------------------------------------------------------------------------------------------
