@@ -108,6 +108,7 @@ def _function(
         for graph in entry.graphs:
             path = f"{folder}entry_{entry.index}/{graph.name}/captured.py"
             yield f'{name}_{entry.index}_{graph.name} = graph("{path}")  # {show.count(graph.node_count, "operation")}'
+        yield ""
         yield transformed.body if transformed is not None else _commented(entry.transformed_text)
         for graph_break in entry.breaks:
             yield f"# graph break: {graph_break.reason} {show.place(graph_break.origin)}".rstrip()
