@@ -16,7 +16,7 @@ import torch
 # FakeTensorMode, FakeTensor: tensors with metadata and no data. Without them capture cannot know shapes. Tried: 2.11,
 # 2.13. The three exceptions: what a fake operation raises when it would need data; without them such operations would
 # look like errors of the user's program instead of breaking the graph. Tried: 2.11, 2.13.
-from torch._subclasses.fake_tensor import (  # noqa: E402
+from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
@@ -108,8 +108,8 @@ log_api_usage: Callable[..., None] = torch._C._log_api_usage_once
 # not as_strided. torch.fx._lazy_graph_module: a GraphModule that generates its own code when first asked. We run our
 # rendering of the   graph, so that code is rarely needed and costs 30 ms for 700 nodes.
 # torch._C._DisableTorchDispatch: read a number out of a real tensor while fake tensors are on.
-from torch.fx._lazy_graph_module import _LazyGraphModule  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class DispatchMode(TorchDispatchMode):
@@ -213,10 +213,10 @@ def ambient_autocast() -> tuple[str, ...]:
 # themselves with torch._dynamo.disable at their first call. Either loads all of torch._dynamo: 1.2 s of every first
 # compile, for settings that have their defaults. While we compile, a stand-in answers these and loads the real package
 # for anything else. Without it everything works and starts 1.2 s later. Tried: 2.13.
-import importlib  # noqa: E402
-import sys  # noqa: E402
-import threading  # noqa: E402
-from types import ModuleType  # noqa: E402
+import importlib
+import sys
+import threading
+from types import ModuleType
 
 _DYNAMO = "torch._dynamo"
 

@@ -130,7 +130,9 @@ class _Attempt:
             raise CannotResume(error.reason, error.hint) from None
 
     def _outermost(self) -> Frame:
-        arguments = {name: Lazy(real, Local(name)) for name, real in zip(self.parameters, self.request.arguments)}
+        arguments: dict[str, Any] = {
+            name: Lazy(real, Local(name)) for name, real in zip(self.parameters, self.request.arguments)
+        }
         frame = Frame(self.code, self.request.function.__globals__, "", arguments, [])
         frame.cells = dict(zip(self.code.co_freevars, _own_cells(self.m, self.request.function)))
         return frame
