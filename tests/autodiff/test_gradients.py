@@ -12,6 +12,8 @@ def test_two_cosines_save_x_alone():
     assert saved_names(partition) == ["x"]
     assert partition.saved_bytes == 48
     assert partition.forward.graph.output_node().args[0][0].name == "cos_1"
+    chain = ["cos", "cos", "sin", "neg", "mul", "sin", "neg", "mul"]  # what tracing torch.autograd.grad gives
+    assert [target.split(".")[1] for target in targets(partition.joint)] == chain
 
 
 def test_sin_squared_plus_cos_squared():

@@ -1,0 +1,97 @@
+"""Seconds that autodiff takes, and bytes that its backward needs, for three transformers.
+
+Run ``python -m benchmarks.autodiff [layers]``: prints one JSON object per model and attention: seconds to trace and cut
+(first time in the process, then again), nodes, tensors and bytes saved beside eager's (parameters left out, each memory
+once).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers import BertConfig, BertModel, GPT2Config, GPT2Model, LlamaConfig, LlamaModel
+
+import torchglass as tg
+from torchglass import autodiff
+
+
+def models(layers: int, attention: str) -> dict[str, Callable[[], torch.nn.Module]]:
+    common: dict[str, Any] = {"attn_implementation": attention}
+    wide = {"hidden_size": 256, "num_hidden_layers": layers, "num_attention_heads": 4, "intermediate_size": 1024}
+    bert = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    gpt2 = {"n_embd": 256, "n_layer": layers, "n_head": 4, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    return {
+        "bert": lambda: BertModel(BertConfig(**common, **wide, **bert)),
+        "gpt2": lambda: GPT2Model(GPT2Config(**common, **gpt2, use_cache=False)),
+        "llama": lambda: LlamaModel(LlamaConfig(**common, **wide, use_cache=False)),
+    }
+
+
+def captured(model: torch.nn.Module, ids: torch.Tensor) -> tuple[torch.fx.GraphModule, list[torch.Tensor]]:
+    """The model's graph at torch level, and its inputs."""
+    found: list[tuple[torch.fx.GraphModule, list[torch.Tensor]]] = []
+
+    def backend(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> Any:
+        found.append((gm, example_inputs))
+        return gm.forward
+
+    tg.compile(model, backend=backend, fullgraph=True)(ids)
+    return found[0]
+
+
+def bytes_eager_keeps(model: torch.nn.Module, ids: torch.Tensor) -> int:
+    parameters = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    kept: dict[int, torch.UntypedStorage] = {}
+
+    def pack(value: torch.Tensor) -> torch.Tensor:
+        kept[value.untyped_storage().data_ptr()] = value.untyped_storage()
+        return value
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
+        outputs = model(ids)
+    total = sum(storage.nbytes() for pointer, storage in kept.items() if pointer not in parameters)
+    del outputs
+    return total
+
+
+def measure(model: torch.nn.Module, ids: torch.Tensor) -> dict[str, Any]:
+    gm, inputs = captured(model, ids)
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        partition = autodiff.trace_training(gm, inputs)
+        seconds.append(time.perf_counter() - begin)
+    begin = time.perf_counter()
+    autodiff.trace_inference(gm, inputs)
+    inference = time.perf_counter() - begin
+    saved = sum(tensor.bytes for tensor in partition.saved if tensor.place.kind == "output")
+    return {
+        "captured_nodes": len(gm.graph.nodes),
+        "joint_nodes": len(partition.joint.graph.nodes),
+        "training_first_s": round(seconds[0], 3),
+        "training_s": round(min(seconds[1:]), 3),
+        "inference_s": round(inference, 3),
+        "saved_tensors": len(partition.saved),
+        "saved_bytes": saved,
+        "eager_bytes": bytes_eager_keeps(model, ids),
+    }
+
+
+def main() -> None:
+    layers = int(sys.argv[1]) if len(sys.argv) > 1 else 4
+    ids = torch.randint(0, 1000, (4, 128))
+    for attention in ("eager", "sdpa"):
+        for name, make in models(layers, attention).items():
+            torch.manual_seed(0)
+            result = measure(make().train(), ids)
+            result["share_of_eager"] = round(result["saved_bytes"] / result["eager_bytes"], 2)
+            print(json.dumps({"model": name, "attention": attention, "layers": layers, **result}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
