@@ -33,8 +33,7 @@ def simplify(code: list[Ins]) -> dict[int, str]:
     _drop_exception_name_cleanup(code)
     _drop_loop_ends(code)
     _keep_tested_values(code)
-    handlers = {ins.eh for ins in code if ins.eh >= 0}
-    kinds = {h: _handler_kind(code, h) for h in handlers}
+    kinds = handler_kinds(code)
     if "star" in kinds.values():
         from .groups import rewrite_group_handlers
 
@@ -42,6 +41,11 @@ def simplify(code: list[Ins]) -> dict[int, str]:
     if "with" in kinds.values():
         _fold_with_ends(code, kinds)
     return kinds
+
+
+def handler_kinds(code: list[Ins]) -> dict[int, str]:
+    """What each handler in use is: ``except``, ``star``, ``finally`` or ``with``."""
+    return {h: _handler_kind(code, h) for h in {ins.eh for ins in code if ins.eh >= 0}}
 
 
 def following(code: list[Ins], at: int, count: int) -> list[Ins]:

@@ -19,12 +19,13 @@ from .cfg import Graph, dominators, order, split_stack_cleanups
 from .comprehension import build_comprehension
 from .errors import DecompileError
 from .finish import finish
-from .flow import simplify
+from .flow import handler_kinds, simplify
 from .generics import Alias, alias_statement, generic_definition
 from .inlined import extract_comprehensions
 from .machine import LOAD, STORE, Machine
 from .match import extract_matches
 from .minimize import merge_copies, merge_plain_returns, reachable_instructions
+from .peel import peel_entered_loops, restored_names
 from .reduce import Respill, execute
 from .regions import join_finally_ends, strip_finally_copies, unify_with_exits
 from .structure import Unstructured, structure, terminates
@@ -159,6 +160,9 @@ def body_of(code: CodeType, scope: Scope) -> list[ast.stmt]:
 def _body(code: CodeType, scope: Scope, mode: str) -> list[ast.stmt]:
     instructions = canonical(code)
     kinds = simplify(instructions)
+    scope.constants |= restored_names(instructions)
+    if peel_entered_loops(instructions):
+        kinds = handler_kinds(instructions)
     failed = strip_finally_copies(instructions, kinds)
     if mode != "apart":
         merge_copies(instructions, reachable_instructions(instructions), mode == "copies")
@@ -295,6 +299,9 @@ def docstring(code: CodeType) -> str | None:
     return code.co_consts[0]
 
 
+_BINDING = frozenset({"STORE_FAST", "STORE_DEREF", "DELETE_FAST", "DELETE_DEREF", "LOAD_FAST_AND_CLEAR"})
+
+
 def unused_free_variables(code: CodeType) -> set[str]:
     """Free variables that no instruction mentions: the source only declared them ``nonlocal``."""
     free = set(code.co_freevars) - {"__class__"}
@@ -308,10 +315,13 @@ def unbound_locals(code: CodeType, scope: Scope) -> list[str]:
     loose = [n for n in code.co_varnames[count:]] + [n for n in code.co_cellvars if n not in code.co_varnames]
     if not loose:
         return []
-    bound = {
-        i.arg for i in canonical(code) if i.op in ("STORE_FAST", "STORE_DEREF", "DELETE_FAST", "DELETE_DEREF", "LOAD_FAST_AND_CLEAR")
-    }
-    return [n for n in loose if n not in bound and n.isidentifier()]
+    instructions = canonical(code)
+    bound = {i.arg for i in instructions if i.op in _BINDING}
+    loose = [n for n in loose if n not in bound and n.isidentifier()]
+    if not loose:
+        return []
+    used = {instructions[at].arg for at in reachable_instructions(instructions) if type(instructions[at].arg) is str}
+    return [n for n in loose if n in used]
 
 
 def _yields(stmts: list[ast.stmt]) -> bool:

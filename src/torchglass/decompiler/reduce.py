@@ -28,8 +28,9 @@ def execute(nodes: list[Node], machine: Machine, stack: list[Any]) -> list[Node]
             continue
         node.stack = list(stack) if node.entry else _entry_stack(node, done, fold, machine)
         if node.kind == "try":
+            if node.try_kind == "with":
+                _enter_with(node)
             _hold(node, node.stack, done, machine)
-            node.stack = list(_stacks(node, done)[0])
         machine.run(node)
         if node.kind == "jump" and node.succ and node.succ[0].eh != node.eh and node.succ[0].kind != "try":
             machine.settle(node)
@@ -93,7 +94,7 @@ def incoming(pred: Node, node: Node) -> list[list[Any]]:
         if n == 0:
             stacks.append(pred.stack)
         elif pred.try_kind == "with":
-            stacks.append(_below_exit(pred.stack))
+            stacks.append(_below_exit(pred))
         elif VERSION >= (3, 11):
             stacks.append(pred.stack[: pred.depth] + [Item("except")])
         else:
@@ -102,11 +103,26 @@ def incoming(pred: Node, node: Node) -> list[list[Any]]:
     return stacks
 
 
-def _below_exit(stack: list[Any]) -> list[Any]:
+def _below_exit(node: Node) -> list[Any]:
+    stack = node.stack or []
     for n in range(len(stack) - 1, -1, -1):
         if isinstance(stack[n], Marker) and stack[n].kind == "exit":
             return stack[:n]
     raise DecompileError("a with region entered without its context manager")
+
+
+def _enter_with(node: Node) -> None:
+    """A with block entered in the middle (a resume function): the exit function is a plain value on the stack."""
+    stack = node.stack or []
+    at = node.depth - 1
+    if VERSION < (3, 11) or not 0 <= at < len(stack):
+        return
+    value = stack[at]
+    if is_silent(value):
+        return
+    marker = Marker("exit", value)
+    marker.resumed = True
+    stack[at] = marker
 
 
 def _entry_stack(node: Node, done: set[int], fold: Folding, machine: Machine) -> list[Any]:
@@ -123,7 +139,6 @@ def _entry_stack(node: Node, done: set[int], fold: Folding, machine: Machine) ->
     stack = list(stacks[0])
     if header and any(not is_silent(v) for v in stack):
         _hold(node, stack, done, machine)
-        stack = list(_stacks(node, done)[0])
     return stack
 
 
@@ -195,6 +210,7 @@ def _hold(node: Node, stack: list[Any], done: set[int], machine: Machine) -> Non
         name = machine.scope.temporary()
         replacement = ast.Name(name, LOAD)
         replacement.when = 0  # type: ignore[attr-defined]
+        stack[slot] = replacement
         for pred, n in edges:
             out = pred.out[n]
             pred.stmts.append(ast.Assign([ast.Name(name, STORE)], machine.as_expr(out[slot]), lineno=0))

@@ -182,6 +182,8 @@ def pop_top(m: Machine, ins: Ins) -> None:
         return
     elif getattr(value, "copied", False) or any(other is value for other in m.stack):
         return  # the other copy was used: this ends a chained comparison or a value kept for later
+    elif isinstance(value, ast.Name) and value.id in m.scope.constants:
+        return  # a temporary or a restored stack value that is no longer needed
     else:
         m.emit(ast.Expr(m.as_expr(value)))
 

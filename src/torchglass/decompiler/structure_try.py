@@ -72,9 +72,21 @@ def _with(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> Node 
         target = takes_item(body, "with")
     kind: Any = ast.AsyncWith if marker.flag else ast.With
     item = ast.withitem(marker.expr, target)
+    if marker.resumed:
+        item, entered = _resumed(marker.expr)
+        body = [entered, *body]
     body = body or [ast.Pass()]
     out.append(kind([item], body, lineno=0))
     return after
+
+
+def _resumed(exit_function: Any) -> tuple[ast.withitem, ast.stmt]:
+    """A context that has been entered already, of which only the exit function is at hand: an ExitStack calls it."""
+    load = ast.Load()
+    library = ast.Call(ast.Name("__import__", load), [ast.Constant("contextlib")], [])
+    manager = ast.Call(ast.Attribute(library, "ExitStack", load), [], [])
+    push = ast.Call(ast.Attribute(ast.Name("_entered", load), "push", load), [exit_function], [])
+    return ast.withitem(manager, ast.Name("_entered", ast.Store())), ast.Expr(push)
 
 
 def _exit_marker(node: Node) -> Marker:

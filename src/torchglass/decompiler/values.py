@@ -18,6 +18,7 @@ class Marker:
         self.kind = kind
         self.expr = expr
         self.flag = flag
+        self.resumed = False
 
     def __repr__(self) -> str:
         return f"<{self.kind}>"
