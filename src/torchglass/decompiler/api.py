@@ -44,6 +44,8 @@ def decompile(function_or_code: Any, *, verify: bool = False, name: str | None =
     if difference is not None:
         if verify:
             raise DecompileError(f"{_place(code)}: recompiled differently: {difference}")
+        if text.startswith("# control flow"):
+            return text
         text = f"# not the same bytecode when compiled again: {' '.join(difference.split())}\n{text}"
     return text
 
@@ -58,9 +60,12 @@ def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, st
     failure: DecompileError | None = None
     for n in range(len(MODES)):
         try:
-            tree = definition_tree(target, code, name, MODES[n:] + MODES[:n])
+            notes: list[str] = []
+            tree = definition_tree(target, code, name, MODES[n:] + MODES[:n], notes)
             check_tree(tree)
             text = ast.unparse(tree)
+            if notes:
+                text = "".join(f"# {' '.join(note.split())}\n" for note in notes) + text
             why = source_difference(text, code, name)
         except DecompileError as error:
             failure = failure or error
@@ -76,7 +81,9 @@ def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, st
     raise failure
 
 
-def definition_tree(target: Any, code: CodeType, name: str | None, modes: tuple[str, ...] = MODES) -> ast.AST:
+def definition_tree(
+    target: Any, code: CodeType, name: str | None, modes: tuple[str, ...] = MODES, notes: list[str] | None = None
+) -> ast.AST:
     """The definition of ``code`` as a module, wrapped in a function that binds its free variables if it has any."""
     function = Function(code)
     if isinstance(target, FunctionType):
@@ -86,6 +93,8 @@ def definition_tree(target: Any, code: CodeType, name: str | None, modes: tuple[
     kind = code.co_name
     outer = _OuterScope(code)
     outer.modes = modes
+    if notes is not None:
+        outer.notes = notes
     if not code.co_flags & 1 and "__module__" in code.co_names and "__qualname__" in code.co_names:
         stmt: ast.stmt = ast.ClassDef(name or kind, [], [], class_body(code, outer), [])
         if hasattr(ast, "TypeVar"):

@@ -21,7 +21,7 @@ SAFE = frozenset(
 )  # fmt: skip
 
 
-def simplify(code: list[Ins]) -> dict[int, str]:
+def simplify(code: list[Ins], plain: bool = False) -> dict[int, str]:
     """Rewrite ``code`` in place; returns the handlers that mean something, each with its kind.
 
     Kinds: ``except``, ``star``, ``finally``, ``with``.
@@ -30,7 +30,8 @@ def simplify(code: list[Ins]) -> dict[int, str]:
     _fold_awaits(code)
     _drop_cleanup_handlers(code)
     _fold_async_for(code)
-    _drop_exception_name_cleanup(code)
+    if not plain:  # a state machine unbinds the names of exceptions itself
+        _drop_exception_name_cleanup(code)
     _drop_loop_ends(code)
     _keep_tested_values(code)
     kinds = handler_kinds(code)

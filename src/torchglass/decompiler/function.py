@@ -28,6 +28,7 @@ from .minimize import merge_copies, merge_plain_returns, reachable_instructions
 from .peel import peel_entered_loops, restored_names
 from .reduce import Respill, execute
 from .regions import join_finally_ends, strip_finally_copies, unify_with_exits
+from .states import state_machine
 from .structure import Unstructured, structure, terminates
 from .values import Class, Function
 
@@ -65,6 +66,8 @@ class Scope:
             self.taken |= parent.taken
         self.counter = 0
         self.spills: set[int] = set()
+        self.named_iterators = False
+        self.notes: list[str] = []
         self.type_parameters: list[Any] = []
         self.generic_arguments: list[Any] = []
         self.modes = parent.modes if parent is not None else MODES
@@ -86,6 +89,13 @@ class Scope:
                 self.taken.add(name)
                 self.constants.add(name)
                 return name
+
+    def note(self, text: str) -> None:
+        """Something a reader of the whole output must be told."""
+        scope: Scope = self
+        while scope.parent is not None:
+            scope = scope.parent
+        scope.notes.append(text)
 
     def saw_global(self, name: str) -> None:
         if name in self.enclosing or self.is_class:
@@ -154,7 +164,42 @@ def body_of(code: CodeType, scope: Scope) -> list[ast.stmt]:
             raise
         except DecompileError as error:
             first = first or error
-    raise FinalError(str(first)) from first
+    scope.globals, scope.nonlocals, scope.taken = (set(k) for k in known)
+    scope.counter, scope.spills, scope.collector = 0, set(), None
+    try:
+        stmts = _state_machine(code, scope)
+    except DecompileError as error:
+        raise FinalError(str(first)) from error
+    scope.note(f"control flow of {code.co_name} written as a state machine: {first}")
+    return stmts
+
+
+def _state_machine(code: CodeType, scope: Scope) -> list[ast.stmt]:
+    """The body of ``code`` without structure: right, but to be read block by block."""
+    if scope.is_comprehension or scope.is_class or scope.is_generic or code.co_name == "<lambda>":
+        raise DecompileError("no state machine inside an expression or class body")
+    instructions = canonical(code)
+    kinds = simplify(instructions, plain=True)
+    extract_comprehensions(instructions)
+    scope.instructions = (instructions, kinds)
+    scope.named_iterators = True
+    for _ in range(8):
+        graph, nodes = _executed_candidates(instructions, kinds)
+        try:
+            execute(nodes, Machine(scope), [])
+        except Respill as waiting:
+            scope.spills |= waiting.homes
+            continue
+        return state_machine(graph, order(graph))
+    raise DecompileError("values wait across a branch")
+
+
+def _executed_candidates(instructions: list[Any], kinds: dict[int, str]) -> tuple[Graph, list[Any]]:
+    graph = Graph(instructions, kinds, 0)
+    nodes = order(graph)
+    if split_stack_cleanups(graph, nodes):
+        nodes = order(graph)
+    return graph, nodes
 
 
 def _body(code: CodeType, scope: Scope, mode: str) -> list[ast.stmt]:

@@ -470,6 +470,10 @@ def build_string(m: Machine, ins: Ins) -> None:
 # -- iteration, waiting, raising ------------------------------------------------------------------------------------
 @rule("GET_ITER")
 def get_iter(m: Machine, ins: Ins) -> None:
+    if m.scope.named_iterators:
+        m.push(ast.Call(ast.Name("iter", LOAD), [m.expr()], []))
+        m.spill_at(len(m.stack) - 1)
+        return
     m.push(Iterating(m.expr()))
 
 
