@@ -208,6 +208,19 @@ def ambient_autocast() -> tuple[str, ...]:
     return tuple(kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
 
 
+# --- rendering graphs ------------------------------------------------------------------------------------------------
+# Modules in which a graph's callables are found by name. Without them captured.py would show functions written in C as
+# objects of unknown origin, and would not run alone. Tried: 2.13.
+PRIVATE_HOMES: tuple[tuple[str, Any], ...] = (
+    ("torch._C._nn", torch._C._nn),
+    ("torch._C", torch._C),
+    ("torch._C._special", torch._C._special),
+    ("torch._C._linalg", torch._C._linalg),
+    ("torch._C._fft", torch._C._fft),
+    ("torch", torch._C._VariableFunctions),
+)
+
+
 # --- compiling without torch._dynamo --------------------------------------------------------------------------------
 # FakeTensorMode reads three settings of torch._dynamo.config, and PyTorch's reference implementations of operators wrap
 # themselves with torch._dynamo.disable at their first call. Either loads all of torch._dynamo: 1.2 s of every first

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..records.origin import UNKNOWN, Origin
+from ..torch_compat import OpOverload
 
 INPUT, TANGENT, CONSTANT, CALL = "input", "tangent", "constant", "call"
 
@@ -97,7 +98,7 @@ def is_view(op: Op) -> bool:
     target = op.target
     if target is torch.ops.aten._unsafe_view.default:
         return True  # allocates nothing; its schema hides it because nobody else sees the operand
-    return isinstance(target, torch._ops.OpOverload) and target.is_view
+    return isinstance(target, OpOverload) and target.is_view
 
 
 def view_root(op: Op) -> Op:

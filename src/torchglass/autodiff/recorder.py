@@ -14,10 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 from ..records.origin import UNKNOWN, Origin
-from ..torch_compat import DispatchMode, FakeTensor, FakeTensorMode, current_autograd_node, number_of
+from ..torch_compat import DispatchMode, FakeTensor, FakeTensorMode, OpOverload, current_autograd_node, number_of
 from .ops import CALL, CONSTANT, Op
 
 aten = torch.ops.aten

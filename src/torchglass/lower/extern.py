@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from ..records.loops import Value
+from ..torch_compat import OpOverload
 from .context import Lowering, Splat, is_dense, sizes_of
 from .table import NotLowered
 
@@ -45,7 +46,7 @@ def lower_extern(low: Lowering, node: fx.Node) -> Any:
 
 
 def _has_out(node: fx.Node) -> bool:
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, OpOverload):
         return False
     namespace, _, packet = node.target._schema.name.partition("::")
     if namespace != "aten" or packet not in OUT_OPS or node.target._overloadname != "default":
@@ -99,7 +100,7 @@ def has_effect(node: fx.Node) -> bool:
 
 def target_name(target: Any) -> str:
     """How the wrapper calls it: ``torch.ops.aten.mm.default``, ``operator.mul``, ..."""
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         namespace, _, packet = target._schema.name.partition("::")
         return f"torch.ops.{namespace}.{packet}.{target._overloadname}"
     name = getattr(target, "__name__", None)

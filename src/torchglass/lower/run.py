@@ -15,6 +15,7 @@ from torch import fx
 from ..records.check_loops import DTYPES, check_graph
 from ..records.loops import ExternCall, LoopGraph, Node, Value, View
 from ..records.origin import UNKNOWN
+from ..torch_compat import OpOverload
 from . import creation, indexing, normalization, pointwise, reductions, views  # noqa: F401  they fill the table
 from .context import Lowering, Splat, sizes_of
 from .extern import lower_extern
@@ -73,9 +74,9 @@ def _call(low: Lowering, node: fx.Node) -> Any:
         return low.values[node.args[0]][node.args[1]]
     low.op = _short_name(node)
     low.device = next((str(v.device) for v in _tensors(node.meta.get("val"))), "cpu")
-    if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+    if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
         return _mutation(low, node)
-    found = find_rule(node.target) if isinstance(node.target, torch._ops.OpOverload) else None
+    found = find_rule(node.target) if isinstance(node.target, OpOverload) else None
     if found is not None and _is_plain(node):
         done, known = len(low.nodes), set(low.buffers)
         try:
@@ -93,7 +94,7 @@ def _mutation(low: Lowering, node: fx.Node) -> Any:
     Graphs are functional but for the insides of a few composite operators. Anything more is refused.
     """
     target = node.args[0]
-    assert isinstance(node.target, torch._ops.OpOverload) and isinstance(target, fx.Node)
+    assert isinstance(node.target, OpOverload) and isinstance(target, fx.Node)
     namespace, _, packet = node.target._schema.name.partition("::")
     functional = getattr(getattr(torch.ops, namespace), packet.removesuffix("_"), None)
     overload = getattr(functional, node.target._overloadname, None) if packet.endswith("_") else None
@@ -129,7 +130,7 @@ def _known(val: torch.Tensor) -> bool:
 
 def _short_name(node: fx.Node) -> str:
     target = node.target
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         return target._schema.name.replace("::", ".")
     return getattr(target, "__name__", str(target))
 

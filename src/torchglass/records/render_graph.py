@@ -31,6 +31,7 @@ import torch
 import torch.fx
 import torch.nn.functional as F
 
+from ..torch_compat import PRIVATE_HOMES, OpOverload, OpOverloadPacket
 from .origin import Origin
 
 
@@ -92,26 +93,21 @@ HOMES: tuple[tuple[str, Any], ...] = (
     ("operator", operator),
     ("math", math),
     ("torch.Tensor", torch.Tensor),
-    ("torch._C._nn", torch._C._nn),
     ("torch.special", torch.special),
     ("torch.linalg", torch.linalg),
     ("torch.fft", torch.fft),
-    ("torch._C", torch._C),
-    ("torch._C._special", torch._C._special),
-    ("torch._C._linalg", torch._C._linalg),
-    ("torch._C._fft", torch._C._fft),
     ("torch.amp.autocast_mode", torch.amp.autocast_mode),
-    ("torch", torch._C._VariableFunctions),
+    *PRIVATE_HOMES,
 )
 """Where a callable is looked for, by its name, before it becomes an object of the module."""
 
 
 def path_of(target: Any) -> str | None:
     """An expression for a callable or type of torch, operator, math or builtins; None where there is none."""
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         path = f"{target.namespace}.{target._schema.name.split('::')[1]}.{target._overloadname}"
         return path if target.namespace == "aten" else f"torch.ops.{path}"
-    if isinstance(target, torch._ops.OpOverloadPacket):
+    if isinstance(target, OpOverloadPacket):
         return "torch.ops." + target._qualified_op_name.replace("::", ".")
     name = getattr(target, "__name__", "")
     if not isinstance(name, str) or not name.isidentifier():
