@@ -1,9 +1,8 @@
 """Ahead-of-time autodiff: a captured torch-level graph in, forward and backward ATen graphs out.
 
-Order of reading: ``joint`` (runs the captured graph below functionalization, ``recorder`` writes what it sees,
-``pure_kernels`` helps), ``aliases`` (what each output is), ``cleanup``, ``names``, ``cut`` (what to save, by the prices
-of ``recompute``), ``graphs`` (back to FX), all in the order of ``partition``; and ``link``, the ``autograd.Function`` at
-run time.
+Order of reading: ``joint`` runs the captured graph below functionalization, ``recorder`` writes down what it sees and
+``pure_kernels`` helps; ``aliases`` says what each output is; ``cleanup`` and ``names``; ``cut`` chooses what to save by
+the prices of ``recompute``; ``graphs`` goes back to FX; all in the order of ``partition``. ``link`` is the run time.
 """
 
 from .joint import AutodiffError
