@@ -79,17 +79,19 @@ INLINE float tg_expm1_core(float r)
     return __builtin_fmaf(p, r * r, r);
 }
 
-/* x = n ln2 + r; 2^n is applied in two steps so that subnormal results and overflow come out right. */
+/* x = n ln2 + r; 2^n is applied in two steps so that subnormal results and overflow come out right.
+   What is 0 anyway (masked scores, mostly) is kept from underflowing, which the processor does slowly. */
 INLINE float tg_exp_f32(float x)
 {
-    x = x < -110.0f ? -110.0f : x;
+    int gone = x < -104.0f;
+    x = gone ? 0.0f : x;
     x = x > 95.0f ? 95.0f : x;
     float n = __builtin_rintf(x * 1.44269504f);
     float r = __builtin_fmaf(n, -0.693145752f, x);
     r = __builtin_fmaf(n, -1.42860677e-6f, r);
     float p = tg_expm1_core(r) + 1.0f;
     int32_t m = (int32_t)n, h = m >> 1;
-    return p * tg_bits_f32((h + 127) << 23) * tg_bits_f32((m - h + 127) << 23);
+    return gone ? 0.0f : p * tg_bits_f32((h + 127) << 23) * tg_bits_f32((m - h + 127) << 23);
 }
 
 INLINE float tg_expm1_f32(float x)
