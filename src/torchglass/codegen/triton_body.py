@@ -1,8 +1,8 @@
 """Loop bodies as Triton statements on blocks.
 
-A kernel computes on a tile. In a *flat* tile (no reductions) there is one axis ``n`` over all points; in a *row* tile the
-axis ``x`` runs over rows and ``r`` along a row, and a reduction of a row is one over axis 1. Every value knows along which
-axes it varies: one that varies along ``x`` alone is a block of shape [XBLOCK, 1], and Triton broadcasts.
+A kernel computes on a tile. In a *flat* tile (no reductions) there is one axis ``n`` over all points; in a *row* tile
+the axis ``x`` runs over rows and ``r`` along a row, and a reduction of a row is one over axis 1. Every value knows
+along which axes it varies: one that varies along ``x`` alone is a block of shape [XBLOCK, 1], and Triton broadcasts.
 
 Statements go to the sections of a pass over a row: ``PRE`` (before it), ``BODY`` (for each block of the row), ``POST``
 (after it). Where a whole row fits the tile the three are one list.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ..records.loops import Buffer, Compute, Const, Index, Load, Loop, Operation, Reduce, Size, Store
 from .nest import Nest
 from .triton_index import address_text
-from .triton_ops import INFIX, TYPES, CannotPrint, combine, is_float, literal, neutral, reduced, triton_op
+from .triton_ops import INFIX, TYPES, CannotPrint, combine, literal, neutral, reduced, triton_op
 
 PRE, BODY, POST = 0, 1, 2
 PLAIN = frozenset({"float32", "float64", "int64", "int32"})  # dtypes whose literals may stand beside an infix operator
@@ -35,7 +35,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Tile:
-    """The axes of a tile. ``axis[k]`` is dimension k's; ``masks`` names the condition of an axis whose end may be crossed."""
+    """The axes of a tile. ``axis[k]`` is dimension k's; ``masks`` names the condition of an axis that may be left."""
 
     axis: tuple[str, ...]
     counters: dict[str, str]
@@ -143,7 +143,7 @@ class BodyPrinter:
         if condition is None or (op.other == 0 and known.text.startswith("m")):
             return known
         other = self.block(Value(literal(op.other, op.dtype), op.dtype, frozenset(), PRE, is_literal=True))
-        text = f"tl.where({condition.text}, {self.block(known)}, {other})"
+        text = f"tl.where({self.block(condition)}, {self.block(known)}, {other})"
         level = max(known.level, condition.level)
         return self.define("t", (text, op.dtype), text, op.dtype, known.axes | condition.axes, level)
 
@@ -163,7 +163,7 @@ class BodyPrinter:
             where = self._spread(where, axes, condition.axes)
             axes, level = axes | condition.axes, max(level, condition.level)
             prefix, other = "m", ", other=0"
-        mask = self.mask(axes, *([condition.text] if condition is not None else []))
+        mask = self.mask(axes, *([self.block(condition)] if condition is not None else []))
         stored = self.buffers[access.buffer].dtype
         text = f"tl.load({pointer(access.buffer)} + {_grouped(where)}{f', {mask}' if mask else ''}{other})"
         if stored == "bool":
@@ -210,7 +210,8 @@ class BodyPrinter:
         key = ("reduce", op.kind, arg.text, op.dtype)
         if key in self.seen:
             return self.seen[key]
-        axes = arg.axes - {"r"}
+        whole = self.tile.looped or "r" not in arg.axes  # then every row of the tile has a result of its own
+        axes = frozenset({"x"} & self.tile.counters.keys()) if whole else arg.axes - {"r"}
         value = self._inside(op, arg)
         if not self.tile.looped:
             return self.define("r", key, reduced(op.kind, op.dtype, value, 1), op.dtype, axes, PRE)
@@ -229,13 +230,13 @@ class BodyPrinter:
         """The value as a whole tile, neutral beyond the end of the row."""
         text = self.block(arg)
         mask = self.tile.masks.get("r")
-        if "r" not in arg.axes or (self.tile.looped and "x" not in arg.axes):
+        if "r" not in arg.axes:
             text = f"tl.broadcast_to({text}, {self.tile.shape})"
         if mask is None:
             return text
         start = neutral(op.kind, op.dtype)
-        fill = start if op.dtype == "float32" or (op.dtype in PLAIN and not is_float(op.dtype)) else None
-        return f"tl.where({mask}, {text}, {fill or f'tl.full({self.tile.unit}, {start}, {TYPES[op.dtype]})'})"
+        fill = start if op.dtype in PLAIN else f"tl.full({self.tile.unit}, {start}, {TYPES[op.dtype]})"
+        return f"tl.where({mask}, {text}, {fill})"
 
 
 def pointer(buffer: str) -> str:

@@ -26,7 +26,7 @@ def size_text(size: Size) -> str:
     """An int or sympy expression as Python text; CannotPrint for functions that are not in ``FUNCTIONS``."""
     if isinstance(size, int) or size.is_Integer or size.is_Symbol:
         return str(size)
-    parts = [size_text(a) for a in size.args]  # type: ignore[arg-type]
+    parts = [size_text(a) for a in size.args]
     if isinstance(size, sympy.Add):
         return f"({' + '.join(parts)})"
     if isinstance(size, sympy.Mul):

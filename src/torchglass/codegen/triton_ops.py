@@ -26,8 +26,8 @@ INFIX = {
     "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
 }  # fmt: skip
 LIBDEVICE = (
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
-    "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "rsqrt", "floor", "ceil", "trunc",
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
+    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "rsqrt", "floor", "ceil", "trunc",
 )  # fmt: skip
 
 
@@ -57,8 +57,8 @@ TABLE: dict[str, Rule] = {}
 def prints(*ops: str) -> Callable[[Rule], Rule]:
     """Register ``rule(dtype, operand, *args) -> text`` for operations of the IR.
 
-    ``dtype`` is the result's, ``operand`` the last argument's. KeyError for an operation that the IR does not have or that
-    has a rule; TypeError for a rule with another number of arguments than the operation.
+    ``dtype`` is the result's, ``operand`` the last argument's. KeyError for an operation that the IR does not have or
+    that has a rule; TypeError for a rule with another number of arguments than the operation.
     """
 
     def register(rule: Rule) -> Rule:

@@ -1,0 +1,151 @@
+"""A stand-in for Triton that runs printed kernels on CPU tensors, program by program.
+
+It holds what Triton demands: pointers, masks and values have shapes that broadcast to the pointer's, integer division
+truncates. Elements that a mask excludes are poisoned, so that a forgotten mask shows in the result.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+TYPES = "float32 float64 bfloat16 float16 int64 int32 int16 int8 uint8"
+FUNCTIONS = """
+exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma
+rsqrt sqrt floor ceil trunc pow atan2 fmod copysign
+"""
+
+
+class Block(torch.Tensor):
+    """A block of values; integers divide as in C."""
+
+    def __floordiv__(self, other: Any) -> Any:
+        return torch.div(self, other, rounding_mode="trunc")
+
+    def __mod__(self, other: Any) -> Any:
+        return torch.fmod(self, other)
+
+
+def block(value: torch.Tensor) -> Block:
+    return value.as_subclass(Block)
+
+
+class Pointer:
+    """An address for every point: ``pointer + offsets``."""
+
+    def __init__(self, memory: torch.Tensor, offset: Any = 0) -> None:
+        self.memory, self.offset = memory, offset
+
+    def __add__(self, offset: Any) -> Pointer:
+        return Pointer(self.memory, self.offset + offset)
+
+    def at(self, mask: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Offsets, and which of them are real; every real one lies in the buffer."""
+        offsets = torch.as_tensor(self.offset).long()
+        real = torch.ones((), dtype=torch.bool) if mask is None else torch.as_tensor(mask)
+        assert torch.broadcast_shapes(offsets.shape, real.shape) == offsets.shape, (offsets.shape, real.shape)
+        real = real.broadcast_to(offsets.shape).as_subclass(torch.Tensor)
+        offsets = torch.where(real, offsets.as_subclass(torch.Tensor), 0)
+        assert bool(((offsets >= 0) & (offsets < self.memory.numel())).all()), "an address outside its buffer"
+        return offsets, real
+
+
+class Language(types.SimpleNamespace):
+    """``triton.language``."""
+
+    program = 0
+    constexpr = object()
+
+    def program_id(self, axis: int) -> Block:
+        assert axis == 0
+        return block(torch.tensor(self.program, dtype=torch.int32))
+
+    @staticmethod
+    def arange(start: int, end: int) -> Block:
+        assert (end - start) & (end - start - 1) == 0, "the length of a range is a power of two"
+        return block(torch.arange(start, end, dtype=torch.int32))
+
+    @staticmethod
+    def load(pointer: Pointer, mask: Any = None, other: Any = None) -> Block:
+        offsets, real = pointer.at(mask)
+        value = pointer.memory[offsets]
+        poison = float("nan") if value.is_floating_point() else 1 if value.dtype == torch.bool else 101
+        return block(torch.where(real, value, torch.tensor(poison if other is None else other, dtype=value.dtype)))
+
+    @staticmethod
+    def store(pointer: Pointer, value: Any, mask: Any = None) -> None:
+        offsets, real = pointer.at(mask)
+        value = torch.as_tensor(value).as_subclass(torch.Tensor)
+        assert torch.broadcast_shapes(offsets.shape, value.shape) == offsets.shape, (offsets.shape, value.shape)
+        value = value.to(pointer.memory.dtype).broadcast_to(offsets.shape)
+        pointer.memory[offsets[real]] = value[real]
+
+    @staticmethod
+    def full(shape: Sequence[int], value: Any, dtype: torch.dtype) -> Block:
+        return block(torch.full(shape, value, dtype=dtype))
+
+    @staticmethod
+    def where(condition: Any, a: Any, b: Any) -> Any:
+        assert condition.dtype == torch.bool
+        return torch.where(condition, a, b)
+
+    @staticmethod
+    def broadcast_to(value: Any, shape: Sequence[int]) -> Any:
+        return value.broadcast_to(shape)
+
+    @staticmethod
+    def sum(value: Any, axis: int, keep_dims: bool = False) -> Any:
+        return value.sum(axis, keepdim=keep_dims, dtype=value.dtype)
+
+    @staticmethod
+    def reduce(value: Any, axis: int, combine: Callable[[Any, Any], Any], keep_dims: bool = False) -> Any:
+        assert keep_dims and value.dtype != torch.bool
+        while value.shape[axis] > 1:
+            value = combine(*value.chunk(2, axis))
+        return value
+
+    abs, div_rn, sqrt_rn = staticmethod(torch.abs), staticmethod(torch.true_divide), staticmethod(torch.sqrt)
+
+
+class Function:
+    """``@triton.jit``: called by another kernel, or launched over a grid."""
+
+    def __init__(self, fn: Callable[..., Any], language: Language) -> None:
+        self.fn, self.language = fn, language
+
+    def __call__(self, *args: Any) -> Any:
+        return self.fn(*args)
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        def launch(*args: Any, num_warps: int, **constants: int) -> None:
+            assert num_warps in (1, 2, 4, 8, 16, 32)
+            inspect.signature(self.fn).bind(*args, **constants)
+            values = [Pointer(_memory(a)) if isinstance(a, torch.Tensor) else a for a in args]
+            for self.language.program in range(grid[0]):
+                self.fn(*values, **constants)
+
+        return launch
+
+
+def _memory(tensor: torch.Tensor) -> torch.Tensor:
+    """All of a tensor's storage from its first element on."""
+    items = tensor.untyped_storage().nbytes() // tensor.element_size() - tensor.storage_offset()
+    return tensor.as_strided((items,), (1,))
+
+
+def install(patch: pytest.MonkeyPatch) -> None:
+    """Make ``import triton`` find the stand-in."""
+    language = Language(int1=torch.bool, **{name: getattr(torch, name) for name in TYPES.split()})
+    functions = {name: getattr(torch, name) for name in FUNCTIONS.split()}
+    extra = types.SimpleNamespace(libdevice=types.SimpleNamespace(rint=torch.round, **functions))
+    package = types.ModuleType("triton")
+    package.jit = lambda fn: Function(fn, language)  # type: ignore[attr-defined]
+    package.language = language  # type: ignore[attr-defined]
+    for name, module in (("triton", package), ("triton.language", language), ("triton.language.extra", extra)):
+        patch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
