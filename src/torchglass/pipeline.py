@@ -378,12 +378,12 @@ class GraphCompiler:
             trace = autodiff.trace_training if training else autodiff.trace_inference
             partition = trace(gm, inputs, self.options)
         forward = self._lowered(partition.forward, "forward")
-        if training:
+        if partition.training:
             _, self.record.joint_text = self._python(partition.joint, "joint.py", "Forward and backward as one graph")
             # written now, compiled at the first backward
             _, self.record.backward_text = self._python(partition.backward, "backward.py", "The backward graph")
         self.record.saved = partition.saved
-        return autodiff.link(partition, forward, lambda: self._backward(partition))
+        return autodiff.link(partition, forward, lambda: self._backward(partition), captured)
 
     def _backward(self, partition: Partition) -> GraphCall:
         assert partition.backward is not None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import _native
+from .. import _native, torch_compat
 from ..records.sources import Attr, Global, Item, Source
 from . import builtin_functions, builtin_methods, classes, tensor_ops
 from .binding import bind_arguments
@@ -56,6 +56,9 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
     if tensor_ops.is_operation(real):
         return tensor_ops.call_function(m, real, args, kwargs)
     if isinstance(real, FunctionType):
+        plain = torch_compat.untagged(real)
+        if plain is not real:
+            return m.call(m.wrap_known(plain), args, kwargs)
         refusal = tensor_ops.refused(real)
         if refusal is not None:
             raise Unsupported(*refusal)

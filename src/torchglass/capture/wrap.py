@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import _native
 from ..records.guards import TensorMeta
 from ..records.sources import Attr, Item, Source
 from .errors import Unsupported
@@ -176,7 +177,8 @@ TENSOR_CLASSES = (torch.Tensor, torch.nn.Parameter)
 
 def tensor_meta(real: torch.Tensor) -> TensorMeta:
     strides = tuple(real.stride()) if real.layout is torch.strided else ()
-    return TensorMeta(type(real), real.dtype, real.device, tuple(real.shape), strides, real.requires_grad)
+    flags = _native.tensor_flags(real)
+    return TensorMeta(type(real), real.dtype, real.device, tuple(real.shape), strides, real.requires_grad, flags)
 
 
 def _tensor(m: Machine, real: torch.Tensor, source: Source | None) -> Value:
