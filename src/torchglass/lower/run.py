@@ -103,14 +103,21 @@ def _mutation(low: Lowering, node: fx.Node) -> Any:
     same = [
         n for n, value in low.values.items() if isinstance(value, View) and value.buffer == getattr(old, "buffer", None)
     ]
+    viewed = _is_view(target) or any(_is_view(user) for n in (target, *same) for user in n.users)
     ours = isinstance(old, Splat) or (isinstance(old, View) and low.buffers[old.buffer].role == "temp")
-    if found is None or not ours or any(low.values[n] != old for n in same):
+    if found is None or not ours or viewed or any(low.values[n] != old for n in same):
         raise ValueError(f"the graph is not functional: {node.format_node()}")
     low.op = _short_name(node).removesuffix("_")
     new = found(low, node, *low.argument(node.args), **low.argument(node.kwargs))
     for other in (target, *same):
         low.values[other] = new
     return new
+
+
+def _is_view(node: fx.Node) -> bool:
+    """Whether an operator returns another look at its argument's memory."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and not schema.is_mutable and any(r.alias_info is not None for r in schema.returns)
 
 
 def _is_plain(node: fx.Node) -> bool:

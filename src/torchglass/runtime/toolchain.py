@@ -18,7 +18,7 @@ from pathlib import Path
 
 FLAGS = (
     "-O2", "-ftree-vectorize", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math",
-    "-ffp-contract=fast", "-fno-semantic-interposition", "-fopenmp", "-fPIC", "-std=gnu11", "-w",
+    "-ffp-contract=off", "-fno-semantic-interposition", "-fopenmp", "-fPIC", "-std=gnu11", "-w",
 )  # fmt: skip
 
 
