@@ -51,6 +51,7 @@ class Emitter:
         self.outputs: list[TensorV] = []
         self.used: set[str] = {*self.parameter_names.values(), "fetched", "graph_0", "rebuild", "torch", "transformed"}
         self.names: dict[int, str] = {}
+        self.preferred: dict[int, str] = {}
         self.kept: list[Any] = []
         self.fetch: list[Source] = []
         self.building: set[int] = set()
@@ -90,6 +91,10 @@ class Emitter:
         if source not in self.fetch:
             self.fetch.append(source)
         return f"fetched[{self.fetch.index(source)}]"
+
+    def prefer(self, values: dict[str, Any]) -> None:
+        """Name graph outputs after the user's variables that hold them."""
+        self.preferred |= {id(value): name for name, value in values.items()}
 
     # --- expressions -----------------------------------------------------------------------------------------------
     def expr(self, value: Any) -> str:
@@ -164,7 +169,7 @@ def _tensor(e: Emitter, v: TensorV) -> str:
     existing = e.existing(v)
     if existing is not None:
         return existing
-    name = e.fresh(v.node.name)
+    name = e.fresh(e.preferred.get(id(v), v.node.name))
     e.names[id(v)] = name
     e.outputs.append(v)
     return name

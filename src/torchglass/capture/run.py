@@ -160,6 +160,7 @@ class _Attempt:
         e = self.emitter
         frame.pc += 1  # origins point at the breaking instruction
         live = self._locals(frame, frame.pc - 1)
+        e.prefer(live)
         values = {name: e.expr(value) for name, value in live.items()}
         for slot in frame.stack:
             if slot is not NULL:
