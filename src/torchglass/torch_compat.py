@@ -208,6 +208,21 @@ def ambient_autocast() -> tuple[str, ...]:
     return tuple(kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
 
 
+# --- capture: what torch.compile leaves in the process ---------------------------------------------------------------
+def untagged(function: Any) -> Any:
+    """The function that torch._dynamo wrapped to note modules made in a ``forward``; others are returned as they are.
+
+    Once torch.compile has run in a process, ``nn.Module.__init__`` and ``__setstate__`` are wrapped for good. Without
+    this, slicing a ModuleList would break the graph from then on. The note matters to torch.compile's guards alone.
+    Tried: 2.13.
+    """
+    if function.__module__ == "torch._dynamo.mutation_guard" and function.__name__.startswith("patched_"):
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
+        wrapped = cells.get(function.__name__.removeprefix("patched_"))
+        return function if wrapped is None else wrapped.cell_contents
+    return function
+
+
 # --- rendering graphs ------------------------------------------------------------------------------------------------
 # Modules in which a graph's callables are found by name. Without them captured.py would show functions written in C as
 # objects of unknown origin, and would not run alone. Tried: 2.13.

@@ -145,3 +145,22 @@ def test_disable(pair):
 
 def test_is_compiling_is_false_outside():
     assert not tg.is_compiling()
+
+
+def test_modules_made_while_running_after_torch_compile_was_used():
+    """torch.compile leaves a wrapper around nn.Module.__init__ in the process, and a slice of a ModuleList is new."""
+
+    class Stack(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList([torch.nn.Linear(3, 3) for _ in range(4)])
+
+        def forward(self, x):
+            for layer in self.layers[:2]:
+                x = layer(x)
+            return x
+
+    x = torch.randn(2, 3)
+    torch.compile(lambda x: x + 1, backend="eager")(x)
+    model = Stack()
+    torch.testing.assert_close(tg.compile(model, fullgraph=True)(x), model(x))
