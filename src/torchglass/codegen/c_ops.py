@@ -1,6 +1,6 @@
 """How each operation of the loop IR is written in C.
 
-``c_op("add", "float32", ["a", "b"])`` -> ``a + b``. Math on floats goes through the prelude's ``tg_exp_f32`` and its kin;
+``c_op("add", "float32", ["a", "b"])`` -> ``a + b``. Math on floats goes through the prelude's ``tg_exp_f32`` and kin;
 what is not there is libm's.
 """
 

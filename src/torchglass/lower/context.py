@@ -142,7 +142,7 @@ class Lowering:
         """One loop over ``shape`` that stores ``fn(*inputs)`` point by point; inputs broadcast.
 
         ``inputs`` are Views, Splats, numbers or None (both handed to ``fn`` as they are). With ``indexed``, ``fn``
-        gets the loop counters of every dimension as a first argument. The result has ``dtype`` (default: that of fn's value).
+        gets the loop counters of every dimension as a first argument. The result has ``dtype`` (default: fn's).
         """
         tensors = [x for x in inputs if isinstance(x, (View, Splat))]
         shape = tuple(broadcast(*(x.shape for x in tensors)) if shape is None else shape)
