@@ -228,7 +228,7 @@ class Lowering:
     ) -> None:
         """Append an ATen call whose results are named ``outputs``."""
         call = ExternCall(
-            outputs[0] or self.op, target, tuple(args), tuple(kwargs.items()), tuple(outputs),
+            next(iter(outputs), None) or self.op, target, tuple(args), tuple(kwargs.items()), tuple(outputs),
             unpack, out, aliases, effect, (self.op,), (self.origin,),
         )  # fmt: skip
         self.nodes.append(call)

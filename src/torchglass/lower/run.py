@@ -77,7 +77,8 @@ def _call(low: Lowering, node: fx.Node) -> Any:
     if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
         return _mutation(low, node)
     found = find_rule(node.target) if isinstance(node.target, OpOverload) else None
-    if found is not None and _is_plain(node):
+    symbolic = any(isinstance(low.values.get(n), Value) for n in node.all_input_nodes)
+    if found is not None and not symbolic and _is_plain(node):
         done, known = len(low.nodes), set(low.buffers)
         try:
             return found(low, node, *low.argument(node.args), **low.argument(node.kwargs))
