@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Snippets of every kind of statement and expression, each run as written and as decompiled.
 
 A snippet is a module text that defines ``f`` and the argument lists to call it with.  ``python snippets.py`` runs them

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import dis
 import sys
+from collections.abc import Callable
 from types import CodeType
-from typing import Any, Callable
+from typing import Any
 
 from .exceptions import handler_table
 
@@ -131,7 +132,8 @@ def jump_target(offset: int, op: int, arg: int) -> int:
 def _positions(code: CodeType) -> list[Any]:
     """A source position per code unit: (line, column, …) where the interpreter has them, else the line."""
     if hasattr(code, "co_positions"):
-        return list(code.co_positions())
+        known = [None if p[0] is None else p for p in code.co_positions()]
+        return known + [None] * (len(code.co_code) // 2 - len(known))  # a stripped table may be short
     out: list[Any] = [None] * (len(code.co_code) // 2)
     for start, end, line in code.co_lines():
         for unit in range(start // 2, end // 2):

@@ -41,6 +41,8 @@ def decompile(function_or_code: Any, *, verify: bool = False, name: str | None =
         raise DecompileError(f"{_place(code)}: nested too deeply") from error
     except DecompileError as error:
         raise DecompileError(f"{_place(code)}: {error}") from error
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DecompileError(f"{_place(code)}: unexpected bytecode: {error!r}") from error
     if difference is not None:
         if verify:
             raise DecompileError(f"{_place(code)}: recompiled differently: {difference}")

@@ -21,8 +21,33 @@ class Node:
     try → (region, handler or the place after a with).  The other fields are filled by later stages.
     """
 
-    __slots__ = ("base", "code", "cond", "copy", "depth", "eh", "end", "fall", "entry", "handler", "id", "idom", "iterator", "keep", "kind", "kids",
-                 "loop", "order", "out", "pos", "preds", "stack", "stmts", "succ", "try_kind")  # fmt: skip
+    __slots__ = (
+        "base",
+        "code",
+        "cond",
+        "copy",
+        "depth",
+        "eh",
+        "end",
+        "entry",
+        "fall",
+        "handler",
+        "id",
+        "idom",
+        "iterator",
+        "keep",
+        "kids",
+        "kind",
+        "loop",
+        "order",
+        "out",
+        "pos",
+        "preds",
+        "stack",
+        "stmts",
+        "succ",
+        "try_kind",
+    )  # fmt: skip
 
     def __init__(self, ident: int, kind: str, eh: int) -> None:
         self.id = ident

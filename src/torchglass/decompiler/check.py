@@ -10,9 +10,9 @@ import ast
 from typing import Any
 
 from . import values
+from .errors import DecompileError
 from .generics import Alias, Parameter
 from .match import CaseTest
-from .errors import DecompileError
 
 _OURS = tuple(v for v in vars(values).values() if isinstance(v, type) and v.__module__ == values.__name__) + (CaseTest, Alias, Parameter)
 _SHAREABLE = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)

@@ -164,11 +164,14 @@ def body_of(code: CodeType, scope: Scope) -> list[ast.stmt]:
             raise
         except DecompileError as error:
             first = first or error
+        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # bytecode no compiler makes must end in a refusal, not in a traceback of ours
+            first = first or DecompileError(f"unexpected bytecode: {error!r}")
     scope.globals, scope.nonlocals, scope.taken = (set(k) for k in known)
     scope.counter, scope.spills, scope.collector = 0, set(), None
     try:
         stmts = _state_machine(code, scope)
-    except DecompileError as error:
+    except (DecompileError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise FinalError(str(first)) from error
     scope.note(f"control flow of {code.co_name} written as a state machine: {first}")
     return stmts
@@ -180,6 +183,8 @@ def _state_machine(code: CodeType, scope: Scope) -> list[ast.stmt]:
         raise DecompileError("no state machine inside an expression or class body")
     instructions = canonical(code)
     kinds = simplify(instructions, plain=True)
+    if "star" in kinds.values():
+        raise DecompileError("an except* clause in a state machine")
     extract_comprehensions(instructions)
     scope.instructions = (instructions, kinds)
     scope.named_iterators = True

@@ -7,8 +7,6 @@ end in UNREACHABLE, so that they can be decompiled on their own.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..bytecode.canonical import VERSION, Ins
 from .comprehension import from_loops
 from .flow import skip
@@ -51,7 +49,9 @@ def comprehension(m: Machine, ins: Ins) -> None:
     source = iterator.value if isinstance(iterator, Iterating) else m.as_expr(iterator)
     inner = Iterating(source, getattr(iterator, "asynchronous", False))
     code, kinds = m.scope.instructions
+    named, m.scope.named_iterators = m.scope.named_iterators, False
     stmts = statements_of(code, kinds, m.scope, ins.arg, [Marker("collector"), inner])
+    m.scope.named_iterators = named
     m.push(from_loops(finish(stmts), source))
 
 

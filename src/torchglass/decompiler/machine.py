@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import ast
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from ..bytecode.canonical import Ins
 from .errors import DecompileError

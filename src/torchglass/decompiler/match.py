@@ -577,7 +577,7 @@ def _captured(rest: list[ast.stmt], subject: Any, cases: list[ast.match_case]) -
         if isinstance(guarded, ast.If) and case_test(guarded.test) is None and (guarded.orelse or len(rest) > 2):
             from .structure import terminates
 
-            if guarded.orelse and len(rest) > 2 or not (guarded.orelse or terminates(guarded.body)):
+            if (guarded.orelse and len(rest) > 2) or not (guarded.orelse or terminates(guarded.body)):
                 cases.append(ast.match_case(pattern, None, rest[1:]))
                 return []
             cases.append(ast.match_case(pattern, guarded.test, guarded.body))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from .flow import SAFE, Ins, label, skip, successors
 
-
 _ENDING = frozenset({"SWAP", "ROT", "POP_TOP", "POP_EXCEPT", "WITH_END", "POP_BLOCK", "RETURN_VALUE"})
 
 

@@ -11,7 +11,20 @@ from .assign import drop_import, drop_item, unpack
 from .constants import constant, starred_elements
 from .errors import DecompileError
 from .machine import DEL, LOAD, STORE, Machine, rule
-from .values import Awaitable, Chained, Class, Collected, Function, Import, Imported, Inplace, Item, Iterating, Marker, UnpackItem
+from .values import (
+    Awaitable,
+    Chained,
+    Class,
+    Collected,
+    Function,
+    Import,
+    Imported,
+    Inplace,
+    Item,
+    Iterating,
+    Marker,
+    UnpackItem,
+)
 
 _OPERATORS: dict[str, type[ast.operator]] = {
     "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "//": ast.FloorDiv, "%": ast.Mod, "**": ast.Pow, "@": ast.MatMult,
@@ -176,9 +189,7 @@ def pop_top(m: Machine, ins: Ins) -> None:
         drop_import(m, value)
     elif isinstance(value, UnpackItem):
         drop_item(m, value)
-    elif isinstance(value, (Marker, Item, Iterating)):
-        return
-    elif isinstance(value, Imported) and value.owner.names is None:
+    elif isinstance(value, (Marker, Item, Iterating)) or (isinstance(value, Imported) and value.owner.names is None):
         return
     elif getattr(value, "copied", False) or any(other is value for other in m.stack):
         return  # the other copy was used: this ends a chained comparison or a value kept for later
@@ -449,9 +460,7 @@ def format_value(m: Machine, ins: Ins) -> None:
     if getattr(value, "pending", False):
         conversion, value = value.conversion, value.value
     if spec is not None and not isinstance(spec, ast.JoinedStr):
-        if isinstance(spec, ast.Constant) and isinstance(spec.value, str):
-            spec = ast.JoinedStr([spec])
-        elif isinstance(spec, ast.FormattedValue):
+        if (isinstance(spec, ast.Constant) and isinstance(spec.value, str)) or isinstance(spec, ast.FormattedValue):
             spec = ast.JoinedStr([spec])
         else:
             raise DecompileError("a format specification that is no string")
