@@ -190,6 +190,21 @@ def _format_13(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     return _result(e, i, stack, f"{name}({e.listing(list(values))})")
 
 
+@breaks_at("FOR_ITER")
+def _for_iter(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    """One step of a loop over an iterator of Python's: the item goes on in the body, the end behind the loop."""
+    stack, (iterator,) = _split(frame, 1)
+    assert i.target is not None
+    item = e.fresh("item")
+    e.line(f"{item} = next({e.expr(iterator)}, rebuild.END)")
+    # 3.12 and 3.13 jump to END_FOR, which would pop what is not there: go on behind it
+    skipped = 0 if sys.version_info < (3, 12) else 1 if sys.version_info < (3, 13) else 2
+    return [
+        Path(f"{item} is rebuild.END", stack, i.target + skipped),
+        Path(None, [*stack, iterator, item], i.index + 1),
+    ]
+
+
 # --- attributes and items ---------------------------------------------------------------------------------------------
 @breaks_at("LOAD_ATTR", "LOAD_METHOD")
 def _load_attr(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:

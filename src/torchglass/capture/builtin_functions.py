@@ -232,7 +232,9 @@ for _name in ("min", "max"):
 @handles(repr, ascii)
 def repr_(m, args, kwargs):
     value = _one(m, args, "repr")
-    return m.call(m.wrap_known(str), [value], {}) if isinstance(value, InstanceV) else m.fold(repr, args, kwargs)
+    if isinstance(value, InstanceV):
+        return m.call(m.wrap_known(value.cls.__repr__), [value], {})
+    return m.fold(repr, args, kwargs)
 
 
 @handles(hash)
@@ -454,7 +456,7 @@ def make_super(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value
         args = [m.forced(cell.get(m)), m.forced(owner)]
     cls_value, owner = args
     real_cls = cls_value.as_constant()
-    if isinstance(owner, KnownV) and isinstance(owner.real, type):
+    if isinstance(owner, KnownV) and isinstance(owner.real, type) and issubclass(owner.real, real_cls):
         return SuperV(real_cls, owner, owner.real)
     return SuperV(real_cls, owner, owner.python_type())
 

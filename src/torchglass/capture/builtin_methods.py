@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .errors import Unsupported
+from .errors import Unsupported, UserError
 from .values.base import Value
 from .values.constant import NONE, ConstantV
 from .values.containers import ListV, SetV, TupleV
@@ -52,7 +52,7 @@ def call(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Value
     owner_class, name = getattr(descriptor, "__objclass__", None), descriptor.__name__
     if owner_class is None or not args:
         raise Unsupported(f"calling `{name}`")
-    owner, rest = args[0], args[1:]
+    owner, rest = args[0], [m.settled_key(a) for a in args[1:]]
     if issubclass(torch.Tensor, owner_class) and owner_class is not object:
         return m.torch_method(owner, name, rest, kwargs)
     if isinstance(owner, InstanceV) and owner_class in CONTAINERS and owner.payload is not None:
@@ -523,6 +523,12 @@ def exception_str(m, self):
     return m.fold(str, [TupleV(self.args)], {}) if self.args else ConstantV("")
 
 
+@method(BaseException, name="__repr__")
+def exception_repr(m, self):
+    parts = [m.call(m.wrap_known(repr), [a], {}).as_constant() for a in self.args]
+    return ConstantV(f"{self.cls.__name__}({', '.join(parts)})")
+
+
 # --- functions, generators, types -------------------------------------------------------------------------------------
 @method(FunctionType, name="__get__")
 def function_get(m, self, owner, cls=NONE):
@@ -538,8 +544,24 @@ def send(m, self, value):
 
 
 @method(GeneratorType)
+def throw(m, self, kind, value=NONE, traceback=NONE):
+    given = value if isinstance(value, InstanceV) else kind
+    result = self.throw(m, UserError(m.exception_from(given)))
+    if result is None:
+        m.throw(StopIteration, *([self.returned] if self.returned is not None else []))
+    return result
+
+
+@method(GeneratorType)
 def close(m, self):
-    self.done = True
+    try:
+        result = self.throw(m, UserError(ExceptionV(GeneratorExit, [])))
+    except UserError as error:
+        if not issubclass(error.value.python_type(), (GeneratorExit, StopIteration)):
+            raise
+        return NONE
+    if result is not None:
+        m.throw(RuntimeError, "generator ignored GeneratorExit")
     return NONE
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections import deque
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
@@ -229,6 +230,7 @@ def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) 
             result = implementation(m, function, plain, left, right)
             if result is not None:
                 return result
+    left, right = m.settle(left), m.settle(right)
     if plain in (operator.eq, operator.ne) and not (left.is_constant() and right.is_constant()):
         return ConstantV(m.identical(left, right) == (plain is operator.eq))
     return m.fold(plain, [left, right], {})
@@ -279,7 +281,7 @@ def _sequence_operator(m: Machine, function: Any, plain: Any, left: Value, right
             left, right = right, left
         assert isinstance(left, SequenceV)
         count = m.as_index(right)
-        return type(left)(left.all(m) * count, None if hasattr(left.cls, "_make") else left.cls)
+        return type(left)(left.all(m) * count, left.cls if left.cls in (list, deque, torch.Size) else None)
     if not (isinstance(left, SequenceV) and isinstance(right, SequenceV)):
         if function is operator.iadd and isinstance(left, ListV):
             m.mutate(left)
@@ -291,7 +293,7 @@ def _sequence_operator(m: Machine, function: Any, plain: Any, left: Value, right
         left.items.extend(right.all(m))
         return left
     if plain is operator.add and type(left) is type(right):
-        cls = left.cls if left.cls in (list, torch.Size) else None
+        cls = list if isinstance(left, ListV) else _sum_class(left.cls, right.cls)
         return type(left)(left.all(m) + right.all(m), cls)
     if plain in (operator.eq, operator.ne):
         same = type(left) is type(right) and len(left.items) == len(right.items)
@@ -299,6 +301,13 @@ def _sequence_operator(m: Machine, function: Any, plain: Any, left: Value, right
         return ConstantV(same == (plain is operator.eq))
     left.all(m), right.all(m)
     return None
+
+
+def _sum_class(left: type, right: type) -> type:
+    """The class of the sum of two tuples: torch.Size has rules of its own."""
+    if torch.Size in (left, right):
+        return type((torch.Size if left is torch.Size else tuple)() + (torch.Size if right is torch.Size else tuple)())
+    return tuple
 
 
 def _dict_operator(m: Machine, function: Any, plain: Any, left: Value, right: Value) -> Value | None:

@@ -16,6 +16,7 @@ import math
 import re
 from collections import OrderedDict
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,6 +32,7 @@ from .values.hashing import IdentityKey
 from .values.instance import ExceptionV, InstanceV
 from .values.iterators import MapV, SequenceIterV, ZipV
 from .values.known import KnownV
+from .values.opaque import OpaqueV
 from .values.tensor import TensorV
 
 if TYPE_CHECKING:
@@ -175,7 +177,7 @@ def _tensor(e: Emitter, v: TensorV) -> str:
     return name
 
 
-def _known(e: Emitter, v: KnownV) -> str:
+def _known(e: Emitter, v: KnownV | OpaqueV) -> str:
     if v.source is not None and not isinstance(v.source, Local) and not e.m.is_fetchable(v.source):
         return e.pin(v.real)
     return e.existing(v) or e.pin(v.real)
@@ -221,9 +223,15 @@ def _set(e: Emitter, v: SetV) -> str:
 def _exception(e: Emitter, v: ExceptionV) -> str:
     if v.raised is not None and v.attrs is not None and not v.attrs.items:
         return e.pin(v.raised)
-    name = e.name_value(v, "error", f"{e.pin(v.cls)}({e.listing(v.args)})")
-    if v.attrs is not None and v.attrs.items:
-        e.line(f"{name}.__dict__.update({e.mapping(v.attrs)})")
+    attributes = e.mapping(v.attrs) if v.attrs is not None else "{}"
+    items = e.listing(v.args)
+    plain = not isinstance(v.cls.__init__, FunctionType) and attributes == "{}"
+    text = f"{e.pin(v.cls)}({items})"
+    if not plain:
+        text = f"rebuild.exception({e.pin(v.cls)}, ({items}{',' if v.args else ''}), {attributes})"
+    name = e.name_value(v, "error", text)
+    for slot, value in v.slots.items():
+        e.line(f"{name}.{slot} = {e.expr(value)}")
     return name
 
 
@@ -331,6 +339,7 @@ BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
     (ConstantV, _constant),
     (TensorV, _tensor),
     (KnownV, _known),
+    (OpaqueV, _known),
     (SequenceV, _sequence),
     (DictV, _dict),
     (SetV, _set),

@@ -17,14 +17,14 @@ import torch
 
 from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
-from ..records.sources import Global, Module, Source
+from ..records.sources import Global, InstanceDict, Module, Source
 from . import calls, graph, tensor_ops, wrap
 from .errors import Unsupported, UserError
 from .frame import Frame
 from .values.base import Lazy, NotConstant, Value
 from .values.binding import bind, class_lookup
 from .values.constant import ConstantV
-from .values.containers import SequenceV, TupleV
+from .values.containers import CellV, SequenceV, TupleV
 from .values.dicts import DictV
 from .values.instance import ExceptionV, InstanceV
 from .values.known import KnownV
@@ -100,6 +100,22 @@ class Machine:
     def forced(self, value: Any) -> Value:
         return self.force(value) if isinstance(value, Lazy) else value
 
+    def settle(self, value: Any) -> Value:
+        """Read (and so guard) all that lies inside a container, for those who take it as one constant."""
+        value = self.forced(value)
+        if isinstance(value, SequenceV):
+            for item in value.all(self):
+                self.settle(item)
+        elif isinstance(value, DictV):
+            for _, item in value.pairs(self):
+                self.settle(item)
+        assert isinstance(value, Value)
+        return value
+
+    def settled_key(self, key: Value) -> Value:
+        """A key or set member, with the items of a tuple read."""
+        return self.settle(key) if isinstance(key, TupleV) else key
+
     def forced_local(self, frame: Frame, name: str, value: Any) -> Value:
         if isinstance(value, Lazy):
             value = frame.locals[name] = self.force(value)
@@ -149,7 +165,7 @@ class Machine:
     def contains(self, container: Value, item: Value) -> bool:
         if isinstance(container, TensorV):
             raise Unsupported("`in` on a tensor")
-        return container.contains(self, item)
+        return container.contains(self, self.settled_key(item))
 
     def as_index(self, key: Value) -> Any:
         """An int or a slice of ints, for list and tuple."""
@@ -168,7 +184,37 @@ class Machine:
         if left is right:
             return True
         left_real, right_real = _identity(left), _identity(right)
-        return left_real is not None and right_real is not None and left_real[0] is right_real[0]
+        if left_real is None or right_real is None:
+            return False
+        if left_real[0] is not right_real[0]:
+            self.guard_distinct([left, right], "they were told apart with `is`")
+            return False
+        return True
+
+    def guard_distinct(self, values: list[Value], why: str) -> None:
+        """Rely on it that these existing objects, when reached again, are still different ones."""
+        sources = [
+            v.source
+            for v in values
+            if v.source is not None and not isinstance(v, (ConstantV, KnownV)) and getattr(v, "real", None) is not None
+        ]
+        if len(sources) == len(values):
+            key = ("distinct", tuple(sources))
+            self.guards.setdefault(key, Guard(None, "distinct", tuple(sources), why, self.origin()))
+
+    def guard_written(self) -> None:
+        """What is written through one name must not be reached through another at the next call."""
+        for written in list(self.mutated.values()):
+            existing = [v for _, v in self.wrapped.values() if v.source is not None and not isinstance(v, CellV)]
+            if isinstance(written.source, InstanceDict):
+                # objects are told apart, their dictionaries with them
+                written = next((v for v in existing if getattr(v, "attrs", None) is written), written)
+            if isinstance(written, CellV) or written.source is None:
+                continue
+            kind = written.python_type()
+            others = [v for v in existing if v is not written and v.python_type() is kind]
+            if others:
+                self.guard_distinct([written, *others], "one of them is written to")
 
     def equal(self, left: Value, right: Value) -> bool:
         """``left == right`` as a Python bool (as list.__contains__ and tuple comparison use it)."""
@@ -208,8 +254,8 @@ class Machine:
     def fold(self, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Call a pure function on constants."""
         try:
-            real_args = [a.as_constant() for a in args]
-            real_kwargs = {k: v.as_constant() for k, v in kwargs.items()}
+            real_args = [self.settle(a).as_constant() for a in args]
+            real_kwargs = {k: self.settle(v).as_constant() for k, v in kwargs.items()}
         except NotConstant:
             names = ", ".join(a.describe() for a in args)
             raise Unsupported(f"`{getattr(function, '__qualname__', function)}` of {names}") from None
@@ -276,8 +322,9 @@ class Machine:
                 self.frames.pop()
             raise
 
-    def resume_generator(self, frame: Frame, value: Value) -> tuple[str, Value]:
-        if frame.finished is not None and frame.finished[0] == "yield":
+    def resume_generator(self, frame: Frame, value: Value | None) -> tuple[str, Value]:
+        """Go on where a generator is suspended; ``value`` is None when an exception was thrown into it."""
+        if value is not None and frame.finished is not None and frame.finished[0] == "yield":
             frame.push(value)
         return self.run_frame(frame)
 

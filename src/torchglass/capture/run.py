@@ -214,6 +214,7 @@ class _Attempt:
 
     def _finish(self, found: tuple[GraphBreak, ...]) -> Capture:
         m, e = self.m, self.emitter
+        m.guard_written()
         inputs, module = self._graph()
         sources = [v.source for v in inputs]
         e_fetch = [s for s in sources if s is not None]

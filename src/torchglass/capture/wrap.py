@@ -38,6 +38,7 @@ from .values.dicts import DictV
 from .values.functions import MethodV, PartialV
 from .values.instance import InstanceV
 from .values.known import KnownV
+from .values.opaque import OpaqueV, is_opaque
 from .values.tensor import TensorV
 
 if TYPE_CHECKING:
@@ -89,15 +90,29 @@ def _wrap_new(m: Machine, real: Any, source: Source | None) -> Value:
         if source is not None:
             m.guard(source, "type", cls, "its class decides what runs")
         return InstanceV(cls, real, source)
+    if is_opaque(real):
+        if source is not None:
+            m.guard(source, "type", cls, "was passed on")
+        return OpaqueV(real, source)
     return _known(m, real, source)
 
 
 def is_python_class(cls: type) -> bool:
-    """Whether ``cls`` was made by a class statement (a heap type with a ``__dict__`` slot or Python bases)."""
-    return bool(cls.__flags__ & (1 << 9)) and "__module__" in cls.__dict__ and cls.__module__ not in _C_MODULES
+    """Whether ``cls`` was made by a class statement: a heap type whose methods are not C functions of its own."""
+    if not cls.__flags__ & (1 << 9) or "__module__" not in cls.__dict__ or cls.__module__ in _C_MODULES:
+        return False
+    found = _python_classes.get(cls)
+    if found is None:
+        found = not any(
+            isinstance(v, (MethodDescriptorType, WrapperDescriptorType)) and v.__objclass__ is cls
+            for v in list(cls.__dict__.values())
+        )
+        _python_classes[cls] = found
+    return found
 
 
 _C_MODULES = frozenset({"_thread", "_contextvars", "re", "_io", "_abc", "torch._C"})
+_python_classes: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
 
 def _known(m: Machine, real: Any, source: Source | None) -> Value:

@@ -77,6 +77,18 @@ def cell(*content: Any) -> types.CellType:
     return types.CellType(*content)
 
 
+# What ``next`` gives entry code at the end of a loop.
+END = object()
+
+
+def exception(cls: type[BaseException], args: tuple[Any, ...], attributes: dict[str, Any]) -> BaseException:
+    """An exception made without calling its ``__init__``: capture has already interpreted it."""
+    made: BaseException = cls.__new__(cls, *args)
+    made.args = args
+    made.__dict__.update(attributes)
+    return made
+
+
 def rest(values: Iterable[Any]) -> Iterator[Any]:
     """An iterator over the items that a loop has not yet taken."""
     return iter(values)

@@ -22,7 +22,7 @@ def build_list(m, f, i):
 
 @handler("BUILD_SET")
 def build_set(m, f, i):
-    f.push(SetV(f.pop_n(i.arg)))
+    f.push(SetV([m.settled_key(v) for v in f.pop_n(i.arg)]))
 
 
 @handler("BUILD_SLICE")
@@ -34,7 +34,7 @@ def build_slice(m, f, i):
 @handler("BUILD_MAP")
 def build_map(m, f, i):
     flat = f.pop_n(2 * i.arg)
-    f.push(DictV.of(list(zip(flat[::2], flat[1::2]))))
+    f.push(DictV.of([(m.settled_key(k), v) for k, v in zip(flat[::2], flat[1::2])]))
 
 
 @handler("BUILD_CONST_KEY_MAP")
@@ -51,13 +51,13 @@ def list_append(m, f, i):
 
 @handler("SET_ADD")
 def set_add(m, f, i):
-    value = f.pop()
+    value = m.settled_key(f.pop())
     f.stack[-i.arg].items.setdefault(hash_key(value), value)
 
 
 @handler("MAP_ADD")
 def map_add(m, f, i):
-    value, key = f.pop(), f.pop()
+    value, key = f.pop(), m.settled_key(f.pop())
     f.stack[-i.arg].put(key, value)
 
 

@@ -233,7 +233,7 @@ def exception_groups(m, f, i):
 
 @handler("CLEANUP_THROW", versions=SINCE_312)
 def cleanup_throw(m, f, i):
-    raise Unsupported("throwing into a generator")
+    raise Unsupported("throwing into a generator that delegates to another")
 
 
 # --- with -------------------------------------------------------------------------------------------------------------

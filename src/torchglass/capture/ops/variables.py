@@ -192,19 +192,19 @@ def load_super_attr(m, f, i):
 @handler("BINARY_SUBSCR")
 def binary_subscr(m, f, i):
     key, owner = f.pop(), f.pop()
-    f.push(m.forced(owner.get_item(m, key)))
+    f.push(m.forced(owner.get_item(m, m.settled_key(key))))
 
 
 @handler("STORE_SUBSCR")
 def store_subscr(m, f, i):
     key, owner, value = f.pop(), f.pop(), f.pop()
-    owner.set_item(m, key, value)
+    owner.set_item(m, m.settled_key(key), value)
 
 
 @handler("DELETE_SUBSCR")
 def delete_subscr(m, f, i):
     key, owner = f.pop(), f.pop()
-    owner.del_item(m, key)
+    owner.del_item(m, m.settled_key(key))
 
 
 @handler("BINARY_SLICE", versions=SINCE_312)

@@ -104,6 +104,12 @@ class Lazy:
         self.real = real
         self.source = source
 
+    def as_constant(self) -> Any:
+        """The object, where no guard is needed to rely on it; else NotConstant: ``Machine.settle`` reads it first."""
+        if self.source is not None:
+            raise NotConstant(self)
+        return self.real
+
 
 def constants(values: Sequence[Value]) -> list[Any]:
     """The real objects of several values; raises NotConstant."""

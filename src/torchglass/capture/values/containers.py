@@ -92,7 +92,7 @@ class TupleV(SequenceV):
     default_class = tuple
 
     def as_constant(self) -> Any:
-        values = [i.real if isinstance(i, Lazy) else i.as_constant() for i in self.items]
+        values = [i.as_constant() for i in self.items]
         if hasattr(self.cls, "_make"):
             return self.cls._make(values)
         return self.cls(values)
@@ -110,7 +110,7 @@ class ListV(SequenceV):
     default_class = list
 
     def as_constant(self) -> Any:
-        values = [i.real if isinstance(i, Lazy) else i.as_constant() for i in self.items]
+        values = [i.as_constant() for i in self.items]
         return deque(values, self.real.maxlen if self.real is not None else None) if self.cls is deque else values
 
     def get_attr(self, m: Machine, name: str) -> Value:

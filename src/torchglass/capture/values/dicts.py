@@ -55,14 +55,12 @@ class DictV(Value):
 
     def as_constant(self) -> Any:
         if not self.complete:
-            if self.items:
-                raise NotConstant(self)
-            return self.real
+            raise NotConstant(self)
         result = {}
         for k, v in self.items.items():
             if isinstance(k, IdentityKey):
                 raise NotConstant(self)
-            result[k] = v.real if isinstance(v, Lazy) else v.as_constant()
+            result[k] = v.as_constant()
         return result if self.cls is dict else self.cls(result)
 
     # --- raw access (no mutation record) --------------------------------------------------------------------------

@@ -35,7 +35,9 @@ def hash_key(value: Value) -> Any:
         raise Unsupported(f"a {value.describe()} as dictionary key or set item") from None
     items = getattr(value, "items", None)
     if isinstance(items, list) and value.python_type() is not list:
-        return tuple(hash_key(i) if isinstance(i, Value) else i.real for i in items)
+        if not all(isinstance(i, Value) for i in items):
+            raise Unsupported("a tuple as key whose items were not read")
+        return tuple(hash_key(i) for i in items)
     if value.python_type().__hash__ is None:
         raise Unsupported(f"an unhashable {value.describe()} as key")
     real = getattr(value, "real", None)

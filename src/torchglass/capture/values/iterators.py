@@ -10,6 +10,7 @@ from .base import Value
 from .containers import SequenceV
 
 if TYPE_CHECKING:
+    from ..errors import UserError
     from ..frame import Frame
     from ..machine import Machine
 
@@ -113,6 +114,9 @@ class GeneratorV(IteratorV):
         """Resume with ``value``; None when the generator returned (its result is ``returned``)."""
         if self.done:
             return None
+        return self._step(m, value)
+
+    def _step(self, m: Machine, value: Value | None) -> Value | None:
         try:
             kind, result = m.resume_generator(self.frame, value)
         except BaseException:
@@ -123,6 +127,19 @@ class GeneratorV(IteratorV):
             self.returned = result
             return None
         return result
+
+
+    def throw(self, m: Machine, error: UserError) -> Value | None:
+        """Raise ``error`` where the generator is suspended; None when it returned."""
+        if self.done or self.frame.finished is None or self.frame.finished[0] != "yield":
+            self.done = True
+            raise error
+        index = self.frame.instruction().index
+        if not self.frame.unwind(error, index):
+            self.done = True
+            raise error
+        self.frame.finished = None
+        return self._step(m, None)
 
 
 AnyIterator: Any = IteratorV

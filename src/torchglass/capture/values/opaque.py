@@ -1,0 +1,28 @@
+"""Objects that change in ways no guard sees: iterators, generators, NumPy arrays, files. Only passed around here."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from ...records.sources import Source
+from .base import Value
+
+
+class OpaqueV(Value):
+    """An existing object that only its class is known of: every use of it ends the graph."""
+
+    def __init__(self, real: Any, source: Source | None = None) -> None:
+        self.real = real
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.real)
+
+
+def is_opaque(real: Any) -> bool:
+    """Whether a C object has a state that its identity says nothing about."""
+    cls = type(real)
+    if isinstance(real, (type, ModuleType)):
+        return False
+    return hasattr(cls, "__next__") or hasattr(cls, "__setitem__") or cls.__module__ == "_io"
