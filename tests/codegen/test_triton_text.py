@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
 from tests.codegen import triton_on_torch
@@ -22,8 +23,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torchglass import fuse, lower
 from torchglass.codegen import triton, triton_kernel
 from torchglass.codegen.triton_ops import TABLE, CannotPrint, prints, triton_op
-from torchglass.records.kernels import FusedGraph, KernelSources
-from torchglass.records.loops import OPS
+from torchglass.records.kernels import Allocate, FusedGraph, FusedKernel, KernelSources
+from torchglass.records.loops import OPS, Access, Buffer, Compute, Load, Loop, LoopGraph, Reduce, Store, View
 from torchglass.runtime.load import load
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -42,13 +43,14 @@ def printed(fn: Callable[..., Any], args: Sequence[torch.Tensor]) -> KernelSourc
 @pytest.fixture
 def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., KernelSources]:
     """Print, run on the stand-in, compare with eager."""
-    triton_on_torch.install(monkeypatch)
 
     def run(fn: Callable[..., Any], args: Sequence[torch.Tensor], tol: float | None = None) -> KernelSources:
         sources = printed(fn, args)
         (tmp_path / "forward_kernels.py").write_text(sources.kernels_text)
         (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
-        call = load(tmp_path / "forward_wrapper.py")
+        with monkeypatch.context() as patch:  # not while tracing: torch's own modules look for Triton too
+            triton_on_torch.install(patch)
+            call = load(tmp_path / "forward_wrapper.py")
         for want, got in zip(tensors(fn(*args)), call(list(args)), strict=True):
             compare(want, got, tol)
         return sources
@@ -223,3 +225,43 @@ LAYOUTS: dict[str, tuple[Callable[..., Any], list[torch.Tensor]]] = {
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layouts(name: str, check: Callable[..., KernelSources]) -> None:
     check(*LAYOUTS[name])
+
+
+def test_sizes_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One text for all sizes: rows are walked in blocks, sizes are arguments."""
+    s0, s1 = sympy.Symbol("s0", integer=True), sympy.Symbol("s1", integer=True)
+    buffers = {
+        b.name: b for b in (Buffer("x", "float32", (s0, s1), (s1, 1), "input"), Buffer("y", "float32", (s0,), (1,)))
+    }
+    body = (
+        Load("t0", Access("x", (s1, 1)), "float32"),
+        Reduce("t1", "max", "t0", "float32"),
+        Store(Access("y", (1, 0)), "t1"),
+    )
+    loop = Loop("y", (s0, s1), (False, True), body)
+    graph = LoopGraph("forward", ("x",), buffers, (loop,), (View("y", (s0,), (1,)),))
+    kernel = FusedKernel("y", loop.dims, loop.reduced, (loop,))
+    sources = triton.run(FusedGraph(graph, (Allocate("y"), kernel)))
+    (tmp_path / "forward_kernels.py").write_text(sources.kernels_text)
+    (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
+    with monkeypatch.context() as patch:
+        triton_on_torch.install(patch)
+        call = load(tmp_path / "forward_wrapper.py")
+    for shape in ((3, 5), (1, 5000), (9, 4096)):
+        x = make(*shape)
+        assert torch.equal(call([x])[0], x.amax(-1))
+
+
+def test_what_cannot_be_printed_is_named() -> None:
+    body = (
+        Load("t0", Access("x", (1,)), "float32"),
+        Compute("t1", "wobble", ("t0",), "float32"),
+        Store(Access("y", (1,)), "t1"),
+    )
+    buffers = {n: Buffer(n, "float32", (4,), (1,)) for n in "xy"}
+    graph = LoopGraph("forward", ("x",), buffers, (), ())
+    kernel = FusedKernel("k", (4,), (False,), (Loop("l", (4,), (False,), body),))
+    with pytest.raises(
+        CannotPrint, match=r"k, loop l, `t1 = wobble t0 : float32`: no Triton text for the operation wobble"
+    ):
+        triton.run(FusedGraph(graph, (kernel,)))

@@ -227,6 +227,8 @@ def _divides(block: int, size: Size) -> bool:
 def _blocks(size: Size, block: int) -> str:
     if isinstance(size, int):
         return str(-(-size // block))
+    if block == 1:
+        return size_text(size)
     return f"({size_text(size)} + {block - 1}) // {block}"
 
 

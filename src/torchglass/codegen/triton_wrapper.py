@@ -89,6 +89,7 @@ class TritonWrapper(WrapperPrinter):
         lines += [f"{name} = kernels.{name}\n" for name in names]
         lines += [f"{short} = {full}\n" for full, short in self.targets.items()]
         lines += ["\n\ndef call(args):\n", *(f"    {line}\n" for line in body)]
+        lines += [f"\n\n{s} = 8  # a size to try the file with" for s in self._open_sizes()]
         lines += ["\n\nINPUTS = [\n", *(f"    {self._spec(n)},\n" for n in self.graph.inputs), "]\n", FOOTER]
         return "".join(lines)
 
@@ -105,10 +106,12 @@ class TritonWrapper(WrapperPrinter):
             return [*head, *body]
         return [*head, f"with torch.cuda.device_of({tensors[0]}):", *(f"    {line}" for line in body)]
 
+    def _open_sizes(self) -> list[str]:
+        return symbols_of([s for b in self.graph.buffers.values() for s in (*b.shape, *b.strides)])
+
     def _symbols(self) -> list[str]:
         """Sizes that the graph leaves open, read off the inputs' shapes and strides."""
-        buffers = self.graph.buffers
-        wanted = symbols_of([s for b in buffers.values() for s in (*b.shape, *b.strides)])
+        buffers, wanted = self.graph.buffers, self._open_sizes()
         found: dict[str, str] = {n: n for n in self.graph.inputs if n not in buffers}
         for name in self.graph.inputs:
             if name in buffers:
