@@ -51,7 +51,7 @@ def parse_table(table: bytes) -> list[tuple[int, int, int, int, bool]]:
 
 
 def _from_table(code: CodeType, out: list[Ins], index_at: dict[int, int]) -> None:
-    table = code.co_exceptiontable  # type: ignore[attr-defined]
+    table = code.co_exceptiontable
     if not table:
         return
     rows = parse_table(table)

@@ -31,7 +31,7 @@ def store(machine: Any, target: Any) -> None:
         return
     stack = machine.stack
     if isinstance(value, Marker) and value.kind == "subject":
-        machine.emit(ast.Assign([target], value, lineno=0))
+        machine.emit(ast.Assign([target], value, lineno=0))  # type: ignore[arg-type]
         return
     inner = value.value if isinstance(value, Chained) else value
     if isinstance(inner, Function):

@@ -70,7 +70,7 @@ class Scope:
         self.notes: list[str] = []
         self.type_parameters: list[Any] = []
         self.generic_arguments: list[Any] = []
-        self.modes = parent.modes if parent is not None else MODES
+        self.modes: tuple[str, ...] = parent.modes if parent is not None else MODES
         self.instructions: Any = None
 
     def local(self, name: str) -> str:
@@ -109,7 +109,7 @@ class Scope:
         """``__annotations__[name] = annotation`` in a class body is an annotated assignment."""
         if not (isinstance(owner, ast.Name) and owner.id == "__annotations__" and isinstance(index, ast.Constant)):
             return False
-        name, annotation = index.value, machine.expr()
+        name, annotation = str(index.value), machine.expr()
         value = None
         stmts = machine.stmts
         last = stmts[-1] if stmts else None
@@ -418,7 +418,7 @@ def class_definition(value: Class, parent: Scope | None, name: str, decorators: 
     body = class_body(value.function.code, parent)
     node = ast.ClassDef(value.name, value.bases, value.keywords, body, decorators)
     if VERSION >= (3, 12):
-        node.type_params = value.type_params or []
+        node.type_params = value.type_params or []  # type: ignore[attr-defined]
     return node
 
 

@@ -103,7 +103,7 @@ def generic_definition(function: Function, args: list[Any], scope: Any) -> Any:
     last = stmts[-1] if stmts else None
     if len(stmts) != 1 or not isinstance(last, ast.Return):
         raise DecompileError("a generic definition of unknown shape")
-    value = last.value
+    value: Any = last.value
     if isinstance(value, Class):
         value.bases = [b for b in value.bases if not (isinstance(b, ast.Name) and b.id == ".generic_base")]
         value.type_params = inner.type_parameters

@@ -551,7 +551,7 @@ def match_statement(stmts: list[ast.stmt]) -> tuple[Any, list[ast.stmt]]:
         guard = values[0] if len(values) == 1 else ast.BoolOp(ast.And(), values) if values else None
         cases.append(ast.match_case(case_test(current.test).pattern, guard, current.body or [ast.Pass()]))
         rest = current.orelse
-    match = ast.Match(subject.expr, cases)
+    match = ast.Match(subject.expr, cases)  # type: ignore[union-attr]
     if rest and all(terminates(c.body) for c in cases):
         after = rest + after
     elif rest:

@@ -163,7 +163,7 @@ def _equal(a: Any, b: Any) -> bool:
 
 def _edges(node: Node, done: set[int]) -> list[tuple[Node, int]]:
     seen = set()
-    out = []
+    out: list[tuple[Node, int]] = []
     for pred in node.preds:
         if pred.id in done and pred.id not in seen:
             seen.add(pred.id)

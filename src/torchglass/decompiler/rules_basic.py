@@ -603,7 +603,7 @@ def nothing(m: Machine, ins: Ins) -> None:
 @rule("IMPORT_NAME")
 def import_name(m: Machine, ins: Ins) -> None:
     names, level = m.pop(), m.pop()
-    if not isinstance(level, ast.Constant):
+    if not isinstance(level, ast.Constant) or not isinstance(level.value, int):
         raise DecompileError("an import with a computed level")
     value = None if _is_none(names) else _constant_tuple(names)
     m.push(Import(ins.arg, level.value, value))

@@ -58,7 +58,7 @@ def make_call(m: Machine, function: Any, args: list[Any], keywords: list[ast.key
     if getattr(function, "special", False) and function.id == "__build_class__":
         if len(args) < 2 or not isinstance(args[0], Function) or not isinstance(args[1], ast.Constant):
             raise DecompileError("a class statement of unknown shape")
-        return Class(args[0], args[1].value, args[2:], keywords)
+        return Class(args[0], str(args[1].value), args[2:], keywords)
     if isinstance(function, ast.AST) and any(isinstance(a, Iterating) for a in args):
         raise DecompileError("an iterator passed to a call")
     return ast.Call(function, args, keywords)
@@ -94,7 +94,7 @@ def _keywords(value: Any) -> list[ast.keyword]:
     for key, item in zip(value.keys, value.values):
         if key is None:
             entries = isinstance(item, ast.Dict) and bool(item.keys) and all(_identifier(k) for k in item.keys)
-            if entries and not named and out:
+            if isinstance(item, ast.Dict) and entries and not named and out:
                 out.extend(ast.keyword(k.value, v) for k, v in zip(item.keys, item.values))
                 named = True
             else:

@@ -123,7 +123,7 @@ class _States:
             kind = stmt.value.kind
             name = self._caught(node) if kind == "except" else "_item"
             return ast.Assign(stmt.targets, ast.Name(name, LOAD), lineno=0)
-        return stmt  # type: ignore[no-any-return]
+        return stmt
 
     def _next(self, node: Node) -> list[ast.stmt]:
         iterator = node.iterator

@@ -109,8 +109,9 @@ def _finally(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> No
         after = place.follow
     body = s.go(node.succ[0], _region_place(node, place, after))
     final = s.go(node.succ[1], Place(node.end, place.loop, place.eh, place.before(after).pending))
-    if len(body) == 1 and type(body[0]).__name__ in ("Try", "TryStar") and not body[0].finalbody:
-        stmt: Any = body[0]
+    only: Any = body[0] if len(body) == 1 else None
+    if type(only).__name__ in ("Try", "TryStar") and not only.finalbody:
+        stmt: Any = only
         stmt.finalbody = final or [ast.Pass()]
     else:
         stmt = ast.Try(body or [ast.Pass()], [], [], final or [ast.Pass()])
@@ -134,7 +135,7 @@ def _except(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> Nod
     inner = Place(after, place.loop, place.eh, rest.pending | ({else_node.id} if else_node is not None else set()))
     handlers = _clauses(s, handler, inner)
     orelse = s.go(else_node, rest) if else_node is not None and else_node is not after else []
-    kind: Any = ast.TryStar if node.try_kind == "star" else ast.Try  # type: ignore[attr-defined]
+    kind: Any = ast.TryStar if node.try_kind == "star" else ast.Try
     out.append(kind(body or [ast.Pass()], handlers, orelse, []))
     return after
 
