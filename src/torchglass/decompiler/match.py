@@ -437,7 +437,8 @@ def extract_matches(code: list[Ins], reachable: list[int]) -> None:
         if following.op.startswith("STORE_") and _guarded_capture(code, at, following):
             ins.op = "BIND_SUBJECT"
             continue
-        if following.op.startswith(("STORE_", "BRANCH", "UNPACK")):
+        is_none = following.op == "BRANCH" and following.arg == "none" and not following.jump_if
+        if following.op.startswith(("STORE_", "BRANCH", "UNPACK")) and not is_none:
             continue
         _extract_statement(code, at, done)
     for at in reachable:  # a statement with a single case copies nothing

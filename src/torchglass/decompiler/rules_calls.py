@@ -95,7 +95,7 @@ def _keywords(value: Any) -> list[ast.keyword]:
         if key is None:
             entries = isinstance(item, ast.Dict) and bool(item.keys) and all(_identifier(k) for k in item.keys)
             if isinstance(item, ast.Dict) and entries and not named and out:
-                out.extend(ast.keyword(k.value, v) for k, v in zip(item.keys, item.values))
+                out.extend(ast.keyword(k.value, v) for k, v in zip(item.keys, item.values))  # type: ignore[union-attr]
                 named = True
             else:
                 out.append(ast.keyword(None, item))
