@@ -32,6 +32,7 @@ def simplify(code: list[Ins], plain: bool = False) -> dict[int, str]:
     _fold_async_for(code)
     if not plain:  # a state machine unbinds the names of exceptions itself
         _drop_exception_name_cleanup(code)
+    _cover_branches(code)
     _drop_loop_ends(code)
     _keep_tested_values(code)
     kinds = handler_kinds(code)
@@ -181,6 +182,19 @@ def _drop_loop_ends(code: list[Ins]) -> None:
             follower = code[end.nxt] if end.op == "NOP" else end
             if follower.op == "POP_TOP":
                 _nop(follower)
+
+
+def _cover_branches(code: list[Ins]) -> None:
+    """3.12+ may leave a jump inside a region uncovered (it was turned round late): it belongs to what comes before it."""
+    from ..bytecode.canonical import VERSION
+
+    if VERSION < (3, 12):
+        return
+    for before, ins in zip(code, code[1:]):
+        if before.eh < 0 or ins.eh == before.eh or before.nxt != ins.index:
+            continue
+        if ins.op == "BRANCH" or (ins.op == "NOP" and code[skip(code, ins.index)].op == "BRANCH"):
+            ins.eh, ins.depth, ins.lasti = before.eh, before.depth, before.lasti
 
 
 def _keep_tested_values(code: list[Ins]) -> None:
