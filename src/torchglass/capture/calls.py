@@ -112,6 +112,8 @@ def inline(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value
         real = function.real
         code, namespace = real.__code__, real.__globals__
         module = module_of(m, real)
+        if function.source is not None and not m.is_stable(real.__module__):
+            m.guard(Attr(function.source, "__code__"), "identity", code, "it was called")
         closure = closure_of(m, function)
         variables = bind_arguments(m, code, args, kwargs, *defaults_of(m, function))
     if code.co_flags & CODE_COROUTINE:

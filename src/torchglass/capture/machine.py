@@ -17,7 +17,7 @@ import torch
 
 from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
-from ..records.sources import Global, InstanceDict, Module, Source
+from ..records.sources import Attr, Global, InstanceDict, Module, Source, TypeOf
 from . import calls, graph, tensor_ops, wrap
 from .errors import Unsupported, UserError
 from .frame import Frame
@@ -48,6 +48,7 @@ class Machine:
         self.overlays: dict[tuple[int, str], tuple[KnownV, Value]] = {}
         self.written_globals: dict[tuple[str, str], Value] = {}
         self.grad_enabled = torch.is_grad_enabled()
+        self.class_sources: dict[type, Source] = {}
         self.kept: list[Any] = []
         self.filled_cells: set[int] = set()
 
@@ -155,6 +156,12 @@ class Machine:
         if name == "__class__":
             return self.wrap_known(cls)
         return bind(self, class_lookup(cls, name), owner, cls, name)
+
+    def class_attr_source(self, owner: Value, cls: type, name: str) -> Source | None:
+        """How to reach a class's attribute: through its first instance seen, since all are guarded on their class."""
+        if owner.source is None or self.is_stable(cls.__module__):
+            return None
+        return Attr(self.class_sources.setdefault(cls, TypeOf(owner.source)), name)
 
     def iterate(self, value: Value) -> Value:
         return value.iterate(self)
@@ -393,6 +400,10 @@ class Machine:
     def is_fetchable(self, source: Source) -> bool:
         """Whether the guard table reaches the source at the next call too (class attributes may be bound there)."""
         return True
+
+    def is_stable(self, module: str | None) -> bool:
+        """Whether a module's functions and classes are taken as they are."""
+        return (module or "").partition(".")[0] in STABLE_PACKAGES
 
     def is_stable_module(self, module: ModuleType) -> bool:
         return module.__name__.partition(".")[0] in STABLE_PACKAGES

@@ -147,7 +147,11 @@ def is_operation(real: Any) -> bool:
     if isinstance(real, BuiltinFunctionType):
         module = getattr(real, "__module__", None) or ""
         owner = real.__self__
-        return module.startswith("torch") or owner in torch_compat.OPERATION_OWNERS or _is_functions_class(owner)
+        return (
+            module.startswith("torch")
+            or any(owner is known for known in torch_compat.OPERATION_OWNERS)
+            or _is_functions_class(owner)
+        )
     return False
 
 

@@ -15,7 +15,7 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any
 
-from ...records.sources import Attr, Source, TypeOf
+from ...records.sources import Attr
 from ..errors import Unsupported
 from .base import Value
 
@@ -47,10 +47,6 @@ def is_data_descriptor(attribute: Any) -> bool:
     return hasattr(type(attribute), "__set__") or hasattr(type(attribute), "__delete__")
 
 
-def class_source(value: Value, name: str) -> Source | None:
-    return Attr(TypeOf(value.source), name) if value.source is not None else None
-
-
 def bind(
     m: Machine, attribute: Any, owner: Value, cls: type, name: str, is_class: bool = False, by_super: bool = False
 ) -> Value:
@@ -64,7 +60,9 @@ def bind(
 
     if attribute is MISSING:
         m.throw(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
-    source = class_source(owner, name) if not (is_class or by_super) else None
+    source = m.class_attr_source(owner, cls, name) if not (is_class or by_super) else None
+    if source is not None and isinstance(attribute, (FunctionType, property, functools.cached_property)):
+        m.guard(source, "identity", attribute, "the class's attribute was used")
     if isinstance(attribute, FunctionType):
         function = KnownV(attribute, source)
         return function if is_class else MethodV(function, owner)
