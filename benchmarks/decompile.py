@@ -22,7 +22,7 @@ from types import CodeType
 from typing import Any
 
 from torchglass.decompiler import DecompileError, decompile
-from torchglass.decompiler.verify import compiled, difference
+from torchglass.decompiler.verify import source_difference
 
 LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "site-packages", "__pycache__"}
 TIME_LIMIT = 5.0
@@ -80,7 +80,7 @@ def judge(decompiler: Callable[[CodeType], str], code: CodeType) -> tuple[str, s
         signal.setitimer(signal.ITIMER_REAL, 0)
     seconds = time.perf_counter() - start
     try:
-        why = difference(code, compiled(text, code, None))
+        why = source_difference(text, code)
     except DecompileError as error:
         return "does not compile", str(error), seconds
     if why is None:

@@ -65,9 +65,7 @@ def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, st
             notes: list[str] = []
             tree = definition_tree(target, code, name, MODES[n:] + MODES[:n], notes)
             check_tree(tree)
-            text = ast.unparse(tree)
-            if notes:
-                text = "".join(f"# {' '.join(note.split())}\n" for note in notes) + text
+            text = _with_notes(ast.unparse(tree), notes)
             why = source_difference(text, code, name)
         except DecompileError as error:
             failure = failure or error
@@ -78,9 +76,25 @@ def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, st
             return text, None
         first = first or (text, why)
     if first is not None:
-        return first
+        return _as_states(target, code, name) or first
     assert failure is not None
     raise failure
+
+
+def _as_states(target: Any, code: CodeType, name: str | None) -> tuple[str, str | None] | None:
+    """``code`` as state machines throughout: what is shown when the structured form is not the same program."""
+    notes: list[str] = []
+    try:
+        tree = definition_tree(target, code, name, (), notes)
+        check_tree(tree)
+        text = _with_notes(ast.unparse(tree), notes)
+        return text, source_difference(text, code, name)
+    except (DecompileError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError):
+        return None
+
+
+def _with_notes(text: str, notes: list[str]) -> str:
+    return "".join(f"# {' '.join(note.split())}\n" for note in notes) + text
 
 
 def definition_tree(

@@ -155,7 +155,7 @@ def body_of(code: CodeType, scope: Scope) -> list[ast.stmt]:
     """
     first: DecompileError | None = None
     known = (set(scope.globals), set(scope.nonlocals), set(scope.taken))
-    for mode in scope.modes:
+    for mode in scope.modes or (MODES if _expression_like(code, scope) else ()):
         scope.globals, scope.nonlocals, scope.taken = (set(k) for k in known)
         scope.counter, scope.spills, scope.collector = 0, set(), None
         try:
@@ -173,13 +173,17 @@ def body_of(code: CodeType, scope: Scope) -> list[ast.stmt]:
         stmts = _state_machine(code, scope)
     except (DecompileError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise FinalError(str(first)) from error
-    scope.note(f"control flow of {code.co_name} written as a state machine: {first}")
+    scope.note(f"control flow of {code.co_name} written as a state machine: {first or 'its structured form compiles to other bytecode'}")
     return stmts
+
+
+def _expression_like(code: CodeType, scope: Scope) -> bool:
+    return scope.is_comprehension or scope.is_class or scope.is_generic or code.co_name in ("<lambda>", "<module>")
 
 
 def _state_machine(code: CodeType, scope: Scope) -> list[ast.stmt]:
     """The body of ``code`` without structure: right, but to be read block by block."""
-    if scope.is_comprehension or scope.is_class or scope.is_generic or code.co_name == "<lambda>":
+    if _expression_like(code, scope):
         raise DecompileError("no state machine inside an expression or class body")
     instructions = canonical(code)
     kinds = simplify(instructions, plain=True)

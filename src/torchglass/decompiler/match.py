@@ -162,7 +162,7 @@ class _Reader:
                 raise _NoPattern from error
             if len(stack) < self.base:
                 raise _NoPattern
-            at = ins.nxt
+            at = ins.to if ins.op == "BRANCH" and ins.arg == "bool" and ins.jump_if else ins.nxt
 
     def _alternatives(self, at: int, stack: list[Any]) -> tuple[int, list[Any]] | None:
         size = len(stack)
@@ -278,7 +278,8 @@ def _op_branch(r: _Reader, ins: Ins, stack: list[Any]) -> None:
         elif not (isinstance(token, _Token) and token.kind == "attributes" and ins.jump_if):
             raise _NoPattern
     else:
-        if ins.arg != "bool" or ins.jump_if or token.kind != "test":
+        # 3.13 may turn a test round: then the fall-through is the jump to the next case
+        if ins.arg != "bool" or token.kind != "test" or (ins.jump_if and r.code[ins.nxt].op not in ("JUMP", "NOP")):
             raise _NoPattern
         what = token.value
         if what[0] == "length":
@@ -287,7 +288,8 @@ def _op_branch(r: _Reader, ins: Ins, stack: list[Any]) -> None:
             token.hole.value = what[1]
         elif what[0] == "kind":
             token.hole.kind = what[1]
-    r.fails.append((ins.to, len(stack)))
+    turned = ins.arg == "bool" and ins.jump_if
+    r.fails.append((ins.nxt if turned else ins.to, len(stack)))
 
 
 def _op_match_kind(r: _Reader, ins: Ins, stack: list[Any]) -> None:

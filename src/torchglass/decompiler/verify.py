@@ -185,4 +185,9 @@ def compiled(text: str, code: CodeType, name: str | None) -> CodeType:
 
 def source_difference(text: str, code: CodeType, name: str | None = None) -> str | None:
     """How the code that ``text`` compiles to differs from ``code``; None when it does not."""
-    return difference(code, compiled(text, code, name), name=name is None and code.co_name.isidentifier())
+    named = name is None and code.co_name.isidentifier()
+    why = difference(code, compiled(text, code, name), name=named)
+    if why is not None and VERSION >= (3, 12) and "super" in text:
+        # a module that mentions super elsewhere gets the plain call instead of LOAD_SUPER_ATTR
+        return difference(code, compiled(text + "\nsuper", code, name), name=named)
+    return why
