@@ -13,6 +13,7 @@
 //       start, as in as_strided. ValueError if the view would leave the storage.
 //
 // Example: k = Kernel(ctypes.cast(lib.add, c_void_p).value, "add", lib); k(x, y, out, out.numel())
+#include "memory.h"
 #include "tensor_facts.h"
 
 #include <ATen/EmptyTensor.h>
@@ -202,7 +203,7 @@ PyObject* empty_strided_cpu(PyObject*, PyObject* const* args, Py_ssize_t count) 
   if (!read_layout(args[0], args[1], sizes, strides)) return nullptr;
   try {
     const auto dtype = reinterpret_cast<THPDtype*>(args[2])->scalar_type;
-    return THPVariable_Wrap(at::detail::empty_strided_cpu(sizes, strides, dtype));
+    return THPVariable_Wrap(empty_kept(sizes, strides, dtype));
   } catch (const std::exception& error) {
     return set_error(error);
   }

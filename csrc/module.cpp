@@ -1,6 +1,7 @@
 // torchglass._native: the parts of the runtime that a call passes through, in C++.
 //
 //   launch.cpp        Kernel, empty_strided_cpu, reinterpret: what generated wrappers call
+//   memory.cpp        memory of generated graphs, kept between calls
 //   tensor_facts.cpp  a tensor against its metadata
 //   global_state.cpp  grad mode, autocast, modes
 //   checks.cpp        one guard on one value
@@ -9,6 +10,7 @@
 //   dispatch.cpp      the compiled function
 #include "checks.h"
 #include "guard_table.h"
+#include "memory.h"
 
 namespace {
 
@@ -30,7 +32,7 @@ PyMODINIT_FUNC PyInit__native() {
   using namespace torchglass;
   Ref module(PyModule_Create(&definition));
   if (!module) return nullptr;
-  for (auto add : {add_launch, add_tensor_facts, add_global_state, add_checks, add_guard_table, add_dispatch}) {
+  for (auto add : {add_launch, add_memory, add_tensor_facts, add_global_state, add_checks, add_guard_table, add_dispatch}) {
     if (add(module.get()) < 0) return nullptr;
   }
   return module.release();
