@@ -5,7 +5,7 @@
 
 Programs are traced and lowered from CPU tensors by our own stages; only the launch is on the GPU. Runs from a checkout
 without building anything. For every program, size and dtype one line says PASS or FAIL: our root mean square error
-against float64 may be twice eager's own, and NaN must be where eager has it. Exits with 1 if a line says FAIL.
+against float64 may be twice eager's own, and NaN and infinities must be where eager has them. Exits with 1 on a FAIL.
 
 Times are milliseconds of GPU work of one call: medians of CUDA graph replays that rotate through several sets of inputs
 (larger together than the L2 cache), sides turn by turn. ``call_us`` is a call's time on the host for a tiny input.
@@ -123,7 +123,13 @@ def errors(ours: Call, fn: Call, inputs: list[torch.Tensor]) -> dict[str, Any]:
     floor = FLOOR_ULPS * torch.finfo(eager.dtype).eps * float(exact.square().mean().sqrt())
     same = result.dtype == eager.dtype and result.shape == eager.shape and result.stride() == eager.stride()
     fine = same and mean <= max(2 * eagers, floor)  # NaN is not fine
-    return {"ours": mean, "eager": eagers, "ours_largest": largest, "fine": fine, "special": special(ours, fn, inputs)}
+    return {
+        "ours": mean,
+        "eager": eagers,
+        "ours_largest": largest,
+        "fine": fine,
+        "nan_and_inf": special(ours, fn, inputs),
+    }
 
 
 def poison(like: torch.Tensor) -> None:
@@ -131,18 +137,27 @@ def poison(like: torch.Tensor) -> None:
     torch.full_like(like, float("nan"))
 
 
-def special(ours: Call, fn: Call, inputs: list[torch.Tensor]) -> bool:
-    """Whether NaN and infinities in the first input end where eager's do."""
+def special(ours: Call, fn: Call, inputs: list[torch.Tensor]) -> str:
+    """Whether NaN and infinities in the first input end where eager's do: "as eager", "as eager on the CPU", "differs".
+
+    Eager's own kernels disagree in places: rms_norm of a float64 row with an infinity is all NaN on the GPU, and NaN at
+    that element alone on the CPU and in float32.
+    """
     first = inputs[0].clone()
     flat = first.view(-1)
     for value, step in ((float("nan"), 4099), (float("inf"), 3001), (float("-inf"), 5003)):
         flat[step - 1 :: step * 7] = value
     first[-1] = float("-inf")
-    want, got = fn(first, *inputs[1:]), ours(first, *inputs[1:])
-    rest = want.isfinite()
-    return bool(torch.equal(want.isnan(), got.isnan()) and torch.equal(want.isinf(), got.isinf())) and bool(
-        torch.allclose(got[rest], want[rest], rtol=1e-4, atol=1e-4)
-    )
+    changed = [first, *inputs[1:]]
+    got = ours(*changed)
+    if alike(got, fn(*changed)):
+        return "as eager"
+    return "as eager on the CPU" if alike(got.cpu(), fn(*(x.cpu() for x in changed))) else "differs"
+
+
+def alike(got: torch.Tensor, want: torch.Tensor) -> bool:
+    """NaN and infinities in the same places, the rest close."""
+    return torch.allclose(got, want, rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
 # -- times -----------------------------------------------------------------------------------------------------------
@@ -233,9 +248,9 @@ def measure(name: str, size: tuple[int, int], dtype: torch.dtype, sides: list[st
 
 def line(row: dict[str, Any]) -> str:
     """A row for people."""
-    verdict = "PASS" if row["fine"] and row["special"] else "FAIL"
+    verdict = "PASS" if row["fine"] and row["nan_and_inf"] != "differs" else "FAIL"
     text = f"{verdict} {row['program']:9} {row['size'][0]:>6}x{row['size'][1]:<6}{row['dtype']}"
-    text += f"  error {row['ours']:.1e} eager {row['eager']:.1e}{'' if row['special'] else ' NaN OR INF DIFFER'}  "
+    text += f"  error {row['ours']:.1e} eager {row['eager']:.1e}  NaN and inf {row['nan_and_inf']}  "
     ms = row["milliseconds"]
     text += "  ".join(f"{side} {value * 1e3:.1f}us" for side, value in ms.items())
     if "torchglass" in ms:
@@ -266,7 +281,7 @@ def main(arguments: list[str] | None = None) -> int:
                 print(f"FAIL {case[0]} {case[1]} {case[2]}: {type(error).__name__}: {error}", flush=True)
                 continue
             rows.append(row)
-            failed += not (row["fine"] and row["special"])
+            failed += not (row["fine"] and row["nan_and_inf"] != "differs")
             print(line(row), flush=True)
     device = torch.cuda.get_device_name()
     for side in set(chosen.sides) - {"torchglass"}:

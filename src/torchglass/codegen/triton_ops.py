@@ -27,7 +27,7 @@ INFIX = {
 }  # fmt: skip
 LIBDEVICE = (
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "floor", "ceil", "trunc",
+    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "rsqrt", "floor", "ceil", "trunc",
 )  # fmt: skip
 
 
@@ -114,12 +114,6 @@ def _div(dtype: str, operand: str, a: str, b: str) -> str:
 @prints("sqrt")
 def _sqrt(dtype: str, operand: str, a: str) -> str:
     return f"tl.sqrt_rn({a})" if dtype == "float32" else f"libdevice.sqrt({a})"
-
-
-@prints("rsqrt")
-def _rsqrt(dtype: str, operand: str, a: str) -> str:
-    """libdevice's float64 version gives NaN for infinity, where the result is 0."""
-    return f"libdevice.rsqrt({a})" if dtype == "float32" else f"1.0 / libdevice.sqrt({a})"
 
 
 @prints("floordiv")
