@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import builtins
 import copy
 import functools
@@ -11,6 +12,7 @@ import logging
 import math
 import operator
 import re
+import sys
 import typing
 import warnings
 from collections.abc import Callable
@@ -393,6 +395,21 @@ _answers(
     getattr(torch.onnx, "is_in_onnx_export", None),
 )  # fmt: skip
 _answers(None, warnings.warn, torch_compat.log_api_usage, warnings.warn_explicit)
+
+
+@handles(sys.exc_info)
+def exc_info_(m, args, kwargs):
+    for frame in reversed(m.frames):
+        if frame.handled:
+            value = frame.handled[-1]
+            return TupleV([m.wrap_known(value.python_type()), value, NONE])
+    return TupleV([NONE, NONE, NONE])
+
+
+@handles(_thread.get_ident)
+def get_ident_(m, args, kwargs):
+    # reprlib and dataclasses take it as part of a key that lives as long as one call
+    return ConstantV(_thread.get_ident())
 
 
 @handles(torch.is_tensor)

@@ -44,6 +44,7 @@ def method(*classes: type, name: str | None = None) -> Callable[[Method], Method
 
 
 LAST, ZERO, TRUE = ConstantV(-1), ConstantV(0), ConstantV(True)
+READ_ONLY = frozenset(["__repr__", "__str__", "__format__", "__sizeof__", "__class_getitem__", "__dir__", "__hash__"])
 CONTAINERS = (dict, OrderedDict, defaultdict, list, tuple, set, frozenset, deque)
 
 
@@ -65,6 +66,12 @@ def call(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Value
     protocol = PROTOCOLS.get(name)
     if protocol is not None and not isinstance(owner, InstanceV):
         return protocol(m, owner, *rest)
+    if isinstance(owner, InstanceV) and isinstance(owner.payload, ConstantV) and owner_class is not object:
+        owner = owner.payload
+    if isinstance(owner, (ListV, DictV)) or (isinstance(owner, SetV) and owner.cls is set):
+        # a constant copy would take the change, not the object
+        if name not in READ_ONLY:
+            raise Unsupported(f"`{owner_class.__name__}.{name}()`")
     return m.fold(descriptor, [owner, *rest], kwargs)
 
 
@@ -128,7 +135,7 @@ def append(m, self, value):
 
 
 def _trim(self, left):
-    maxlen = getattr(self, "maxlen", None)
+    maxlen = self.maxlen
     if maxlen is not None and len(self.items) > maxlen:
         self.items.pop(0 if left else -1)
 
@@ -227,7 +234,35 @@ def sort(m, self, **kwargs):
 
 @method(list, deque, name="copy")
 def list_copy(m, self):
-    return ListV(list(self.all(m)), self.cls)
+    result = ListV(list(self.all(m)), self.cls)
+    result.maxlen = self.maxlen
+    return result
+
+
+@method(deque)
+def extendleft(m, self, values):
+    for value in m.listed(values):
+        appendleft(m, self, value)
+    return NONE
+
+
+@method(deque)
+def rotate(m, self, steps=ConstantV(1)):
+    items = self.all(m)
+    m.mutate(self)
+    cut = -m.as_index(steps) % len(items) if items else 0
+    self.items[:] = items[cut:] + items[:cut]
+    return NONE
+
+
+def _in_place(name):
+    import operator
+
+    function = getattr(operator, name)
+    return lambda m, left, right: m.binary(function, left, right)
+
+
+METHODS[list, "__iadd__"] = METHODS[deque, "__iadd__"] = _in_place("iadd")
 
 
 @method(list, name="__init__")
@@ -388,6 +423,26 @@ def set_copy(m, self):
     return SetV(list(self.items.values()), self.cls)
 
 
+@method(set, name="pop")
+def set_pop(m, self):
+    if not self.items:
+        m.throw(KeyError, "pop from an empty set")
+    # which one goes is the set's own affair: ask a real set, when its members are constants
+    chosen = m.real(set(m.settle(self).as_constant()).pop)
+    m.mutate(self)
+    return self.items.pop(chosen)
+
+
+def _set_update(combine):
+    def update(m, self, *others):
+        result = combine(m, self, *others)
+        m.mutate(self)
+        self.items = result.items
+        return NONE
+
+    return update
+
+
 def _set_rule(keep):
     def combine(m, self, *others):
         items = dict(self.items)
@@ -405,7 +460,9 @@ for _name, _keep in {
     "difference": lambda a, b: a and not b,
     "symmetric_difference": lambda a, b: a != b,
 }.items():
-    method(set, frozenset, name=_name)(_set_rule(_keep))
+    _combine = method(set, frozenset, name=_name)(_set_rule(_keep))
+    if _name != "union":
+        method(set, name=f"{_name}_update")(_set_update(_combine))
 
 
 @method(set, frozenset)

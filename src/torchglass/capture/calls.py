@@ -25,7 +25,7 @@ from .errors import Unsupported
 from .frame import Frame
 from .values.base import Lazy, Value
 from .values.binding import MISSING, class_lookup
-from .values.constant import ConstantV
+from .values.constant import ConstantV, is_constant_object
 from .values.containers import CellV, ListV, SequenceV, SetV
 from .values.dicts import DictV, DictViewV
 from .values.functions import FunctionV
@@ -71,6 +71,11 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
         return _call_builtin(m, function, args, kwargs)
     wrapped = getattr(real, "__wrapped__", None)
     if type(real) is functools._lru_cache_wrapper and wrapped is not None:
+        if all(isinstance(a, ConstantV) for a in (*args, *kwargs.values())):
+            # its author promised that only the arguments matter
+            result = m.real(real, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
+            if is_constant_object(result):
+                return ConstantV(result)
         return m.call(m.wrap_known(wrapped), args, kwargs)
     method = class_lookup(type(real), "__call__")
     if isinstance(method, FunctionType):

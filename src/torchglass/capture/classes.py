@@ -27,6 +27,7 @@ from .values.instance import ExceptionV, InstanceV
 from .values.iterators import MapV, SequenceIterV, ZipV
 from .values.known import KnownV
 from .values.tensor import TensorV
+from .wrap import is_python_class
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -102,6 +103,8 @@ def new(m: Machine, owner: type, args: list[Value], kwargs: dict[str, Value]) ->
     bases = [b for b in cls.__mro__ if not b.__flags__ & (1 << 9)]
     if any(b not in (*allowed, SimpleNamespace) and b.__module__ not in ("typing", "abc") for b in bases):
         raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`")
+    if any(b.__flags__ & (1 << 9) and not is_python_class(b) for b in cls.__mro__):
+        raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`")
     if not cls.__flags__ & (1 << 9) and cls not in (object, SimpleNamespace):
         raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`")
     if getattr(cls, "__abstractmethods__", None):
@@ -162,7 +165,8 @@ def make_deque(m, args, kwargs):
     result = ListV(list(m.listed(args[0])) if args else [], deque)
     limit = kwargs.get("maxlen", args[1] if len(args) > 1 else NONE).as_constant()
     if limit is not None:
-        raise Unsupported("a deque with maxlen")
+        result.maxlen = limit
+        del result.items[: max(len(result.items) - limit, 0)]
     return result
 
 

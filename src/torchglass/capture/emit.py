@@ -47,7 +47,8 @@ class Emitter:
     def __init__(self, m: Machine, parameters: tuple[str, ...]) -> None:
         self.m = m
         self.parameters = parameters
-        self.parameter_names = {p: identifier(p) for p in parameters}
+        reserved = {"fetched", "graph_0", "rebuild", "torch", "transformed"}
+        self.parameter_names = {p: identifier(p) + "_" * (p in reserved or hasattr(builtins, p)) for p in parameters}
         self.body: list[str] = []
         self.namespace: dict[str, Any] = {}
         self.outputs: list[TensorV] = []
@@ -62,7 +63,7 @@ class Emitter:
     def fresh(self, hint: str) -> str:
         name = identifier(hint)
         number = 0
-        while name in self.used:
+        while name in self.used or hasattr(builtins, name):
             number += 1
             name = f"{identifier(hint)}_{number}"
         self.used.add(name)
@@ -197,7 +198,7 @@ def _sequence(e: Emitter, v: SequenceV) -> str:
         if hasattr(v.cls, "_make"):
             return e.name_value(v, v.cls.__name__.lower(), f"{e.pin(v.cls)}._make({plain})")
         return e.name_value(v, v.cls.__name__, f"{e.pin(v.cls)}({plain})")
-    text = f"[{items}]"
+    text = f"[{items}]" if v.maxlen is None else f"[{items}], {v.maxlen}"
     return e.name_value(v, "a_list", text if v.cls is list else f"{e.pin(v.cls)}({text})")
 
 

@@ -317,6 +317,10 @@ def attrgetter(*paths):
     return lambda value: tuple([_attribute(value, path) for path in paths])
 
 
+def methodcaller(name, /, *args, **kwargs):
+    return lambda value: getattr(value, name)(*args, **kwargs)
+
+
 def match_class(subject, cls, positional, names):
     if not isinstance(subject, cls):
         return None

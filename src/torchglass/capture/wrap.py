@@ -125,6 +125,8 @@ def _sequence(m: Machine, real: Any, source: Source | None) -> Value:
     if source is not None:
         m.guard(source, "type", type(real), "its items were read")
         m.guard(source, "length", len(real), "its length was relied on")
+        if isinstance(real, deque):
+            m.guard(Attr(source, "maxlen"), "constant", real.maxlen, "its length is bounded")
     kind = TupleV if isinstance(real, tuple) else ListV
     return kind.existing(real, source)
 

@@ -94,9 +94,15 @@ def list_to_tuple(m, f, i):
     f.push(TupleV(list(f.pop().items)))
 
 
+def _unpacked(m, value):
+    if isinstance(value, ConstantV) and not hasattr(type(value.value), "__iter__"):
+        m.throw(TypeError, f"cannot unpack non-iterable {type(value.value).__name__} object")
+    return m.listed(value)
+
+
 @handler("UNPACK_SEQUENCE")
 def unpack_sequence(m, f, i):
-    values = m.listed(f.pop())
+    values = _unpacked(m, f.pop())
     if len(values) < i.arg:
         m.throw(ValueError, f"not enough values to unpack (expected {i.arg}, got {len(values)})")
     if len(values) > i.arg:
@@ -107,7 +113,7 @@ def unpack_sequence(m, f, i):
 @handler("UNPACK_EX")
 def unpack_ex(m, f, i):
     before, after = i.arg & 0xFF, i.arg >> 8
-    values = m.listed(f.pop())
+    values = _unpacked(m, f.pop())
     if len(values) < before + after:
         m.throw(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(values)})")
     stop = len(values) - after

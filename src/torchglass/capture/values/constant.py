@@ -60,6 +60,7 @@ class ConstantV(Value):
     def iterate(self, m: Machine) -> Value:
         from .iterators import SequenceIterV
 
+        m.real(iter, self.value)  # its TypeError is the user's
         return SequenceIterV([m.wrap_result(v) for v in m.real(list, self.value)])
 
     def length(self, m: Machine) -> int:

@@ -27,6 +27,7 @@ class SequenceV(Value):
     cls: type
     real: Any
     items: list[Any]
+    maxlen: int | None = None  # of a deque
 
     def __init__(
         self, items: list[Any], cls: type | None = None, real: Any = None, source: Source | None = None
@@ -42,7 +43,9 @@ class SequenceV(Value):
     def existing(cls, real: Any, source: Source | None) -> SequenceV:
         """Wrap a list or tuple of the user's; items stay unread."""
         items = [Lazy(item, Item(source, n) if source else None) for n, item in enumerate(real)]
-        return cls(items, type(real), real, source)
+        made = cls(items, type(real), real, source)
+        made.maxlen = real.maxlen if isinstance(real, deque) else None
+        return made
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.cls.__name__}, {len(self.items)} items)"
@@ -111,7 +114,7 @@ class ListV(SequenceV):
 
     def as_constant(self) -> Any:
         values = [i.as_constant() for i in self.items]
-        return deque(values, self.real.maxlen if self.real is not None else None) if self.cls is deque else values
+        return deque(values, self.maxlen) if self.cls is deque else values
 
     def get_attr(self, m: Machine, name: str) -> Value:
         return m.class_attr(self, name)
