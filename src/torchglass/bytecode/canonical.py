@@ -48,7 +48,9 @@ class Ins:
         self.lasti = False
 
     def __repr__(self) -> str:
-        jump = f" -> {self.to}{' if ' + str(self.jump_if) if self.op.startswith('BRANCH') else ''}" if self.to >= 0 else ""
+        jump = (
+            f" -> {self.to}{' if ' + str(self.jump_if) if self.op.startswith('BRANCH') else ''}" if self.to >= 0 else ""
+        )
         handler = f" !{self.eh}" if self.eh >= 0 else ""
         return f"{self.index} {self.op} {self.arg!r}{jump}{handler}"
 

@@ -34,7 +34,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class ExceptionEntry:
-    """Instructions ``start <= index < end`` are protected; the handler starts at ``target`` with ``depth`` values kept."""
+    """Instructions ``start <= index < end`` are protected; the handler at ``target`` keeps ``depth`` values."""
 
     start: int
     end: int

@@ -5,7 +5,6 @@ Input: a code object and its canonical instructions; output: their ``eh``, ``dep
 
 from __future__ import annotations
 
-import sys
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ _NO_FALL = frozenset({"RETURN_VALUE", "RAISE", "RERAISE", "JUMP"})
 
 def handler_table(code: CodeType, out: list[Ins], index_at: dict[int, int]) -> None:
     """Fill ``eh``, ``depth`` and ``lasti`` of each instruction in ``out``; -1 means unprotected."""
-    if sys.version_info >= (3, 11):
+    if hasattr(code, "co_exceptiontable"):
         _from_table(code, out, index_at)
     else:
         _from_blocks(out)

@@ -12,7 +12,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from .check import check_tree
-from .errors import DecompileError
+from .errors import UNEXPECTED, DecompileError
 from .function import MODES, FinalError, Scope, class_body, function_definition, lambda_expression
 from .values import Function
 from .verify import source_difference
@@ -34,14 +34,15 @@ def decompile(function_or_code: Any, *, verify: bool = False, name: str | None =
         target = target.__wrapped__
     code = target.__code__ if isinstance(target, FunctionType) else target
     if not isinstance(code, CodeType):
-        raise TypeError(f"decompile expects a function or a code object, got {type(function_or_code).__name__}, which has no bytecode")
+        kind = type(function_or_code).__name__
+        raise TypeError(f"decompile expects a function or a code object, got {kind}, which has no bytecode")
     try:
         text, difference = _best_source(target, code, name)
     except RecursionError as error:
         raise DecompileError(f"{_place(code)}: nested too deeply") from error
     except DecompileError as error:
         raise DecompileError(f"{_place(code)}: {error}") from error
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except UNEXPECTED as error:
         raise DecompileError(f"{_place(code)}: unexpected bytecode: {error!r}") from error
     if difference is not None:
         if verify:
@@ -89,7 +90,7 @@ def _as_states(target: Any, code: CodeType, name: str | None) -> tuple[str, str 
         check_tree(tree)
         text = _with_notes(ast.unparse(tree), notes)
         return text, source_difference(text, code, name)
-    except (DecompileError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError):
+    except (DecompileError, *UNEXPECTED):
         return None
 
 

@@ -239,7 +239,6 @@ class Graph:
                 block.succ = [self._edge(here, at, work)]
                 return
 
-
     def _tail(self, at: int, handler: int, code: list[Ins]) -> Node:
         """One node for the rest of a ``return``, shared by all ways to it from the region of ``handler``."""
         node = self._tails.get((at, handler))
@@ -302,7 +301,7 @@ def split_stack_cleanups(graph: Graph, nodes: list[Node]) -> bool:
 
 
 def dominators(nodes: list[Node]) -> None:
-    """Immediate dominators (Cooper, Harvey, Kennedy: A Simple, Fast Dominance Algorithm); sets ``idom`` and ``kids``."""
+    """Set ``idom`` and ``kids`` (Cooper, Harvey, Kennedy: A Simple, Fast Dominance Algorithm)."""
     for node in nodes:
         node.idom = None
         node.kids = []

@@ -14,7 +14,11 @@ from .errors import DecompileError
 from .generics import Alias, Parameter
 from .match import CaseTest
 
-_OURS = tuple(v for v in vars(values).values() if isinstance(v, type) and v.__module__ == values.__name__) + (CaseTest, Alias, Parameter)
+_OURS = tuple(v for v in vars(values).values() if isinstance(v, type) and v.__module__ == values.__name__) + (
+    CaseTest,
+    Alias,
+    Parameter,
+)
 _SHAREABLE = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 
 

@@ -7,6 +7,8 @@ import math
 from types import CodeType
 from typing import Any
 
+from .errors import DecompileError
+
 LOAD = ast.Load()
 
 
@@ -51,3 +53,22 @@ def starred_elements(value: Any, first: bool) -> list[Any]:
 
 def is_code(value: Any) -> bool:
     return isinstance(value, ast.Constant) and isinstance(value.value, CodeType)
+
+
+def is_none(value: Any) -> bool:
+    """Whether ``value`` is the expression ``None``."""
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def bounds(lower: Any, upper: Any) -> ast.Slice:
+    """``lower:upper``; a bound that is None is left out."""
+    return ast.Slice(None if is_none(lower) else lower, None if is_none(upper) else upper)
+
+
+def constant_tuple(value: Any) -> tuple[Any, ...]:
+    """The values of an expression that was a constant tuple."""
+    if isinstance(value, ast.Constant) and isinstance(value.value, tuple):
+        return value.value
+    if hasattr(value, "constant_value"):
+        return value.constant_value
+    raise DecompileError("keys that are no constant tuple")

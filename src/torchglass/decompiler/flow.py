@@ -10,14 +10,16 @@ YIELD_FROM.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from ..bytecode.canonical import Ins
 
 #: instructions that cannot raise: whether a handler covers them does not matter
 SAFE = frozenset(
-    {"NOP", "POP_TOP", "JUMP", "SWAP", "ROT", "COPY", "LOAD_CONST", "STORE_FAST", "RETURN_VALUE", "PUSH_NULL", "WITH_END",
-     "POP_EXCEPT", "POP_BLOCK", "STORE_DEREF", "PUSH_EXC_INFO", "STORE_GLOBAL", "SETUP_FINALLY", "LOAD_CLOSURE", "UNREACHABLE"}
+    {"NOP", "POP_TOP", "JUMP", "SWAP", "ROT", "COPY", "LOAD_CONST", "STORE_FAST", "RETURN_VALUE", "PUSH_NULL",
+     "WITH_END",     "POP_EXCEPT", "POP_BLOCK", "STORE_DEREF", "PUSH_EXC_INFO", "STORE_GLOBAL", "SETUP_FINALLY",
+     "LOAD_CLOSURE", "UNREACHABLE"}
 )  # fmt: skip
 
 
@@ -185,12 +187,12 @@ def _drop_loop_ends(code: list[Ins]) -> None:
 
 
 def _cover_branches(code: list[Ins]) -> None:
-    """3.12+ may leave a jump inside a region uncovered (it was turned round late): it belongs to what comes before it."""
+    """3.12+ may leave a jump in a region uncovered (it was turned round late): it belongs to what comes before it."""
     from ..bytecode.canonical import VERSION
 
     if VERSION < (3, 12):
         return
-    for before, ins in zip(code, code[1:]):
+    for before, ins in itertools.pairwise(code):
         if before.eh < 0 or ins.eh == before.eh or before.nxt != ins.index:
             continue
         if ins.op == "BRANCH" or (ins.op == "NOP" and code[skip(code, ins.index)].op == "BRANCH"):
@@ -345,7 +347,11 @@ def label(ins: Ins) -> Any:
 def constant_key(value: Any) -> Any:
     kind = type(value)
     if kind in (tuple, frozenset):
-        return (kind, tuple(constant_key(v) for v in value)) if kind is tuple else (kind, frozenset(constant_key(v) for v in value))
+        return (
+            (kind, tuple(constant_key(v) for v in value))
+            if kind is tuple
+            else (kind, frozenset(constant_key(v) for v in value))
+        )
     if kind in (float, complex):
         return (kind, repr(value))
     if kind in (int, str, bytes, bool) or value is None or value is Ellipsis:

@@ -14,10 +14,12 @@ from typing import Any
 from ..bytecode.canonical import VERSION, canonical
 from . import rules_basic as _rules_basic
 from . import rules_calls as _rules_calls
+from . import rules_control as _rules_control
+from . import rules_values as _rules_values
 from .assign import unwrap_decorators
 from .cfg import Graph, dominators, order, split_stack_cleanups
 from .comprehension import build_comprehension
-from .errors import DecompileError
+from .errors import UNEXPECTED, DecompileError
 from .finish import finish
 from .flow import handler_kinds, simplify
 from .generics import Alias, alias_statement, generic_definition
@@ -32,7 +34,7 @@ from .states import state_machine
 from .structure import Unstructured, structure, terminates
 from .values import Class, Function
 
-__all__ = ["_rules_basic", "_rules_calls", "body_of", "function_definition"]
+__all__ = ["_rules_basic", "_rules_calls", "_rules_control", "_rules_values", "body_of", "function_definition"]
 
 CO_VARARGS, CO_VARKEYWORDS, CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR = 4, 8, 0x20, 0x80, 0x200
 CO_HAS_DOCSTRING = 0x4000000
@@ -113,10 +115,10 @@ class Scope:
         value = None
         stmts = machine.stmts
         last = stmts[-1] if stmts else None
-        if isinstance(last, ast.Assign) and len(last.targets) == 1 and isinstance(last.targets[0], ast.Name):
-            if last.targets[0].id == name:
-                value = last.value
-                stmts.pop()
+        target = last.targets[0] if isinstance(last, ast.Assign) and len(last.targets) == 1 else None
+        if isinstance(last, ast.Assign) and isinstance(target, ast.Name) and target.id == name:
+            value = last.value
+            stmts.pop()
         machine.emit(ast.AnnAssign(ast.Name(name, STORE), annotation, value, 1))
         return True
 
@@ -164,16 +166,17 @@ def body_of(code: CodeType, scope: Scope) -> list[ast.stmt]:
             raise
         except DecompileError as error:
             first = first or error
-        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except UNEXPECTED as error:
             # bytecode no compiler makes must end in a refusal, not in a traceback of ours
             first = first or DecompileError(f"unexpected bytecode: {error!r}")
     scope.globals, scope.nonlocals, scope.taken = (set(k) for k in known)
     scope.counter, scope.spills, scope.collector = 0, set(), None
     try:
         stmts = _state_machine(code, scope)
-    except (DecompileError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (DecompileError, *UNEXPECTED) as error:
         raise FinalError(str(first)) from error
-    scope.note(f"control flow of {code.co_name} written as a state machine: {first or 'its structured form compiles to other bytecode'}")
+    why = first or "its structured form compiles to other bytecode"
+    scope.note(f"control flow of {code.co_name} written as a state machine: {why}")
     return stmts
 
 
@@ -308,7 +311,9 @@ def arguments(function: Function, scope: Scope) -> ast.arguments:
     if code.co_flags & CO_VARKEYWORDS:
         kwarg = arg(names[at])
     kw_defaults = [function.kwdefaults.get(n) for n in names[count : count + kwonly]]
-    return ast.arguments(positional[:posonly], positional[posonly:], vararg, keywords, kw_defaults, kwarg, function.defaults)
+    return ast.arguments(
+        positional[:posonly], positional[posonly:], vararg, keywords, kw_defaults, kwarg, function.defaults
+    )
 
 
 def function_definition(function: Function, parent: Scope | None, name: str, decorators: list[Any]) -> ast.stmt:
@@ -338,7 +343,9 @@ def declared_body(code: CodeType, scope: Scope) -> list[ast.stmt]:
         head.append(ast.Nonlocal(sorted(scope.nonlocals)))
     missing = unbound_locals(code, scope)
     for name in missing:
-        head.append(ast.If(ast.Constant(False), [ast.Assign([ast.Name(name, STORE)], ast.Constant(None), lineno=0)], []))
+        head.append(
+            ast.If(ast.Constant(False), [ast.Assign([ast.Name(name, STORE)], ast.Constant(None), lineno=0)], [])
+        )
     stmts = head + stmts
     if code.co_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR) and not _yields(stmts):
         stmts.append(ast.If(ast.Constant(False), [ast.Expr(ast.Yield(None))], []))
@@ -366,7 +373,7 @@ def unbound_locals(code: CodeType, scope: Scope) -> list[str]:
     """Locals that are read or captured but bound nowhere: their assignment was dead code in the source."""
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
-    loose = [n for n in code.co_varnames[count:]] + [n for n in code.co_cellvars if n not in code.co_varnames]
+    loose = list(code.co_varnames[count:]) + [n for n in code.co_cellvars if n not in code.co_varnames]
     if not loose:
         return []
     instructions = canonical(code)
@@ -414,8 +421,8 @@ def as_expression(stmts: list[ast.stmt]) -> Any:
 
 
 # -- classes --------------------------------------------------------------------------------------------------------
-_IMPLICIT = {"__module__", "__qualname__", "__classcell__", "__static_attributes__", "__firstlineno__", "__classdictcell__",
-             "__type_params__"}  # fmt: skip
+_IMPLICIT = {"__module__", "__qualname__", "__classcell__", "__static_attributes__", "__firstlineno__",
+             "__classdictcell__", "__type_params__"}  # fmt: skip
 
 
 def class_definition(value: Class, parent: Scope | None, name: str, decorators: list[Any]) -> ast.stmt:
@@ -438,7 +445,13 @@ def class_body(code: CodeType, parent: Scope | None) -> list[ast.stmt]:
             target = stmt.targets[0].id
             if target in _IMPLICIT and (n < 4 or n >= len(stmts) - 4):
                 continue
-            if target == "__doc__" and n <= 4 and not out and isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, str):
+            if (
+                target == "__doc__"
+                and n <= 4
+                and not out
+                and isinstance(stmt.value, ast.Constant)
+                and isinstance(stmt.value.value, str)
+            ):
                 out.append(ast.Expr(stmt.value))
                 continue
         out.append(stmt)

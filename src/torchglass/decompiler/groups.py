@@ -78,7 +78,7 @@ def _end(code: list[Ins], at: int) -> int:
             return -1
         ins = code[at]
         if ins.op == "PREP_RERAISE_STAR":
-            copy, branch = following(code, ins.nxt, 2)
+            _copy, branch = following(code, ins.nxt, 2)
             nothing = branch.nxt if not branch.jump_if else branch.to
             steps = following(code, nothing, 2)
             return steps[1].nxt

@@ -48,7 +48,7 @@ class Machine:
 
     # -- running ------------------------------------------------------------------------------------------------
     def run(self, node: Any) -> None:
-        """Execute ``node`` from ``node.stack``; fills ``stmts``, ``cond``, ``base`` and ``out`` (one stack per successor)."""
+        """Execute ``node`` from ``node.stack``; fills ``stmts``, ``cond``, ``base``, ``out`` (one per successor)."""
         self.stack = list(node.stack)
         self.stmts = node.stmts
         self.node = node

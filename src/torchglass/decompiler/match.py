@@ -177,9 +177,8 @@ class _Reader:
             hole = _Hole()
             try:
                 jump, after = reader.run(self.code[place].nxt, [*stack, hole], True)
-                if len(after) < size or any(not isinstance(v, _Hole) or v is hole for v in after[size:]):
-                    if not (len(after) >= size and all(isinstance(v, _Hole) for v in after[size:])):
-                        return None
+                if len(after) < size or not all(isinstance(v, _Hole) for v in after[size:]):
+                    return None
                 if any(a is not b for a, b in zip(after, stack)):
                     return None
                 place = reader.next_case(size)
@@ -189,7 +188,12 @@ class _Reader:
             choices.append(hole)
             outcomes.append(after)
             stores += reader.stores
-        if len(choices) < 2 or not self._one_place(ends) or len({len(o) for o in outcomes}) != 1 or self.code[place].op != "POP_TOP":
+        if (
+            len(choices) < 2
+            or not self._one_place(ends)
+            or len({len(o) for o in outcomes}) != 1
+            or self.code[place].op != "POP_TOP"
+        ):
             return None
         self.fails.append((place, size))
         self.stores += stores
@@ -416,7 +420,8 @@ def _name(hole: _Hole, name: str) -> None:
 
 _OPS: dict[str, Any] = {
     "COPY": _op_copy, "POP_TOP": _op_pop, "SWAP": _op_swap, "ROT": _op_rot, "LOAD_CONST": _op_const,
-    "LOAD_FAST": _op_name, "LOAD_NAME": _op_name, "LOAD_GLOBAL": _op_name, "LOAD_DEREF": _op_name, "LOAD_ATTR": _op_attr,
+    "LOAD_FAST": _op_name, "LOAD_NAME": _op_name, "LOAD_GLOBAL": _op_name, "LOAD_DEREF": _op_name,
+    "LOAD_ATTR": _op_attr,
     "COMPARE": _op_compare, "BRANCH": _op_branch, "MATCH_SEQUENCE": _op_match_kind, "MATCH_MAPPING": _op_match_kind,
     "GET_LEN": _op_len, "MATCH_KEYS": _op_keys, "MATCH_CLASS": _op_class, "UNPACK_SEQUENCE": _op_unpack,
     "UNPACK_EX": _op_unpack, "BINARY_SUBSCR": _op_subscript, "BINARY": _op_binary, "BUILD_MAP": _op_build_map,
@@ -508,7 +513,7 @@ def _extract_statement(code: list[Ins], at: int, done: set[int]) -> None:
 def _extract_case(code: list[Ins], at: int, last: bool, done: set[int], choices: bool = False) -> int | None:
     """Turn the case that starts at ``at`` into one branch; returns where the next starts, None if it is no case.
 
-    ``choices``: only if the whole pattern is ``a | b``, whose first COPY looks like that of a case that is not the last.
+    ``choices``: only if the whole pattern is ``a | b``, whose first COPY looks like that of a case with others behind.
     """
     ins = code[at]
     subject = _Hole()

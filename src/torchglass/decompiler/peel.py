@@ -11,7 +11,9 @@ from __future__ import annotations
 from ..bytecode.canonical import Ins
 from .flow import skip, successors
 
-_PROLOGUE = frozenset({"NOP", "LOAD_FAST", "PUSH_NULL", "LOAD_CONST", "LOAD_DEREF", "RETURN_GENERATOR", "POP_TOP", "COPY", "SWAP"})
+_PROLOGUE = frozenset(
+    {"NOP", "LOAD_FAST", "PUSH_NULL", "LOAD_CONST", "LOAD_DEREF", "RETURN_GENERATOR", "POP_TOP", "COPY", "SWAP"}
+)
 
 
 def peel_entered_loops(code: list[Ins]) -> bool:

@@ -154,7 +154,10 @@ def _stacks(node: Node, done: set[int]) -> list[list[Any]]:
 
 def _all_same(stacks: list[list[Any]]) -> bool:
     first = stacks[0]
-    return all(s is first or (len(s) == len(first) and all(a is b or _equal(a, b) for a, b in zip(s, first))) for s in stacks[1:])
+    return all(
+        s is first or (len(s) == len(first) and all(a is b or _equal(a, b) for a, b in zip(s, first)))
+        for s in stacks[1:]
+    )
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -374,16 +377,23 @@ class Folding:
             return False
         if not negatable(first):
             return True
-        return (second.fall == 1) if side == 0 else (second.fall == 1)
+        return second.fall == 1
 
     def _conditional(self, node: Node) -> bool:
         if isinstance(node.cond, CaseTest):
             return False
-        yes_stack, yes, passed_a = self.follow(node, 0)
-        no_stack, no, passed_b = self.follow(node, 1)
-        if yes is no or not (self._pure(yes, node) and self._pure(no, node)) or yes.keep is not None or no.keep is not None:
+        _yes_stack, yes, passed_a = self.follow(node, 0)
+        _no_stack, no, passed_b = self.follow(node, 1)
+        if (
+            yes is no
+            or not (self._pure(yes, node) and self._pure(no, node))
+            or yes.keep is not None
+            or no.keep is not None
+        ):
             return False
-        if [id(x) for x in yes.base] != [id(x) for x in no.base] or [id(x) for x in yes.base] != [id(x) for x in node.base]:
+        if [id(x) for x in yes.base] != [id(x) for x in no.base] or [id(x) for x in yes.base] != [
+            id(x) for x in node.base
+        ]:
             return False
         ways_a = [self.follow(yes, 0), self.follow(yes, 1)]
         ways_b = [self.follow(no, 0), self.follow(no, 1)]

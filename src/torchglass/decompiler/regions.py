@@ -73,9 +73,8 @@ def _exit_changes(
 ) -> bool:
     for field in ("nxt", "to"):
         target = getattr(ins, field)
-        if target < 0 or ins.op.startswith("SETUP_"):
-            if not (field == "nxt" and target >= 0):
-                continue
+        if (target < 0 or ins.op.startswith("SETUP_")) and not (field == "nxt" and target >= 0):
+            continue
         if target in inside:
             continue
         target = skip(code, target)
@@ -123,7 +122,7 @@ def _body_start(code: list[Ins], handler: int) -> int:
 
 
 def _skip_unwinding(code: list[Ins], at: int) -> int:
-    """Leaving a finally body by return or break first restores the exception state; the copies have nothing to restore."""
+    """Leaving a finally body by return or break first restores the exception state; the copies have none to restore."""
     at = skip(code, at)
     if code[at].op in ("POP_TOP", "SWAP"):
         here = at

@@ -14,7 +14,7 @@ def fill_signature(function: Function, source: FunctionType) -> None:
     scope = source.__globals__
     function.defaults = [literal(v, scope) for v in source.__defaults__ or ()]
     function.kwdefaults = {k: literal(v, scope) for k, v in (source.__kwdefaults__ or {}).items()}
-    notes = source.__dict__.get("__annotations__") if False else getattr(source, "__annotations__", None)
+    notes = getattr(source, "__annotations__", None)
     for name, value in (notes or {}).items():
         function.annotations[name] = literal(value, scope)
 

@@ -141,7 +141,12 @@ def _except(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> Nod
 
 
 def _after_try(
-    s: Structurer, node: Node, place: Place, body_exits: list[Node], handler_exits: list[Node], handler_nodes: list[Node]
+    s: Structurer,
+    node: Node,
+    place: Place,
+    body_exits: list[Node],
+    handler_exits: list[Node],
+    handler_nodes: list[Node],
 ) -> tuple[Node | None, Node | None]:
     """``(what follows the statement, its else clause)``."""
     merges = s.merges(node, place)

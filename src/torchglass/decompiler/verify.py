@@ -18,8 +18,8 @@ from .flow import branch_ways, skip
 #: instructions that cannot raise: a handler over them means nothing
 _QUIET = frozenset(
     {"NOP", "POP_TOP", "JUMP", "SWAP", "ROT", "COPY", "DUP_TOP_TWO", "LOAD_CONST", "STORE_FAST", "RETURN_VALUE",
-     "PUSH_NULL", "POP_EXCEPT", "POP_BLOCK", "STORE_DEREF", "PUSH_EXC_INFO", "SETUP_FINALLY", "LOAD_CLOSURE", "LOAD_FAST_AND_CLEAR",
-     "RETURN_GENERATOR", "BUILD_TUPLE", "MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"}
+     "PUSH_NULL", "POP_EXCEPT", "POP_BLOCK", "STORE_DEREF", "PUSH_EXC_INFO", "SETUP_FINALLY", "LOAD_CLOSURE",
+     "LOAD_FAST_AND_CLEAR", "RETURN_GENERATOR", "BUILD_TUPLE", "MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"}
 )  # fmt: skip
 #: which of the two an attribute of a called name takes depends on whether the module imports that name
 _METHOD = {"LOAD_ATTR", "LOAD_METHOD"}
