@@ -31,7 +31,11 @@ def main(arguments: list[str] | None = None) -> int:
             module.add_arguments(sub)
             sub.set_defaults(run=module.run)
     parsed = parser.parse_args(given)
-    return int(parsed.run(parsed))
+    try:
+        return int(parsed.run(parsed))
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        sys.stderr.close()
+        return 0
 
 
 if __name__ == "__main__":
