@@ -14,6 +14,7 @@ from typing import Any
 from .check import check_tree
 from .errors import UNEXPECTED, DecompileError
 from .function import MODES, FinalError, Scope, class_body, function_definition, lambda_expression
+from .peel import resumes
 from .values import Function
 from .verify import source_difference
 
@@ -47,10 +48,13 @@ def decompile(function_or_code: Any, *, verify: bool = False, name: str | None =
     if difference is not None:
         if verify:
             raise DecompileError(f"{_place(code)}: recompiled differently: {difference}")
-        if text.startswith("# control flow"):
+        if text.startswith(("# control flow", _RESUMES)):
             return text
         text = f"# not the same bytecode when compiled again: {' '.join(difference.split())}\n{text}"
     return text
+
+
+_RESUMES = "# continues in the middle of a function: shown from there on, not compared with the bytecode"
 
 
 def _place(code: CodeType) -> str:
@@ -75,6 +79,8 @@ def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, st
             continue
         if why is None:
             return text, None
+        if resumes(code):  # restoring a stack and finishing a round have no bytecode of their own in source
+            return f"{_RESUMES}\n{text}", why
         first = first or (text, why)
     if first is not None:
         return _as_states(target, code, name) or first

@@ -8,8 +8,11 @@ which is the user's whole function.
 
 from __future__ import annotations
 
-from ..bytecode.canonical import Ins
+from types import CodeType
+
+from ..bytecode.canonical import Ins, canonical
 from .flow import skip, successors
+from .minimize import reachable_instructions
 
 _PROLOGUE = frozenset(
     {"NOP", "LOAD_FAST", "PUSH_NULL", "LOAD_CONST", "LOAD_DEREF", "RETURN_GENERATOR", "POP_TOP", "COPY", "SWAP"}
@@ -35,6 +38,13 @@ def peel_entered_loops(code: list[Ins]) -> bool:
             inner_head, inner = around[k]
             around[k] = (taken.get(inner_head, inner_head), {taken.get(at, at) for at in inner})
     return bool(around)
+
+
+def resumes(code: CodeType) -> bool:
+    """Whether ``code`` begins with a prologue that jumps over the start of a function into its middle."""
+    instructions = canonical(code)
+    jump = _entry_jump(instructions)
+    return jump is not None and jump.index + 1 not in reachable_instructions(instructions)
 
 
 def restored_names(code: list[Ins]) -> set[str]:
