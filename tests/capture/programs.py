@@ -713,3 +713,161 @@ def copies(x):
     number = 1
     number += x
     return b, a["record"].name, c.name, a["again"] is a["list"], number
+
+
+# --- what once went wrong ---------------------------------------------------------------------------------------------
+class CustomError(Exception):
+    def __init__(self, first, second):
+        super().__init__(first)
+        self.second = second
+
+
+@breaking
+def raises_with_own_init(x):
+    raise CustomError(1, x.shape)
+
+
+@whole
+def caught_with_own_init(x):
+    try:
+        raise CustomError(1, x + 1)
+    except CustomError as error:
+        return error.second, error.args, str(error), repr(KeyError("k"))
+
+
+@whole
+def deques(x):
+    d = collections.deque([1, 2, 3])
+    d.rotate(1)
+    d.appendleft(9)
+    d.extendleft([7, 8])
+    bounded = collections.deque(maxlen=2)
+    for n in range(3):
+        bounded.append(n)
+    return x, list(d), list(bounded), bounded
+
+
+@whole
+def set_updates(x):
+    s = {1, 2, 3}
+    s.difference_update({1})
+    s.intersection_update({2, 3, 4})
+    s.symmetric_difference_update({4})
+    s |= {9}
+    return x + len(s), s
+
+
+@whole
+def generator_methods(x):
+    log = []
+
+    def produce():
+        try:
+            got = yield 1
+            yield got
+        except GeneratorExit:
+            log.append("exit")
+            raise
+        except ValueError as error:
+            yield str(error)
+        finally:
+            log.append("finally")
+
+    first, second = produce(), produce()
+    values = [next(first), first.send(5), next(second), second.throw(ValueError("thrown"))]
+    first.close()
+    return x, values, log, list(second)
+
+
+class Tagging(type):
+    def __call__(cls, *args):
+        made = super().__call__(*args)
+        made.tag = cls.__name__
+        return made
+
+
+class Tagged(metaclass=Tagging):
+    def __init__(self, value):
+        self.value = value
+
+
+@whole
+def metaclass_call(x):
+    made = Tagged(x)
+    return made.value + 1, made.tag
+
+
+@whole
+def sizes_added(x):
+    return (2,) + x.shape, x.shape + (1,), x.shape[:1] * 2, list[int], [1] * 2
+
+
+@functools.lru_cache(None)
+def doubled(n):
+    return n * 2
+
+
+@whole
+def cached_functions(x):
+    return x * doubled(x.shape[0]), repr(Record("n", 1))
+
+
+@whole
+def exit_stacks(x):
+    log = []
+    with contextlib.ExitStack() as stack:
+        stack.callback(log.append, 1)
+        stack.enter_context(torch.no_grad())
+        y = x * 2
+    return y, log
+
+
+@whole
+def methods_of_subclasses(x):
+    return x, operator.methodcaller("upper")("a"), collections.deque([1], maxlen=3)
+
+
+@breaking
+def list_built_around_breaks(x):
+    return [x.sum().item(), *range(2), {"k": x.max().item()}], {1, *[int(x.sum())]}, {**{"a": float(x.sum())}, "b": 1}
+
+
+@breaking
+def nested_loops_with_breaks(x):
+    out = []
+    for i in range(2):
+        for k, v in {"a": 1, "b": 2}.items():
+            if x.sum() > v:
+                out.append((i, k))
+            x = x + v
+    else:
+        out.append("else")
+    return out, x
+
+
+@breaking
+def iterators_across_breaks(x):
+    it = iter(x)
+    first = next(it)
+    second = next(it) if first.sum() > 0 else first
+    return first + second, list(it)
+
+
+@breaking
+def requires_grad_inside(x):
+    w = x.clone().requires_grad_()
+    y = w * 2
+    if y.sum() > 0:
+        y = y * 3
+    return torch.autograd.grad(y.sum(), w)
+
+
+@breaking
+def formatted_tensors(x):
+    return "%s" % x, f"{x}", repr(x), str([x])
+
+
+@breaking
+def numpy_arrays(x):
+    a = x.numpy()
+    return torch.from_numpy(a.copy()) + float((a * 2).sum()), a.tolist()

@@ -33,6 +33,7 @@ from .values.functions import CallableV, MethodV, SuperV
 from .values.instance import InstanceV
 from .values.iterators import IteratorV
 from .values.known import KnownV
+from .values.opaque import OpaqueV
 from .values.tensor import TensorV
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ def iter_(m, args, kwargs):
 
 @handles(next)
 def next_(m, args, kwargs):
-    if not isinstance(args[0], (IteratorV, InstanceV)):
+    if not isinstance(args[0], (IteratorV, InstanceV, OpaqueV)):
         m.throw(TypeError, f"'{args[0].python_type().__name__}' object is not an iterator")
     value = args[0].next(m)
     if value is not None:

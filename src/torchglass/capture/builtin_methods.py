@@ -43,7 +43,7 @@ def method(*classes: type, name: str | None = None) -> Callable[[Method], Method
     return register
 
 
-LAST, ZERO, TRUE = ConstantV(-1), ConstantV(0), ConstantV(True)
+LAST, ZERO, ONE, TRUE = ConstantV(-1), ConstantV(0), ConstantV(1), ConstantV(True)
 READ_ONLY = frozenset(["__repr__", "__str__", "__format__", "__sizeof__", "__class_getitem__", "__dir__", "__hash__"])
 CONTAINERS = (dict, OrderedDict, defaultdict, list, tuple, set, frozenset, deque)
 
@@ -68,10 +68,10 @@ def call(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Value
         return protocol(m, owner, *rest)
     if isinstance(owner, InstanceV) and isinstance(owner.payload, ConstantV) and owner_class is not object:
         owner = owner.payload
-    if isinstance(owner, (ListV, DictV)) or (isinstance(owner, SetV) and owner.cls is set):
+    changing = isinstance(owner, (ListV, DictV)) or (isinstance(owner, SetV) and owner.cls is set)
+    if changing and name not in READ_ONLY:
         # a constant copy would take the change, not the object
-        if name not in READ_ONLY:
-            raise Unsupported(f"`{owner_class.__name__}.{name}()`")
+        raise Unsupported(f"`{owner_class.__name__}.{name}()`")
     return m.fold(descriptor, [owner, *rest], kwargs)
 
 
@@ -247,7 +247,7 @@ def extendleft(m, self, values):
 
 
 @method(deque)
-def rotate(m, self, steps=ConstantV(1)):
+def rotate(m, self, steps=ONE):
     items = self.all(m)
     m.mutate(self)
     cut = -m.as_index(steps) % len(items) if items else 0

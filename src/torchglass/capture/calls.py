@@ -229,6 +229,8 @@ def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) 
     plain = INPLACE.get(function, function)
     if isinstance(left, TensorV):
         return m.torch_call(function, [left, right], {})
+    if isinstance(right, TensorV) and isinstance(left, ConstantV) and isinstance(left.value, (str, bytes)):
+        raise Unsupported("formatting a tensor", "print tensors outside the compiled function")
     if isinstance(right, TensorV) and not isinstance(left, SequenceV):
         # numbers have no in-place operators: `n += tensor` makes a new tensor
         return m.torch_call(plain, [left, right], {})

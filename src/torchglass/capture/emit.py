@@ -24,6 +24,7 @@ import torch
 from ..records.sources import InstanceDict, Local, Source
 from .errors import CannotResume
 from .values.base import Lazy, Value
+from .values.binding import class_lookup
 from .values.constant import ConstantV
 from .values.containers import CellV, ListV, SequenceV, SetV, SliceV, TupleV
 from .values.dicts import DELETED, DictV, DictViewV
@@ -226,7 +227,7 @@ def _exception(e: Emitter, v: ExceptionV) -> str:
         return e.pin(v.raised)
     attributes = e.mapping(v.attrs) if v.attrs is not None else "{}"
     items = e.listing(v.args)
-    plain = not isinstance(v.cls.__init__, FunctionType) and attributes == "{}"
+    plain = not isinstance(class_lookup(v.cls, "__init__"), FunctionType) and attributes == "{}"
     text = f"{e.pin(v.cls)}({items})"
     if not plain:
         text = f"rebuild.exception({e.pin(v.cls)}, ({items}{',' if v.args else ''}), {attributes})"

@@ -75,7 +75,8 @@ class GraphBuilder:
         try:
             with self.fake_mode:
                 result = function(*fake_args, **fake_kwargs)
-            self.changed_data = any(t._version != version for t, version in versions)
+            # an operation that returns its argument changed something about it: data, or a flag
+            self.changed_data = any(t._version != version or t is result for t, version in versions)
             return result
         except torch_compat.NEEDS_DATA as error:
             name = getattr(function, "__name__", str(function))

@@ -131,6 +131,14 @@ DATA_METHODS = frozenset(
         "map_",
         "apply_",
         "map2_",
+        "__repr__",
+        "__str__",
+        "__format__",
+        "__reduce__",
+        "__complex__",
+        "__contains__",
+        "is_shared",
+        "is_pinned",
         "as_subclass",
     ]
 )
@@ -215,6 +223,9 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
         raise
     except Exception as error:
         m.raise_real(error)
+    asked = target == "requires_grad_" or ("requires_grad" in kwargs and m.truth(kwargs["requires_grad"]))
+    if asked and isinstance(result, torch.Tensor) and result.requires_grad and result.is_leaf:
+        raise Unsupported("a tensor made to require grad in the graph", "make it before, outside the compiled function")
     in_place = (
         isinstance(result, torch.Tensor)
         or (op == "call_method" and str(target).endswith("_"))

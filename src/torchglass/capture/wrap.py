@@ -144,7 +144,13 @@ def _set(m: Machine, real: Any, source: Source | None) -> Value:
     if not all(is_constant_object(v) or isinstance(v, type) for v in real):
         raise Unsupported("a set whose members are no constants")
     if source is not None:
-        m.guard(source, "constant", type(real)(real), "its members were looked up")
+        if isinstance(real, frozenset):
+            m.guard(source, "constant", real, "its members were looked up")
+        else:
+            m.guard(source, "type", set, "its members were looked up")
+            m.guard(source, "length", len(real), "its members were looked up")
+            for member in real:
+                m.guard(source, "dict_has", member, "its members were looked up")
     return SetV([m.wrap_result(v) for v in real], type(real), real, source)
 
 

@@ -43,48 +43,61 @@ def build_const_key_map(m, f, i):
     f.push(DictV.of(list(zip(keys, f.pop_n(i.arg)))))
 
 
+def _target(m, f, i):
+    """The container being built below on the stack: behind a graph break it is an existing object."""
+    target = f.stack[-i.arg]
+    if isinstance(target, ListV):
+        target.all(m)
+    m.mutate(target)
+    return target
+
+
 @handler("LIST_APPEND")
 def list_append(m, f, i):
     value = f.pop()
-    f.stack[-i.arg].items.append(value)
+    _target(m, f, i).items.append(value)
 
 
 @handler("SET_ADD")
 def set_add(m, f, i):
     value = m.settled_key(f.pop())
-    f.stack[-i.arg].items.setdefault(hash_key(value), value)
+    _target(m, f, i).items.setdefault(hash_key(value), value)
 
 
 @handler("MAP_ADD")
 def map_add(m, f, i):
     value, key = f.pop(), m.settled_key(f.pop())
-    f.stack[-i.arg].put(key, value)
+    _target(m, f, i).put(key, value)
 
 
 @handler("LIST_EXTEND")
 def list_extend(m, f, i):
     values = m.listed(f.pop())
-    f.stack[-i.arg].items.extend(values)
+    _target(m, f, i).items.extend(values)
 
 
 @handler("SET_UPDATE")
 def set_update(m, f, i):
-    for value in m.listed(f.pop()):
-        f.stack[-i.arg].items.setdefault(hash_key(value), value)
+    values = [m.settled_key(v) for v in m.listed(f.pop())]
+    target = _target(m, f, i)
+    for value in values:
+        target.items.setdefault(hash_key(value), value)
 
 
 @handler("DICT_UPDATE")
 def dict_update(m, f, i):
-    for key, value in m.mapping_pairs(f.pop()):
-        f.stack[-i.arg].put(key, value)
+    pairs = m.mapping_pairs(f.pop())
+    target = _target(m, f, i)
+    for key, value in pairs:
+        target.put(m.settled_key(key), value)
 
 
 @handler("DICT_MERGE")
 def dict_merge(m, f, i):
     pairs = m.mapping_pairs(f.pop())
-    target = f.stack[-i.arg]
+    target = _target(m, f, i)
     for key, value in pairs:
-        if hash_key(key) in target.items:
+        if target.contains(m, key):
             m.throw(TypeError, f"got multiple values for keyword argument '{key.as_constant()}'")
         target.put(key, value)
 

@@ -128,7 +128,6 @@ class GeneratorV(IteratorV):
             return None
         return result
 
-
     def throw(self, m: Machine, error: UserError) -> Value | None:
         """Raise ``error`` where the generator is suspended; None when it returned."""
         if self.done or self.frame.finished is None or self.frame.finished[0] != "yield":

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...records.sources import Source
 from .base import Value
+
+if TYPE_CHECKING:
+    from ..machine import Machine
 
 
 class OpaqueV(Value):
@@ -18,6 +21,9 @@ class OpaqueV(Value):
 
     def python_type(self) -> type:
         return type(self.real)
+
+    def iterate(self, m: Machine) -> Value:
+        return self if hasattr(self.python_type(), "__next__") else super().iterate(m)
 
 
 def is_opaque(real: Any) -> bool:

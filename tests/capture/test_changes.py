@@ -1,0 +1,173 @@
+"""What changes between two calls is noticed: arguments that became one object, globals, classes, functions, modules."""
+
+import copy
+import functools
+
+import pytest
+import torch
+from torch import nn
+
+import torchglass as tg
+
+from .test_programs import make_input, outcome, same
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path):
+    tg.reset()
+    with tg.prepare_debug(tmp_path):
+        yield
+
+
+def in_step(function, *calls):
+    """Call eager and compiled with equal arguments; results and what became of the arguments are equal."""
+    compiled = tg.compile(function, backend="eager")
+    for make in calls:
+        mine, theirs = make(), make()
+        same(outcome(compiled, *mine), outcome(function, *theirs))
+        same(mine, theirs)
+
+
+def twice(make):
+    value = make()
+    return value, value
+
+
+def test_two_lists_or_one():
+    def f(a, b):
+        a.append(5)
+        return len(b), a is b
+
+    in_step(f, lambda: ([1], [1]), lambda: twice(lambda: [1]), lambda: ([1], [1]))
+
+
+def test_two_objects_or_one():
+    def f(a, b):
+        a.weight = 2
+        return b.weight
+
+    def made():
+        module = nn.Module()
+        module.weight = 1
+        return module
+
+    compiled = tg.compile(f, backend="eager")
+    assert compiled(made(), made()) == 1
+    assert compiled(*twice(made)) == 2
+
+
+def test_two_tensors_or_one():
+    def f(a, b):
+        a.add_(1)
+        return a + b, a is b
+
+    in_step(f, lambda: (make_input(), make_input()), lambda: twice(make_input))
+
+
+def test_contents_of_folded_containers():
+    def f(d, t):
+        return str(d), f"{t}", {(1, 2): "hit"}.get(t, "miss"), hash(t) == hash((1, 2)), t == (1, 2)
+
+    in_step(f, *[lambda n=n: ({"a": [n]}, (1, n)) for n in (2, 3, 2)])
+
+
+def test_bounded_deque_as_argument():
+    import collections
+
+    def f(d):
+        d.append(5)
+        return list(d)
+
+    in_step(f, lambda: (collections.deque([1, 2], 2),), lambda: (collections.deque([1, 2], 5),))
+
+
+def test_numpy_array_written_between_calls():
+    np = pytest.importorskip("numpy")
+    array = np.zeros(2)
+
+    def f(x):
+        return x * float(array[0]) + len(array)
+
+    compiled = tg.compile(f, backend="eager")
+    for value in (1.0, 2.0):
+        array[0] = value
+        same(compiled(make_input()), f(make_input()))
+
+
+class Model(nn.Module):
+    factor = 2
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    @property
+    def offset(self):
+        return 1
+
+    def body(self, x):
+        return self.linear(x)
+
+    def forward(self, x):
+        return self.body(x) * self.factor + self.offset
+
+
+CHANGES = {
+    "class attribute": lambda m: setattr(type(m), "factor", 9),
+    "method": lambda m: setattr(type(m), "body", lambda self, x: x * 7),
+    "property": lambda m: setattr(type(m), "offset", property(lambda self: 50)),
+    "method of the object": lambda m: setattr(m, "body", lambda x: x * 3),
+    "parameter": lambda m: setattr(m.linear, "weight", nn.Parameter(torch.ones(4, 4))),
+    "data": lambda m: setattr(m.linear.weight, "data", torch.ones(4, 4)),
+    "requires_grad": lambda m: m.linear.weight.requires_grad_(False),
+    "module": lambda m: setattr(m, "linear", nn.Identity()),
+    "hook": lambda m: m.linear.register_forward_hook(lambda *a: a[2] + 1),
+    "forward": lambda m: setattr(m.linear, "forward", lambda x: x * 5),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_module_changed(name):
+    made = type("Model", (Model,), dict(vars(Model)) | {"__init__": lambda self: Model.__init__(self)})
+    plain = made()
+    compiled = tg.compile(copy.deepcopy(plain), backend="eager")
+    same(compiled(make_input()), plain(make_input()))
+    CHANGES[name](plain)
+    CHANGES[name](compiled)
+    same(compiled(make_input()), plain(make_input()))
+
+
+def callee(x, factor=1, *, offset=1):
+    return x * factor + offset
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        ("__defaults__", (5,)),
+        ("__kwdefaults__", {"offset": 9}),
+        ("__code__", (lambda x, factor=1, *, offset=1: x - factor).__code__),
+    ],
+)
+def test_function_changed(attribute, value, monkeypatch):
+    def f(x):
+        return callee(x)
+
+    compiled = tg.compile(f, backend="eager")
+    same(compiled(make_input()), f(make_input()))
+    monkeypatch.setattr(callee, attribute, value)
+    same(compiled(make_input()), f(make_input()))
+
+
+def test_parameters_named_like_builtins():
+    def f(list, dict, iter, fetched, torch):
+        list.append(len(list))
+        dict["k"] = [*iter]
+        return list, dict, fetched + torch
+
+    in_step(f, lambda: ([1], {}, (1, 2), make_input(), make_input()))
+
+
+def test_partial_of_compiled():
+    f = functools.partial(callee, factor=3)
+    same(tg.compile(f, backend="eager")(make_input()), f(make_input()))
