@@ -31,7 +31,7 @@ from .values.dicts import DELETED, DictV, DictViewV
 from .values.functions import BuiltinMethodV, FunctionV, MethodV, PartialV, SuperV, TensorMethodV
 from .values.hashing import IdentityKey
 from .values.instance import ExceptionV, InstanceV
-from .values.iterators import MapV, SequenceIterV, ZipV
+from .values.iterators import DictIterV, MapV, SequenceIterV, ZipV
 from .values.known import KnownV
 from .values.opaque import OpaqueV
 from .values.tensor import TensorV
@@ -306,7 +306,7 @@ def _new_cell(e: Emitter, cell: CellV) -> bool:
 
 def _iterator(e: Emitter, v: Value) -> str:
     if isinstance(v, SequenceIterV):
-        if isinstance(v.items, ListV) and v.index == 0:
+        if not isinstance(v, DictIterV) and isinstance(v.items, ListV) and v.index == 0:
             return e.name_value(v, "iterator", f"iter({e.expr(v.items)})")
         rest = v.rest(e.m)
     elif isinstance(v, ZipV) or (isinstance(v, MapV) and v.cls is enumerate):

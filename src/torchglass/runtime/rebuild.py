@@ -33,7 +33,9 @@ def instance(
     elif issubclass(cls, (list, set)):
         made = cls.__new__(cls)
     else:
-        made = object.__new__(cls)
+        # a C base (SimpleNamespace) makes its instances itself
+        base = next(b for b in cls.__mro__ if not b.__flags__ & (1 << 9))
+        made = base.__new__(cls)
     fill(made, attributes, items=items, slots=slots)
     return made
 

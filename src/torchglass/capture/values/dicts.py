@@ -127,11 +127,10 @@ class DictV(Value):
         return result
 
     def remove(self, m: Machine, key: Any) -> None:
+        # a key that comes back later stands at the end: the order of all must be known
+        self.fill(m)
         m.mutate(self)
-        if self.complete:
-            del self.items[key]
-        else:
-            self.items[key] = DELETED
+        del self.items[key]
 
     def clear(self, m: Machine) -> None:
         m.mutate(self)
@@ -151,9 +150,7 @@ class DictV(Value):
         return len(self.items)
 
     def iterate(self, m: Machine) -> Value:
-        from .iterators import SequenceIterV
-
-        return SequenceIterV(self.all_keys(m))
+        return DictViewV(self, "keys").iterate(m)
 
     def contains(self, m: Machine, item: Value) -> bool:
         key = hash_key(item)
@@ -196,17 +193,23 @@ class DictViewV(Value):
         return self.TYPES[self.kind]
 
     def listed(self, m: Machine) -> list[Value]:
+        self.of.fill(m)
+        return [self.entry(m, key) for key in list(self.of.items)]
+
+    def entry(self, m: Machine, key: Any) -> Value:
+        """What iteration gives at the hash key ``key``."""
         from .containers import tuple_of
 
         if self.kind == "keys":
-            return self.of.all_keys(m)
-        pairs = self.of.pairs(m)
-        return [v for _, v in pairs] if self.kind == "values" else [tuple_of([k, v]) for k, v in pairs]
+            return self.of.key_value(key)
+        value = self.of.lookup(m, key)
+        assert value is not None
+        return value if self.kind == "values" else tuple_of([self.of.key_value(key), value])
 
     def iterate(self, m: Machine) -> Value:
-        from .iterators import SequenceIterV
+        from .iterators import DictIterV
 
-        return SequenceIterV(self.listed(m))
+        return DictIterV(self, m)
 
     def length(self, m: Machine) -> int:
         return self.of.length(m)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from ..errors import UserError
     from ..frame import Frame
     from ..machine import Machine
+    from .dicts import DictViewV
 
 
 class IteratorV(Value):
@@ -54,6 +56,34 @@ class SequenceIterV(IteratorV):
         """The items not yet taken (for entry code that rebuilds the iterator)."""
         items = self.items.all(m) if isinstance(self.items, SequenceV) else self.items
         return items[self.index :]
+
+
+class DictIterV(SequenceIterV):
+    """An iterator over a view of a dictionary, whose values may be replaced meanwhile, but not its keys."""
+
+    def __init__(self, view: DictViewV, m: Machine) -> None:
+        view.of.fill(m)
+        self.view = view
+        self.keys = list(view.of.items)
+        self.index = 0
+
+    def python_type(self) -> type:
+        return type(iter({}))
+
+    def next(self, m: Machine) -> Value | None:
+        if self.index >= 0 and len(self.view.of.items) != len(self.keys):
+            ordered = issubclass(self.view.of.cls, OrderedDict)
+            m.throw(RuntimeError, f"{'OrderedDict mutated' if ordered else 'dictionary changed size'} during iteration")
+        if not 0 <= self.index < len(self.keys):
+            self.index = -1
+            return None
+        self.index += 1
+        if self.keys[self.index - 1] not in self.view.of.items:
+            m.throw(RuntimeError, "dictionary keys changed during iteration")
+        return self.view.entry(m, self.keys[self.index - 1])
+
+    def rest(self, m: Machine) -> list[Value]:
+        return [self.view.entry(m, key) for key in self.keys[self.index :]] if self.index >= 0 else []
 
 
 class ZipV(IteratorV):
