@@ -871,3 +871,54 @@ def formatted_tensors(x):
 def numpy_arrays(x):
     a = x.numpy()
     return torch.from_numpy(a.copy()) + float((a * 2).sum()), a.tolist()
+
+
+@whole
+def dictionaries_while_iterated(x):
+    d = {"a": 1, "b": 2, "c": x}
+    d["a"] = d.pop("a")
+    seen = []
+    for key, value in d.items():
+        seen.append((key, value))
+        d["c"] = 7
+    try:
+        for key in d:
+            d[key + "z"] = 1
+    except RuntimeError as error:
+        seen.append(str(error))
+    return list(d), seen
+
+
+@whole
+def namespaces_returned(x):
+    made = types.SimpleNamespace()
+    made.a = x + 1
+    return made
+
+
+@whole
+def iterators_that_ended(x):
+    items = [1]
+    it = iter(items)
+    taken = list(it)
+    items.append(2)
+    seen = []
+    try:
+        members = {1, 2}
+        for value in members:
+            members.add(value + 10)
+    except RuntimeError as error:
+        seen.append(str(error))
+    return x, taken, list(it), seen
+
+
+@breaking
+def iterators_of_growing_lists(x):
+    items, table = [1, 2], {"a": 1, "b": 2}
+    it, pairs, numbered = iter(items), iter(table.items()), enumerate(items)
+    firsts = next(it), next(pairs), next(numbered)
+    if x.sum() > 0:
+        x = x + 1
+    items.append(5)
+    table["b"] = 9
+    return firsts, list(it), list(pairs), list(numbered), x

@@ -24,7 +24,7 @@ from .values.containers import ListV, SetV, SliceV, TupleV
 from .values.dicts import DictV
 from .values.functions import MethodV, PartialV
 from .values.instance import ExceptionV, InstanceV
-from .values.iterators import MapV, SequenceIterV, ZipV
+from .values.iterators import EnumerateV, MapV, SequenceIterV, ZipV
 from .values.known import KnownV
 from .values.tensor import TensorV
 from .wrap import is_python_class
@@ -243,13 +243,7 @@ for _number, _name in ((int, "__int__"), (float, "__float__"), (complex, "__comp
 def make_enumerate(m, args, kwargs):
     iterator = m.iterate(args[0])
     start = kwargs.get("start", args[1] if len(args) > 1 else ConstantV(0)).as_constant()
-    counter = itertools.count(start)
-
-    def step(m):
-        value = iterator.next(m)
-        return None if value is None else TupleV([ConstantV(next(counter)), m.forced(value)])
-
-    return MapV(enumerate, step)
+    return EnumerateV(iterator, m.as_index(ConstantV(start)))
 
 
 @constructs(zip)

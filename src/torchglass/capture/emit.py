@@ -31,7 +31,7 @@ from .values.dicts import DELETED, DictV, DictViewV
 from .values.functions import BuiltinMethodV, FunctionV, MethodV, PartialV, SuperV, TensorMethodV
 from .values.hashing import IdentityKey
 from .values.instance import ExceptionV, InstanceV
-from .values.iterators import DictIterV, MapV, SequenceIterV, ZipV
+from .values.iterators import DictIterV, EnumerateV, MapV, SequenceIterV, ZipV
 from .values.known import KnownV
 from .values.opaque import OpaqueV
 from .values.tensor import TensorV
@@ -305,19 +305,21 @@ def _new_cell(e: Emitter, cell: CellV) -> bool:
 
 
 def _iterator(e: Emitter, v: Value) -> str:
+    """An iterator over what it iterated over, as far on: what changes there later is seen."""
+    if isinstance(v, ZipV):
+        strict = ", strict=True" if v.strict else ""
+        return e.name_value(v, "iterator", f"zip({e.listing(v.iterators)}{strict})")
+    if isinstance(v, EnumerateV):
+        return e.name_value(v, "iterator", f"enumerate({e.expr(v.inner)}, {v.number})")
+    if isinstance(v, DictIterV):
+        if v.index >= 0 and len(v.keys) == len(v.view.of.items) and id(v.view.of) not in e.m.mutated:
+            return e.name_value(v, "iterator", f"rebuild.advanced({e.expr(v.view)}, {v.index})")
+        raise CannotResume("an iterator over a dictionary that was changed, across a graph break")
+    if isinstance(v, SequenceIterV) and isinstance(v.items, SequenceV):
+        return e.name_value(v, "iterator", f"rebuild.advanced({e.expr(v.items)}, {v.index})")
     if isinstance(v, SequenceIterV):
-        if not isinstance(v, DictIterV) and isinstance(v.items, ListV) and v.index == 0:
-            return e.name_value(v, "iterator", f"iter({e.expr(v.items)})")
-        rest = v.rest(e.m)
-    elif isinstance(v, ZipV) or (isinstance(v, MapV) and v.cls is enumerate):
-        rest = []
-        while (item := v.next(e.m)) is not None:
-            rest.append(item)
-            if len(rest) > 100_000:
-                raise CannotResume("an endless iterator across a graph break")
-    else:
-        raise CannotResume(f"a {v.describe()} across a graph break")
-    return e.name_value(v, "iterator", f"rebuild.rest([{e.listing(rest)}])")
+        return e.name_value(v, "iterator", f"rebuild.rest([{e.listing(v.rest(e.m))}])")
+    raise CannotResume(f"a {v.describe()} across a graph break")
 
 
 def _partial(e: Emitter, v: PartialV) -> str:
@@ -356,7 +358,7 @@ BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
     (BuiltinMethodV, lambda e, v: f"{e.expr(v.owner)}.{v.descriptor.__name__}"),
     (DictViewV, lambda e, v: f"{e.expr(v.of)}.{v.kind}()"),
     (SuperV, lambda e, v: f"super({e.pin(v.cls)}, {e.expr(v.owner)})"),
-    ((SequenceIterV, ZipV, MapV), _iterator),
+    ((SequenceIterV, ZipV, MapV, EnumerateV), _iterator),
 )
 
 

@@ -91,6 +91,14 @@ def exception(cls: type[BaseException], args: tuple[Any, ...], attributes: dict[
     return made
 
 
+def advanced(values: Iterable[Any], steps: int) -> Iterator[Any]:
+    """An iterator over ``values`` from which ``steps`` items were taken."""
+    iterator = iter(values)
+    for _ in range(steps):
+        next(iterator, None)
+    return iterator
+
+
 def rest(values: Iterable[Any]) -> Iterator[Any]:
     """An iterator over the items that a loop has not yet taken."""
     return iter(values)

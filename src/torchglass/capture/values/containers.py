@@ -161,9 +161,9 @@ class SetV(Value):
         return len(self.items)
 
     def iterate(self, m: Machine) -> Value:
-        from .iterators import SequenceIterV
+        from .iterators import SetIterV
 
-        return SequenceIterV(list(self.items.values()))
+        return SetIterV(self)
 
     def contains(self, m: Machine, item: Value) -> bool:
         return hash_key(item) in self.items

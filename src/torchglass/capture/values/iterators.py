@@ -8,7 +8,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from .base import Value
-from .containers import SequenceV
+from .containers import SequenceV, SetV
 
 if TYPE_CHECKING:
     from ..errors import UserError
@@ -43,6 +43,8 @@ class SequenceIterV(IteratorV):
     def next(self, m: Machine) -> Value | None:
         if isinstance(self.items, SequenceV):
             if self.index >= len(self.items.items):
+                # an iterator that has ended does not go on when its list grows
+                self.items = []
                 return None
             value = self.items.at(m, self.index)
         else:
@@ -56,6 +58,41 @@ class SequenceIterV(IteratorV):
         """The items not yet taken (for entry code that rebuilds the iterator)."""
         items = self.items.all(m) if isinstance(self.items, SequenceV) else self.items
         return items[self.index :]
+
+
+class SetIterV(SequenceIterV):
+    """An iterator over a set, which must not change its size meanwhile."""
+
+    def __init__(self, of: SetV) -> None:
+        super().__init__(list(of.items.values()))
+        self.of = of
+        self.size = len(of.items)
+
+    def next(self, m: Machine) -> Value | None:
+        if len(self.of.items) != self.size:
+            m.throw(RuntimeError, "Set changed size during iteration")
+        return super().next(m)
+
+
+class EnumerateV(IteratorV):
+    """``enumerate``: the iterator below and the next number."""
+
+    def __init__(self, inner: Value, number: int) -> None:
+        self.inner = inner
+        self.number = number
+
+    def python_type(self) -> type:
+        return enumerate
+
+    def next(self, m: Machine) -> Value | None:
+        from .constant import ConstantV
+        from .containers import tuple_of
+
+        value = self.inner.next(m)
+        if value is None:
+            return None
+        self.number += 1
+        return tuple_of([ConstantV(self.number - 1), m.forced(value)])
 
 
 class DictIterV(SequenceIterV):
