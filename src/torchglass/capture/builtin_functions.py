@@ -122,9 +122,15 @@ def type_(m, args, kwargs):
     return m.wrap_known(args[0].python_type())
 
 
+def _attribute_name(value: Value) -> str:
+    if isinstance(value, ConstantV) and isinstance(value.value, str):
+        return value.value
+    raise Unsupported("an attribute whose name is no constant string")
+
+
 @handles(getattr)
 def getattr_(m, args, kwargs):
-    owner, name = args[0], args[1].as_constant()
+    owner, name = args[0], _attribute_name(args[1])
     try:
         return m.get_attr(owner, name)
     except UserError as error:
@@ -136,7 +142,7 @@ def getattr_(m, args, kwargs):
 @handles(hasattr)
 def hasattr_(m, args, kwargs):
     try:
-        m.get_attr(args[0], args[1].as_constant())
+        m.get_attr(args[0], _attribute_name(args[1]))
     except UserError as error:
         if issubclass(error.value.python_type(), AttributeError):
             return ConstantV(False)
@@ -146,13 +152,13 @@ def hasattr_(m, args, kwargs):
 
 @handles(setattr)
 def setattr_(m, args, kwargs):
-    args[0].set_attr(m, args[1].as_constant(), args[2])
+    args[0].set_attr(m, _attribute_name(args[1]), args[2])
     return NONE
 
 
 @handles(delattr)
 def delattr_(m, args, kwargs):
-    args[0].del_attr(m, args[1].as_constant())
+    args[0].del_attr(m, _attribute_name(args[1]))
     return NONE
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .errors import Unsupported, UserError
+from .errors import Unsupported, UserError, fitting
 from .values.base import Value
 from .values.constant import NONE, ConstantV
 from .values.containers import ListV, SetV, TupleV
@@ -62,10 +62,10 @@ def call(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Value
         owner_class = BaseException
     handler = METHODS.get((owner_class, name))
     if handler is not None:
-        return handler(m, owner, *rest, **kwargs)
+        return fitting(f"{owner_class.__name__}.{name}", handler, m, owner, *rest, **kwargs)
     protocol = PROTOCOLS.get(name)
     if protocol is not None and not isinstance(owner, InstanceV):
-        return protocol(m, owner, *rest)
+        return fitting(f"{owner_class.__name__}.{name}", protocol, m, owner, *rest)
     if isinstance(owner, InstanceV) and isinstance(owner.payload, ConstantV) and owner_class is not object:
         owner = owner.payload
     changing = isinstance(owner, (ListV, DictV)) or (isinstance(owner, SetV) and owner.cls is set)

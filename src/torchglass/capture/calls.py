@@ -21,7 +21,7 @@ from .. import _native, torch_compat
 from ..records.sources import Attr, Global, Item, Source
 from . import builtin_functions, builtin_methods, classes, tensor_ops
 from .binding import bind_arguments
-from .errors import Unsupported
+from .errors import Unsupported, fitting
 from .frame import Frame
 from .values.base import Lazy, Value
 from .values.binding import MISSING, class_lookup
@@ -45,7 +45,7 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
     real = function.real
     handler = builtin_functions.lookup(real)
     if handler is not None:
-        return handler(m, args, kwargs)
+        return fitting(getattr(real, "__name__", "a builtin"), handler, m, args, kwargs)
     if isinstance(real, _native.CompiledFunction):
         # a compiled function called from compiled code is inlined like any other
         bound = [m.wrap(b, None) for b in real.bound]

@@ -16,7 +16,7 @@ import torch
 
 from . import polyfills
 from .builtin_functions import make_super
-from .errors import Unsupported
+from .errors import Unsupported, fitting
 from .values.base import Value
 from .values.binding import class_lookup
 from .values.constant import NONE, ConstantV
@@ -53,7 +53,7 @@ def construct(
     """``cls(*args, **kwargs)``."""
     constructor = CONSTRUCTORS.get(cls)
     if constructor is not None:
-        return constructor(m, args, kwargs)
+        return fitting(cls.__name__, constructor, m, args, kwargs)
     if issubclass(cls, torch.Tensor):
         return _tensor(m, cls, args, kwargs)
     if isinstance(cls, EnumMeta) or cls in FOLDED:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..records.origin import Origin
@@ -17,6 +18,17 @@ class Unsupported(Exception):
         self.reason = reason
         self.hint = hint
         self.origin: Origin | None = None
+
+
+def fitting(name: str, handler: Callable[..., Value], *args: Any, **kwargs: Any) -> Value:
+    """Call a table's handler; arguments that it was not written for end the graph, and Python says what is wrong."""
+    try:
+        return handler(*args, **kwargs)
+    except (TypeError, IndexError, KeyError, ValueError) as error:
+        trace = error.__traceback__
+        if trace is None or trace.tb_next is None or trace.tb_next.tb_next is None:
+            raise Unsupported(f"`{name}` called with these arguments") from None
+        raise
 
 
 class CannotResume(Unsupported):

@@ -299,10 +299,10 @@ def groupby(iterable, key=None):
 
 
 # --- operator ---------------------------------------------------------------------------------------------------------
-def itemgetter(*keys):
-    if len(keys) == 1:
-        return lambda value: value[keys[0]]
-    return lambda value: tuple([value[key] for key in keys])
+def itemgetter(key, /, *more):
+    if not more:
+        return lambda value: value[key]
+    return lambda value: tuple([value[k] for k in (key, *more)])
 
 
 def _attribute(value, path):
