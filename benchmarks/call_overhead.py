@@ -1,6 +1,6 @@
 """What a call of compiled code costs besides its graph: guards, fetching parameters, entering.
 
-    python benchmarks/call_overhead.py --parameters 2 400 --json overhead.json
+    python -m benchmarks.call_overhead --parameters 2 400 --json overhead.json
 
 A module of nested blocks with so many parameters is compiled with a backend whose graph does nothing, so what is
 timed is the call alone: microseconds, the median of interleaved rounds. ``module()`` is the call of an eager module
@@ -17,14 +17,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from common import arguments as model_arguments
-from common import write_json
 from torch import nn
 
 from torchglass.records.guards import Guard
 from torchglass.records.sources import InstanceDict, Item, Local, Source
 from torchglass.runtime.dispatch import compiled_function
 from torchglass.runtime.guards import build_table, global_state, tensor_meta
+
+from .common import arguments as model_arguments
+from .common import write_json
 
 
 class Block(nn.Module):
