@@ -6,6 +6,7 @@ to look at.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -67,6 +68,11 @@ def fake_of(mode: FakeTensorMode, real: torch.Tensor) -> torch.Tensor:
     meta = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device="meta")
     fake = FakeTensor(mode, meta, real.device)
     return fake.requires_grad_() if real.requires_grad else fake
+
+
+# FAKE_LOG: where fake tensors report an operation that fails on them, with a traceback. While capturing, such a failure
+# is the user's error (shapes that do not fit) and comes up again when Python runs the operation. Tried: 2.11, 2.13.
+FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 
 
 # --- capture: callables that the frame machine tells apart ----------------------------------------------------------

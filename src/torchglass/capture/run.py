@@ -77,13 +77,14 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
 
 
 class _StateKept:
-    """Grad mode and autocast as they were, whatever the interpreted program did to them."""
+    """Grad mode and autocast as they were, whatever the interpreted program did to them; no log of fake tensors."""
 
     def __enter__(self) -> None:
         self.grad = torch.is_grad_enabled()
         devices = ["cpu", "cuda"]
         self.autocast = [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in devices]
         self.cache = torch.is_autocast_cache_enabled()
+        self.log_off, torch_compat.FAKE_LOG.disabled = torch_compat.FAKE_LOG.disabled, True
 
     def __exit__(self, *exc: object) -> None:
         torch_compat.set_grad_mode(self.grad)
@@ -91,6 +92,7 @@ class _StateKept:
             torch.set_autocast_enabled(device, enabled)
             torch.set_autocast_dtype(device, dtype)
         torch.set_autocast_cache_enabled(self.cache)
+        torch_compat.FAKE_LOG.disabled = self.log_off
 
 
 class _Attempt:
