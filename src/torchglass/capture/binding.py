@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from .values.base import Value
 from .values.constant import ConstantV
 from .values.containers import TupleV
 from .values.dicts import DictV
@@ -74,7 +73,3 @@ def bind_arguments(
     if code.co_flags & VARKEYWORDS:
         bound[names[index]] = DictV.of([(ConstantV(k), v) for k, v in extra.items()])
     return bound
-
-
-def is_value(value: Any) -> bool:
-    return isinstance(value, Value)

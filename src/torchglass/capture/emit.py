@@ -179,9 +179,7 @@ def _tensor(e: Emitter, v: TensorV) -> str:
     return name
 
 
-def _known(e: Emitter, v: KnownV | OpaqueV) -> str:
-    if v.source is not None and not isinstance(v.source, Local) and not e.m.is_fetchable(v.source):
-        return e.pin(v.real)
+def _known(e: Emitter, v: KnownV) -> str:
     return e.existing(v) or e.pin(v.real)
 
 

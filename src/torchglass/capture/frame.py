@@ -9,7 +9,7 @@ from ..bytecode import ExceptionEntry, Instruction, decode, exception_entries
 from ..records.origin import Origin
 from .errors import UserError
 from .ops.registry import HANDLERS
-from .values.base import NULL, Value
+from .values.base import Value
 from .values.constant import ConstantV
 from .values.containers import CellV
 
@@ -114,7 +114,3 @@ class Frame:
             return self.finished
         finally:
             m.frames.pop()
-
-
-def null() -> Value:
-    return NULL

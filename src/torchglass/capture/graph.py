@@ -33,7 +33,6 @@ class GraphBuilder:
         self.inputs: list[TensorV] = []
         self.by_fake: dict[int, TensorV] = {}
         self.root = torch.nn.Module()
-        self.operations = 0
         self.changed_data = False
         self._placeholder_anchor: torch.fx.Node | None = None
 
@@ -92,7 +91,6 @@ class GraphBuilder:
         node = self.graph.create_node(
             op, target, tuple(node_of(a) for a in args), {k: node_of(v) for k, v in kwargs.items()}
         )
-        self.operations += 1
         node.meta["origin"] = origin
         node.meta["effect"] = result is None or self.changed_data
         node.stack_trace = stack

@@ -397,10 +397,6 @@ class Machine:
             raise Unsupported("writing a global of a namespace that is no imported module")
         return sys.modules[module].__dict__
 
-    def is_fetchable(self, source: Source) -> bool:
-        """Whether the guard table reaches the source at the next call too (class attributes may be bound there)."""
-        return True
-
     def is_stable(self, module: str | None) -> bool:
         """Whether a module's functions and classes are taken as they are."""
         return (module or "").partition(".")[0] in STABLE_PACKAGES

@@ -29,7 +29,7 @@ import torch
 
 from .. import _native
 from ..records.guards import TensorMeta
-from ..records.sources import Attr, Item, Source
+from ..records.sources import Attr, Source
 from .errors import Unsupported
 from .values.base import Value
 from .values.constant import ConstantV, is_constant_object
@@ -233,7 +233,3 @@ def wrap_result(m: Machine, real: Any) -> Value:
     if cls in (set, frozenset):
         return SetV([wrap_result(m, v) for v in real], cls)
     return m.wrap(real, None)
-
-
-def item_source(source: Source | None, key: Any) -> Source | None:
-    return Item(source, key) if source is not None else None

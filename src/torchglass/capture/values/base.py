@@ -6,7 +6,6 @@ graph, so a kind that implements little is safe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...records.sources import Source
@@ -109,11 +108,3 @@ class Lazy:
         if self.source is not None:
             raise NotConstant(self)
         return self.real
-
-
-def constants(values: Sequence[Value]) -> list[Any]:
-    """The real objects of several values; raises NotConstant."""
-    return [v.as_constant() for v in values]
-
-
-Handler = Callable[..., Value]

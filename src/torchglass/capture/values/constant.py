@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable
 from types import CodeType, EllipsisType, NoneType, NotImplementedType
 from typing import TYPE_CHECKING, Any
 
@@ -77,5 +76,3 @@ class ConstantV(Value):
 
 NONE = ConstantV(None)
 TRUE = ConstantV(True)
-FALSE = ConstantV(False)
-OperatorFunction = Callable[..., Any]

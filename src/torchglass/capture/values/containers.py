@@ -14,7 +14,6 @@ import torch
 from ...records.sources import Attr, Item, Source
 from ..errors import Unsupported
 from .base import Lazy, Value
-from .constant import ConstantV
 from .hashing import hash_key
 
 if TYPE_CHECKING:
@@ -229,7 +228,3 @@ class CellV(Value):
 
 def tuple_of(values: list[Value]) -> TupleV:
     return TupleV(list(values))
-
-
-def int_value(n: int) -> ConstantV:
-    return ConstantV(n)

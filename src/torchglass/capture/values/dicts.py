@@ -6,8 +6,7 @@ writes stay in ``items``; only what needs all keys (len, iteration, equality) gu
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
-from types import MappingProxyType
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ...records.sources import DictKey, Item, Source
@@ -24,7 +23,6 @@ class _Deleted:
 
 
 DELETED = _Deleted()
-DICT_TYPES = (dict, OrderedDict, defaultdict, MappingProxyType)
 
 
 class DictV(Value):
@@ -37,7 +35,6 @@ class DictV(Value):
         self.items: dict[Any, Any] = {}
         self.key_values: dict[Any, Value] = {}
         self.complete = real is None
-        self.cleared = False
         self.default_factory: Value | None = None
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...records.sources import Attr, InstanceDict, Source
+from ...records.sources import InstanceDict, Source
 from ..errors import Unsupported
 from .base import Value
 from .binding import MISSING, bind, class_lookup, is_data_descriptor
@@ -241,10 +241,6 @@ class InstanceV(Value):
 def _has_dict(cls: type) -> bool:
     """Whether instances of ``cls`` have a ``__dict__`` (a class of the MRO without __slots__)."""
     return getattr(cls, "__dictoffset__", 0) != 0
-
-
-def attribute_source(value: Value, name: str) -> Source | None:
-    return Attr(value.source, name) if value.source is not None else None
 
 
 class ExceptionV(InstanceV):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .base import Value
 from .containers import SequenceV, SetV
@@ -206,6 +206,3 @@ class GeneratorV(IteratorV):
             raise error
         self.frame.finished = None
         return self._step(m, None)
-
-
-AnyIterator: Any = IteratorV
