@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType
 from typing import Any
 
@@ -307,9 +308,9 @@ def call_original(function: FunctionType, arguments: tuple[Any, ...]) -> Any:
     names = code.co_varnames[positional : positional + keyword_only]
     kwargs = dict(zip(names, arguments[positional:]))
     rest = list(arguments[positional + keyword_only :])
-    if code.co_flags & 0x04:
+    if code.co_flags & CO_VARARGS:
         args += rest.pop(0)
-    if code.co_flags & 0x08:
+    if code.co_flags & CO_VARKEYWORDS:
         kwargs.update(rest.pop(0))
     return function(*args, **kwargs)
 

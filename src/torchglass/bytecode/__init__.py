@@ -1,5 +1,6 @@
 """Decoding CPython bytecode. Imports no torch; shared by capture and the decompiler."""
 
 from .decode import ExceptionEntry, Instruction, decode, exception_entries
+from .parameters import parameter_names
 
-__all__ = ["ExceptionEntry", "Instruction", "decode", "exception_entries"]
+__all__ = ["ExceptionEntry", "Instruction", "decode", "exception_entries", "parameter_names"]

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from ..bytecode import parameter_names
 from .values.constant import ConstantV
 from .values.containers import TupleV
 from .values.dicts import DictV
 
 if TYPE_CHECKING:
     from .machine import Machine
-
-VARARGS, VARKEYWORDS = 0x04, 0x08
-
-
-def parameter_names(code: CodeType) -> tuple[str, ...]:
-    """All parameters in ``co_varnames`` order: positional, keyword-only, ``*args``, ``**kwargs``."""
-    count = code.co_argcount + code.co_kwonlyargcount
-    count += bool(code.co_flags & VARARGS) + bool(code.co_flags & VARKEYWORDS)
-    return code.co_varnames[:count]
 
 
 def bind_arguments(
@@ -37,7 +30,7 @@ def bind_arguments(
     keyword_only = names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     bound: dict[str, Any] = dict(zip(positional, args))
     rest = list(args[len(positional) :])
-    if rest and not code.co_flags & VARARGS:
+    if rest and not code.co_flags & CO_VARARGS:
         m.throw(
             TypeError,
             f"{code.co_qualname}() takes {len(positional)} positional argument{'s' * (len(positional) != 1)} "
@@ -50,7 +43,7 @@ def bind_arguments(
             if name in bound:
                 m.throw(TypeError, f"{code.co_qualname}() got multiple values for argument '{name}'")
             bound[name] = value
-        elif code.co_flags & VARKEYWORDS:
+        elif code.co_flags & CO_VARKEYWORDS:
             extra[name] = value
         else:
             m.throw(TypeError, f"{code.co_qualname}() got an unexpected keyword argument '{name}'")
@@ -67,9 +60,9 @@ def bind_arguments(
             f"{code.co_qualname}() missing {len(missing)} required argument{'s' * (len(missing) != 1)}: {listed}",
         )
     index = code.co_argcount + code.co_kwonlyargcount
-    if code.co_flags & VARARGS:
+    if code.co_flags & CO_VARARGS:
         bound[names[index]] = TupleV(rest)
         index += 1
-    if code.co_flags & VARKEYWORDS:
+    if code.co_flags & CO_VARKEYWORDS:
         bound[names[index]] = DictV.of([(ConstantV(k), v) for k, v in extra.items()])
     return bound

@@ -7,13 +7,12 @@ live locals) and a prologue is put before it that restores the stack and jumps t
 from __future__ import annotations
 
 import sys
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType
 
 from bytecode import Bytecode, CellVar, Instr, Label
 
 from ..bytecode import decode, exception_entries
-
-VARARGS, VARKEYWORDS = 0x04, 0x08
 
 
 def live_locals(code: CodeType, index: int) -> set[str]:
@@ -67,7 +66,7 @@ def resume_code(code: CodeType, index: int, stack: tuple[bool, ...], variables: 
     body.argcount = len(arguments)
     body.posonlyargcount = body.kwonlyargcount = 0
     body.argnames = arguments
-    body.flags = body.flags & ~(VARARGS | VARKEYWORDS)
+    body.flags = body.flags & ~(CO_VARARGS | CO_VARKEYWORDS)
     body.name = name
     if hasattr(body, "qualname"):
         body.qualname = f"{code.co_qualname}.{name}" if sys.version_info >= (3, 11) else name

@@ -19,13 +19,13 @@ import torch
 import torch.fx
 
 from .. import torch_compat
+from ..bytecode import parameter_names
 from ..options import CompileOptions
 from ..records.capture import Capture, GraphBreak, Request, Resume
 from ..records.guards import Guard
 from ..records.origin import Origin
 from ..records.sources import Cell, Local
 from . import breaks
-from .binding import parameter_names
 from .calls import CODE_COROUTINE, CODE_GENERATOR
 from .emit import Emitter, emit_effects, entry_source
 from .errors import CannotResume, Restart, Unsupported, UserError

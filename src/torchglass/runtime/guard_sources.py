@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import CellType, FunctionType, MethodType
 from typing import Any, TypeVar
 
+from .. import bytecode
 from ..records.sources import (
     Attr,
     Cell,
@@ -43,10 +44,7 @@ class Scope:
 
 def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """Names in the order of the locals tuple: positional, keyword-only, ``*args``, ``**kwargs``."""
-    code = plain_function(function).__code__
-    count = code.co_argcount + code.co_kwonlyargcount
-    count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
-    return code.co_varnames[:count]
+    return bytecode.parameter_names(plain_function(function).__code__)
 
 
 def scope_of(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Scope:
