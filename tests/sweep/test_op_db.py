@@ -1,0 +1,34 @@
+"""PyTorch's operator database: a quick sample, and all of it under ``make test-all``. See ``op_db.py``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+QUICK = ["add", "sin", "sum", "cat", "index_put", "nn.functional.layer_norm", "nn.functional.dropout", "unfold_copy"]
+
+
+def judged(*arguments: str) -> str:
+    """Run the command in a process of its own: it forks, which a process with threads should not. Its last line."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.sweep.op_db", "--backend", "aot_eager", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    return done.stdout.splitlines()[-1]
+
+
+def share(line: str) -> float:
+    return float(line.split(" operators, ")[1].split(" %")[0])
+
+
+def test_some_operators():
+    assert share(judged("--samples", "3", "--only", *QUICK)) == 100.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_operator(dtype):
+    assert share(judged("--dtype", dtype)) >= 95.0
