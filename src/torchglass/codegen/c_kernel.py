@@ -54,6 +54,7 @@ class CKernel:
         row = self._scratch() + self._row_code(passes)
         columns = self.printer.accumulators
         body = self._with_columns(row, columns) if columns else self._row_loops(row, passes)
+        body = [*self._late_locals(), *body, *self._after()]
         return "\n".join([f"static void {name}({self.signature()})", "{", *_indent(body), "}"])
 
     def signature(self) -> str:
@@ -67,6 +68,27 @@ class CKernel:
 
     def _memory(self, buffer: str) -> str:
         return CTYPES[self.buffers[buffer].dtype]
+
+    def _late_locals(self) -> list[str]:
+        """Room for results of reductions over all rows that only the loops after them read."""
+        kernel = self.nest.kernel
+        late = {b for acc in self.printer.accumulators for b in acc.loop.writes if b in kernel.local}
+        return [f"{self._memory(b)} {self.ident(b)}[1];" for b in sorted(late)]
+
+    def _after(self) -> list[str]:
+        """The loops that need what only the last row completes: single numbers, once."""
+        p = Pass()
+        self.printer.row_values, self.printer.row_seen = {}, {}
+        writer = {b: loop for loop in self.nest.loops for b in loop.writes if b in self.nest.kernel.local}
+        needed = {loop.name for loop in self.plan.after}
+        for loop in reversed(self.nest.loops):
+            if loop.name in needed:
+                needed |= {writer[b].name for b in loop.reads if b in writer and not writer[b].is_reduction}
+        known = {loop.name for loop in self.plan.after}
+        for loop in self.nest.loops:
+            if loop.name in needed:
+                self.printer.loop(p, loop, full=False, again=loop.name not in known)
+        return ["{", *_indent([*p.pre, *p.body, *p.post]), "}"] if self.plan.after else []
 
     # -- passes over a row -------------------------------------------------------------------------------------------
     def _passes(self) -> list[Pass]:

@@ -52,9 +52,16 @@ def build(kernel: FusedKernel) -> Nest:
         and dims
         and all(all(loop.reduced) for loop in loops if loop.is_reduction)
         and any(loop.is_reduction for loop in loops)
+        and not _reads_total(loops)
     ):
         dims, flags, loops = _split_total(dims, flags, loops)
     return Nest(kernel, tuple(dims), flags.count(False), tuple(loops))
+
+
+def _reads_total(loops: list[Loop]) -> bool:
+    """Whether a loop over elements needs a reduction of all of them; one over a single number can wait till the end."""
+    totals = {b for loop in loops if loop.is_reduction for b in loop.writes}
+    return any(b in totals for loop in loops if any(d != 1 for d in loop.dims) for b in loop.reads)
 
 
 def _split_total(dims: list[Size], flags: list[bool], loops: list[Loop]) -> tuple[list[Size], list[bool], list[Loop]]:

@@ -6,7 +6,7 @@ from memory if it was stored there, computed again if that is cheap, else kept i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..records.loops import Compute, Load, Loop, Reduce
 from .nest import Nest
@@ -27,12 +27,16 @@ class Stage:
 
 @dataclass
 class Plan:
-    """The passes, and the buffers kept in scratch rows between them. ``level[loop.name]``: "full" or "row"."""
+    """The passes, and the buffers kept in scratch rows between them. ``full``: names of loops that move along a row.
+
+    ``after``: loops over single numbers that need the result of a reduction over all rows.
+    """
 
     stages: list[Stage]
     before: list[Loop]
     scratch: set[str]
     full: set[str]
+    after: list[Loop] = field(default_factory=list)
 
 
 def is_full(loop: Loop, nest: Nest) -> bool:
@@ -48,6 +52,8 @@ def is_row_reduction(loop: Loop, nest: Nest) -> bool:
 def schedule(nest: Nest) -> Plan:
     """Assign every loop to the earliest pass, sink what only later passes read, and choose what to keep."""
     local = nest.kernel.local
+    after = _after_all_rows(nest)
+    nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop not in after))
     writer = {s.access.buffer: loop for loop in nest.loops for s in loop.stores}
     full = {loop.name for loop in nest.loops if is_full(loop, nest)}
     at: dict[str, int] = {}
@@ -65,7 +71,18 @@ def schedule(nest: Nest) -> Plan:
         else:
             stages[at[loop.name]].row.append(loop)
     scratch = _keep(nest, stages, writer, full, local)
-    return Plan(stages, before, scratch, full)
+    return Plan(stages, before, scratch, full, after)
+
+
+def _after_all_rows(nest: Nest) -> list[Loop]:
+    """Loops that read, directly or not, what only the last row completes."""
+    late = {b for loop in nest.loops if loop.is_reduction and not is_row_reduction(loop, nest) for b in loop.writes}
+    after: list[Loop] = []
+    for loop in nest.loops:
+        if any(b in late for b in loop.reads):
+            after.append(loop)
+            late.update(loop.writes)
+    return after
 
 
 def _earliest(loop: Loop, nest: Nest, writer: dict[str, Loop], full: set[str], at: dict[str, int]) -> int:

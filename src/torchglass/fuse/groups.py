@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..records.loops import Access, Loop, Size
+from ..records.loops import Access, Loop, Size, product
 from .align import apply_split, drop_ones, match
 
+ALONE = 16_384  # elements that one thread reduces before others would be worth waking
 ROW, COLUMN, TOTAL = "row", "column", "total"
 
 
@@ -179,6 +180,13 @@ def check_flow(before: list[Loop], after: list[Loop], inner: tuple[bool, ...] | 
                 raise Refused(f"{reader.name} reads other elements of {store.buffer} than its point's")
             if writer.is_reduction and (inner is None or not _row_result(writer, inner)):
                 raise Refused(f"{reader.name} needs {store.buffer} before its reduction is complete")
+            if writer.is_reduction and all(writer.reduced) and _is_long(writer) and any(d != 1 for d in reader.dims):
+                raise Refused(f"{reader.name} would wait for one thread to reduce everything")
+
+
+def _is_long(loop: Loop) -> bool:
+    count = product(loop.dims)
+    return not isinstance(count, int) or count > ALONE
 
 
 def _row_result(writer: Loop, inner: tuple[bool, ...]) -> bool:
