@@ -71,9 +71,7 @@ def measure_all(chosen: Any) -> Iterator[dict[str, Any]]:
         yield measure(pattern, size, kind, dtype, chosen.sides, chosen.seconds)
 
 
-def measure(
-    pattern: Pattern, size: str, kind: str, dtype: str, sides: list[str], seconds: float
-) -> dict[str, Any]:
+def measure(pattern: Pattern, size: str, kind: str, dtype: str, sides: list[str], seconds: float) -> dict[str, Any]:
     """One row: medians by side in microseconds; ``wrong`` where our result is not eager's."""
     torch.compiler.reset()
     import torchglass as tg
@@ -138,7 +136,8 @@ def _difference(want: Any, got: Any, dtype: str) -> str | None:
 def line(row: dict[str, Any], sides: list[str]) -> str:
     times = "  ".join(f"{side} {row['microseconds'].get(side, float('nan')):9.1f}" for side in sides)
     ratios = "  ".join(f"{ratio(row, side):5.2f}x {side}" for side in sides if side != "torchglass")
-    return f"{row['pattern']:22} {row['size']:6} {row['kind']:8} {row['dtype']:8}  {times}   {ratios} {row['problem'] or ''}"
+    case = f"{row['pattern']:22} {row['size']:6} {row['kind']:8} {row['dtype']:8}"
+    return f"{case}  {times}   {ratios} {row['problem'] or ''}"
 
 
 def ratio(row: dict[str, Any], side: str) -> float:
@@ -154,7 +153,8 @@ def summary(rows: list[dict[str, Any]]) -> None:
         if not known:
             continue
         slow = sorted((r for r in known if ratio(r, side) < BAR), key=lambda r: ratio(r, side))
-        print(f"\n{side}: geometric mean {common.geometric_mean(ratio(r, side) for r in known):.3f}x of {len(known)} cases")
+        mean = common.geometric_mean(ratio(r, side) for r in known)
+        print(f"\n{side}: geometric mean {mean:.3f}x of {len(known)} cases")
         for key in ("kind", "dtype", "size"):
             parts = sorted({r[key] for r in known})
             means = {p: common.geometric_mean(ratio(r, side) for r in known if r[key] == p) for p in parts}

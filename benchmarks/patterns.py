@@ -5,8 +5,8 @@
     >>> pattern.fn(*inputs).shape
     torch.Size([64, 256])
 
-An input is described by a letter: ``x`` rows x columns, ``w`` a row of columns, ``p`` positive rows x columns, ``t`` the
-transpose of a columns x rows matrix, ``m`` a mask, ``i`` class numbers (one a row), ``v`` positions in a table.
+An input is described by a letter: ``x`` rows x columns, ``w`` a row of columns, ``p`` positive rows x columns, ``t``
+the transpose of a columns x rows matrix, ``m`` a mask, ``i`` class numbers (one a row), ``v`` positions in a table.
 """
 
 from __future__ import annotations
