@@ -19,7 +19,14 @@ import torch
 
 from .. import _native, torch_compat
 from ..records.sources import Attr, Global, Item, Source
-from . import builtin_functions, builtin_methods, classes, tensor_ops
+from . import (  # noqa: F401  (the last ones enter their handlers)
+    autograd_functions,
+    builtin_functions,
+    builtin_methods,
+    checkpoints,
+    classes,
+    tensor_ops,
+)
 from .binding import bind_arguments
 from .errors import Unsupported, fitting
 from .frame import Frame
@@ -76,7 +83,8 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
             result = m.real(real, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
             if is_constant_object(result):
                 return ConstantV(result)
-        return m.call(m.wrap_known(wrapped), args, kwargs)
+        with m.sealed(f"the cached `{wrapped.__qualname__}`"):
+            return m.call(m.wrap_known(wrapped), args, kwargs)
     method = class_lookup(type(real), "__call__")
     if isinstance(method, FunctionType):
         return m.call(m.wrap_known(method), [function, *args], kwargs)

@@ -27,13 +27,16 @@ from .values.tensor import TensorV
 class GraphBuilder:
     """Nodes, placeholders and fakes of one capture."""
 
-    def __init__(self) -> None:
+    def __init__(self, fake_mode: Any = None) -> None:
         self.graph = torch.fx.Graph()
-        self.fake_mode = torch_compat.new_fake_mode()
+        self.fake_mode = fake_mode or torch_compat.new_fake_mode()
         self.inputs: list[TensorV] = []
         self.by_fake: dict[int, TensorV] = {}
         self.root = torch.nn.Module()
         self.changed_data = False
+        self.changed: list[torch.Tensor] = []
+        self.region: int | None = None  # of the torch.utils.checkpoint call that nodes now belong to
+        self.regions = 0
         self._placeholder_anchor: torch.fx.Node | None = None
 
     def placeholder(self, real: torch.Tensor, source: Source) -> TensorV:
@@ -75,7 +78,8 @@ class GraphBuilder:
             with self.fake_mode:
                 result = function(*fake_args, **fake_kwargs)
             # an operation that returns its argument changed something about it: data, or a flag
-            self.changed_data = any(t._version != version or t is result for t, version in versions)
+            self.changed = [t for t, version in versions if t._version != version]
+            self.changed_data = bool(self.changed) or any(t is result for t, _ in versions)
             return result
         except torch_compat.NEEDS_DATA as error:
             name = getattr(function, "__name__", str(function))
@@ -88,13 +92,29 @@ class GraphBuilder:
         self, op: str, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any, origin: Origin, stack: str
     ) -> Value:
         """Add a node whose fake result is ``result`` and wrap it."""
+        self._refuse_double_writes()
         node = self.graph.create_node(
             op, target, tuple(node_of(a) for a in args), {k: node_of(v) for k, v in kwargs.items()}
         )
-        node.meta["origin"] = origin
+        self._mark(node, origin)
         node.meta["effect"] = result is None or self.changed_data
         node.stack_trace = stack
         return self._wrap(node, result, origin)
+
+    def _mark(self, node: torch.fx.Node, origin: Origin) -> None:
+        node.meta["origin"] = origin
+        if self.region is not None:
+            node.meta["checkpoint_region"] = self.region
+
+    def _refuse_double_writes(self) -> None:
+        """Eager runs a checkpointed function twice: what it writes to must be its own."""
+        if self.region is None:
+            return
+        for tensor in self.changed:
+            for written in (tensor, tensor._base):
+                known = self.by_fake.get(id(written))
+                if known is not None and known.node.meta.get("checkpoint_region") != self.region:
+                    raise Unsupported("a checkpointed function, which writes to a tensor made before it")
 
     def _wrap(self, node: torch.fx.Node, result: Any, origin: Origin) -> Value:
         node.meta["example_value"] = node.meta["val"] = result
@@ -110,13 +130,47 @@ class GraphBuilder:
             for n, item in enumerate(result):
                 if isinstance(item, (torch.Tensor, tuple, list)):
                     part = self.graph.call_function(operator.getitem, (node, n))
-                    part.meta["origin"] = origin
+                    self._mark(part, origin)
                     part.stack_trace = node.stack_trace
                     items.append(self._wrap(part, item, origin))
                 else:
                     items.append(ConstantV(item))
             return ListV(items) if isinstance(result, list) else TupleV(items, type(result))
         return ConstantV(result)
+
+
+class RehearsalBuilder(GraphBuilder):
+    """A builder whose graph is thrown away: for code that is interpreted only to know what it relies on.
+
+    ``what`` names that code in messages. It may use the tensors it is given, as ``stand_in``s, and no others.
+    """
+
+    def __init__(self, fake_mode: Any, what: str) -> None:
+        super().__init__(fake_mode)
+        self.what = what
+
+    def stand_in(self, fake: torch.Tensor) -> TensorV:
+        """A tensor of the rehearsal with the metadata of ``fake``; what happens to it does not happen to ``fake``."""
+        copy = fake.detach().requires_grad_(fake.requires_grad)
+        value = TensorV(self.graph.placeholder("argument"), copy)
+        self.by_fake[id(copy)] = value
+        return value
+
+    def placeholder(self, real: torch.Tensor, source: Source) -> TensorV:
+        raise Unsupported(f"{self.what}, which reads `{source.render()}`, a tensor that is no argument", "pass it in")
+
+    def constant(self, real: torch.Tensor) -> TensorV:
+        raise Unsupported(f"{self.what}, which reads a tensor that is no argument", "pass it in")
+
+    def record(
+        self, op: str, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any, origin: Origin, stack: str
+    ) -> Value:
+        nodes: list[torch.fx.Node] = []
+        for value in (*args, *kwargs.values()):
+            convert(value, lambda t: nodes.append(t.node))
+        if any(node.graph is not self.graph for node in nodes):
+            raise Unsupported(f"{self.what}, which reads a tensor that is no argument", "pass it in")
+        return super().record(op, target, args, kwargs, result, origin, stack)
 
 
 def readable_name(source: Source) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FunctionType, ModuleType
 from typing import Any, NoReturn
 
@@ -51,6 +52,7 @@ class Machine:
         self.class_sources: dict[type, Source] = {}
         self.kept: list[Any] = []
         self.filled_cells: set[int] = set()
+        self.sealed_by = ""
 
     # --- where we are ----------------------------------------------------------------------------------------------
     def origin(self) -> Origin:
@@ -340,9 +342,23 @@ class Machine:
         return UNREACHABLE
 
     # --- effects ---------------------------------------------------------------------------------------------------
+    @contextmanager
+    def sealed(self, what: str) -> Iterator[None]:
+        """``what`` runs at other times or more often than here: it may write to nothing that was there before."""
+        before, self.sealed_by = self.sealed_by, what
+        try:
+            yield
+        finally:
+            self.sealed_by = before
+
+    def _refuse_when_sealed(self) -> None:
+        if self.sealed_by:
+            raise Unsupported(f"{self.sealed_by}, which writes to an object that was there before the call")
+
     def mutate(self, value: Value) -> None:
         """Note that an existing object was written to (new ones are rebuilt in their final state anyway)."""
         if getattr(value, "real", None) is not None:
+            self._refuse_when_sealed()
             self.mutated.setdefault(id(value), value)
 
     def attribute_overlay(self, real: Any, name: str) -> Value | None:
@@ -352,6 +368,7 @@ class Machine:
     def set_overlay(self, owner: KnownV, name: str, value: Value) -> None:
         if owner.source is None:
             raise Unsupported(f"writing attribute `{name}` of the {owner.describe()}")
+        self._refuse_when_sealed()
         self.overlays[(id(owner.real), name)] = (owner, value)
 
     # --- globals and imports ---------------------------------------------------------------------------------------
@@ -373,6 +390,7 @@ class Machine:
         return self.wrap_known(table[name])
 
     def store_global(self, frame: Frame, name: str, value: Value) -> None:
+        self._refuse_when_sealed()
         self.written_globals[(frame.module, name)] = value
 
     def import_name(self, frame: Frame, name: str, names: Any, level: int) -> Value:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import torch
+
 
 def any_(iterable):
     for value in iterable:
@@ -140,6 +142,41 @@ def deepcopy(value, memo=None):
         for name, item in value.__dict__.items():
             result.__dict__[name] = deepcopy(item, memo)
     return result
+
+
+# --- torch.autograd.Function ------------------------------------------------------------------------------------------
+class FunctionContext:
+    """What ``forward`` and ``backward`` get as ``ctx`` while they are rehearsed."""
+
+    def __init__(self, needs_input_grad):
+        self.needs_input_grad = needs_input_grad
+        self.to_save = ()
+
+    @property
+    def saved_tensors(self):
+        return self.to_save
+
+    saved_variables = saved_tensors
+
+    def save_for_backward(self, *tensors):
+        self.to_save = tensors
+
+    def save_for_forward(self, *tensors):
+        pass
+
+    def mark_dirty(self, *tensors):
+        pass
+
+    def mark_non_differentiable(self, *tensors):
+        pass
+
+    def set_materialize_grads(self, value):
+        pass
+
+
+def without_gradients(function, *args):
+    with torch.no_grad():
+        return function(*args)
 
 
 # --- itertools --------------------------------------------------------------------------------------------------------

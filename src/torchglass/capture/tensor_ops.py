@@ -7,6 +7,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.utils.checkpoint
 
 from .. import torch_compat
 from ..markers import DISABLED, IN_GRAPH
@@ -167,8 +168,14 @@ def _is_functions_class(owner: Any) -> bool:
     return owner is not None and getattr(owner, "__name__", type(owner).__name__).startswith("_VariableFunctions")
 
 
+# Functions below REFUSED_PREFIXES that are inlined all the same.
+INLINED = frozenset({torch.utils.checkpoint.checkpoint_sequential, torch.overrides.is_tensor_like})
+
+
 def refused(function: FunctionType) -> tuple[str, str] | None:
     """Reason and hint when a Python function must not be inlined."""
+    if function in INLINED:
+        return None
     module = function.__module__ or ""
     if function.__dict__.get(DISABLED):
         return f"`{function.__qualname__}` is disabled for torchglass", ""

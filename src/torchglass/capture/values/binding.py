@@ -90,6 +90,8 @@ def bind(
         return _builtin_attribute(m, owner, cls, name)
     if isinstance(attribute, (BuiltinFunctionType, type)):
         return m.wrap_known(attribute)
+    if isinstance(attribute, functools._lru_cache_wrapper):
+        return MethodV(KnownV(attribute), owner)
     getter = class_lookup(type(attribute), "__get__")
     if isinstance(getter, FunctionType):
         return m.call(KnownV(getter), [m.wrap(attribute, None), owner, KnownV(cls)], {})
