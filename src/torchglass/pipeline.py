@@ -16,7 +16,6 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType
 from typing import Any
 
@@ -31,11 +30,13 @@ from .errors import CompileError, GraphBreakError
 from .inspector import reports
 from .options import CompileOptions
 from .records.capture import Capture, GraphBreak, Request, Resume
-from .records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
+from .records.compilation import EntryRecord, Event, Fallback, FunctionRecord, GraphRecord, Recompile
 from .records.origin import Origin
 from .records.partition import Partition
 from .records.render_graph import render
 from .runtime import guards as guard_runtime
+from .runtime import replay
+from .runtime.calling import call_original
 from .runtime.dispatch import compiled_function
 from .runtime.load import load
 from .runtime.store import Folder, current_store, load_python
@@ -49,11 +50,12 @@ _compiling = torch_compat.Compiling()
 
 
 class Stages:
-    """Seconds by stage of one entry."""
+    """Seconds by stage of one entry, and when each stage ran."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.seconds: dict[str, float] = {}
+        self.events: list[Event] = []
 
     @contextmanager
     def stage(self, stage: str) -> Iterator[None]:
@@ -62,7 +64,9 @@ class Stages:
         try:
             yield
         finally:
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begin
+            seconds = time.perf_counter() - begin
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+            self.events.append(Event(stage, begin, seconds))
 
 
 class FunctionState:
@@ -82,7 +86,8 @@ class FunctionState:
         self.options = options
         self.name = name or code.co_qualname.replace(".<locals>", "").rpartition(".<locals>.")[2]
         self.parent = parent
-        self.record = FunctionRecord(self.name, Origin(code.co_filename, code.co_firstlineno, code.co_qualname))
+        origin = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
+        self.record = FunctionRecord(self.name, origin, function=function)
         self.resume_names: dict[tuple[Any, ...], str] = {}
         self.resumes: dict[tuple[Any, ...], _native.CompiledFunction] = {}
         self.guards: list[tuple[Any, ...]] = []
@@ -107,6 +112,7 @@ class FunctionState:
                 short = self.name.rpartition(".<locals>.")[2] or self.name
                 self._folder = current_store().folder(short, self)
             self.record.folder = self._folder.path
+            replay.remember(self.record)
         return self._folder
 
     def root(self) -> FunctionState:
@@ -125,7 +131,7 @@ class FunctionState:
         self.guards.clear()
         self.warned = False
         self._folder = None
-        self.record = FunctionRecord(self.record.name, self.record.origin)
+        self.record = FunctionRecord(self.record.name, self.record.origin, function=self.function)
 
     # --- a call that no entry fits ---------------------------------------------------------------------------------
     def miss(self, arguments: tuple[Any, ...]) -> Any:
@@ -242,30 +248,39 @@ class FunctionState:
         with stages.stage("guards"):
             table = guard_runtime.build_table(capture.guards, capture.fetch, self.function)
             parameters = guard_runtime.parameter_names(self.function)
-            guards_text = guard_runtime.render(capture.guards, capture.fetch, parameters)
-            folder.write("guards.py", guards_text)
+            guards = guard_runtime.write(capture.guards, capture.fetch, parameters, self.function.__globals__)
+            folder.write("guards.py", guards.text)
             artifact = folder.write("transformed.py", capture.transformed)
             entry = load_python(artifact, names).transformed
             if isinstance(graph := names.get("graph_0"), _Foreign):
                 graph.namespaces.append(entry.__globals__)
         compiled.add_entry(table, entry)
         self.guards.append(capture.guards)
-        self.record.entries.append(self._entry_record(index, capture, guards_text, artifact.text, graphs, stages))
+        self.record.entries.append(self._entry_record(index, capture, guards, artifact.text, graphs, stages))
         self._write_reports()
         return table, entry
 
     def _entry_record(
-        self, index: int, capture: Capture, guards_text: str, text: str, graphs: list[GraphRecord], stages: Stages
+        self,
+        index: int,
+        capture: Capture,
+        guards: guard_runtime.GuardText,
+        text: str,
+        graphs: list[GraphRecord],
+        stages: Stages,
     ) -> EntryRecord:
         return EntryRecord(
             index,
             capture.guards,
-            guards_text,
+            guards.text,
             text,
             tuple(graphs),
             capture.breaks,
             stages.seconds,
             self.parent.name if self.parent is not None else None,
+            capture.namespace,
+            guards.expected,
+            stages.events,
         )
 
     def _resume_function(self, resume: Resume) -> _native.CompiledFunction:
@@ -298,21 +313,6 @@ def decompiled(resume: Resume) -> str:
         return decompile(resume.code, name=resume.name)
     except DecompileError as error:
         return f"# The decompiler cannot show {resume.name} yet: {error}\n"
-
-
-def call_original(function: FunctionType, arguments: tuple[Any, ...]) -> Any:
-    """Call the user's function with its bound parameters (co_varnames order)."""
-    code = function.__code__
-    positional, keyword_only = code.co_argcount, code.co_kwonlyargcount
-    args = list(arguments[:positional])
-    names = code.co_varnames[positional : positional + keyword_only]
-    kwargs = dict(zip(names, arguments[positional:]))
-    rest = list(arguments[positional + keyword_only :])
-    if code.co_flags & CO_VARARGS:
-        args += rest.pop(0)
-    if code.co_flags & CO_VARKEYWORDS:
-        kwargs.update(rest.pop(0))
-    return function(*args, **kwargs)
 
 
 # --- graphs -----------------------------------------------------------------------------------------------------------
@@ -428,6 +428,8 @@ class GraphCompiler:
             wrapper = self.folder.write(f"{side}_wrapper.py", sources.wrapper_text)
         self.record.kernels += tuple(sources.kernels)
         self.record.decisions += tuple(fused.decisions)
+        self.record.fused[side] = fused
+        self.record.files |= {artifact.path.name: artifact.text for artifact in (kernels, wrapper)}
         with self.stages.stage(named("compile C")):
             return load(wrapper.path, kernels.path, self.options)
 
@@ -438,6 +440,9 @@ class GraphCompiler:
         artifact = self.folder.write(filename, rendered.text)
         module = load_python(artifact)
         vars(module).update(rendered.objects)
+        self.record.nodes[artifact.path.stem] = rendered.nodes
+        if artifact.path.stem == "captured":
+            self.record.objects = rendered.objects
         return module.forward, artifact.text
 
 

@@ -62,7 +62,7 @@ def test_it_is_one_module_that_runs(record, tmp_path):
     a, b = torch.ones(2), torch.full((2,), 3.0)
     assert torch.equal(module["toy"](a, b), (a + b) * 2 * b)
     assert torch.equal(module["toy"](torch.ones(3), torch.ones(3))["transformed"], torch.zeros(3))
-    with pytest.raises(NotImplementedError, match="no entry of toy fits"):
+    with pytest.raises(NotImplementedError, match=r"no entry of .* fits"):
         module["toy"](torch.ones(9), b)
 
 

@@ -176,7 +176,8 @@ class RehearsalBuilder(GraphBuilder):
 def readable_name(source: Source) -> str:
     """A Python identifier for a placeholder: ``self.layer[0].weight`` gives ``self_layer_0_weight``."""
     text = source.render()
-    text = re.sub(r"\.__dict__|\b_parameters\b|\b_buffers\b|\b_modules\b|\bG\b|\bC\b|cell_contents", "", text)
+    text = re.sub(r"\.__dict__|\b_parameters\b|\b_buffers\b|\b_modules\b", "", text)
+    text = re.sub(r"\bG\b|\bC\b|cell_contents|\bvars\b|\bsys\.modules\b", "", text)
     text = re.sub(r"\W+", "_", text).strip("_")
     return text if text and not text[0].isdigit() else f"input_{text}"
 

@@ -3,23 +3,26 @@
     def toy_example(a, b):
         if (fetched := toy_example_check_0(a, b)) is not None:
             return toy_example_0(a, b, fetched)
-        return compile_and_call(toy_example, a, b)
+        return program.miss("", (a, b))  # the compiler: a new entry
     ...
     def toy_example_0(a, b, fetched):
         x, value = toy_example_0_graph_0(*fetched)
         ...
 
-It is put together from the texts of the entries: their functions get names that tell them apart, names are
-renamed token by token so that comments stay, and graphs load from their files. It is for reading; what runs
-are those files.
+It is put together from the texts of the entries: their functions get names that tell them apart, names are renamed
+token by token so that comments stay, and graphs load from their files. What a compiled call executes are those files;
+this module gives the same results on the same inputs (runtime/replay.py finds the objects that names stand for).
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
+import keyword
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..records.compilation import EntryRecord, FunctionRecord
 from . import show
@@ -29,41 +32,38 @@ _RULE = "# " + "-" * 110
 _SKIPPED = r"#.*|\"\"\"[\s\S]*?\"\"\"|'''[\s\S]*?'''|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
 """Comments and strings, triple-quoted ones first."""
 
-_HELPERS = '''
-def graph(path):
-    """The function in a graph's file beside this one, loaded at its first call."""
-
-    def call(*inputs):
-        if path not in _loaded:
-            _loaded[path] = runpy.run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), path))["forward"]
-        return _loaded[path](*inputs)
-
-    return call
-
-
-def compile_and_call(function, *arguments):
-    """Stands for the compiler: no entry fits these arguments, so a new one would be made here."""
-    raise NotImplementedError(f"no entry of {function.__name__} fits")
-
-
-_loaded = {}
-'''
+_TAKEN = frozenset(
+    {"program", "G", "C", "E", "torch", "sys", "rebuild", "TensorMeta", "GlobalState", "global_state", "Program"}
+    | {"same_constant", "same_keys", "tensor_matches", "names_of", "fetched", "check", "transformed"}
+)
 
 
 def full_code(record: FunctionRecord) -> str:
     """The module's text. It always parses; a text of an entry that does not stands in it as comments."""
     names = _names(record)
-    imports: dict[str, None] = {"import os": None, "import runpy": None}
+    imports: dict[str, None] = {
+        "import sys": None,
+        "import torch": None,
+        "from torchglass.runtime.replay import Program": None,
+    }
     sections: list[str] = []
     for function in record.walk():
         sections += _function(record, function, names, imports)
     head = (
         f'"""{_docstring(record.name)}: everything that a call may run, from top to bottom.\n\n'
-        "For reading. What runs are the files that the headings name: edit those.\n"
+        f"    from full_code import {names[id(record)]}      # runs as the compiled function does\n\n"
+        "Made of the files that the headings name: those are what a compiled call runs, and what to edit. Here\n"
+        "graphs run from their captured.py.\n"
         '"""\n'
     )
-    ordered = sorted(imports, key=lambda line: (not line.startswith("from __future__"), line))
-    return "\n".join([head, *ordered, "", _HELPERS, *sections]).rstrip() + "\n"
+    ordered = sorted(imports, key=lambda line: (not line.startswith("from __future__"), line.startswith("from"), line))
+    where = f"{record.origin.file!r}, {_qualified(record)!r}"
+    setup = f"program = Program(__file__, {where})\nG, C = program.globals, program.cells"
+    return "\n".join([head, *ordered, "", setup, *sections]).rstrip() + "\n"
+
+
+def _qualified(record: FunctionRecord) -> str:
+    return str(getattr(record.function, "__qualname__", record.origin.function))
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ def _names(record: FunctionRecord) -> dict[int, str]:
     names = {}
     for function in record.walk():
         name = re.sub(r"\W", "_", function.name) or "function"
-        name = f"_{name}" if name[0].isdigit() else name
+        name = f"_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
+        name += "_" * (name in _TAKEN)
         taken[name] = taken.get(name, -1) + 1
         names[id(function)] = f"{name}_{taken[name]}" if taken[name] else name
     return names
@@ -95,30 +96,54 @@ def _function(
     where = f"  ({show.place(function.origin)})" if show.place(function.origin) else ""
     yield _heading(f"{function.name}{where}")
     parts = [(entry, *_entry(entry, function, name, names, imports)) for entry in function.entries]
-    parameters = next((check.parameters for _, check, _ in parts if check is not None), ())
-    yield _dispatcher(name, parameters, parts)
+    folder = _folder(top, function)
+    yield _dispatcher(function, name, folder, parts)
     if function.source_text:
         yield "# What it continues with, decompiled:"
         yield _commented(function.source_text)
-    folder = _folder(top, function)
     for entry, check, transformed in parts:
-        yield _heading(f"{name}, entry {entry.index}: {folder}entry_{entry.index}/guards.py")
+        path = f"{folder}entry_{entry.index}"
+        yield _heading(f"{name}, entry {entry.index}: {path}/guards.py")
+        if entry.expected:
+            yield f'E_of_{name}_{entry.index} = program.expected("{path}")\n\n'
         yield check.body if check is not None else _commented(entry.guards_text)
-        yield _heading(f"{name}, entry {entry.index}: {folder}entry_{entry.index}/transformed.py")
-        for graph in entry.graphs:
-            path = f"{folder}entry_{entry.index}/{graph.name}/captured.py"
-            yield f'{name}_{entry.index}_{graph.name} = graph("{path}")  # {show.count(graph.node_count, "operation")}'
+        yield _heading(f"{name}, entry {entry.index}: {path}/transformed.py")
+        yield from _objects(entry, f"{name}_{entry.index}", path)
         yield ""
         yield transformed.body if transformed is not None else _commented(entry.transformed_text)
         for graph_break in entry.breaks:
             yield f"# graph break: {graph_break.reason} {show.place(graph_break.origin)}".rstrip()
 
 
+def _objects(entry: EntryRecord, own: str, path: str) -> Iterator[str]:
+    """What the entry's free names stand for: graphs by their files, objects by where they are found."""
+    for graph in entry.graphs:
+        file = f"{path}/{graph.name}/captured.py"
+        yield f'{own}_{graph.name} = program.graph("{file}")  # {show.count(graph.node_count, "operation")}'
+    for name, real in entry.names.items():
+        importable = _importable(name, real)
+        where = f', "{importable}"' if importable else ""
+        yield f'{name}_of_{own} = program.object("{path}", "{name}"{where})'
+
+
+def _importable(name: str, real: Any) -> str:
+    """Where another process finds the object: ``module:qualified.name``, '' for nowhere."""
+    if name.startswith("globals_of_") and isinstance(real, dict):
+        module = str(real.get("__name__", ""))
+        return module if re.fullmatch(r"[\w.]+", module) and module != "__main__" else ""
+    home, qualified = getattr(real, "__module__", None), getattr(real, "__qualname__", None)
+    if not isinstance(home, str) or not isinstance(qualified, str) or home == "__main__" or "<" in qualified:
+        return ""
+    return f"{home}:{qualified}"
+
+
 def _entry(
     entry: EntryRecord, function: FunctionRecord, name: str, names: Mapping[int, str], imports: dict[str, None]
 ) -> tuple[_Text | None, _Text | None]:
     """The guards' and the entry's texts under names that no other entry has."""
+    own_name = f"{name}_{entry.index}"
     others = {resume.name: names[id(resume)] for resume in function.resumes}
+    others |= {free: f"{free}_of_{own_name}" for free in (*entry.names, "E")}
     others |= {graph.name: f"{name}_{entry.index}_{graph.name}" for graph in entry.graphs}
     texts = []
     for text, own in (
@@ -128,7 +153,7 @@ def _entry(
         taken_apart = _take_apart(text)
         if taken_apart is not None:
             new = {n: f"{n}_of_{name}_{entry.index}" for n in taken_apart.defined} | others | own
-            imports.update(dict.fromkeys(taken_apart.imports))
+            imports.update(dict.fromkeys(line for line in taken_apart.imports if "names_of" not in line))
             body = _rename(taken_apart.body, new)
             taken_apart = _Text(taken_apart.imports, body, taken_apart.defined, taken_apart.parameters)
         texts.append(taken_apart)
@@ -136,16 +161,63 @@ def _entry(
 
 
 def _dispatcher(
-    name: str, parameters: tuple[str, ...], parts: list[tuple[EntryRecord, _Text | None, _Text | None]]
+    function: FunctionRecord, name: str, folder: str, parts: list[tuple[EntryRecord, _Text | None, _Text | None]]
 ) -> str:
+    inner = next((check.parameters for _, check, _ in parts if check is not None), ())
+    parameters = _parameters(function.function) or inner
     arguments = ", ".join(parameters)
-    lines = [f"def {name}({arguments}):", '    """The entries in turn; a call tries the latest hit first."""']
+    fetched = "fetched" + "_" * ("fetched" in parameters)
+    docstring = '"""The entries in turn; a call tries the latest hit first."""'
+    lines = [f"def {name}({_signature(function.function) or arguments}):", f"    {docstring}"]
     for entry, check, transformed in parts:
         if check is not None and transformed is not None:
-            lines.append(f"    if (fetched := {name}_check_{entry.index}({arguments})) is not None:")
-            lines.append(f"        return {name}_{entry.index}({', '.join((*parameters, 'fetched'))})")
-    lines.append(f"    return compile_and_call({', '.join((name, *parameters))})")
+            lines.append(f"    if ({fetched} := {name}_check_{entry.index}({arguments})) is not None:")
+            lines.append(f"        return {name}_{entry.index}({', '.join((*parameters, fetched))})")
+    every = f"({arguments}{',' if len(parameters) == 1 else ''})"
+    lines.append(f'    return program.miss("{folder.rstrip("/")}", {every})  # the compiler: a new entry')
     return "\n".join(lines) + "\n"
+
+
+def _parameters(function: Any) -> tuple[str, ...]:
+    """Names of the parameters in the order in which ``check`` takes them; () where the function is not known."""
+    if function is None:
+        return ()
+    kinds = inspect.Parameter
+    order = (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY, kinds.VAR_POSITIONAL)
+    parameters = _signature_of(function).parameters.values()
+    rank = {kind: max(n, 1) for n, kind in enumerate((*order, kinds.VAR_KEYWORD))}
+    return tuple(p.name for p in sorted(parameters, key=lambda p: rank[p.kind]))
+
+
+def _signature_of(function: Any) -> inspect.Signature:
+    return inspect.signature(getattr(function, "__func__", function), follow_wrapped=False)
+
+
+def _signature(function: Any) -> str:
+    """The user's own parameter list; defaults that are no literals are asked for."""
+    if function is None:
+        return ""
+    signature = _signature_of(function)
+    parameters = []
+    for p in signature.parameters.values():
+        default: Any = p.default
+        if default is not p.empty and type(default) not in _LITERALS:
+            default = _Written(f"program.default({p.name!r})")
+        parameters.append(p.replace(default=default, annotation=p.empty))
+    return str(signature.replace(parameters=parameters, return_annotation=signature.empty))[1:-1]
+
+
+_LITERALS = (int, str, bytes, bool, type(None))
+
+
+class _Written:
+    """Shows itself as a text that is an expression already."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 def _take_apart(text: str) -> _Text | None:
@@ -170,6 +242,8 @@ def _take_apart(text: str) -> _Text | None:
             if isinstance(node, ast.FunctionDef) and node.name == "check":
                 every = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
                 parameters = tuple(a.arg for a in every)
+        elif isinstance(node, ast.Assign) and "names_of" in ast.unparse(node.value):
+            gone = True  # full_code.py finds them once for all entries
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             defined |= {t.id for target in targets for t in ast.walk(target) if isinstance(t, ast.Name)}

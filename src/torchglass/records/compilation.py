@@ -15,7 +15,7 @@ records that collect them are the only ones here that are not frozen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,28 @@ from .origin import UNKNOWN, Origin
 
 
 @dataclass(frozen=True)
-class Record:
-    """One run of a stage: its name, seconds, what went in and what came out."""
+class Event:
+    """One run of a stage: when it began (``time.perf_counter``), how long it took."""
 
     stage: str
+    begin: float
     seconds: float
-    input: Any = None
-    output: Any = None
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """One node of a graph as its file shows it: ``line`` is where ``statement`` stands there, 0 for an input.
+
+    ``shape`` is the value as a comment says it (``float32[4, 8]``), ``inputs`` are the names it reads.
+    """
+
+    name: str
+    op: str
+    statement: str
+    inputs: tuple[str, ...]
+    shape: str
+    line: int
+    origin: Origin = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -62,7 +77,10 @@ class GraphRecord:
     happened yet.
 
     ``kernels`` are ``records.kernels.Kernel``, ``decisions`` ``FusionDecision`` and ``saved``
-    ``SavedTensor`` rows, the forward's and (after the first backward) the backward's.
+    ``SavedTensor`` rows, the forward's and (after the first backward) the backward's. ``nodes`` has the rows of
+    each graph by its name (captured, joint, forward, backward), ``fused`` the ``FusedGraph`` of forward and backward,
+    ``files`` the generated texts by file name. ``objects`` are what the globals of captured.py stand for that no text
+    can say.
     """
 
     name: str
@@ -75,6 +93,10 @@ class GraphRecord:
     saved: tuple[Any, ...] = ()
     node_count: int = 0
     seconds_by_stage: dict[str, float] = field(default_factory=dict)
+    nodes: dict[str, tuple[NodeRow, ...]] = field(default_factory=dict)
+    fused: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    objects: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -82,7 +104,8 @@ class EntryRecord:
     """One compiled variant of a function and the conditions under which it runs.
 
     ``resume_of`` is the name of the function that a resume function continues, None for others. ``graphs``
-    is a tuple of the graphs that the transformed code calls, in order.
+    is a tuple of the graphs that the transformed code calls, in order. ``names`` are the objects that free names of
+    the transformed code stand for, ``expected`` those that guards.py calls ``E[0]``, ``E[1]``, ...
     """
 
     index: int
@@ -93,13 +116,17 @@ class EntryRecord:
     breaks: tuple[GraphBreak, ...] = ()
     seconds_by_stage: dict[str, float] = field(default_factory=dict)
     resume_of: str | None = None
+    names: dict[str, Any] = field(default_factory=dict, repr=False)
+    expected: tuple[Any, ...] = ()
+    events: list[Event] = field(default_factory=list)
 
 
 @dataclass
 class FunctionRecord:
     """All that happened to one function. ``folder`` is where its artifacts are, None if they went nowhere.
 
-    ``source_text`` of a resume function is its decompiled text; '' for the user's own functions.
+    ``source_text`` of a resume function is its decompiled text; '' for the user's own functions. ``function`` is the
+    Python function itself (of a resume function the one that enters in the middle).
     """
 
     name: str
@@ -110,6 +137,7 @@ class FunctionRecord:
     fallbacks: list[Fallback] = field(default_factory=list)
     resumes: list[FunctionRecord] = field(default_factory=list)
     source_text: str = ""
+    function: Callable[..., Any] | None = field(default=None, repr=False)
 
     def walk(self) -> Iterator[FunctionRecord]:
         """This function, then its resume functions, theirs and so on."""

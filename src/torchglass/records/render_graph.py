@@ -32,7 +32,8 @@ import torch.fx
 import torch.nn.functional as F
 
 from ..torch_compat import PRIVATE_HOMES, OpOverload, OpOverloadPacket
-from .origin import Origin
+from .compilation import NodeRow
+from .origin import UNKNOWN, Origin
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Rendered:
 
     text: str
     objects: dict[str, Any] = field(default_factory=dict)
+    nodes: tuple[NodeRow, ...] = ()
 
 
 def render_graph(gm: torch.fx.GraphModule, title: str) -> str:
@@ -207,19 +209,24 @@ class _Printer:
         self.nodes = list(gm.graph.nodes)
         self.objects: dict[str, Any] = {}
         self.declared: dict[str, str] = {}  # object's name -> its line
+        self.unsaid: list[str] = []  # names of objects that the text cannot make
         self.files: dict[str, str] = {}  # full path -> short name
         self.taken: set[str] = set(RESERVED)
         self.names: dict[torch.fx.Node, str] = {}
+        self.shapes: dict[torch.fx.Node, str] = {}
+        self.statements: dict[torch.fx.Node, tuple[str, int]] = {}  # text, and position in the body
         for node in self.nodes:
             self.names[node] = self._free(node.name)
 
     def module(self, title: str) -> Rendered:
-        body = "\n".join(self._body())
+        body = self._body()
         places = "".join(f"\n    {short} = {full}" for full, short in self.files.items() if short != full)
         legend = f"\n\nFiles named below:{places}\n" if places else ""
-        globals_ = "".join(f"{line}\n" for line in self.declared.values())
-        text = f'"""{title}{legend}"""\n\n{HEAD}{globals_}\n\n{self._signature()}\n{body}\n'
-        return Rendered(text + TAIL.replace("{inputs}", self._inputs()), self.objects)
+        lines = [*self.declared.values(), *([f"SET_BY_LOADER = {tuple(self.unsaid)!r}"] if self.unsaid else [])]
+        globals_ = "".join(f"{line}\n" for line in lines)
+        head = f'"""{title}{legend}"""\n\n{HEAD}{globals_}\n\n{self._signature()}\n'
+        text = head + "\n".join(body) + "\n" + TAIL.replace("{inputs}", self._inputs())
+        return Rendered(text, self.objects, self._rows(head.count("\n") + 1))
 
     def _free(self, wanted: str) -> str:
         plain = wanted.isidentifier() and not keyword.iskeyword(wanted)
@@ -236,8 +243,8 @@ class _Printer:
     def _signature(self) -> str:
         lines = []
         for node in self._placeholders():
-            value = _value(node)
-            lines.append(f"    {self.names[node]}," + ("" if value is None else f"  # {describe(value)}"))
+            shape = self._shape(node)
+            lines.append(f"    {self.names[node]}," + (f"  # {shape}" if shape else ""))
         return "def forward(\n" + "\n".join(lines) + "\n):" if lines else "def forward():"
 
     def _inputs(self) -> str:
@@ -266,11 +273,29 @@ class _Printer:
                 lines.append(f"    # {self._place(origin)}")
                 before = origin
             statement = self._statement(node)
+            self.statements[node] = (statement, len(lines))
             dead = ", ".join(self.names[n] for n in dying.get(node, ()))
-            value = _value(node)
-            comment = "" if value is None or node.op == "output" else f"  # {describe(value)}"
+            comment = f"  # {self._shape(node)}" if node.op != "output" and self._shape(node) else ""
             lines.append(f"    {statement}" + (f"; del {dead}" if dead else "") + comment)
         return lines
+
+    def _rows(self, first: int) -> tuple[NodeRow, ...]:
+        """The nodes for reports; ``first`` is the line of the file where the body begins."""
+        rows = []
+        for node in self.nodes:
+            name = self.names[node]
+            statement, position = self.statements.get(node, (name, -first))
+            inputs = tuple(self.names[n] for n in node.all_input_nodes)
+            origin = _origin(node) or UNKNOWN
+            rows.append(NodeRow(name, node.op, statement, inputs, self._shape(node), first + position, origin))
+        return tuple(rows)
+
+    def _shape(self, node: torch.fx.Node) -> str:
+        """The value a node carries, described; '' where it carries none."""
+        if node not in self.shapes:
+            value = _value(node)
+            self.shapes[node] = "" if value is None else describe(value)
+        return self.shapes[node]
 
     def _last_reads(self) -> dict[torch.fx.Node, list[torch.fx.Node]]:
         """Which values nobody reads after a node: they are deleted there, so memory is free as early as in eager."""
@@ -373,9 +398,11 @@ class _Printer:
         if isinstance(value, torch.Tensor) and value.numel() <= 64 and value.layout is torch.strided:
             written = f"torch.tensor({_numbers(value.tolist())}, dtype={value.dtype})"
         elif isinstance(value, torch.Tensor):
+            self.unsaid.append(name)
             written = f"torch.zeros({tuple(value.shape)}, dtype={value.dtype})  # set by whoever loads this file"
         else:
-            written = f"None  # {' '.join(repr(value).split())[:80]}: set by whoever loads this file"
+            self.unsaid.append(name)
+            written = f"None  # {_kind(value)}: set by whoever loads this file"
         self.declared[name] = f"{name} = {written}"
         return name
 
@@ -388,6 +415,12 @@ class _Printer:
             self.files[origin.file] = short
         line = linecache.getline(origin.file, origin.line).strip()
         return f"{self.files[origin.file]}:{origin.line} in {origin.function}" + (f": {line}" if line else "")
+
+
+def _kind(value: Any) -> str:
+    """A word on an object that is the same from run to run and runs none of its code."""
+    named = value if isinstance(getattr(value, "__qualname__", None), str) else type(value)
+    return f"{getattr(named, '__module__', '')}.{named.__qualname__}"
 
 
 def _numbers(value: Any) -> str:

@@ -45,7 +45,7 @@ class Global(Source):
     module: str = ""
 
     def render(self) -> str:
-        return f"G[{self.module!r}][{self.name!r}]" if self.module else f"G[{self.name!r}]"
+        return f"vars(sys.modules[{self.module!r}])[{self.name!r}]" if self.module else f"G[{self.name!r}]"
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,21 @@
         return (weight, bias)
 
 One guard per line, with why it is there and the user's line; a source that is used twice has a local of its own.
-The native table checks the same guards (guard_build.py); this text is for reading, and is valid Python.
+The native table checks the same guards (guard_build.py); this text is for reading, and runs: what an expression can
+name stands there under that name, other objects are ``E[0]``, ``E[1]``, ... Nothing in it changes from run to run.
 """
 
 from __future__ import annotations
 
+import builtins
 import keyword
+import math
 import os
 import re
+import sys
 import types
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,22 +31,61 @@ from ..records.sources import Attr, Cell, Derived, DictKey, Global, InstanceDict
 
 _HEAD = '''"""What one entry relies on. `check` returns the values that the entry reads, or None if a guard fails.
 
-G holds the globals of the function (G['name']) and of modules (G['module']['name']), C its closure cells.
+G holds the globals of the function, C its closure cells, E the objects that no expression names. The native guard
+table checks the same; breakpoints here are hit when this file or full_code.py is run.
 """
+
+import sys
+{imports}
+import torch
+
+from torchglass.records.guards import TensorMeta
+from torchglass.runtime.guards import GlobalState, global_state, same_constant, same_keys, tensor_matches
+from torchglass.runtime.replay import names_of
+
+G, C, E = names_of(__file__)
+{objects}
 '''
 
-_RESERVED = {"G", "C", "sys", "check", "tensor_matches", "same_constant", "same_keys", "global_state"}
+_RESERVED = {"G", "C", "E", "sys", "torch", "check", "names_of", "TensorMeta", "GlobalState"} | {
+    "tensor_matches", "same_constant", "same_keys", "global_state",
+}  # fmt: skip
 _LITERALS = (int, str, bytes, bool, type(None), types.EllipsisType)
 
 
+@dataclass(frozen=True)
+class GuardText:
+    """The text of guards.py, and the objects that it calls ``E[0]``, ``E[1]``, ..."""
+
+    text: str
+    expected: tuple[Any, ...]
+
+
 def render(guards: Iterable[Guard], fetch: Iterable[Source], parameters: Sequence[str] = ()) -> str:
-    """The text of guards.py. ``parameters`` are the compiled function's; without them, the ones in use."""
+    """The text of guards.py alone; see ``write``."""
+    return write(guards, fetch, parameters).text
+
+
+def write(
+    guards: Iterable[Guard],
+    fetch: Iterable[Source],
+    parameters: Sequence[str] = (),
+    namespace: Mapping[str, Any] | None = None,
+) -> GuardText:
+    """guards.py. ``parameters`` are the compiled function's; without them, the ones in use. ``namespace`` are the
+    function's globals.
+    """
     guards, fetch = list(guards), list(fetch)
-    text = _Text(_uses(guards, fetch), parameters)
+    text = _Text(_uses(guards, fetch), parameters, Names(namespace or {}))
     for guard in guards:
         text.guard(guard)
     text.lines.append(f"    return ({''.join(text.expression(source) + ', ' for source in fetch).rstrip()})")
-    return "\n".join([_HEAD, f"def check({', '.join(text.parameters())}):", *text.lines, ""])
+    names = text.names
+    imports = "".join(f"import {name}\n" for name in sorted(names.modules - {"sys", "torch"}))
+    objects = "".join(f"# E[{n}]: {_described(thing)}\n" for n, thing in enumerate(names.expected))
+    head = _HEAD.replace("{imports}", imports).replace("{objects}", objects)
+    lines = [head, f"def check({', '.join(text.parameters())}):", *text.lines, ""]
+    return GuardText("\n".join(lines), tuple(names.expected))
 
 
 def _uses(guards: list[Guard], fetch: list[Source]) -> Counter[Source]:
@@ -74,16 +117,18 @@ class _Written(Source):
 class _Text:
     """The body of ``check`` while it is written."""
 
-    def __init__(self, uses: Counter[Source], parameters: Sequence[str]) -> None:
+    def __init__(self, uses: Counter[Source], parameters: Sequence[str], names: Names) -> None:
         self.uses = uses
+        self.names = names
         self.lines: list[str] = []
         self.known = list(parameters)
-        self.locals: dict[Source, str] = {}
+        # a parameter that has the name of something this text needs gets another one
+        self.locals: dict[Source, str] = {Local(name): f"{name}_" for name in _RESERVED}
         self.taken = _RESERVED | set(parameters) | {s.name for s in uses if isinstance(s, Local)}
 
     def parameters(self) -> list[str]:
         used = [source.name for source in self.uses if isinstance(source, Local)]
-        return list(dict.fromkeys([*self.known, *used]))
+        return [f"{name}_" if name in _RESERVED else name for name in dict.fromkeys([*self.known, *used])]
 
     def guard(self, guard: Guard) -> None:
         """Adds the line of one guard, after the locals that it needs."""
@@ -101,7 +146,7 @@ class _Text:
         elif guard.check == "distinct":
             e = "(" + "".join(self.expression(source) + ", " for source in guard.expected).rstrip() + ")"
         else:
-            e = expected_text(guard.expected)
+            e = self.names.text(guard.expected)
         return CHECKS[guard.check].template.format(x=x, e=e)
 
     def expression(self, source: Source) -> str:
@@ -151,39 +196,85 @@ def _literal_condition(x: str, value: Any) -> str:
     return f"type({x}) is {type(value).__name__} and {x} == {value!r}"
 
 
-def expected_text(value: Any) -> str:
-    """An expected value as a Python expression: literals as such, objects by name where they have one."""
-    if isinstance(value, TensorMeta):
-        return _meta_text(value)
-    if isinstance(value, tuple) and type(value) is not tuple:
-        return f"{type(value).__name__}({', '.join(map(expected_text, value))})"
-    if type(value) in (tuple, list):
-        inner = "".join(f"{expected_text(item)}, " for item in value).rstrip()
-        return f"({inner})" if type(value) is tuple else f"[{inner}]"
-    if type(value) in _LITERALS or type(value) in (float, complex, slice, range):
-        return repr(value)
-    if type(value).__module__ == "torch":  # dtype, device, layout
-        return repr(value) if str(value).startswith("torch.") else f"torch.{value!r}"
-    name = getattr(value, "__qualname__", None)
-    if isinstance(name, str) and isinstance(getattr(value, "__module__", None), str):
-        prefix = "" if value.__module__ == "builtins" else f"{value.__module__}."
-        return _identifier(prefix + name)
-    if isinstance(value, types.ModuleType):
-        return f"sys.modules[{value.__name__!r}]"
-    return f"object_{_identifier(type(value).__qualname__)}_{id(value):x}"
+class Names:
+    """Expected values as Python expressions. Collects the modules to import and the objects that have no name."""
+
+    def __init__(self, namespace: Mapping[str, Any]) -> None:
+        self.namespace = namespace
+        self.modules: set[str] = set()
+        self.expected: list[Any] = []
+
+    def text(self, value: Any) -> str:
+        """Literals as such, objects by name where a name leads to them, else ``E[n]``."""
+        if isinstance(value, TensorMeta):
+            return self._meta(value)
+        if isinstance(value, tuple) and type(value).__name__ == "GlobalState":
+            named = zip(getattr(value, "_fields", ()), value)
+            return f"GlobalState({', '.join(f'{name}={self.text(item)}' for name, item in named)})"
+        if type(value) in (tuple, list):
+            inner = "".join(f"{self.text(item)}, " for item in value).rstrip()
+            return f"({inner})" if type(value) is tuple else f"[{inner}]"
+        if type(value) is float:
+            return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
+        if type(value) in _LITERALS or type(value) in (complex, slice, range):
+            return repr(value)
+        if type(value).__module__ == "torch" and type(value).__name__ in _TORCH_VALUES:
+            return repr(value) if repr(value).startswith("torch.") else f"torch.{value!r}"
+        return self._name(value) or self._object(value)
+
+    def _name(self, value: Any) -> str | None:
+        if isinstance(value, types.ModuleType):
+            known = sys.modules.get(value.__name__) is value
+            return f"sys.modules[{value.__name__!r}]" if known and value.__name__ != "__main__" else None
+        module, qualified = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+        if not isinstance(qualified, str) or not isinstance(module, str):
+            return None
+        parts = qualified.split(".")
+        if module == "builtins":
+            return qualified if getattr(builtins, qualified, None) is value else None
+        if self.namespace.get("__name__") == module and self.namespace.get(parts[0]) is value:
+            return f"G[{parts[0]!r}]"
+        if module == "__main__" or not all(map(str.isidentifier, [*module.split("."), *parts])):
+            return None
+        path = module.split(".")
+        if _follow(sys.modules.get(path[0]), [*path[1:], *parts]) is not value:
+            return None
+        self.modules.add(module)
+        return f"{module}.{qualified}"
+
+    def _object(self, value: Any) -> str:
+        for n, known in enumerate(self.expected):
+            if known is value:
+                return f"E[{n}]"
+        self.expected.append(value)
+        return f"E[{len(self.expected) - 1}]"
+
+    def _meta(self, meta: TensorMeta) -> str:
+        parts = [
+            self.text(meta.type),
+            str(meta.dtype),
+            f"torch.device({str(meta.device)!r})",
+            str(tuple(meta.shape)),
+            f"strides={tuple(meta.strides)}",
+            f"requires_grad={meta.requires_grad}",
+        ]
+        return f"TensorMeta({', '.join(parts + [f'flags={meta.flags}'] if meta.flags else parts)})"
 
 
-def _identifier(name: str) -> str:
-    return re.sub(r"[^\w.]", "_", name)
+_TORCH_VALUES = ("dtype", "device", "layout", "memory_format", "Size")
 
 
-def _meta_text(meta: TensorMeta) -> str:
-    parts = [
-        expected_text(meta.type),
-        str(meta.dtype),
-        repr(str(meta.device)),
-        str(tuple(meta.shape)),
-        f"strides={tuple(meta.strides)}",
-        f"requires_grad={meta.requires_grad}",
-    ]
-    return f"TensorMeta({', '.join(parts + [f'flags={meta.flags}'] if meta.flags else parts)})"
+def _follow(thing: Any, parts: Sequence[str]) -> Any:
+    """``thing.a.b`` without running code of the user's: what modules and classes have in their dictionaries."""
+    for part in parts:
+        try:
+            thing = vars(thing).get(part)
+        except TypeError:
+            return None
+    return thing
+
+
+def _described(value: Any) -> str:
+    """A word on an object, without running its ``__repr__`` and without an address."""
+    name = getattr(value, "__qualname__", None) if isinstance(value, (type, types.FunctionType)) else None
+    return name or f"a {type(value).__module__}.{type(value).__qualname__}".replace("a builtins.", "a ")

@@ -22,11 +22,12 @@ from ..records.guards import CHECKS, Guard, TensorMeta
 from ..records.sources import Source
 from .guard_build import build_table
 from .guard_sources import Scope, parameter_names, reach, scope_of
-from .guard_text import render
+from .guard_text import GuardText, render, write
 
 __all__ = [
     "Failure",
     "GlobalState",
+    "GuardText",
     "Scope",
     "build_table",
     "evaluate",
@@ -35,8 +36,12 @@ __all__ = [
     "parameter_names",
     "reach",
     "render",
+    "same_constant",
+    "same_keys",
     "scope_of",
+    "tensor_matches",
     "tensor_meta",
+    "write",
 ]
 
 
@@ -101,12 +106,14 @@ def tensor_matches(value: Any, meta: TensorMeta) -> bool:
 def same_keys(value: Any, keys: Sequence[Any]) -> bool:
     """Whether these are the keys of a dict, in this order."""
     found = list(value)
-    return len(found) == len(keys) and all(map(_native.same_constant, found, keys))
+    return len(found) == len(keys) and all(map(same_constant, found, keys))
 
+
+same_constant = _native.same_constant
 
 _NAMES = {
     "tensor_matches": tensor_matches,
-    "same_constant": _native.same_constant,
+    "same_constant": same_constant,
     "same_keys": same_keys,
     "global_state": global_state,
 }
