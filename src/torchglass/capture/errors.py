@@ -31,6 +31,10 @@ def fitting(name: str, handler: Callable[..., Value], *args: Any, **kwargs: Any)
         raise
 
 
+class Fails(Unsupported):
+    """A tensor operation that raises: Python runs it, for fake tensors word their errors in their own way."""
+
+
 class CannotResume(Unsupported):
     """A break at a place where the frame cannot be entered again: the whole frame runs eager."""
 

@@ -80,6 +80,8 @@ class GraphBuilder:
             # an operation that returns its argument changed something about it: data, or a flag
             self.changed = [t for t, version in versions if t._version != version]
             self.changed_data = bool(self.changed) or any(t is result for t, _ in versions)
+            if self.changed and overlaps(function, fake_args, [t for t, _ in versions], self.changed):
+                raise Unsupported("writing to a tensor whose elements share memory")  # most kernels refuse
             return result
         except torch_compat.NEEDS_DATA as error:
             name = getattr(function, "__name__", str(function))
@@ -233,6 +235,40 @@ def has_tensor(value: Any) -> bool:
             isinstance(value.real, (list, tuple)) and any(isinstance(i, torch.Tensor) for i in value.real)
         )
     return False
+
+
+def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], written: list[torch.Tensor]) -> bool:
+    """Whether elements that an operation wrote share memory with each other, or in part with those of another tensor.
+
+    PyTorch's kernels check this, fake tensors do not.
+    """
+    if function is operator.setitem:
+        shared = any(_storage(t) == _storage(args[0]) for t in tensors[1:])
+        written = [args[0][args[1]] if shared else args[0]]
+        tensors = tensors[1:]
+    for target in written:
+        if any(stride == 0 and size > 1 for size, stride in zip(target.shape, target.stride())):
+            return True
+        mine = _place(target)
+        for other in tensors:
+            theirs = _place(other)
+            together = mine and theirs and _storage(other) == _storage(target)
+            if together and theirs != mine and theirs[0] < mine[1] and mine[0] < theirs[1]:
+                return True
+    return False
+
+
+def _storage(t: torch.Tensor) -> int:
+    return t.untyped_storage()._cdata
+
+
+def _place(t: torch.Tensor) -> tuple[Any, ...]:
+    """Begin, end and strides in the storage; () for a tensor with gaps, of which PyTorch's check does not tell."""
+    span = sum((size - 1) * stride for size, stride in zip(t.shape, t.stride())) + 1
+    if span != t.numel():
+        return ()
+    first = t.storage_offset() * t.itemsize
+    return first, first + span * t.itemsize, t.stride()
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:

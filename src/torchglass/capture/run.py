@@ -28,7 +28,7 @@ from ..records.sources import Cell, Local
 from . import breaks
 from .calls import CODE_COROUTINE, CODE_GENERATOR
 from .emit import Emitter, emit_effects, entry_source
-from .errors import CannotResume, Restart, Unsupported, UserError
+from .errors import CannotResume, Fails, Restart, Unsupported, UserError
 from .frame import Frame
 from .graph import node_of
 from .machine import Machine
@@ -143,7 +143,7 @@ class _Attempt:
         origin = getattr(error, "origin", None) or self.m.origin()
         if isinstance(error, UserError):
             return GraphBreak(f"the program raises {error.value.python_type().__name__}", origin, "", raises=True)
-        return GraphBreak(error.reason, origin, error.hint)
+        return GraphBreak(error.reason, origin, error.hint, raises=isinstance(error, Fails))
 
     # --- the two ends ----------------------------------------------------------------------------------------------
     def _return(self, value: Value) -> Capture:

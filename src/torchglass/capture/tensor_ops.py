@@ -11,7 +11,7 @@ import torch.utils.checkpoint
 
 from .. import torch_compat
 from ..markers import DISABLED, IN_GRAPH
-from .errors import Unsupported
+from .errors import Fails, Unsupported
 from .graph import has_tensor
 from .values.base import Lazy, Value
 from .values.constant import ConstantV
@@ -229,7 +229,7 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
     except Unsupported:
         raise
     except Exception as error:
-        m.raise_real(error)
+        raise Fails(f"the program raises {type(error).__name__}") from None
     asked = target == "requires_grad_" or ("requires_grad" in kwargs and m.truth(kwargs["requires_grad"]))
     if asked and isinstance(result, torch.Tensor) and result.requires_grad and result.is_leaf:
         raise Unsupported("a tensor made to require grad in the graph", "make it before, outside the compiled function")
