@@ -111,3 +111,12 @@ def test_the_store_of_a_process_is_one_folder(cache, monkeypatch):
     monkeypatch.setattr(store, "_asked_for", [])
     assert current_store() is current_store()
     assert current_store().root.parent == cache
+
+
+def test_pruning_is_due_once_an_hour(tmp_path):
+    assert cache_folder._due(tmp_path)
+    assert not cache_folder._due(tmp_path)
+    stamp = tmp_path / cache_folder.PRUNED
+    os.utime(stamp, (0, 0))
+    assert cache_folder._due(tmp_path)
+    assert cache_folder.prune(tmp_path, max_bytes=0) == []

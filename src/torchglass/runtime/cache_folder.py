@@ -28,7 +28,9 @@ except ImportError:  # not a Unix: no locks; then a run counts as alive for a da
 
 MAX_AGE_DAYS = 14.0
 MAX_BYTES = 1 << 30
+PRUNE_EVERY = 3600.0  # seconds: measuring every file of a full folder takes some, and each process would
 LOCK = ".lock"
+PRUNED = ".pruned"
 
 _held: list[int] = []
 
@@ -51,8 +53,19 @@ def of_this_run() -> Path:
     made = _or_temporary(run, runs)
     if made == run:
         _hold(run)
-        prune(runs)
+        if _due(runs):
+            prune(runs)
     return made
+
+
+def _due(runs: Path) -> bool:
+    """Whether no process pruned within the hour; notes that this one does."""
+    with contextlib.suppress(OSError):
+        stamp = runs / PRUNED
+        if stamp.exists() and 0 <= time.time() - stamp.stat().st_mtime < PRUNE_EVERY:
+            return False
+        stamp.touch(mode=0o600)
+    return True
 
 
 def prune(runs: Path, max_age_days: float = MAX_AGE_DAYS, max_bytes: int = MAX_BYTES) -> list[Path]:

@@ -1,0 +1,120 @@
+"""Compile a module, call it twice, compare outputs and gradients with what eager gave."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Row = dict[str, Any]
+Step = Callable[[Any], tuple[list[torch.Tensor], list[torch.Tensor | None]]]
+
+
+def tensors(value: Any, depth: int = 0) -> list[torch.Tensor]:
+    """All tensors of an output, those in caches included, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        return [t for v in value.values() for t in tensors(v, depth + 1)]
+    if isinstance(value, (list, tuple)):
+        return [t for v in value for t in tensors(v, depth + 1)]
+    if depth < 8 and type(value).__name__.endswith(("Cache", "Layer", "State", "Output")):
+        return tensors(vars(value), depth + 1)
+    return []
+
+
+def stepper(model: torch.nn.Module, inputs: Any, training: bool) -> Step:
+    """A function of a module: its outputs, and with ``training`` the gradients of all parameters."""
+
+    def call(module: Any) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        given = {k: v.clone() for k, v in inputs.items()} if isinstance(inputs, dict) else None
+        return tensors(module(**given) if given is not None else module(*[v.clone() for v in inputs]))
+
+    def step(module: Any) -> tuple[list[torch.Tensor], list[torch.Tensor | None]]:
+        if not training:
+            with torch.no_grad():
+                return call(module), []
+        for p in model.parameters():
+            p.grad = None
+        out = call(module)
+        parts = [t for t in out if t.requires_grad and t.numel()]
+        if parts:
+            _weighted(parts).backward()
+        return [t.detach() for t in out], [p.grad for p in model.parameters()]
+
+    return step
+
+
+def _weighted(parts: list[torch.Tensor]) -> torch.Tensor:
+    """One number that depends on every element differently, of the size of one, whatever the model's scale."""
+    total = torch.zeros(())
+    for t in parts:
+        weights = torch.linspace(-1, 1, t.numel()).view(t.shape)
+        real = t.real if t.is_complex() else t
+        total = total + (real.float() * weights).sum() / t.numel()
+    return total
+
+
+def compared(row: Row, model: torch.nn.Module, step: Step, expected: Any, backend: str) -> Row:
+    """``row`` with the result: one graph if that works, else with breaks; twice against eager."""
+    import torchglass as tg
+
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    step(model)
+    for k, v in before.items():  # batch norms count
+        model.state_dict()[k].copy_(v)
+    expected = step(model)
+    after = {k: v.clone() for k, v in model.state_dict().items()}
+    spread = [step(model), step(model)] if model.training or _changes(before, after) else [expected, expected]
+    begin = time.perf_counter()
+    found = None
+    for fullgraph in (True, False):
+        for k, v in before.items():
+            model.state_dict()[k].copy_(v)
+        tg.reset()
+        try:
+            compiled = tg.compile(model, backend=backend, fullgraph=fullgraph)
+            begin = time.perf_counter()
+            found = step(compiled)
+        except Exception as error:
+            if not fullgraph:
+                return {**row, "result": "wrong", "why": f"{type(error).__name__}: {error}"[:600]}
+            row["reason"] = f"{type(error).__name__}: {error}"[:900]
+            continue
+        row["result"] = "whole" if fullgraph else "breaks"
+        break
+    row["seconds"] = round(time.perf_counter() - begin, 2)
+    for k, v in after.items():
+        difference = _difference([model.state_dict()[k]], [v], "state")
+        if difference:
+            return {**row, "result": "wrong", "why": f"{k}: {difference}"}
+    again = step(compiled)
+    row["entries"] = len(tg.explain(compiled).entries)
+    for name, mine, theirs in (("first", found, expected), ("again", again, spread[0])):
+        for part, a, b in zip(("outputs", "gradients"), mine, theirs):
+            difference = _difference(a, b, part)
+            if difference:
+                return {**row, "result": "wrong", "why": f"{name}: {difference}"}
+    return row
+
+
+def _changes(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> bool:
+    return any(not torch.equal(v, after[k]) for k, v in before.items())
+
+
+def _difference(ours: list[Any], theirs: list[Any], part: str) -> str:
+    if len(ours) != len(theirs):
+        return f"{len(ours)} {part} instead of {len(theirs)}"
+    for n, (a, b) in enumerate(zip(ours, theirs)):
+        if (a is None) != (b is None):
+            return f"{part} {n} is None in one"
+        if a is None:
+            continue
+        try:
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4, equal_nan=True)
+        except AssertionError as error:
+            return f"{part} {n}: {str(error)[:300]}"
+    return ""

@@ -1,0 +1,95 @@
+"""Run a function on many names, each in a forked process of its own: a crash or a time-out costs one row.
+
+    for row in forked(check, ["bert", "gpt2"], jobs=2, timeout=120): ...
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import selectors
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = dict[str, Any]
+MEMORY = 12 << 30
+
+
+@dataclass
+class Child:
+    name: str
+    pid: int
+    pipe: int
+    started: float
+    errors: Any
+    data: bytearray = field(default_factory=bytearray)
+
+
+def forked(check: Callable[[str], Row], names: Iterable[str], jobs: int = 1, timeout: float = 120) -> Iterator[Row]:
+    """Rows in the order in which they finish. What a child prints goes to its row when it crashes."""
+    waiting, running = list(names)[::-1], {}
+    selector = selectors.DefaultSelector()
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            child = _start(check, waiting.pop())
+            running[child.pipe] = child
+            selector.register(child.pipe, selectors.EVENT_READ)
+        for key, _ in selector.select(0.5):
+            child = running[key.fd]
+            data = os.read(child.pipe, 1 << 16)
+            child.data += data
+            if not data:
+                yield _finished(child, selector, running, "")
+        for child in list(running.values()):
+            if time.monotonic() - child.started > timeout:
+                os.kill(child.pid, signal.SIGKILL)
+                yield _finished(child, selector, running, f"time-out after {timeout:.0f} s")
+
+
+def _start(check: Callable[[str], Row], name: str) -> Child:
+    errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        _in_child(check, name, writing, errors)
+    os.close(writing)
+    return Child(name, pid, reading, time.monotonic(), errors)
+
+
+def _in_child(check: Callable[[str], Row], name: str, pipe: int, errors: Any) -> None:
+    import faulthandler
+
+    os.dup2(errors.fileno(), 1)
+    os.dup2(errors.fileno(), 2)
+    faulthandler.enable(errors)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    try:
+        row = check(name)
+    except BaseException as error:
+        row = {"name": name, "result": "crashed", "why": f"{type(error).__name__}: {error}"[:600]}
+    with os.fdopen(pipe, "wb") as file:
+        file.write(json.dumps(row).encode())
+    os._exit(0)
+
+
+def _finished(child: Child, selector: Any, running: dict[int, Child], why: str) -> Row:
+    selector.unregister(child.pipe)
+    os.close(child.pipe)
+    del running[child.pipe]
+    _, status = os.waitpid(child.pid, 0)
+    child.errors.seek(0)
+    text = child.errors.read().decode(errors="replace")
+    child.errors.close()
+    seconds = round(time.monotonic() - child.started, 2)
+    if child.data and not why:
+        return {**json.loads(child.data), "wall": seconds}
+    why = why or f"ended with status {os.waitstatus_to_exitcode(status)}: {text[-2000:]}"
+    return {"name": child.name, "result": "crashed", "why": why, "wall": seconds}
