@@ -23,6 +23,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 from .compared import Row, compared, stepper
 from .forked import forked
 from .inputs import candidate_inputs
+from .report import counts, markdown
 from .tiny import tiny_configs
 
 MOST_PARAMETERS = 8_000_000
@@ -121,13 +122,10 @@ def warm() -> None:
     tg.reset()
 
 
-def counts(rows: list[Row]) -> dict[str, int]:
-    return {r: sum(row["result"] == r for row in rows) for r in sorted({row["result"] for row in rows})}
-
-
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*")
+    parser.add_argument("--but", nargs="*", default=())
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--backend", default="eager")
     parser.add_argument("--training", action="store_true")
@@ -135,15 +133,19 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=120)
     parser.add_argument("--json")
+    parser.add_argument("--markdown", help="a page about what breaks")
     return parser
 
 
 def main() -> int:
     chosen = arguments().parse_args()
-    names = chosen.only or architectures()[:: chosen.every]
+    names = [n for n in chosen.only or architectures()[:: chosen.every] if n not in chosen.but]
     one = partial(check, backend=chosen.backend, training=chosen.training, only_eager=chosen.build)
     rows = sweep(names, one, chosen.jobs, chosen.timeout)
     print(counts(rows))
+    if chosen.markdown:
+        with open(chosen.markdown, "w") as file:
+            file.write(markdown(rows, "python -m tests.sweep.architectures " + " ".join(sys.argv[1:])))
     if chosen.json:
         with open(chosen.json, "w") as file:
             json.dump(rows, file, indent=1)

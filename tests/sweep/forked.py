@@ -1,6 +1,6 @@
 """Run a function on many names, each in a forked process of its own: a crash or a time-out costs one row.
 
-    for row in forked(check, ["bert", "gpt2"], jobs=2, timeout=120): ...
+for row in forked(check, ["bert", "gpt2"], jobs=2, timeout=120): ...
 """
 
 from __future__ import annotations
