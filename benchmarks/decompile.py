@@ -22,7 +22,7 @@ from types import CodeType
 from typing import Any
 
 from torchglass.decompiler import DecompileError, decompile
-from torchglass.decompiler.verify import source_difference
+from torchglass.decompiler.verify import source_difference, source_value_difference
 
 LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "site-packages", "__pycache__"}
 TIME_LIMIT = 5.0
@@ -66,27 +66,31 @@ def _alarm(number: int, frame: Any) -> None:
 
 def judge(decompiler: Callable[[CodeType], str], code: CodeType) -> tuple[str, str, float]:
     """``(verdict, reason, seconds spent decompiling)`` for one function."""
-    start = time.perf_counter()
+    start = time.process_time()
     signal.setitimer(signal.ITIMER_REAL, TIME_LIMIT)
     try:
         text = decompiler(code)
     except _TimeOut:
         return "time-out", f"more than {TIME_LIMIT} s", TIME_LIMIT
     except DecompileError as error:
-        return "refused", str(error).split("): ", 1)[-1], time.perf_counter() - start
+        return "refused", str(error).split("): ", 1)[-1], time.process_time() - start
     except Exception as error:  # the other decompiler raises anything
-        return "crash", repr(error)[:120], time.perf_counter() - start
+        return "crash", repr(error)[:120], time.process_time() - start
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     try:
         why = source_difference(text, code)
     except DecompileError as error:
         return "does not compile", str(error), seconds
     if why is None:
         return "equal", "", seconds
+    by_value = source_value_difference(text, code)
     if text.startswith("# control flow"):
-        return "state machine", text.splitlines()[0][2:], seconds
+        compared = "its operations and values are the same" if by_value is None else f"not compared: {by_value}"
+        return "state machine", f"{text.splitlines()[0][2:]} ({compared})", seconds
+    if by_value is None:
+        return "same operations", f"other instructions for the same operations on the same values: {why}", seconds
     said = text.startswith("# not the same bytecode")
     return ("differs, and says so" if said else "differs silently"), why, seconds
 
@@ -96,7 +100,7 @@ def run(name: str, decompiler: Callable[[CodeType], str], codes: list[CodeType],
     verdicts: collections.Counter[str] = collections.Counter()
     others: list[tuple[str, str, str]] = []
     total, slowest = 0.0, 0.0
-    begin = time.perf_counter()
+    begin = time.process_time()
     for n, code in enumerate(codes):
         verdict, reason, seconds = judge(decompiler, code)
         verdicts[verdict] += 1
@@ -112,7 +116,8 @@ def run(name: str, decompiler: Callable[[CodeType], str], codes: list[CodeType],
     print(f"{name}, CPython {version}: {len(codes)} functions")
     for verdict, count in verdicts.most_common():
         print(f"  {verdict:22} {count:6}  {100 * count / len(codes):6.2f} %")
-    print(f"  decompiling {total:.1f} s, slowest {slowest:.2f} s, with comparing {time.perf_counter() - begin:.1f} s")
+    whole = time.process_time() - begin
+    print(f"  decompiling {total:.1f} s of processor time (slowest {slowest:.2f}), with comparing {whole:.1f} s")
     if show:
         for verdict, place, reason in others:
             print(f"  - {verdict}: {place}: {reason}")

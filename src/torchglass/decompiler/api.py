@@ -13,10 +13,10 @@ from typing import Any
 
 from .check import check_tree
 from .errors import UNEXPECTED, DecompileError
-from .function import MODES, FinalError, Scope, class_body, function_definition, lambda_expression
+from .function import MODES, FinalError, NoExpression, Scope, class_body, function_definition, lambda_expression
 from .peel import resumes
 from .values import Function
-from .verify import source_difference
+from .verify import LAMBDA, source_difference, source_value_difference
 
 
 def decompile(function_or_code: Any, *, verify: bool = False, name: str | None = None) -> str:
@@ -48,12 +48,12 @@ def decompile(function_or_code: Any, *, verify: bool = False, name: str | None =
     if difference is not None:
         if verify:
             raise DecompileError(f"{_place(code)}: recompiled differently: {difference}")
-        if text.startswith(("# control flow", _RESUMES)):
-            return text
-        text = f"# not the same bytecode when compiled again: {' '.join(difference.split())}\n{text}"
+        if not text.startswith((_STATES, _RESUMES)):
+            text = f"# not the same bytecode when compiled again: {' '.join(difference.split())}\n{text}"
     return text
 
 
+_STATES = "# control flow"
 _RESUMES = "# continues in the middle of a function: shown from there on, not compared with the bytecode"
 
 
@@ -62,15 +62,16 @@ def _place(code: CodeType) -> str:
 
 
 def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, str | None]:
-    """The first source that compiles to the same bytecode, or the first at all and how it differs."""
-    first: tuple[str, str | None] | None = None
+    """The best source and how it differs from ``code``.
+
+    Best is what compiles to the same instructions, then what does the same with the same values, structured before
+    state machine, then the first that was found.
+    """
+    texts: list[tuple[str, str | None]] = []
     failure: DecompileError | None = None
     for n in range(len(MODES)):
         try:
-            notes: list[str] = []
-            tree = definition_tree(target, code, name, MODES[n:] + MODES[:n], notes)
-            check_tree(tree)
-            text = _with_notes(ast.unparse(tree), notes)
+            text = _source(target, code, name, MODES[n:] + MODES[:n])
             why = source_difference(text, code, name)
         except DecompileError as error:
             failure = failure or error
@@ -79,23 +80,35 @@ def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, st
             continue
         if why is None:
             return text, None
-        if resumes(code):  # restoring a stack and finishing a round have no bytecode of their own in source
-            return f"{_RESUMES}\n{text}", why
-        first = first or (text, why)
-    if first is not None:
-        return _as_states(target, code, name) or first
-    assert failure is not None
-    raise failure
+        if text not in [t for t, _ in texts]:
+            texts.append((text, why))
+    texts.sort(key=lambda pair: (pair[0].startswith(_STATES), pair[0].count("\n")))
+    for text, _ in texts:
+        if source_value_difference(text, code, name) is None:
+            return text, None
+    if not texts:
+        assert failure is not None
+        raise failure
+    text, why = texts[0]
+    states = _as_states(target, code, name)
+    if resumes(code) and not text.startswith(_STATES) and (states is None or states[1] is not None):
+        return f"{_RESUMES}\n{text}", why  # the prologue may do what source cannot say
+    return states or texts[0]
+
+
+def _source(target: Any, code: CodeType, name: str | None, modes: tuple[str, ...]) -> str:
+    notes: list[str] = []
+    tree = definition_tree(target, code, name, modes, notes)
+    check_tree(tree)
+    return _with_notes(ast.unparse(tree), notes)
 
 
 def _as_states(target: Any, code: CodeType, name: str | None) -> tuple[str, str | None] | None:
     """``code`` as state machines throughout: what is shown when the structured form is not the same program."""
-    notes: list[str] = []
     try:
-        tree = definition_tree(target, code, name, (), notes)
-        check_tree(tree)
-        text = _with_notes(ast.unparse(tree), notes)
-        return text, source_difference(text, code, name)
+        text = _source(target, code, name, ())
+        why = source_difference(text, code, name)
+        return text, why and source_value_difference(text, code, name)
     except (DecompileError, *UNEXPECTED):
         return None
 
@@ -123,7 +136,7 @@ def definition_tree(
         if hasattr(ast, "TypeVar"):
             stmt.type_params = []  # type: ignore[attr-defined]
     elif kind == "<lambda>" and name is None:
-        stmt = ast.Expr(lambda_expression(function, outer))
+        stmt = _lambda(function, outer)
     elif kind == "<module>":
         from .function import declared_body
 
@@ -134,6 +147,14 @@ def definition_tree(
     if code.co_freevars:
         stmt = _factory(stmt, code)
     return ast.Module([stmt], [])
+
+
+def _lambda(function: Function, outer: Scope) -> ast.stmt:
+    """A lambda; as a ``def`` when its body is no expression, as tools leave them."""
+    try:
+        return ast.Expr(lambda_expression(function, outer))
+    except NoExpression:
+        return function_definition(function, outer, LAMBDA, [])
 
 
 class _OuterScope(Scope):

@@ -13,11 +13,13 @@ from . import values
 from .errors import DecompileError
 from .generics import Alias, Parameter
 from .match import CaseTest
+from .naming import Fresh
 
 _OURS = tuple(v for v in vars(values).values() if isinstance(v, type) and v.__module__ == values.__name__) + (
     CaseTest,
     Alias,
     Parameter,
+    Fresh,
 )
 _SHAREABLE = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 

@@ -15,6 +15,7 @@ from ..bytecode.canonical import VERSION, canonical
 from . import rules_basic as _rules_basic
 from . import rules_calls as _rules_calls
 from . import rules_control as _rules_control
+from . import rules_named as _rules_named
 from . import rules_values as _rules_values
 from .assign import unwrap_decorators
 from .cfg import Graph, dominators, order, split_stack_cleanups
@@ -27,21 +28,24 @@ from .inlined import extract_comprehensions
 from .machine import LOAD, STORE, Machine
 from .match import extract_matches
 from .minimize import merge_copies, merge_plain_returns, reachable_instructions
-from .peel import peel_entered_loops, restored_names
+from .naming import NamingMachine, store_then_load
+from .peel import adopt_handlers, peel_entered_loops, restored_names
 from .reduce import Respill, execute
 from .regions import join_finally_ends, strip_finally_copies, unify_with_exits
 from .states import state_machine
 from .structure import Unstructured, structure, terminates
 from .values import Class, Function
 
-__all__ = ["_rules_basic", "_rules_calls", "_rules_control", "_rules_values", "body_of", "function_definition"]
+__all__ = ["_rules_basic", "_rules_calls", "_rules_control", "_rules_named", "_rules_values"]
+__all__ += ["body_of", "function_definition"]
 
 CO_VARARGS, CO_VARKEYWORDS, CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR = 4, 8, 0x20, 0x80, 0x200
 CO_HAS_DOCSTRING = 0x4000000
 
 
-#: how instructions are taken for copies of one another: same source position, same meaning, never
-MODES = ("copies", "alike", "apart")
+#: how instructions are taken for copies of one another (same source position, same meaning, never); last, code that
+#: shuffles its values as no compiler does
+MODES = ("copies", "alike", "apart", "named")
 _PATTERN_HINTS = frozenset({"COPY", "MATCH_SEQUENCE", "MATCH_MAPPING", "MATCH_CLASS"})
 
 
@@ -74,6 +78,7 @@ class Scope:
         self.generic_arguments: list[Any] = []
         self.modes: tuple[str, ...] = parent.modes if parent is not None else MODES
         self.instructions: Any = None
+        self.machine: type[Machine] = Machine
 
     def local(self, name: str) -> str:
         """A local's name in source; the compiler's own names (``.0``) and a tool's are made identifiers."""
@@ -190,6 +195,7 @@ def _state_machine(code: CodeType, scope: Scope) -> list[ast.stmt]:
         raise DecompileError("no state machine inside an expression or class body")
     instructions = canonical(code)
     kinds = simplify(instructions, plain=True)
+    store_then_load(instructions)
     if "star" in kinds.values():
         raise DecompileError("an except* clause in a state machine")
     extract_comprehensions(instructions)
@@ -198,7 +204,7 @@ def _state_machine(code: CodeType, scope: Scope) -> list[ast.stmt]:
     for _ in range(8):
         graph, nodes = _executed_candidates(instructions, kinds)
         try:
-            execute(nodes, Machine(scope), [])
+            execute(nodes, NamingMachine(scope), [])
         except Respill as waiting:
             scope.spills |= waiting.homes
             continue
@@ -218,10 +224,11 @@ def _body(code: CodeType, scope: Scope, mode: str) -> list[ast.stmt]:
     instructions = canonical(code)
     kinds = simplify(instructions)
     scope.constants |= restored_names(instructions)
+    adopt_handlers(instructions)
     if peel_entered_loops(instructions):
         kinds = handler_kinds(instructions)
     failed = strip_finally_copies(instructions, kinds)
-    if mode != "apart":
+    if mode in ("copies", "alike"):
         merge_copies(instructions, reachable_instructions(instructions), mode == "copies")
     merge_plain_returns(instructions)
     if failed:
@@ -231,7 +238,10 @@ def _body(code: CodeType, scope: Scope, mode: str) -> list[ast.stmt]:
     extract_comprehensions(instructions)
     if any(i.op in _PATTERN_HINTS for i in instructions):
         extract_matches(instructions, reachable_instructions(instructions))
+    if mode == "named":
+        store_then_load(instructions)
     scope.instructions = (instructions, kinds)
+    scope.machine = NamingMachine if mode == "named" else Machine
     stmts = finish(statements_of(instructions, kinds, scope, 0, []))
     return drop_plain_return(stmts)
 
@@ -255,7 +265,7 @@ def _statements(
     nodes = order(graph)
     if split_stack_cleanups(graph, nodes):
         nodes = order(graph)
-    machine = Machine(scope)
+    machine = scope.machine(scope)
     execute(nodes, machine, stack)
     nodes = order(graph)
     dominators(nodes)
@@ -366,7 +376,11 @@ _BINDING = frozenset({"STORE_FAST", "STORE_DEREF", "DELETE_FAST", "DELETE_DEREF"
 def unused_free_variables(code: CodeType) -> set[str]:
     """Free variables that no instruction mentions: the source only declared them ``nonlocal``."""
     free = set(code.co_freevars) - {"__class__"}
-    return free - {i.arg for i in canonical(code) if type(i.arg) is str} if free else free
+    if not free:
+        return free
+    instructions = canonical(code)
+    used = [instructions[at].arg for at in reachable_instructions(instructions)]
+    return free - {arg for arg in used if type(arg) is str}
 
 
 def unbound_locals(code: CodeType, scope: Scope) -> list[str]:
@@ -374,6 +388,7 @@ def unbound_locals(code: CodeType, scope: Scope) -> list[str]:
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
     loose = list(code.co_varnames[count:]) + [n for n in code.co_cellvars if n not in code.co_varnames]
+    loose = [n for n in loose if n not in code.co_freevars]  # torch.compile lists some names twice
     if not loose:
         return []
     instructions = canonical(code)
@@ -404,6 +419,10 @@ def lambda_expression(function: Function, parent: Scope) -> ast.Lambda:
     return ast.Lambda(args, as_expression(stmts))
 
 
+class NoExpression(DecompileError):
+    """The body of a lambda holds statements."""
+
+
 def as_expression(stmts: list[ast.stmt]) -> Any:
     """The value that statements of a lambda return."""
     if not stmts:
@@ -417,7 +436,7 @@ def as_expression(stmts: list[ast.stmt]) -> Any:
         if first.orelse and terminates(first.orelse):
             return ast.IfExp(first.test, as_expression(first.body + stmts[1:]), as_expression(first.orelse))
         return ast.IfExp(first.test, as_expression(first.body), as_expression(first.orelse))
-    raise DecompileError("a lambda whose body is no expression")
+    raise NoExpression("a lambda whose body is no expression")
 
 
 # -- classes --------------------------------------------------------------------------------------------------------

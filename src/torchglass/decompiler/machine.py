@@ -38,6 +38,8 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 class Machine:
     """Symbolic execution of one function. ``scope`` gives what depends on the function around the code."""
 
+    rules = RULES
+
     def __init__(self, scope: Any) -> None:
         self.scope = scope
         self.stack: list[Any] = []
@@ -56,8 +58,9 @@ class Machine:
             return
         code = node.code
         body = code[:-1] if node.kind in ("cond", "for") else code
+        rules = self.rules
         for ins in body:
-            function = RULES.get(ins.op)
+            function = rules.get(ins.op)
             if function is None:
                 raise DecompileError(f"no rule for {ins.op}")
             function(self, ins)
@@ -177,6 +180,10 @@ class Machine:
 
     def harmless(self, value: Any) -> bool:
         return isinstance(value, ast.Constant) or (isinstance(value, ast.Name) and value.id in self.scope.constants)
+
+    def lasting(self, value: Any) -> bool:
+        """Whether ``value`` stays the same while a loop runs."""
+        return self.harmless(value)
 
     def settle(self, node: Any) -> None:
         """Control leaves a protected region: what was computed inside must not be evaluated outside."""

@@ -13,10 +13,7 @@ from types import CodeType
 from ..bytecode.canonical import Ins, canonical
 from .flow import skip, successors
 from .minimize import reachable_instructions
-
-_PROLOGUE = frozenset(
-    {"NOP", "LOAD_FAST", "PUSH_NULL", "LOAD_CONST", "LOAD_DEREF", "RETURN_GENERATOR", "POP_TOP", "COPY", "SWAP"}
-)
+from .regions import chain
 
 
 def peel_entered_loops(code: list[Ins]) -> bool:
@@ -40,11 +37,28 @@ def peel_entered_loops(code: list[Ins]) -> bool:
     return bool(around)
 
 
+def adopt_handlers(code: list[Ins]) -> None:
+    """A prologue that enters contexts anew protects them by handlers of its own; the code it jumps into has others.
+
+    Where there are as many, the prologue's instructions move into the regions of the code that follows.
+    """
+    jump = _entry_jump(code)
+    if jump is None:
+        return
+    own, others = chain(code, jump.eh), chain(code, code[skip(code, jump.to)].eh)
+    if len(own) != len(others) or own == others:
+        return
+    adopted = dict(zip(own, others))
+    like = {ins.eh: ins for ins in code if ins.eh in others}
+    for ins in code[: jump.index + 1]:
+        if ins.eh in adopted and adopted[ins.eh] in like:
+            region = like[adopted[ins.eh]]
+            ins.eh, ins.depth, ins.lasti = region.eh, region.depth, region.lasti
+
+
 def resumes(code: CodeType) -> bool:
     """Whether ``code`` begins with a prologue that jumps over the start of a function into its middle."""
-    instructions = canonical(code)
-    jump = _entry_jump(instructions)
-    return jump is not None and jump.index + 1 not in reachable_instructions(instructions)
+    return _entry_jump(canonical(code)) is not None
 
 
 def restored_names(code: list[Ins]) -> set[str]:
@@ -57,10 +71,12 @@ def restored_names(code: list[Ins]) -> set[str]:
 
 
 def _entry_jump(code: list[Ins]) -> Ins | None:
+    """The jump that ends a prologue: forward, over code that nothing else reaches (no compiler leaves such code)."""
     for ins in code:
         if ins.op == "JUMP":
-            return ins if ins.to > ins.index + 1 else None
-        if ins.op not in _PROLOGUE:
+            over = ins.to > ins.index + 1
+            return ins if over and ins.index + 1 not in reachable_instructions(code) else None
+        if ins.nxt != ins.index + 1 or ins.op.startswith("BRANCH") or ins.op == "FOR_ITER":
             return None
     return None
 

@@ -202,13 +202,13 @@ def _merge_into_temporaries(node: Node, done: set[int], machine: Machine) -> Non
 
 def _hold(node: Node, stack: list[Any], done: set[int], machine: Machine) -> None:
     """Values that stay on the stack through a loop become temporaries before it."""
-    if all(is_silent(v) or machine.harmless(v) for v in stack):
+    if all(is_silent(v) or machine.lasting(v) for v in stack):
         return
     edges = _edges(node, done)
     if any(p.kind not in ("jump",) for p, _ in edges):
         raise DecompileError("values lie on the stack throughout a loop")
     for slot, value in enumerate(stack):
-        if is_silent(value) or machine.harmless(value):
+        if is_silent(value) or machine.lasting(value):
             continue
         name = machine.scope.temporary()
         replacement = ast.Name(name, LOAD)

@@ -240,5 +240,9 @@ def format_value(m: Machine, ins: Ins) -> None:
 def build_string(m: Machine, ins: Ins) -> None:
     pieces: list[Any] = []
     for value in m.exprs(ins.arg):
-        pieces.extend(value.values if isinstance(value, ast.JoinedStr) else [value])
+        if isinstance(value, ast.JoinedStr):
+            pieces.extend(value.values)
+        else:  # a piece that was restored is a string already
+            whole = isinstance(value, (ast.Constant, ast.FormattedValue))
+            pieces.append(value if whole else ast.FormattedValue(value, -1, None))
     m.push(ast.JoinedStr(pieces))

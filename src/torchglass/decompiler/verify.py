@@ -12,6 +12,7 @@ from types import CodeType
 from typing import Any
 
 from ..bytecode.canonical import VERSION, Ins, canonical
+from .equivalence import value_difference
 from .errors import DecompileError
 from .flow import branch_ways, skip
 
@@ -30,6 +31,11 @@ _FLAGS = 0x4 | 0x8 | 0x20 | 0x80 | 0x200
 
 def difference(a: CodeType, b: CodeType, name: bool = True) -> str | None:
     """What distinguishes ``b`` from ``a``; None when they mean the same."""
+    return _outside(a, b, name) or _walk(a, b)
+
+
+def _outside(a: CodeType, b: CodeType, name: bool) -> str | None:
+    """Differences that show without looking at the instructions: signature, flags, free variables, docstring."""
     for field in ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount"):
         if getattr(a, field) != getattr(b, field):
             return f"{field}: {getattr(a, field)} and {getattr(b, field)}"
@@ -44,7 +50,7 @@ def difference(a: CodeType, b: CodeType, name: bool = True) -> str | None:
         return f"free variables: {a.co_freevars} and {b.co_freevars}"
     if _docstring(a) != _docstring(b):
         return "docstrings differ"
-    return _walk(a, b)
+    return None
 
 
 def _docstring(code: CodeType) -> Any:
@@ -164,6 +170,10 @@ def find_code(module: CodeType, name: str, like: CodeType) -> CodeType | None:
     return None
 
 
+#: what a lambda is called whose body holds statements
+LAMBDA = "_lambda"
+
+
 def compiled(text: str, code: CodeType, name: str | None) -> CodeType:
     """Compile decompiled ``text`` and find the code object that stands for ``code``."""
     try:
@@ -175,12 +185,20 @@ def compiled(text: str, code: CodeType, name: str | None) -> CodeType:
     if code.co_name == "<module>":
         return module
     wanted = name or code.co_name
+    if wanted == "<lambda>" and f"def {LAMBDA}(" in text:
+        wanted = LAMBDA
     if not wanted.isidentifier() and wanted != "<lambda>":
         wanted = "".join(c if c.isalnum() or c == "_" else "_" for c in wanted)
     found = find_code(module, wanted, code)
     if found is None:
         raise DecompileError(f"{code.co_name}: not found in its own output")
     return found
+
+
+def source_value_difference(text: str, code: CodeType, name: str | None = None) -> str | None:
+    """How what the code that ``text`` compiles to does, and with which values, differs from ``code``."""
+    other = compiled(text, code, name)
+    return _outside(code, other, name is None and code.co_name.isidentifier()) or value_difference(code, other)
 
 
 def source_difference(text: str, code: CodeType, name: str | None = None) -> str | None:
