@@ -238,7 +238,7 @@ for _name in ("min", "max"):
     HANDLERS[id(getattr(builtins, _name))] = (getattr(builtins, _name), _extreme(_name))
 
 
-@handles(repr, ascii)
+@handles(repr)
 def repr_(m, args, kwargs):
     value = _one(m, args, "repr")
     if isinstance(value, InstanceV):
@@ -372,7 +372,7 @@ for _function in (operator.neg, operator.invert, operator.pos):
 # Functions replaced by Python that the machine interprets.
 POLYFILLED: dict[Any, Callable[..., Any]] = {
     any: polyfills.any_, all: polyfills.all_, sum: polyfills.sum_, functools.reduce: polyfills.reduce,
-    itertools.chain.from_iterable: polyfills.chain_from_iterable, math.prod: polyfills.prod,
+    math.prod: polyfills.prod, itertools.tee: polyfills.tee,
     typing.get_type_hints: polyfills.no_hints,
 }  # fmt: skip
 

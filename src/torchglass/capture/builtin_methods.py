@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import functools
+import itertools
+import re
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
-from types import FunctionType, GeneratorType, MappingProxyType, SimpleNamespace
+from types import FunctionType, GeneratorType, GenericAlias, MappingProxyType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 
 from .errors import Unsupported, UserError, fitting
@@ -19,6 +25,7 @@ from .values.hashing import hash_key
 from .values.instance import ExceptionV, InstanceV
 from .values.known import KnownV
 from .values.tensor import TensorV
+from .wrap import KNOWN_TYPES
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -45,6 +52,14 @@ def method(*classes: type, name: str | None = None) -> Callable[[Method], Method
 
 LAST, ZERO, ONE, TRUE = ConstantV(-1), ConstantV(0), ConstantV(1), ConstantV(True)
 READ_ONLY = frozenset(["__repr__", "__str__", "__format__", "__sizeof__", "__class_getitem__", "__dir__", "__hash__"])
+# Classes whose objects never change and whose methods only look at them.
+PURE_OWNERS: tuple[Any, ...] = (
+    type, *KNOWN_TYPES, re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo,
+    decimal.Decimal, torch.dtype, torch.device, torch.finfo, torch.iinfo, numpy.generic, numpy.dtype,
+    MappingProxyType, functools.partial, GenericAlias, UnionType,
+)  # fmt: skip
+# Classes whose class methods depend on their arguments alone (``datetime.now`` does not).
+PURE_CLASSES = frozenset({int, float, complex, bool, str, bytes, object, type, tuple, frozenset, torch.Size})
 CONTAINERS = (dict, OrderedDict, defaultdict, list, tuple, set, frozenset, deque)
 
 
@@ -68,6 +83,8 @@ def call(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Value
         return fitting(f"{owner_class.__name__}.{name}", protocol, m, owner, *rest)
     if isinstance(owner, InstanceV) and isinstance(owner.payload, ConstantV) and owner_class is not object:
         owner = owner.payload
+    if isinstance(owner, KnownV) and name not in READ_ONLY and not isinstance(owner.real, PURE_OWNERS):
+        raise Unsupported(f"`{owner_class.__name__}.{name}()`, which may change the object")
     changing = isinstance(owner, (ListV, DictV)) or (isinstance(owner, SetV) and owner.cls is set)
     if changing and name not in READ_ONLY:
         # a constant copy would take the change, not the object
@@ -89,6 +106,10 @@ def call_class_method(m: Machine, cls: type, real: Any, args: list[Value], kwarg
         return result
     if name in ("__subclasshook__", "__init_subclass__"):
         return NONE
+    if cls is itertools.chain and name == "from_iterable":
+        return m.call(m.polyfill("chain_from_iterable"), args, kwargs)
+    if cls not in PURE_CLASSES:
+        raise Unsupported(f"`{cls.__name__}.{name}()`")
     return m.fold(real, args, kwargs)
 
 

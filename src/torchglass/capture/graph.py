@@ -5,6 +5,7 @@ Every operation runs once on fake tensors; its result's metadata is what the res
 
 from __future__ import annotations
 
+import enum
 import operator
 import re
 from collections.abc import Callable
@@ -37,6 +38,7 @@ class GraphBuilder:
         self.changed: list[torch.Tensor] = []
         self.region: int | None = None  # of the torch.utils.checkpoint call that nodes now belong to
         self.regions = 0
+        self.held: dict[str, Any] = {}
         self._placeholder_anchor: torch.fx.Node | None = None
 
     def placeholder(self, real: torch.Tensor, source: Source) -> TensorV:
@@ -96,12 +98,27 @@ class GraphBuilder:
         """Add a node whose fake result is ``result`` and wrap it."""
         self._refuse_double_writes()
         node = self.graph.create_node(
-            op, target, tuple(node_of(a) for a in args), {k: node_of(v) for k, v in kwargs.items()}
+            op, target, tuple(self._argument(a) for a in args), {k: self._argument(v) for k, v in kwargs.items()}
         )
         self._mark(node, origin)
         node.meta["effect"] = result is None or self.changed_data
         node.stack_trace = stack
         return self._wrap(node, result, origin)
+
+    def _argument(self, value: Value) -> Any:
+        """A value as an argument of a node; an object that no text says is an attribute of the graph module."""
+        return convert(value, lambda t: t.node, self._held)
+
+    def _held(self, real: Any) -> Any:
+        if type(real) in PRINTED or isinstance(real, (enum.Enum, slice, torch_compat.OpOverload)):
+            return real
+        for name, held in self.held.items():
+            if held is real:
+                return self.graph.get_attr(name)
+        name = f"{re.sub(r'[^a-z0-9]', '_', type(real).__name__.lower())}_{len(self.held)}"
+        self.held[name] = real
+        setattr(self.root, name, real)
+        return self.graph.get_attr(name)
 
     def _mark(self, node: torch.fx.Node, origin: Origin) -> None:
         node.meta["origin"] = origin
@@ -184,32 +201,43 @@ def readable_name(source: Source) -> str:
     return text if text and not text[0].isdigit() else f"input_{text}"
 
 
-def convert(value: Value | Lazy, leaf: Callable[[TensorV], Any]) -> Any:
-    """A value as an argument of a node: containers are rebuilt, tensors go through ``leaf``."""
+# Constants that torch.fx writes as they are.
+PRINTED = frozenset(
+    [int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range, torch.dtype, torch.device]
+    + [torch.layout, torch.memory_format]
+)
+
+
+def convert(
+    value: Value | Lazy, leaf: Callable[[TensorV], Any], constant_of: Callable[[Any], Any] = lambda real: real
+) -> Any:
+    """A value as an argument of a node: containers are rebuilt, tensors go through ``leaf``, what holds no tensor
+    through ``constant_of``.
+    """
     if isinstance(value, Lazy):
         if isinstance(value.real, torch.Tensor):
             raise NotConstant(value)
-        return value.real
+        return constant_of(value.real)
     if isinstance(value, TensorV):
         return leaf(value)
     if isinstance(value, ConstantV):
-        return value.value
+        return constant_of(value.value)
     if isinstance(value, SliceV):
-        return slice(*[convert(p, leaf) for p in value.parts])
+        return slice(*[convert(p, leaf, constant_of) for p in value.parts])
     if isinstance(value, SequenceV):
-        items = [convert(i, leaf) for i in value.items]
+        items = [convert(i, leaf, constant_of) for i in value.items]
         if isinstance(value, ListV):
             return items
         return value.cls._make(items) if hasattr(value.cls, "_make") else tuple(items)
     if isinstance(value, DictV) and value.complete:
-        return {k: convert(v, leaf) for k, v in value.items.items()}
+        return {k: convert(v, leaf, constant_of) for k, v in value.items.items()}
     try:
         constant = value.as_constant()
     except NotConstant:
         raise Unsupported(f"a {value.describe()} as argument of a tensor operation") from None
     if callable(constant) and not isinstance(constant, type):
         raise Unsupported(f"a {value.describe()} as argument of a tensor operation")
-    return constant
+    return constant_of(constant)
 
 
 def node_of(value: Value) -> Any:

@@ -29,6 +29,7 @@ from .values.containers import CellV, SequenceV, TupleV
 from .values.dicts import DictV
 from .values.instance import ExceptionV, InstanceV
 from .values.known import KnownV
+from .values.opaque import is_opaque
 from .values.tensor import TensorV
 
 MAX_DEPTH = 150
@@ -240,6 +241,10 @@ class Machine:
         text = self.call(self.wrap_known(conversion), [value], {}) if conversion else value
         if isinstance(text, TensorV):
             raise Unsupported("formatting a tensor", "print tensors outside the compiled function")
+        if isinstance(text, InstanceV):
+            method = text.method(self, "__format__")
+            if method is not None:
+                return self.call(method, [spec], {})
         if isinstance(text, ConstantV) and spec.is_constant():
             return ConstantV(self.real(format, text.value, spec.as_constant()))
         if spec.is_constant() and spec.as_constant() == "":
@@ -268,7 +273,11 @@ class Machine:
         except NotConstant:
             names = ", ".join(a.describe() for a in args)
             raise Unsupported(f"`{getattr(function, '__qualname__', function)}` of {names}") from None
-        return self.wrap_result(self.real(function, *real_args, **real_kwargs))
+        result = self.real(function, *real_args, **real_kwargs)
+        if is_opaque(result) and type(result) not in wrap.REBUILT:
+            # it would be made once, at capture, and be used up or changed by the first call
+            raise Unsupported(f"`{getattr(function, '__qualname__', function)}`, which makes a {type(result).__name__}")
+        return self.wrap_result(result)
 
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """Raise an exception in the user's program."""

@@ -253,6 +253,33 @@ def zip_longest(*iterables, fillvalue=None):
             yield tuple(row)
 
 
+def tee(iterable, n=2):
+    iterator = iter(iterable)
+    waiting = [[] for _ in range(n)]
+
+    def take(mine):
+        while True:
+            if not mine:
+                value = next(iterator, _MISSING)
+                if value is _MISSING:
+                    return
+                for theirs in waiting:
+                    theirs.append(value)
+            yield mine.pop(0)
+
+    return tuple([take(mine) for mine in waiting])
+
+
+def combinations_with_replacement(iterable, r):
+    pool = tuple(iterable)
+    if r == 0:
+        yield ()
+        return
+    for n in range(len(pool)):
+        for rest in combinations_with_replacement(pool[n:], r - 1):
+            yield (pool[n], *rest)
+
+
 def starmap(function, iterable):
     for args in iterable:
         yield function(*args)

@@ -26,8 +26,9 @@ from types import (
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.library
 
-from .. import _native
+from .. import _native, torch_compat
 from ..records.guards import TensorMeta
 from ..records.sources import Attr, Source
 from .errors import Unsupported
@@ -49,6 +50,7 @@ Wrapper = Callable[["Machine", Any, Source | None], Value]
 KNOWN_TYPES: tuple[type, ...] = (
     FunctionType, BuiltinFunctionType, ModuleType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType,
     GetSetDescriptorType, MemberDescriptorType, ClassMethodDescriptorType, staticmethod, classmethod, property,
+    torch_compat.OpOverload, torch_compat.OpOverloadPacket, torch.library.CustomOpDef,
 )  # fmt: skip
 
 
@@ -215,6 +217,10 @@ def _tensor(m: Machine, real: torch.Tensor, source: Source | None) -> Value:
         return m.builder.constant(real)
     m.guard(source, "tensor", tensor_meta(real), "was an input of the graph")
     return m.builder.placeholder(real, source)
+
+
+# Mutable classes whose new objects become symbolic containers.
+REBUILT = frozenset({list, dict, OrderedDict, set})
 
 
 def wrap_result(m: Machine, real: Any) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from types import FunctionType
+from types import FunctionType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from ..machine import Machine
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")
+
+
+def is_own_access(attribute: Any, name: str) -> bool:
+    """Whether ``__setattr__`` or the like is C's own, as ``store_attr``, ``find_attr``, ``discard_attr`` know it."""
+    return isinstance(attribute, WrapperDescriptorType) and attribute.__name__ == name
 
 
 def payload_for(cls: type, real: Any = None, source: Source | None = None) -> Value | None:
@@ -65,10 +70,9 @@ class InstanceV(Value):
     # --- attributes ------------------------------------------------------------------------------------------------
     def get_attr(self, m: Machine, name: str) -> Value:
         custom = class_lookup(self.cls, "__getattribute__")
-        if isinstance(custom, FunctionType):
-            return self._with_getattr_fallback(
-                m, name, lambda: m.call(m.wrap_known(custom), [self, ConstantV(name)], {})
-            )
+        if not is_own_access(custom, "__getattribute__"):
+            read = bind(m, custom, self, self.cls, "__getattribute__")
+            return self._with_getattr_fallback(m, name, lambda: m.call(read, [ConstantV(name)], {}))
         value = self.find_attr(m, name)
         if value is not None:
             return value
@@ -115,8 +119,8 @@ class InstanceV(Value):
             found = self.module_attr(m, name)
             if found is not None:
                 return found
-        elif isinstance(fallback, FunctionType):
-            return m.call(m.wrap_known(fallback), [self, ConstantV(name)], {})
+        elif fallback is not MISSING:
+            return m.call(bind(m, fallback, self, self.cls, "__getattr__"), [ConstantV(name)], {})
         m.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         raise AssertionError
 
@@ -133,8 +137,8 @@ class InstanceV(Value):
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
         custom = class_lookup(self.cls, "__setattr__")
-        if isinstance(custom, FunctionType):
-            m.call(m.wrap_known(custom), [self, ConstantV(name), value], {})
+        if not is_own_access(custom, "__setattr__"):
+            m.call(bind(m, custom, self, self.cls, "__setattr__"), [ConstantV(name), value], {})
             return
         self.store_attr(m, name, value)
 
@@ -161,8 +165,8 @@ class InstanceV(Value):
 
     def del_attr(self, m: Machine, name: str) -> None:
         custom = class_lookup(self.cls, "__delattr__")
-        if isinstance(custom, FunctionType):
-            m.call(m.wrap_known(custom), [self, ConstantV(name)], {})
+        if not is_own_access(custom, "__delattr__"):
+            m.call(bind(m, custom, self, self.cls, "__delattr__"), [ConstantV(name)], {})
             return
         self.discard_attr(m, name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, BuiltinMethodType, FunctionType, MethodDescriptorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ...records.sources import Attr, InstanceDict, Item, Source
@@ -58,6 +58,13 @@ class KnownV(Value):
             source = Item(InstanceDict(self.source), name) if self.source else None
             return m.wrap(self.real.__dict__[name], None if m.is_stable_module(self.real) else source, self.real)
         value = m.real(getattr, self.real, name)
+        if isinstance(value, BuiltinMethodType) and value.__self__ is self.real:
+            descriptor = class_lookup(type(self.real), name)
+            if isinstance(descriptor, MethodDescriptorType):
+                # bound anew at each read: there is nothing to guard but the object
+                from .functions import BuiltinMethodV
+
+                return BuiltinMethodV(descriptor, self)
         if isinstance(value, MethodType) and value.__self__ is self.real:
             from .functions import MethodV
 
