@@ -23,7 +23,14 @@ MODES: dict[str, str] = {
     "max-autotune-no-cudagraphs": "max-autotune without CUDA graphs",
 }
 
-PASSES: dict[str, str] = {}
+PASSES: dict[str, str] = {
+    "fold_constants": "compute once what depends on numbers alone",
+    "drop_noop_views": "leave out views that show their tensor as it lies",
+    "drop_noop_casts": "leave out casts to the type a tensor has or to a wider one and back, and copies of temporaries",
+    "merge_equal": "call an operator once for the same operands",
+    "drop_unread": "leave out calls whose result nothing reads",
+    "narrow_masks": "keep random masks for backward as one byte per element",
+}
 """Passes that ``options={"passes": {name: False}}`` turns off, each with its meaning."""
 
 

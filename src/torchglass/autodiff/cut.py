@@ -9,8 +9,10 @@ between ops cannot be cut, ops that need tangents hang on the sink::
     source --price--> in(op) --bytes--> out(op) --inf--> in(reader)    out(op) --inf--> sink, for readers in backward
 
 For ``cos(cos(x))`` backward needs x and cos(x); the price of a second cos is below the bytes of its result, so x alone
-is saved. Among equal cuts the one nearest the sink is taken: it computes least twice. The solver is scipy's Dinic,
-which takes about 2 ms for 2,000 nodes; its capacities are 32 bit, so bytes are scaled where they would not fit.
+is saved. A chain of more than ``LONGEST`` ops computed again is broken: its first tensors would be alive through most
+of backward, which saves nothing. Among equal cuts the one nearest the sink is taken: it computes least twice. The
+solver is scipy's Dinic, which takes about 2 ms for 2,000 nodes; its capacities are 32 bit, so bytes are scaled where
+they would not fit.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from .ops import CONSTANT, INPUT, TANGENT, Op, is_view, must_stay, operands
-from .recompute import NEVER, family
+from .recompute import ALONE, NEVER, family
 
 INFINITE = 2**31 - 1
+LONGEST = 20
 
 
 @dataclass
@@ -88,23 +91,50 @@ class Network:
 def choose(ops: list[Op], written: set[Op], results: list[Op], gradients: list[Op]) -> Choice:
     """Partition a joint trace. ``written`` are inputs that the runtime overwrites after the forward."""
     needs_tangent = _needs_tangent(ops)
-    in_forward = _ancestors(results)
     readers = _readers(ops, gradients)
     reading = _reading(ops, needs_tangent, readers)
+    in_forward = _ancestors(results)
+    prices = {op: _price(op, in_forward, reading) for op in ops if op not in needs_tangent}
+    for _ in range(3):
+        saved = _solve(prices, {op: _keep(op, written) for op in prices}, readers)
+        choice = _schedule(ops, saved, results, gradients, needs_tangent)
+        ends = _ends_of_long_chains(choice, prices)
+        if not ends:
+            break
+        prices.update(dict.fromkeys(ends, math.inf))
+    return choice
+
+
+def _solve(prices: dict[Op, float], keeps: dict[Op, float], readers: dict[Op, list[Op | None]]) -> list[Op]:
+    """The ops to save, by what it costs to compute each again and to keep it."""
     network = Network()
-    before = {op: network.node() for op in ops if op not in needs_tangent}
-    after = {op: network.node() for op in before}
-    for op in before:
-        network.edge(network.SOURCE, before[op], _price(op, in_forward, reading))
-        network.edge(before[op], after[op], _keep(op, written))
+    before = {op: network.node() for op in prices}
+    after = {op: network.node() for op in prices}
+    for op, price in prices.items():
+        network.edge(network.SOURCE, before[op], price)
+        network.edge(before[op], after[op], keeps[op])
         for reader in readers[op]:
-            if reader is None or reader in needs_tangent:
+            if reader is None or reader not in before:
                 network.edge(after[op], network.SINK, math.inf)
             else:
                 network.edge(after[op], before[reader], math.inf)
     side = network.sink_side()
-    saved = [op for op in before if not side[before[op]] and side[after[op]]]
-    return _schedule(ops, saved, results, gradients, needs_tangent)
+    return [op for op in prices if not side[before[op]] and side[after[op]]]
+
+
+def _ends_of_long_chains(choice: Choice, prices: dict[Op, float]) -> list[Op]:
+    """Where chains of more than ``LONGEST`` ops that are computed again are to be broken."""
+    saved = set(choice.saved)
+    depth: dict[Op, int] = {}
+    ends = []
+    for op in choice.backward:
+        price = prices.get(op)
+        if price is not None and op not in saved:
+            depth[op] = max((depth.get(read, 0) for read in operands(op)), default=0) + (price > 0)
+            if depth[op] > LONGEST and price > 0 and isinstance(op.val, torch.Tensor):
+                ends.append(op)
+                depth[op] = 0
+    return ends
 
 
 def _price(op: Op, in_forward: set[Op], reading: dict[Op, Reading]) -> float:
@@ -120,7 +150,7 @@ def _price(op: Op, in_forward: set[Op], reading: dict[Op, Reading]) -> float:
         return math.inf
     price = kind.price * size_of(op)
     if price and reading[op] is Reading.ALONE:
-        price += size_of(op)  # no kernel of backward can take it in: it is written and read once more
+        price += ALONE * size_of(op)  # no kernel of backward can take it in: it is written and read once more
     return price
 
 

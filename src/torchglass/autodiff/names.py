@@ -33,6 +33,8 @@ def assign(ops: Sequence[Op], gradients: Iterable[tuple[str, Op]]) -> None:
 def _candidate(op: Op, last: dict[str, Op]) -> str:
     if op.kind in (INPUT, TANGENT):
         return str(op.target)
+    if op.name:
+        return op.name
     if op.kind is CONSTANT:
         return f"{op.captured}_constant" if op.captured else "constant"
     if op.is_item:

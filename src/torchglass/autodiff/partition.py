@@ -14,11 +14,11 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..records.partition import Gradient, Partition, Place, SavedTensor, TensorSpec
+from ..records.partition import Gradient, Partition, PassRecord, Place, SavedTensor, TensorSpec
 from ..torch_compat import ambient_autocast
-from . import cut, names
+from . import cut, masks, names
 from .aliases import Ends, describe
-from .cleanup import Cleanup, drop_unread
+from .cleanup import Cleanup, Wants
 from .graphs import build
 from .joint import Trace, trace
 from .ops import CALL, INPUT, TANGENT, Op, operands, view_root
@@ -27,7 +27,7 @@ from .recompute import NEVER, family
 
 def trace_inference(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Any = None) -> Partition:
     """The captured graph as one pure ATen graph. Raises AutodiffError where it cannot be expressed."""
-    return _assemble(gm, example_inputs, training=False)
+    return _assemble(gm, example_inputs, False, options)
 
 
 def trace_training(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Any = None) -> Partition:
@@ -35,7 +35,7 @@ def trace_training(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], opti
 
     Inputs that require a gradient are differentiated by. Raises AutodiffError where the graph cannot be expressed.
     """
-    return _assemble(gm, example_inputs, training=True)
+    return _assemble(gm, example_inputs, True, options)
 
 
 @dataclass
@@ -48,32 +48,67 @@ class _Draft:
     tangents: list[Op]
     gradients: list[tuple[int, Op]]  # input position, op
     written: set[Op]
+    narrowed: masks.Narrowed
+    passes: list[PassRecord]
 
 
-def _assemble(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training: bool) -> Partition:
+def _assemble(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training: bool, options: Any) -> Partition:
     autocast = ambient_autocast()
     traced, ends = trace(gm, example_inputs, training, describe)
-    draft = _clean(traced, ends)
-    if not ends.positions or not training:
+    wants = options.wants if options is not None else _every_pass
+    differentiates = training and bool(ends.positions)
+    draft = _clean(traced, ends, wants, masks.NAME if differentiates and wants(masks.NAME) else "")
+    if not differentiates:
         return _inference(draft, ends, autocast)
     choice = cut.choose(draft.ops, draft.written, draft.results, [op for _, op in draft.gradients])
+    _widen(draft, choice)
     return _training(draft, ends, choice, autocast)
 
 
-def _clean(traced: Trace, ends: Ends) -> _Draft:
-    cleanup = Cleanup(traced.ops, ends.results)
-    ops = cleanup.merge()
-    gradients = [(i, cleanup.replaced(op)) for i, op in enumerate(traced.gradients) if op is not None]
-    draft = _Draft(
-        ops=drop_unread(ops, [*map(cleanup.replaced, ends.results), *(op for _, op in gradients)]),
-        inputs=[entry.op for entry in traced.inputs],
-        results=[cleanup.replaced(op) for op in ends.results],
+def _every_pass(name: str) -> bool:
+    return True
+
+
+def _clean(traced: Trace, ends: Ends, wants: Wants, narrow: str) -> _Draft:
+    cleanup = Cleanup(traced.ops, ends.results, wants)
+    found = [(i, op) for i, op in enumerate(traced.gradients) if op is not None]
+    ops = cleanup.run([*ends.results, *(op for _, op in found)])
+    gradients = [(i, cleanup.replaced(op)) for i, op in found]
+    results = [cleanup.replaced(op) for op in ends.results]
+    narrowed: masks.Narrowed = {}
+    if narrow:
+        ops, narrowed = masks.narrow(ops, [*results, *(op for _, op in gradients)])
+    inputs = [entry.op for entry in traced.inputs]
+    names.assign(ops, [(str(inputs[i].target), op) for i, op in gradients])
+    return _Draft(
+        ops=ops,
+        inputs=inputs,
+        results=results,
         tangents=traced.tangents,
         gradients=gradients,
         written={traced.inputs[mutation.input].op for mutation in ends.mutations},
+        narrowed=narrowed,
+        passes=[PassRecord(n, before, after, tuple(map(_change, done))) for n, before, after, done in cleanup.done],
     )
-    names.assign(draft.ops, [(str(draft.inputs[i].target), op) for i, op in gradients])
-    return draft
+
+
+def _change(change: tuple[Op, Op | None]) -> str:
+    op, now = change
+    what = f"{op.target} of {op.captured or 'the graph'}"
+    return f"{what} is not read" if now is None else f"{what} is {now.name}"
+
+
+def _widen(draft: _Draft, choice: cut.Choice) -> None:
+    """Take out the narrow masks that backward does not keep."""
+    if not draft.narrowed:
+        return
+    kept = {mask: draw for draw, (mask, _) in draft.narrowed.items() if mask in choice.saved}
+    before = len(draft.ops)
+    draft.ops = masks.widen(draft.ops, draft.narrowed, choice.saved)
+    choice.forward = masks.widen(choice.forward, draft.narrowed, choice.saved)
+    choice.backward = masks.widen(choice.backward, draft.narrowed, choice.saved)
+    changes = tuple(f"{draw.name} is kept as {mask.name}" for mask, draw in kept.items())
+    draft.passes.append(PassRecord(masks.NAME, before - 2 * len(draft.narrowed), len(draft.ops), changes))
 
 
 def _inference(draft: _Draft, ends: Ends, autocast: tuple[str, ...]) -> Partition:
@@ -87,6 +122,7 @@ def _inference(draft: _Draft, ends: Ends, autocast: tuple[str, ...]) -> Partitio
         outputs=tuple(ends.outputs),
         mutations=tuple(ends.mutations),
         returned=len(draft.results),
+        passes=tuple(draft.passes),
         autocast=autocast,
     )
 
@@ -118,6 +154,7 @@ def _training(draft: _Draft, ends: Ends, choice: cut.Choice, autocast: tuple[str
         tangents=tuple(_spec(op) for op in draft.tangents),
         gradients=tuple(Gradient(index, reads[op]) for index, op in draft.gradients),
         watched=_watched(draft.results, choice.saved),
+        passes=tuple(draft.passes),
         autocast=autocast,
     )
 

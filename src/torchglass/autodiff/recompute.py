@@ -2,7 +2,8 @@
 
 Input: an op. Output: its ``Family``. The price is in bytes moved per byte of result, so that it can be weighed against
 the bytes that saving the result would keep: ``gelu`` costs about half of what writing its result costs once it is fused
-into a kernel that reads its operand anyway; a matmul is never done twice.
+into a kernel that reads its operand anyway; a matmul is never done twice. What backward needs as the operand of a
+matmul is written once more, for ``ALONE`` of its bytes on top.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from .ops import CALL, Op, is_random, is_view
 
 NEVER = math.inf
+ALONE = 0.25
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ FAMILIES: dict[str, Family] = {
         Family("creation", 0.0, True, "made from constants"),
         Family("cheap", 0.03, True, "cheap arithmetic"),
         Family("costly", 0.4, True, "transcendental arithmetic"),
+        Family("normalization", 0.4, True, "a normalization"),
         Family("reduction", NEVER, True, "a reduction reads much more than it writes"),
         Family("gather", NEVER, False, "indexing reads memory at random"),
         Family("matmul", NEVER, False, "matrix products are never computed twice"),
@@ -60,10 +63,10 @@ MEMBERS: dict[str, str] = {
     "costly": "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt pow sin cos tan sinh cosh tanh asin acos atan atan2 "
     "sigmoid erf erfc gelu silu softplus mish elu selu celu log_sigmoid_forward gelu_backward "
     "silu_backward sigmoid_backward tanh_backward logit hypot xlogy",
+    "normalization": "native_layer_norm native_group_norm _fused_rms_norm",
     "reduction": "sum mean var std amax amin max min argmax argmin prod any all norm var_mean std_mean logsumexp "
-    "linalg_vector_norm cumsum cumprod _softmax _log_softmax native_layer_norm native_group_norm "
-    "native_batch_norm _native_batch_norm_legit_functional _native_batch_norm_legit sort topk "
-    "_fused_rms_norm",
+    "linalg_vector_norm cumsum cumprod _softmax _log_softmax native_batch_norm "
+    "_native_batch_norm_legit_functional _native_batch_norm_legit sort topk",
     "gather": "embedding gather index index_select scatter scatter_add index_put index_add take take_along_dim",
     "matmul": "mm bmm addmm baddbmm addbmm addmv mv dot vdot matmul linear einsum _addmm_activation",
     "convolution": "convolution _convolution convolution_overrideable mkldnn_convolution cudnn_convolution",

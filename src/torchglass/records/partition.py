@@ -136,6 +136,16 @@ class Gradient:
 
 
 @dataclass(frozen=True)
+class PassRecord:
+    """What one named pass did: ops before and after it, and a line for each change."""
+
+    name: str
+    before: int
+    after: int
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Partition:
     """The result of autodiff.
 
@@ -158,6 +168,7 @@ class Partition:
     tangents: tuple[TensorSpec, ...] = ()
     gradients: tuple[Gradient, ...] = ()
     watched: tuple[int, ...] = ()  # results that show a saved tensor's memory: writing to them must be noticed
+    passes: tuple[PassRecord, ...] = ()  # in the order in which they ran
     autocast: tuple[str, ...] = ()  # device types whose autocast was on around the call: off while the graphs run
 
     @property
