@@ -98,6 +98,16 @@ TRACING_QUESTIONS: tuple[Callable[..., Any], ...] = (
     torch._C._is_torch_function_mode_enabled,
 )
 log_api_usage: Callable[..., None] = torch._C._log_api_usage_once
+# Tried: 2.11, 2.13. Without them a check with a message, or of a tensor's values, would end the graph.
+CHECKS: dict[Callable[..., Any], type[Exception]] = {
+    torch._check: RuntimeError,
+    torch._check_index: IndexError,
+    torch._check_value: ValueError,
+    torch._check_type: TypeError,
+    torch._check_not_implemented: NotImplementedError,
+}
+TENSOR_CHECKS: tuple[Callable[..., Any], ...] = (torch._check_tensor_all,)
+assert_tensor: Callable[..., None] = torch._assert_async
 
 
 # --- autodiff: tracing below autograd ---------------------------------------------------------------------------------

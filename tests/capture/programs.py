@@ -922,3 +922,16 @@ def iterators_of_growing_lists(x):
     items.append(5)
     table["b"] = 9
     return firsts, list(it), list(pairs), list(numbered), x
+
+
+@whole
+def checks(x):
+    torch._check(x.dim() == 2, lambda: f"two axes wanted, not {x.dim()}")
+    torch._check_tensor_all(x.abs() < 100, lambda: "too large")
+    caught = []
+    for check in (torch._check, torch._check_index, torch._check_value, torch._check_type):
+        try:
+            check(x.size(0) > 10, lambda: f"only {x.size(0)} rows")
+        except Exception as error:
+            caught.append((type(error).__name__, str(error)))
+    return x * 2, caught

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 BATCH, LENGTH, FRAMES = 2, 9, 4
+LARGEST_IMAGE = 256
 VARIANTS = 4  # of one input's axes: channels first or last, with frames or without
 
 
@@ -20,6 +21,8 @@ def candidate_inputs(model: torch.nn.Module) -> Iterator[dict[str, Any]]:
     """Dictionaries of tensors, the likeliest first: what is required, then with more of what the model could take."""
     seen = set()
     for names in _choices(model):
+        if any(n not in MAKERS for n in names):
+            continue
         for variant in range(VARIANTS):
             wish = Wish(model.config, variant, torch.Generator().manual_seed(0))
             made = {n: MAKERS[n](wish, n) for n in names if n in MAKERS}
@@ -127,7 +130,7 @@ def boxes(wish: Wish, name: str) -> torch.Tensor:
 
 @makes("pixel_values", "pixel_values_videos", "pixel_values_images", "image", "images")
 def pixels(wish: Wish, name: str) -> torch.Tensor:
-    size = wish.first("image_size", "img_size", default=64 if wish.variant < 2 else 224)
+    size = min(wish.first("image_size", "img_size", default=64 if wish.variant < 2 else 224), LARGEST_IMAGE)
     channels = wish.first("num_channels", "in_channels", "in_chans", default=3)
     if name == "pixel_values_videos" or wish.variant % 2:
         return wish.normal(BATCH, wish.first("num_frames", "frames", default=FRAMES), channels, size, size)

@@ -24,6 +24,7 @@ from . import (  # noqa: F401  (the last ones enter their handlers)
     builtin_functions,
     builtin_methods,
     checkpoints,
+    checks,
     classes,
     tensor_ops,
 )
