@@ -177,12 +177,16 @@ def reset(directory: str | Path | None = None) -> None:
 def prepare_debug(directory: str | Path) -> Iterator[Path]:
     """Leave the artifacts of everything compiled inside in ``directory``: the files there are what runs."""
     with store.use(directory) as used:
-        yield used.root
+        try:
+            yield used.root
+        finally:
+            reports.flush()
 
 
 @contextlib.contextmanager
 def debug() -> Iterator[None]:
     """Pause once, so that breakpoints can be set in the artifacts of what is called inside."""
+    reports.flush()
     breakpoint()
     yield
 

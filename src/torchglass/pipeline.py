@@ -302,7 +302,7 @@ class FunctionState:
             if function.source_text and function.folder is not None:
                 relative = function.folder.relative_to(top.path)
                 functools.reduce(Folder.child, relative.parts, top).write("resume_function.py", function.source_text)
-        reports.changed(root.record, top.write, at_once=top.store.asked)
+        reports.changed(root.record, top.write, top.store.asked)
 
 
 def decompiled(resume: Resume) -> str:
@@ -428,6 +428,7 @@ class GraphCompiler:
             wrapper = self.folder.write(f"{side}_wrapper.py", sources.wrapper_text)
         self.record.kernels += tuple(sources.kernels)
         self.record.decisions += tuple(fused.decisions)
+        self.record.sides[side] = tuple(sources.kernels)
         self.record.fused[side] = fused
         self.record.files |= {artifact.path.name: artifact.text for artifact in (kernels, wrapper)}
         with self.stages.stage(named("compile C")):

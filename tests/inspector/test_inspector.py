@@ -155,8 +155,7 @@ def test_boxes_of_a_layer_do_not_overlap():
     def wide(x):
         return sum(torch.sin(x) * n for n in range(9))
 
-    nodes = list(torch.fx.symbolic_trace(wide).graph.nodes)
-    boxes, width, height = draw._place(nodes)
+    boxes, width, height = draw.place(draw.rows_of(torch.fx.symbolic_trace(wide)))
     for a in boxes.values():
         assert a[0] + a[2] <= width
         assert a[1] < height

@@ -1,6 +1,7 @@
-"""When README.md and full_code.py are written."""
+"""When the files for reading are written."""
 
 import os
+import time
 
 import pytest
 
@@ -14,28 +15,40 @@ def written():
     return {}
 
 
-def test_at_once(written):
-    reports.changed(FunctionRecord("f"), written.__setitem__, at_once=True)
-    assert list(written) == ["README.md", "full_code.py"]
+def test_soon_where_somebody_looks(written, monkeypatch):
+    monkeypatch.setattr(reports, "QUIET", 0.01)
+    record = FunctionRecord("f")
+    reports.changed(record, written.__setitem__, asked=True)
+    end = time.monotonic() + 30
+    while "flow.svg" not in written and time.monotonic() < end:
+        time.sleep(0.01)
+    assert list(written) == ["README.md", "full_code.py", "report.html", "flow.svg"]
+
+
+def test_at_once_when_flushed(written):
+    reports.changed(FunctionRecord("f"), written.__setitem__, asked=True)
+    reports.flush()
+    assert "report.html" in written
 
 
 def test_later_and_once_with_the_latest_record(written):
     record = FunctionRecord("f")
     for index in range(3):
         record.entries.append(EntryRecord(index))
-        reports.changed(record, written.__setitem__, at_once=False)
+        reports.changed(record, written.__setitem__, asked=False)
     assert not written
     reports.flush(FunctionRecord("another"))
     assert not written
     reports.flush(record)
     assert "## entry 2" in written["README.md"]
+    assert list(written) == ["README.md", "full_code.py"]
     written.clear()
     reports.flush()
     assert not written
 
 
 def test_a_forked_child_writes_nothing_of_its_parents(written, monkeypatch):
-    reports.changed(FunctionRecord("f"), written.__setitem__, at_once=False)
+    reports.changed(FunctionRecord("f"), written.__setitem__, asked=False)
     monkeypatch.setattr(os, "getpid", lambda: -1)
     reports.flush()
     assert not written
@@ -45,5 +58,6 @@ def test_a_failing_report_harms_nothing(written, caplog):
     def write(name, text):
         raise OSError("disk full")
 
-    reports.changed(FunctionRecord("f"), write, at_once=True)
+    reports.changed(FunctionRecord("f"), write, asked=True)
+    reports.flush()
     assert "README.md of f could not be written" in caplog.text

@@ -50,6 +50,7 @@ def test_a_second_call_compiles_nothing(compiled, folder):
 
 def test_the_folder_is_whole_and_every_python_file_compiles(compiled, folder):
     top = folder / "toy_example"
+    tg.explain(compiled)  # writes what is there for reading; it comes a second later by itself
     for name in (
         "README.md",
         "full_code.py",

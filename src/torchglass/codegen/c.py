@@ -6,7 +6,7 @@ Two kernels that are equal but for the names of their buffers (the twelve equal 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -138,7 +138,7 @@ class Unit:
             found = self._print(kernel, order)
             self.known[key] = found
         else:
-            self._count(found[0])
+            self._count(found[0], kernel)
         name, positions = found
         return Call(name, tuple(order[k] for k in positions))
 
@@ -155,9 +155,10 @@ class Unit:
         )
         return name, tuple(order.index(b) for b in printer.arguments)
 
-    def _count(self, name: str) -> None:
-        n = next(k for k, kernel in enumerate(self.kernels) if kernel.name == name)
-        self.kernels[n] = replace(self.kernels[n], calls=self.kernels[n].calls + 1)
+    def _count(self, name: str, again: FusedKernel) -> None:
+        """One more call of a printed kernel: it stands for the loops of that one too."""
+        n, one = next((k, kernel) for k, kernel in enumerate(self.kernels) if kernel.name == name)
+        self.kernels[n] = one.called_for(again)
 
     def text(self, title: str) -> str:
         head = (

@@ -7,7 +7,6 @@ kernel, loop and operation, for what has no Triton text yet.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ..records.kernels import FusedGraph, FusedKernel, Kernel, KernelSources
@@ -50,7 +49,7 @@ class Unit:
         key, order = canonical(kernel, self.buffers)
         if key in self.known:
             n = self.known[key][1]
-            self.kernels[n] = replace(self.kernels[n], calls=self.kernels[n].calls + 1)
+            self.kernels[n] = self.kernels[n].called_for(kernel)
         else:
             self.known[key] = self._print(kernel, order)
         printer, n, positions = self.known[key]

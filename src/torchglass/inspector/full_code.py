@@ -26,6 +26,7 @@ from typing import Any
 
 from ..records.compilation import EntryRecord, FunctionRecord
 from . import show
+from .report_data import subfolder
 
 _RULE = "# " + "-" * 110
 
@@ -96,7 +97,7 @@ def _function(
     where = f"  ({show.place(function.origin)})" if show.place(function.origin) else ""
     yield _heading(f"{function.name}{where}")
     parts = [(entry, *_entry(entry, function, name, names, imports)) for entry in function.entries]
-    folder = _folder(top, function)
+    folder = subfolder(top, function)
     yield _dispatcher(function, name, folder, parts)
     if function.source_text:
         yield "# What it continues with, decompiled:"
@@ -272,12 +273,6 @@ def _rename(text: str, new: Mapping[str, str]) -> str:
     names = "|".join(map(re.escape, sorted(new, key=len, reverse=True)))
     pattern = re.compile(rf"{_SKIPPED}|(?<![\w.])(?P<name>{names})(?!\w|=(?!=))")
     return pattern.sub(lambda m: new[m["name"]] if m["name"] else m[0], text)
-
-
-def _folder(top: FunctionRecord, function: FunctionRecord) -> str:
-    if function is top or function.folder is None or top.folder is None or function.folder == top.folder:
-        return ""
-    return function.folder.relative_to(top.folder).as_posix() + "/"
 
 
 def _heading(text: str) -> str:

@@ -1,11 +1,11 @@
-"""README.md and full_code.py are written when they can be read: a changed record in, the two files out, not
-too often.
+"""The files of a function's folder that are made for reading: a changed record in, the files out, not too often.
 
-    changed(record, folder.write, at_once=True)     # a folder that a person asked for: they may look any
-    moment changed(record, folder.write, at_once=False)    # the cache folder: at the end of the process is
-    soon enough
+    changed(record, folder, asked=True)     # a folder that a person asked for: within a second or so
+    changed(record, folder, asked=False)    # the cache folder: at the end of the process, and fewer files
+    flush()                                 # now: prepare_debug ends, explain is called, the process exits
 
-Putting the two together takes tens of milliseconds for a model, which no first call should pay unasked.
+Putting them together takes tens of milliseconds for a model, which no call should pay: a thread does it when the
+compiler has been quiet for a moment.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..records.compilation import FunctionRecord
@@ -23,47 +23,102 @@ from ..records.compilation import FunctionRecord
 log = logging.getLogger("torchglass.inspector")
 
 Write = Callable[[str, str], Any]
-"""``(filename, text)``: writes into the function's folder."""
+"""``(path below the function's folder, text)``: writes a file there."""
 
 MOST_WAITING = 100
 """Records that wait are kept alive; a process that compiles without end writes them now and then."""
 
+QUIET = 0.7
+"""Seconds without a change after which the files of a folder that somebody looks at are written."""
+
 _lock = threading.RLock()
-_waiting: dict[int, tuple[int, FunctionRecord, Write]] = {}
+_waiting: dict[int, tuple[int, FunctionRecord, Write, bool]] = {}
+_timer: threading.Timer | None = None
 
 
-def changed(record: FunctionRecord, write: Write, at_once: bool) -> None:
-    """The record of a function has something new. Write its two files now, or at the end of this process."""
-    if at_once:
-        _write(record, write)
-        return
+def changed(record: FunctionRecord, write: Write, asked: bool) -> None:
+    """The record of a function has something new: its files are written soon, or at the end of this process."""
+    global _timer
     with _lock:
-        _waiting[id(record)] = (os.getpid(), record, write)
+        _waiting[id(record)] = (os.getpid(), record, write, asked)
         crowded = len(_waiting) > MOST_WAITING
+        if asked:
+            if _timer is not None:
+                _timer.cancel()
+            _timer = threading.Timer(QUIET, _when_quiet)
+            _timer.daemon = True
+            _timer.start()
     if crowded:
         flush()
 
 
 def flush(record: FunctionRecord | None = None) -> None:
     """Write what waits: of this record, or of all."""
+    for row in _take(lambda waiting: record is None or waiting is record):
+        _write(*row)
+
+
+def _when_quiet() -> None:
+    """Runs in the timer's thread. A record that grows just now is left for the next time."""
+    for waiting, write, asked in _take(lambda _: True, asked_only=True):
+        try:
+            for name, text_of in _files(waiting, asked):
+                write(name, text_of())
+        except Exception:
+            log.debug("the reports of %s were not written yet", waiting.name, exc_info=True)
+            with _lock:
+                _waiting.setdefault(id(waiting), (os.getpid(), waiting, write, asked))
+
+
+def _take(
+    wanted: Callable[[FunctionRecord], bool], asked_only: bool = False
+) -> list[tuple[FunctionRecord, Write, bool]]:
     with _lock:
-        keys = list(_waiting) if record is None else [id(record)]
-        rows = [_waiting.pop(key) for key in keys if key in _waiting]
-    for process, waiting, write in rows:
-        if process == os.getpid():  # a forked child leaves its parent's files alone
-            _write(waiting, write)
+        keys = [k for k, (_, record, _, asked) in _waiting.items() if wanted(record) and (asked or not asked_only)]
+        rows = [_waiting.pop(key) for key in keys]
+    # a forked child leaves its parent's files alone
+    return [(record, write, asked) for process, record, write, asked in rows if process == os.getpid()]
 
 
-def _write(record: FunctionRecord, write: Write) -> None:
-    """A report that fails must not harm the program it reports on."""
+def _files(record: FunctionRecord, asked: bool) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Names and makers of the files, those that people open first at the front."""
     from .full_code import full_code  # here, since jinja2 is slow to load and most processes never need it
     from .readme import readme
 
-    for name, text_of in (("README.md", readme), ("full_code.py", full_code)):
+    yield "README.md", lambda: readme(record)
+    yield "full_code.py", lambda: full_code(record)
+    if not asked:
+        return
+    from .draw import svg
+    from .flow import flow
+    from .report import report
+    from .report_data import subfolder
+
+    yield "report.html", lambda: report(record)
+    yield "flow.svg", lambda: flow(record)
+    for function in record.walk():
+        for entry in function.entries:
+            for graph in entry.graphs:
+                folder = f"{subfolder(record, function)}entry_{entry.index}/{graph.name}/"
+                for side, rows in graph.nodes.items():
+                    yield f"{folder}{side}.svg", lambda rows=rows, side=side: svg(rows, side)  # type: ignore[misc]
+
+
+def _write(record: FunctionRecord, write: Write, asked: bool) -> None:
+    """A report that fails must not harm the program it reports on."""
+    for name, text_of in _files(record, asked):
         try:
-            write(name, text_of(record))
+            write(name, text_of())
         except Exception:
             log.warning("%s of %s could not be written", name, record.name, exc_info=True)
+
+
+def _forget_timer() -> None:
+    global _timer, _lock
+    _timer, _lock = None, threading.RLock()  # threads do not survive a fork, nor does what they hold
+
+
+os.register_at_fork(after_in_child=_forget_timer)
 
 
 @atexit.register

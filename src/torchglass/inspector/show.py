@@ -18,6 +18,7 @@ from typing import Any
 
 from ..records.guards import CHECKS, Guard, TensorMeta
 from ..records.origin import UNKNOWN, Origin
+from ..records.partition import SavedTensor
 from ..records.sources import Source
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range)
@@ -87,6 +88,11 @@ def tensor(meta: TensorMeta) -> str:
         parts.append("requires_grad")
     parts += meta.flags
     return " ".join(parts)
+
+
+def describe(saved: SavedTensor) -> str:
+    """``float32[4, 128]``."""
+    return f"{str(saved.dtype).removeprefix('torch.')}[{', '.join(map(str, saved.shape))}]"
 
 
 def contiguous(shape: Iterable[int]) -> tuple[int, ...]:

@@ -79,8 +79,8 @@ class GraphRecord:
     ``kernels`` are ``records.kernels.Kernel``, ``decisions`` ``FusionDecision`` and ``saved``
     ``SavedTensor`` rows, the forward's and (after the first backward) the backward's. ``nodes`` has the rows of
     each graph by its name (captured, joint, forward, backward), ``fused`` the ``FusedGraph`` of forward and backward,
-    ``files`` the generated texts by file name. ``objects`` are what the globals of captured.py stand for that no text
-    can say.
+    ``sides`` the kernels of each, ``files`` the generated texts by file name. ``objects`` are what the globals of
+    captured.py stand for that no text can say.
     """
 
     name: str
@@ -89,6 +89,7 @@ class GraphRecord:
     forward_text: str = ""
     backward_text: str = ""
     kernels: tuple[Any, ...] = ()
+    sides: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     decisions: tuple[Any, ...] = ()
     saved: tuple[Any, ...] = ()
     node_count: int = 0

@@ -12,7 +12,7 @@ dimensions. A softmax over (512, 128)::
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from .loops import Buffer, ExternCall, Loop, LoopGraph, Size, product, show
@@ -140,7 +140,10 @@ class FusedGraph:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One generated kernel. Several steps of a graph may call it: equal kernels are printed once (``calls`` counts)."""
+    """One generated kernel. Several steps of a graph may call it: equal kernels are printed once.
+
+    ``calls`` counts them; ``loops`` and ``origins`` are those of all steps that call it.
+    """
 
     name: str
     language: str
@@ -150,6 +153,12 @@ class Kernel:
     ops: tuple[str, ...]
     origins: tuple[Origin, ...] = ()
     calls: int = 1
+
+    def called_for(self, again: FusedKernel) -> Kernel:
+        """The same with one more call: it stands for the loops and lines of that step too."""
+        loops = (*self.loops, *(loop.name for loop in again.loops))
+        origins = tuple(dict.fromkeys((*self.origins, *again.origins)))
+        return replace(self, calls=self.calls + 1, loops=loops, origins=origins)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,167 @@
+"""What report.html shows, as JSON: a function's record in, plain lists and strings out.
+
+Lines of the user's source are the hub: nodes, loops, kernels, guards, breaks and saved tensors carry the key of their
+line (``0:12``, see sources.py), so that the page goes from a line to all of them and back.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..records.compilation import EntryRecord, FunctionRecord, GraphRecord, NodeRow
+from ..records.kernels import FusedGraph, FusedKernel
+from ..records.loops import ExternCall
+from . import draw, show
+from .sources import Sources
+
+SIDES = ("captured", "joint", "forward", "backward")
+
+
+def report_data(record: FunctionRecord) -> dict[str, Any]:
+    """The record of a function, its resume functions included, for the page."""
+    return _Data(record).all()
+
+
+class _Data:
+    def __init__(self, record: FunctionRecord) -> None:
+        self.record = record
+        self.sources = Sources()
+        self.graphs: list[dict[str, Any]] = []
+        self.marks: dict[str, dict[str, int]] = {}
+
+    def all(self) -> dict[str, Any]:
+        self.sources.key(self.record.origin)
+        functions = [self._function(function) for function in self.record.walk()]
+        return {
+            "name": self.record.name,
+            "place": show.place(self.record.origin),
+            "functions": functions,
+            "graphs": self.graphs,
+            "files": self.sources.pieces(),
+            "marks": self.marks,
+        }
+
+    def mark(self, key: str, fate: str) -> str:
+        if key:
+            fates = self.marks.setdefault(key, {})
+            fates[fate] = fates.get(fate, 0) + 1
+        return key
+
+    # --- functions and entries -------------------------------------------------------------------------------------
+    def _function(self, function: FunctionRecord) -> dict[str, Any]:
+        path = subfolder(self.record, function)
+        return {
+            "name": function.name,
+            "path": path,
+            "line": self.sources.key(function.origin),
+            "source": function.source_text,
+            "entries": [self._entry(function, entry, path) for entry in function.entries],
+            "recompiles": [
+                [show.guard_line(r.guard) if r.guard else "the call's shape", show.value(r.old), show.value(r.new),
+                 self.sources.key(r.guard.origin) if r.guard else ""]
+                for r in function.recompiles
+            ],
+            "fallbacks": [[f.reason, self.mark(self.sources.key(f.origin), "eager")] for f in function.fallbacks],
+        }  # fmt: skip
+
+    def _entry(self, function: FunctionRecord, entry: EntryRecord, path: str) -> dict[str, Any]:
+        name = f"{function.name} entry {entry.index}"
+        graphs = []
+        for graph in entry.graphs:
+            graphs.append(len(self.graphs))
+            self.graphs.append(self._graph(graph, name, f"{path}entry_{entry.index}/{graph.name}/"))
+        return {
+            "index": entry.index,
+            "path": f"{path}entry_{entry.index}/",
+            "guards": [[show.guard_line(g), g.why, self.sources.key(g.origin)] for g in entry.guards],
+            "transformed": entry.transformed_text,
+            "breaks": [[b.reason, self.mark(self.sources.key(b.origin), "break"), b.hint] for b in entry.breaks],
+            "graphs": graphs,
+            "goes_to": continues(function, entry),
+            "events": [[e.stage, e.begin, e.seconds] for e in entry.events],
+        }
+
+    # --- graphs ----------------------------------------------------------------------------------------------------
+    def _graph(self, graph: GraphRecord, entry: str, path: str) -> dict[str, Any]:
+        recomputed = recomputed_names(graph)
+        sides = {side: self._side(graph.nodes[side], side, recomputed) for side in SIDES if side in graph.nodes}
+        return {
+            "name": graph.name,
+            "entry": entry,
+            "path": path,
+            "sides": sides,
+            "programs": {side: self._program(graph, side) for side in graph.fused},
+            "saved": [
+                [s.name, show.describe(s), s.bytes, s.reason, self.mark(self.sources.key(s.origin), "saved")]
+                for s in graph.saved
+            ],
+            "recomputed": sorted(recomputed),
+            "decisions": [[d.first, d.second, d.fused, d.rule, d.why, d.bytes_saved] for d in graph.decisions],
+            "wrappers": {name: text for name, text in graph.files.items() if name.endswith("_wrapper.py")},
+        }
+
+    def _side(self, rows: tuple[NodeRow, ...], side: str, recomputed: set[str]) -> dict[str, Any]:
+        boxes, width, height = draw.place(rows)
+        index = {row.name: n for n, row in enumerate(rows)}
+        nodes = []
+        for row in rows:
+            key = self.sources.key(row.origin)
+            if row.op not in ("placeholder", "output"):
+                if side == "captured":
+                    self.mark(key, "graph")
+                if side == "backward" and row.name in recomputed:
+                    self.mark(key, "recomputed")
+            x, y, wide = boxes[row.name]
+            inputs = [index[name] for name in row.inputs]
+            where = [round(x), round(y), round(wide)]
+            nodes.append([row.name, row.op, row.statement, row.shape, inputs, key, row.line, *where])
+        return {"nodes": nodes, "width": round(width), "height": round(height)}
+
+    def _program(self, graph: GraphRecord, side: str) -> dict[str, Any]:
+        fused: FusedGraph = graph.fused[side]
+        kernels = graph.sides.get(side, ())
+        of_loop = {loop: n for n, kernel in enumerate(kernels) for loop in kernel.loops}
+        loops = []
+        for step in fused.steps:
+            if isinstance(step, FusedKernel):
+                for loop in step.loops:
+                    keys = [self.mark(self.sources.key(o), "kernel") for o in loop.origins]
+                    loops.append([loop.name, str(loop), _unique(keys), of_loop.get(loop.name, -1)])
+            elif isinstance(step, ExternCall):
+                keys = [self.mark(self.sources.key(o), "aten") for o in step.origins]
+                loops.append([step.name, str(step), _unique(keys), -1])
+        rows = []
+        for k in kernels:
+            keys = _unique(map(self.sources.key, k.origins))
+            rows.append([k.name, k.language, k.source, list(dict.fromkeys(k.ops)), keys, k.calls])
+        steps = [str(step) for step in memory_steps(fused)]
+        return {"loops": loops, "kernels": rows, "peak": fused.peak_bytes, "steps": steps}
+
+
+def memory_steps(fused: FusedGraph) -> list[Any]:
+    """The steps of the memory plan: what is allocated, in place of what, and freed."""
+    return [step for step in fused.steps if not isinstance(step, (FusedKernel, ExternCall))]
+
+
+def recomputed_names(graph: GraphRecord) -> set[str]:
+    """Values that forward computes and backward computes again rather than read them from memory."""
+    made = [{r.name for r in graph.nodes.get(side, ()) if r.op not in ("placeholder", "output")} for side in SIDES[2:]]
+    return made[0] & made[1]
+
+
+def subfolder(top: FunctionRecord, function: FunctionRecord) -> str:
+    """The folder of a resume function below the function's own, with a slash; '' for the function itself."""
+    if function is top or function.folder is None or top.folder is None or function.folder == top.folder:
+        return ""
+    return function.folder.relative_to(top.folder).as_posix() + "/"
+
+
+def continues(function: FunctionRecord, entry: EntryRecord) -> list[str]:
+    """The resume functions that an entry's code calls."""
+    mentioned = set(re.findall(r"\w+", entry.transformed_text))
+    return [resume.name for resume in function.resumes if resume.name in mentioned]
+
+
+def _unique(keys: Any) -> list[str]:
+    return [key for key in dict.fromkeys(keys) if key]
