@@ -307,12 +307,9 @@ class FunctionState:
 
 def decompiled(resume: Resume) -> str:
     """A resume function's text, for reading: the bytecode is what runs."""
-    from .decompiler import DecompileError, decompile
+    from .decompiler import readable
 
-    try:
-        return decompile(resume.code, name=resume.name)
-    except DecompileError as error:
-        return f"# The decompiler cannot show {resume.name} yet: {error}\n"
+    return readable(resume.code, name=resume.name)
 
 
 # --- graphs -----------------------------------------------------------------------------------------------------------

@@ -70,6 +70,22 @@ def test_transformed_code_runs_as_decompiled(name: str) -> None:
     assert len(refused) == UNSAYABLE.get(name, 0), refused
 
 
+@pytest.mark.parametrize("name", programs.PROGRAMS)
+def test_our_resume_functions_are_verified(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torchglass as tg
+    from torchglass import pipeline
+
+    monkeypatch.setattr(programs, "note", programs.note.__wrapped__)
+    codes: list[CodeType] = []
+    monkeypatch.setattr(pipeline, "decompiled", lambda resume: codes.append(resume.code) or "")
+    function, calls = programs.PROGRAMS[name]()
+    compiled_function = tg.compile(function, backend="eager")
+    for call in calls:
+        compiled_function(*call)
+    for code in codes:
+        assert "_state" not in decompile(code, verify=True)
+
+
 def code_of(text: str) -> CodeType:
     module = compile(text, "<test>", "exec", 0, True)
     return next(c for c in module.co_consts if isinstance(c, CodeType))

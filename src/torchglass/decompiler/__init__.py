@@ -1,6 +1,6 @@
 """Bytecode back to Python that means the same.  Imports no torch."""
 
-from .api import decompile
+from .api import decompile, readable
 from .errors import DecompileError
 
-__all__ = ["DecompileError", "decompile"]
+__all__ = ["DecompileError", "decompile", "readable"]

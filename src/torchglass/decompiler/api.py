@@ -53,6 +53,18 @@ def decompile(function_or_code: Any, *, verify: bool = False, name: str | None =
     return text
 
 
+def readable(code: CodeType, *, name: str | None = None) -> str:
+    """The verified source of ``code``; where there is none, text whose first lines say so and why.  Never raises."""
+    try:
+        return decompile(code, verify=True, name=name)
+    except DecompileError as error:
+        reason = f"# Not verified: {' '.join(str(error).split())}\n"
+    try:
+        return reason + decompile(code, name=name)
+    except DecompileError:
+        return reason.replace("Not verified", "The decompiler cannot show this")
+
+
 _STATES = "# control flow"
 _RESUMES = "# continues in the middle of a function: shown from there on, not compared with the bytecode"
 
@@ -83,9 +95,11 @@ def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, st
         if text not in [t for t, _ in texts]:
             texts.append((text, why))
     texts.sort(key=lambda pair: (pair[0].startswith(_STATES), pair[0].count("\n")))
-    for text, _ in texts:
-        if source_value_difference(text, code, name) is None:
+    for n, (text, _) in enumerate(texts):
+        by_value = source_value_difference(text, code, name)
+        if by_value is None:
             return text, None
+        texts[n] = (text, by_value)
     if not texts:
         assert failure is not None
         raise failure

@@ -17,6 +17,7 @@ from typing import Any
 from ..bytecode.canonical import VERSION, Ins, canonical
 from ..bytecode.parameters import parameter_names
 from .flow import _drop_loop_ends, _fold_awaits, branch_ways
+from .peel import restored_names
 from .symbolic import UNBOUND, Event, Incomparable, Run, State, Term
 
 #: events that cannot raise: which handler protects them does not matter
@@ -42,7 +43,7 @@ def value_difference(a: CodeType, b: CodeType) -> str | None:
 
 def _called(code: CodeType) -> State:
     """The frame of a call: parameters by position, whatever they are named."""
-    return State([], {name: ("v", -1 - n) for n, name in enumerate(parameter_names(code))}, {})
+    return State([], {name: ("p", n) for n, name in enumerate(parameter_names(code))}, {})
 
 
 def _prepared(code: CodeType) -> list[Ins]:
@@ -87,7 +88,10 @@ class _Pairing:
 
     def __init__(self, a: CodeType, b: CodeType) -> None:
         self.codes = (a, b)
-        self.left, self.right = Run(_prepared(a)), Run(_prepared(b))
+        left = _prepared(a)
+        names = parameter_names(a)
+        restored = frozenset(("p", names.index(n)) for n in restored_names(left) if n in names)
+        self.left, self.right = Run(left), Run(_prepared(b), restored)
         self.fresh = 0
         self.known: dict[tuple[int, int], Any] = {}
         self.work: list[tuple[int, int, State, State]] = []
@@ -110,6 +114,8 @@ class _Pairing:
     # -- one pair of events ----------------------------------------------------------------------------------------
     def step(self, i: int, j: int, a: State, b: State) -> None:
         i, j = self.left.advance(i, a), self.right.advance(j, b)
+        while self.left.code[i].op != "GET_ITER" and self.right.iterates_iterator(j, b):
+            j = self.right.advance(self.right.code[j].nxt, b)
         form = _canonical(a, b)
         old = self.known.get((i, j))
         if old is not None:
@@ -151,6 +157,8 @@ class _Pairing:
             raise _Mismatch(f"{x.ins.offset}: {x.op} has other operands")
         shown: dict[int, tuple[int, Term]] = {}
         for s, t in zip(x.operands, y.operands):
+            if t[0] == "piece" and x.op == "BUILD_STRING":
+                t = t[1]
             if not self.match(s, t, a, b, shown):
                 raise _Mismatch(f"{x.ins.offset}: {x.op} {x.arg!r} is given another value")
         if shown:

@@ -24,7 +24,7 @@ def peel_entered_loops(code: list[Ins]) -> bool:
     jump = _entry_jump(code)
     if jump is None:
         return False
-    loops = _loops(code, jump.index + 1)
+    loops = _loops(code, _original_start(code, jump))
     place = skip(code, jump.to)
     around = sorted((loop for loop in loops if place in loop[1] and loop[0] != place), key=lambda loop: -len(loop[1]))
     for n, (head, members) in enumerate(around):
@@ -70,15 +70,24 @@ def restored_names(code: list[Ins]) -> set[str]:
     return names - {ins.arg for ins in code if ins.op in ("STORE_FAST", "DELETE_FAST")}
 
 
-def _entry_jump(code: list[Ins]) -> Ins | None:
+def _entry_jump(code: list[Ins], start: int = 0) -> Ins | None:
     """The jump that ends a prologue: forward, over code that nothing else reaches (no compiler leaves such code)."""
-    for ins in code:
+    for ins in code[start:]:
         if ins.op == "JUMP":
             over = ins.to > ins.index + 1
-            return ins if over and ins.index + 1 not in reachable_instructions(code) else None
+            return ins if over and ins.index + 1 not in reachable_instructions(code, start) else None
         if ins.nxt != ins.index + 1 or ins.op.startswith("BRANCH") or ins.op == "FOR_ITER":
             return None
     return None
+
+
+def _original_start(code: list[Ins], jump: Ins) -> int:
+    """Where the user's function begins; a function that was resumed more than once has a prologue for each time."""
+    while True:
+        inner = _entry_jump(code, jump.index + 1)
+        if inner is None:
+            return jump.index + 1
+        jump = inner
 
 
 def _next(code: list[Ins], at: int) -> list[int]:

@@ -4,9 +4,10 @@
 and fresh lists, constant tests) and stops at the next operation that can be observed: an ``Event`` with its operands.
 Two codes with the same events on the same operands are the same program, however they keep values in between.
 
-Terms: ``("v", n)`` some value, ``("c", key, object)`` a constant, ``("t", terms)`` a tuple, ``("l", n)`` a list that
-nothing else has seen yet (its elements are in ``State.lists``), ``("s", terms)`` a slice, ``("cell", name)``,
-``NULL`` and ``UNBOUND``.  Lists become plain values when an event takes them.
+Terms: ``("v", n)`` some value, ``("p", n)`` what parameter ``n`` was called with, ``("c", key, object)`` a constant,
+``("t", terms)`` a tuple, ``("l", n)`` a list that nothing else has seen yet (its elements are in ``State.lists``),
+``("s", terms)`` a slice, ``("cell", name)``, ``("piece", term)`` a restored piece of an f-string, ``NULL`` and
+``UNBOUND``.  Lists become plain values when an event takes them.
 """
 
 from __future__ import annotations
@@ -56,10 +57,13 @@ class Event:
 
 
 class Run:
-    """The instructions of one code object; ``state`` is replaced by whoever pairs two of them."""
+    """The instructions of one code object.  ``restored``: what a prologue puts back: under a loop
+    an iterator, of which ``iter`` returns itself; in an f-string a piece that is a string already.
+    """
 
-    def __init__(self, code: list[Ins]) -> None:
+    def __init__(self, code: list[Ins], restored: frozenset[Term] = frozenset()) -> None:
         self.code = code
+        self.restored = restored
         self.list_count = 0
 
     def advance(self, at: int, state: State) -> int:
@@ -74,6 +78,10 @@ class Run:
                 return at
             at = following
         raise Incomparable("a loop in which nothing happens")
+
+    def iterates_iterator(self, at: int, state: State) -> bool:
+        """Whether the event at ``at`` takes the iterator of a restored one."""
+        return self.code[at].op == "GET_ITER" and state.stack[-1] in self.restored
 
     def event(self, at: int, state: State) -> Event:
         """The event at ``at``, its operands taken off the stack."""
@@ -173,6 +181,14 @@ def _take(state: State, count: int) -> list[Term]:
     values = state.stack[-count:]
     del state.stack[-count:]
     return values
+
+
+def _format(run: Run, ins: Ins, state: State) -> int | None:
+    """``{x}`` in an f-string: of a restored piece, which was formatted already, nothing happens."""
+    if ins.arg != (-1, False) or state.stack[-1] not in run.restored:
+        return None
+    state.stack.append(("piece", state.stack.pop()))
+    return ins.nxt
 
 
 def _build_tuple(run: Run, ins: Ins, state: State) -> int:
@@ -332,7 +348,7 @@ _SILENT: dict[str, Silent] = {
     "LOAD_CONST": _load_const, "PUSH_NULL": _push_null, "LOAD_FAST": _load_fast, "STORE_FAST": _store_fast,
     "DELETE_FAST": _delete_fast, "LOAD_FAST_AND_CLEAR": _load_and_clear, "LOAD_CLOSURE": _load_closure,
     "POP_TOP": _pop, "COPY": _copy, "DUP_TOP_TWO": _copy_two, "SWAP": _swap, "ROT": _rotate,
-    "BUILD_TUPLE": _build_tuple, "BUILD_LIST": _build_list, "BUILD_SLICE": _build_slice,
+    "FORMAT_VALUE": _format, "BUILD_TUPLE": _build_tuple, "BUILD_LIST": _build_list, "BUILD_SLICE": _build_slice,
     "BINARY_SUBSCR": _subscript, "BINARY_SLICE": _binary_slice, "STORE_SUBSCR": _store_subscript,
     "DELETE_SUBSCR": _delete_subscript, "LIST_EXTEND": _list_extend,
     "LIST_TO_TUPLE": _list_to_tuple, "UNPACK_SEQUENCE": _unpack, "COMPARE": _compare, "BRANCH": _branch,
