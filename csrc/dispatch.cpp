@@ -9,11 +9,13 @@
 //   compiled.add_entry(table: GuardTable, entry: callable); compiled.clear()
 //   compiled.entries: tuple of (table, entry); compiled.hits, compiled.misses: int
 //   compiled.disabled: bool     True: calls go to `function` (past the cache limit); so they do if its code is replaced
+//   compiled.region: Region or None    what calls that go to `function` for being disabled are watched by: frame_hook.cpp
 //   compiled.function, compiled.miss, compiled.bound
 //
 // It binds to objects as functions do (unless `bound`), has a __dict__, can be weakly referenced, pickled and copied by
 // reference. Attributes it lacks (__code__, __defaults__, __globals__, ...) are those of `function`. Deep copying one
 // with `bound` calls its attribute `rebuild(bound)` with the copied objects.
+#include "frame_hook.h"
 #include "guard_table.h"
 #include "native.h"
 
@@ -34,6 +36,7 @@ struct CompiledFunction {
   PyObject* miss;
   PyObject* bound;
   PyObject* entries;  // replaced and never changed, so a call may go on with the tuple it started with
+  PyObject* region;   // or None
   PyObject* dict;
   PyObject* weak_references;
   Py_ssize_t hits;
@@ -221,29 +224,52 @@ void move_to_front(CompiledFunction* self, PyObject* entries, Py_ssize_t index) 
   Py_SETREF(self->entries, moved);
 }
 
-PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* names) {
-  CompiledFunction* self = as_compiled(object);
-  const Arguments given{self->bound, args, PyVectorcall_NARGS(nargsf), names};
-  if (self->disabled || PyFunction_GET_CODE(self->function) != self->code) return call_function(self, given);
-  const Shape shape(reinterpret_cast<PyCodeObject*>(self->code));
-  Parameters parameters(shape.total());
-  if (!bind(self, given, shape, parameters)) return call_function(self, given);
-
-  const Ref alive = Ref::borrow(object);  // guards may run Python code that drops it
+// The first entry whose table holds, and what it fetched. `entry` stays null if there is none.
+void find(CompiledFunction* self, PyObject* const* parameters, Py_ssize_t count, Ref& entry, Ref& fetched) {
+  const Ref alive = Ref::borrow(reinterpret_cast<PyObject*>(self));  // guards may run Python code that drops it
   const Ref entries = Ref::borrow(self->entries);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries.get()); ++i) {
     PyObject* pair = PyTuple_GET_ITEM(entries.get(), i);
-    GuardTable* table = guard_table_of(PyTuple_GET_ITEM(pair, 0));
-    Ref fetched = table->check(parameters.values(), shape.total());
+    fetched = guard_table_of(PyTuple_GET_ITEM(pair, 0))->check(parameters, count);
     if (!fetched) continue;
     ++self->hits;
+    entry = Ref::borrow(PyTuple_GET_ITEM(pair, 1));
     move_to_front(self, entries.get(), i);
-    return parameters.call(PyTuple_GET_ITEM(pair, 1), std::move(fetched));
+    return;
   }
   ++self->misses;
-  const Ref tuple = parameters.as_tuple();
+}
+
+bool is_plain(CompiledFunction* self) {
+  return self->disabled || PyFunction_GET_CODE(self->function) != self->code;
+}
+
+PyObject* call_plainly(CompiledFunction* self, const Arguments& given) {
+  if (!self->disabled || self->region == Py_None) return call_function(self, given);
+  const Ref region = Ref::borrow(self->region);
+  const Watching callees(reinterpret_cast<Region*>(region.get()));
+  return call_function(self, given);
+}
+
+PyObject* answer(CompiledFunction* self, const Arguments& given) {
+  if (is_plain(self)) return call_plainly(self, given);
+  const Shape shape(reinterpret_cast<PyCodeObject*>(self->code));
+  Parameters parameters(shape.total());
+  if (!bind(self, given, shape, parameters)) return call_function(self, given);
   const Ref miss = Ref::borrow(self->miss);
+  Ref entry, fetched;
+  find(self, parameters.values(), shape.total(), entry, fetched);
+  if (entry) return parameters.call(entry.get(), std::move(fetched));
+  const Ref tuple = parameters.as_tuple();
   return tuple ? PyObject_CallOneArg(miss.get(), tuple.get()) : nullptr;
+}
+
+PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* names) {
+  CompiledFunction* self = as_compiled(object);
+  const Arguments given{self->bound, args, PyVectorcall_NARGS(nargsf), names};
+  if (watching_threads == 0) return answer(self, given);
+  const Watching nothing(nullptr);
+  return answer(self, given);
 }
 
 // ------------------------------------------------------------------------------------------------ the Python type
@@ -269,6 +295,7 @@ PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   self->miss = Py_NewRef(miss);
   self->bound = bound != nullptr ? Py_NewRef(bound) : PyTuple_New(0);
   self->entries = PyTuple_New(0);
+  self->region = Py_NewRef(Py_None);
   self->dict = PyDict_New();
   Ref owner(reinterpret_cast<PyObject*>(self));
   const bool complete = self->varnames != nullptr && self->bound != nullptr && self->entries != nullptr;
@@ -282,6 +309,7 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->miss);
   Py_VISIT(self->bound);
   Py_VISIT(self->entries);
+  Py_VISIT(self->region);
   Py_VISIT(self->dict);
   return 0;
 }
@@ -294,6 +322,7 @@ int compiled_clear(PyObject* object) {
   PyObject* empty = PyTuple_New(0);  // the shared empty tuple
   Py_XSETREF(self->entries, Py_NewRef(empty));
   Py_XSETREF(self->bound, empty);
+  Py_SETREF(self->region, Py_NewRef(Py_None));
   Py_CLEAR(self->dict);
   return 0;
 }
@@ -308,6 +337,7 @@ void compiled_dealloc(PyObject* object) {
   Py_CLEAR(self->miss);
   Py_CLEAR(self->bound);
   Py_CLEAR(self->entries);
+  Py_CLEAR(self->region);
   Py_CLEAR(self->dict);
   Py_TYPE(object)->tp_free(object);
 }
@@ -396,7 +426,21 @@ PyMemberDef compiled_members[] = {
     {nullptr, 0, 0, 0, nullptr},
 };
 
+PyObject* get_region(PyObject* object, void*) {
+  return Py_NewRef(as_compiled(object)->region);
+}
+
+int set_region(PyObject* object, PyObject* value, void*) {
+  if (value == nullptr || (value != Py_None && Py_TYPE(value) != &region_type)) {
+    PyErr_SetString(PyExc_TypeError, "region must be a Region or None");
+    return -1;
+  }
+  Py_SETREF(as_compiled(object)->region, Py_NewRef(value));
+  return 0;
+}
+
 PyGetSetDef compiled_properties[] = {
+    {"region", get_region, set_region, "what watches calls of the function while it is disabled", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -404,6 +448,12 @@ PyGetSetDef compiled_properties[] = {
 PyTypeObject compiled_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 }  // namespace
+
+Answer find_entry(PyObject* object, PyObject* const* parameters, Py_ssize_t count, Ref& entry, Ref& fetched) {
+  if (Py_TYPE(object) != &compiled_type || is_plain(as_compiled(object))) return Answer::Plain;
+  find(as_compiled(object), parameters, count, entry, fetched);
+  return entry ? Answer::Entry : Answer::Miss;
+}
 
 int add_dispatch(PyObject* module) {
   compiled_type.tp_name = "torchglass._native.CompiledFunction";

@@ -1,7 +1,7 @@
 """Types of the native core (csrc/). The C++ files' head comments say what each does."""
 
 from collections.abc import Callable
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -36,6 +36,21 @@ class GuardTable:
     def check(self, locals: tuple[Any, ...]) -> tuple[Any, ...] | None: ...
     def forget(self) -> None: ...
 
+class Region:
+    def __init__(
+        self,
+        compile: Callable[
+            [FunctionType, tuple[Any, ...], CompiledFunction | None], tuple[Callable[..., Any], tuple[Any, ...]] | None
+        ],
+    ) -> None: ...
+    def __enter__(self) -> Region: ...
+    def __exit__(self, *exception: object) -> None: ...
+    def add(self, function: FunctionType, compiled: CompiledFunction) -> None: ...
+    def skip(self, code: CodeType) -> None: ...
+    def clear(self) -> None: ...
+
+def watching() -> bool: ...
+
 class CompiledFunction:
     function: FunctionType
     miss: Callable[[tuple[Any, ...]], Any]
@@ -44,6 +59,7 @@ class CompiledFunction:
     hits: int
     misses: int
     disabled: bool
+    region: Region | None
     __name__: str
     __qualname__: str
     __wrapped__: Callable[..., Any]

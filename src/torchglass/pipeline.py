@@ -9,6 +9,7 @@ Every text a stage leaves is written to the store first, and what the store retu
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 import time
 import warnings
@@ -16,7 +17,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any
 
 import torch
@@ -36,6 +37,7 @@ from .records.partition import Partition
 from .records.render_graph import render
 from .runtime import guards as guard_runtime
 from .runtime import replay
+from .runtime.called import Callees, Entry
 from .runtime.calling import call_original
 from .runtime.dispatch import compiled_function
 from .runtime.load import load
@@ -44,6 +46,9 @@ from .runtime.toolchain import ToolchainError
 
 log = logging.getLogger("torchglass")
 GraphCall = Callable[..., Any]
+
+# Records of so many functions called from the regions of one are kept: programs that keep making functions stay flat.
+MOST_CALLED = 512
 
 # One capture at a time: it switches global state (grad mode, fake tensors) of the thread and the interpreter.
 _compiling = torch_compat.Compiling()
@@ -92,10 +97,12 @@ class FunctionState:
         self.resumes: dict[tuple[Any, ...], _native.CompiledFunction] = {}
         self.guards: list[tuple[Any, ...]] = []
         self.warned = False
+        self.called: bool = parent is not None and parent.called
         self._folder: Folder | None = None
         # the compiled function owns the state, not the other way round
         self._keep: Any = compiled_function(function, self.miss, bound, rebuild)
         self.compiled = weakref.ref(self._keep)
+        self.callees: Callees = parent.callees if parent is not None else Callees(self._callee, _entry_for, _is_idle)
 
     def release(self) -> _native.CompiledFunction:
         """The compiled function, handed to its owner."""
@@ -124,6 +131,9 @@ class FunctionState:
         if compiled is not None:
             compiled.clear()
             compiled.disabled = False
+            compiled.region = None
+        if self.parent is None:
+            self.callees.clear()
         for resume in self.resumes.values():
             resume.__dict__["_torchglass_state"].reset()
         self.resumes.clear()
@@ -136,27 +146,40 @@ class FunctionState:
     # --- a call that no entry fits ---------------------------------------------------------------------------------
     def miss(self, arguments: tuple[Any, ...]) -> Any:
         """Compile an entry for these arguments and run it; run the original function when that is not possible."""
+        entry = self.entry_for(arguments)
+        if entry is not None:
+            return entry[0](*arguments, entry[1])
         compiled = self.compiled()
-        with _compiling:
-            entry = None
-            if compiled is not None and not compiled.disabled and self._below_limit(compiled):
-                self._note_recompile(arguments)
-                try:
-                    entry = self._compile(compiled, arguments)
-                except (GraphBreakError, CompileError):
-                    raise
-                except Stopped as stopped:
-                    self._run_eager_from_now_on(compiled, stopped.found)
-                except Exception as error:
-                    self._failed(compiled, error)
-        if entry is None:
+        if compiled is None or compiled.region is None:
             return call_original(self.function, arguments)
-        table, call = entry
+        with compiled.region:
+            return call_original(self.function, arguments)
+
+    def entry_for(self, arguments: tuple[Any, ...]) -> Entry | None:
+        """A new entry for these arguments and what its guards fetched; None to run the original function."""
+        compiled = self.compiled()
+        if compiled is None:
+            return None
+        with _compiling:
+            found = _entry_of_another_thread(compiled, arguments)
+            if found is not None or compiled.disabled or not self._below_limit(compiled):
+                return found
+            self._note_recompile(arguments)
+            try:
+                table, entry = self._compile(compiled, arguments)
+            except (GraphBreakError, CompileError):
+                raise
+            except Stopped as stopped:
+                self._run_eager_from_now_on(compiled, stopped.found)
+                return None
+            except Exception as error:
+                self._failed(compiled, error)
+                return None
         fetched = table.check(arguments)
         if fetched is None:
             self._guards_do_not_hold(arguments)
-            return call_original(self.function, arguments)
-        return call(*arguments, fetched)
+            return None
+        return entry, fetched
 
     def _below_limit(self, compiled: _native.CompiledFunction) -> bool:
         limit = self.options.get("cache_limit")
@@ -188,6 +211,8 @@ class FunctionState:
         self.record.fallbacks.append(Fallback(found.reason, found.origin, "capture"))
         if not found.raises:
             compiled.disabled = True
+            compiled.region = self.callees.region
+            self.callees.region.skip(self.function.__code__)
             log.info("`%s` runs eagerly: %s, at %s", self.name, found.reason, found.origin)
 
     def _failed(self, compiled: _native.CompiledFunction, error: Exception) -> None:
@@ -210,9 +235,13 @@ class FunctionState:
         self._say(f"the guards of a new entry of `{self.name}` do not hold for the call it was made for: {failure}")
 
     def _say(self, message: str) -> None:
-        if not self.warned:
-            self.warned = True
-            warnings.warn(message, UserWarning, stacklevel=4)
+        if self.warned:
+            return
+        self.warned = True
+        if self.called:
+            log.warning(message)
+        else:
+            warnings.warn(message, UserWarning, stacklevel=5)
 
     # --- compiling -------------------------------------------------------------------------------------------------
     def _compile(
@@ -230,7 +259,7 @@ class FunctionState:
         index = len(self.guards)
         folder = self.folder.child(f"entry_{index}")
         graphs: list[GraphRecord] = []
-        names: dict[str, Any] = dict(capture.namespace)
+        names: dict[str, Any] = {**capture.namespace, "compiled_calls": self.callees.region}
         if capture.graph is not None:
             graphs.append(GraphRecord("graph_0"))
             names["graph_0"] = compile_graph(
@@ -295,6 +324,21 @@ class FunctionState:
         compiled = self.resumes[resume.key] = state.release()
         return compiled
 
+    def _callee(self, function: FunctionType) -> _native.CompiledFunction:
+        """A function called from a region of this one, as a compiled function of its own."""
+        # a copy, so that functions that come and go do not live on in their compiled forms; the record has not even
+        # their cells
+        copy = _copy_with(function, function.__closure__)
+        taken = {record.name for record in self.record.called}
+        short = function.__code__.co_qualname.rpartition("<locals>.")[2].replace(".", "_")
+        candidates = (f"called_{short}{'' if n == 1 else f'_{n}'}" for n in itertools.count(1))
+        state = FunctionState(copy, self.options, next(name for name in candidates if name not in taken), self)
+        state.called = True
+        state.record.function = _copy_with(function, tuple(CellType() for _ in function.__closure__ or ()) or None)
+        self.record.called.append(state.record)
+        del self.record.called[:-MOST_CALLED]
+        return state.release()
+
     def _write_reports(self) -> None:
         root = self.root()
         top = root.folder
@@ -303,6 +347,34 @@ class FunctionState:
                 relative = function.folder.relative_to(top.path)
                 functools.reduce(Folder.child, relative.parts, top).write("resume_function.py", function.source_text)
         reports.changed(root.record, top.write, top.store.asked)
+
+
+def _copy_with(function: FunctionType, closure: tuple[CellType, ...] | None) -> FunctionType:
+    copy = FunctionType(function.__code__, function.__globals__, function.__name__, None, closure)
+    copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
+    return copy
+
+
+def _entry_of_another_thread(compiled: _native.CompiledFunction, arguments: tuple[Any, ...]) -> Entry | None:
+    """The entry that was added while this thread waited for its turn to compile."""
+    for table, entry in compiled.entries:
+        fetched = table.check(arguments)
+        if fetched is not None:
+            return entry, fetched
+    return None
+
+
+def _entry_for(compiled: _native.CompiledFunction, arguments: tuple[Any, ...]) -> Entry | None:
+    state: FunctionState = compiled.__dict__["_torchglass_state"]
+    return state.entry_for(arguments)
+
+
+def _is_idle(compiled: _native.CompiledFunction) -> bool:
+    """Whether there are no graphs in the function and what continues it: compiling it only costs."""
+    record = compiled.__dict__["_torchglass_state"].record
+    if any(entry.graphs for function in record.walk() for entry in function.entries):
+        return False
+    return len(record.entries) > (1 if record.resumes else 0)  # what continues the first entry has not run yet
 
 
 def decompiled(resume: Resume) -> str:

@@ -224,6 +224,19 @@ def ambient_autocast() -> tuple[str, ...]:
     return tuple(kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
 
 
+# --- runtime: when nothing may be compiled ---------------------------------------------------------------------------
+# peek_interpreter_stack: whether torch.func.grad, vmap, ... are at work. _current_autograd_node: whether a backward
+# pass is. _get_tracing_state: whether torch.jit.trace is. Without them a function called from one of these would be
+# compiled under it, and its operations hidden from it. Tried: 2.11, 2.13.
+def is_watched_by_tracer() -> bool:
+    """Whether a function transform, a backward pass or torch.jit.trace is at work on this thread."""
+    return (
+        torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._current_autograd_node() is not None
+        or torch._C._get_tracing_state() is not None
+    )
+
+
 # --- capture: what torch.compile leaves in the process ---------------------------------------------------------------
 def untagged(function: Any) -> Any:
     """The function that torch._dynamo wrapped to note modules made in a ``forward``; others are returned as they are.

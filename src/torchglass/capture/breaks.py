@@ -9,14 +9,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import BuiltinFunctionType
 
 from ..bytecode import Instruction
+from ..markers import graph_break
+from . import tensor_ops
 from .emit import Emitter
 from .errors import CannotResume
 from .frame import Frame
 from .ops.control import call_parts
 from .ops.operators import CONVERSIONS, binary_function, comparison
 from .values.base import NULL, Value
+from .values.constant import ConstantV
+from .values.functions import TensorMethodV
+from .values.tensor import TensorV
 
 Slot = Value | str  # a symbolic value, or the name of a variable of the entry code
 Stack = list[Slot]
@@ -45,11 +51,34 @@ def breaks_at(*opnames: str) -> Callable[[Breaker], Breaker]:
 
 
 def write_break(e: Emitter, frame: Frame, instruction: Instruction) -> list[Path]:
-    """Write the breaking instruction; raises CannotResume when it has no Python form here."""
+    """Write the breaking instruction; raises CannotResume when it has no Python form here.
+
+    Functions of the user's that it calls are compiled as functions of their own (``compiled_calls``).
+    """
     breaker = BREAKERS.get(instruction.opname)
     if breaker is None:
         raise CannotResume(f"a graph break at the instruction {instruction.opname}")
-    return breaker(e, frame, instruction)
+    start = len(e.body)
+    paths = breaker(e, frame, instruction)
+    if _may_call_functions(frame, instruction):
+        e.body[start:] = ["with compiled_calls:", *(f"    {line}" for line in e.body[start:])]
+    return paths
+
+
+def _may_call_functions(frame: Frame, instruction: Instruction) -> bool:
+    name = instruction.opname
+    if name in ("CALL", "CALL_KW"):
+        assert instruction.arg is not None
+        copy = _copy(frame)
+        names = copy.pop().as_constant() if name == "CALL_KW" else frame.kw_names
+        function = call_parts(copy, instruction.arg, names)[0]
+        real = getattr(function, "real", None)
+        plain = isinstance(function, TensorMethodV) or real is print or real is graph_break
+        return not plain and not (isinstance(real, BuiltinFunctionType) and tensor_ops.is_operation(real))
+    if name in ("BINARY_OP", "COMPARE_OP", "BINARY_SUBSCR", "GET_ITER", "FOR_ITER", "CONTAINS_OP"):
+        operands = frame.stack[-2:] if name not in ("GET_ITER", "FOR_ITER") else frame.stack[-1:]
+        return any(not isinstance(v, (TensorV, ConstantV)) for v in operands)
+    return name in ("CALL_FUNCTION_EX", "LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR")
 
 
 def _result(e: Emitter, i: Instruction, stack: Stack, text: str) -> list[Path]:

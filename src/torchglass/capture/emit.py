@@ -48,12 +48,12 @@ class Emitter:
     def __init__(self, m: Machine, parameters: tuple[str, ...]) -> None:
         self.m = m
         self.parameters = parameters
-        reserved = {"fetched", "graph_0", "rebuild", "torch", "transformed"}
+        reserved = {"compiled_calls", "fetched", "graph_0", "rebuild", "torch", "transformed"}
         self.parameter_names = {p: identifier(p) + "_" * (p in reserved or hasattr(builtins, p)) for p in parameters}
         self.body: list[str] = []
         self.namespace: dict[str, Any] = {}
         self.outputs: list[TensorV] = []
-        self.used: set[str] = {*self.parameter_names.values(), "fetched", "graph_0", "rebuild", "torch", "transformed"}
+        self.used: set[str] = {*self.parameter_names.values(), *reserved}
         self.names: dict[int, str] = {}
         self.preferred: dict[int, str] = {}
         self.kept: list[Any] = []
@@ -460,9 +460,11 @@ def entry_source(e: Emitter, input_count: int, has_graph: bool, title: str) -> s
     """The module text of the entry, from what the emitter collected."""
     names = [e.parameter_names[p] for p in e.parameters]
     lines = [f'"""{title}"""', "", "import torch", "", "from torchglass.runtime import rebuild", "", ""]
-    if e.namespace:
-        lines += [f"# {name}: {_describe(real)}" for name, real in sorted(e.namespace.items())]
-        lines += ["", ""]
+    comments = [f"# {name}: {_describe(real)}" for name, real in sorted(e.namespace.items())]
+    if "with compiled_calls:" in e.body:
+        comments.append("# compiled_calls: functions called inside are compiled as functions of their own")
+    if comments:
+        lines += [*comments, "", ""]
     lines.append(f"def transformed({', '.join([*names, 'fetched'])}):")
     for n, source in enumerate(e.fetch):
         mark = "graph input" if n < input_count else "read by this entry"

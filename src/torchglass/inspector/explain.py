@@ -154,6 +154,7 @@ def _function(record: FunctionRecord) -> dict[str, Any]:
         "recompiles": [dict(zip(("guard", "old", "new"), _recompile_cells(r))) for r in record.recompiles],
         "fallbacks": [_fallback(f) for f in record.fallbacks],
         "resumes": [_function(resume) for resume in record.resumes],
+        "called": [_function(called) for called in record.called],
     }
 
 

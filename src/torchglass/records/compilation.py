@@ -126,8 +126,9 @@ class EntryRecord:
 class FunctionRecord:
     """All that happened to one function. ``folder`` is where its artifacts are, None if they went nowhere.
 
-    ``source_text`` of a resume function is its decompiled text; '' for the user's own functions. ``function`` is the
-    Python function itself (of a resume function the one that enters in the middle).
+    ``called`` are functions that became compiled functions of their own because they were called from code between
+    the graphs. ``source_text`` of a resume function is its decompiled text; '' for the user's own functions.
+    ``function`` is the Python function itself (of a resume function the one that enters in the middle).
     """
 
     name: str
@@ -137,11 +138,12 @@ class FunctionRecord:
     recompiles: list[Recompile] = field(default_factory=list)
     fallbacks: list[Fallback] = field(default_factory=list)
     resumes: list[FunctionRecord] = field(default_factory=list)
+    called: list[FunctionRecord] = field(default_factory=list)
     source_text: str = ""
     function: Callable[..., Any] | None = field(default=None, repr=False)
 
     def walk(self) -> Iterator[FunctionRecord]:
-        """This function, then its resume functions, theirs and so on."""
+        """This function, its resume functions, theirs and so on, and likewise the functions it called."""
         yield self
-        for resume in self.resumes:
-            yield from resume.walk()
+        for record in (*self.resumes, *self.called):
+            yield from record.walk()
