@@ -126,7 +126,9 @@ def _cast_back(cleanup: Cleanup, op: Op) -> Op:
 
 @look("merge_equal")
 def _equal_call(cleanup: Cleanup, op: Op) -> Op:
-    """The same call with the same operands, or a view of the same layout of the same memory."""
+    """The same call with the same operands, or a view of the same layout of the same memory. What is to be computed
+    again in backward does not stand for what is not.
+    """
     if is_random(op):
         return op
     if is_view(op) and isinstance(op.val, torch.Tensor):
@@ -174,7 +176,7 @@ def _layout(value: torch.Tensor) -> Any:
 
 
 def _key(op: Op) -> Any:
-    return (op.target, _frozen(op.args), tuple((name, _frozen(arg)) for name, arg in op.kwargs.items()))
+    return (op.target, op.region, _frozen(op.args), tuple((name, _frozen(arg)) for name, arg in op.kwargs.items()))
 
 
 def _frozen(arg: Any) -> Any:

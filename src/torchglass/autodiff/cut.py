@@ -27,7 +27,7 @@ import torch
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-from .ops import CONSTANT, INPUT, TANGENT, Op, is_view, must_stay, operands
+from .ops import CONSTANT, INPUT, TANGENT, Op, is_random, is_view, must_stay, operands
 from .recompute import ALONE, NEVER, family
 
 INFINITE = 2**31 - 1
@@ -88,38 +88,94 @@ class Network:
         return side
 
 
-def choose(ops: list[Op], written: set[Op], results: list[Op], gradients: list[Op]) -> Choice:
-    """Partition a joint trace. ``written`` are inputs that the runtime overwrites after the forward."""
-    needs_tangent = _needs_tangent(ops)
-    readers = _readers(ops, gradients)
-    reading = _reading(ops, needs_tangent, readers)
-    in_forward = _ancestors(results)
-    prices = {op: _price(op, in_forward, reading) for op in ops if op not in needs_tangent}
+class Problem:
+    """A joint trace to be cut. ``written`` are inputs that the runtime overwrites after the forward."""
+
+    def __init__(self, ops: list[Op], written: set[Op], results: list[Op], gradients: list[Op]) -> None:
+        self.ops, self.written, self.results, self.gradients = ops, written, results, gradients
+        self.needs_tangent = _needs_tangent(ops)
+        self.readers = _readers(ops, gradients)
+        self.known = [op for op in ops if op not in self.needs_tangent]  # what forward could compute
+        self.in_forward = _ancestors(results)
+        self.reading = _reading(ops, self.needs_tangent, self.readers)
+        self.leaving = _leaving(self.known, results, self.readers)
+
+    def prices(self) -> dict[Op, float]:
+        return {op: self._price(op) for op in self.known}
+
+    def keeps(self) -> dict[Op, float]:
+        return {op: self._keep(op) for op in self.known}
+
+    def solve(self, prices: dict[Op, float], keeps: dict[Op, float]) -> list[Op]:
+        """The ops to save, by what it costs to compute each again and to keep it."""
+        network = Network()
+        before = {op: network.node() for op in prices}
+        after = {op: network.node() for op in prices}
+        handed = {op: network.node() for op in self.leaving if not is_view(op)}  # as others than its function see it
+        for op, price in prices.items():
+            network.edge(network.SOURCE, before[op], price)
+            network.edge(before[op], after[op], keeps[op])
+            if op in handed:
+                network.edge(network.SOURCE, handed[op], size_of(op) or 1)
+            for reader in self.readers[op]:
+                tail = handed[op] if op in handed and self._outside(op, reader) else after[op]
+                head = network.SINK if reader is None else before.get(reader, network.SINK)
+                network.edge(tail, head, math.inf)
+        side = network.sink_side()
+        kept = {op for op, node in handed.items() if side[node]}
+        return [op for op in prices if op in kept or (not side[before[op]] and side[after[op]])]
+
+    def _outside(self, op: Op, reader: Op | None) -> bool:
+        """Whether the reader of a checkpointed function's result stands outside it, as do views that are results."""
+        if reader is None or reader.region != op.region:
+            return True
+        return is_view(reader) and reader in self.leaving
+
+    def schedule(self, saved: list[Op]) -> Choice:
+        return _schedule(self.ops, saved, self.results, self.gradients, self.needs_tangent)
+
+    def _price(self, op: Op) -> float:
+        """What computing ``op`` in backward costs, in bytes. Nothing if forward does not compute it anyway."""
+        if op.kind is INPUT:
+            return math.inf
+        if op.kind is CONSTANT:
+            return 0.0
+        kind = family(op)
+        if op.region is not None and kind.name != "random":
+            return 0.0
+        if op not in self.in_forward and kind.name != "random":
+            return 0.0
+        if kind.price == NEVER:
+            return math.inf
+        price = kind.price * size_of(op)
+        if price and self.reading[op] is Reading.ALONE:
+            price += ALONE * size_of(op)  # no kernel of backward can take it in: it is written and read once more
+        return price
+
+    def _keep(self, op: Op) -> float:
+        """What saving ``op`` costs. Inputs are alive anyway, so they cost little; views and tuples are never saved, nor
+        what a checkpointed function computes for itself, random numbers apart.
+        """
+        if op.kind is CONSTANT or is_view(op) or not isinstance(op.val, torch.Tensor):
+            return math.inf
+        if op.region is not None and not _drawn(op):
+            return math.inf
+        size = max(size_of(op), 1)
+        if op.kind is INPUT:
+            return size if op in self.written else size * 0.5  # the caller overwrites it: a copy must be saved
+        return math.inf if family(op).name == "creation" else size
+
+
+def choose(problem: Problem) -> Choice:
+    """Partition a joint trace."""
+    prices, keeps = problem.prices(), problem.keeps()
     for _ in range(3):
-        saved = _solve(prices, {op: _keep(op, written) for op in prices}, readers)
-        choice = _schedule(ops, saved, results, gradients, needs_tangent)
+        choice = problem.schedule(problem.solve(prices, keeps))
         ends = _ends_of_long_chains(choice, prices)
         if not ends:
             break
         prices.update(dict.fromkeys(ends, math.inf))
     return choice
-
-
-def _solve(prices: dict[Op, float], keeps: dict[Op, float], readers: dict[Op, list[Op | None]]) -> list[Op]:
-    """The ops to save, by what it costs to compute each again and to keep it."""
-    network = Network()
-    before = {op: network.node() for op in prices}
-    after = {op: network.node() for op in prices}
-    for op, price in prices.items():
-        network.edge(network.SOURCE, before[op], price)
-        network.edge(before[op], after[op], keeps[op])
-        for reader in readers[op]:
-            if reader is None or reader not in before:
-                network.edge(after[op], network.SINK, math.inf)
-            else:
-                network.edge(after[op], before[reader], math.inf)
-    side = network.sink_side()
-    return [op for op in prices if not side[before[op]] and side[after[op]]]
 
 
 def _ends_of_long_chains(choice: Choice, prices: dict[Op, float]) -> list[Op]:
@@ -137,21 +193,25 @@ def _ends_of_long_chains(choice: Choice, prices: dict[Op, float]) -> list[Op]:
     return ends
 
 
-def _price(op: Op, in_forward: set[Op], reading: dict[Op, Reading]) -> float:
-    """What computing ``op`` in backward costs, in bytes. Nothing if forward does not compute it anyway."""
-    if op.kind is INPUT:
-        return math.inf
-    if op.kind is CONSTANT:
-        return 0.0
-    kind = family(op)
-    if op not in in_forward and kind.name != "random":
-        return 0.0
-    if kind.price == NEVER:
-        return math.inf
-    price = kind.price * size_of(op)
-    if price and reading[op] is Reading.ALONE:
-        price += ALONE * size_of(op)  # no kernel of backward can take it in: it is written and read once more
-    return price
+def _drawn(op: Op) -> bool:
+    """Random numbers, or the mask of one byte that stands for them."""
+    while op.is_item:
+        op = op.args[0]
+    return is_random(op) or (op.target is torch.ops.aten.ne.Scalar and is_random(op.args[0]))
+
+
+def _leaving(ops: list[Op], results: list[Op], readers: dict[Op, list[Op | None]]) -> set[Op]:
+    """Ops of checkpointed functions that are read outside: what such a function returns."""
+    found: set[Op] = set()
+    returned = set(results)
+    for op in reversed(ops):
+        if op.region is None:
+            continue
+        forward = [r for r in readers[op] if r is not None and not r.backward]
+        outside = any(r.region != op.region or (is_view(r) and r in found) for r in forward)
+        if op in returned or outside:
+            found.add(op)
+    return found
 
 
 def _reading(ops: list[Op], needs_tangent: set[Op], readers: dict[Op, list[Op | None]]) -> dict[Op, Reading]:
@@ -168,16 +228,6 @@ def _reading(ops: list[Op], needs_tangent: set[Op], readers: dict[Op, list[Op | 
                 ways.add(Reading.FUSED if family(reader).fuses else Reading.ALONE)
         found[op] = max(ways, default=Reading.NOT)
     return found
-
-
-def _keep(op: Op, written: set[Op]) -> float:
-    """What saving ``op`` costs. Inputs are alive anyway, so they cost little; views and tuples are never saved."""
-    if op.kind is CONSTANT or is_view(op) or not isinstance(op.val, torch.Tensor):
-        return math.inf
-    size = max(size_of(op), 1)
-    if op.kind is INPUT:
-        return size if op in written else size * 0.5  # the caller overwrites it: a copy must be saved
-    return math.inf if family(op).name == "creation" else size
 
 
 def size_of(op: Op) -> int:

@@ -84,7 +84,7 @@ class Tracer:
         self.names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
         self.fakes = {n: self._fake(v) for n, v in zip(self.names, self.examples) if isinstance(v, torch.Tensor)}
         self.starts: list[int] = []  # autograd sequence number at the start of each captured node
-        self.places: list[tuple[str, Origin]] = []
+        self.places: list[tuple[str, Origin, int | None]] = []
         self.constants: dict[int, torch.Tensor] = {}
 
     def _fake(self, value: torch.Tensor) -> torch.Tensor:
@@ -146,8 +146,9 @@ class Tracer:
     def _enter(self, node: torch.fx.Node) -> None:
         self.recorder.captured = node.name
         self.recorder.origin = origin_of(node)
+        self.recorder.region = node.meta.get("checkpoint_region")
         self.starts.append(autograd_sequence_number())
-        self.places.append((node.name, self.recorder.origin))
+        self.places.append((node.name, self.recorder.origin, self.recorder.region))
 
     def _call(self, node: torch.fx.Node, args: Any, kwargs: Any) -> Any:
         if node.op == "call_function":
@@ -184,7 +185,7 @@ class Tracer:
     # --- backward ----------------------------------------------------------------------------------------------------
     def backward(self, trace: Trace, results: list[torch.Tensor]) -> None:
         """Differentiate ``results`` by the inputs' leaves: adds tangents and gradients to the trace."""
-        self.recorder.locate = self._locate
+        self.recorder.locate, self.recorder.region = self._locate, None
         tangents = [self._tangent(result, trace) for result in results]
         leaves = [entry.leaf for entry in trace.inputs if entry.leaf is not None]
         found = iter(torch.autograd.grad(results, leaves, tangents, allow_unused=True))
@@ -203,10 +204,10 @@ class Tracer:
         trace.tangents.append(op)
         return wrap_functional(fake)
 
-    def _locate(self, node: Any) -> tuple[str, Origin]:
+    def _locate(self, node: Any) -> tuple[str, Origin, int | None]:
         """The captured node that made an autograd node, by its sequence number."""
         index = bisect.bisect_right(self.starts, node._sequence_nr()) - 1
-        return self.places[index] if index >= 0 else ("", UNKNOWN)
+        return self.places[index] if index >= 0 else ("", UNKNOWN, None)
 
 
 def trace(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training: bool, choose: Any) -> tuple[Trace, Any]:

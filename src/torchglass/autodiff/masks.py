@@ -45,7 +45,7 @@ def _pair(draw: Op) -> tuple[Op, Op]:
     mask = Op(CALL, aten.ne.Scalar, (draw, 0), None, aten.ne.Scalar(draw.val, 0))
     wide = Op(CALL, aten._to_copy.default, (mask,), {"dtype": draw.val.dtype}, draw.val)
     for op, suffix in ((mask, "mask"), (wide, "drawn")):
-        op.captured, op.origin = draw.captured, draw.origin
+        op.captured, op.origin, op.region = draw.captured, draw.origin, draw.region
         op.name = f"{draw.captured or 'random'}_{suffix}"
     return mask, wide
 

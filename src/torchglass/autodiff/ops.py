@@ -24,10 +24,11 @@ class Op:
 
     ``val`` is what it evaluates to (a FakeTensor, or a tuple of them for a call with several results, whose items are
     ``operator.getitem`` ops of their own). ``captured`` is the name of the captured node it comes from; ``backward``
-    says that torch's autograd made it while differentiating. Compared by identity.
+    says that torch's autograd made it while differentiating. ``region`` is the number of the checkpointed function it
+    stands in, which is to be computed again in backward. Compared by identity.
     """
 
-    __slots__ = ("args", "backward", "captured", "kind", "kwargs", "name", "origin", "target", "val")
+    __slots__ = ("args", "backward", "captured", "kind", "kwargs", "name", "origin", "region", "target", "val")
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class Op:
         self.origin: Origin = UNKNOWN
         self.captured = ""
         self.backward = False
+        self.region: int | None = None
         self.name = ""
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ import torch.fx
 
 from ..records.partition import Gradient, Partition, PassRecord, Place, SavedTensor, TensorSpec
 from ..torch_compat import ambient_autocast
-from . import cut, masks, names
+from . import budget, cut, masks, names
 from .aliases import Ends, describe
 from .cleanup import Cleanup, Wants
 from .graphs import build
@@ -60,7 +60,11 @@ def _assemble(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training:
     draft = _clean(traced, ends, wants, masks.NAME if differentiates and wants(masks.NAME) else "")
     if not differentiates:
         return _inference(draft, ends, autocast)
-    choice = cut.choose(draft.ops, draft.written, draft.results, [op for _, op in draft.gradients])
+    problem = cut.Problem(draft.ops, draft.written, draft.results, [op for _, op in draft.gradients])
+    choice = cut.choose(problem)
+    share = options.get("memory_budget") if options is not None else 1.0
+    if share < 1.0:
+        choice = budget.within(problem, choice, share)
     _widen(draft, choice)
     return _training(draft, ends, choice, autocast)
 

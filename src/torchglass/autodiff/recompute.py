@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .ops import CALL, Op, is_random, is_view
+from .ops import CALL, Op, is_random, is_view, operands
 
 NEVER = math.inf
 ALONE = 0.25
@@ -105,3 +105,40 @@ def family(op: Op) -> Family:
     if target is torch.ops.aten.pow.Tensor_Scalar and op.args[1] in CHEAP_POWERS:
         return FAMILIES["cheap"]
     return FAMILY_OF.get(target._schema.name[6:], FAMILIES["other"])
+
+
+FLOPS_PER_BYTE = 20.0  # floating-point operations that take as long as moving one byte, on CPUs and GPUs alike
+
+
+def effort(op: Op) -> float:
+    """What running ``op`` costs, in bytes moved: an estimate to rank operations by, for ``memory_budget``."""
+    kind = family(op)
+    if op.kind is not CALL or op.is_item or kind.price == 0:
+        return 0.0
+    moved = float(sum(_bytes(read) for read in operands(op)) + _bytes(op))
+    work = WORK.get(kind.name)
+    return moved if work is None else moved + work(op) / FLOPS_PER_BYTE
+
+
+def _bytes(op: Op) -> int:
+    values = op.val if isinstance(op.val, tuple) else (op.val,)
+    return sum(v.numel() * v.element_size() for v in values if isinstance(v, torch.Tensor))
+
+
+def _matmul_work(op: Op) -> float:
+    matrices = [read.val for read in operands(op)][-2:]
+    return 2.0 * op.val.numel() * matrices[0].shape[-1]
+
+
+def _convolution_work(op: Op) -> float:
+    weight = operands(op)[1].val
+    return 2.0 * op.val.numel() * weight.numel() / max(weight.shape[0], 1)
+
+
+def _attention_work(op: Op) -> float:
+    query, key = (read.val for read in operands(op)[:2])
+    return 4.0 * query.numel() * key.shape[-2]
+
+
+WORK = {"matmul": _matmul_work, "convolution": _convolution_work, "attention": _attention_work}
+"""Floating-point operations by family, where they count for more than the bytes."""

@@ -60,7 +60,9 @@ class Recorder(DispatchMode):
         self.transparent = False  # clones give their operand: see joint._wrap_input
         self.captured = ""
         self.origin = UNKNOWN
-        self.locate: Callable[[Any], tuple[str, Origin]] | None = None  # autograd node -> captured name and origin
+        self.region: int | None = None
+        # autograd node -> name, origin and region of the captured node
+        self.locate: Callable[[Any], tuple[str, Origin, int | None]] | None = None
         self._op_of: dict[int, Op] = {}
         self._alive: list[Any] = []  # ids above stay taken
 
@@ -90,11 +92,12 @@ class Recorder(DispatchMode):
         """Append an op, stamped with the place it comes from."""
         node = current_autograd_node()
         if node is not None and self.locate is not None:
-            op.captured, op.origin = self.locate(node)
+            op.captured, op.origin, op.region = self.locate(node)
             op.backward = True
         else:
             op.captured, op.origin = self.captured, self.origin
             op.backward = self.locate is not None
+            op.region = self.region
         self.ops.append(op)
         return op
 
