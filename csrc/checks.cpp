@@ -69,6 +69,22 @@ bool same_sets(PyObject* a, PyObject* b) {
   return true;
 }
 
+// NumPy's scalars: their text tells apart what == does not (NaN, -0.0).
+bool is_numpy_scalar(PyTypeObject* type) {
+  return std::strncmp(type->tp_name, "numpy.", 6) == 0 && type->tp_as_mapping != nullptr &&
+      std::strcmp(type->tp_name, "numpy.ndarray") != 0;
+}
+
+bool same_text(PyObject* a, PyObject* b) {
+  const Ref text_of_a(PyObject_Repr(a));
+  const Ref text_of_b(PyObject_Repr(b));
+  if (!text_of_a || !text_of_b) {
+    PyErr_Clear();
+    return false;
+  }
+  return PyUnicode_Compare(text_of_a.get(), text_of_b.get()) == 0;
+}
+
 bool same_slices(PyObject* a, PyObject* b) {
   const auto* x = reinterpret_cast<PySliceObject*>(a);
   const auto* y = reinterpret_cast<PySliceObject*>(b);
@@ -190,8 +206,9 @@ bool same_constant(PyObject* value, PyObject* expected) {
     return same_float(a.real, b.real) && same_float(a.imag, b.imag);
   }
   if (type == &PyTuple_Type || is_torch_size(expected)) return same_items(value, expected);
-  if (type == &PyFrozenSet_Type) return same_sets(value, expected);
+  if (type == &PyFrozenSet_Type || type == &PySet_Type) return same_sets(value, expected);
   if (type == &PySlice_Type) return same_slices(value, expected);
+  if (is_numpy_scalar(type)) return same_text(value, expected);
   return is_compared_by_value(type) && cleared(PyObject_RichCompareBool(value, expected, Py_EQ));
 }
 
@@ -256,7 +273,8 @@ bool Condition::is_pure(PyObject* value) const {
 }
 
 bool Condition::is_permanent() const {
-  if (check == Check::Identity || check == Check::Constant) return true;
+  if (check == Check::Constant) return !PySet_CheckExact(expected.get());
+  if (check == Check::Identity) return true;
   if (check != Check::Type) return false;  // instances of Python classes may be given another class
   return (reinterpret_cast<PyTypeObject*>(expected.get())->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0;
 }

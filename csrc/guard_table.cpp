@@ -138,6 +138,22 @@ bool GuardTable::check_leaf(const Root& root, PyObject* value) const {
   return holds_all(nodes_[root.first], value);
 }
 
+namespace {
+
+// What a weak reference refers to, None once that is gone.
+Ref referent(PyObject* reference) {
+  if (!PyWeakref_CheckRef(reference)) return Ref();
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject* object = nullptr;
+  if (PyWeakref_GetRef(reference, &object) < 0) PyErr_Clear();
+  return object != nullptr ? Ref(object) : Ref::borrow(Py_None);
+#else
+  return Ref::borrow(PyWeakref_GET_OBJECT(reference));
+#endif
+}
+
+}  // namespace
+
 Ref GuardTable::evaluate_node(const Node& node, PyObject* parent, bool parent_is_live, Way& way) const {
   way = Way::Live;
   Way found = Way::Live;
@@ -158,6 +174,9 @@ Ref GuardTable::evaluate_node(const Node& node, PyObject* parent, bool parent_is
     case Kind::TypeOf:
       found = Way::TypeOf;
       value = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(parent)));
+      break;
+    case Kind::Referent:
+      value = referent(parent);
       break;
     default:
       break;

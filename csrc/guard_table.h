@@ -19,7 +19,7 @@
 
 namespace torchglass {
 
-enum class Kind : uint8_t { Local, Constant, Cell, Attribute, InstanceDict, Item, DictKey, TypeOf };
+enum class Kind : uint8_t { Local, Constant, Cell, Attribute, InstanceDict, Item, DictKey, TypeOf, Referent };
 
 // How a source's value came about in one evaluation; decides what the memo has to look at again.
 enum class Way : uint8_t {

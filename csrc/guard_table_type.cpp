@@ -35,6 +35,7 @@ const KindRow kinds[] = {
     {"cell", Kind::Cell},           {"attribute", Kind::Attribute},
     {"instance_dict", Kind::InstanceDict}, {"item", Kind::Item},
     {"dict_key", Kind::DictKey},    {"type_of", Kind::TypeOf},
+    {"referent", Kind::Referent},
 };
 
 bool is_root(Kind kind) {

@@ -28,6 +28,7 @@ from torchglass.records.sources import (
     Item,
     Local,
     Module,
+    Referent,
     Source,
     TypeOf,
 )
@@ -724,3 +725,44 @@ def test_every_check_renders(net: Net) -> None:
     sources: list[Source | None] = [None if name in ("distinct", "global_state") else a for name in expected]
     guards = [Guard(source, name, value) for source, (name, value) in zip(sources, expected.items())]
     ast.parse(render(guards, [Item(a, 0), Module("torch.nn"), Attr(a, "class")]))
+
+
+def test_a_referent_is_followed_on_every_call() -> None:
+    class Thing:
+        pass
+
+    first, second = Thing(), Thing()
+    holder = {"r": weakref.ref(first)}
+    table = build_table([Guard(Referent(Item(Local("a"), "r")), "identity", first)], [], lambda a: None)
+    for _ in range(3):
+        assert table.check((holder,)) is not None
+    holder["r"] = weakref.ref(second)
+    assert table.check((holder,)) is None
+    holder["r"] = weakref.ref(first)
+    assert table.check((holder,)) is not None
+    holder["r"] = weakref.ref(Thing())
+    assert table.check((holder,)) is None
+    assert check_one(Guard(Referent(Local("a")), "constant", None), weakref.ref(Thing()))
+    assert not check_one(Guard(Referent(Local("a")), "constant", None), 5)
+
+
+def test_sets_are_compared_by_members_and_their_types() -> None:
+    guard = Guard(Local("a"), "constant", {1, 2})
+    assert check_one(guard, {1, 2})
+    for other in ({1.0, 2}, {1}, {1, 2, 3}, {True, 2}, frozenset({1, 2}), [1, 2]):
+        assert not check_one(guard, other)
+    table = build_table([guard], [], lambda a: None)
+    value = {1, 2}
+    for _ in range(3):
+        assert table.check((value,)) is not None
+    value.add(3)
+    assert table.check((value,)) is None
+
+
+def test_numpy_scalars_are_compared_by_value() -> None:
+    numpy = pytest.importorskip("numpy")
+    assert check_one(Guard(Local("a"), "constant", numpy.float32(2)), numpy.float32(2))
+    assert check_one(Guard(Local("a"), "constant", numpy.float32("nan")), numpy.float32("nan"))
+    for other in (numpy.float32(3), numpy.float64(2), 2.0):
+        assert not check_one(Guard(Local("a"), "constant", numpy.float32(2)), other)
+    assert not check_one(Guard(Local("a"), "constant", numpy.float32(0.0)), numpy.float32(-0.0))

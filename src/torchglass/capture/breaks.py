@@ -124,8 +124,16 @@ def _call(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     copy = _copy(frame)
     assert i.arg is not None
     function, args, kwargs = call_parts(copy, i.arg, frame.kw_names)
+    _refuse_frame_readers(function, args)
     parts = [e.expr(a) for a in args] + [f"{k}={e.expr(v)}" for k, v in kwargs.items()]
     return _result(e, i, list(copy.stack), f"{e.expr(function)}({', '.join(parts)})")
+
+
+def _refuse_frame_readers(function: Value, args: list[Value]) -> None:
+    """``globals()`` and the like look at the frame that calls them, which would be the entry's."""
+    real = getattr(function, "real", None)
+    if real in (globals, locals, eval, exec) or (real in (vars, dir) and not args):
+        raise CannotResume(f"`{real.__name__}()` looks at the frame that calls it")
 
 
 @breaks_at("CALL_KW")
@@ -134,6 +142,7 @@ def _call_kw(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     names = copy.pop().as_constant()
     assert i.arg is not None
     function, args, kwargs = call_parts(copy, i.arg, names)
+    _refuse_frame_readers(function, args)
     parts = [e.expr(a) for a in args] + [f"{k}={e.expr(v)}" for k, v in kwargs.items()]
     return _result(e, i, list(copy.stack), f"{e.expr(function)}({', '.join(parts)})")
 

@@ -190,7 +190,7 @@ def vars_(m, args, kwargs):
     return m.get_attr(_one(m, args, "vars"), "__dict__")
 
 
-@handles(dir, globals, locals, eval, exec, compile, input, open, breakpoint, builtins.__build_class__, memoryview)
+@handles(dir, globals, eval, exec, compile, input, open, breakpoint, builtins.__build_class__, memoryview)
 def not_here(m, args, kwargs):
     raise Unsupported("a builtin that looks at or changes the interpreter's own state")
 

@@ -7,17 +7,18 @@ import decimal
 import functools
 import itertools
 import re
+import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from types import FunctionType, GeneratorType, GenericAlias, MappingProxyType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any
 
-import numpy
 import torch
 
+from ..records.sources import Referent
 from .errors import Unsupported, UserError, fitting
 from .values.base import Value
-from .values.constant import NONE, ConstantV
+from .values.constant import NONE, NUMPY_CONSTANTS, ConstantV
 from .values.containers import ListV, SetV, TupleV
 from .values.dicts import DictV, DictViewV
 from .values.functions import MethodV
@@ -55,7 +56,7 @@ READ_ONLY = frozenset(["__repr__", "__str__", "__format__", "__sizeof__", "__cla
 # Classes whose objects never change and whose methods only look at them.
 PURE_OWNERS: tuple[Any, ...] = (
     type, *KNOWN_TYPES, re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo,
-    decimal.Decimal, torch.dtype, torch.device, torch.finfo, torch.iinfo, numpy.generic, numpy.dtype,
+    decimal.Decimal, torch.dtype, torch.device, torch.finfo, torch.iinfo, *NUMPY_CONSTANTS,
     MappingProxyType, functools.partial, GenericAlias, UnionType,
 )  # fmt: skip
 # Classes whose class methods depend on their arguments alone (``datetime.now`` does not).
@@ -605,6 +606,12 @@ def exception_str(m, self):
 def exception_repr(m, self):
     parts = [m.call(m.wrap_known(repr), [a], {}).as_constant() for a in self.args]
     return ConstantV(f"{self.cls.__name__}({', '.join(parts)})")
+
+
+@method(weakref.ref, name="__call__")
+def referent(m, self):
+    """What a weak reference (WeakValueDictionary's, with a key) refers to."""
+    return m.wrap(self.real(), Referent(self.source) if self.source else None)
 
 
 # --- functions, generators, types -------------------------------------------------------------------------------------

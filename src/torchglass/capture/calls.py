@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import weakref
 from collections import deque
 from collections.abc import Callable
 from types import (
@@ -18,19 +19,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import _native, torch_compat
-from ..records.sources import Attr, Global, Item, Source
-from . import (  # noqa: F401  (the last ones enter their handlers)
+from ..records.sources import Attr, Global, Item, Referent, Source
+from . import (
     autograd_functions,
     builtin_functions,
     builtin_methods,
     checkpoints,
     checks,
     classes,
+    standard_library,
     tensor_ops,
 )
 from .binding import bind_arguments
 from .errors import Unsupported, fitting
 from .frame import Frame
+from .values.arrays import is_numpy_function
 from .values.base import Lazy, Value
 from .values.binding import MISSING, class_lookup
 from .values.constant import ConstantV, is_constant_object
@@ -43,6 +46,9 @@ from .values.tensor import TensorV
 
 if TYPE_CHECKING:
     from .machine import Machine
+
+# Imported for the handlers that they enter.
+WITH_HANDLERS = (autograd_functions, checkpoints, standard_library)
 
 CODE_GENERATOR = 0x20
 CODE_COROUTINE = 0x80 | 0x200
@@ -58,8 +64,12 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
         # a compiled function called from compiled code is inlined like any other
         bound = [m.wrap(b, None) for b in real.bound]
         return m.call(m.wrap_known(real.function), [*bound, *args], kwargs)
+    if isinstance(real, weakref.ref):
+        return m.wrap(real(), Referent(function.source) if function.source else None)
     if isinstance(real, type):
         return classes.construct(m, real, args, kwargs)
+    if is_numpy_function(real):
+        return m.fold(real, args, kwargs)
     if isinstance(real, (MethodDescriptorType, WrapperDescriptorType)):
         return call_descriptor(m, real, args, kwargs)
     if tensor_ops.is_operation(real):
@@ -68,6 +78,9 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
         plain = torch_compat.untagged(real)
         if plain is not real:
             return m.call(m.wrap_known(plain), args, kwargs)
+        made_by = standard_library.BY_CODE.get(real.__code__)
+        if made_by is not None:
+            return made_by(m, function, args, kwargs)
         refusal = tensor_ops.refused(real)
         if refusal is not None:
             raise Unsupported(*refusal)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import datetime
+import decimal
 import functools
 import itertools
 import operator
+import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from enum import EnumMeta
@@ -17,12 +20,13 @@ import torch
 from . import polyfills
 from .builtin_functions import make_super
 from .errors import Unsupported, fitting
+from .values.arrays import is_scalar_class
 from .values.base import Value
 from .values.binding import class_lookup
-from .values.constant import NONE, ConstantV
+from .values.constant import NONE, NUMPY_CONSTANTS, ConstantV
 from .values.containers import ListV, SetV, SliceV, TupleV
 from .values.dicts import DictV
-from .values.functions import MethodV, PartialV
+from .values.functions import MethodV, PartialV, WeakRefV
 from .values.instance import ExceptionV, InstanceV
 from .values.iterators import EnumerateV, MapV, SequenceIterV, ZipV
 from .values.known import KnownV
@@ -56,7 +60,7 @@ def construct(
         return fitting(cls.__name__, constructor, m, args, kwargs)
     if issubclass(cls, torch.Tensor):
         return _tensor(m, cls, args, kwargs)
-    if isinstance(cls, EnumMeta) or cls in FOLDED:
+    if isinstance(cls, EnumMeta) or cls in FOLDED or is_scalar_class(cls):
         return m.fold(cls, args, kwargs)
     if issubclass(cls, torch.autograd.Function):
         raise Unsupported("an instance of torch.autograd.Function")
@@ -112,7 +116,10 @@ def new(m: Machine, owner: type, args: list[Value], kwargs: dict[str, Value]) ->
     return InstanceV(cls)
 
 
-FOLDED = frozenset({torch.device, torch.finfo, torch.iinfo, range, complex, int, float, bytes})
+FOLDED = frozenset(
+    {torch.device, torch.finfo, torch.iinfo, range, complex, int, float, bytes, decimal.Decimal}
+    | {datetime.timedelta, datetime.date, datetime.datetime, datetime.time, *NUMPY_CONSTANTS}
+)
 
 
 def _tensor(m: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -300,6 +307,19 @@ def make_partial(m, args, kwargs):
         inner = args[0]
         return PartialV(inner.function, [*inner.args, *args[1:]], {**inner.kwargs, **kwargs})
     return PartialV(args[0], args[1:], kwargs)
+
+
+@constructs(weakref.ref)
+def make_reference(m, args, kwargs):
+    if len(args) > 1 and not (isinstance(args[1], ConstantV) and args[1].value is None):
+        raise Unsupported("a weak reference with a callback")
+    target = args[0]
+    real = getattr(target, "real", None)
+    if real is None:
+        return WeakRefV(target)
+    if target.source is not None:
+        m.guard(target.source, "identity", real, "a weak reference to it was made")
+    return KnownV(m.real(weakref.ref, real))
 
 
 @constructs(MethodType)

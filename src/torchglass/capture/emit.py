@@ -14,6 +14,7 @@ import builtins
 import keyword
 import math
 import re
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from types import FunctionType
@@ -23,12 +24,13 @@ import torch
 
 from ..records.sources import InstanceDict, Local, Source
 from .errors import CannotResume
+from .values.arrays import ArrayV
 from .values.base import Lazy, Value
 from .values.binding import class_lookup
 from .values.constant import ConstantV
 from .values.containers import CellV, ListV, SequenceV, SetV, SliceV, TupleV
 from .values.dicts import DELETED, DictV, DictViewV
-from .values.functions import BuiltinMethodV, FunctionV, MethodV, PartialV, SuperV, TensorMethodV
+from .values.functions import BuiltinMethodV, FunctionV, MethodV, PartialV, SuperV, TensorMethodV, WeakRefV
 from .values.hashing import IdentityKey
 from .values.instance import ExceptionV, InstanceV
 from .values.iterators import DictIterV, EnumerateV, MapV, SequenceIterV, ZipV
@@ -342,6 +344,8 @@ BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
     (TensorV, _tensor),
     (KnownV, _known),
     (OpaqueV, _known),
+    (ArrayV, lambda e, v: e.name_value(v, "array", f"{e.pin(v.array)}.copy()")),
+    (WeakRefV, lambda e, v: e.name_value(v, "reference", f"{e.pin(weakref.ref)}({e.expr(v.target)})")),
     (SequenceV, _sequence),
     (DictV, _dict),
     (SetV, _set),

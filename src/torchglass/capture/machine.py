@@ -22,6 +22,7 @@ from ..records.sources import Attr, Global, InstanceDict, Module, Source, TypeOf
 from . import calls, graph, tensor_ops, wrap
 from .errors import Unsupported, UserError
 from .frame import Frame
+from .values.arrays import is_array
 from .values.base import Lazy, NotConstant, Value
 from .values.binding import bind, class_lookup
 from .values.constant import ConstantV
@@ -274,7 +275,7 @@ class Machine:
             names = ", ".join(a.describe() for a in args)
             raise Unsupported(f"`{getattr(function, '__qualname__', function)}` of {names}") from None
         result = self.real(function, *real_args, **real_kwargs)
-        if is_opaque(result) and type(result) not in wrap.REBUILT:
+        if is_opaque(result) and type(result) not in wrap.REBUILT and not is_array(result):
             # it would be made once, at capture, and be used up or changed by the first call
             raise Unsupported(f"`{getattr(function, '__qualname__', function)}`, which makes a {type(result).__name__}")
         return self.wrap_result(result)

@@ -32,6 +32,7 @@ from .. import _native, torch_compat
 from ..records.guards import TensorMeta
 from ..records.sources import Attr, Source
 from .errors import Unsupported
+from .values.arrays import ArrayV, is_array
 from .values.base import Value
 from .values.constant import ConstantV, is_constant_object
 from .values.containers import CellV, ListV, SetV, TupleV
@@ -146,13 +147,8 @@ def _set(m: Machine, real: Any, source: Source | None) -> Value:
     if not all(is_constant_object(v) or isinstance(v, type) for v in real):
         raise Unsupported("a set whose members are no constants")
     if source is not None:
-        if isinstance(real, frozenset):
-            m.guard(source, "constant", real, "its members were looked up")
-        else:
-            m.guard(source, "type", set, "its members were looked up")
-            m.guard(source, "length", len(real), "its members were looked up")
-            for member in real:
-                m.guard(source, "dict_has", member, "its members were looked up")
+        # the members as they are now: a set may change
+        m.guard(source, "constant", type(real)(real), "its members were looked up")
     return SetV([m.wrap_result(v) for v in real], type(real), real, source)
 
 
@@ -238,4 +234,6 @@ def wrap_result(m: Machine, real: Any) -> Value:
         return result
     if cls in (set, frozenset):
         return SetV([wrap_result(m, v) for v in real], cls)
+    if is_array(real):
+        return ArrayV(real)
     return m.wrap(real, None)

@@ -125,3 +125,11 @@ class TypeOf(Derived):
 
     def render(self) -> str:
         return f"type({self.of.render()})"
+
+
+@dataclass(frozen=True)
+class Referent(Derived):
+    """``base()`` of a weak reference: what it refers to, None once that is gone."""
+
+    def render(self) -> str:
+        return f"{self.of.render()}()"

@@ -24,6 +24,7 @@ from ..records.sources import (
     Item,
     Local,
     Module,
+    Referent,
     Source,
     TypeOf,
 )
@@ -96,6 +97,7 @@ _DERIVED: dict[type[Source], tuple[str, str]] = {
     Item: ("item", "key"),
     DictKey: ("dict_key", "index"),
     TypeOf: ("type_of", ""),
+    Referent: ("referent", ""),
 }
 
 

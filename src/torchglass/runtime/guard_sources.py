@@ -11,6 +11,7 @@ oracle in tests:
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import CellType, FunctionType, MethodType
@@ -26,6 +27,7 @@ from ..records.sources import (
     Item,
     Local,
     Module,
+    Referent,
     Source,
     TypeOf,
 )
@@ -129,6 +131,14 @@ def _item(source: Item, scope: Scope) -> Any:
 @reaches(DictKey)
 def _dict_key(source: DictKey, scope: Scope) -> Any:
     return list(reach(source.of, scope))[source.index]
+
+
+@reaches(Referent)
+def _referent(source: Referent, scope: Scope) -> Any:
+    reference = reach(source.of, scope)
+    if not isinstance(reference, weakref.ref):
+        raise TypeError(f"{source.of} is no weak reference")
+    return reference()
 
 
 @reaches(TypeOf)

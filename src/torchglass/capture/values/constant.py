@@ -22,9 +22,18 @@ CONSTANT_TYPES: tuple[type, ...] = (
 )  # fmt: skip
 
 
+try:
+    import numpy
+
+    NUMPY_SCALARS: tuple[type, ...] = (numpy.number, numpy.bool_)
+    NUMPY_CONSTANTS: tuple[type, ...] = (*NUMPY_SCALARS, numpy.dtype)
+except ImportError:
+    NUMPY_SCALARS = NUMPY_CONSTANTS = ()
+
+
 def is_constant_object(real: Any) -> bool:
     """Whether ``real`` is wrapped as a constant (exact types and enum members)."""
-    if type(real) in CONSTANT_TYPES or isinstance(real, enum.Enum):
+    if type(real) in CONSTANT_TYPES or isinstance(real, (enum.Enum, *NUMPY_SCALARS)):
         return True
     if type(real) is slice:
         return all(is_constant_object(p) for p in (real.start, real.stop, real.step))

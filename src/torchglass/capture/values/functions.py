@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -186,6 +187,19 @@ class PartialV(CallableV):
         assert isinstance(keywords, DictV)
         pairs = {k.as_constant(): v for k, v in keywords.pairs(m)}
         return cls(m.wrap(real.func, at("func")), args, pairs, source)
+
+
+class WeakRefV(CallableV):
+    """A weak reference made inside, to an object made inside: that is alive as long as this capture is."""
+
+    def __init__(self, target: Value) -> None:
+        self.target = target
+
+    def python_type(self) -> type:
+        return weakref.ref
+
+    def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.target
 
 
 class SuperV(Value):

@@ -1,0 +1,123 @@
+"""Functions of the standard library and of torch whose insides are not worth interpreting: what calling them means.
+
+``BY_CODE`` knows functions that a factory makes anew each time, like the dispatcher of ``functools.singledispatch``, by
+their code object.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .builtin_functions import HANDLERS, handles
+from .errors import Unsupported
+from .values.arrays import ArrayV
+from .values.base import Value
+from .values.constant import NONE, ConstantV
+from .values.dicts import DictV
+from .values.known import KnownV
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+Maker = Callable[["Machine", KnownV, list[Value], dict[str, Value]], Value]
+BY_CODE: dict[CodeType, Maker] = {}
+
+
+def made_like(example: Any) -> Callable[[Maker], Maker]:
+    """Register what calling a function with the code of ``example`` means."""
+
+    def register(function: Maker) -> Maker:
+        if example.__code__ in BY_CODE:
+            raise ValueError(f"{example}: already handled")
+        BY_CODE[example.__code__] = function
+        return function
+
+    return register
+
+
+# --- functools.singledispatch -----------------------------------------------------------------------------------------
+_generic: Any = functools.singledispatch(lambda value: value)
+
+
+@made_like(_generic)
+def call_generic(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A generic function: the implementation for the class of its first argument."""
+    if not args:
+        m.throw(TypeError, f"{function.real.__name__} requires at least 1 positional argument")
+    chosen = m.real(function.real.dispatch, m.forced(args[0]).python_type())
+    return m.call(m.wrap_known(chosen), args, kwargs)
+
+
+@made_like(_generic.dispatch)
+def dispatch(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return m.wrap_known(m.real(function.real, args[0].as_constant()))
+
+
+# --- torch: labels for profilers, questions about devices -------------------------------------------------------------
+def _answered(*functions: Any) -> None:
+    """Questions whose answers do not change while a program runs."""
+    for function in functions:
+        if function is not None:
+            HANDLERS[id(function)] = (function, functools.partial(_ask, function))
+
+
+def _ask(function: Any, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return m.fold(function, args, kwargs)
+
+
+_answered(
+    torch.cuda.is_available, torch.cuda.device_count, torch.cuda.is_bf16_supported, torch.cuda.get_device_capability,
+    torch.cuda.get_device_name, torch.backends.mps.is_available, torch.backends.mps.is_built,
+    torch.backends.cuda.is_built, torch.xpu.is_available, torch.distributed.is_available,
+)  # fmt: skip
+
+record_function = torch.autograd.profiler.record_function
+
+
+@handles(record_function.__init__, record_function.__exit__)
+def no_label(m, args, kwargs):
+    """Operations have no names of the user's for profilers inside a graph."""
+    return NONE
+
+
+@handles(record_function.__enter__)
+def same_label(m, args, kwargs):
+    return args[0]
+
+
+# --- NumPy ------------------------------------------------------------------------------------------------------------
+@handles(torch.from_numpy)
+def from_numpy_(m, args, kwargs):
+    """A tensor of an array made inside, which nothing else writes to: a copy of it."""
+    if not (len(args) == 1 and isinstance(args[0], ArrayV)):
+        raise Unsupported("torch.from_numpy of an array that was there before the call")
+    return m.torch_call(torch.tensor, args, {})
+
+
+# --- logging ----------------------------------------------------------------------------------------------------------
+@handles(logging.getLogger)
+def get_logger(m, args, kwargs):
+    """The same logger for the same name, always."""
+    return m.wrap_known(m.real(logging.getLogger, *[a.as_constant() for a in args]))
+
+
+# --- looking at frames ------------------------------------------------------------------------------------------------
+@handles(locals)
+def locals_(m, args, kwargs):
+    """The local variables of the innermost frame that is no comprehension, as a new dictionary."""
+    frame = m.frames[-1]
+    if frame.code.co_name == "<module>" or frame.code.co_flags & 1 == 0:
+        raise Unsupported("locals() outside a function")
+    names = [*frame.code.co_varnames, *frame.code.co_cellvars, *frame.code.co_freevars]
+    pairs: list[tuple[Value, Value]] = []
+    for name in dict.fromkeys(names):
+        value = frame.cells[name].get(m) if name in frame.cells else frame.locals.get(name)
+        if value is not None:
+            pairs.append((ConstantV(name), m.forced(value)))
+    return DictV.of(pairs)

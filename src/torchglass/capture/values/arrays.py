@@ -1,0 +1,91 @@
+"""NumPy: its scalars are constants, and arrays that constants make are values that only get read."""
+
+from __future__ import annotations
+
+import operator
+from types import BuiltinFunctionType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Unsupported
+from .base import Value
+from .constant import NUMPY_SCALARS
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+# Methods of arrays that look at them, and make new ones.
+READING_METHODS = frozenset([
+    "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "copy", "cumprod", "cumsum", "dot",
+    "flatten", "item", "max", "mean", "min", "prod", "ravel", "repeat", "reshape", "round", "std", "sum",
+    "swapaxes", "tolist", "transpose", "var", "__len__", "__getitem__", "__contains__", "__repr__",
+    "__str__", "__float__", "__int__", "__bool__", "__index__", "__array__"
+])  # fmt: skip
+READ_ATTRIBUTES = frozenset(["T", "dtype", "itemsize", "nbytes", "ndim", "shape", "size", "real", "imag"])
+# Functions of NumPy whose results do not depend on their arguments alone, or that write to them.
+IMPURE = frozenset([
+    "random", "save", "savez", "savetxt", "load", "loadtxt", "fromfile", "copyto", "put", "place", "putmask",
+    "fill_diagonal", "seterr", "seterrcall", "set_printoptions", "errstate", "memmap", "frombuffer",
+    "nditer", "empty", "empty_like", "get_printoptions", "shuffle", "test", "info"
+])  # fmt: skip
+
+
+class ArrayV(Value):
+    """A ``numpy.ndarray`` computed from constants while capturing. Entry code hands out copies of it."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __repr__(self) -> str:
+        return f"ArrayV({self.array.dtype}, {self.array.shape})"
+
+    def python_type(self) -> type:
+        return type(self.array)
+
+    def as_constant(self) -> Any:
+        return self.array
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        from .functions import BuiltinMethodV
+
+        if name in READ_ATTRIBUTES:
+            return m.wrap_result(m.real(getattr, self.array, name))
+        if name in READING_METHODS:
+            return BuiltinMethodV(getattr(type(self.array), name), self)
+        raise Unsupported(f"attribute `{name}` of a NumPy array")
+
+    def truth(self, m: Machine) -> bool:
+        return bool(m.real(bool, self.array))
+
+    def length(self, m: Machine) -> int:
+        return int(m.real(len, self.array))
+
+    def iterate(self, m: Machine) -> Value:
+        from .iterators import SequenceIterV
+
+        return SequenceIterV([m.wrap_result(item) for item in m.real(list, self.array)])
+
+    def get_item(self, m: Machine, key: Value) -> Value:
+        return m.fold(operator.getitem, [self, key], {})
+
+    def contains(self, m: Machine, item: Value) -> bool:
+        return bool(m.truth(m.fold(operator.contains, [self, item], {})))
+
+
+def is_array(real: Any) -> bool:
+    return type(real).__module__ == "numpy" and type(real).__name__ == "ndarray"
+
+
+def is_numpy_function(real: Any) -> bool:
+    """Whether ``real`` is a function of NumPy that may be called ahead of time with constants."""
+    cls = type(real)
+    module = getattr(real, "__module__", None) or ""
+    name = getattr(real, "__name__", "")
+    if name in IMPURE or ".random" in module:
+        return False
+    if cls.__module__.partition(".")[0] == "numpy":
+        return cls.__name__ in ("ufunc", "_ArrayFunctionDispatcher")
+    return isinstance(real, (BuiltinFunctionType, FunctionType)) and module.partition(".")[0] == "numpy"
+
+
+def is_scalar_class(cls: type) -> bool:
+    return bool(NUMPY_SCALARS) and issubclass(cls, NUMPY_SCALARS)
