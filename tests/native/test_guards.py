@@ -742,7 +742,10 @@ def test_a_referent_is_followed_on_every_call() -> None:
     assert table.check((holder,)) is not None
     holder["r"] = weakref.ref(Thing())
     assert table.check((holder,)) is None
-    assert check_one(Guard(Referent(Local("a")), "constant", None), weakref.ref(Thing()))
+    gone = weakref.ref(first)
+    del first, holder, table
+    gc.collect()
+    assert check_one(Guard(Referent(Local("a")), "constant", None), gone)
     assert not check_one(Guard(Referent(Local("a")), "constant", None), 5)
 
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 # Imported for the handlers that they enter.
-WITH_HANDLERS = (autograd_functions, checkpoints, standard_library)
+WITH_HANDLERS = (autograd_functions, checkpoints, checks, standard_library)
 
 CODE_GENERATOR = 0x20
 CODE_COROUTINE = 0x80 | 0x200
