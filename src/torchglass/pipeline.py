@@ -501,7 +501,7 @@ class GraphCompiler:
         self.record.fused[side] = fused
         self.record.files |= {artifact.path.name: artifact.text for artifact in (kernels, wrapper)}
         with self.stages.stage(named("compile C")):
-            return load(wrapper.path, kernels.path, self.options)
+            return load(wrapper.path, kernels.path, self.options, sources.constants)
 
     def _python(self, gm: torch.fx.GraphModule | None, filename: str, title: str) -> tuple[GraphCall, str]:
         """A graph as a file: its ``forward`` function, as the file says it, and the text."""

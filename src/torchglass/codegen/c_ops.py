@@ -168,6 +168,11 @@ def _mod(dtype: str, operand: str, args: Sequence[str]) -> str:
     return f"tg_mod_{_short(dtype)}({', '.join(args)})"
 
 
+@printer("bound")
+def _bound(dtype: str, operand: str, args: Sequence[str]) -> str:
+    return f"tg_bound({', '.join(args)})"
+
+
 def _short(dtype: str) -> str:
     return {"float32": "f32", "float64": "f64"}.get(dtype, "i64")
 

@@ -60,8 +60,14 @@ def build(kernel: FusedKernel) -> Nest:
 
 def _reads_total(loops: list[Loop]) -> bool:
     """Whether a loop over elements needs a reduction of all of them; one over a single number can wait till the end."""
-    totals = {b for loop in loops if loop.is_reduction for b in loop.writes}
-    return any(b in totals for loop in loops if any(d != 1 for d in loop.dims) for b in loop.reads)
+    late: set[str] = set()
+    for loop in loops:
+        reads = any(b in late for b in loop.reads)
+        if reads and any(d != 1 for d in loop.dims):
+            return True
+        if reads or loop.is_reduction:
+            late.update(loop.writes)
+    return False
 
 
 def _split_total(dims: list[Size], flags: list[bool], loops: list[Loop]) -> tuple[list[Size], list[bool], list[Loop]]:

@@ -44,6 +44,18 @@ INLINE double tg_floordiv_f64(double a, double b)
     return q - f > 0.5 ? f + 1 : f;
 }
 
+/* An index out of range: error number + 1, index, size, dimension. The wrapper looks here and raises. */
+int64_t tg_failed[4];
+static __attribute__((noinline, cold)) void tg_fail(int64_t index, int64_t size, int64_t error, int64_t dim)
+{
+    tg_failed[1] = index; tg_failed[2] = size; tg_failed[3] = dim; tg_failed[0] = error + 1;
+}
+INLINE int64_t tg_bound(int64_t index, int64_t size, int64_t error, int64_t dim)
+{
+    if (__builtin_expect((uint64_t)index >= (uint64_t)size, 0)) { tg_fail(index, size, error, dim); return 0; }
+    return index;
+}
+
 /* A thread's own block for long scratch rows; it grows and is kept. */
 static _Thread_local char* tg_block;
 static _Thread_local int64_t tg_block_bytes;

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..records.kernels import FusedGraph, KernelSources
 from .c import Unit
-from .wrapper import WrapperPrinter
+from .wrapper import WrapperPrinter, is_written_out
 
 
 def run(fused: FusedGraph, options: Any = None) -> KernelSources:
@@ -22,4 +22,5 @@ def run(fused: FusedGraph, options: Any = None) -> KernelSources:
     unit = Unit(fused.buffers)
     calls = {kernel.name: unit.add(kernel) for kernel in fused.kernels}
     wrapper = WrapperPrinter(fused, calls, f"{fused.graph.name}_kernels.c")
-    return KernelSources(unit.text(f"{fused.graph.name} graph"), "c", wrapper.text(), tuple(unit.kernels))
+    large = {name: value for name, value in fused.graph.constants.items() if not is_written_out(value)}
+    return KernelSources(unit.text(f"{fused.graph.name} graph"), "c", wrapper.text(), tuple(unit.kernels), large)

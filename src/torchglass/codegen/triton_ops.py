@@ -141,6 +141,12 @@ def _maximum(dtype: str, operand: str, a: str, b: str) -> str:
     return f"tg_maximum({a}, {b})" if is_float(dtype) else f"tl.where({a} > {b}, {a}, {b})"
 
 
+@prints("bound")
+def _bound(dtype: str, operand: str, index: str, size: str, error: str, dim: str) -> str:
+    """The index, or 0 where it is out of range; on a GPU nothing is raised yet."""
+    return f"tl.where(({index} >= 0) & ({index} < {size}), {index}, 0)"
+
+
 @prints("neg")
 def _neg(dtype: str, operand: str, a: str) -> str:
     return f"-{a}" if dtype != "uint8" else f"0 - {a}"

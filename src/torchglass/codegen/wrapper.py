@@ -19,9 +19,11 @@ from typing import Any
 import torch
 
 from ..records.kernels import Allocate, Free, FusedGraph, FusedKernel
-from ..records.loops import Buffer, ExternCall, Value, View
+from ..records.loops import Buffer, Compute, ExternCall, Value, View
 from ..records.origin import UNKNOWN
 from .c import Call
+
+MOST_NUMBERS = 1000  # of a constant in a wrapper's text
 
 HEADER = '''"""{title}
 
@@ -35,7 +37,7 @@ from pathlib import Path
 
 import torch
 from torch import device, inf, nan
-from torchglass.runtime.load import conform, demo, empty, kernels, reinterpret
+from torchglass.runtime.load import conform, demo, empty, example_constant, index_error, kernels, reinterpret
 
 '''
 
@@ -47,7 +49,7 @@ class WrapperPrinter:
         self.fused, self.calls, self.kernels_file = fused, calls, kernels_file
         self.graph = fused.graph
         self.targets: dict[str, str] = {}
-        self.alive: set[str] = set()
+        self.checks = any(_has_bounds(kernel) for kernel in fused.kernels)
 
     def text(self) -> str:
         body = self._body()
@@ -57,8 +59,10 @@ class WrapperPrinter:
         lines = [HEADER.format(title=f"The {self.graph.name} graph.", inputs=inputs or "none", file=file)]
         if names:
             listed = ", ".join(repr(n) for n in names)
-            unpack = f"{', '.join(names)}," if len(names) == 1 else ", ".join(names)
-            lines.append(f"{unpack} = kernels(Path(__file__).with_name({self.kernels_file!r}), [{listed}])\n")
+            unpack = f"{', '.join(names)}," if len(names) == 1 and not self.checks else ", ".join(names)
+            failed = ", failed" if self.checks else ""
+            lines.append(f"{unpack}{failed} = kernels(Path(__file__).with_name({self.kernels_file!r}), [{listed}]")
+            lines.append(", failures=True)\n" if failed else ")\n")
         lines += [f"{short} = {full}\n" for full, short in self.targets.items()]
         lines += [f"{name} = {self._constant(value)}\n" for name, value in self.graph.constants.items()]
         lines += ["\n\ndef call(args):\n", *(f"    {line}\n" for line in body)]
@@ -85,6 +89,8 @@ class WrapperPrinter:
             elif isinstance(step, FusedKernel):
                 call = self.calls[step.name]
                 lines.append(_commented(f"{call.kernel}({', '.join(call.buffers)})", step.ops, step.origins))
+                if self.checks and _has_bounds(step):
+                    lines += ["if failed[0]:", "    raise index_error(failed)"]
             else:
                 lines += self._extern(step)
         results = ", ".join(self._argument(o) for o in self.graph.outputs)
@@ -156,16 +162,27 @@ class WrapperPrinter:
     def _names(self, names: tuple[str, ...]) -> str:
         return ", ".join(names) + ("," if len(names) == 1 else "")
 
-    def _constant(self, value: torch.Tensor) -> str:
-        if value.numel() > 1000:
-            raise ValueError("a large constant must be an input of the graph")
-        return f"torch.tensor({value.tolist()!r}, dtype={value.dtype})"
+    @staticmethod
+    def _constant(value: torch.Tensor) -> str:
+        if is_written_out(value):
+            return f"torch.tensor({value.tolist()!r}, dtype={value.dtype})"
+        return f"example_constant({tuple(value.shape)}, {value.dtype})  # who loads this file sets the numbers"
 
     def _spec(self, name: str) -> str:
         buffer = self.graph.buffers.get(name)
         if buffer is None:
             return "None"
         return f"({_tuple(buffer.shape)}, {_tuple(buffer.strides)}, torch.{buffer.dtype})"
+
+
+def is_written_out(value: torch.Tensor) -> bool:
+    """Whether the wrapper holds a constant's numbers; larger ones are handed to it when it is loaded."""
+    return value.numel() <= MOST_NUMBERS and value.layout == torch.strided and value.is_contiguous()
+
+
+def _has_bounds(kernel: FusedKernel) -> bool:
+    """Whether the kernel reads at places that tensors say, which may be out of range."""
+    return any(isinstance(op, Compute) and op.op == "bound" for loop in kernel.loops for op in loop.body)
 
 
 def _tuple(values: tuple[Any, ...]) -> str:

@@ -167,6 +167,7 @@ class Lowering:
         dtype: str | None = None,
         strides: Sequence[Size] | None = None,
         name: str | None = None,
+        indexed: bool = False,
     ) -> View:
         """One loop that reduces ``fn(*inputs)`` over ``dims`` and stores ``post`` of it; dims stay as size 1."""
         tensors = [x for x in inputs if isinstance(x, (View, Splat))]
@@ -174,7 +175,8 @@ class Lowering:
         rank = len(shape)
         over = {d % rank for d in dims} if rank else set()
         body = Body()
-        value = fn(*(self._argument(body, x, shape) for x in inputs))
+        args = [self._argument(body, x, shape) for x in inputs]
+        value = fn(self.counters(body, shape), *args) if indexed else fn(*args)
         value = post(body.reduce(kind, value) if over else value)
         kept = tuple(1 if k in over else s for k, s in enumerate(shape))
         dtype = dtype or value.dtype

@@ -17,9 +17,7 @@ from torch import fx
 from ..records.loops import View
 from .context import Lowering, dtype_name
 from .table import NotLowered, add_rule
-from .values import Number, V, absolute, compute_dtype, erf, exp, is_float, log, rsqrt, sigmoid, sin, sqrt, tanh, where
-
-SQRT1_2 = math.sqrt(0.5)
+from .values import Number, V, absolute, compute_dtype, exp, is_float, log, rsqrt, sin, sqrt, where
 
 
 def pointwise(
@@ -271,107 +269,7 @@ for _name in ("floor", "ceil", "trunc"):
 pointwise("round.default")(_rounding("round"))
 
 
-# -- activations and their backwards ---------------------------------------------------------------------------------
-@pointwise("relu")
-def _relu(x: V) -> V:
-    return x.do("maximum", 0)
-
-
-@pointwise("threshold_backward")
-def _threshold_backward(grad: V, x: V, threshold: Number) -> V:
-    return where(x <= threshold, 0, grad)
-
-
-@pointwise("leaky_relu")
-def _leaky_relu(x: V, slope: Number = 0.01) -> V:
-    return where(x > 0, x, x * slope)
-
-
-@pointwise("leaky_relu_backward")
-def _leaky_relu_backward(grad: V, x: V, slope: Number, is_result: bool) -> V:
-    return where(x > 0, grad, grad * slope)
-
-
-@pointwise("elu")
-def _elu(x: V, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> V:
-    return where(x <= 0, x.do("mul", input_scale).do("expm1") * (alpha * scale), x * scale)
-
-
-@pointwise("gelu")
-def _gelu(x: V, approximate: str = "none") -> V:
-    if approximate == "none":
-        return x * 0.5 * (1 + erf(x * SQRT1_2))
-    return 0.5 * x * (1 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
-
-
-@pointwise("gelu_backward")
-def _gelu_backward(grad: V, x: V, approximate: str = "none") -> V:
-    if approximate == "none":
-        cdf = 0.5 * (1 + erf(x * SQRT1_2))
-        return grad * (cdf + x * (exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))))
-    beta, kappa = math.sqrt(2 / math.pi), 0.044715
-    t = tanh(beta * (x + kappa * x * x * x))
-    return grad * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * (beta * (1 + 3 * kappa * x * x)))
-
-
-@pointwise("silu")
-def _silu(x: V) -> V:
-    return x * sigmoid(x)
-
-
-@pointwise("silu_backward")
-def _silu_backward(grad: V, x: V) -> V:
-    s = sigmoid(x)
-    return grad * s * (1 + x * (1 - s))
-
-
-@pointwise("sigmoid_backward")
-def _sigmoid_backward(grad: V, y: V) -> V:
-    return grad * (1 - y) * y
-
-
-@pointwise("tanh_backward")
-def _tanh_backward(grad: V, y: V) -> V:
-    return grad * (1 - y * y)
-
-
-@pointwise("softplus")
-def _softplus(x: V, beta: Number = 1, threshold: Number = 20) -> V:
-    scaled = x * beta
-    return where(scaled > threshold, x, exp(scaled).do("log1p") / beta)
-
-
-@pointwise("softplus_backward")
-def _softplus_backward(grad: V, x: V, beta: Number, threshold: Number) -> V:
-    scaled = x * beta
-    return where(scaled > threshold, grad, grad * sigmoid(scaled))
-
-
-@pointwise("hardtanh")
-def _hardtanh(x: V, low: Number = -1, high: Number = 1) -> V:
-    return x.do("maximum", low).do("minimum", high)
-
-
-@pointwise("hardtanh_backward")
-def _hardtanh_backward(grad: V, x: V, low: Number, high: Number) -> V:
-    return where((x <= low).do("or", x >= high), 0, grad)
-
-
-@pointwise("hardsigmoid")
-def _hardsigmoid(x: V) -> V:
-    return (x + 3).do("maximum", 0).do("minimum", 6) / 6
-
-
-@pointwise("hardswish")
-def _hardswish(x: V) -> V:
-    return x * (x + 3).do("maximum", 0).do("minimum", 6) / 6
-
-
-@pointwise("mish")
-def _mish(x: V) -> V:
-    return x * tanh(_softplus(x))
-
-
+# -- limits -----------------------------------------------------------------------------------------------------------
 @pointwise("clamp", "clip")
 def _clamp(x: V, low: V | Number | None = None, high: V | Number | None = None) -> V:
     if low is not None:
@@ -513,3 +411,46 @@ def _deg2rad(x: V) -> V:
 @pointwise("rad2deg")
 def _rad2deg(x: V) -> V:
     return x * (180 / math.pi)
+
+
+# -- more functions of floats ----------------------------------------------------------------------------------------
+@pointwise("lerp.Tensor")
+def _lerp_tensor(x: V, y: V, weight: V) -> V:
+    return where(absolute(weight) < 0.5, x + weight * (y - x), y - (y - x) * (1 - weight))
+
+
+@pointwise("fmax")
+def _fmax(x: V, y: V) -> V:
+    return where(y.do("isnan"), x, where(x.do("isnan"), y, x.do("maximum", y))) if is_float(x.dtype) else _maximum(x, y)
+
+
+@pointwise("fmin")
+def _fmin(x: V, y: V) -> V:
+    return where(y.do("isnan"), x, where(x.do("isnan"), y, x.do("minimum", y))) if is_float(x.dtype) else _minimum(x, y)
+
+
+@pointwise("frac")
+def _frac(x: V) -> V:
+    return x - x.do("trunc")
+
+
+@pointwise("logaddexp")
+def _logaddexp(x: V, y: V) -> V:
+    top = x.do("maximum", y)
+    equal_infinities = x.do("eq", y).do("and", x.do("isinf"))
+    return where(equal_infinities, x, top + exp(-absolute(x - y)).do("log1p"))
+
+
+@pointwise("isposinf", cast="none")
+def _isposinf(x: V) -> V:
+    return x.do("eq", math.inf) if is_float(x.dtype) else x.body.const(False, "bool")
+
+
+@pointwise("isneginf", cast="none")
+def _isneginf(x: V) -> V:
+    return x.do("eq", -math.inf) if is_float(x.dtype) else x.body.const(False, "bool")
+
+
+@pointwise("special_entr")
+def _entr(x: V) -> V:
+    return where(x.do("isnan"), x, where(x > 0, -x * log(x), where(x.do("eq", 0), 0, x.lift(-math.inf))))

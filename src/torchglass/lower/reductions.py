@@ -144,15 +144,126 @@ def _variance(
 ) -> View:
     if rest or isinstance(dims, bool):
         raise NotLowered("the old unbiased flag")
-    correction = 1 if correction is None else correction
-    over = normalize_dims(dims, len(x.shape))
+    mean, over, freedom = _moments(low, node.meta["val"], x, dims, correction, node.name)
     to = compute_dtype(dtype_name(node.meta["val"].dtype))
-    mean, count = mean_of(low, x, over, to, node.name)
-    if count - correction <= 0:
+    return to_node(low, node, "sum", [x, mean], over, keepdim, squared_difference(to), lambda s: last(s / freedom))
+
+
+def _moments(
+    low: Lowering, val: Any, x: Any, dims: Any, correction: Any, name: str
+) -> tuple[View, list[int], float | int]:
+    """The mean with its dimensions kept, the dimensions, and what to divide squared differences by."""
+    over = normalize_dims(dims, len(x.shape))
+    mean, count = mean_of(low, x, over, compute_dtype(dtype_name(val.dtype)), name)
+    freedom = count - (1 if correction is None else correction)
+    if freedom <= 0:
         raise NotLowered("too few elements: eager's NaN or inf")
-    return to_node(
-        low, node, "sum", [x, mean], over, keepdim, squared_difference(to), lambda s: last(s / (count - correction))
+    return mean, over, freedom
+
+
+def _with_mean(last: Callable[[V], V]) -> Callable[..., Any]:
+    def lower(
+        low: Lowering, node: fx.Node, x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False
+    ) -> Any:
+        spread, middle = node.meta["val"]
+        mean, over, freedom = _moments(low, spread, x, dims, correction, node.name)
+        to = compute_dtype(dtype_name(spread.dtype))
+        if to != dtype_name(spread.dtype):
+            raise NotLowered("the mean is kept in more digits than it is returned in")
+        y = low.reduce("sum", [x, mean], over, squared_difference(to), lambda s: last(s / freedom), name=node.name)
+        return tuple(View(v.buffer, sizes_of(f.shape), sizes_of(f.stride())) for v, f in ((y, spread), (mean, middle)))
+
+    return lower
+
+
+rule("var_mean.correction")(_with_mean(lambda v: v))
+rule("std_mean.correction")(_with_mean(lambda v: v.do("sqrt")))
+
+
+@rule("logsumexp")
+def _logsumexp(low: Lowering, node: fx.Node, x: Any, dims: Any, keepdim: bool = False) -> View:
+    to = compute_dtype(dtype_name(node.meta["val"].dtype))
+    over = normalize_dims(dims, len(x.shape))
+    if not over or any(x.shape[d] == 0 for d in over) or not is_float(to):
+        raise NotLowered("nothing to reduce")
+    top = low.reduce("max", [x], over, lambda v: v.cast(to), name=f"{node.name}_max", dtype=to)
+
+    def shift(m: V) -> V:  # a row of infinities keeps its sign
+        return where(m.do("isinf"), 0, m)
+
+    total = low.reduce(
+        "sum", [x, top], over, lambda v, m: exp(v.cast(to) - shift(m)), name=f"{node.name}_sum", dtype=to
     )
+    val = node.meta["val"]
+    kept = tuple(1 if d in over else size for d, size in enumerate(x.shape))
+    y = low.map(lambda s, m: log(s) + shift(m), [total, top], shape=kept, dtype=dtype_name(val.dtype), name=node.name)
+    return View(y.buffer, sizes_of(val.shape), sizes_of(val.stride()))
+
+
+@rule("linalg_vector_norm")
+def _vector_norm(
+    low: Lowering, node: fx.Node, x: Any, order: Any = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> View:
+    to = compute_dtype(dtype_name(node.meta["val"].dtype))
+    over = normalize_dims(dims, len(x.shape))
+    if order not in (1, 2) or dtype is not None or not is_float(low.dtype(x)):
+        raise NotLowered("another norm")
+
+    def element(v: V) -> V:
+        v = v.cast(to)
+        return v * v if order == 2 else v.do("abs")
+
+    return to_node(low, node, "sum", [x], over, keepdim, element, lambda s: s.do("sqrt") if order == 2 else s)
+
+
+def _place_of(kind: str, low: Lowering, x: Any, dim: int, name: str) -> tuple[View, View]:
+    """The extremum along ``dim`` and its first place, both with the dimension kept: two passes that vectorize."""
+    if x.shape[dim] == 0 or not isinstance(x.shape[dim], int) or x.shape[dim] >= 2**31:
+        raise NotLowered("no elements: eager raises")
+    dtype = compute_dtype(low.dtype(x))
+    if dtype == "bool" or not isinstance(x, View):
+        raise NotLowered("the first of equal truths")
+    best = low.reduce(kind, [x], [dim], name=f"{name}_{kind}", dtype=low.dtype(x))
+    rank = len(x.shape)
+
+    def place(counters: Sequence[V], v: V, m: V) -> V:
+        same = v.do("eq", m)
+        if is_float(v.dtype):
+            same = same.do("or", v.do("isnan").do("and", m.do("isnan")))
+        here = v.body.index(tuple(int(k == dim) for k in range(rank)), 0, "int32")
+        return where(same, here, x.shape[dim] - 1)
+
+    found = low.reduce("min", [x, best], [dim], place, lambda p: p.cast("int64"), name=f"{name}_place", indexed=True)
+    return best, found
+
+
+def _argument_of(kind: str) -> Callable[..., View]:
+    def lower(low: Lowering, node: fx.Node, x: Any, dim: Any = None, keepdim: bool = False) -> View:
+        if dim is None or not x.shape:
+            raise NotLowered("the place in the flat tensor")
+        _, found = _place_of(kind, low, x, dim % len(x.shape), node.name)
+        val = node.meta["val"]
+        return View(found.buffer, sizes_of(val.shape), sizes_of(val.stride()))
+
+    return lower
+
+
+rule("argmax")(_argument_of("max"))
+rule("argmin")(_argument_of("min"))
+
+
+def _extremum_and_place(kind: str) -> Callable[..., Any]:
+    def lower(low: Lowering, node: fx.Node, x: Any, dim: int, keepdim: bool = False) -> Any:
+        if not x.shape:
+            raise NotLowered("a single number")
+        pair = _place_of(kind, low, x, dim % len(x.shape), node.name)
+        return tuple(View(v.buffer, sizes_of(f.shape), sizes_of(f.stride())) for v, f in zip(pair, node.meta["val"]))
+
+    return lower
+
+
+rule("max.dim")(_extremum_and_place("max"))
+rule("min.dim")(_extremum_and_place("min"))
 
 
 # -- softmax ---------------------------------------------------------------------------------------------------------

@@ -16,7 +16,19 @@ from ..records.check_loops import DTYPES, check_graph
 from ..records.loops import ExternCall, LoopGraph, Node, Value, View
 from ..records.origin import UNKNOWN
 from ..torch_compat import OpOverload
-from . import creation, indexing, normalization, pointwise, reductions, views  # noqa: F401  they fill the table
+from . import (  # noqa: F401  they fill the table
+    activations,
+    channels,
+    creation,
+    gathering,
+    indexing,
+    losses,
+    normalization,
+    pointwise,
+    pooling,
+    reductions,
+    views,
+)
 from .context import Lowering, Splat, sizes_of
 from .extern import lower_extern
 from .table import NotLowered, find_rule

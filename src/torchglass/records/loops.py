@@ -154,7 +154,15 @@ OPS: dict[str, int] = {
     **dict.fromkeys(("cast", "lgamma", "isinf", "sign"), 1),
     "where": 3,
     "fma": 3,
+    "bound": 4,  # index, size, number of the error in INDEX_ERRORS, dimension: the index, or 0 where it is out of range
 }
+# What is raised after a kernel met an index out of range: exception and message, as eager's.
+INDEX_ERRORS: tuple[tuple[type[Exception], str], ...] = (
+    (IndexError, "index out of range in self"),
+    (IndexError, "index {index} is out of bounds for dimension {dim} with size {size}"),
+    (RuntimeError, "index {index} is out of bounds for dimension {dim} with size {size}"),
+    (IndexError, "Target {index} is out of bounds."),
+)
 BOOL_OPS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"})
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ..records.loops import INDEX_ERRORS
 from .toolchain import compile_c
 
 try:
@@ -55,10 +56,22 @@ def make_kernel(library: ctypes.CDLL, name: str) -> Callable[..., None]:
     return kind(address, name, library)
 
 
-def kernels(source: Path, names: Sequence[str]) -> list[Callable[..., None]]:
-    """Compile a kernels file (unless it is compiled already) and return the launchers of the named kernels."""
+def kernels(source: Path, names: Sequence[str], failures: bool = False) -> list[Any]:
+    """Compile a kernels file (unless it is compiled already) and return the launchers of the named kernels.
+
+    ``failures``: last in the list, the four numbers in which kernels leave an index out of range.
+    """
     library = ctypes.CDLL(str(compile_c(Path(source))))
-    return [make_kernel(library, name) for name in names]
+    launchers: list[Any] = [make_kernel(library, name) for name in names]
+    return [*launchers, (ctypes.c_int64 * 4).in_dll(library, "tg_failed")] if failures else launchers
+
+
+def index_error(failed: Any) -> Exception:
+    """The exception for an index out of range that a kernel met; the next call starts anew."""
+    kind, message = INDEX_ERRORS[failed[0] - 1]
+    failed[0], index, size = 0, failed[1], failed[2]
+    index = index - size if index < 0 and kind is IndexError and "dimension" in message else index  # was made positive
+    return kind(message.format(index=index, size=size, dim=failed[3]))
 
 
 def conform(tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
@@ -73,10 +86,16 @@ def conform(tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ..
     return copy.copy_(tensor)
 
 
-def load(wrapper_path: Path, kernels_path: Path | None = None, options: Any = None) -> Callable[..., tuple[Any, ...]]:
+def load(
+    wrapper_path: Path,
+    kernels_path: Path | None = None,
+    options: Any = None,
+    constants: Mapping[str, torch.Tensor] | None = None,
+) -> Callable[..., tuple[Any, ...]]:
     """The ``call`` of a wrapper file: a list of tensors in, a tuple of results out.
 
-    The wrapper names its kernels file itself (it lies beside it). Raises ToolchainError when C cannot be compiled.
+    The wrapper names its kernels file itself (it lies beside it); ``constants`` are the large tensors whose numbers it
+    does not hold. Raises ToolchainError when C cannot be compiled.
     """
     path = Path(wrapper_path)
     name = f"torchglass_wrapper_{abs(hash(str(path.resolve()))):x}"
@@ -84,8 +103,14 @@ def load(wrapper_path: Path, kernels_path: Path | None = None, options: Any = No
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    vars(module).update(constants or {})
     call: Callable[..., tuple[Any, ...]] = module.call
     return call
+
+
+def example_constant(sizes: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Zeros in place of a constant that is too large for a wrapper's text, for runs of the file alone."""
+    return torch.zeros(sizes, dtype=dtype)
 
 
 def demo(call: Callable[..., Any], specs: Sequence[Any]) -> None:

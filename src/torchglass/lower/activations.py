@@ -1,0 +1,212 @@
+"""Activations and their backwards, element by element.
+
+``silu_backward(grad, x)`` is ``grad * s * (1 + x * (1 - s))`` with ``s = sigmoid(x)``; formulas are those of ATen's CPU
+kernels, so that special values come out alike.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import fx
+
+from ..records.loops import View
+from .context import Lowering
+from .pointwise import pointwise
+from .table import NotLowered, rule
+from .values import Number, V, absolute, erf, exp, is_float, sigmoid, tanh, where
+
+SQRT1_2 = math.sqrt(0.5)
+
+
+@pointwise("relu")
+def _relu(x: V) -> V:
+    return x.do("maximum", 0)
+
+
+@pointwise("threshold_backward")
+def _threshold_backward(grad: V, x: V, threshold: Number) -> V:
+    return where(x <= threshold, 0, grad)
+
+
+@pointwise("leaky_relu")
+def _leaky_relu(x: V, slope: Number = 0.01) -> V:
+    return where(x > 0, x, x * slope)
+
+
+@pointwise("leaky_relu_backward")
+def _leaky_relu_backward(grad: V, x: V, slope: Number, is_result: bool) -> V:
+    return where(x > 0, grad, grad * slope)
+
+
+@pointwise("elu")
+def _elu(x: V, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> V:
+    return where(x <= 0, x.do("mul", input_scale).do("expm1") * (alpha * scale), x * scale)
+
+
+@pointwise("gelu")
+def _gelu(x: V, approximate: str = "none") -> V:
+    if approximate == "none":
+        return x * 0.5 * (1 + erf(x * SQRT1_2))
+    return 0.5 * x * (1 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+
+
+@pointwise("gelu_backward")
+def _gelu_backward(grad: V, x: V, approximate: str = "none") -> V:
+    if approximate == "none":
+        cdf = 0.5 * (1 + erf(x * SQRT1_2))
+        return grad * (cdf + x * (exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))))
+    beta, kappa = math.sqrt(2 / math.pi), 0.044715
+    t = tanh(beta * (x + kappa * x * x * x))
+    return grad * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * (beta * (1 + 3 * kappa * x * x)))
+
+
+@pointwise("silu")
+def _silu(x: V) -> V:
+    return x * sigmoid(x)
+
+
+@pointwise("silu_backward")
+def _silu_backward(grad: V, x: V) -> V:
+    s = sigmoid(x)
+    return grad * s * (1 + x * (1 - s))
+
+
+@pointwise("sigmoid_backward")
+def _sigmoid_backward(grad: V, y: V) -> V:
+    return grad * (1 - y) * y
+
+
+@pointwise("tanh_backward")
+def _tanh_backward(grad: V, y: V) -> V:
+    return grad * (1 - y * y)
+
+
+@pointwise("softplus")
+def _softplus(x: V, beta: Number = 1, threshold: Number = 20) -> V:
+    scaled = x * beta
+    return where(scaled > threshold, x, exp(scaled).do("log1p") / beta)
+
+
+@pointwise("softplus_backward")
+def _softplus_backward(grad: V, x: V, beta: Number, threshold: Number) -> V:
+    scaled = x * beta
+    return where(scaled > threshold, grad, grad * sigmoid(scaled))
+
+
+@pointwise("hardtanh")
+def _hardtanh(x: V, low: Number = -1, high: Number = 1) -> V:
+    return x.do("maximum", low).do("minimum", high)
+
+
+@pointwise("hardtanh_backward")
+def _hardtanh_backward(grad: V, x: V, low: Number, high: Number) -> V:
+    return where((x <= low).do("or", x >= high), 0, grad)
+
+
+@pointwise("hardsigmoid")
+def _hardsigmoid(x: V) -> V:
+    return (x + 3).do("maximum", 0).do("minimum", 6) / 6
+
+
+@pointwise("hardswish")
+def _hardswish(x: V) -> V:
+    return x * (x + 3).do("maximum", 0).do("minimum", 6) / 6
+
+
+@pointwise("mish")
+def _mish(x: V) -> V:
+    return x * tanh(_softplus(x))
+
+
+@pointwise("elu_backward")
+def _elu_backward(grad: V, alpha: Number, scale: Number, input_scale: Number, is_result: bool, x: V) -> V:
+    if is_result:
+        return where(x <= 0, grad * input_scale * (x + alpha * scale), grad * scale)
+    return where(x <= 0, grad * (input_scale * alpha * scale) * exp(x * input_scale), grad * scale)
+
+
+@pointwise("celu")
+def _celu(x: V, alpha: Number = 1) -> V:
+    return where(x <= 0, (x * (1 / alpha)).do("expm1") * alpha, x)
+
+
+@pointwise("threshold")
+def _threshold(x: V, threshold: Number, value: Number) -> V:
+    return where(x <= threshold, value, x)
+
+
+@pointwise("hardswish_backward")
+def _hardswish_backward(grad: V, x: V) -> V:
+    return where(x <= -3, 0, where(x < 3, grad * (x / 3 + 0.5), grad))
+
+
+@pointwise("hardsigmoid_backward")
+def _hardsigmoid_backward(grad: V, x: V) -> V:
+    return where((x > -3).do("and", x < 3), grad * (1 / 6), 0)
+
+
+@pointwise("mish_backward")
+def _mish_backward(grad: V, x: V) -> V:
+    t = tanh(exp(x).do("log1p"))
+    return grad * (t + x * sigmoid(x) * (1 - t * t))
+
+
+@pointwise("softshrink")
+def _softshrink(x: V, lambd: Number = 0.5) -> V:
+    return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, where(x.do("isnan"), x, 0)))
+
+
+@pointwise("hardshrink")
+def _hardshrink(x: V, lambd: Number = 0.5) -> V:
+    return where((x >= -lambd).do("and", x <= lambd), 0, x)
+
+
+@pointwise("softshrink_backward", "hardshrink_backward")
+def _shrink_backward(grad: V, x: V, lambd: Number) -> V:
+    return where((x >= -lambd).do("and", x <= lambd), 0, grad)
+
+
+@pointwise("_prelu_kernel")
+def _prelu(x: V, weight: V) -> V:
+    return where(x > 0, x, x * weight)
+
+
+@pointwise("log_sigmoid_backward")
+def _log_sigmoid_backward(grad: V, x: V, buffer: V) -> V:
+    return where(x < 0, grad * (1 - sigmoid(x)), grad * (1 - sigmoid(x)))
+
+
+@rule("log_sigmoid_forward")
+def _log_sigmoid(low: Lowering, node: fx.Node, x: Any) -> Any:
+    """``(log_sigmoid(x), exp(-|x|))``: the second is what ATen's backward would read."""
+    vals = node.meta["val"]
+    if not is_float(low.dtype(x)) or not isinstance(x, View):
+        raise NotLowered("no floats in memory")
+    strides = tuple(vals[0].stride())
+    y = low.map(
+        lambda v: v.do("minimum", 0) - exp(-absolute(v)).do("log1p"), [x], dtype=low.dtype(x), strides=strides,
+        name=node.name,
+    )  # fmt: skip
+    if 0 in vals[1].shape:
+        raise NotLowered("no buffer")
+    kept = low.map(lambda v: exp(-absolute(v)), [x], dtype=low.dtype(x), strides=strides, name=f"{node.name}_buffer")
+    return y, kept
+
+
+@rule("glu")
+def _glu(low: Lowering, node: fx.Node, x: Any, dim: int = -1) -> View:
+    a, b = _halves(x, dim)
+    return low.finish(lambda u, v: u * sigmoid(v), [a, b], node)
+
+
+def _halves(x: Any, dim: int) -> tuple[View, View]:
+    if not isinstance(x, View):
+        raise NotLowered("a repeated number")
+    dim = dim % len(x.shape)
+    half = x.shape[dim] // 2
+    shape = (*x.shape[:dim], half, *x.shape[dim + 1 :])
+    return View(x.buffer, shape, x.strides, x.offset), View(
+        x.buffer, shape, x.strides, x.offset + half * x.strides[dim]
+    )

@@ -1,0 +1,192 @@
+"""Operators that read where other tensors say: embedding, index_select, gather, index.
+
+``embedding(weight, ids)`` of ids (4, 7) and width 64 is one loop over (4, 7, 64)::
+
+    t0 = load ids[7*i0 + i1] : int64
+    t1 = bound t0 1000 ... : int64          an error after the kernel, as eager's, when 1000 <= t0 or t0 < 0
+    t2 = load weight[i2 + 64*t1] : float32
+
+``bound`` keeps the read inside the buffer whatever the index is; the wrapper raises what eager would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import fx
+
+from ..records.loops import INDEX_ERRORS, Access, Compute, Const, Index, Load, Loop, Size, Store, View
+from .context import Lowering, sizes_of
+from .table import NotLowered, rule
+from .values import Body, V, compute_dtype, where
+
+INDEX_SELF, INDEX_DIM, INDEX_GATHER, INDEX_TARGET = range(len(INDEX_ERRORS))
+
+
+def bounded(index: V, size: Size, error: int, dim: int = 0) -> V:
+    """``index`` when ``0 <= index < size``, else 0 and the numbered error once the kernel has run."""
+    if not isinstance(size, int):
+        raise NotLowered("a symbolic size")
+    index = index.cast("int64")
+    facts = (index, index.lift(size), index.lift(error), index.lift(dim))
+    return index.body.compute("bound", facts, "int64")
+
+
+def wrapped(index: V, size: Size, error: int, dim: int = 0) -> V:
+    """The same for indices that count from the end when negative."""
+    if not isinstance(size, int):
+        raise NotLowered("a symbolic size")
+    index = index.cast("int64")
+    return bounded(where(index < 0, index + size, index), size, error, dim)
+
+
+def picked(low: Lowering, x: View, dim: int, place: V, rank: int, at: Sequence[int] | None = None) -> V:
+    """``x`` at the loop's point, but for dimension ``dim``, where ``place`` says.
+
+    ``at[d]``: which of the loop's ``rank`` dimensions walks dimension d of x (default: d itself). When the last loop
+    that was written made ``x`` element by element, its formula is used instead, so that x may never be stored.
+    """
+    at = list(range(len(x.shape))) if at is None else list(at)
+    strides: list[Size] = [0] * rank
+    for d, stride in enumerate(x.strides):
+        if d != dim and x.shape[d] != 1:
+            strides[at[d]] = stride
+    made = _formula(low, x)
+    if made is not None:
+        return _at_place(made, dim, place, rank, at)
+    access = Access(x.buffer, tuple(strides), x.offset, ((place.name, x.strides[dim]),))
+    return place.body.load(access, compute_dtype(low.dtype(x)))
+
+
+FORMULA = 8  # operations that are cheaper to do again for one element than to read back
+
+
+def _formula(low: Lowering, x: View) -> Loop | None:
+    """The element-wise loop that made all of ``x``, if it is short."""
+    made = next((n for n in reversed(low.nodes) if x.buffer in n.writes), None)
+    if not isinstance(made, Loop) or made.is_reduction or made.dims != x.shape or len(made.body) > FORMULA:
+        return None
+    (store, *others) = made.stores
+    if others or store.access.strides != x.strides or store.access.offset != x.offset:
+        return None
+    if low.buffers[x.buffer].dtype in ("bfloat16", "float16"):
+        return None  # what is stored is rounded
+    plain = all(isinstance(op, (Load, Const, Compute, Store)) for op in made.body)
+    return made if plain and not any(op.access.indirect or op.mask for op in made.loads) else None
+
+
+def _at_place(made: Loop, dim: int, place: V, rank: int, at: Sequence[int]) -> V:
+    """The body of ``made`` with ``place`` for its counter of dimension ``dim``."""
+    body: Body = place.body
+    known: dict[str, V] = {}
+    result: V | None = None
+    for op in made.body:
+        if isinstance(op, Load):
+            strides: list[Size] = [0] * rank
+            for d, stride in enumerate(op.access.strides):
+                if d != dim and made.dims[d] != 1:
+                    strides[at[d]] = stride
+            step = op.access.strides[dim]
+            indirect = ((place.name, step),) if step != 0 else ()
+            known[op.result] = body.load(Access(op.access.buffer, tuple(strides), op.access.offset, indirect), op.dtype)
+        elif isinstance(op, Const):
+            known[op.result] = body.const(op.value, op.dtype)
+        elif isinstance(op, Compute):
+            known[op.result] = body.compute(op.op, tuple(known[a] for a in op.args), op.dtype)
+        elif isinstance(op, Store):
+            result = known[op.arg]
+        else:
+            assert not isinstance(op, Index)
+    assert result is not None
+    return result
+
+
+def _indices(low: Lowering, index: Any) -> View:
+    if not isinstance(index, View) or low.dtype(index) not in ("int64", "int32"):
+        raise NotLowered("indices of another kind")
+    return index
+
+
+def _table(x: Any, dim: int) -> View:
+    if not isinstance(x, View) or not x.shape or x.shape[dim] == 0:
+        raise NotLowered("nothing to read from")
+    return x
+
+
+@rule("embedding")
+def _embedding(
+    low: Lowering, node: fx.Node, weight: Any, ids: Any, padding: int = -1, by_frequency: bool = False,
+    sparse: bool = False,
+) -> View:  # fmt: skip
+    weight, ids = _table(weight, 0), _indices(low, ids)
+    rank = len(ids.shape)
+    wide = View(ids.buffer, (*ids.shape, 1), (*ids.strides, 0), ids.offset)
+
+    def row(index: V) -> V:
+        return picked(low, weight, 0, bounded(index, weight.shape[0], INDEX_SELF), rank + 1, [0, rank])
+
+    return low.finish(row, [wide], node)
+
+
+@rule("index_select")
+def _index_select(low: Lowering, node: fx.Node, x: Any, dim: int, index: Any) -> View:
+    if not isinstance(x, View) or not x.shape:
+        raise NotLowered("a single number")
+    dim = dim % len(x.shape)
+    x, index, rank = _table(x, dim), _indices(low, index), len(x.shape)
+    if len(index.shape) != 1:
+        raise NotLowered("a single index")
+    along = View(
+        index.buffer, tuple(index.shape[0] if d == dim else 1 for d in range(rank)),
+        tuple(index.strides[0] if d == dim else 0 for d in range(rank)), index.offset,
+    )  # fmt: skip
+    return low.finish(lambda i: picked(low, x, dim, bounded(i, x.shape[dim], INDEX_SELF), rank), [along], node)
+
+
+@rule("gather")
+def _gather(low: Lowering, node: fx.Node, x: Any, dim: int, index: Any, sparse_grad: bool = False) -> View:
+    if not isinstance(x, View) or not x.shape:
+        raise NotLowered("a single number")
+    dim = dim % len(x.shape)
+    x, index = _table(x, dim), _indices(low, index)
+
+    def element(i: V) -> V:
+        return picked(low, x, dim, bounded(i, x.shape[dim], INDEX_GATHER, dim), len(index.shape))
+
+    return low.finish(element, [index], node)
+
+
+@rule("index.Tensor")
+def _index(low: Lowering, node: fx.Node, x: Any, indices: Sequence[Any]) -> View:
+    """``x[:, i, j]``: the indices' common shape stands where they stand, or first when they are apart."""
+    given = {d: _indices(low, i) for d, i in enumerate(indices) if i is not None}
+    if not isinstance(x, View) or not given or any(x.shape[d] == 0 for d in given):
+        raise NotLowered("nothing to read from")
+    shape = sizes_of(node.meta["val"].shape)
+    width = max(len(i.shape) for i in given.values())
+    together = list(given) == list(range(min(given), min(given) + len(given)))
+    start = min(given) if together else 0
+    kept = [d for d in range(len(x.shape)) if d not in given]
+    places = [p for p in range(len(shape)) if not start <= p < start + width]
+    if len(places) != len(kept):
+        raise NotLowered("dimensions that do not add up")
+    views = [_at_dims(i, start, width, len(shape)) for i in given.values()]
+
+    def element(*values: V) -> V:
+        strides: list[Size] = [0] * len(shape)
+        for d, p in zip(kept, places):
+            strides[p] = x.strides[d]
+        bound = [(wrapped(v, x.shape[d], INDEX_DIM, d).name, x.strides[d]) for d, v in zip(given, values)]
+        access = Access(x.buffer, tuple(strides), x.offset, tuple(bound))
+        return values[0].body.load(access, compute_dtype(low.dtype(x)))
+
+    return low.finish(element, views, node)
+
+
+def _at_dims(index: View, start: int, width: int, rank: int) -> View:
+    """The index's dimensions at ``start`` .. ``start + width`` of ``rank`` dimensions."""
+    before = start + width - len(index.shape)
+    after = rank - start - width
+    shape = (*(1,) * before, *index.shape, *(1,) * after)
+    return View(index.buffer, shape, (*(0,) * before, *index.strides, *(0,) * after), index.offset)

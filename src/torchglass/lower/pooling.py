@@ -1,0 +1,226 @@
+"""Pooling and nearest upsampling of images: windows as views of the input, one for every place in the window.
+
+``avg_pool2d(x, 2)`` is one loop over the output that adds four loads, ``x[2*i + a, 2*j + b]``. Backwards of windows
+that do not overlap are loops over (outputs, places in the window). Anything else stays an ATen call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import fx
+
+from ..records.loops import Access, Size, View
+from .context import Lowering, contiguous, dtype_name, sizes_of
+from .table import NotLowered, rule
+from .values import Body, V, compute_dtype, where
+
+MAX_WINDOW = 25
+
+
+def _pair(value: Any, default: tuple[int, int]) -> tuple[int, int]:
+    if isinstance(value, int):
+        return value, value
+    values = tuple(value or ())
+    return default if not values else (values[0], values[-1])
+
+
+def _image(x: Any) -> View:
+    if not isinstance(x, View) or len(x.shape) != 4 or 0 in x.shape or not all(isinstance(s, int) for s in x.shape):
+        raise NotLowered("no batch of images")
+    return x
+
+
+class Windows:
+    """The windows over an image: their places, and the value of the image at one of them."""
+
+    def __init__(self, x: Any, out: Sequence[int], kernel: Any, stride: Any, padding: Any, dilation: Any = 1) -> None:
+        self.x = _image(x)
+        self.kernel = _pair(kernel, (1, 1))
+        self.stride = _pair(stride, self.kernel)
+        self.padding = _pair(padding, (0, 0))
+        self.dilation = _pair(dilation, (1, 1))
+        self.out = tuple(out)
+        if self.kernel[0] * self.kernel[1] > MAX_WINDOW:
+            raise NotLowered("a wide window")
+
+    def places(self) -> list[tuple[int, int]]:
+        return [(a, b) for a in range(self.kernel[0]) for b in range(self.kernel[1])]
+
+    def position(self, body: Body, place: tuple[int, int], k: int) -> tuple[V, bool]:
+        """The row (k 0) or column (k 1) of the image at a place of the window, and whether it may lie outside."""
+        start = place[k] * self.dilation[k] - self.padding[k]
+        i = body.index(tuple(self.stride[k] if d == 2 + k else 0 for d in range(4)), start)
+        last = start + (self.out[2 + k] - 1) * self.stride[k]
+        return i, start < 0 or last >= self.x.shape[2 + k]
+
+    def value(self, low: Lowering, body: Body, place: tuple[int, int], other: float) -> tuple[V, V | None]:
+        """The image there, ``other`` outside; and the mask of what is inside (None: everything)."""
+        mask: V | None = None
+        for k in (0, 1):
+            i, outside = self.position(body, place, k)
+            if outside:
+                inside = (i >= 0).do("and", i < self.x.shape[2 + k])
+                mask = inside if mask is None else mask.do("and", inside)
+        (n, c, h, w), (sh, sw) = self.x.strides, self.stride
+        offset = self.x.offset
+        for k in (0, 1):
+            offset = offset + (place[k] * self.dilation[k] - self.padding[k]) * self.x.strides[2 + k]
+        access = Access(self.x.buffer, (n, c, h * sh, w * sw), offset)
+        return body.load(access, compute_dtype(low.dtype(self.x)), mask, other), mask
+
+
+@rule("avg_pool2d")
+def _avg_pool(
+    low: Lowering, node: fx.Node, x: Any, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
+    count_padding: bool = True, divisor: Any = None,
+) -> View:  # fmt: skip
+    w = Windows(x, sizes_of(node.meta["val"].shape), kernel, stride, padding)
+    if ceil_mode or (w.padding != (0, 0) and not count_padding and divisor is None):
+        raise NotLowered("windows of different sizes")
+    if not compute_dtype(low.dtype(x)).startswith("float"):
+        raise NotLowered("a mean of integers")
+    share = 1.0 / (divisor or w.kernel[0] * w.kernel[1])
+
+    def element(counters: list[V]) -> V:
+        total: V | None = None
+        for place in w.places():
+            value, _ = w.value(low, counters[0].body, place, 0)
+            total = value if total is None else total + value
+        assert total is not None
+        return total * share
+
+    return low.finish(element, [], node, indexed=True)
+
+
+@rule("max_pool2d_with_indices")
+def _max_pool(
+    low: Lowering, node: fx.Node, x: Any, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:  # fmt: skip
+    vals = node.meta["val"]
+    w = Windows(x, sizes_of(vals[0].shape), kernel, stride, padding, dilation)
+    if not compute_dtype(low.dtype(x)).startswith("float"):
+        raise NotLowered("a maximum of integers")
+
+    def best(counters: list[V]) -> tuple[V, V]:
+        body = counters[0].body
+        value: V | None = None
+        place_of: V | None = None
+        for place in w.places():
+            v, mask = w.value(low, body, place, float("-inf"))
+            (row, _), (column, _) = (w.position(body, place, k) for k in (0, 1))
+            here = row * w.x.shape[3] + column
+            if value is None or place_of is None:
+                value, place_of = v, here
+                continue
+            better = (v > value).do("or", v.do("isnan"))
+            better = better if mask is None else better.do("and", mask)
+            value, place_of = where(better, v, value), where(better, here, place_of)
+        assert value is not None and place_of is not None
+        return value, place_of
+
+    if w.padding != (0, 0):
+        raise NotLowered("the first place may lie outside")
+    y = low.map(
+        lambda c: best(c)[0], [], shape=sizes_of(vals[0].shape), strides=sizes_of(vals[0].stride()), indexed=True,
+        dtype=dtype_name(vals[0].dtype), name=node.name,
+    )  # fmt: skip
+    index = low.map(
+        lambda c: best(c)[1], [], shape=sizes_of(vals[1].shape), strides=sizes_of(vals[1].stride()), indexed=True,
+        dtype="int64", name=f"{node.name}_places",
+    )  # fmt: skip
+    return y, index
+
+
+def _apart(w: Windows, image: tuple[Size, ...]) -> None:
+    """NotLowered unless the windows tile the image."""
+    tiles = all(w.kernel[k] == w.stride[k] and w.out[2 + k] * w.kernel[k] == image[2 + k] for k in (0, 1))
+    if not tiles or w.padding != (0, 0) or w.dilation != (1, 1):
+        raise NotLowered("windows that overlap")
+
+
+def _spread(low: Lowering, node: fx.Node, w: Windows, fn: Any, inputs: list[Any]) -> View:
+    """A loop over (n, c, rows of outputs, rows of a window, columns of outputs, columns of a window)."""
+    n, c, oh, ow = w.out
+    (kh, kw), val = w.kernel, node.meta["val"]
+    if tuple(val.stride()) != contiguous(tuple(val.shape)):
+        raise NotLowered("a layout of channels last")
+    shape = (n, c, oh, kh, ow, kw)
+    wide = [_wide(v, shape) for v in inputs]
+    out = low.map(fn, wide, shape=shape, dtype=dtype_name(val.dtype), name=node.name, indexed=True)
+    return View(out.buffer, sizes_of(val.shape), sizes_of(val.stride()), out.offset)
+
+
+def _wide(v: Any, shape: Sequence[Size]) -> View:
+    v = _image(v)
+    sizes = (*v.shape[:3], 1, v.shape[3], 1)
+    return View(v.buffer, sizes, (*v.strides[:3], 0, v.strides[3], 0), v.offset)
+
+
+@rule("avg_pool2d_backward")
+def _avg_pool_backward(
+    low: Lowering, node: fx.Node, grad: Any, x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool,
+    count_padding: bool, divisor: Any,
+) -> View:  # fmt: skip
+    w = Windows(grad, _image(grad).shape, kernel, stride, padding)
+    _apart(w, x.shape)
+    share = 1.0 / (divisor or w.kernel[0] * w.kernel[1])
+    return _spread(low, node, w, lambda c, g: g * share, [grad])
+
+
+@rule("max_pool2d_with_indices_backward")
+def _max_pool_backward(
+    low: Lowering, node: fx.Node, grad: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any,
+    ceil_mode: bool, index: Any,
+) -> View:  # fmt: skip
+    w = Windows(grad, _image(grad).shape, kernel, stride, padding, dilation)
+    _apart(w, x.shape)
+    width = x.shape[3]
+
+    def slope(counters: list[V], g: V, place: V) -> V:
+        body, (kh, kw) = g.body, w.kernel
+        here = body.index((0, 0, kh * width, width, kw, 1))
+        return where(place.do("eq", here), g, 0)
+
+    return _spread(low, node, w, slope, [grad, index])
+
+
+# -- nearest upsampling by whole factors -----------------------------------------------------------------------------
+def _factors(small: Sequence[Any], large: Sequence[Any], scales: Sequence[Any]) -> tuple[int, int]:
+    found = []
+    for k, scale in enumerate(scales):
+        factor, rest = divmod(large[2 + k], small[2 + k])
+        if rest or (scale is not None and scale != factor):
+            raise NotLowered("a factor that is not whole")
+        found.append(factor)
+    return found[0], found[1]
+
+
+@rule("upsample_nearest2d.default")
+def _upsample(low: Lowering, node: fx.Node, x: Any, size: Any, sh: Any = None, sw: Any = None) -> View:
+    x = _image(x)
+    fh, fw = _factors(x.shape, node.meta["val"].shape, (sh, sw))
+    w = Windows(x, x.shape, (1, 1), (1, 1), 0)
+    w.kernel = (fh, fw)
+    return _spread(low, node, w, lambda c, v: v, [x])
+
+
+@rule("upsample_nearest2d_backward.default")
+def _upsample_backward(
+    low: Lowering, node: fx.Node, grad: Any, size: Any, shape: Any, sh: Any = None, sw: Any = None
+) -> View:
+    grad = _image(grad)
+    factors = _factors(sizes_of(node.meta["val"].shape), grad.shape, (sh, sw))
+    w = Windows(grad, sizes_of(node.meta["val"].shape), factors, factors, 0)
+
+    def element(counters: list[V]) -> V:
+        total: V | None = None
+        for place in w.places():
+            value, _ = w.value(low, counters[0].body, place, 0)
+            total = value if total is None else total + value
+        assert total is not None
+        return total
+
+    return low.finish(element, [], node, indexed=True)
