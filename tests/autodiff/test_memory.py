@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
+import weakref
+from pathlib import Path
 
 import pytest
 import torch
@@ -147,3 +150,57 @@ def test_checkpointed_blocks_through_compile(reentrant, backend):
         results.append((loss.detach(), x.grad, w.grad))
     for want, got in zip(*results):
         torch.testing.assert_close(got, want)
+
+
+# --- what is freed when -----------------------------------------------------------------------------------------------
+def test_saved_tensors_are_freed_while_backward_runs():
+    """As in eager: what the last layer saved is gone before the first layer is differentiated."""
+
+    def function(x, a, b, c):
+        return torch.tanh(torch.tanh(torch.tanh(x @ a) @ b) @ c).sum()
+
+    partition = autodiff.trace_training(capture(function), [tensor(4, 4, seed=i) for i in range(4)])
+    alive: list[int] = []
+    refs: list[weakref.ref] = []
+
+    def forward(tensors):
+        results = partition.forward(*tensors)
+        refs.extend(weakref.ref(result) for result in results[1:])
+        return results
+
+    def backward(tensors):
+        taken = list(tensors)
+        tensors.clear()
+        while taken:
+            taken.pop()
+            alive.append(sum(ref() is not None for ref in refs))
+        return [torch.zeros(4, 4) for _ in partition.gradients]
+
+    call = autodiff.link(partition, forward, lambda: backward)
+    call(*(tensor(4, 4, seed=i) for i in range(4)))[0].backward()
+    assert len(refs) >= 3 and alive[-1] == 0 and alive == sorted(alive, reverse=True)
+
+
+def test_retained_graph_keeps_saved_tensors():
+    call = tg.compile(lambda x: torch.tanh(x @ x).sum(), fullgraph=True)
+    x = tensor(4, 4)
+    loss = call(x)
+    loss.backward(retain_graph=True)
+    first = x.grad.clone()
+    loss.backward()
+    torch.testing.assert_close(x.grad, 2 * first)
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        loss.backward()
+
+
+def test_wrapper_frees_its_inputs():
+    """The generated wrapper empties the list it is given."""
+
+    def function(x, w):
+        return (torch.tanh(x @ w) @ w).sum()
+
+    with tempfile.TemporaryDirectory() as folder, tg.prepare_debug(folder):
+        call = tg.compile(function, fullgraph=True)
+        call(tensor(4, 4), tensor(4, 4, seed=1)).backward()
+        (text,) = [path.read_text() for path in Path(folder).rglob("backward_wrapper.py")]
+    assert "args.clear()" in text

@@ -29,7 +29,7 @@ from ..records.partition import (
     ViewOf,
     ViewStep,
 )
-from ..torch_compat import below_autograd
+from ..torch_compat import below_autograd, release_saved_tensors
 from .aliases import apply
 
 Graph = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
@@ -238,7 +238,9 @@ def _training(partition: Partition, forward_call: Graph, compile_backward: Calla
         def backward(ctx: Any, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
             if torch.is_grad_enabled():
                 raise RuntimeError(NO_DOUBLE_BACKWARD)
-            return (None, *backward_of(ctx.saved_tensors[:count], tangents))
+            tensors = list(ctx.saved_tensors[:count])
+            release_saved_tensors(ctx)  # the list holds them now, and the graph clears it
+            return (None, *backward_of(tensors, tangents))
 
     apply = CompiledGraph.apply
     if not partition.gradients:
@@ -275,14 +277,16 @@ class _Backward:
         self.graph: Graph | None = None
         self.slots = [(index, partition.tangents[i]) for i, index in enumerate(partition.differentiable)]
 
-    def __call__(self, saved: tuple[torch.Tensor, ...], arrived: Sequence[torch.Tensor | None]) -> Any:
-        """One gradient, or None, for each of the partition's gradients."""
+    def __call__(self, tensors: list[torch.Tensor], arrived: Sequence[torch.Tensor | None]) -> Any:
+        """One gradient, or None, for each of the partition's gradients. ``tensors`` are those saved; the list is used
+        up.
+        """
         if self.graph is None:
             self.graph = self.compile_backward()
         missing = [i for i, (index, _) in enumerate(self.slots) if arrived[index] is None]
         with below_autograd():
-            tangents = [_fit(arrived[index], spec) for index, spec in self.slots]
-            computed = self.graph([*saved, *tangents])
+            tensors += [_fit(arrived[index], spec) for index, spec in self.slots]
+            computed = self.graph(tensors)
         if not missing:
             return computed
         # inputs that only unused outputs depend on get None, as in eager, not zeros

@@ -4,6 +4,7 @@
 
     def call(args):
         x, w, b = args
+        args.clear()
         addmm = empty((512, 64), (64, 1), float32)
         addmm_out(b, x, reinterpret(w, (64, 64), (1, 64), 0), out=addmm)
         gelu = empty(...)
@@ -72,7 +73,7 @@ class WrapperPrinter:
 
     # -- the function ------------------------------------------------------------------------------------------------
     def _body(self) -> list[str]:
-        lines = [f"{self._names(self.graph.inputs)} = args"] if self.graph.inputs else []
+        lines = [f"{self._names(self.graph.inputs)} = args", "args.clear()"] if self.graph.inputs else []
         steps = self.fused.steps
         freed: list[str] = []
         reused = {s.reuse for s in steps if isinstance(s, Allocate) and s.reuse}
