@@ -1,0 +1,229 @@
+"""The guards of one cache entry of torch.compile, as Python in which every line can be evaluated.
+
+torch.compile prints guards for people: ``___check_type_id(L['m'], 94338), type=<class 'M'>  # x = self.a  # m.py:3 in
+forward``.  Here each becomes an expression over ``L`` (arguments) and ``G`` (globals), ``type_name(L['m']) == 'M'``,
+with its reason above it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .support import object_name
+
+_TYPED = re.compile(r"^(not )?___check_(type_id|obj_id)\((.*), (\d+)\), type=<class '([^']*)'>(.*)$", re.S)
+_STATE = re.compile(r"^___check_global_state\(\) against (\{.*\})(.*)$", re.S)
+_WHY = re.compile(r"#\s*(.*?)\s*#\s*(\S+:\d+) in (\S+)")
+_PLACE = re.compile(r"#\s*(\S+:\d+) in (\S+)")
+
+
+class GuardLine:
+    """``expression`` over L and G ('' if none could be made of it), ``why`` it is there, what torch.compile printed."""
+
+    def __init__(self, expression: str, why: str, printed: str) -> None:
+        self.expression = expression
+        self.why = why
+        self.printed = printed
+
+
+def guard_lines(manager: Any, globals_of_function: dict[str, Any]) -> list[GuardLine]:
+    """The guards of a cache entry's ``guard_manager``, each once, in the order in which they are checked."""
+    lines, seen = [], set()
+    for part in _parts(manager.root):
+        line = _line(part, globals_of_function)
+        key = line.expression or line.printed
+        if key not in seen:
+            seen.add(key)
+            lines.append(line)
+    return lines
+
+
+def _parts(node: Any) -> Iterator[str]:
+    for leaf in node.get_leaf_guards():
+        yield from leaf.verbose_code_parts()
+    for child in node.get_child_managers():
+        yield from _parts(child)
+    pairs = getattr(node, "get_key_value_managers", None)
+    for pair in pairs().values() if pairs is not None else ():
+        for manager in pair:
+            if manager is not None:
+                yield from _parts(manager)
+    epilogue = getattr(node, "get_epilogue_lambda_guards", None)
+    for leaf in epilogue() if epilogue is not None else ():
+        yield from leaf.verbose_code_parts()
+
+
+def _line(part: str, globals_of_function: Any) -> GuardLine:
+    why = _why(part)
+    for rewrite in _REWRITES:
+        expression = rewrite(part, globals_of_function)
+        if expression is not None:
+            return GuardLine(expression, why, part)
+    return GuardLine("", why, part)
+
+
+def _why(part: str) -> str:
+    match = _WHY.search(part)
+    if match:
+        return f"{match[1]}  ({_last(match[2])} in {match[3]})"
+    match = _PLACE.search(part)
+    return f"{_last(match[1])} in {match[2]}" if match else ""
+
+
+def _last(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
+
+
+# -- one kind of text each: the expression, or None if the text is of another kind ----------------------------------
+def _typed(part: str, globals_of_function: Any) -> str | None:
+    match = _TYPED.match(part)
+    if match is None:
+        return None
+    negated, what, source, _, name = match[1] or "", match[2], match[3], match[4], match[5]
+    value = _parsed(source)
+    if value is None:
+        return None
+    if what == "obj_id":
+        known = {"NoneType": "None", "ellipsis": "..."}.get(name)
+        if known is not None:
+            return f"{value} is {'not ' if negated else ''}{known}"
+        named = _object(source, globals_of_function)
+        if named is not None:
+            return f"object_name({value}) {'!=' if negated else '=='} {named!r}"
+    full = name if "." in name else f"builtins.{name}"
+    return f"type_name({value}) {'!=' if negated else '=='} {full!r}"
+
+
+def _object(source: str, globals_of_function: Any) -> str | None:
+    """The name of the object that ``source`` reaches from the globals."""
+    if "L[" in source:
+        return None
+    try:
+        return object_name(eval(source, {"G": globals_of_function}))
+    except Exception:
+        return None
+
+
+def _state(part: str, globals_of_function: Any) -> str | None:
+    match = _STATE.match(part)
+    if match is None:
+        return None
+    settings = json.loads(match[1])
+    return f"global_state({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
+
+
+def _fixed(part: str, globals_of_function: Any) -> str | None:
+    if part.startswith("___check_torch_function_mode_stack()"):
+        from .support import torch_function_modes
+
+        return f"torch_function_modes() == {torch_function_modes()}"
+    match = re.match(r"torch\._functorch\.aot_autograd\.utils\.top_saved_tensors_hooks ids == (\S+)", part)
+    if match:
+        return f"saved_tensors_hooks() is {'' if match[1] == 'None' else 'not '}None"
+    return None
+
+
+def _expression(part: str, globals_of_function: Any) -> str | None:
+    return _parsed(part)
+
+
+_REWRITES: tuple[Callable[[str, Any], str | None], ...] = (_typed, _state, _fixed, _expression)
+
+
+def _parsed(text: str) -> str | None:
+    """``text`` as one Python expression over known names, without its comment; None if it is none."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError):
+        return None
+    return ast.unparse(ast.fix_missing_locations(_Names().visit(tree)))
+
+
+class _Names(ast.NodeTransformer):
+    """torch.compile's own names, as those of ``support``."""
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        self.generic_visit(node)
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name == "DispatchKeySet":
+            return ast.Tuple([ast.Constant(a.id) for a in node.args if isinstance(a, ast.Name)], ast.Load())
+        if name == "check_tensor":
+            kind = node.args[1]
+            known = {"Tensor": "torch.Tensor", "Parameter": "torch.nn.Parameter"}
+            text = ast.unparse(kind)
+            node.func = ast.Name("is_tensor", ast.Load())
+            node.args[1] = ast.parse(known.get(text, text), mode="eval").body
+            return node
+        if name == "check_no_aliasing":
+            node.func = ast.Name("no_aliasing", ast.Load())
+        if name == "___dict_contains" and len(node.args) == 2:
+            return ast.Compare(node.args[0], [ast.In()], [node.args[1]])
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        self.generic_visit(node)
+        right = node.comparators[0]
+        is_call = isinstance(node.left, ast.Call) and getattr(node.left.func, "id", "") == "hasattr"
+        if is_call and isinstance(right, ast.Constant) and right.value is False and isinstance(node.ops[0], ast.Eq):
+            return ast.UnaryOp(ast.Not(), node.left)
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        if isinstance(node.value, ast.Name) and node.value.id == "utils_device" and node.attr == "CURRENT_DEVICE":
+            return ast.Call(ast.Name("default_device", ast.Load()), [], [])
+        return self.generic_visit(node)
+
+
+# -- the file -------------------------------------------------------------------------------------------------------
+_HEAD = '''"""When entry {entry} of {name} may be used (torch.compile, {frame}).
+
+L: the arguments by name.  G: the globals of the function's module.  torch.compile runs checks of its own in C++; these
+say the same, by names of types and objects where torch.compile compares ids.  Breakpoints in here are hit by whoever
+calls ``check``, not by torch.compile.
+"""
+
+import torch
+
+from torchglass.inspector.torch_compile.support import *  # noqa: F403
+from torchglass.inspector.torch_compile.support import dynamo_functions, failing
+
+globals().update({{k: v for k, v in dynamo_functions().items() if k not in globals()}})
+
+
+def check(L, G):
+    """Whether all guards hold."""
+    return (
+{rows}
+    )
+
+
+def reasons(L, G):
+    """The guards that do not hold."""
+    return failing(check, L, G)
+'''
+
+
+def guards_file(name: str, entry: str, frame: str, lines: list[GuardLine]) -> str:
+    """The text of ``guards.py``."""
+    rows = ["        True"]
+    why = ""
+    for line in lines:
+        if line.why and line.why != why:
+            rows.append(f"        # {line.why}")
+        why = line.why
+        if line.expression:
+            needs = _loose(line.expression)
+            rows.append(f"        and ({line.expression})" if needs else f"        and {line.expression}")
+        else:
+            rows.append(f"        # in torch.compile's words only: {' '.join(line.printed.split())}")
+    return _HEAD.format(name=name, entry=entry, frame=frame, rows="\n".join(rows))
+
+
+def _loose(expression: str) -> bool:
+    """Whether ``expression`` binds less tightly than ``and``."""
+    node = ast.parse(expression, mode="eval").body
+    return isinstance(node, (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr))
