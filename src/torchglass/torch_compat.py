@@ -98,6 +98,18 @@ TRACING_QUESTIONS: tuple[Callable[..., Any], ...] = (
     torch._C._is_torch_function_mode_enabled,
 )
 log_api_usage: Callable[..., None] = torch._C._log_api_usage_once
+# Tried: 2.11, 2.13. Switches that a program may turn while it is captured (`sdpa_kernel`, `cudnn.flags`): capture turns
+# them back, the graph turns them again. Without them a capture that breaks inside leaves them turned.
+BACKEND_SWITCHES: tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...] = tuple(
+    (getattr(torch._C, getter), getattr(torch._C, setter))
+    for getter, setter in (
+        *((f"_get_cudnn_{n}", f"_set_cudnn_{n}") for n in ("enabled", "benchmark", "deterministic", "allow_tf32")),
+        *((f"_get_{n}_sdp_enabled", f"_set_sdp_use_{n}") for n in ("flash", "math", "mem_efficient", "cudnn")),
+        ("_get_sdp_priority_order", "_set_sdp_priority_order"),
+        ("_get_mkldnn_enabled", "_set_mkldnn_enabled"),
+    )
+    if hasattr(torch._C, getter) and hasattr(torch._C, setter)
+)
 # Tried: 2.11, 2.13. Without them a check with a message, or of a tensor's values, would end the graph.
 CHECKS: dict[Callable[..., Any], type[Exception]] = {
     torch._check: RuntimeError,

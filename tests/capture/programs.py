@@ -935,3 +935,15 @@ def checks(x):
         except Exception as error:
             caught.append((type(error).__name__, str(error)))
     return x * 2, caught
+
+
+@whole
+def backend_switches(x):
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    y = x[None, None]
+    with sdpa_kernel(SDPBackend.MATH):
+        attended = torch.nn.functional.scaled_dot_product_attention(y, y, y)
+    with torch.backends.cudnn.flags(enabled=False):
+        attended = attended + x
+    return attended, torch.backends.cudnn.enabled

@@ -171,3 +171,19 @@ def test_parameters_named_like_builtins():
 def test_partial_of_compiled():
     f = functools.partial(callee, factor=3)
     same(tg.compile(f, backend="eager")(make_input()), f(make_input()))
+
+
+def test_a_break_inside_leaves_backend_switches_alone():
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def attend(x):
+        with sdpa_kernel(SDPBackend.MATH):
+            y = torch.nn.functional.scaled_dot_product_attention(x, x, x)
+            if y.sum() > 1e9:
+                return x
+        return y
+
+    x = torch.randn(1, 1, 4, 8)
+    before = torch.backends.cuda.flash_sdp_enabled()
+    torch.testing.assert_close(tg.compile(attend, backend="eager")(x), attend(x))
+    assert torch.backends.cuda.flash_sdp_enabled() == before

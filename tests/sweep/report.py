@@ -25,6 +25,8 @@ def markdown(rows: list[Row], command: str) -> str:
         if some:
             lines += [f"## {result.capitalize()}", "", "| architecture | why |", "|---|---|"]
             lines += [f"| {row['name']} | {_cell(row.get('why') or row.get('reason', ''))} |" for row in some] + [""]
+    noted = [row for row in rows if "note" in row]
+    lines += [f"{row['name']} {row['note']}." for row in noted] + [""] * bool(noted)
     slow = sorted((row for row in rows if row.get("seconds", 0) > SLOW), key=lambda row: -row["seconds"])
     if slow:
         lines += [f"## Over {SLOW:.0f} s to capture", ""]

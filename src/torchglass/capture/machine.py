@@ -52,6 +52,7 @@ class Machine:
         self.written_globals: dict[tuple[str, str], Value] = {}
         self.grad_enabled = torch.is_grad_enabled()
         self.class_sources: dict[type, Source] = {}
+        self.pinned: dict[int, dict[str, Any]] = {}
         self.kept: list[Any] = []
         self.filled_cells: set[int] = set()
         self.sealed_by = ""
@@ -349,7 +350,10 @@ class Machine:
 
     def pin_namespace(self, namespace: dict[str, Any]) -> str:
         """The module name of globals that belong to no imported module: reads of them cannot be guarded."""
-        return UNREACHABLE
+        if not self.is_stable(namespace.get("__name__")):
+            return UNREACHABLE
+        self.pinned[id(namespace)] = namespace
+        return f"{UNREACHABLE}{id(namespace)}"
 
     # --- effects ---------------------------------------------------------------------------------------------------
     @contextmanager
@@ -388,7 +392,7 @@ class Machine:
             return written
         if name in frame.namespace:
             stable = frame.namespace.get("__name__", "").partition(".")[0] in STABLE_PACKAGES
-            stable = stable or frame.module == UNREACHABLE
+            stable = stable or frame.module.startswith(UNREACHABLE)
             source = (
                 None if stable and not isinstance(frame.namespace[name], torch.Tensor) else Global(name, frame.module)
             )
@@ -421,6 +425,8 @@ class Machine:
         """The globals that a Global source's ``module`` names."""
         if module == "":
             return self.function.__globals__
+        if module.startswith(UNREACHABLE) and module != UNREACHABLE:
+            return self.pinned[int(module.removeprefix(UNREACHABLE))]
         if module == UNREACHABLE:
             raise Unsupported("writing a global of a namespace that is no imported module")
         return sys.modules[module].__dict__
