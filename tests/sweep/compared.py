@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
+import numpy
 import torch
 
 Row = dict[str, Any]
@@ -30,7 +32,7 @@ def stepper(model: torch.nn.Module, inputs: Any, training: bool) -> Step:
     """A function of a module: its outputs, and with ``training`` the gradients of all parameters."""
 
     def call(module: Any) -> list[torch.Tensor]:
-        torch.manual_seed(0)
+        _seed()
         given = {k: v.clone() for k, v in inputs.items()} if isinstance(inputs, dict) else None
         return tensors(module(**given) if given is not None else module(*[v.clone() for v in inputs]))
 
@@ -47,6 +49,13 @@ def stepper(model: torch.nn.Module, inputs: Any, training: bool) -> Step:
         return [t.detach() for t in out], [p.grad for p in model.parameters()]
 
     return step
+
+
+def _seed() -> None:
+    """Models draw from Python's and NumPy's generators as well: masks of audio, dropped layers."""
+    torch.manual_seed(0)
+    random.seed(0)
+    numpy.random.seed(0)
 
 
 def _weighted(parts: list[torch.Tensor]) -> torch.Tensor:

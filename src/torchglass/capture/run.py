@@ -77,7 +77,7 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
 
 
 class _StateKept:
-    """Grad mode, autocast and backend switches as they were, whatever the interpreted program did to them; no log of fake tensors."""
+    """Grad mode, autocast and backend switches as they were, whatever the program did; no log of fake tensors."""
 
     def __enter__(self) -> None:
         self.grad = torch.is_grad_enabled()
