@@ -1,11 +1,12 @@
 """What a call of compiled code costs besides its graph: guards, fetching parameters, entering.
 
-    python -m benchmarks.call_overhead --parameters 2 400 --json overhead.json
+    python -m benchmarks.call_overhead --parameters 2 400 --breaks 10 --json overhead.json
 
 A module of nested blocks with so many parameters is compiled with a backend whose graph does nothing, so what is
 timed is the call alone: microseconds, the median of interleaved rounds. ``module()`` is the call of an eager module
 with an empty forward, which every compiled module passes through too; ``table`` is our native table and dispatcher
-with guards made by hand, without ``nn.Module.__call__``.
+with guards made by hand, without ``nn.Module.__call__``. ``--breaks`` times a function with so many graph breaks, each
+around an operation: once at ``graph_break()``, once at calls of a function that breaks inside.
 """
 
 from __future__ import annotations
@@ -113,6 +114,61 @@ SIDES: dict[str, Callable[[nn.Module, torch.Tensor], Callable[..., Any]]] = {
 }
 
 
+def breaking(count: int, graph_break: Callable[[], None]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A function with ``count`` graph breaks."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(count):
+            x = x + 1
+            graph_break()
+        return x
+
+    return function
+
+
+def calling(count: int, graph_break: Callable[[], None]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A function with ``count`` calls of one that breaks."""
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        x = x + 1
+        graph_break()
+        return x * 2
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(count):
+            x = step(x)
+        return x
+
+    return function
+
+
+def our_breaks(make: Callable[..., Any], count: int) -> Callable[..., Any]:
+    import torchglass as tg
+
+    return tg.compile(make(count, tg.graph_break), backend=no_op)
+
+
+def their_breaks(make: Callable[..., Any], count: int) -> Callable[..., Any]:
+    import torch._dynamo
+
+    return torch.compile(make(count, torch._dynamo.graph_break), backend=no_op)
+
+
+def measure_breaks(count: int, rounds: int) -> list[Overhead]:
+    """Both compilers on functions with ``count`` breaks; ``parameters`` of the rows is the number of breaks."""
+    x = torch.zeros(3, 4)
+    rows = []
+    for make in (breaking, calling):
+        with torch.no_grad():
+            calls = {"torchglass": our_breaks(make, count), "torch.compile": their_breaks(make, count)}
+            first = {side: first_call(call, x) for side, call in calls.items()}
+            taken = microseconds(calls, x, rounds)
+        for side, samples in taken.items():
+            low, median, high = statistics.quantiles(samples, n=4, method="inclusive")
+            rows.append(Overhead(f"{side} {make.__name__}", count, median, low, high, first[side]))
+    return rows
+
+
 @dataclass(frozen=True)
 class Overhead:
     """Microseconds a call, the median and the quartiles of the rounds; seconds of the first call."""
@@ -162,21 +218,28 @@ def measure(parameters: int, sides: Sequence[str], rounds: int) -> list[Overhead
     return rows
 
 
+def shown(rows: list[Overhead]) -> list[Overhead]:
+    for row in rows:
+        quartiles = f"{row.low:.2f} .. {row.high:.2f}"
+        print(f"{row.parameters:>10} {row.side:<24} {row.median:>8.2f} {quartiles:>19} {row.first:>13.2f}")
+    return rows
+
+
 def main() -> None:
     parser = model_arguments(__doc__)
     parser.set_defaults(sides=list(SIDES))
     options = next(action for action in parser._actions if action.dest == "sides")
     options.choices = list(SIDES)
     parser.add_argument("--parameters", type=int, nargs="+", default=[2, 400])
+    parser.add_argument("--breaks", type=int, nargs="*", default=[10])
     parser.add_argument("--rounds", type=int, default=200)
     chosen = parser.parse_args()
     rows = []
-    print(f"{'parameters':>10} {'side':<14} {'µs':>8} {'quartiles':>19} {'first call s':>13}")
+    print(f"{'parameters':>10} {'side':<24} {'µs':>8} {'quartiles':>19} {'first call s':>13}")
     for parameters in chosen.parameters:
-        for row in measure(parameters, chosen.sides, chosen.rounds):
-            rows.append(row)
-            quartiles = f"{row.low:.2f} .. {row.high:.2f}"
-            print(f"{row.parameters:>10} {row.side:<14} {row.median:>8.2f} {quartiles:>19} {row.first:>13.2f}")
+        rows += shown(measure(parameters, chosen.sides, chosen.rounds))
+    for count in chosen.breaks:
+        rows += shown(measure_breaks(count, chosen.rounds))
     write_json(chosen.json, "call_overhead", rows)
 
 

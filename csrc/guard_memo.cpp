@@ -37,13 +37,25 @@ uint64_t version_tag(PyObject* dict) {
 
 namespace {
 
-bool has_instance_dict(PyObject* object, PyObject* dict) {
+// How far from an object the pointer to its dict is; no_dict if it has none of its own.
+int32_t place_of_dict(PyObject* object) {
 #if PY_VERSION_HEX < 0x030D0000
-  PyObject** place = _PyObject_GetDictPtr(object);
-  return place != nullptr && *place == dict;
+  PyObject** const place = _PyObject_GetDictPtr(object);
+  const ptrdiff_t offset = place != nullptr ? reinterpret_cast<char*>(place) - reinterpret_cast<char*>(object) : no_dict;
+  return offset == static_cast<int32_t>(offset) ? static_cast<int32_t>(offset) : no_dict;
 #else
-  return false;
+  return no_dict;
 #endif
+}
+
+bool has_instance_dict(const Step& step) {
+  if (Py_TYPE(step.object) != step.type || step.dict == no_dict) return false;
+  return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(step.object) + step.dict) == step.value;
+}
+
+// Whether an object of this type may be given another class while it lives.
+bool may_change_class(PyTypeObject* type) {
+  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0;
 }
 
 bool has_sequence_item(PyObject* sequence, Py_ssize_t index, PyObject* item) {
@@ -55,12 +67,6 @@ bool has_sequence_item(PyObject* sequence, Py_ssize_t index, PyObject* item) {
 
 // Memory is asked for this many steps before it is read: with thousands of parameters it is far away.
 constexpr size_t ahead = 8;
-
-void prefetch(const TensorStep& step) {
-  __builtin_prefetch(step.object);
-  const char* lines = static_cast<const char*>(step.implementation);
-  for (size_t offset = 0; offset < sizeof(c10::TensorImpl); offset += 64) __builtin_prefetch(lines + offset);
-}
 
 }  // namespace
 
@@ -96,8 +102,10 @@ GuardTable::Sweep GuardTable::sweep_root(Root& root) {
     const Step& step = steps[i];
     __builtin_prefetch(steps[std::min(i + ahead, steps.size() - 1)].object);
     if (step.kind == StepKind::Tag) {
-      if (Py_TYPE(step.object) != step.type) return Sweep::Fails;
+      if (step.type != nullptr && Py_TYPE(step.object) != step.type) return Sweep::Fails;
       if (version_tag(step.object) != step.tag) return look_again(root, i);
+    } else if (step.kind == StepKind::InstanceDict) {
+      if (!has_instance_dict(step)) return Sweep::Fails;
     } else if (step.kind == StepKind::ModuleItem) {
       if (Py_TYPE(step.object) != step.type) return Sweep::Fails;
       if (version_tag(PyModule_GetDict(step.object)) != step.tag) return look_again(root, i);
@@ -105,10 +113,10 @@ GuardTable::Sweep GuardTable::sweep_root(Root& root) {
       return Sweep::Fails;
     }
   }
-  const std::vector<TensorStep>& tensors = root.memo.tensors;
+  std::vector<TensorSnapshot>& tensors = root.memo.tensors;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    prefetch(tensors[std::min(i + ahead, tensors.size() - 1)]);
-    if (!tensors[i].facts->match(tensors[i].object)) return Sweep::Fails;
+    tensors[std::min(i + ahead, tensors.size() - 1)].prefetch();
+    if (!tensors[i].holds()) return Sweep::Fails;
   }
   return Sweep::Holds;
 }
@@ -117,8 +125,6 @@ bool GuardTable::step_holds(const Step& step) const {
   switch (step.kind) {
     case StepKind::Condition:
       return nodes_[step.node].conditions[step.condition].holds(step.object);
-    case StepKind::InstanceDict:
-      return Py_TYPE(step.object) == step.type && has_instance_dict(step.object, step.value);
     case StepKind::SequenceItem:
       return Py_TYPE(step.object) == step.type &&
           has_sequence_item(step.object, nodes_[step.node].index, step.value);
@@ -263,7 +269,8 @@ void GuardTable::add_step(const Evaluation& evaluation, Memo& memo, int index) {
       return;
   }
   PyObject* parent = evaluation.values[nodes_[index].parent].get();
-  Step step{kind, 0, index, parent, Py_TYPE(parent), {evaluation.values[index].get()}};
+  Step step{kind, 0, {index}, parent, Py_TYPE(parent), {evaluation.values[index].get()}};
+  if (kind == StepKind::InstanceDict) step.dict = place_of_dict(parent);
   if (kind == StepKind::ModuleItem) step.tag = evaluation.module_tags[index];
   memo.steps.push_back(step);
 }
@@ -289,14 +296,13 @@ bool GuardTable::add_conditions(const Evaluation& evaluation, Memo& memo, int in
 bool GuardTable::remember_condition(Memo& memo, int index, int number, PyObject* value) {
   const Condition& condition = nodes_[index].conditions[number];
   if (condition.check == Check::Tensor) {
-    const void* implementation = is_tensor(value) ? THPVariable_Unpack(value).unsafeGetTensorImpl() : nullptr;
-    memo.tensors.push_back({value, condition.tensor.get(), implementation});
+    memo.tensors.emplace_back(value, condition.tensor.get());
   } else if (!condition.is_pure(value)) {
     memo.live.push_back({index, number});
   } else if (condition.is_covered_by_tag(value)) {
     return true;
   } else {
-    memo.steps.push_back({StepKind::Condition, static_cast<uint16_t>(number), index, value, nullptr, {}});
+    memo.steps.push_back({StepKind::Condition, static_cast<uint16_t>(number), {index}, value, nullptr, {}});
   }
   return false;
 }
@@ -306,7 +312,8 @@ void GuardTable::add_tag(const Evaluation& evaluation, Memo& memo, int index, bo
   if (!PyDict_Check(value)) return;
   for (const int child : nodes_[index].children) needed |= evaluation.ways[child] == Way::DictItem;
   if (!needed) return;
-  Step step{StepKind::Tag, 0, index, value, Py_TYPE(value), {}};
+  PyTypeObject* const type = may_change_class(Py_TYPE(value)) ? Py_TYPE(value) : nullptr;
+  Step step{StepKind::Tag, 0, {index}, value, type, {}};
   step.tag = evaluation.tags[index];
   memo.steps.push_back(step);
 }

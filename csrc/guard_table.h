@@ -46,22 +46,21 @@ struct Node {
 // One thing the remembered path looks at. Pointers are borrowed; see guard_memo.cpp.
 enum class StepKind : uint8_t { Condition, Tag, InstanceDict, SequenceItem, TypeOf, ModuleItem };
 
+constexpr int32_t no_dict = INT32_MIN;
+
 struct Step {
   StepKind kind;
   uint16_t condition;    // for Condition: which of the node's
-  int node;
+  union {
+    int32_t node;
+    int32_t dict;        // for InstanceDict: how far from the object the pointer to its dict is
+  };
   PyObject* object;      // what to look at
-  PyTypeObject* type;    // its type then
+  PyTypeObject* type;    // its type then; null where that cannot change
   union {
     PyObject* value;     // what was found in it
     uint64_t tag;        // for Tag and ModuleItem: the dict's version tag then
   };
-};
-
-struct TensorStep {
-  PyObject* object;
-  const TensorFacts* facts;
-  const void* implementation;  // where the tensor's metadata lay, to have it at hand in time; never followed
 };
 
 struct LiveStep {
@@ -75,7 +74,7 @@ struct Memo {
   bool ready = false;
   uint64_t generation = 0;
   std::vector<Step> steps;
-  std::vector<TensorStep> tensors;
+  std::vector<TensorSnapshot> tensors;
   std::vector<LiveStep> live;
 };
 

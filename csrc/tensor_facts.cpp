@@ -192,6 +192,14 @@ bool TensorFacts::match_impl(const c10::TensorImpl& impl) const {
   return true;
 }
 
+TensorSnapshot::TensorSnapshot(PyObject* object, const TensorFacts* facts) : object_(object), facts_(facts) {
+  if (!is_tensor(object) || facts->forward_grad_ || facts->traits_ != bits_of(normal_key)) return;
+  if (facts->sizes_.size() > C10_SIZES_AND_STRIDES_MAX_INLINE_SIZE) return;  // more lie elsewhere
+  implementation_ = THPVariable_Unpack(object).unsafeGetTensorImpl();
+  autograd_ = autograd_meta(*implementation_);
+  std::memcpy(bytes_.data(), bytes_of(implementation_), sizeof(Bytes));
+}
+
 int add_tensor_facts(PyObject* module) {
   return PyModule_AddFunctions(module, functions);
 }

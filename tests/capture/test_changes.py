@@ -126,6 +126,77 @@ CHANGES = {
 }
 
 
+class Marked(nn.Parameter):
+    pass
+
+
+def swapped(m):
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        m.double()
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+
+
+def in_place(change):
+    def changed(m):
+        with torch.no_grad():
+            change(m.linear.weight)
+
+    return changed
+
+
+# What happens to a module after its guards were remembered: noticed, whether or not the dictionaries say so.
+LATER_CHANGES = CHANGES | {
+    "to dtype": lambda m: m.double(),
+    "swapped to dtype": swapped,
+    "data of another dtype": lambda m: setattr(m.linear.weight, "data", torch.ones(4, 4, dtype=torch.float64)),
+    "data of another layout": lambda m: setattr(m.linear.weight, "data", torch.arange(16.0).view(4, 4).t()),
+    "set_": in_place(lambda w: w.set_(torch.arange(32.0), 3, (4, 4), (8, 2))),
+    "transposed in place": in_place(lambda w: w.t_()),
+    "class of a parameter": lambda m: setattr(m.linear.weight, "__class__", Marked),
+    "class of a module": lambda m: setattr(m.linear, "__class__", type("Other", (nn.Linear,), {"forward": doubled})),
+    "hook without a handle": lambda m: m.linear._forward_hooks.__setitem__(7, lambda *a: a[2] + 1),
+    "pre-hook": lambda m: m.linear.register_forward_pre_hook(lambda module, args: (args[0] + 1,)),
+    "global hook": None,
+    "parameter in the dictionary": lambda m: m.linear._parameters.update(weight=nn.Parameter(torch.ones(4, 4))),
+    "parameter removed": lambda m: setattr(m.linear, "bias", None),
+    "module in the dictionary": lambda m: m._modules.update(linear=nn.Identity()),
+    "dictionary of the object": lambda m: setattr(m.linear, "__dict__", nn.Identity().__dict__ | m.linear.__dict__),
+    "requires_grad of the other": lambda m: m.linear.bias.requires_grad_(False),
+    "grad mode of all": lambda m: m.requires_grad_(False),
+    "in-place values": in_place(lambda w: w.fill_(3)),
+}
+
+
+def doubled(self, x):
+    return nn.Linear.forward(self, x) * 2
+
+
+@pytest.mark.parametrize("name", LATER_CHANGES)
+def test_module_changed_after_many_calls(name):
+    made = type("Model", (Model,), dict(vars(Model)) | {"__init__": lambda self: Model.__init__(self)})
+    plain = made()
+    compiled = tg.compile(copy.deepcopy(plain), backend="eager")
+    for _ in range(4):
+        same(compiled(make_input()), plain(make_input()))
+    if name == "global hook":
+        handle = nn.modules.module.register_module_forward_hook(lambda module, args, result: result + 1)
+    else:
+        LATER_CHANGES[name](plain)
+        LATER_CHANGES[name](compiled)
+    try:
+        for _ in range(4):
+            dtype = plain.linear.weight.dtype if isinstance(plain.linear, nn.Linear) else torch.float32
+            expected, found = outcome(plain, make_input().to(dtype)), outcome(compiled, make_input().to(dtype))
+            same(found, expected)
+            if isinstance(expected[0], torch.Tensor):
+                assert found[0].requires_grad == expected[0].requires_grad
+    finally:
+        if name == "global hook":
+            handle.remove()
+
+
 @pytest.mark.parametrize("name", CHANGES)
 def test_module_changed(name):
     made = type("Model", (Model,), dict(vars(Model)) | {"__init__": lambda self: Model.__init__(self)})
