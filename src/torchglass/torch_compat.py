@@ -122,6 +122,10 @@ TENSOR_CHECKS: tuple[Callable[..., Any], ...] = (torch._check_tensor_all,)
 assert_tensor: Callable[..., None] = torch._assert_async
 
 
+# temporarily_clear_interpreter_stack: leave torch.func's transforms for a moment. Without it an input of the graph that
+# is first read inside a transformed function would be wrapped by the transform. Tried: 2.13.
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack as outside_transforms
+
 # --- autodiff: tracing below autograd ---------------------------------------------------------------------------------
 # Tried: 2.11, 2.13. TorchDispatchMode: a mode that sees every ATen call. Without it autodiff has no graph to write.
 # torch._to_functional_tensor, _from_functional_tensor, _enable/_disable_functionalization, _sync, _functionalize_*:

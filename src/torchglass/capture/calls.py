@@ -27,8 +27,10 @@ from . import (
     checkpoints,
     checks,
     classes,
+    gradients,
     standard_library,
     tensor_ops,
+    transforms,
 )
 from .binding import bind_arguments
 from .errors import Unsupported, fitting
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 # Imported for the handlers that they enter.
-WITH_HANDLERS = (autograd_functions, checkpoints, checks, standard_library)
+WITH_HANDLERS = (autograd_functions, checkpoints, checks, gradients, standard_library, transforms)
 
 CODE_GENERATOR = 0x20
 CODE_COROUTINE = 0x80 | 0x200

@@ -37,6 +37,7 @@ from .values.iterators import DictIterV, EnumerateV, MapV, SequenceIterV, ZipV
 from .values.known import KnownV
 from .values.opaque import OpaqueV
 from .values.tensor import TensorV
+from .values.transformed import TransformedV
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -339,6 +340,11 @@ def _method(e: Emitter, v: MethodV) -> str:
     return f"{e.pin(types.MethodType)}({e.expr(v.function)}, {e.expr(v.owner)})"
 
 
+def _transformed(e: Emitter, v: TransformedV) -> str:
+    options = "".join(f", {name}={e.expr(e.m.wrap_result(value))}" for name, value in v.options.items())
+    return e.name_value(v, "transformed_function", f"{e.pin(v.base)}({e.expr(v.function)}{options})")
+
+
 BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
     (ConstantV, _constant),
     (TensorV, _tensor),
@@ -355,6 +361,7 @@ BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
     (MethodV, _method),
     (CellV, _cell),
     (PartialV, _partial),
+    (TransformedV, _transformed),
     (SliceV, lambda e, v: f"slice({e.listing(v.parts)})"),
     (TensorMethodV, lambda e, v: f"{e.expr(v.owner)}.{v.name}"),
     (BuiltinMethodV, lambda e, v: f"{e.expr(v.owner)}.{v.descriptor.__name__}"),

@@ -107,7 +107,13 @@ class GraphBuilder:
 
     def _argument(self, value: Value) -> Any:
         """A value as an argument of a node; an object that no text says is an attribute of the graph module."""
-        return convert(value, lambda t: t.node, self._held)
+        return convert(value, self.argument_tensor, self._held)
+
+    def argument_tensor(self, value: TensorV) -> torch.fx.Node:
+        """The node of a tensor; one of another graph has left the function that it was made in."""
+        if value.node.graph is not self.graph:
+            raise Unsupported("a tensor that left the function under torch.func that made it")
+        return value.node
 
     def _held(self, real: Any) -> Any:
         if type(real) in PRINTED or isinstance(real, (enum.Enum, slice, torch_compat.OpOverload)):
@@ -181,15 +187,10 @@ class RehearsalBuilder(GraphBuilder):
     def constant(self, real: torch.Tensor) -> TensorV:
         raise Unsupported(f"{self.what}, which reads a tensor that is no argument", "pass it in")
 
-    def record(
-        self, op: str, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any, origin: Origin, stack: str
-    ) -> Value:
-        nodes: list[torch.fx.Node] = []
-        for value in (*args, *kwargs.values()):
-            convert(value, lambda t: nodes.append(t.node))
-        if any(node.graph is not self.graph for node in nodes):
+    def argument_tensor(self, value: TensorV) -> torch.fx.Node:
+        if value.node.graph is not self.graph:
             raise Unsupported(f"{self.what}, which reads a tensor that is no argument", "pass it in")
-        return super().record(op, target, args, kwargs, result, origin, stack)
+        return value.node
 
 
 def readable_name(source: Source) -> str:
@@ -238,10 +239,6 @@ def convert(
     if callable(constant) and not isinstance(constant, type):
         raise Unsupported(f"a {value.describe()} as argument of a tensor operation")
     return constant_of(constant)
-
-
-def node_of(value: Value) -> Any:
-    return convert(value, lambda t: t.node)
 
 
 def fake_of(value: Value) -> Any:

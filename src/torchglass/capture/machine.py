@@ -312,6 +312,9 @@ class Machine:
     def call_descriptor(self, descriptor: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return calls.call_descriptor(self, descriptor, args, kwargs)
 
+    def call_transformed(self, transform: Any, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return calls.transforms.call_transformed(self, transform, function, args, kwargs)
+
     def call_module(self, module: InstanceV, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return calls.call_module(self, module, args, kwargs)
 

@@ -30,7 +30,6 @@ from .calls import CODE_COROUTINE, CODE_GENERATOR
 from .emit import Emitter, emit_effects, entry_source
 from .errors import CannotResume, Fails, Restart, Unsupported, UserError
 from .frame import Frame
-from .graph import node_of
 from .machine import Machine
 from .resume import is_protected, live_locals, resume_code
 from .values.base import NULL, Lazy, Value
@@ -257,7 +256,7 @@ class _Attempt:
         """Close the graph over the outputs the entry needs; drop what nothing needs."""
         builder, outputs = self.m.builder, self.emitter.outputs
         graph = builder.graph
-        graph.output(tuple(node_of(v) for v in outputs))
+        graph.output(tuple(builder.argument_tensor(v) for v in outputs))
         for node in reversed(list(graph.nodes)):
             removable = node.op not in ("output", "placeholder") and not node.meta.get("effect")
             if removable and not node.users:

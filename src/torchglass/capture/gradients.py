@@ -1,0 +1,26 @@
+"""``torch.autograd.grad`` inside a compiled function: one node, which asks the autograd graph of the nodes before it.
+
+The fake tensors carry an autograd graph of their own, so the call runs on them as on real ones. It means the same only
+where that graph is whole: a tensor that came in with a history outside the graph ends it.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from . import tensor_ops
+from .builtin_functions import handles
+from .errors import Unsupported, UserError
+
+
+@handles(torch.autograd.grad)
+def grad_(m, args, kwargs):
+    """``torch.autograd.grad(outputs, inputs, ...)``."""
+    for value in m.builder.inputs:
+        if value.real.grad_fn is not None:
+            raise Unsupported("torch.autograd.grad where a tensor has a history outside the graph")
+    try:
+        return tensor_ops.call_function(m, torch.autograd.grad, args, kwargs)
+    except UserError as error:
+        # fakes may fail where real tensors do not
+        raise Unsupported(f"torch.autograd.grad, which raises {error.value.python_type().__name__}") from None

@@ -1,0 +1,41 @@
+"""Functions transformed by ``torch.func`` inside the compiled function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .base import Value
+from .functions import CallableV
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+Transform = Callable[..., Callable[..., Any]]
+
+
+def bound(transform: Any, options: dict[str, Any]) -> Transform:
+    """``transform`` with its options, as a function of the function alone."""
+
+    def apply(function: Callable[..., Any]) -> Callable[..., Any]:
+        made: Callable[..., Any] = transform(function, **options)
+        return made
+
+    apply.__name__ = transform.__name__
+    return apply
+
+
+class TransformedV(CallableV):
+    """``torch.func.vmap(f)`` and the like, not yet called."""
+
+    def __init__(self, base: Any, options: dict[str, Any], function: Value) -> None:
+        self.base = base
+        self.options = options
+        self.transform = bound(base, options)
+        self.function = function
+
+    def python_type(self) -> type:
+        return type(lambda: None)
+
+    def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return m.call_transformed(self.transform, self.function, args, kwargs)

@@ -1,0 +1,62 @@
+"""torch.autograd.grad inside compiled code."""
+
+import pytest
+import torch
+from torch import nn
+
+import torchglass as tg
+
+from .gradients import assert_as_eager, backends, make_input
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path):
+    tg.reset()
+    with tg.prepare_debug(tmp_path):
+        yield
+
+
+def by_input(x):
+    (gradient,) = torch.autograd.grad((x**3).sum(), x)
+    return gradient * 2
+
+
+def with_graph(x):
+    energy = (x**3).sum()
+    (gradient,) = torch.autograd.grad(energy, x, create_graph=True)
+    return energy, gradient.square()
+
+
+def unused(x):
+    y = x * 2
+    first, second = torch.autograd.grad(y.sum(), [y, x], allow_unused=True, retain_graph=True)
+    return first, second, y
+
+
+@backends
+@pytest.mark.parametrize("function", [by_input, unused])
+def test_as_eager(function, backend):
+    assert_as_eager(function, backend)
+
+
+@backends
+def test_gradients_of_gradients(backend):
+    assert_as_eager(with_graph, backend)
+
+
+@backends
+def test_by_parameters(backend):
+    module = nn.Linear(4, 2)
+    assert_as_eager(lambda m, x: torch.autograd.grad(m(x).sin().sum(), list(m.parameters())), backend, module)
+
+
+def test_a_history_outside_breaks():
+    weight = torch.ones(4, requires_grad=True)
+
+    def f(y, w):
+        return torch.autograd.grad(y.sum(), w, allow_unused=True)
+
+    for call in (f, tg.compile(f, backend="eager")):
+        y = make_input(False) * weight
+        (found,) = call(y, weight)
+        torch.testing.assert_close(found, make_input(False).sum(0))

@@ -1,0 +1,123 @@
+"""torch.func inside compiled code: transforms are nodes, functional_call shows a module other tensors."""
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vmap
+
+import torchglass as tg
+
+from .gradients import assert_as_eager, backends, make_input
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path):
+    tg.reset()
+    with tg.prepare_debug(tmp_path):
+        yield
+
+
+def cube(a):
+    return (a**3).sum()
+
+
+made_outside = vmap(lambda a: a.sin().sum(), out_dims=0)
+grad_outside = grad(cube)
+
+FUNCTIONS = {
+    "grad": lambda x: grad(cube)(x) * 2,
+    "grad by the second argument": lambda x: grad(lambda a, b: (a * b.exp()).sum(), argnums=1)(x, x.detach()),
+    "grad and value": lambda x: grad_and_value(cube)(x),
+    "grad with auxiliary": lambda x: grad(lambda a: (cube(a), a * 2), has_aux=True)(x),
+    "vmap": lambda x: vmap(lambda a: a.sum() * a)(x),
+    "vmap by dimension": lambda x: vmap(torch.mul, in_dims=(0, None), out_dims=1)(x, x[0]),
+    "vmap over a closure": lambda x: vmap(lambda a: a * x.sum())(x.cos()),
+    "vmap of grad": lambda x: vmap(grad(cube))(x),
+    "per sample": lambda x: vmap(grad(lambda w, a: (w * a).sum().sin()), (None, 0))(x[0], x),
+    "jacobians": lambda x: (jacrev(lambda a: a.sum(0).sin())(x), jacfwd(lambda a: a.sum(0).sin())(x.detach())),
+    "hessian": lambda x: hessian(cube)(x[0].detach()),
+    "jvp": lambda x: jvp(torch.sin, (x.detach(),), (torch.ones(3, 4),)),
+    "made before the call": lambda x: made_outside(x) + grad_outside(x).sum(1),
+    "nested containers": lambda x: grad(lambda d: (d["a"] * d["b"][0]).sum())({"a": x, "b": [x + 1]})["a"],
+    "branch inside": lambda x: vmap(lambda a: a if a.dim() == 1 else -a)(x) + 1,
+}
+
+
+@backends
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_as_eager(name, backend):
+    assert_as_eager(FUNCTIONS[name], backend)
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+        self.register_buffer("scale", torch.ones(4))
+
+    def forward(self, x, factor=1.0):
+        return self.second(self.first(x)) * self.scale * factor
+
+
+@backends
+def test_functional_call(backend):
+    module = Tied()
+
+    def f(m, x):
+        tensors = {"first.weight": m.first.weight * 2, "scale": x[0]}
+        return functional_call(m, tensors, (x,), {"factor": 3.0}) + m(x)
+
+    assert_as_eager(f, backend, module)
+
+
+@backends
+def test_gradients_of_a_module_by_its_parameters(backend):
+    module = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1))
+
+    def f(m, x):
+        parameters = {name: p.detach() for name, p in m.named_parameters()}
+        found = grad(lambda p: functional_call(m, p, (x,)).pow(2).mean())(parameters)
+        return tuple(found.values())
+
+    assert_as_eager(f, backend, module, requires_grad=False)
+
+
+LOG = []
+
+
+def test_effects_inside_a_transform_break():
+    def f(x):
+        def inner(a):
+            LOG.append(1)
+            return a.sum()
+
+        return vmap(inner)(x)
+
+    compiled = tg.compile(f, backend="eager")
+    for _ in range(2):
+        LOG.clear()
+        torch.testing.assert_close(compiled(make_input()), make_input().sum(1))
+        assert LOG == [1]
+
+
+def test_a_tensor_that_leaves_its_transform_breaks():
+    def f(x):
+        kept = []
+        y = vmap(lambda a: (kept.append(a.shape), a.sum())[1])(x)
+        return y, kept
+
+    found = tg.compile(f, backend="eager")(make_input())
+    assert found[1] == [torch.Size([4])]
+
+
+def test_errors_are_pytorchs():
+    def f(x):
+        return vmap(lambda a: torch.rand(2))(x)
+
+    with pytest.raises(RuntimeError) as expected:
+        f(make_input())
+    with pytest.raises(RuntimeError) as found:
+        tg.compile(f, backend="eager")(make_input())
+    assert str(found.value) == str(expected.value)
