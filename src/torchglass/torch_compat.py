@@ -354,6 +354,38 @@ def _remove_stand_in() -> None:
         del torch.__dict__["_dynamo"]
 
 
+class Modes:
+    """Grad mode, autocast and backend switches as they are when made; ``restore`` makes them so again."""
+
+    def __init__(self) -> None:
+        self.grad = torch.is_grad_enabled()
+        devices = ["cpu", "cuda"]
+        self.autocast = [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in devices]
+        self.cache = torch.is_autocast_cache_enabled()
+        self.nesting = _autocast_nesting()
+        self.switches = [getter() for getter, _ in BACKEND_SWITCHES]
+
+    def restore(self) -> None:
+        set_grad_mode(self.grad)
+        for device, enabled, dtype in self.autocast:
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        torch.set_autocast_cache_enabled(self.cache)
+        for _ in range(_autocast_nesting() - self.nesting):
+            torch.autocast_decrement_nesting()
+        if self.nesting == 0:
+            torch.clear_autocast_cache()
+        for (getter, setter), before in zip(BACKEND_SWITCHES, self.switches):
+            if getter() != before:
+                setter(before)
+
+
+def _autocast_nesting() -> int:
+    """How many autocast regions we are in: PyTorch tells only on the way in and out."""
+    torch.autocast_increment_nesting()
+    return int(torch.autocast_decrement_nesting())
+
+
 class Compiling:
     """A lock for compiling, one thread at a time and reentrant, that keeps torch._dynamo unloaded meanwhile."""
 

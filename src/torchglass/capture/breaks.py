@@ -248,7 +248,7 @@ def _for_iter(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
 def _load_attr(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     stack, (owner,) = _split(frame, 1)
     name = e.fresh(i.argval)
-    e.line(f"{name} = {e.expr(owner)}.{i.argval}")
+    e.line(f"{name} = {e.owner(owner)}.{i.argval}")
     assert i.arg is not None
     method = i.opname == "LOAD_METHOD" or (sys.version_info >= (3, 12) and bool(i.arg & 1))
     if not method:
@@ -261,14 +261,14 @@ def _load_attr(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
 @breaks_at("STORE_ATTR")
 def _store_attr(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     stack, (value, owner) = _split(frame, 2)
-    e.line(f"{e.expr(owner)}.{i.argval} = {e.expr(value)}")
+    e.line(f"{e.owner(owner)}.{i.argval} = {e.expr(value)}")
     return [Path(None, stack, i.index + 1)]
 
 
 @breaks_at("DELETE_ATTR")
 def _delete_attr(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     stack, (owner,) = _split(frame, 1)
-    e.line(f"del {e.expr(owner)}.{i.argval}")
+    e.line(f"del {e.owner(owner)}.{i.argval}")
     return [Path(None, stack, i.index + 1)]
 
 

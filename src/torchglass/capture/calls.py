@@ -268,7 +268,7 @@ def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) 
     left, right = m.settle(left), m.settle(right)
     if plain in (operator.eq, operator.ne) and not (left.is_constant() and right.is_constant()):
         return ConstantV(m.identical(left, right) == (plain is operator.eq))
-    return m.fold(plain, [left, right], {})
+    return m.fold(function if isinstance(left, ConstantV) else plain, [left, right], {})
 
 
 def _payload(value: Value) -> Value:

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..records.sources import InstanceDict, Local, Source
+from ..records.sources import InstanceDict, Item, Local, Source
 from .errors import CannotResume
+from .tensor_ops import STATE_SETTERS
 from .values.arrays import ArrayV
 from .values.base import Lazy, Value
 from .values.binding import class_lookup
@@ -138,6 +139,11 @@ class Emitter:
         if getattr(value, "real", None) is not None:
             return self.pin(value.real)
         return None
+
+    def owner(self, value: Any) -> str:
+        """An expression that a dot may follow."""
+        text = self.expr(value)
+        return f"({text})" if text[0].isdigit() or text[0] == "-" else text
 
     def listing(self, values: list[Any]) -> str:
         return ", ".join(self.expr(v) for v in values)
@@ -364,7 +370,7 @@ BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
     (TransformedV, _transformed),
     (SliceV, lambda e, v: f"slice({e.listing(v.parts)})"),
     (TensorMethodV, lambda e, v: f"{e.expr(v.owner)}.{v.name}"),
-    (BuiltinMethodV, lambda e, v: f"{e.expr(v.owner)}.{v.descriptor.__name__}"),
+    (BuiltinMethodV, lambda e, v: f"{e.owner(v.owner)}.{v.descriptor.__name__}"),
     (DictViewV, lambda e, v: f"{e.expr(v.of)}.{v.kind}()"),
     (SuperV, lambda e, v: f"super({e.pin(v.cls)}, {e.expr(v.owner)})"),
     ((SequenceIterV, ZipV, MapV, EnumerateV), _iterator),
@@ -390,19 +396,23 @@ def emit_effects(e: Emitter) -> None:
     e.body += statements
 
 
-def unchanged(value: Any, original: Any) -> bool:
-    """Whether writing ``value`` where ``original`` stands would change nothing."""
-    if isinstance(value, Lazy):
-        return value.real is original
-    if isinstance(value, ConstantV):
-        same_type = type(value.value) is type(original)
-        return value.value is original or (same_type and isinstance(original, LITERALS) and value.value == original)
-    return getattr(value, "real", None) is original and original is not None
+def unchanged(e: Emitter, value: Any, place: Source | None, original: Any) -> bool:
+    """Whether ``value`` is what stands at ``place`` at every call that the guards let in."""
+    if place is None:
+        return isinstance(value, Lazy) and value.source is None and value.real is original
+    if value.source == place:
+        return True
+    plain = isinstance(value, ConstantV) and isinstance(value.value, LITERALS)
+    return plain and type(value.value) is type(original) and e.m.guarded(place, "constant", value.value)
+
+
+def _at(container: Value, key: Any) -> Source | None:
+    return Item(container.source, key) if container.source is not None else None
 
 
 def _write_list(e: Emitter, v: ListV) -> list[str]:
     real = list(v.real)
-    if len(real) == len(v.items) and all(unchanged(a, b) for a, b in zip(v.items, real)):
+    if len(real) == len(v.items) and all(unchanged(e, a, _at(v, n), b) for n, (a, b) in enumerate(zip(v.items, real))):
         return []
     target = e.existing(v)
     items = e.listing(v.items)
@@ -430,7 +440,7 @@ def _write_dict(e: Emitter, v: DictV) -> list[str]:
         statements.append(f"del {target}[{e.expr(v.key_value(key))}]")
     for key in written:
         value = v.items[key]
-        if isinstance(key, IdentityKey) or key not in real or not unchanged(value, real[key]):
+        if isinstance(key, IdentityKey) or key not in real or not unchanged(e, value, _at(v, key), real[key]):
             name, text = e.expr(v.key_value(key)), e.expr(value)
             statements.append(
                 f"{target}[{name}] = {text}" if exact else f"{plain}.__setitem__({target}, {name}, {text})"
@@ -470,6 +480,7 @@ WRITERS: tuple[tuple[Any, Callable[[Emitter, Any], list[str]]], ...] = (
 def entry_source(e: Emitter, input_count: int, has_graph: bool, title: str) -> str:
     """The module text of the entry, from what the emitter collected."""
     names = [e.parameter_names[p] for p in e.parameters]
+    graph_call = _graph_call(e, names, input_count) if has_graph else []
     lines = [f'"""{title}"""', "", "import torch", "", "from torchglass.runtime import rebuild", "", ""]
     comments = [f"# {name}: {_describe(real)}" for name, real in sorted(e.namespace.items())]
     if "with compiled_calls:" in e.body:
@@ -480,15 +491,33 @@ def entry_source(e: Emitter, input_count: int, has_graph: bool, title: str) -> s
     for n, source in enumerate(e.fetch):
         mark = "graph input" if n < input_count else "read by this entry"
         lines.append(f"    # fetched[{n}] = {source.render()}  ({mark})")
-    if has_graph:
-        arguments = "*fetched" if input_count == len(e.fetch) else f"*fetched[:{input_count}]"
-        results = [e.names[id(v)] for v in e.outputs]
-        call = f"graph_0({arguments})"
-        lines.append(
-            f"    {', '.join(results)}{',' if len(results) == 1 else ''} = {call}" if results else f"    {call}"
-        )
-    lines += [f"    {text}" for text in e.body]
+    lines += [f"    {text}" for text in [*graph_call, *e.body]]
     return "\n".join(lines) + "\n"
+
+
+def _graph_call(e: Emitter, names: list[str], input_count: int) -> list[str]:
+    """Run the graph. Where an operation fails on the data it gets, nothing has happened yet: Python runs it all again,
+    and raises at the user's line, within the user's blocks. A graph that has written to an input cannot run twice.
+    """
+    arguments = "*fetched" if input_count == len(e.fetch) else f"*fetched[:{input_count}]"
+    results = [e.names[id(v)] for v in e.outputs]
+    call = f"graph_0({arguments})"
+    if results:
+        call = f"{', '.join(results)}{',' if len(results) == 1 else ''} = {call}"
+    nodes = e.m.builder.graph.nodes
+    sets_modes = any(n.op == "call_function" and n.target in STATE_SETTERS for n in nodes)
+    twice = not e.m.builder.writes_inputs()
+    error, modes = e.fresh("error"), e.fresh("modes")
+    lines = [f"{modes} = rebuild.Modes()"] if sets_modes else []
+    if not twice and not sets_modes:
+        return [call]
+    lines += ["try:", f"    {call}", f"except Exception as {error}:" if twice else "except Exception:"]
+    if sets_modes:
+        lines.append(f"    {modes}.restore()")
+    if twice:
+        values = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+        return [*lines, f"    return rebuild.plainly({error}, {e.pin(e.m.function)}, {values})"]
+    return [*lines, "    raise"]
 
 
 def _describe(real: Any) -> str:

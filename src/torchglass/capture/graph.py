@@ -35,6 +35,7 @@ class GraphBuilder:
         self.by_fake: dict[int, TensorV] = {}
         self.root = torch.nn.Module()
         self.changed_data = False
+        self.written: set[int] = set()  # storages
         self.changed: list[torch.Tensor] = []
         self.region: int | None = None  # of the torch.utils.checkpoint call that nodes now belong to
         self.regions = 0
@@ -76,12 +77,19 @@ class GraphBuilder:
         fake_args = [fake_of(a) for a in args]
         fake_kwargs = {k: fake_of(v) for k, v in kwargs.items()}
         versions = [(t, t._version) for t in tensors_in((*fake_args, fake_kwargs))]
+        layouts = [(t.shape, t.stride()) for t, _ in versions]
         try:
+            if versions and not any(t.numel() for t, _ in versions):
+                # fake kernels let pass what real ones refuse (the maximum of nothing); without data both are at hand
+                function(*[convert(a, _empty) for a in args], **{k: convert(v, _empty) for k, v in kwargs.items()})
             with self.fake_mode:
                 result = function(*fake_args, **fake_kwargs)
             # an operation that returns its argument changed something about it: data, or a flag
             self.changed = [t for t, version in versions if t._version != version]
             self.changed_data = bool(self.changed) or any(t is result for t, _ in versions)
+            self.written.update(map(_storage, self.changed))
+            if any(self._is_input(t) and (t.shape, t.stride()) != before for (t, _), before in zip(versions, layouts)):
+                raise Unsupported("an operation that changes the shape of an input in place")
             if self.changed and overlaps(function, fake_args, [t for t, _ in versions], self.changed):
                 raise Unsupported("writing to a tensor whose elements share memory")  # most kernels refuse
             return result
@@ -91,6 +99,14 @@ class GraphBuilder:
                 f"`{name}` needs the data of a tensor ({type(error).__name__})",
                 "move it out of the compiled function, or compile the parts around it",
             ) from None
+
+    def _is_input(self, fake: torch.Tensor) -> bool:
+        known = self.by_fake.get(id(fake))
+        return known is not None and known.real is not None
+
+    def writes_inputs(self) -> bool:
+        """Whether an operation writes to memory that was there before the call."""
+        return any(_storage(v.fake) in self.written for v in self.by_fake.values() if v.real is not None)
 
     def record(
         self, op: str, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any, origin: Origin, stack: str
@@ -243,6 +259,12 @@ def convert(
 
 def fake_of(value: Value) -> Any:
     return convert(value, lambda t: t.fake)
+
+
+def _empty(value: TensorV) -> torch.Tensor:
+    """A real tensor like one that has no elements."""
+    t = value.fake
+    return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
 
 
 def has_tensor(value: Any) -> bool:

@@ -79,13 +79,13 @@ class Machine:
     # --- guards ----------------------------------------------------------------------------------------------------
     def guard(self, source: Source, check: str, expected: Any, why: str) -> None:
         """Note that the entry relies on ``source``; the same condition is noted once."""
-        try:
-            key: tuple[Any, ...] = (source, check, expected, type(expected))
-            hash(key)
-        except TypeError:
-            key = (source, check, repr(expected))
+        key = _guard_key(source, check, expected)
         if key not in self.guards:
             self.guards[key] = Guard(source, check, expected, why, self.origin())
+
+    def guarded(self, source: Source, check: str, expected: Any) -> bool:
+        """Whether the entry relies on this already."""
+        return _guard_key(source, check, expected) in self.guards
 
     # --- values ----------------------------------------------------------------------------------------------------
     def wrap(self, real: Any, source: Source | None, owner: Any = None) -> Value:
@@ -445,6 +445,15 @@ class Machine:
 # Modules whose globals are taken as they are: they do not change while a program runs, and guarding every
 # ``torch.nn.functional.linear`` would only cost.
 STABLE_PACKAGES = frozenset({"torch", "torchglass"}) | sys.stdlib_module_names
+
+
+def _guard_key(source: Source, check: str, expected: Any) -> tuple[Any, ...]:
+    try:
+        key: tuple[Any, ...] = (source, check, expected, type(expected))
+        hash(key)
+    except TypeError:
+        key = (source, check, repr(expected))
+    return key
 
 
 @functools.singledispatch

@@ -79,22 +79,11 @@ class _StateKept:
     """Grad mode, autocast and backend switches as they were, whatever the program did; no log of fake tensors."""
 
     def __enter__(self) -> None:
-        self.grad = torch.is_grad_enabled()
-        devices = ["cpu", "cuda"]
-        self.autocast = [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in devices]
-        self.cache = torch.is_autocast_cache_enabled()
-        self.switches = [getter() for getter, _ in torch_compat.BACKEND_SWITCHES]
+        self.modes = torch_compat.Modes()
         self.log_off, torch_compat.FAKE_LOG.disabled = torch_compat.FAKE_LOG.disabled, True
 
     def __exit__(self, *exc: object) -> None:
-        torch_compat.set_grad_mode(self.grad)
-        for device, enabled, dtype in self.autocast:
-            torch.set_autocast_enabled(device, enabled)
-            torch.set_autocast_dtype(device, dtype)
-        torch.set_autocast_cache_enabled(self.cache)
-        for (getter, setter), before in zip(torch_compat.BACKEND_SWITCHES, self.switches):
-            if getter() != before:
-                setter(before)
+        self.modes.restore()
         torch_compat.FAKE_LOG.disabled = self.log_off
 
 

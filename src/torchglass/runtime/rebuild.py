@@ -5,10 +5,16 @@ rebuild.instance(BaseModelOutput, {"last_hidden_state": t0}, items={"last_hidden
 
 from __future__ import annotations
 
+import logging
 import types
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+from ..torch_compat import Modes as Modes
+from .calling import call_original
+
+log = logging.getLogger("torchglass")
 
 
 def instance(
@@ -102,3 +108,16 @@ def advanced(values: Iterable[Any], steps: int) -> Iterator[Any]:
 def rest(values: Iterable[Any]) -> Iterator[Any]:
     """An iterator over the items that a loop has not yet taken."""
     return iter(values)
+
+
+def plainly(error: Exception, function: types.FunctionType, arguments: tuple[Any, ...]) -> Any:
+    """Run the user's function after its graph raised ``error``: on the data of this call an operation fails."""
+    log.info("an operation failed in a graph of `%s`, which runs eagerly for this call: %s", function.__name__, error)
+    try:
+        return call_original(function, arguments)
+    except BaseException as raised:
+        last: BaseException = raised
+        while last.__context__ is not None and last.__context__ is not error:
+            last = last.__context__
+        last.__context__ = None  # the graph's failure is no part of the program's story
+        raise
