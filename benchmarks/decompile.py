@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import importlib.util
 import json
 import os
 import platform
@@ -17,7 +18,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from types import CodeType
 from typing import Any
 
@@ -30,10 +31,25 @@ TIME_LIMIT = 5.0
 
 def library_functions() -> list[CodeType]:
     """Every function and method, at any depth, of ``Lib/`` (tests, idlelib, lib2to3 and turtledemo left out)."""
+    return functions_below(os.path.dirname(os.__file__), LEFT_OUT)
+
+
+def package_functions(names: str) -> list[CodeType]:
+    """The functions of installed packages, given by name, separated by commas."""
     found: list[CodeType] = []
-    root = os.path.dirname(os.__file__)
+    for name in names.split(","):
+        spec = importlib.util.find_spec(name)
+        if spec is None or not spec.submodule_search_locations:
+            raise SystemExit(f"no package {name!r} here")
+        found.extend(functions_below(spec.submodule_search_locations[0], set()))
+    return found
+
+
+def functions_below(root: str, left_out: Set[str]) -> list[CodeType]:
+    """The functions of all Python files below ``root``, files in order, but for the folders ``left_out``."""
+    found: list[CodeType] = []
     for folder, folders, files in os.walk(root):
-        folders[:] = sorted(f for f in folders if f not in LEFT_OUT)
+        folders[:] = sorted(f for f in folders if f not in left_out)
         for name in sorted(files):
             if not name.endswith(".py"):
                 continue
@@ -137,13 +153,15 @@ def depyf_decompiler() -> Callable[[CodeType], str] | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--every", type=int, default=1, help="take every Nth function only")
+    parser.add_argument("--packages", help="functions of these installed packages (a,b,c) instead of the library's")
     parser.add_argument("--depyf", action="store_true", help="run depyf over the same functions too")
     parser.add_argument("--json", help="write the figures to this file")
     parser.add_argument("--quiet", action="store_true", help="do not list the functions that differ")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, _alarm)
-    codes = library_functions()[:: arguments.every]
+    codes = package_functions(arguments.packages) if arguments.packages else library_functions()
+    codes = codes[:: arguments.every]
     results = [run("torchglass", decompile, codes, not arguments.quiet)]
     if arguments.depyf:
         other = depyf_decompiler()

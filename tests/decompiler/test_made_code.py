@@ -100,6 +100,8 @@ ALIKE = [
     ("try:\n  g(a)\nexcept E:\n  b = 1\nreturn b", "try:\n  g(a)\nexcept E:\n  return 1\nelse:\n  return b"),
 ]  # fmt: skip
 DIFFERENT = [
+    ("return a and b", "return b and a"),
+    ("if a: g(b)\nif a: h(b)", "if a:\n  g(b)\n  h(b)"),
     ("return h(g(a), f(b))", "x = f(b); return h(g(a), x)"),
     ("x = g(a); return h(x, b)", "x = g(b); return h(x, b)"),
     ("x = [a]; y = x; y.append(b); return x", "x = [a]; y = [a]; y.append(b); return x"),

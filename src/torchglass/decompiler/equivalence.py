@@ -179,9 +179,11 @@ class _Pairing:
             left, right = a.lists[s[1]], b.lists[t[1]]
             return len(left) == len(right) and all(self.match(u, v, a, b, shown) for u, v in zip(left, right))
         if s[0] == "c" and isinstance(s[2], CodeType) and isinstance(t[2], CodeType):
-            from .verify import difference
+            from .verify import difference, outside_difference
 
-            return difference(s[2], t[2]) is None
+            if difference(s[2], t[2]) is None:
+                return True
+            return outside_difference(s[2], t[2], True) is None and value_difference(s[2], t[2]) is None
         return s[:2] == t[:2]
 
     # -- where it goes on --------------------------------------------------------------------------------------------
@@ -196,6 +198,8 @@ class _Pairing:
             for truth in (0, 1):
                 left, right = a.copy(), b.copy()
                 for event, state in ((x, left), (y, right)):
+                    if x.arg == "bool":
+                        state.tested = event.operands[0], truth == 0
                     if event.ins.op == "BRANCH_KEEP" and event.ins.jump_if == (truth == 0):
                         state.stack.append(event.operands[0])
                 self.work.append((branch_ways(x.ins)[truth], branch_ways(y.ins)[truth], left, right))

@@ -200,7 +200,7 @@ def _beyond_handler(s: Structurer, node: Node, handler_nodes: list[Node]) -> Nod
 
 
 def _clauses(s: Structurer, node: Node, place: Place) -> list[ast.ExceptHandler]:
-    from .structure import Unstructured, takes_item
+    from .structure import Place, Unstructured, takes_item
 
     handlers = []
     for _ in range(1000):
@@ -209,11 +209,10 @@ def _clauses(s: Structurer, node: Node, place: Place) -> list[ast.ExceptHandler]
                 raise Unstructured("a statement before an except clause's test")
             s.claim(node, place)
             merges = s.merges(node, place)
-            inner = place
-            for merge in reversed(merges):
-                inner = inner.before(merge)
-            if merges:
+            if not all(s.plain_exit(merge) for merge in merges):
                 raise Unstructured("except clauses that meet before the end of their statement")
+            # one ``return`` that several clauses share: each writes its own
+            inner = Place(place.follow, place.loop, place.eh, place.pending | {merge.id for merge in merges})
             body = s.go(node.succ[0], inner)
             handlers.append(_clause(node.cond.type, body, takes_item(body, "except")))
             node = node.succ[1]

@@ -32,12 +32,15 @@ class Incomparable(Exception):
 class State:
     """What a frame holds: its stack, its locals, and the elements of lists that were built but not yet shown."""
 
-    __slots__ = ("lists", "locals", "stack")
+    __slots__ = ("lists", "locals", "stack", "tested")
 
     def __init__(self, stack: list[Term], names: dict[str, Term], lists: dict[int, list[Term]]) -> None:
         self.stack = stack
         self.locals = names
         self.lists = lists
+        #: the value that the event just passed has tested, and the outcome: testing it once more tells nothing new
+        #: (CPython's compiler leaves such second tests out, or not, as its jumps happen to lie)
+        self.tested: tuple[Term, bool] | None = None
 
     def copy(self) -> State:
         return State(list(self.stack), dict(self.locals), {n: list(v) for n, v in self.lists.items()})
@@ -334,7 +337,9 @@ def _truth(ins: Ins, term: Term) -> bool | None:
 
 
 def _branch(run: Run, ins: Ins, state: State) -> int | None:
-    truth = _truth(ins, state.stack[-1])
+    term = state.stack[-1]
+    again = ins.arg == "bool" and state.tested is not None and state.tested[0] == term
+    truth = state.tested[1] if again and state.tested is not None else _truth(ins, term)
     if truth is None:
         return None
     kept = ins.op == "BRANCH_KEEP" and truth == ins.jump_if

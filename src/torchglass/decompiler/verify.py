@@ -31,10 +31,10 @@ _FLAGS = 0x4 | 0x8 | 0x20 | 0x80 | 0x200
 
 def difference(a: CodeType, b: CodeType, name: bool = True) -> str | None:
     """What distinguishes ``b`` from ``a``; None when they mean the same."""
-    return _outside(a, b, name) or _walk(a, b)
+    return outside_difference(a, b, name) or _walk(a, b)
 
 
-def _outside(a: CodeType, b: CodeType, name: bool) -> str | None:
+def outside_difference(a: CodeType, b: CodeType, name: bool) -> str | None:
     """Differences that show without looking at the instructions: signature, flags, free variables, docstring."""
     for field in ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount"):
         if getattr(a, field) != getattr(b, field):
@@ -198,7 +198,8 @@ def compiled(text: str, code: CodeType, name: str | None) -> CodeType:
 def source_value_difference(text: str, code: CodeType, name: str | None = None) -> str | None:
     """How what the code that ``text`` compiles to does, and with which values, differs from ``code``."""
     other = compiled(text, code, name)
-    return _outside(code, other, name is None and code.co_name.isidentifier()) or value_difference(code, other)
+    named = name is None and code.co_name.isidentifier()
+    return outside_difference(code, other, named) or value_difference(code, other)
 
 
 def source_difference(text: str, code: CodeType, name: str | None = None) -> str | None:
