@@ -15,10 +15,10 @@ SAMPLE = ["deberta-v2", "gemma3_text", "t5", "mixtral", "mamba", "wav2vec2", "sw
 LEAST_WHOLE = 239  # what torch.compile 2.13 captures whole of the 247 it was measured on
 
 
-def swept(tmp_path, *arguments: str) -> list[dict]:
+def swept(tmp_path, *arguments: str, module: str = "tests.sweep.architectures") -> list[dict]:
     """The sweep in a process of its own, since it forks."""
     file = tmp_path / "rows.json"
-    command = [sys.executable, "-W", "ignore", "-m", "tests.sweep.architectures", *arguments, "--json", str(file)]
+    command = [sys.executable, "-W", "ignore", "-m", module, *arguments, "--json", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert file.exists(), done.stderr[-2000:]
     rows = json.loads(file.read_text())
@@ -47,3 +47,14 @@ def test_every_architecture(tmp_path, training):
 def test_every_tenth_with_generated_code(tmp_path, training):
     rows = swept(tmp_path, "--jobs", "2", "--timeout", "600", "--backend", "glass", "--every", "10", *training)
     assert not [(r["name"], r["why"]) for r in rows if r["result"] in ("wrong", "crashed")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("training", [[], ["--training"]], ids=["inference", "training"])
+def test_image_models(tmp_path, training):
+    pytest.importorskip("timm")
+    arguments = ["--jobs", "2", "--timeout", "600", "--every", "2" if training else "1", *training]
+    rows = swept(tmp_path, *arguments, module="tests.sweep.image_models")
+    assert not [(r["name"], r["why"]) for r in rows if r["result"] in ("wrong", "crashed")]
+    found = counts(rows)
+    assert found["whole"] >= 0.95 * (len(rows) - found.get("skipped", 0))
