@@ -13,6 +13,10 @@ import sys
 
 #: subcommand → (module with ``add_arguments`` and ``run``, one line of help)
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("torchglass.inspector.commands.run", "run a script and leave what it compiles in a folder"),
+    "report": ("torchglass.inspector.commands.report", "say what a folder of artifacts holds"),
+    "diff": ("torchglass.inspector.commands.diff", "say what changed between two folders"),
+    "bench": ("torchglass.inspector.commands.bench", "time a script compiled and as it is"),
     "decompile": ("torchglass.decompiler.command", "show a function's bytecode as Python source"),
 }
 

@@ -24,7 +24,7 @@ from .inspector.explain import Explanation
 from .markers import allow_in_graph, disable, graph_break, is_compiling
 from .options import CompileOptions
 from .pipeline import FunctionState
-from .runtime import store
+from .runtime import store, toolchain
 
 __all__ = [
     "allow_in_graph",
@@ -38,6 +38,9 @@ __all__ = [
     "prepare_debug",
     "reset",
 ]
+
+RUNS = ("kernels", "forward", "captured")
+"""What ``prepare_debug(runs=)`` takes."""
 
 _states: weakref.WeakSet[FunctionState] = weakref.WeakSet()
 
@@ -174,9 +177,16 @@ def reset(directory: str | Path | None = None) -> None:
 
 
 @contextlib.contextmanager
-def prepare_debug(directory: str | Path) -> Iterator[Path]:
-    """Leave the artifacts of everything compiled inside in ``directory``: the files there are what runs."""
-    with store.use(directory) as used:
+def prepare_debug(directory: str | Path, *, runs: str = "kernels", gdb: bool = False) -> Iterator[Path]:
+    """Leave the artifacts of everything compiled inside in ``directory``: the files there are what runs.
+
+    ``runs`` says at which stage: "kernels" (the wrappers and the kernels that they call), "forward" (the ATen graphs,
+    forward.py and backward.py) or "captured" (captured.py): breakpoints are hit in the files that run. With ``gdb``
+    kernels are compiled so that gdb shows the generated C. ValueError for another ``runs``.
+    """
+    if runs not in RUNS:
+        raise ValueError(f"runs must be one of {', '.join(map(repr, RUNS))}, not {runs!r}")
+    with store.use(directory, runs) as used, toolchain.debuggable(gdb):
         try:
             yield used.root
         finally:

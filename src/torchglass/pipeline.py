@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import CellType, FunctionType
 from typing import Any
 
@@ -28,15 +29,15 @@ from .backends import registry
 from .capture.run import Stopped
 from .capture.run import run as capture_run
 from .errors import CompileError, GraphBreakError
-from .inspector import reports
+from .inspector import progress, reports
 from .options import CompileOptions
 from .records.capture import Capture, GraphBreak, Request, Resume
 from .records.compilation import EntryRecord, Event, Fallback, FunctionRecord, GraphRecord, Recompile
 from .records.origin import Origin
 from .records.partition import Partition
 from .records.render_graph import render
+from .runtime import edits, replay
 from .runtime import guards as guard_runtime
-from .runtime import replay
 from .runtime.called import Callees, Entry
 from .runtime.calling import call_original
 from .runtime.dispatch import compiled_function
@@ -61,10 +62,22 @@ class Stages:
         self.name = name
         self.seconds: dict[str, float] = {}
         self.events: list[Event] = []
+        self.line: progress.Line | None = None
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """A compile that may take long enough for a line on the terminal."""
+        with progress.compiling(self.name) as self.line:
+            try:
+                yield
+            finally:
+                self.line = None
 
     @contextmanager
     def stage(self, stage: str) -> Iterator[None]:
         log.info("%s: %s", self.name, stage)
+        if self.line is not None:
+            self.line.stage = stage
         begin = time.perf_counter()
         try:
             yield
@@ -248,6 +261,12 @@ class FunctionState:
         self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]
     ) -> tuple[Any, Callable[..., Any]]:
         stages = Stages(self.name)
+        with stages.shown():
+            return self._compile_in(stages, compiled, arguments)
+
+    def _compile_in(
+        self, stages: Stages, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]
+    ) -> tuple[Any, Callable[..., Any]]:
         with stages.stage("capture"):
             request = Request(self.function, arguments, self.name, self.resume_names)
             capture = capture_run(request, self.options, guard_runtime.global_state)
@@ -433,12 +452,15 @@ class GraphCompiler:
         self.stages = stages
         self.on_change = on_change
         self.backend = registry.resolve(options.backend)
+        self.edited: dict[str, Path] = {}  # graph files that a person changed
 
     def run(self, example_inputs: Sequence[Any], fake_inputs: Sequence[Any] | None) -> GraphCall:
         gm = self.gm
         self.record.node_count = len(gm.graph.nodes)
         captured, text = self._python(gm, "captured.py", "The graph as captured")
         self.record.captured_text = text
+        if "captured" in self.edited:
+            gm = edits.retraced(captured, self.edited["captured"], gm)
         if self.backend.foreign is not None:
             with self.stages.stage(f"backend {self.backend.name}"):
                 return _Foreign(self.backend.foreign(gm, list(example_inputs), self.options))
@@ -455,11 +477,13 @@ class GraphCompiler:
             # written now, compiled at the first backward
             _, self.record.backward_text = self._python(partition.backward, "backward.py", "The backward graph")
         self.record.saved = partition.saved
+        if self.folder.store.runs == "captured":
+            return captured
         return autodiff.link(partition, forward, lambda: self._backward(partition), captured)
 
     def _backward(self, partition: Partition) -> GraphCall:
         assert partition.backward is not None
-        with _compiling:
+        with _compiling, self.stages.shown():
             call = self._lowered(partition.backward, "backward")
             self.on_change()
         return call
@@ -470,8 +494,12 @@ class GraphCompiler:
         setattr(self.record, f"{side}_text", text)
         if "codegen" not in self.backend.stages:
             return _on_list(forward)
+        if side in self.edited:
+            path = self.edited[side]
+            gm = edits.with_values(edits.retraced(forward, path, gm), path, gm)
         try:
-            return self._generated(gm, side)
+            generated = self._generated(gm, side)
+            return generated if self.folder.store.runs == "kernels" else _on_list(forward)
         except ToolchainError as error:
             warnings.warn(
                 f"torchglass runs the graph in {self.folder.path} with ATen: {error}", UserWarning, stacklevel=2
@@ -499,6 +527,8 @@ class GraphCompiler:
         self.record.decisions += tuple(fused.decisions)
         self.record.sides[side] = tuple(sources.kernels)
         self.record.fused[side] = fused
+        if self.stages.line is not None:
+            self.stages.line.kernels += len(sources.kernels)
         self.record.files |= {artifact.path.name: artifact.text for artifact in (kernels, wrapper)}
         with self.stages.stage(named("compile C")):
             return load(wrapper.path, kernels.path, self.options, sources.constants)
@@ -506,14 +536,26 @@ class GraphCompiler:
     def _python(self, gm: torch.fx.GraphModule | None, filename: str, title: str) -> tuple[GraphCall, str]:
         """A graph as a file: its ``forward`` function, as the file says it, and the text."""
         assert gm is not None
-        rendered = render(gm, f"{title} of {self.folder.top.name}.")
+        rendered = render(gm, f"{title} of {self.folder.top.name}.\n\n{_WHAT_RUNS[filename]}")
         artifact = self.folder.write(filename, rendered.text)
+        if artifact.edited:
+            self.edited[artifact.path.stem] = artifact.path
         module = load_python(artifact)
         vars(module).update(rendered.objects)
         self.record.nodes[artifact.path.stem] = rendered.nodes
         if artifact.path.stem == "captured":
             self.record.objects = rendered.objects
         return module.forward, artifact.text
+
+
+_IF_NOT = 'under prepare_debug(dir, runs="{}"): breakpoints here are hit then, edits are always compiled.'
+_WHAT_RUNS = {
+    "captured.py": 'Calls run this file with backend="eager" and ' + _IF_NOT.format("captured"),
+    "joint.py": "For reading: forward.py and backward.py are its parts, and what is compiled.",
+    "forward.py": 'Calls run this file with backend="aot_eager" and ' + _IF_NOT.format("forward"),
+    "backward.py": 'Calls run this file with backend="aot_eager" and ' + _IF_NOT.format("forward"),
+}
+"""What the top of a graph's file says about breakpoints in it."""
 
 
 def _on_list(forward: GraphCall) -> GraphCall:

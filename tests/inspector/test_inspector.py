@@ -29,7 +29,8 @@ def record() -> FunctionRecord:
         "graph_0",
         captured_text="def forward(x): ...",
         kernels=(kernel,),
-        decisions=(FusionDecision("mul", "add", True, "pointwise", "same ranges", 40),),
+        decisions=(FusionDecision("mul", "add", True, "pointwise", "same ranges", 40),
+                   FusionDecision("norm", "matmul", False, "producer", "a kernel calls no ATen")),
         saved=(SavedTensor("x", (10,), torch.float32, 40, "an input", Place("input", 0), LINE),),
         node_count=3,
         seconds_by_stage={"codegen": 0.25},
@@ -62,6 +63,10 @@ def test_the_report_shows_guards_code_graphs_breaks_recompiles(record):
         "runs eagerly: past the cache limit",
         "compiling took 2.2 s: capture 500 ms, autodiff 1.5 s, codegen 250 ms",
         "/glass/toy",
+        "kernel_0 (called 2 times)",
+        "norm + matmul",
+        "a kernel calls no ATen",
+        "an input",
     ):
         assert words in text
 
@@ -72,7 +77,7 @@ def test_the_report_as_data_is_json(record):
     assert entry["guards"][1]["check"] == "mod.training == False"
     assert entry["graphs"][0]["kernels"][0]["calls"] == 2
     assert data["resumes"][0]["name"] == "resume_at_8"
-    assert data["recompiles"] == [{"guard": entry["guards"][1]["check"], "old": "False", "new": "True"}]
+    assert data["recompiles"] == [{"guard": entry["guards"][1]["check"], "old": "False", "new": "True", "entry": 0}]
     assert data["seconds_by_stage"] == {"capture": 0.5, "autodiff": 1.5, "codegen": 0.25}
 
 

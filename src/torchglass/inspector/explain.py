@@ -20,7 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
+from ..records.kernels import Kernel
 from . import show
+from .report_data import memory_steps, recomputed_names
 
 
 @dataclass
@@ -75,6 +77,12 @@ class Explanation:
         """The report as plain dicts, lists, strings and numbers, ready for JSON."""
         return {**_function(self.record), "seconds_by_stage": self.seconds_by_stage()}
 
+    def to_html(self) -> str:
+        """report.html: a page that needs nothing else, for a browser."""
+        from .report import report
+
+        return report(self.record)
+
     def __str__(self) -> str:
         console = Console(file=io.StringIO(), width=110, color_system=None)
         console.print(self)
@@ -117,14 +125,40 @@ def _render_entry(entry: EntryRecord) -> Iterator[RenderableType]:
     if entry.transformed_text:
         yield Syntax(entry.transformed_text.rstrip("\n"), "python", background_color="default", word_wrap=True)
     for graph in entry.graphs:
-        counts = [show.count(graph.node_count, "operation"), show.count(len(graph.kernels), "kernel")]
-        if graph.saved:
-            saved = sum(getattr(t, "bytes", 0) for t in graph.saved)
-            counts.append(f"{show.count(len(graph.saved), 'tensor')} ({show.size(saved)}) saved for backward")
-        yield Text(f"{graph.name}: {', '.join(counts)}")
+        yield from _render_graph(graph)
     for graph_break in entry.breaks:
         hint = f"; {graph_break.hint}" if graph_break.hint else ""
         yield Text(f"graph break: {graph_break.reason} {_at(graph_break.origin)}{hint}", style="yellow")
+
+
+def _render_graph(graph: GraphRecord) -> Iterator[RenderableType]:
+    counts = [show.count(graph.node_count, "operation"), show.count(len(graph.kernels), "kernel")]
+    if graph.saved:
+        saved = sum(getattr(t, "bytes", 0) for t in graph.saved)
+        counts.append(f"{show.count(len(graph.saved), 'tensor')} ({show.size(saved)}) saved for backward")
+    yield Text(f"{graph.name}: {', '.join(counts)}")
+    sides = graph.sides or {"": graph.kernels}
+    kernels = [(side, kernel) for side, found in sides.items() for kernel in found]
+    if kernels:
+        yield _table("Kernels", ("kernel", "operations", "your lines"), (_kernel_cells(*row) for row in kernels))
+    if apart := [d for d in graph.decisions if not d.fused]:
+        cells = ((f"{d.first} + {d.second}", d.rule, d.why) for d in apart)
+        yield _table("Kept apart", ("loops", "rule", "why"), cells)
+    if graph.saved:
+        rows = ((s.name, show.size(s.bytes), s.reason, show.place(s.origin)) for s in graph.saved)
+        yield _table("Saved for backward", ("tensor", "size", "because", "your line"), rows)
+    if again := recomputed_names(graph):
+        yield Text(f"computed again in backward: {', '.join(sorted(again))}")
+    for side, fused in graph.fused.items():
+        reused = sum(" in place of " in str(step) for step in memory_steps(fused))
+        yield Text(f"memory of {side}: at most {show.size(fused.peak_bytes)} of temporaries, {reused} in reused memory")
+
+
+def _kernel_cells(side: str, kernel: Kernel) -> tuple[str, str, str]:
+    calls = f" (called {kernel.calls} times)" if kernel.calls > 1 else ""
+    lines = dict.fromkeys(show.place(origin) for origin in kernel.origins)
+    operations = dict.fromkeys(op.removeprefix("aten.") for op in kernel.ops)
+    return f"{side} {kernel.name}{calls}".strip(), ", ".join(operations), ", ".join(filter(None, lines))
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Any) -> Table:
@@ -151,7 +185,9 @@ def _function(record: FunctionRecord) -> dict[str, Any]:
         "origin": str(record.origin),
         "folder": str(record.folder) if record.folder is not None else None,
         "entries": [_entry(entry) for entry in record.entries],
-        "recompiles": [dict(zip(("guard", "old", "new"), _recompile_cells(r))) for r in record.recompiles],
+        "recompiles": [
+            {**dict(zip(("guard", "old", "new"), _recompile_cells(r))), "entry": r.entry} for r in record.recompiles
+        ],
         "fallbacks": [_fallback(f) for f in record.fallbacks],
         "resumes": [_function(resume) for resume in record.resumes],
         "called": [_function(called) for called in record.called],
@@ -181,18 +217,29 @@ def _graph(graph: GraphRecord) -> dict[str, Any]:
         "forward": graph.forward_text,
         "backward": graph.backward_text,
         "kernels": [
-            {
-                "name": k.name,
-                "language": k.language,
-                "operations": list(getattr(k, "ops", ())),
-                "lines": [str(o) for o in getattr(k, "origins", ())],
-                "calls": getattr(k, "calls", 1),
-            }
-            for k in graph.kernels
+            _kernel(side, k) for side, kernels in (graph.sides or {"": graph.kernels}).items() for k in kernels
         ],
-        "decisions": [str(d) for d in graph.decisions],
+        "decisions": [
+            {"first": d.first, "second": d.second, "fused": d.fused, "rule": d.rule, "why": d.why,
+             "bytes_saved": d.bytes_saved}
+            for d in graph.decisions
+        ],
+        "recomputed": sorted(recomputed_names(graph)),
+        "memory": {side: {"peak_bytes": fused.peak_bytes} for side, fused in graph.fused.items()},
         "saved": [{"name": s.name, "bytes": s.bytes, "reason": s.reason, "origin": str(s.origin)} for s in graph.saved],
         "seconds_by_stage": dict(graph.seconds_by_stage),
+    }  # fmt: skip
+
+
+def _kernel(side: str, kernel: Kernel) -> dict[str, Any]:
+    return {
+        "name": kernel.name,
+        "side": side,
+        "language": kernel.language,
+        "operations": list(kernel.ops),
+        "loops": list(kernel.loops),
+        "lines": [str(origin) for origin in kernel.origins],
+        "calls": kernel.calls,
     }
 
 

@@ -107,8 +107,8 @@ def _entry(
         chart.down(last, below)
         last = below
     for graph_break in entry.breaks:
-        head = " at ".join(filter(None, ("break", show.place(graph_break.origin))))
-        below = chart.box(column, "break", (head, graph_break.reason), "tab:breaks")
+        title = " at ".join(filter(None, ("break", show.place(graph_break.origin))))
+        below = chart.box(column, "break", (title, graph_break.reason), "tab:breaks")
         chart.down(last, below)
         last = below
     targets = {resume.name: resume for resume in function.resumes}

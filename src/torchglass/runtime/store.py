@@ -99,6 +99,7 @@ class ArtifactStore:
     def __init__(self, root: Path | str, asked: bool = True) -> None:
         self.root = Path(root).absolute()
         self.asked = asked
+        self.runs = "kernels"  # which files calls run that are compiled now: see ``use``
         self.lock = threading.RLock()
         self._taken: dict[str, list[object]] = {}
         self._noticed: set[tuple[Path, str]] = set()
@@ -199,8 +200,11 @@ def current_store() -> ArtifactStore:
 
 
 @contextlib.contextmanager
-def use(root: Path | str) -> Iterator[ArtifactStore]:
+def use(root: Path | str, runs: str = "kernels") -> Iterator[ArtifactStore]:
     """Send the artifacts of everything compiled inside to ``root``.
+
+    ``runs`` names the files that its calls run: "kernels" (the wrapper and what it calls), "forward" (forward.py and
+    backward.py) or "captured" (captured.py). All of them are written in any case.
 
     For the whole process, not for one thread: backward graphs compile on autograd's threads.
     """
@@ -210,11 +214,13 @@ def use(root: Path | str) -> Iterator[ArtifactStore]:
             _by_root[key] = ArtifactStore(cache_folder.asked(Path(root)))
         store = _by_root[key]
         _asked_for.append(store)
+        before, store.runs = store.runs, runs
     try:
         yield store
     finally:
         with _guard:
             # The last one that is ours: other threads may have entered theirs meanwhile.
+            store.runs = before
             position = len(_asked_for) - 1 - _asked_for[::-1].index(store)
             del _asked_for[position]
 

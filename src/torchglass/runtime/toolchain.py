@@ -7,12 +7,14 @@ a second one would fight it for the cores.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +22,30 @@ FLAGS = (
     "-O2", "-ftree-vectorize", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math",
     "-ffp-contract=off", "-fno-semantic-interposition", "-fopenmp", "-fPIC", "-std=gnu11", "-w",
 )  # fmt: skip
+
+
+GDB = "TORCHGLASS_GDB"
+"""Set to 1, kernels are compiled with ``-g``: gdb then stops in the generated C and shows it."""
+
+
+def flags() -> tuple[str, ...]:
+    """The flags of a compile now."""
+    return (*FLAGS, "-g") if os.environ.get(GDB) == "1" else FLAGS
+
+
+@contextlib.contextmanager
+def debuggable(on: bool) -> Iterator[None]:
+    """Compile kernels for gdb inside, if ``on``."""
+    before = os.environ.get(GDB)
+    if on:
+        os.environ[GDB] = "1"
+    try:
+        yield
+    finally:
+        if on and before is None:
+            del os.environ[GDB]
+        elif on and before is not None:
+            os.environ[GDB] = before
 
 
 class ToolchainError(RuntimeError):
@@ -56,10 +82,10 @@ def openmp_library() -> str | None:
 
 
 @cache
-def _identity() -> str:
+def _identity(flags: tuple[str, ...]) -> str:
     words = compiler()
     version = subprocess.run([*words, "--version"], capture_output=True, text=True, check=False).stdout
-    return "\n".join((*words, version.splitlines()[0] if version else "", *FLAGS, _cpu()))
+    return "\n".join((*words, version.splitlines()[0] if version else "", *flags, _cpu()))
 
 
 def _cpu() -> str:
@@ -72,7 +98,7 @@ def _cpu() -> str:
 def compile_c(source: Path) -> Path:
     """The shared library of a C file, compiled unless one of the same content is there."""
     text = source.read_text()
-    digest = hashlib.sha256((text + _identity()).encode()).hexdigest()[:16]
+    digest = hashlib.sha256((text + _identity(flags())).encode()).hexdigest()[:16]
     library = source.with_name(f"{source.stem}.{digest}.so")
     if not library.exists():
         _build(source, library)
@@ -85,7 +111,7 @@ def _build(source: Path, library: Path) -> None:
     link = ["-nodefaultlibs", *([openmp] if openmp else ["-lgomp"]), "-lmvec", "-lm", "-lc", "-lgcc"]
     with tempfile.TemporaryDirectory(dir=source.parent, prefix=".build-") as folder:
         made = Path(folder) / library.name
-        command = [*words, *FLAGS, "-shared", "-o", str(made), str(source), *link]
+        command = [*words, *flags(), "-shared", "-o", str(made), str(source), *link]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode:
             shown = "\n".join(result.stderr.splitlines()[:30])

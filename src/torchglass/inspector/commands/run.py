@@ -1,0 +1,45 @@
+"""Run a script and leave the artifacts of what it compiles in a folder.
+
+python -m torchglass run --dir glass train.py --epochs 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+from pathlib import Path
+
+from ...runtime import store, toolchain
+from .. import reports
+from .folders import functions
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dir", default="glass", help="the folder (default: %(default)s)")
+    parser.add_argument(
+        "--runs", choices=("kernels", "forward", "captured"), default="kernels",
+        help="the files that calls run, for breakpoints: wrappers and kernels, ATen graphs, or captured graphs",
+    )  # fmt: skip
+    parser.add_argument("--gdb", action="store_true", help="compile kernels so that gdb shows the generated C")
+    parser.add_argument("script", help="a Python file")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The script's exit status. An exception of the script is shown as Python shows it."""
+    script = Path(arguments.script)
+    if not script.is_file():
+        print(f"torchglass run: no such file: {script}", file=sys.stderr)
+        return 2
+    sys.argv = [str(script), *arguments.arguments]
+    sys.path[0] = str(script.parent.absolute())
+    with store.use(arguments.dir, arguments.runs) as used, toolchain.debuggable(arguments.gdb):
+        try:
+            # the absolute path, so that a folder tells the user's files apart from run to run
+            runpy.run_path(str(script.absolute()), run_name="__main__")
+        finally:
+            reports.flush()
+            for found in functions(used.root):
+                print(f"torchglass: {found.summary()}", file=sys.stderr)
+    return 0

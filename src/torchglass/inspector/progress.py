@@ -1,0 +1,71 @@
+"""A line on the terminal for compiles that take longer than a second: what is compiled, the stage, the seconds.
+
+    with compiling("BertModel") as line:
+        line.stage = "compile C"
+        line.kernels += 14
+
+Nothing is shown where stderr is no terminal, or with ``TORCHGLASS_QUIET=1``. The line goes when the compile ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import TextIO
+
+QUIET = "TORCHGLASS_QUIET"
+AFTER = 1.0
+EVERY = 0.2
+
+
+class Line:
+    """What the line says: set by who compiles, read by the thread that shows it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.stage = ""
+        self.kernels = 0
+        self.begin = time.monotonic()
+
+    def __str__(self) -> str:
+        kernels = f", {self.kernels} kernels" if self.kernels else ""
+        return f"torchglass: {self.name}: {self.stage}, {time.monotonic() - self.begin:.1f} s{kernels}"
+
+
+@contextlib.contextmanager
+def compiling(name: str) -> Iterator[Line]:
+    """Shows the line while the block runs, once it has run for a second."""
+    line = Line(name)
+    stream = sys.stderr
+    if not shown(stream):
+        yield line
+        return
+    done = threading.Event()
+    thread = threading.Thread(target=_show, args=(line, stream, done), daemon=True)
+    thread.start()
+    try:
+        yield line
+    finally:
+        done.set()
+        thread.join()
+
+
+def shown(stream: TextIO) -> bool:
+    """Whether somebody would see the line."""
+    return os.environ.get(QUIET) != "1" and stream is not None and hasattr(stream, "isatty") and stream.isatty()
+
+
+def _show(line: Line, stream: TextIO, done: threading.Event) -> None:
+    wait, wide = AFTER, 0
+    while not done.wait(wait):
+        text = str(line)[:100]
+        stream.write("\r" + text.ljust(wide))
+        stream.flush()
+        wait, wide = EVERY, len(text)
+    if wide:
+        stream.write("\r" + " " * wide + "\r")
+        stream.flush()

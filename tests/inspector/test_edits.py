@@ -1,0 +1,87 @@
+"""An edit of any file that is compiled or run takes effect at the next start; a broken one says where."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import torchglass as tg
+
+PROGRAM = """
+import torch, torchglass as tg
+
+@tg.compile
+def f(x):
+    return torch.sin(x) * 3 + 1
+
+x = torch.zeros(8, requires_grad=True)
+y = f(x)
+y.sum().backward()
+print(y[0].item(), x.grad[0].item())
+"""
+
+
+def run(program: Path) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "TORCHGLASS_DIR": str(program.parent / "glass")}
+    return subprocess.run([sys.executable, str(program)], env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("edits") / "program.py"
+    path.write_text(PROGRAM)
+    done = run(path)
+    assert done.stdout == "1.0 3.0\n", done.stderr
+    return path
+
+
+@pytest.fixture
+def graph(program):
+    """The folder of the graph; edits made in it are forgotten afterwards."""
+    yield program.parent / "glass/f/entry_0/graph_0"
+    tg.reset(program.parent / "glass")
+    assert run(program).stdout == "1.0 3.0\n"
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) == 1, text
+    path.write_text(text.replace(old, new))
+
+
+def test_the_captured_graph(program, graph):
+    edit(graph / "captured.py", "add = mul + 1", "add = mul + 5")
+    done = run(program)
+    assert done.stdout == "5.0 3.0\n", done.stderr
+    assert "captured.py: using the edited file" in done.stderr
+
+
+def test_the_aten_graphs(program, graph):
+    edit(graph / "forward.py", "aten.add.Tensor(mul, 1)", "aten.add.Tensor(mul, 7)")
+    edit(graph / "backward.py", "aten.mul.Tensor(tangent_add, 3)", "aten.mul.Tensor(tangent_add, 4)")
+    done = run(program)
+    assert done.stdout == "7.0 4.0\n", done.stderr
+
+
+def test_the_wrapper(program, graph):
+    edit(graph / "forward_wrapper.py", "    return (", "    print('in the wrapper')\n    return (")
+    assert run(program).stdout == "in the wrapper\n1.0 3.0\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        ("captured.py", "mul + 1", "mul + nobody", "captured.py, line {line}: NameError: name 'nobody' is not defined"),
+        ("forward.py", "aten.add.Tensor(mul, 1)", "aten.sum.default(mul)", "forward.py returns torch.float32[] as"),
+        ("forward_kernels.c", "static void kernel_0(", "static viod kernel_0(", "forward_kernels.c:{line}"),
+    ],
+)
+def test_a_broken_edit_names_file_and_line(program, graph, name, old, new, said):
+    text = (graph / name).read_text()
+    edit(graph / name, old, new)
+    done = run(program)
+    line = 1 + text[: text.index(old)].count("\n")
+    assert said.format(line=line) in done.stderr, done.stderr
+    assert done.stdout == "1.0 3.0\n"  # eager, or ATen, goes on
