@@ -145,3 +145,17 @@ def test_guards_files_run_and_evaluate_in_this_process(folder):
     assert namespace["check"](original, x, torch) is not None
     assert namespace["check"](original, torch.randn(3, 4), torch) is None
     assert namespace["check"](net, x, torch) is None
+
+
+def prints(x):
+    print("a break", end="")
+    return torch.sin(x)
+
+
+def calls_what_breaks(x):
+    return prints(x * 2) + 1
+
+
+def test_functions_called_at_breaks(folder):
+    text = check(folder, calls_what_breaks, [((torch.ones(3),), {})])
+    assert "def called_prints(x):" in text and "with contextlib.nullcontext():" in text

@@ -88,7 +88,7 @@ def flow(record: FunctionRecord) -> str:
 
 
 def _depths(function: FunctionRecord, depth: int) -> list[tuple[int, int]]:
-    below = [pair for resume in function.resumes for pair in _depths(resume, depth + 1)]
+    below = [pair for inner in (*function.resumes, *function.called) for pair in _depths(inner, depth + 1)]
     return [(id(function), depth), *below]
 
 
@@ -112,4 +112,7 @@ def _entry(
         chart.down(last, below)
         last = below
     targets = {resume.name: resume for resume in function.resumes}
-    return [(last, id(targets[name])) for name in continues(function, entry)]
+    arrows = [(last, id(targets[name])) for name in continues(function, entry)]
+    if "with compiled_calls:" in entry.transformed_text:
+        arrows += [(last, id(called)) for called in function.called]
+    return arrows

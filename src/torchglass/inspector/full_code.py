@@ -145,6 +145,9 @@ def _entry(
     own_name = f"{name}_{entry.index}"
     others = {resume.name: names[id(resume)] for resume in function.resumes}
     others |= {free: f"{free}_of_{own_name}" for free in (*entry.names, "E")}
+    if "with compiled_calls:" in entry.transformed_text:
+        others |= {"compiled_calls": "contextlib.nullcontext()"}  # here, what is called inside runs as it is
+        imports["import contextlib"] = None
     others |= {graph.name: f"{name}_{entry.index}_{graph.name}" for graph in entry.graphs}
     texts = []
     for text, own in (
