@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..records.loops import Buffer, Compute, Load, Reduce, Size, Store, product
+from ..records.loops import Buffer, Compute, Load, Reduce, Size, Store, address, product
 from .c_body import Accumulator, BodyPrinter, Pass, total_type, value_type
 from .c_ops import CTYPES, is_float, reduction_start
 from .nest import Nest
@@ -29,6 +29,7 @@ LONG_ROW = 1024  # elements past which a row's sum is added up in blocks
 WIDE_ROW = 4096  # columns past which column sums are shared out by columns
 COLUMN_BLOCK = 512
 TILE = 16  # a cache line of floats: the side of the blocks in which transposed reads go
+WIDE_TILE = 64  # its other side, along which arithmetic is vectorized
 STACK_BYTES = 32768  # scratch rows larger than this live in a thread's own heap block
 HEAVY = frozenset(
     {"exp", "log", "tanh", "erf", "sigmoid", "expm1", "log1p", "sin", "cos", "pow", "exp2", "lgamma", "atan"}
@@ -205,19 +206,44 @@ class CKernel:
         return _wrap(row, nest.dims, range(count))
 
     def _tiles(self, row: list[str], across: int) -> list[str]:
-        """Square blocks of the dimension that reads walk and the one that writes walk: both stay in cache."""
+        """Blocks of the dimension that reads walk and the one that writes walk: both stay in cache.
+
+        What is read across is first turned into a small array, so that the arithmetic's loop is over neighbours.
+        """
         nest, last = self.nest, len(self.nest.dims) - 1
         plain = _for(last, nest.dims[last])
-        row = [line.replace(plain, f"for (int64_t i{last} = from; i{last} < to; ++i{last}) {{") for line in row]
-        tall = [f"for (int64_t i{across} = top; i{across} < bottom; ++i{across}) {{", *_indent(row), "}"]
-        wide = [f"const int64_t to = from + {TILE} < {nest.dims[last]} ? from + {TILE} : {nest.dims[last]};", *tall]
-        wide = [f"for (int64_t from = 0; from < {nest.dims[last]}; from += {TILE}) {{", *_indent(wide), "}"]
+        moved = f"for (int64_t i{last} = from; i{last} < to; ++i{last}) {{"
+        row = [line.replace(plain, moved) for line in row]
+        turned: list[str] = []
+        for k, (name, text) in enumerate(self._reads_across(across)):
+            tile = f"tile{k}[(i{across} - top) * {WIDE_TILE} + i{last} - from]"
+            if not any(text in line for line in row):
+                continue
+            row = [line.replace(text, tile) for line in row]
+            copy = [f"for (int64_t i{across} = top; i{across} < bottom; ++i{across}) {tile} = {text};"]
+            turned += [f"{self._memory(name)} tile{k}[{TILE * WIDE_TILE}] ALIGNED;", moved, *_indent(copy), "}"]
+        tall = [*turned, f"for (int64_t i{across} = top; i{across} < bottom; ++i{across}) {{", *_indent(row), "}"]
+        wide_end = f"from + {WIDE_TILE} < {nest.dims[last]} ? from + {WIDE_TILE} : {nest.dims[last]}"
+        wide = [f"const int64_t to = {wide_end};", *tall]
+        wide = [f"for (int64_t from = 0; from < {nest.dims[last]}; from += {WIDE_TILE}) {{", *_indent(wide), "}"]
         end = f"const int64_t bottom = top + {TILE} < {nest.dims[across]} ? top + {TILE} : {nest.dims[across]};"
         code = [f"for (int64_t top = 0; top < {nest.dims[across]}; top += {TILE}) {{", *_indent([end, *wide]), "}"]
         outer = [k for k in range(nest.rows) if k != across]
         code = _wrap(code, nest.dims, outer)
         collapse = f" collapse({len(outer) + 1})" if outer else ""
         return [f"#pragma omp parallel for schedule(static){collapse}", *code] if self.parallel else code
+
+    def _reads_across(self, across: int) -> list[tuple[str, str]]:
+        """Buffers read element by element along ``across`` and in jumps along rows, with the text of the read."""
+        last, kernel = len(self.nest.dims) - 1, self.nest.kernel
+        found: dict[str, str] = {}
+        for loop in self.nest.loops:
+            for load in loop.loads:
+                steps, name = load.access.strides, load.access.buffer
+                jumps = isinstance(steps[last], int) and abs(steps[last]) >= TILE
+                if jumps and steps[across] == 1 and name in kernel.reads and not load.access.indirect and not load.mask:
+                    found[f"{self.ident(name)}[{address(steps, load.access.offset)}]"] = name
+        return [(name, text) for text, name in found.items()]
 
     def _simple(self, passes: list[Pass]) -> bool:
         """One pass without reductions or scratch: its inner loop itself can run in parallel."""

@@ -75,6 +75,19 @@ static char* tg_scratch(int64_t bytes)
 VECTOR float sinf(float); VECTOR float cosf(float); VECTOR float powf(float, float);
 VECTOR double exp(double); VECTOR double log(double); VECTOR double sin(double); VECTOR double cos(double);
 VECTOR double pow(double, double);
+#if __GLIBC_PREREQ(2, 35)
+#define VECTOR_OF(name) VECTOR float name##f(float); VECTOR double name(double);
+VECTOR_OF(acos) VECTOR_OF(acosh) VECTOR_OF(asin) VECTOR_OF(asinh) VECTOR_OF(atan) VECTOR_OF(atanh) VECTOR_OF(cosh)
+VECTOR_OF(erfc) VECTOR_OF(exp2) VECTOR_OF(log10) VECTOR_OF(log2) VECTOR_OF(sinh) VECTOR_OF(tan)
+VECTOR double erf(double); VECTOR double expm1(double); VECTOR double log1p(double); VECTOR double tanh(double);
+VECTOR float atan2f(float, float); VECTOR double atan2(double, double);
+/* As exact as ours and faster; libmvec's expf, logf and erff are neither. */
+VECTOR float tanhf(float); VECTOR float expm1f(float); VECTOR float log1pf(float);
+#define LIBMVEC_HAS_THEM
+INLINE float tg_tanh_f32(float x) { return tanhf(x); }
+INLINE float tg_expm1_f32(float x) { return expm1f(x); }
+INLINE float tg_log1p_f32(float x) { return log1pf(x); }
+#endif
 #endif
 
 /* The float functions below have no branches, so that loops around them vectorize. Polynomials: minimax fits. */
@@ -106,20 +119,6 @@ INLINE float tg_exp_f32(float x)
     return gone ? 0.0f : p * tg_bits_f32((h + 127) << 23) * tg_bits_f32((m - h + 127) << 23);
 }
 
-INLINE float tg_expm1_f32(float x)
-{
-    float y = x < -20.0f ? -20.0f : x;
-    y = y > 95.0f ? 95.0f : y;
-    float n = __builtin_rintf(y * 1.44269504f);
-    float r = __builtin_fmaf(n, -0.693145752f, y);
-    r = __builtin_fmaf(n, -1.42860677e-6f, r);
-    float half = tg_bits_f32(((int32_t)(n > 127.0f ? 127.0f : n) + 126) << 23); /* 2^(n-1) */
-    float z = __builtin_fmaf(half, tg_expm1_core(r), half - 0.5f) * 2.0f;
-    z = n == 0.0f ? tg_expm1_core(y) : z;
-    z = y > 88.0f ? tg_exp_f32(y) : z;
-    return x == 0.0f ? x : z;
-}
-
 /* x = 2^e m, m in [sqrt(1/2), sqrt(2)), f = m - 1 */
 INLINE float tg_log_f32(float x)
 {
@@ -143,29 +142,7 @@ INLINE float tg_log_f32(float x)
     float z = __builtin_fmaf(e, 0.693145752f, f + low);
     z = x == INFINITY ? x : z;
     z = x == 0.0f ? -INFINITY : z;
-    return x < 0.0f || x != x ? NAN : z;
-}
-
-INLINE float tg_log1p_f32(float x)
-{
-    float u = 1.0f + x;
-    float lost = (x - (u - 1.0f)) / u;
-    float z = tg_log_f32(u) + lost;
-    z = u == INFINITY || u <= 0.0f ? tg_log_f32(u) : z;
-    return u == 1.0f ? x : z;
-}
-
-INLINE float tg_tanh_f32(float x)
-{
-    float t = __builtin_fabsf(x), s = x * x;
-    float big = 1.0f - 2.0f / (tg_exp_f32(2.0f * t) + 1.0f);
-    float p = -5.72509455e-3f;
-    p = __builtin_fmaf(p, s, 2.06648193e-2f);
-    p = __builtin_fmaf(p, s, -5.37507223e-2f);
-    p = __builtin_fmaf(p, s, 1.33316270e-1f);
-    p = __builtin_fmaf(p, s, -3.33332919e-1f);
-    float small = __builtin_fmaf(p * s, t, t);
-    return __builtin_copysignf(t < 0.625f ? small : big, x);
+    return (x < 0.0f) | (x != x) ? NAN : z;
 }
 
 /* |x| < 0.9: x p(x^2); beyond: 1 - exp(log erfc), the logarithm as a polynomial up to 4, where erf is 1 in float */
@@ -193,3 +170,41 @@ INLINE float tg_erf_f32(float x)
 
 INLINE float tg_sigmoid_f32(float x) { return 1.0f / (1.0f + tg_exp_f32(-x)); }
 INLINE double tg_sigmoid_f64(double x) { return 1.0 / (1.0 + exp(-x)); }
+
+#ifndef LIBMVEC_HAS_THEM
+INLINE float tg_expm1_f32(float x)
+{
+    float y = x < -20.0f ? -20.0f : x;
+    y = y > 95.0f ? 95.0f : y;
+    float n = __builtin_rintf(y * 1.44269504f);
+    float r = __builtin_fmaf(n, -0.693145752f, y);
+    r = __builtin_fmaf(n, -1.42860677e-6f, r);
+    float half = tg_bits_f32(((int32_t)(n > 127.0f ? 127.0f : n) + 126) << 23); /* 2^(n-1) */
+    float z = __builtin_fmaf(half, tg_expm1_core(r), half - 0.5f) * 2.0f;
+    z = n == 0.0f ? tg_expm1_core(y) : z;
+    z = y > 88.0f ? tg_exp_f32(y) : z;
+    return x == 0.0f ? x : z;
+}
+
+INLINE float tg_log1p_f32(float x)
+{
+    float u = 1.0f + x;
+    float lost = (x - (u - 1.0f)) / u;
+    float z = tg_log_f32(u);
+    float all = (u == INFINITY) | (u <= 0.0f) ? 0.0f : lost;
+    return u == 1.0f ? x : z + all;
+}
+
+INLINE float tg_tanh_f32(float x)
+{
+    float t = __builtin_fabsf(x), s = x * x;
+    float big = 1.0f - 2.0f / (tg_exp_f32(2.0f * t) + 1.0f);
+    float p = -5.72509455e-3f;
+    p = __builtin_fmaf(p, s, 2.06648193e-2f);
+    p = __builtin_fmaf(p, s, -5.37507223e-2f);
+    p = __builtin_fmaf(p, s, 1.33316270e-1f);
+    p = __builtin_fmaf(p, s, -3.33332919e-1f);
+    float small = __builtin_fmaf(p * s, t, t);
+    return __builtin_copysignf(t < 0.625f ? small : big, x);
+}
+#endif
