@@ -20,7 +20,7 @@ from dataclasses import replace
 from ..records.loops import Buffer, Compute, Load, Reduce, Size, Store, address, product
 from .c_body import Accumulator, BodyPrinter, Pass, total_type, value_type
 from .c_ops import CTYPES, is_float, reduction_start
-from .nest import Nest
+from .nest import SHORT, Nest
 from .stages import Plan, schedule
 
 PARALLEL_WORK = 50_000  # estimated operations below which one thread is faster than waking the others
@@ -129,10 +129,19 @@ class CKernel:
         size = nest.dims[last]
         blocked = bool(p.reductions) and (last > first or not isinstance(size, int) or size > LONG_ROW)
         clauses = "".join(f" reduction({op}:{var})" for op, var in p.reductions)
+        if not p.reductions and last > first and isinstance(size, int) and size <= SHORT:
+            return _wrap(self._written_out(p.body, last, size), nest.dims, range(first, last - 1))
         if not blocked:
             code = [f"#pragma omp simd{clauses}", _for(last, size), *_indent(p.body), "}"]
             return _wrap(code, nest.dims, range(first, last))
         return self._blocked_loops(p, first, last, size)
+
+    def _written_out(self, body: list[str], last: int, size: int) -> list[str]:
+        """The last dimension written out, the one before it vectorized: its neighbours interleave in memory."""
+        copies: list[str] = []
+        for k in range(size):
+            copies += ["{", *_indent([f"const int64_t i{last} = {k};", *body]), "}"]
+        return ["#pragma omp simd", _for(last - 1, self.nest.dims[last - 1]), *_indent(copies), "}"]
 
     def _blocked_loops(self, p: Pass, first: int, last: int, size: Size) -> list[str]:
         """Sums in blocks, blocks added in double: as accurate as pairwise, and the compiler sees a simple loop."""

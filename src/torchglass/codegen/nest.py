@@ -6,11 +6,12 @@ one that most accesses walk contiguously innermost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..records.kernels import FusedKernel
 from ..records.loops import Access, Index, Load, Loop, Size, Store, product, rename_dims
 
+SHORT = 4  # elements of a dimension that is written out
 TOTAL_BLOCK = 1024  # elements one partial sum of a whole-tensor reduction covers
 
 
@@ -38,6 +39,7 @@ class Nest:
 
 def build(kernel: FusedKernel) -> Nest:
     """Order, collapse and divide the dimensions of a kernel."""
+    kernel = _without_short_rows(kernel)
     inner = kernel.inner
     order = _memory_order(kernel)
     order = [k for k in order if not inner[k]] + [k for k in order if inner[k]]
@@ -47,6 +49,8 @@ def build(kernel: FusedKernel) -> Nest:
     dims, flags, loops = _collapse(dims, flags, loops)
     if not any(flags) and dims and not any(loop.is_reduction for loop in loops):
         flags[-1] = True
+        if _is_short(dims[-1]) and len(dims) > 1 and all(loop.dims == tuple(dims) for loop in loops):
+            flags[-2] = True
     if (
         all(flags)
         and dims
@@ -56,6 +60,26 @@ def build(kernel: FusedKernel) -> Nest:
     ):
         dims, flags, loops = _split_total(dims, flags, loops)
     return Nest(kernel, tuple(dims), flags.count(False), tuple(loops))
+
+
+def _without_short_rows(kernel: FusedKernel) -> FusedKernel:
+    """Where rows are a few elements that share what one loop computed, that loop computes it for each of them."""
+    columns = kernel.columns
+    if not isinstance(columns, int) or columns > SHORT * SHORT or any(loop.is_reduction for loop in kernel.loops):
+        return kernel
+    loops = []
+    for loop in kernel.loops:
+        if loop.dims != kernel.dims:
+            if any(b not in kernel.local for b in loop.writes):
+                return kernel
+            loop = replace(loop, dims=kernel.dims)
+        loops.append(loop)
+    return replace(kernel, loops=tuple(loops), inner=(False,) * len(kernel.dims))
+
+
+def _is_short(size: Size) -> bool:
+    """Whether a dimension is too short to be worth a vectorized loop: it is written out instead."""
+    return isinstance(size, int) and size <= SHORT
 
 
 def _reads_total(loops: list[Loop]) -> bool:
