@@ -21,6 +21,7 @@ from . import _native
 from .backends import registry
 from .inspector import reports
 from .inspector.explain import Explanation
+from .inspector.when_loaded import of_torch_compile
 from .markers import allow_in_graph, disable, graph_break, is_compiling
 from .options import CompileOptions
 from .pipeline import FunctionState
@@ -182,11 +183,12 @@ def prepare_debug(directory: str | Path, *, runs: str = "kernels", gdb: bool = F
 
     ``runs`` says at which stage: "kernels" (the wrappers and the kernels that they call), "forward" (the ATen graphs,
     forward.py and backward.py) or "captured" (captured.py): breakpoints are hit in the files that run. With ``gdb``
-    kernels are compiled so that gdb shows the generated C. ValueError for another ``runs``.
+    kernels are compiled so that gdb shows the generated C. What torch.compile compiles inside leaves the same layout in
+    ``directory/torch_compile``. ValueError for another ``runs``.
     """
     if runs not in RUNS:
         raise ValueError(f"runs must be one of {', '.join(map(repr, RUNS))}, not {runs!r}")
-    with store.use(directory, runs) as used, toolchain.debuggable(gdb):
+    with store.use(directory, runs) as used, toolchain.debuggable(gdb), of_torch_compile(used.root):
         try:
             yield used.root
         finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ...runtime import store, toolchain
 from .. import reports
+from ..when_loaded import of_torch_compile
 from .folders import functions
 
 
@@ -34,12 +35,16 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     sys.argv = [str(script), *arguments.arguments]
     sys.path[0] = str(script.parent.absolute())
-    with store.use(arguments.dir, arguments.runs) as used, toolchain.debuggable(arguments.gdb):
-        try:
+    try:
+        with (
+            store.use(arguments.dir, arguments.runs) as used,
+            toolchain.debuggable(arguments.gdb),
+            of_torch_compile(used.root),
+        ):
             # the absolute path, so that a folder tells the user's files apart from run to run
             runpy.run_path(str(script.absolute()), run_name="__main__")
-        finally:
-            reports.flush()
-            for found in functions(used.root):
-                print(f"torchglass: {found.summary()}", file=sys.stderr)
+    finally:
+        reports.flush()
+        for found in functions(arguments.dir):
+            print(f"torchglass: {found.summary()}", file=sys.stderr)
     return 0
