@@ -3,11 +3,16 @@
 Run ``python -m benchmarks.autodiff [layers]``: prints one JSON object per model and attention: seconds to trace and cut
 (first time in the process, then again), nodes, tensors and bytes saved beside eager's (parameters left out, each memory
 once).
+
+Run ``python -m benchmarks.autodiff --beside [layers]``: BERT in training, each side in its own processes: CPU seconds
+of our trace and cut, of which the cut, beside those of torch.compile's ``aot_eager`` for the graph that its frontend
+hands it; the least of three.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +23,7 @@ from transformers import BertConfig, BertModel, GPT2Config, GPT2Model, LlamaConf
 
 import torchglass as tg
 from torchglass import autodiff
+from torchglass.autodiff import cut
 
 
 def models(layers: int, attention: str) -> dict[str, Callable[[], torch.nn.Module]]:
@@ -82,7 +88,64 @@ def measure(model: torch.nn.Module, ids: torch.Tensor) -> dict[str, Any]:
     }
 
 
+def seconds_ours(layers: int) -> dict[str, float]:
+    """CPU seconds of the whole stage, and of choosing what to save."""
+    torch.manual_seed(0)
+    gm, inputs = captured(models(layers, "eager")["bert"]().train(), torch.randint(0, 1000, (4, 128)))
+    spent = []
+
+    def timed(problem: cut.Problem) -> cut.Choice:
+        begin = time.process_time()
+        choice = choose(problem)
+        spent.append(time.process_time() - begin)
+        return choice
+
+    choose, cut.choose = cut.choose, timed
+    begin = time.process_time()
+    partition = autodiff.trace_training(gm, inputs)
+    whole = time.process_time() - begin
+    return {"seconds": whole, "of which the cut": spent[0], "joint nodes": len(partition.joint.graph.nodes)}
+
+
+def seconds_theirs(layers: int) -> dict[str, float]:
+    """CPU seconds that torch.compile's ``aot_eager`` takes for the same model, its frontend left out."""
+    from torch._dynamo.backends.debugging import aot_eager
+
+    torch.manual_seed(0)
+    spent = []
+
+    def backend(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> Any:
+        begin = time.process_time()
+        call = aot_eager(gm, example_inputs)
+        spent.append(time.process_time() - begin)
+        return call
+
+    torch.compile(models(layers, "eager")["bert"]().train(), backend=backend)(torch.randint(0, 1000, (4, 128)))
+    return {"seconds": sum(spent)}
+
+
+SIDES = {"torchglass": seconds_ours, "aot_eager": seconds_theirs}
+
+
+def beside(layers: int) -> None:
+    """Print both sides, interleaved, and their ratio."""
+    found: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
+    for _ in range(3):
+        for side in SIDES:
+            command = [sys.executable, "-W", "ignore", "-m", "benchmarks.autodiff", "--side", side, str(layers)]
+            found[side].append(json.loads(subprocess.check_output(command, text=True).splitlines()[-1]))
+    least = {side: min(rows, key=lambda row: row["seconds"]) for side, rows in found.items()}
+    ratio = least["aot_eager"]["seconds"] / least["torchglass"]["seconds"]
+    print(json.dumps({"layers": layers, **least, "ratio": round(ratio, 2)}))
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["--side"]:
+        print(json.dumps(SIDES[sys.argv[2]](int(sys.argv[3]))))
+        return
+    if sys.argv[1:2] == ["--beside"]:
+        beside(int(sys.argv[2]) if len(sys.argv) > 2 else 12)
+        return
     layers = int(sys.argv[1]) if len(sys.argv) > 1 else 4
     ids = torch.randint(0, 1000, (4, 128))
     for attention in ("eager", "sdpa"):
