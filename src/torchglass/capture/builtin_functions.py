@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import _collections
 import _thread
 import builtins
 import copy
 import functools
+import heapq
 import inspect
 import itertools
 import logging
 import math
 import operator
+import os
 import re
 import sys
 import typing
@@ -66,7 +69,8 @@ PURE_MODULES = frozenset(
     {"math", "cmath", "_operator", "operator", "_struct", "re", "_sre", "fnmatch", "string", "_string", "zlib"}
 )
 PURE_BUILTINS = frozenset(
-    {abs, ascii, bin, chr, divmod, format, hash, hex, oct, ord, pow, round}
+    {str.maketrans, bytes.maketrans, sys.intern, os.fspath}
+    | {abs, ascii, bin, chr, divmod, format, hash, hex, oct, ord, pow, round}
 )  # fmt: skip
 CONSTANT_OWNERS = (int, float, complex, str, bytes, bool, range, slice, torch.device, re.Pattern, re.Match)
 
@@ -97,7 +101,7 @@ def isinstance_(m, args, kwargs):
 def _isinstance(m: Machine, value: Value, wanted: Value) -> bool:
     if isinstance(wanted, TupleV):
         return any(_isinstance(m, value, w) for w in wanted.all(m))
-    real = wanted.as_constant()
+    real = wanted.real if isinstance(wanted, InstanceV) and wanted.real is not None else wanted.as_constant()
     existing = getattr(value, "real", None)
     if isinstance(value, TensorV) and existing is None:
         # a tensor made inside is a plain torch.Tensor; its metaclass also answers for legacy types and nn.Buffer
@@ -372,6 +376,8 @@ for _function in (operator.neg, operator.invert, operator.pos):
 # Functions replaced by Python that the machine interprets.
 POLYFILLED: dict[Any, Callable[..., Any]] = {
     any: polyfills.any_, all: polyfills.all_, sum: polyfills.sum_, functools.reduce: polyfills.reduce,
+    _collections._count_elements: polyfills.count_elements, functools.cmp_to_key: polyfills.cmp_to_key,
+    heapq.nlargest: polyfills.nlargest, heapq.nsmallest: polyfills.nsmallest,
     math.prod: polyfills.prod, itertools.tee: polyfills.tee,
     typing.get_type_hints: polyfills.no_hints,
 }  # fmt: skip
@@ -445,6 +451,14 @@ def signature_(m, args, kwargs):
     return KnownV(m.real(inspect.signature, MethodType(real, object()) if bound else real))
 
 
+@handles(inspect.getfullargspec)
+def getfullargspec_(m, args, kwargs):
+    real = getattr(args[0], "real", None)
+    if real is None:
+        raise Unsupported("inspect.getfullargspec of a function made inside")
+    return m.wrap_result(m.real(inspect.getfullargspec, real))
+
+
 @handles(copy.copy)
 def copy_(m, args, kwargs):
     value = args[0]
@@ -458,6 +472,17 @@ def copy_(m, args, kwargs):
 @handles(copy.deepcopy)
 def deepcopy_(m, args, kwargs):
     return m.call(m.wrap_known(polyfills.deepcopy), args, kwargs)
+
+
+@handles(polyfills.copy_of_tensor)
+def copy_of_tensor_(m, args, kwargs):
+    """What copying ``args[0]`` deeply gives if it is a tensor, NotImplemented for other things."""
+    value = args[0]
+    if not isinstance(value, TensorV):
+        return ConstantV(NotImplemented)
+    if value.fake.requires_grad or not torch.empty_like(value.fake, device="meta").stride() == value.fake.stride():
+        raise Unsupported("copy.deepcopy of a tensor that requires grad or is not dense")
+    return m.torch_method(value, "clone", [], {})
 
 
 @handles(polyfills.is_atomic)

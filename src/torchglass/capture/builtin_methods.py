@@ -73,6 +73,8 @@ def call(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Value
     if issubclass(torch.Tensor, owner_class) and owner_class is not object:
         return m.torch_method(owner, name, rest, kwargs)
     if isinstance(owner, InstanceV) and owner_class in CONTAINERS and owner.payload is not None:
+        if name == "__getitem__" and isinstance(owner.payload, DictV):
+            return _item_or_missing(m, owner, owner.payload, rest[0])
         owner = owner.payload
     if issubclass(owner_class, BaseException):
         owner_class = BaseException
@@ -91,6 +93,15 @@ def call(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Value
         # a constant copy would take the change, not the object
         raise Unsupported(f"`{owner_class.__name__}.{name}()`")
     return m.fold(descriptor, [owner, *rest], kwargs)
+
+
+def _item_or_missing(m: Machine, owner: InstanceV, payload: DictV, key: Value) -> Value:
+    """An item of a dictionary's subclass, which may have ``__missing__`` (Counter)."""
+    value = payload.lookup(m, hash_key(key))
+    if value is not None:
+        return value
+    missing = owner.method(m, "__missing__")
+    return m.call(missing, [key], {}) if missing is not None else payload.get_item(m, key)
 
 
 def call_class_method(m: Machine, cls: type, real: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -590,6 +601,15 @@ def exception_init(m, self, *args, **kwargs):
     if isinstance(self, ExceptionV):
         self.args = list(args)
     return NONE
+
+
+@method(BaseException)
+def add_note(m, self, note):
+    notes = self.attrs.lookup(m, "__notes__")
+    if notes is None:
+        notes = ListV([])
+        self.attrs.set_item(m, ConstantV("__notes__"), notes)
+    return append(m, notes, note)
 
 
 METHODS[BaseException, "with_traceback"] = lambda m, self, tb: self

@@ -9,7 +9,7 @@ import functools
 import itertools
 import operator
 import weakref
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from enum import EnumMeta
 from types import FunctionType, MethodType, SimpleNamespace
@@ -337,11 +337,11 @@ for _module in (itertools, operator):
         if isinstance(_real, type) and _real not in CONSTRUCTORS:
             CONSTRUCTORS[_real] = _by_polyfill(getattr(polyfills, _name))
 
-_REFUSED_CLASSES: tuple[Any, ...] = (property, staticmethod, classmethod, builtins.type(NotImplemented), Counter)
+_REFUSED_CLASSES: tuple[Any, ...] = (property, staticmethod, classmethod, builtins.type(NotImplemented))
 
 
 def refuse(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    raise Unsupported("making a descriptor or Counter inside a compiled function")
+    raise Unsupported("making a descriptor inside a compiled function")
 
 
 for _refused in _REFUSED_CLASSES:

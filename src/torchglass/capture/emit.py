@@ -337,7 +337,10 @@ def _partial(e: Emitter, v: PartialV) -> str:
     parts = ", ".join(p for p in (e.expr(v.function), e.listing(v.args), kwargs) if p)
     import functools
 
-    return e.name_value(v, "partial", f"{e.pin(functools.partial)}({parts})")
+    made = e.name_value(v, "partial", f"{e.pin(functools.partial)}({parts})")
+    for name, value in v.attrs.items.items():
+        e.line(f"{made}.{name} = {e.expr(value)}")
+    return made
 
 
 def _method(e: Emitter, v: MethodV) -> str:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..bytecode import ExceptionEntry, Instruction, decode, exception_entries
 from ..records.origin import Origin
-from .errors import UserError
+from .errors import Unsupported, UserError
 from .ops.registry import HANDLERS
-from .values.base import Value
+from .values.base import NotConstant, Value
 from .values.constant import ConstantV
 from .values.containers import CellV
 
@@ -83,11 +83,11 @@ class Frame:
         self.pc += 1
         handler = HANDLERS.get(instruction.opname)
         if handler is None:
-            from .errors import Unsupported
-
             raise Unsupported(f"the bytecode instruction {instruction.opname}")
         try:
             handler(m, self, instruction)
+        except NotConstant as error:
+            raise Unsupported(f"the value of {error.args[0]} is not known here") from None
         except UserError as error:
             if not self.unwind(error, instruction.index):
                 raise

@@ -56,6 +56,7 @@ class Machine:
         self.kept: list[Any] = []
         self.filled_cells: set[int] = set()
         self.sealed_by = ""
+        self.warning_filters = 0
 
     # --- where we are ----------------------------------------------------------------------------------------------
     def origin(self) -> Origin:

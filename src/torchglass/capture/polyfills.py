@@ -113,6 +113,51 @@ def is_atomic(value):
     raise NotImplementedError
 
 
+def copy_of_tensor(value):
+    """A tensor's copy, or NotImplemented; the machine answers."""
+    raise NotImplementedError
+
+
+def count_elements(mapping, iterable):
+    for element in iterable:
+        mapping[element] = mapping.get(element, 0) + 1
+
+
+def nlargest(n, iterable, key=None):
+    return sorted(iterable, key=key, reverse=True)[:n]
+
+
+def nsmallest(n, iterable, key=None):
+    return sorted(iterable, key=key)[:n]
+
+
+class Compared:
+    """What ``functools.cmp_to_key(compare)`` makes of a value."""
+
+    def __init__(self, compare, value):
+        self.compare = compare
+        self.obj = value
+
+    def __lt__(self, other):
+        return self.compare(self.obj, other.obj) < 0
+
+    def __gt__(self, other):
+        return self.compare(self.obj, other.obj) > 0
+
+    def __le__(self, other):
+        return self.compare(self.obj, other.obj) <= 0
+
+    def __ge__(self, other):
+        return self.compare(self.obj, other.obj) >= 0
+
+    def __eq__(self, other):
+        return self.compare(self.obj, other.obj) == 0
+
+
+def cmp_to_key(mycmp):
+    return lambda obj: Compared(mycmp, obj)
+
+
 def deepcopy(value, memo=None):
     if is_atomic(value):
         return value
@@ -120,6 +165,10 @@ def deepcopy(value, memo=None):
     key = id(value)
     if key in memo:
         return memo[key]
+    copied = copy_of_tensor(value)
+    if copied is not NotImplemented:
+        memo[key] = copied
+        return copied
     cls = type(value)
     if hasattr(value, "__deepcopy__"):
         memo[key] = result = value.__deepcopy__(memo)
@@ -268,6 +317,12 @@ def tee(iterable, n=2):
             yield mine.pop(0)
 
     return tuple([take(mine) for mine in waiting])
+
+
+def compress(data, selectors):
+    for value, chosen in zip(data, selectors):
+        if chosen:
+            yield value
 
 
 def combinations_with_replacement(iterable, r):

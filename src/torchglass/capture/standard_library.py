@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import warnings
 from collections.abc import Callable
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -89,6 +90,34 @@ def no_label(m, args, kwargs):
 @handles(record_function.__enter__)
 def same_label(m, args, kwargs):
     return args[0]
+
+
+# --- warnings -------------------------------------------------------------------------------------------------------
+# They are dropped while capturing, so a region with filters of its own has nothing to filter.
+@handles(warnings.catch_warnings.__init__)
+def catch_warnings(m, args, kwargs):
+    if len(args) > 1 or kwargs:
+        raise Unsupported("warnings.catch_warnings with options")
+    return NONE
+
+
+@handles(warnings.catch_warnings.__enter__)
+def enter_filters(m, args, kwargs):
+    m.warning_filters += 1
+    return NONE
+
+
+@handles(warnings.catch_warnings.__exit__)
+def leave_filters(m, args, kwargs):
+    m.warning_filters -= 1
+    return NONE
+
+
+@handles(warnings.simplefilter, warnings.filterwarnings, warnings.resetwarnings)
+def change_filters(m, args, kwargs):
+    if not m.warning_filters:
+        raise Unsupported("changing the filters of warnings")
+    return NONE
 
 
 # --- NumPy ------------------------------------------------------------------------------------------------------------

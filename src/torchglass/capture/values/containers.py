@@ -116,6 +116,8 @@ class ListV(SequenceV):
         return deque(values, self.maxlen) if self.cls is deque else values
 
     def get_attr(self, m: Machine, name: str) -> Value:
+        if name == "maxlen" and self.cls is deque:
+            return m.wrap_result(self.maxlen)
         return m.class_attr(self, name)
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:

@@ -161,9 +161,15 @@ class PartialV(CallableV):
         self.args = args
         self.kwargs = kwargs
         self.source = source
+        self.attrs = DictV()
 
     def python_type(self) -> type:
         return functools.partial
+
+    def set_attr(self, m: Machine, name: str, value: Value) -> None:
+        if self.source is not None:
+            raise Unsupported(f"writing attribute `{name}` of a {self.describe()}")
+        self.attrs.set_item(m, ConstantV(name), value)
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return m.call(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
@@ -175,7 +181,8 @@ class PartialV(CallableV):
             return TupleV(list(self.args))
         if name == "keywords":
             return DictV.of([(ConstantV(k), v) for k, v in self.kwargs.items()])
-        return m.class_attr(self, name)
+        found = self.attrs.lookup(m, name)
+        return found if found is not None else m.class_attr(self, name)
 
     @classmethod
     def existing(cls, m: Machine, real: functools.partial[Any], source: Source | None) -> PartialV:

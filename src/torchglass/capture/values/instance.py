@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from types import FunctionType, WrapperDescriptorType
+from types import FunctionType, MemberDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -172,10 +172,28 @@ class InstanceV(Value):
 
     def discard_attr(self, m: Machine, name: str) -> None:
         """``object.__delattr__``."""
+        attribute = class_lookup(self.cls, name)
+        if attribute is not MISSING and is_data_descriptor(attribute):
+            self._delete_through(m, attribute, name)
+            return
         if self.attrs is None or self.attrs.lookup(m, name) is None:
             m.throw(AttributeError, name)
         assert self.attrs is not None
         self.attrs.remove(m, name)
+
+    def _delete_through(self, m: Machine, attribute: Any, name: str) -> None:
+        """Delete what a data descriptor of the class stands for: a property, a slot, a descriptor of the user's."""
+        deleter = class_lookup(type(attribute), "__delete__")
+        if isinstance(attribute, property) and attribute.fdel is not None:
+            m.call(m.wrap_known(attribute.fdel), [self], {})
+        elif isinstance(deleter, FunctionType):
+            m.call(m.wrap_known(deleter), [m.wrap(attribute, None), self], {})
+        elif isinstance(attribute, MemberDescriptorType) and self.real is None:
+            if name not in self.slots:
+                m.throw(AttributeError, name)
+            del self.slots[name]
+        else:
+            raise Unsupported(f"deleting attribute `{name}` of a {self.describe()}")
 
     # --- protocols -------------------------------------------------------------------------------------------------
     def method(self, m: Machine, name: str) -> Value | None:
@@ -259,6 +277,8 @@ class ExceptionV(InstanceV):
     def find_attr(self, m: Machine, name: str) -> Value | None:
         if name == "args":
             return TupleV(list(self.args))
+        if name == "__traceback__" and name not in self.slots:
+            raise Unsupported("the traceback of an exception")
         if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
             return self.slots.get(name, ConstantV(None))
         if name == "value" and issubclass(self.cls, StopIteration):

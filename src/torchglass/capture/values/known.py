@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from types import BuiltinFunctionType, BuiltinMethodType, FunctionType, MethodDescriptorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,10 @@ class KnownV(Value):
         return f"{kind} `{full}`" if full else super().describe()
 
     def truth(self, m: Machine) -> bool:
+        for name in ("__bool__", "__len__"):
+            found = self._by_metaclass(m, name)
+            if found is not None:
+                return m.truth(found)
         return bool(m.real(bool, self.real))
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -74,6 +79,8 @@ class KnownV(Value):
     def _class_attr(self, m: Machine, name: str) -> Value:
         if name == "__dict__":
             return KnownV(self.real.__dict__)
+        if name == "__members__" and isinstance(self.real, enum.EnumMeta):
+            return m.wrap_known(m.real(getattr, self.real, name))
         meta_attribute = class_lookup(type(self.real), name)
         if name in ("__name__", "__qualname__", "__mro__", "__bases__", "__module__", "__doc__", "__class__"):
             return m.wrap_result(m.real(getattr, self.real, name))
@@ -87,24 +94,41 @@ class KnownV(Value):
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
         m.set_overlay(self, name, value)
 
+    def _by_metaclass(self, m: Machine, name: str, *args: Value) -> Value | None:
+        """A class's own ``len``, iteration, ...: the metaclass's method in Python, None where there is none."""
+        method = class_lookup(type(self.real), name)
+        if not isinstance(method, FunctionType) or isinstance(self.real, enum.EnumMeta):
+            return None
+        return m.call(m.wrap_known(method), [self, *args], {})
+
     def get_item(self, m: Machine, key: Value) -> Value:
+        found = self._by_metaclass(m, "__getitem__", key)
+        if found is not None:
+            return found
         if key.is_constant() and not isinstance(self.real, FunctionType):
             return m.wrap_result(m.real(lambda: self.real[key.as_constant()]))
         raise Unsupported(f"an item of the {self.describe()}")
 
     def iterate(self, m: Machine) -> Value:
-        import enum
-
         from .iterators import SequenceIterV
 
+        found = self._by_metaclass(m, "__iter__")
+        if found is not None:
+            return found
         if isinstance(self.real, type) and issubclass(self.real, enum.Enum):
             return SequenceIterV([ConstantV(v) for v in self.real])
         raise Unsupported(f"iterating over the {self.describe()}")
 
     def contains(self, m: Machine, item: Value) -> bool:
+        found = self._by_metaclass(m, "__contains__", item)
+        if found is not None:
+            return m.truth(found)
         if item.is_constant():
             return bool(m.real(lambda: item.as_constant() in self.real))
         raise Unsupported(f"`in` on the {self.describe()}")
 
     def length(self, m: Machine) -> int:
+        found = self._by_metaclass(m, "__len__")
+        if found is not None:
+            return int(found.as_constant())
         return int(m.real(len, self.real))
