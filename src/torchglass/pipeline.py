@@ -33,6 +33,7 @@ from .inspector import progress, reports
 from .options import CompileOptions
 from .records.capture import Capture, GraphBreak, Request, Resume
 from .records.compilation import EntryRecord, Event, Fallback, FunctionRecord, GraphRecord, Recompile
+from .records.guards import TensorMeta
 from .records.origin import Origin
 from .records.partition import Partition
 from .records.render_graph import render
@@ -85,6 +86,23 @@ class Stages:
             seconds = time.perf_counter() - begin
             self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
             self.events.append(Event(stage, begin, seconds))
+
+
+def _told(value: Any) -> Any:
+    """A value as a report keeps it: what a call passed must not live on in one."""
+    if value is None or isinstance(value, (int, float, str, bytes, type, torch.dtype, torch.device, TensorMeta)):
+        return value
+    try:
+        return Described(repr(value)[:200])
+    except Exception:
+        return Described(f"a {type(value).__name__}")
+
+
+class Described(str):
+    """The text of an object, shown without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class FunctionState:
@@ -215,8 +233,9 @@ class FunctionState:
         scope = guard_runtime.scope_of(self.function, arguments)
         failure = guard_runtime.explain_failure(self.guards[-1], scope)
         if failure is not None:
-            old, new = getattr(failure, "old", None), getattr(failure, "new", None)
+            old, new = (_told(getattr(failure, name, None)) for name in ("old", "new"))
             self.record.recompiles.append(Recompile(failure.guard, old, new, len(self.guards) - 1))
+            log.info("`%s` is compiled again: %s (%s)", self.name, failure.message, failure.guard.origin)
 
     def _run_eager_from_now_on(self, compiled: _native.CompiledFunction, found: GraphBreak) -> None:
         if self.options.fullgraph and not found.raises:

@@ -142,7 +142,7 @@ def inline(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value
     else:
         real = function.real
         code, namespace = real.__code__, real.__globals__
-        module = module_of(m, real)
+        module = module_of(m, real, function.source)
         if function.source is not None and not m.is_stable(real.__module__):
             m.guard(Attr(function.source, "__code__"), "identity", code, "it was called")
         closure = closure_of(m, function)
@@ -154,7 +154,7 @@ def inline(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value
     return value
 
 
-def module_of(m: Machine, function: FunctionType) -> str:
+def module_of(m: Machine, function: FunctionType, source: Source | None) -> str:
     """How sources name a function's globals: '' for the compiled function's own."""
     if function.__globals__ is m.function.__globals__:
         return ""
@@ -164,7 +164,7 @@ def module_of(m: Machine, function: FunctionType) -> str:
     module = sys.modules.get(name)
     if module is not None and module.__dict__ is function.__globals__:
         return str(name)
-    return m.pin_namespace(function.__globals__)
+    return m.pin_namespace(function, source)
 
 
 def closure_of(m: Machine, function: KnownV) -> list[CellV]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType, ModuleType
@@ -18,7 +19,7 @@ import torch
 
 from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
-from ..records.sources import Attr, Global, InstanceDict, Module, Source, TypeOf
+from ..records.sources import Attr, Global, InstanceDict, Item, Module, Source, TypeOf
 from . import calls, graph, tensor_ops, wrap
 from .errors import Unsupported, UserError
 from .frame import Frame
@@ -52,6 +53,7 @@ class Machine:
         self.written_globals: dict[tuple[str, str], Value] = {}
         self.grad_enabled = torch.is_grad_enabled()
         self.class_sources: dict[type, Source] = {}
+        self.namespace_sources: dict[str, Source] = {}
         self.pinned: dict[int, dict[str, Any]] = {}
         self.kept: list[Any] = []
         self.filled_cells: set[int] = set()
@@ -352,12 +354,14 @@ class Machine:
             frame.push(value)
         return self.run_frame(frame)
 
-    def pin_namespace(self, namespace: dict[str, Any]) -> str:
-        """The module name of globals that belong to no imported module: reads of them cannot be guarded."""
-        if not self.is_stable(namespace.get("__name__")):
-            return UNREACHABLE
+    def pin_namespace(self, function: FunctionType, source: Source | None) -> str:
+        """The module name of globals that belong to no imported module: they are reached through the function."""
+        namespace = function.__globals__
+        name = f"{UNREACHABLE}{id(namespace)}"
         self.pinned[id(namespace)] = namespace
-        return f"{UNREACHABLE}{id(namespace)}"
+        if source is not None and not self.is_stable(namespace.get("__name__")):
+            self.namespace_sources.setdefault(name, Attr(source, "__globals__"))
+        return name
 
     # --- effects ---------------------------------------------------------------------------------------------------
     @contextmanager
@@ -395,17 +399,21 @@ class Machine:
         if written is not None:
             return written
         if name in frame.namespace:
-            stable = frame.namespace.get("__name__", "").partition(".")[0] in STABLE_PACKAGES
-            stable = stable or frame.module.startswith(UNREACHABLE)
-            source = (
-                None if stable and not isinstance(frame.namespace[name], torch.Tensor) else Global(name, frame.module)
-            )
-            return self.wrap(frame.namespace[name], source)
+            return self.wrap(frame.namespace[name], self._global_source(frame, name))
         builtins = frame.namespace.get("__builtins__", __builtins__)
         table = builtins if isinstance(builtins, dict) else builtins.__dict__
         if name not in table:
             self.throw(NameError, f"name '{name}' is not defined")
         return self.wrap_known(table[name])
+
+    def _global_source(self, frame: Frame, name: str) -> Source | None:
+        reached = self.namespace_sources.get(frame.module)
+        if reached is not None:
+            return Item(reached, name)
+        stable = self.is_stable(frame.namespace.get("__name__")) or frame.module.startswith(UNREACHABLE)
+        if stable and not isinstance(frame.namespace[name], torch.Tensor):
+            return None
+        return Global(name, frame.module)
 
     def store_global(self, frame: Frame, name: str, value: Value) -> None:
         self._refuse_when_sealed()
@@ -429,22 +437,30 @@ class Machine:
         """The globals that a Global source's ``module`` names."""
         if module == "":
             return self.function.__globals__
-        if module.startswith(UNREACHABLE) and module != UNREACHABLE:
+        if module.startswith(UNREACHABLE):
             return self.pinned[int(module.removeprefix(UNREACHABLE))]
-        if module == UNREACHABLE:
-            raise Unsupported("writing a global of a namespace that is no imported module")
         return sys.modules[module].__dict__
 
     def is_stable(self, module: str | None) -> bool:
         """Whether a module's functions and classes are taken as they are."""
-        return (module or "").partition(".")[0] in STABLE_PACKAGES
+        top = (module or "").partition(".")[0]
+        return top in STABLE_PACKAGES and _is_at_home(top)
 
     def is_stable_module(self, module: ModuleType) -> bool:
-        return module.__name__.partition(".")[0] in STABLE_PACKAGES
+        return self.is_stable(module.__name__)
+
+
+def _is_at_home(package: str) -> bool:
+    """Whether a name of the standard library stands for that and not for a module of the user's."""
+    file = getattr(sys.modules.get(package), "__file__", None)
+    if file is None or package in ("torch", "torchglass"):
+        return True
+    return file.startswith(STANDARD_LIBRARY) and "site-packages" not in file
 
 
 # Modules whose globals are taken as they are: they do not change while a program runs, and guarding every
 # ``torch.nn.functional.linear`` would only cost.
+STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 STABLE_PACKAGES = frozenset({"torch", "torchglass"}) | sys.stdlib_module_names
 
 

@@ -15,6 +15,7 @@ import contextlib
 import logging
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -32,7 +33,7 @@ QUIET = 0.7
 """Seconds without a change after which the files of a folder that somebody looks at are written."""
 
 _lock = threading.RLock()
-_waiting: dict[int, tuple[int, FunctionRecord, Write, bool]] = {}
+_waiting: dict[int, tuple[int, Callable[[], FunctionRecord | None], Write, bool]] = {}
 _timer: threading.Timer | None = None
 
 
@@ -40,7 +41,9 @@ def changed(record: FunctionRecord, write: Write, asked: bool) -> None:
     """The record of a function has something new: its files are written soon, or at the end of this process."""
     global _timer
     with _lock:
-        _waiting[id(record)] = (os.getpid(), record, write, asked)
+        # nobody waits for the files of a function that is gone, and its record would keep what it worked on
+        kept = (lambda: record) if asked else weakref.ref(record)
+        _waiting[id(record)] = (os.getpid(), kept, write, asked)
         crowded = len(_waiting) > MOST_WAITING
         if asked:
             if _timer is not None:
@@ -67,17 +70,20 @@ def _when_quiet() -> None:
         except Exception:
             log.debug("the reports of %s were not written yet", waiting.name, exc_info=True)
             with _lock:
-                _waiting.setdefault(id(waiting), (os.getpid(), waiting, write, asked))
+                _waiting.setdefault(id(waiting), (os.getpid(), weakref.ref(waiting), write, asked))
 
 
 def _take(
     wanted: Callable[[FunctionRecord], bool], asked_only: bool = False
 ) -> list[tuple[FunctionRecord, Write, bool]]:
     with _lock:
-        keys = [k for k, (_, record, _, asked) in _waiting.items() if wanted(record) and (asked or not asked_only)]
-        rows = [_waiting.pop(key) for key in keys]
+        rows = [(key, process, kept(), write, asked) for key, (process, kept, write, asked) in _waiting.items()]
+        taken = [row for row in rows if row[2] is None or (wanted(row[2]) and (row[4] or not asked_only))]
+        for row in taken:
+            del _waiting[row[0]]
     # a forked child leaves its parent's files alone
-    return [(record, write, asked) for process, record, write, asked in rows if process == os.getpid()]
+    mine = [row for row in taken if row[1] == os.getpid()]
+    return [(record, write, asked) for _, _, record, write, asked in mine if record is not None]
 
 
 def _files(record: FunctionRecord, asked: bool) -> Iterator[tuple[str, Callable[[], str]]]:
