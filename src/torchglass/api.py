@@ -13,14 +13,13 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FunctionType, MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from . import _native
 from .backends import registry
 from .inspector import reports
-from .inspector.explain import Explanation
 from .inspector.when_loaded import of_torch_compile
 from .markers import allow_in_graph, disable, graph_break, is_compiling
 from .options import CompileOptions
@@ -42,6 +41,9 @@ __all__ = [
 
 RUNS = ("kernels", "forward", "captured")
 """What ``prepare_debug(runs=)`` takes."""
+
+if TYPE_CHECKING:
+    from .inspector.explain import Explanation
 
 _states: weakref.WeakSet[FunctionState] = weakref.WeakSet()
 
@@ -164,6 +166,8 @@ def explain(compiled: Any) -> Explanation:
 
     Print it, or call ``.to_dict()``. ``tg.explain(compiled)(*args)`` calls the function first.
     """
+    from .inspector.explain import Explanation  # loads rich, which compiling does not need
+
     state = _state_of(compiled)
     reports.flush(state.root().record)
     return Explanation(state.record, compiled)

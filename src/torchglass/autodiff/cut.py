@@ -24,8 +24,6 @@ from enum import IntEnum
 
 import numpy
 import torch
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from .ops import CONSTANT, INPUT, TANGENT, Op, is_random, is_view, must_stay, operands
 from .recompute import ALONE, NEVER, family
@@ -70,6 +68,9 @@ class Network:
         """Which nodes lie on the sink's side of the minimum cut that is nearest the sink; a boolean array."""
         if not any(head == self.SINK for _, head in self.edges):
             return numpy.zeros(self.size, dtype=bool)  # backward needs nothing
+        from scipy.sparse import csr_matrix  # here, since inference needs no scipy and it is slow to load
+        from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
         finite = sum(capacity for capacity in self.edges.values() if capacity != math.inf)
         scale = min(1.0, (INFINITE // 2) / max(finite, 1.0))
         capacities = [INFINITE if c == math.inf else max(1, round(c * scale)) for c in self.edges.values()]
