@@ -265,3 +265,21 @@ def test_writing_a_result_in_place_afterwards():
     (y,) = compiled(partition)(x)
     y.add_(1).sum().backward()
     torch.testing.assert_close(x.grad, torch.full((4,), 3.0))
+
+
+def test_sparse_results_are_refused():
+    with pytest.raises(autodiff.AutodiffError, match="sparse"):
+        autodiff.trace_training(capture(lambda x: x.to_sparse()), [tensor(3, 4)])
+
+
+def test_sparse_gradients_run_eagerly():
+    import torchglass as tg
+
+    ids = torch.tensor([1, 2, 1])
+    grads = []
+    for call in (F.embedding, tg.compile(lambda ids, w, sparse: F.embedding(ids, w, sparse=sparse))):
+        w = tensor(5, 4)
+        call(ids, w, sparse=True).sum().backward()
+        grads.append(w.grad)
+    assert all(grad.is_sparse for grad in grads)
+    torch.testing.assert_close(grads[1].to_dense(), grads[0].to_dense())

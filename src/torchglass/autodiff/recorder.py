@@ -98,6 +98,8 @@ class Recorder(DispatchMode):
             op.captured, op.origin = self.captured, self.origin
             op.backward = self.locate is not None
             op.region = self.region
+        if isinstance(op.val, torch.Tensor) and op.val.layout is not torch.strided:
+            raise AutodiffError(f"{op.target} gives a tensor of layout {op.val.layout}")
         self.ops.append(op)
         return op
 
