@@ -474,6 +474,12 @@ def deepcopy_(m, args, kwargs):
     return m.call(m.wrap_known(polyfills.deepcopy), args, kwargs)
 
 
+@handles(polyfills.identity)
+def identity_(m, args, kwargs):
+    m.kept.append(args[0])
+    return ConstantV(id(args[0]))
+
+
 @handles(polyfills.copy_of_tensor)
 def copy_of_tensor_(m, args, kwargs):
     """What copying ``args[0]`` deeply gives if it is a tensor, NotImplemented for other things."""

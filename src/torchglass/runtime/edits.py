@@ -1,7 +1,7 @@
 """An edited graph file as a graph again: what a person wrote in captured.py or forward.py is what is compiled.
 
-    gm = retraced(module.forward, path, gm)      # the file's function in, a graph with the original's inputs out
-    gm = with_values(gm, path, original)         # and the value (a fake tensor) of every node, for an ATen graph
+gm = retraced(module.forward, path, gm)      # the file's function in, a graph with the original's inputs out
+gm = with_values(gm, path, original)         # and the value (a fake tensor) of every node, for an ATen graph
 """
 
 from __future__ import annotations
