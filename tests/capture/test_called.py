@@ -12,6 +12,7 @@ from torch import nn
 
 import torchglass as tg
 from torchglass import _native
+from torchglass.inspector import reports
 
 
 @pytest.fixture(autouse=True)
@@ -347,6 +348,7 @@ def test_nothing_is_kept_alive():
         alive.append(weakref.ref(payload))
         in_step(make(payload), *[(torch.ones(2),)] * 2)
     del payload
+    reports.flush()  # what waits to be written is kept
     gc.collect()
     assert sum(reference() is not None for reference in alive) == 0
 
