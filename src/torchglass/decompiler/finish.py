@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from .conditions import negate
 from .match import match_statement, starts_match
-from .reduce import negate
 
 
 def finish(stmts: list[ast.stmt]) -> list[ast.stmt]:

@@ -12,9 +12,9 @@ import copy
 from typing import Any
 
 from .cfg import Graph, Node, dominates
+from .conditions import negatable, negate
 from .flow import SAFE
 from .match import case_test
-from .reduce import negatable, negate
 from .values import Item, Match
 
 

@@ -10,8 +10,8 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from .cfg import Node, dominates
+from .conditions import negatable, negate
 from .flow import SAFE
-from .reduce import negatable, negate
 from .values import Iterating
 
 if TYPE_CHECKING:
