@@ -166,4 +166,6 @@ class Match(ast.expr):
 
 def is_silent(value: Any) -> bool:
     """Whether a stack value may stay below a statement without being lost or evaluated late."""
+    if isinstance(value, Function):  # that of a comprehension waits for what it iterates over
+        return value.code.co_name.startswith("<") and value.code.co_name != "<lambda>"
     return isinstance(value, (Marker, Iterating, Item, UnpackItem, Unpacking, Import, Imported, Awaitable))
