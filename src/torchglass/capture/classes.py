@@ -182,7 +182,7 @@ CONSTRUCTORS[frozenset] = lambda m, args, kwargs: SetV(m.listed(args[0]) if args
 
 def _make_dict(cls: type) -> Constructor:
     def make(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from .builtin_methods import dict_update
+        from .methods.dicts import dict_update
 
         result = DictV(cls)
         if cls is defaultdict:

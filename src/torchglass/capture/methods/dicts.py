@@ -1,0 +1,122 @@
+"""Methods of dictionaries: dict, OrderedDict, defaultdict, mappingproxy."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ..values.constant import NONE, ConstantV
+from ..values.containers import TupleV
+from ..values.dicts import DictV, DictViewV
+from ..values.hashing import hash_key
+from ..values.known import KnownV
+from .table import METHODS, method
+
+if TYPE_CHECKING:
+    pass
+
+
+TRUE = ConstantV(True)
+
+
+@method(dict, MappingProxyType, name="get")
+def dict_get(m, self, key, default=NONE):
+    value = self.lookup(m, hash_key(key))
+    return default if value is None else value
+
+
+@method(dict, OrderedDict, name="pop")
+def dict_pop(m, self, key, default=None):
+    hashed = hash_key(key)
+    value = self.lookup(m, hashed)
+    if value is None:
+        if default is None:
+            m.throw(KeyError, key)
+        return default
+    self.remove(m, hashed)
+    return value
+
+
+@method(dict, OrderedDict)
+def setdefault(m, self, key, default=NONE):
+    value = self.lookup(m, hash_key(key))
+    if value is None:
+        self.set_item(m, key, default)
+        value = default
+    return value
+
+
+@method(dict, OrderedDict, name="update")
+def dict_update(m, self, other=None, **kwargs):
+    if other is not None:
+        is_mapping = isinstance(other, DictV) or "keys" in dir(other.python_type())
+        pairs = m.mapping_pairs(other) if is_mapping else [m.listed(p) for p in m.listed(other)]
+        for key, value in pairs:
+            self.set_item(m, key, value)
+    for name, value in kwargs.items():
+        self.set_item(m, ConstantV(name), value)
+    return NONE
+
+
+@method(dict, OrderedDict, MappingProxyType, name="keys")
+def dict_keys(m, self):
+    return DictViewV(self, "keys")
+
+
+@method(dict, OrderedDict, MappingProxyType, name="values")
+def dict_values(m, self):
+    return DictViewV(self, "values")
+
+
+@method(dict, OrderedDict, MappingProxyType, name="items")
+def dict_items(m, self):
+    return DictViewV(self, "items")
+
+
+@method(dict, OrderedDict, name="clear")
+def dict_clear(m, self):
+    self.clear(m)
+    return NONE
+
+
+@method(dict, OrderedDict, defaultdict, MappingProxyType, name="copy")
+def dict_copy(m, self):
+    result = DictV.of(self.pairs(m))
+    result.cls, result.default_factory = self.cls, self.default_factory
+    return result
+
+
+@method(dict, OrderedDict)
+def popitem(m, self, last=TRUE):
+    keys = self.all_keys(m)
+    if not keys:
+        m.throw(KeyError, "dictionary is empty")
+    key = keys[-1 if m.truth(last) else 0]
+    value = self.get_item(m, key)
+    self.remove(m, hash_key(key))
+    return TupleV([key, value])
+
+
+@method(OrderedDict)
+def move_to_end(m, self, key, last=TRUE):
+    self.fill(m)
+    m.mutate(self)
+    hashed = hash_key(key)
+    value = self.items.pop(hashed)
+    self.items = {**self.items, hashed: value} if m.truth(last) else {hashed: value, **self.items}
+    return NONE
+
+
+@method(dict, OrderedDict, defaultdict, name="__init__")
+def dict_init(m, self, other=None, *more, **kwargs):
+    if more or isinstance(other, KnownV):
+        self.default_factory, other = other, (more[0] if more else None)
+    return dict_update(m, self, other, **kwargs)
+
+
+for _cls in (dict, OrderedDict):
+    METHODS[_cls, "__setitem__"] = lambda m, self, key, value: (self.set_item(m, key, value), NONE)[1]
+    METHODS[_cls, "__delitem__"] = lambda m, self, key: (self.del_item(m, key), NONE)[1]
+METHODS[dict, "__getitem__"] = lambda m, self, key: self.get_item(m, key)
+METHODS[dict, "__contains__"] = lambda m, self, key: ConstantV(self.contains(m, key))

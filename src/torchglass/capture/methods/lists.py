@@ -1,0 +1,165 @@
+"""Methods of lists, tuples and deques."""
+
+from __future__ import annotations
+
+import operator
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ..values.constant import NONE, ConstantV
+from ..values.containers import ListV
+from .table import METHODS, method
+
+if TYPE_CHECKING:
+    pass
+
+
+LAST = ConstantV(-1)
+ZERO = ConstantV(0)
+ONE = ConstantV(1)
+
+
+@method(list, deque)
+def append(m, self, value):
+    self.all(m)
+    m.mutate(self)
+    self.items.append(value)
+    _trim(self, left=True)
+    return NONE
+
+
+def _trim(self, left):
+    maxlen = self.maxlen
+    if maxlen is not None and len(self.items) > maxlen:
+        self.items.pop(0 if left else -1)
+
+
+@method(deque)
+def appendleft(m, self, value):
+    self.all(m)
+    m.mutate(self)
+    self.items.insert(0, value)
+    _trim(self, left=False)
+    return NONE
+
+
+@method(list, deque)
+def extend(m, self, values):
+    for value in m.listed(values):
+        append(m, self, value)
+    return NONE
+
+
+@method(list, deque)
+def insert(m, self, index, value):
+    self.all(m)
+    m.mutate(self)
+    self.items.insert(m.as_index(index), value)
+    return NONE
+
+
+@method(list, name="pop")
+def list_pop(m, self, index=LAST):
+    if not self.items:
+        m.throw(IndexError, "pop from empty list")
+    self.all(m)
+    m.mutate(self)
+    return m.real(self.items.pop, m.as_index(index))
+
+
+@method(deque, name="pop")
+def deque_pop(m, self):
+    return list_pop(m, self)
+
+
+@method(deque)
+def popleft(m, self):
+    return list_pop(m, self, ConstantV(0))
+
+
+@method(list, deque, name="remove")
+def list_remove(m, self, value):
+    for n, item in enumerate(self.all(m)):
+        if m.equal(item, value):
+            m.mutate(self)
+            del self.items[n]
+            return NONE
+    m.throw(ValueError, "list.remove(x): x not in list")
+
+
+@method(list, deque, name="clear")
+def list_clear(m, self):
+    m.mutate(self)
+    self.items.clear()
+    return NONE
+
+
+@method(list, tuple, deque)
+def index(m, self, value, start=ZERO, stop=NONE):
+    items = self.all(m)
+    window = range(*slice(m.as_index(start), stop.as_constant()).indices(len(items)))
+    for n in window:
+        if m.equal(items[n], value):
+            return ConstantV(n)
+    m.throw(ValueError, "value is not in list")
+
+
+@method(list, tuple, deque)
+def count(m, self, value):
+    return ConstantV(sum(m.equal(item, value) for item in self.all(m)))
+
+
+@method(list, deque)
+def reverse(m, self):
+    self.all(m)
+    m.mutate(self)
+    self.items.reverse()
+    return NONE
+
+
+@method(list)
+def sort(m, self, **kwargs):
+    from ..builtin_functions import sort_list
+
+    m.mutate(self)
+    sort_list(m, self, kwargs)
+    return NONE
+
+
+@method(list, deque, name="copy")
+def list_copy(m, self):
+    result = ListV(list(self.all(m)), self.cls)
+    result.maxlen = self.maxlen
+    return result
+
+
+@method(deque)
+def extendleft(m, self, values):
+    for value in m.listed(values):
+        appendleft(m, self, value)
+    return NONE
+
+
+@method(deque)
+def rotate(m, self, steps=ONE):
+    items = self.all(m)
+    m.mutate(self)
+    cut = -m.as_index(steps) % len(items) if items else 0
+    self.items[:] = items[cut:] + items[:cut]
+    return NONE
+
+
+def _in_place(name):
+    function = getattr(operator, name)
+    return lambda m, left, right: m.binary(function, left, right)
+
+
+METHODS[list, "__iadd__"] = METHODS[deque, "__iadd__"] = _in_place("iadd")
+
+
+@method(list, name="__init__")
+def list_init(m, self, values=None):
+    if values is not None:
+        m.mutate(self)
+        self.items[:] = m.listed(values)
+    return NONE

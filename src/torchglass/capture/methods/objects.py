@@ -1,0 +1,197 @@
+"""Methods of what every object is: strings, object, exceptions, functions, generators, types."""
+
+from __future__ import annotations
+
+import weakref
+from types import FunctionType, GeneratorType, SimpleNamespace
+from typing import TYPE_CHECKING
+
+from ...records.sources import Referent
+from ..errors import Unsupported, UserError
+from ..values.constant import NONE, ConstantV
+from ..values.containers import ListV, TupleV
+from ..values.functions import MethodV
+from ..values.instance import ExceptionV, InstanceV
+from ..values.tensor import TensorV
+from .table import METHODS, method
+
+if TYPE_CHECKING:
+    pass
+
+
+# --- str with symbolic containers -------------------------------------------------------------------------------------
+@method(str)
+def join(m, self, values):
+    return m.fold(str.join, [self, TupleV(m.listed(values))], {})
+
+
+@method(str, name="format")
+def str_format(m, self, *args, **kwargs):
+    if any(isinstance(v, TensorV) for v in (*args, *kwargs.values())):
+        raise Unsupported("formatting a tensor")
+    return m.fold(str.format, [self, *args], kwargs)
+
+
+# --- object -----------------------------------------------------------------------------------------------------------
+@method(object, name="__setattr__")
+def object_setattr(m, self, name, value):
+    if isinstance(self, InstanceV):
+        self.store_attr(m, name.as_constant(), value)
+    else:
+        self.set_attr(m, name.as_constant(), value)
+    return NONE
+
+
+@method(object, name="__delattr__")
+def object_delattr(m, self, name):
+    self.discard_attr(m, name.as_constant())
+    return NONE
+
+
+@method(object, name="__getattribute__")
+def object_getattribute(m, self, name):
+    if isinstance(self, InstanceV):
+        value = self.find_attr(m, name.as_constant())
+        if value is None:
+            m.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name.as_constant()}'")
+        return value
+    return m.get_attr(self, name.as_constant())
+
+
+@method(object, name="__init__")
+def object_init(m, self, *args, **kwargs):
+    return NONE
+
+
+@method(SimpleNamespace, name="__init__")
+def namespace_init(m, self, **kwargs):
+    for name, value in kwargs.items():
+        self.store_attr(m, name, value)
+    return NONE
+
+
+@method(object, name="__eq__")
+def object_eq(m, self, other):
+    return ConstantV(True if m.identical(self, other) else NotImplemented)
+
+
+@method(object, name="__ne__")
+def object_ne(m, self, other):
+    return ConstantV(not m.equal(self, other))
+
+
+@method(object, name="__hash__")
+def object_hash(m, self):
+    from ..builtin_functions import id_
+
+    return id_(m, [self], {})
+
+
+@method(object, name="__repr__")
+def object_repr(m, self):
+    raise Unsupported(f"repr() of a {self.describe()}")
+
+
+@method(object, name="__str__")
+def object_str(m, self):
+    return m.call(m.wrap_known(repr), [self], {})
+
+
+@method(object, name="__init_subclass__")
+def object_init_subclass(m, self, **kwargs):
+    return NONE
+
+
+@method(BaseException, name="__init__")
+def exception_init(m, self, *args, **kwargs):
+    if isinstance(self, ExceptionV):
+        self.args = list(args)
+    return NONE
+
+
+@method(BaseException)
+def add_note(m, self, note):
+    notes = self.attrs.lookup(m, "__notes__")
+    if notes is None:
+        notes = ListV([])
+        self.attrs.set_item(m, ConstantV("__notes__"), notes)
+    return METHODS[list, "append"](m, notes, note)
+
+
+METHODS[BaseException, "with_traceback"] = lambda m, self, tb: self
+
+
+@method(BaseException, name="__str__")
+def exception_str(m, self):
+    if len(self.args) == 1:
+        return m.call(m.wrap_known(repr if issubclass(self.cls, KeyError) else str), [self.args[0]], {})
+    return m.fold(str, [TupleV(self.args)], {}) if self.args else ConstantV("")
+
+
+@method(BaseException, name="__repr__")
+def exception_repr(m, self):
+    parts = [m.call(m.wrap_known(repr), [a], {}).as_constant() for a in self.args]
+    return ConstantV(f"{self.cls.__name__}({', '.join(parts)})")
+
+
+@method(weakref.ref, name="__call__")
+def referent(m, self):
+    """What a weak reference (WeakValueDictionary's, with a key) refers to."""
+    return m.wrap(self.real(), Referent(self.source) if self.source else None)
+
+
+# --- functions, generators, types -------------------------------------------------------------------------------------
+@method(FunctionType, name="__get__")
+def function_get(m, self, owner, cls=NONE):
+    return self if isinstance(owner, ConstantV) and owner.value is None else MethodV(self, owner)
+
+
+@method(GeneratorType)
+def send(m, self, value):
+    result = self.send(m, value)
+    if result is None:
+        m.throw(StopIteration, *([self.returned] if self.returned is not None else []))
+    return result
+
+
+@method(GeneratorType)
+def throw(m, self, kind, value=NONE, traceback=NONE):
+    given = value if isinstance(value, InstanceV) else kind
+    result = self.throw(m, UserError(m.exception_from(given)))
+    if result is None:
+        m.throw(StopIteration, *([self.returned] if self.returned is not None else []))
+    return result
+
+
+@method(GeneratorType)
+def close(m, self):
+    try:
+        result = self.throw(m, UserError(ExceptionV(GeneratorExit, [])))
+    except UserError as error:
+        if not issubclass(error.value.python_type(), (GeneratorExit, StopIteration)):
+            raise
+        return NONE
+    if result is not None:
+        m.throw(RuntimeError, "generator ignored GeneratorExit")
+    return NONE
+
+
+@method(type, name="__call__")
+def type_call(m, self, *args, **kwargs):
+    from .. import classes
+
+    return classes.construct(m, self.as_constant(), list(args), kwargs, through_metaclass=False)
+
+
+@method(type)
+def mro(m, self):
+    return m.wrap_result(self.as_constant().mro())
+
+
+METHODS[type, "__subclasses__"] = lambda m, self: m.wrap_result(self.as_constant().__subclasses__())
+METHODS[type, "__instancecheck__"] = lambda m, self, value: ConstantV(
+    issubclass(value.python_type(), self.as_constant())
+)
+METHODS[type, "__subclasscheck__"] = lambda m, self, value: ConstantV(
+    issubclass(value.as_constant(), self.as_constant())
+)
