@@ -71,7 +71,7 @@ static char* tg_scratch(int64_t bytes)
 
 /* libm functions that glibc has in vector form (libmvec, at most 4 ulp); the rest runs one element at a time. */
 #if defined(__x86_64__) && defined(__GLIBC__)
-#define VECTOR __attribute__((simd("notinbranch")))
+#define VECTOR __attribute__((simd("notinbranch"), const))
 VECTOR float sinf(float); VECTOR float cosf(float); VECTOR float powf(float, float);
 VECTOR double exp(double); VECTOR double log(double); VECTOR double sin(double); VECTOR double cos(double);
 VECTOR double pow(double, double);
