@@ -26,11 +26,6 @@ def _row_of(x: Any, shape: Sequence[Size], at: int) -> Any:
     return View(x.buffer, sizes, tuple(x.strides[0] if d == at else 0 for d in range(len(shape))), x.offset)
 
 
-def _flat(view: View, val: Any) -> View:
-    """A result with kept dimensions under the shape of the FX value."""
-    return View(view.buffer, sizes_of(val.shape), sizes_of(val.stride()), view.offset)
-
-
 def _empty(low: Lowering, val: Any, name: str) -> View:
     if tuple(val.shape) != (0,):
         raise NotLowered("statistics that are not the batch's")
@@ -72,12 +67,12 @@ def _batch_norm(
     if not isinstance(x, View) or len(x.shape) < 2 or 0 in x.shape:
         raise NotLowered("nothing to normalize")
     to, n, shape = compute_dtype(low.dtype(x)), node.name, x.shape
-    if to != low.dtype(x):
-        raise NotLowered("statistics in another dtype")
     w, b, old_mean, old_var = (_row_of(t, shape, 1) for t in (weight, bias, mean, var))
     if not training:
         if mean is None or var is None:
             raise NotLowered("no running statistics")
+        if to != low.dtype(x) and any(user.args[1] in (1, 2) for user in node.users):
+            raise NotLowered("empty results whose dtype fake tensors do not know")
         r = low.map(lambda v: rsqrt(v.cast(to) + eps), [old_var], name=f"{n}_rstd", dtype=to)
         y = _normalized(low, vals[0], [x, old_mean, r, w, b], to, n)
         saved = tuple(_empty(low, val, f"{n}_none") for val in vals[1:3])
@@ -85,7 +80,7 @@ def _batch_norm(
     dims = [d for d in range(len(shape)) if d != 1]
     m, v, r = _statistics(low, x, dims, eps, to, n)
     y = _normalized(low, vals[0], [x, m, r, w, b], to, n)
-    results = [y, _flat(m, vals[1]), _flat(r, vals[2])]
+    results = [y, low.settled(m, vals[1]), low.settled(r, vals[2])]
     if updates:
         count = count_of(product(tuple(shape[d] for d in dims)))
         unbiased = count / max(count - 1, 1)
@@ -94,7 +89,7 @@ def _batch_norm(
                 lambda o, s, f=factor: (o.cast(to) * (1 - momentum)) + s * (momentum * f), [old, new],
                 name=f"{n}_running", dtype=dtype_name(val.dtype),
             )  # fmt: skip
-            results.append(_flat(moved, val))
+            results.append(low.settled(moved, val))
     return tuple(results)
 
 
@@ -128,9 +123,9 @@ def _batch_norm_backward(
     training: bool, eps: float, mask: Sequence[bool],
 ) -> Any:  # fmt: skip
     vals = node.meta["val"]
-    if not isinstance(x, View) or len(x.shape) < 2 or 0 in x.shape or compute_dtype(low.dtype(x)) != low.dtype(x):
-        raise NotLowered("statistics in another dtype")
-    to, n, shape = low.dtype(x), node.name, x.shape
+    if not isinstance(x, View) or len(x.shape) < 2 or 0 in x.shape:
+        raise NotLowered("nothing to normalize")
+    to, n, shape = compute_dtype(low.dtype(x)), node.name, x.shape
     dims = [d for d in range(len(shape)) if d != 1]
     count = count_of(product(tuple(shape[d] for d in dims)))
     w = _row_of(weight, shape, 1)
@@ -159,8 +154,8 @@ def _batch_norm_backward(
         )  # fmt: skip
     if mask[1]:
         dw = low.map(lambda d, s: d * s, [dots, r], name=f"{n}_dw", dtype=dtype_name(vals[1].dtype))
-        dw = _flat(dw, vals[1])
-    return dx, dw, _flat(sums, vals[2]) if mask[2] else None
+        dw = low.settled(dw, vals[1])
+    return dx, dw, low.settled(sums, vals[2]) if mask[2] else None
 
 
 # -- group norm ------------------------------------------------------------------------------------------------------
@@ -188,12 +183,12 @@ def _group_norm(
     shape = (n, groups, c // groups, rest)
     g = _grouped(x, shape)
     to = compute_dtype(low.dtype(x))
-    if dtype_name(vals[1].dtype) != to or tuple(vals[0].stride()) != contiguous(tuple(vals[0].shape)):
-        raise NotLowered("statistics in another dtype")
+    if tuple(vals[0].stride()) != contiguous(tuple(vals[0].shape)):
+        raise NotLowered("a layout of channels last")
     mean, _, rstd = _statistics(low, g, [2, 3], eps, to, node.name)
     w, b = _by_channel(weight, groups, c // groups), _by_channel(bias, groups, c // groups)
     y = low.map(_scaled(to), [g, mean, rstd, w, b], shape=shape, dtype=dtype_name(vals[0].dtype), name=node.name)
-    return _flat(y, vals[0]), _flat(mean, vals[1]), _flat(rstd, vals[2])
+    return low.settled(y, vals[0]), low.settled(mean, vals[1]), low.settled(rstd, vals[2])
 
 
 @rule("native_group_norm_backward")
@@ -205,8 +200,8 @@ def _group_norm_backward(
     shape = (n, groups, c // groups, rest)
     g, v = _grouped(grad, shape), _grouped(x, shape)
     to = compute_dtype(low.dtype(x))
-    if any(not isinstance(s, View) or low.dtype(s) != to for s in (mean, rstd)):
-        raise NotLowered("statistics in another dtype")
+    if any(not isinstance(s, View) for s in (mean, rstd)):
+        raise NotLowered("statistics that are no tensor")
     m, r = (View(s.buffer, (n, groups, 1, 1), (*s.strides, 0, 0), s.offset) for s in (mean, rstd))
     w = _by_channel(weight, groups, c // groups)
     name, count = node.name, c // groups * rest
@@ -225,16 +220,16 @@ def _group_norm_backward(
             lambda gr, wt, y, c, s, p, q: (scaled(gr, wt) - p - (y.cast(to) - c) * s * q) * s,
             [g, w, v, m, r, a, b], shape=shape, dtype=dtype_name(vals[0].dtype), name=f"{name}_dx",
         )  # fmt: skip
-        dx = _flat(dx, vals[0])
+        dx = low.settled(dx, vals[0])
     if mask[1]:
         dw = low.reduce(
             "sum", [g, v, m, r], [0, 3], lambda gr, y, c, s: gr.cast(to) * ((y.cast(to) - c) * s), shape=shape,
             name=f"{name}_dw", dtype=dtype_name(vals[1].dtype),
         )  # fmt: skip
-        dw = _flat(dw, vals[1])
+        dw = low.settled(dw, vals[1])
     if mask[2]:
         db = low.reduce(
             "sum", [g], [0, 3], lambda gr: gr.cast(to), shape=shape, name=f"{name}_db", dtype=dtype_name(vals[2].dtype)
         )
-        db = _flat(db, vals[2])
+        db = low.settled(db, vals[2])
     return dx, dw, db

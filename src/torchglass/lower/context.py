@@ -242,6 +242,13 @@ class Lowering:
     def result_of(self, val: torch.Tensor, name: str) -> View:
         return self.buffer(name, dtype_name(val.dtype), sizes_of(val.shape), sizes_of(val.stride()))
 
+    def settled(self, view: View, val: torch.Tensor) -> View:
+        """A statistic computed in float32 with its dimensions kept, in the shape and dtype of the FX value."""
+        dtype = dtype_name(val.dtype)
+        if self.dtype(view) != dtype:
+            view = self.map(lambda v: v, [view], dtype=dtype, name=f"{view.buffer}_rounded")
+        return View(view.buffer, sizes_of(val.shape), sizes_of(val.stride()), view.offset)
+
     def argument(self, arg: Any) -> Any:
         """An FX argument with nodes replaced by their values."""
         return fx.map_arg(arg, lambda n: self.values[n]) if not isinstance(arg, fx.Node) else self.values[arg]

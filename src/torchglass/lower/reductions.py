@@ -168,10 +168,11 @@ def _with_mean(last: Callable[[V], V]) -> Callable[..., Any]:
         spread, middle = node.meta["val"]
         mean, over, freedom = _moments(low, spread, x, dims, correction, node.name)
         to = compute_dtype(dtype_name(spread.dtype))
-        if to != dtype_name(spread.dtype):
-            raise NotLowered("the mean is kept in more digits than it is returned in")
-        y = low.reduce("sum", [x, mean], over, squared_difference(to), lambda s: last(s / freedom), name=node.name)
-        return tuple(View(v.buffer, sizes_of(f.shape), sizes_of(f.stride())) for v, f in ((y, spread), (mean, middle)))
+        y = low.reduce(
+            "sum", [x, mean], over, squared_difference(to), lambda s: last(s / freedom), name=node.name,
+            dtype=dtype_name(spread.dtype),
+        )  # fmt: skip
+        return low.settled(y, spread), low.settled(mean, middle)
 
     return lower
 
