@@ -134,6 +134,7 @@ def _parameters(cls: type) -> set[str]:
 
 def _finish(config: Any, plan: Plan) -> Any:
     """Per-layer lists that the constructor took from the default rather than computed."""
+    _fit_state_heads(config, plan)
     layers = _read(config, "num_hidden_layers")
     for name in ("layer_types", "mlp_layer_types", "layers_block_type", "indexer_types", "no_rope_layers"):
         kinds = _read(config, name)
@@ -141,6 +142,22 @@ def _finish(config: Any, plan: Plan) -> Any:
             with contextlib.suppress(Exception):
                 setattr(config, name, _varied(kinds, layers))
     return config
+
+
+def _fit_state_heads(config: Any, plan: Plan) -> None:
+    """The heads of a state-space layer share the expanded hidden size."""
+    if not plan.head_widths:
+        return
+    for expand, heads, width in (
+        ("expand", "num_heads", "head_dim"),
+        ("mamba_expand", "mamba_n_heads", "mamba_d_head"),
+        ("mamba_expand", "mamba_num_heads", "mamba_head_dim"),
+        ("mamba_expand", "n_mamba_heads", "mamba_headdim"),
+    ):
+        values = [_read(config, n) for n in (expand, heads, "hidden_size")]
+        if all(type(v) is int and v for v in values) and type(_read(config, width)) is int:
+            with contextlib.suppress(Exception):
+                setattr(config, width, values[0] * values[2] // values[1])
 
 
 def _varied(kinds: list[Any], count: int) -> list[Any]:
@@ -170,11 +187,13 @@ def _small_int(name: str, value: int, plan: Plan, own: int | None, heads: Any, w
         return value if value < 3 else FIRST_SPECIAL_ID + sum(map(ord, name)) % (VOCABULARY - FIRST_SPECIAL_ID)
     if "position" in name and value > POSITIONS and "embedding_type" not in name:
         return POSITIONS
+    if name == "context_length":
+        return min(value, 16 * POSITIONS)
     if LAYERS.search(name) and not NOT_LAYERS.search(name):
         return min(value, plan.layers)
     if name == "first_k_dense_replace":
         return min(value, 1)
-    if name in ("n_group", "topk_group", "num_expert_group"):
+    if name in ("n_group", "topk_group", "num_expert_group", "n_groups", "mamba_n_groups", "mamba_ngroups"):
         return 1
     if "expert" in name and not WIDTH.search(name):
         return min(value, 2 if "_per_" in name or "top" in name or "shared" in name else 4)
