@@ -11,9 +11,23 @@ from dataclasses import dataclass
 from typing import Any
 
 
+def _hash_once(self: Source) -> int:
+    fields = self.__dict__
+    known = fields.get("_hash")
+    if known is None:
+        known = hash((type(self), *fields.values()))
+        object.__setattr__(self, "_hash", known)
+    return known
+
+
 @dataclass(frozen=True)
 class Source:
     """Base of all sources. ``base`` is the source this one is reached through, None for a root."""
+
+    def __init_subclass__(cls) -> None:
+        # The hash of a chain is that of all its links: computed anew for every look-up it was a third of capture.
+        if "__hash__" not in cls.__dict__:
+            cls.__hash__ = _hash_once  # type: ignore[assignment]
 
     @property
     def base(self) -> Source | None:
