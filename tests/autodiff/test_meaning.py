@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from autodiff_helpers import fresh, run, tensor
+from torch.utils.checkpoint import checkpoint
 
 import torchglass as tg
 
@@ -235,6 +236,24 @@ def test_gradients_of_one_loss_through_two_calls(compiled):
     x, y = tensor(4, 4), tensor(4, 4)
     (compiled(x) * compiled(x * 0.5)).backward()
     (torch.tanh(y @ y).sum() * torch.tanh((y * 0.5) @ (y * 0.5)).sum()).backward()
+    torch.testing.assert_close(x.grad, y.grad)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_compiled_function_inside_a_checkpoint(compiled, reentrant):
+    x, y = tensor(4, 4), tensor(4, 4)
+    for _ in range(2):
+        checkpoint(compiled, x, use_reentrant=reentrant).backward()
+        torch.tanh(y @ y).sum().backward()
+    torch.testing.assert_close(x.grad, y.grad)
+
+
+def test_saved_tensors_moved_by_hooks(compiled):
+    x, y = tensor(4, 4), tensor(4, 4)
+    with torch.autograd.graph.save_on_cpu():
+        loss = compiled(x)
+    loss.backward()
+    torch.tanh(y @ y).sum().backward()
     torch.testing.assert_close(x.grad, y.grad)
 
 

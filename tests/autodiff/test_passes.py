@@ -103,6 +103,25 @@ def test_narrowing_cast_stays():
     assert targets(partition.forward).count("aten._to_copy.default") == 2
 
 
+def test_copy_of_a_result_stays():
+    """Eager's meaning of ``clone``: the result may be written to before backward."""
+    import torchglass as tg
+
+    def function(x, w):
+        y = x.sin()
+        return y, y.clone() * w
+
+    grads = []
+    for call in (function, tg.compile(function, backend="aot_eager", fullgraph=True)):
+        x, w = tensor(4), tensor(4, seed=1)
+        y, out = call(x, w)
+        y.detach().add_(1)
+        out.sum().backward()
+        grads.append((x.grad, w.grad))
+    for want, got in zip(*grads):
+        torch.testing.assert_close(got, want)
+
+
 def test_random_mask_is_kept_in_bytes():
     partition = traced(dropout, tensor(4, 4))
     (mask,) = [saved for saved in partition.saved if saved.dtype is torch.bool]
