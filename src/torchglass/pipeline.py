@@ -286,7 +286,7 @@ class FunctionState:
     def _compile_in(
         self, stages: Stages, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]
     ) -> tuple[Any, Callable[..., Any]]:
-        with stages.stage("capture"):
+        with stages.stage("capture"), torch_compat.shielded_saved_tensor_hooks():
             request = Request(self.function, arguments, self.name, self.resume_names)
             capture = capture_run(request, self.options, guard_runtime.global_state)
         if self.options.fullgraph and capture.breaks:

@@ -226,9 +226,14 @@ def functional_writes_all_hidden(wrapper: torch.Tensor) -> bool:
     return torch._functionalize_are_all_mutations_hidden_from_autograd(wrapper)
 
 
+def saved_tensor_hooks_active() -> bool:
+    """Whether the user (or ``torch.utils.checkpoint``) is told of tensors that autograd saves."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+
+
 def shielded_saved_tensor_hooks() -> Any:
     """A context in which the user's saved-tensor hooks are not called (they would get tensors of the trace)."""
-    if torch._C._autograd._top_saved_tensors_default_hooks(False) is None:
+    if not saved_tensor_hooks_active():
         return nullcontext()
     return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..torch_compat import Modes as Modes
+from ..torch_compat import saved_tensor_hooks_active
 from .calling import call_original
 
 log = logging.getLogger("torchglass")
@@ -111,7 +112,13 @@ def rest(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def plainly(error: Exception, function: types.FunctionType, arguments: tuple[Any, ...]) -> Any:
-    """Run the user's function after its graph raised ``error``: on the data of this call an operation fails."""
+    """Run the user's function after its graph raised ``error``: on the data of this call an operation fails.
+
+    Not under hooks for saved tensors: they have seen the graph's tensors, and ``torch.utils.checkpoint`` ends its
+    second run by an exception from such a hook.
+    """
+    if saved_tensor_hooks_active():
+        raise error
     log.info("an operation failed in a graph of `%s`, which runs eagerly for this call: %s", function.__name__, error)
     try:
         return call_original(function, arguments)
