@@ -43,6 +43,7 @@ from .runtime.called import Callees, Entry
 from .runtime.calling import call_original
 from .runtime.dispatch import compiled_function
 from .runtime.load import load
+from .runtime.rebuild import FirstRun
 from .runtime.store import Folder, current_store, load_python
 from .runtime.toolchain import ToolchainError
 
@@ -317,9 +318,11 @@ class FunctionState:
             parameters = guard_runtime.parameter_names(self.function)
             guards = guard_runtime.write(capture.guards, capture.fetch, parameters, self.function.__globals__)
             folder.write("guards.py", guards.text)
+            if capture.written_inputs and "graph_0" in names:
+                names["graph_0"] = FirstRun(names["graph_0"], capture.written_inputs)
             artifact = folder.write("transformed.py", capture.transformed)
             entry = load_python(artifact, names).transformed
-            if isinstance(graph := names.get("graph_0"), _Foreign):
+            if isinstance(graph := names.get("graph_0"), (_Foreign, FirstRun)):
                 graph.namespaces.append(entry.__globals__)
         compiled.add_entry(table, entry)
         self.guards.append(capture.guards)

@@ -84,6 +84,8 @@ class Snapshot:
     def __call__(self, value: Any) -> Any:
         if isinstance(value, float):
             return "nan" if math.isnan(value) else value
+        if isinstance(value, str):
+            return "str", re.sub(r"0x[0-9a-f]+", "0x", value)  # addresses differ from run to run
         if isinstance(value, PLAIN) and not isinstance(value, (torch.Size,)):
             return type(value).__name__, value
         known = self.numbers.get(id(value))
@@ -133,7 +135,7 @@ class Snapshot:
     def exception(self, error: BaseException) -> tuple[Any, ...]:
         linked = error.__cause__, error.__context__
         return (
-            type(error).__name__, str(error), [self(a) for a in error.args],
+            type(error).__name__, self(str(error)), [self(a) for a in error.args],
             lines_of(error, self.filename) if LINES else (), [self(e) for e in linked],
             error.__suppress_context__, self.attributes(error),
         )  # fmt: skip
@@ -170,7 +172,7 @@ def outcome(function: Callable[..., Any], module: types.ModuleType, call: int, f
         except Exception as error:
             ended = ("raised", see(error))
     seen = [see(v) for v in given], [(name, see(getattr(module, name))) for name in WATCHED], module.Box.scale
-    text = re.sub(r", grad_fn=<\w+>", ", grad_fn", printed.getvalue())
+    text = re.sub(r", grad_fn=<\w+>|0x[0-9a-f]+", ", grad_fn", printed.getvalue())
     return (*ended, text, *seen, torch.is_grad_enabled(), _gradients(result, given[0], see))
 
 

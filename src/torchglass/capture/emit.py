@@ -500,7 +500,8 @@ def entry_source(e: Emitter, input_count: int, has_graph: bool, title: str) -> s
 
 def _graph_call(e: Emitter, names: list[str], input_count: int) -> list[str]:
     """Run the graph. Where an operation fails on the data it gets, nothing has happened yet: Python runs it all again,
-    and raises at the user's line, within the user's blocks. A graph that has written to an input cannot run twice.
+    and raises at the user's line, within the user's blocks. A graph that writes to an input can only be undone in its
+    first run.
     """
     arguments = "*fetched" if input_count == len(e.fetch) else f"*fetched[:{input_count}]"
     results = [e.names[id(v)] for v in e.outputs]
@@ -509,18 +510,18 @@ def _graph_call(e: Emitter, names: list[str], input_count: int) -> list[str]:
         call = f"{', '.join(results)}{',' if len(results) == 1 else ''} = {call}"
     nodes = e.m.builder.graph.nodes
     sets_modes = any(n.op == "call_function" and n.target in STATE_SETTERS for n in nodes)
-    twice = not e.m.builder.writes_inputs()
     error, modes = e.fresh("error"), e.fresh("modes")
+    failure = "rebuild.Undone" if e.m.builder.writes_inputs() else "Exception"
     lines = [f"{modes} = rebuild.Modes()"] if sets_modes else []
-    if not twice and not sets_modes:
-        return [call]
-    lines += ["try:", f"    {call}", f"except Exception as {error}:" if twice else "except Exception:"]
-    if sets_modes:
-        lines.append(f"    {modes}.restore()")
-    if twice:
-        values = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
-        return [*lines, f"    return rebuild.plainly({error}, {e.pin(e.m.function)}, {values})"]
-    return [*lines, "    raise"]
+    lines += ["try:", f"    {call}", f"except {failure} as {error}:"]
+    values = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+    again = f"    return rebuild.plainly({error}, {e.pin(e.m.function)}, {values})"
+    if not sets_modes:
+        return [*lines, again]
+    restored = f"    {modes}.restore()"
+    if failure == "Exception":
+        return [*lines, restored, again]
+    return [*lines, restored, again, "except Exception:", restored, "    raise"]
 
 
 def _describe(real: Any) -> str:

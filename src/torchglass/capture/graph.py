@@ -108,6 +108,10 @@ class GraphBuilder:
         """Whether an operation writes to memory that was there before the call."""
         return any(_storage(v.fake) in self.written for v in self.by_fake.values() if v.real is not None)
 
+    def is_written(self, value: TensorV) -> bool:
+        """Whether an operation writes to this input's memory."""
+        return _storage(value.fake) in self.written
+
     def record(
         self, op: str, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any, origin: Origin, stack: str
     ) -> Value:

@@ -231,6 +231,7 @@ class _Attempt:
             resumes=tuple(self.resumes),
             breaks=found,
             grad_enabled=m.grad_enabled,
+            written_inputs=tuple(n for n, v in enumerate(inputs) if m.builder.is_written(v)),
         )
 
     def _renumber(self, order: list[Any]) -> None:

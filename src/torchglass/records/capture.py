@@ -62,6 +62,7 @@ class Capture:
     resumes: tuple[Resume, ...] = ()
     breaks: tuple[GraphBreak, ...] = ()
     grad_enabled: bool = True
+    written_inputs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import types
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..torch_compat import Modes as Modes
@@ -109,6 +109,33 @@ def advanced(values: Iterable[Any], steps: int) -> Iterator[Any]:
 def rest(values: Iterable[Any]) -> Iterator[Any]:
     """An iterator over the items that a loop has not yet taken."""
     return iter(values)
+
+
+class Undone(Exception):
+    """A graph failed, and what it had written to its inputs is as it was."""
+
+
+class FirstRun:
+    """A graph that writes to some of its inputs, which are copied until it has run once: what fails for want of a
+    kernel (fake tensors do not know) fails then. After that ``namespaces`` hold the graph itself.
+    """
+
+    def __init__(self, graph: Callable[..., Any], written: tuple[int, ...]) -> None:
+        self.graph = graph
+        self.written = written
+        self.namespaces: list[dict[str, Any]] = []
+
+    def __call__(self, *inputs: Any) -> Any:
+        copies = [inputs[n].detach().clone() for n in self.written]
+        try:
+            results = self.graph(*inputs)
+        except Exception as error:
+            for n, copy in zip(self.written, copies):
+                inputs[n].detach().copy_(copy)
+            raise Undone(str(error)) from error
+        for namespace in self.namespaces:
+            namespace["graph_0"] = self.graph
+        return results
 
 
 def plainly(error: Exception, function: types.FunctionType, arguments: tuple[Any, ...]) -> Any:
