@@ -317,12 +317,18 @@ def _logical_xor(x: V, y: V) -> V:
 
 
 for _name, _op in (("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor", "xor")):
-    pointwise(_name)(lambda x, y, _op=_op: x.do(_op, y) if isinstance(x, V) else y.do(_op, x))
+    pointwise(_name)(lambda x, y, _op=_op: _bits(x).do(_op, y) if isinstance(x, V) else _bits(y).do(_op, x))
+
+
+def _bits(x: V) -> V:
+    if is_float(x.dtype):
+        raise NotLowered("a bitwise operation on floats, which PyTorch refuses")
+    return x
 
 
 @pointwise("bitwise_not")
 def _bitwise_not(x: V) -> V:
-    return x.do("not")
+    return _bits(x).do("not")
 
 
 @pointwise("isnan", cast="none")
