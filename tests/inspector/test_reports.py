@@ -61,3 +61,25 @@ def test_a_failing_report_harms_nothing(written, caplog):
     reports.changed(FunctionRecord("f"), write, asked=True)
     reports.flush()
     assert "README.md of f could not be written" in caplog.text
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_waits_for_the_thread_that_writes(monkeypatch):
+    import threading
+
+    reports.flush()
+    monkeypatch.setattr(reports, "QUIET", 0.01)
+    begun, written = threading.Event(), []
+
+    def write(name, text):
+        begun.set()
+        time.sleep(0.02)
+        written.append(name)
+
+    reports.changed(FunctionRecord("f"), write, asked=True)
+    assert begun.wait(30)
+    child = os.fork()
+    if child == 0:
+        reports.flush()  # does not wait for a thread that is not in this process
+        os._exit(0 if "flow.svg" in written else 1)
+    assert os.waitpid(child, 0)[1] == 0

@@ -33,6 +33,7 @@ QUIET = 0.7
 """Seconds without a change after which the files of a folder that somebody looks at are written."""
 
 _lock = threading.RLock()
+_writing = threading.RLock()  # held while files are written: whoever flushes, exits or forks waits for the thread
 _waiting: dict[int, tuple[int, Callable[[], FunctionRecord | None], Write, bool]] = {}
 _timer: threading.Timer | None = None
 
@@ -57,20 +58,22 @@ def changed(record: FunctionRecord, write: Write, asked: bool) -> None:
 
 def flush(record: FunctionRecord | None = None) -> None:
     """Write what waits: of this record, or of all."""
-    for row in _take(lambda waiting: record is None or waiting is record):
-        _write(*row)
+    with _writing:
+        for row in _take(lambda waiting: record is None or waiting is record):
+            _write(*row)
 
 
 def _when_quiet() -> None:
     """Runs in the timer's thread. A record that grows just now is left for the next time."""
-    for waiting, write, asked in _take(lambda _: True, asked_only=True):
-        try:
-            for name, text_of in _files(waiting, asked):
-                write(name, text_of())
-        except Exception:
-            log.debug("the reports of %s were not written yet", waiting.name, exc_info=True)
-            with _lock:
-                _waiting.setdefault(id(waiting), (os.getpid(), weakref.ref(waiting), write, asked))
+    with _writing:
+        for waiting, write, asked in _take(lambda _: True, asked_only=True):
+            try:
+                for name, text_of in _files(waiting, asked):
+                    write(name, text_of())
+            except Exception:
+                log.debug("the reports of %s were not written yet", waiting.name, exc_info=True)
+                with _lock:
+                    _waiting.setdefault(id(waiting), (os.getpid(), weakref.ref(waiting), write, asked))
 
 
 def _take(
@@ -122,9 +125,12 @@ def _write(record: FunctionRecord, write: Write, asked: bool) -> None:
 def _forget_timer() -> None:
     global _timer, _lock
     _timer, _lock = None, threading.RLock()  # threads do not survive a fork, nor does what they hold
+    _writing.release()
 
 
-os.register_at_fork(after_in_child=_forget_timer)
+if hasattr(os, "register_at_fork"):
+    # A fork amid the thread's writing would leave the store locked in the child.
+    os.register_at_fork(before=_writing.acquire, after_in_parent=_writing.release, after_in_child=_forget_timer)
 
 
 @atexit.register
