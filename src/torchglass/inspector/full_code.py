@@ -226,13 +226,18 @@ class _Written:
 
 def _take_apart(text: str) -> _Text | None:
     """None for an empty text and for one that does not parse."""
+    whole = text
+    head, check, rest = text.partition("\ndef check(")
+    if check and not re.search(r"\n[^\s]", rest):
+        # guards are thousands of lines of one form, and most of what reading takes would go into parsing them
+        text = f"{head}{check}{rest.partition(chr(10))[0]} ..."
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return None
     if not tree.body:
         return None
-    lines = text.splitlines()
+    lines = whole.splitlines()
     imports: list[str] = []
     defined: set[str] = set()
     parameters: tuple[str, ...] = ()

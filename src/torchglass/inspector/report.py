@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from importlib.resources import files
 
 import jinja2
 
@@ -21,7 +22,14 @@ def report(record: FunctionRecord) -> str:
     """The page's text."""
     data = json.dumps(report_data(record), separators=(",", ":"), ensure_ascii=False)
     data = data.replace("</", "<\\/").replace("<!--", "<\\!--")  # nothing in it may end the script element
-    return _template().render(name=record.name, data=data, flow=flow(record))
+    return _template().render(name=record.name, data=data, flow=flow(record), **_texts())
+
+
+@cache
+def _texts() -> dict[str, str]:
+    """The style sheet and the script: plain texts, which the template language need not read."""
+    folder = files("torchglass.inspector") / "templates"
+    return {name: (folder / f"report.{name}").read_text(encoding="utf-8") for name in ("css", "js")}
 
 
 @cache

@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -72,16 +74,19 @@ def compiler() -> tuple[str, ...]:
 
 @cache
 def openmp_library() -> str | None:
-    """The OpenMP runtime this process has loaded (torch's), to link against; None if there is none."""
+    """The OpenMP runtime that torch has loaded, to link against; None if there is none.
+
+    Other packages (scikit-learn) bring one of their own, which another process may not have loaded.
+    """
     try:
         lines = Path("/proc/self/maps").read_text().splitlines()
     except OSError:
         return None
-    for line in lines:
-        path = line.split(maxsplit=5)[-1]
-        if "libgomp" in path.rpartition("/")[2] or "libomp" in path.rpartition("/")[2]:
-            return path
-    return None
+    paths = dict.fromkeys(line.split(maxsplit=5)[-1] for line in lines)
+    found = [path for path in paths if re.match(r"lib(gomp|omp|iomp5)\b", path.rpartition("/")[2])]
+    home = os.path.dirname(getattr(sys.modules.get("torch"), "__file__", None) or "/no/torch")
+    of_torch = [path for path in found if path.startswith(home)]  # torch/lib or torch.libs
+    return next(iter(of_torch or found), None)
 
 
 @cache
@@ -101,7 +106,7 @@ def _cpu() -> str:
 def compile_c(source: Path) -> Path:
     """The shared library of a C file, compiled unless one of the same content is there."""
     text = source.read_text()
-    digest = hashlib.sha256((text + _identity(flags())).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{text}{_identity(flags())}{openmp_library()}".encode()).hexdigest()[:16]
     library = source.with_name(f"{source.stem}.{digest}.so")
     if not library.exists():
         _build(source, library)
@@ -111,7 +116,9 @@ def compile_c(source: Path) -> Path:
 def _build(source: Path, library: Path) -> None:
     words = compiler()
     openmp = openmp_library()
-    link = ["-nodefaultlibs", *([openmp] if openmp else ["-lgomp"]), "-lmvec", "-lm", "-lc", "-lgcc"]
+    link = ["-nodefaultlibs"]
+    link += [openmp, f"-Wl,-rpath,{os.path.dirname(openmp)}"] if openmp else ["-lgomp"]
+    link += ["-lmvec", "-lm", "-lc", "-lgcc"]
     with tempfile.TemporaryDirectory(dir=source.parent, prefix=".build-") as folder:
         made = Path(folder) / library.name
         command = [*words, *flags(), "-shared", "-o", str(made), str(source), *link]
