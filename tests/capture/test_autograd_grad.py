@@ -60,3 +60,38 @@ def test_a_history_outside_breaks():
         y = make_input(False) * weight
         (found,) = call(y, weight)
         torch.testing.assert_close(found, make_input(False).sum(0))
+
+
+def by_a_leaf_made_inside(x):
+    with torch.enable_grad():
+        inner = x.detach().requires_grad_()
+        (gradient,) = torch.autograd.grad((inner**3).sum(), inner)
+    return gradient * 2
+
+
+def helped_by_a_leaf_made_inside(x):
+    return x * torch.ones(4).requires_grad_()
+
+
+@backends
+@pytest.mark.parametrize("function", [by_a_leaf_made_inside, helped_by_a_leaf_made_inside])
+def test_leaves_made_inside(function, backend):
+    assert_as_eager(function, backend)
+
+
+@backends
+def test_leaves_that_leave(backend):
+    def returned(x):
+        leaf = torch.ones(4).requires_grad_()
+        return x * leaf, leaf
+
+    def alone(x):
+        return torch.ones(4, requires_grad=True) * 2 + x
+
+    for function in (returned, alone):
+        compiled = tg.compile(function, backend=backend)
+        for _ in range(2):
+            found, expected = compiled(make_input(False)), function(make_input(False))
+            pairs = zip(found, expected) if isinstance(found, tuple) else [(found, expected)]
+            for a, b in pairs:
+                assert (a.requires_grad, a.is_leaf) == (b.requires_grad, b.is_leaf)

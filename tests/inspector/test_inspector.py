@@ -29,8 +29,10 @@ def record() -> FunctionRecord:
         "graph_0",
         captured_text="def forward(x): ...",
         kernels=(kernel,),
-        decisions=(FusionDecision("mul", "add", True, "pointwise", "same ranges", 40),
-                   FusionDecision("norm", "matmul", False, "producer", "a kernel calls no ATen")),
+        decisions=(
+            FusionDecision("mul", "add", True, "pointwise", "same ranges", 40),
+            FusionDecision("norm", "matmul", False, "producer", "a kernel calls no ATen"),
+        ),
         saved=(SavedTensor("x", (10,), torch.float32, 40, "an input", Place("input", 0), LINE),),
         node_count=3,
         seconds_by_stage={"codegen": 0.25},

@@ -40,6 +40,7 @@ class GraphBuilder:
         self.region: int | None = None  # of the torch.utils.checkpoint call that nodes now belong to
         self.regions = 0
         self.held: dict[str, Any] = {}
+        self.inner_leaves: list[torch.Tensor] = []  # made to require grad inside: eager would keep them as leaves
         self._placeholder_anchor: torch.fx.Node | None = None
 
     def placeholder(self, real: torch.Tensor, source: Source) -> TensorV:
@@ -71,6 +72,16 @@ class GraphBuilder:
         value = TensorV(node, fake, real, None)
         self.by_fake[id(fake)] = value
         return value
+
+    def refuse_inner_leaves(self, outputs: list[TensorV]) -> None:
+        """What leaves the graph must not be a leaf made inside, nor owe its gradient to such leaves alone: later stages
+        differentiate by the graph's inputs only. Raises Unsupported.
+        """
+        inner = {id(leaf) for leaf in self.inner_leaves}
+        for output in outputs if inner else ():
+            leaves = {id(leaf) for leaf in leaves_of(output.fake)}
+            if id(output.fake) in inner or (leaves & inner and not leaves - inner):
+                raise Unsupported("a tensor made to require grad in the graph that leaves it", "make it before")
 
     def evaluate(self, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Any:
         """The result of an operation on fake tensors. PyTorch's own errors come through as they are."""
@@ -182,6 +193,23 @@ class GraphBuilder:
                     items.append(ConstantV(item))
             return ListV(items) if isinstance(result, list) else TupleV(items, type(result))
         return ConstantV(result)
+
+
+def leaves_of(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The leaves that the gradient of ``tensor`` flows to."""
+    found: list[torch.Tensor] = []
+    seen: set[Any] = set()
+    waiting = [tensor.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            found.append(leaf)
+        waiting += [following for following, _ in node.next_functions]
+    return found
 
 
 class RehearsalBuilder(GraphBuilder):

@@ -246,6 +246,10 @@ class _Attempt:
         """Close the graph over the outputs the entry needs; drop what nothing needs."""
         builder, outputs = self.m.builder, self.emitter.outputs
         graph = builder.graph
+        try:
+            builder.refuse_inner_leaves(outputs)
+        except Unsupported as error:
+            raise CannotResume(error.reason, error.hint) from None
         graph.output(tuple(builder.argument_tensor(v) for v in outputs))
         for node in reversed(list(graph.nodes)):
             removable = node.op not in ("output", "placeholder") and not node.meta.get("effect")
