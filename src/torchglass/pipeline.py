@@ -14,7 +14,7 @@ import logging
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -125,8 +125,8 @@ class FunctionState:
         self.parent = parent
         origin = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
         self.record = FunctionRecord(self.name, origin, function=function)
-        self.resume_names: dict[tuple[Any, ...], str] = {}
-        self.resumes: dict[tuple[Any, ...], _native.CompiledFunction] = {}
+        self.resume_names: dict[Hashable, str] = {}
+        self.resumes: dict[Hashable, _native.CompiledFunction] = {}
         self.guards: list[tuple[Any, ...]] = []
         self.warned = False
         self.called: bool = parent is not None and parent.called
@@ -196,6 +196,8 @@ class FunctionState:
             found = _entry_of_another_thread(compiled, arguments)
             if found is not None or compiled.disabled or not self._below_limit(compiled):
                 return found
+            if guard_runtime.global_state().dispatch_modes:
+                return None  # such a mode wants to see each operation as it happens
             self._note_recompile(arguments)
             try:
                 table, entry = self._compile(compiled, arguments)
@@ -312,7 +314,7 @@ class FunctionState:
                 on_change=self._write_reports,
             )
         for resume in capture.resumes:
-            names[resume.name] = self._resume_function(resume)
+            names[resume.name] = self._plain_function(resume) if resume.plain else self._resume_function(resume)
         with stages.stage("guards"):
             table = guard_runtime.build_table(capture.guards, capture.fetch, self.function)
             parameters = guard_runtime.parameter_names(self.function)
@@ -353,12 +355,16 @@ class FunctionState:
             stages.events,
         )
 
+    def _plain_function(self, resume: Resume) -> FunctionType:
+        """The user's bytecode from one of its instructions on."""
+        return FunctionType(resume.code, self.function.__globals__, None, None, self.function.__closure__)
+
     def _resume_function(self, resume: Resume) -> _native.CompiledFunction:
         """The continuation as a compiled function of its own; the same one for all entries that reach it."""
         known = self.resumes.get(resume.key)
         if known is not None:
             return known
-        function = FunctionType(resume.code, self.function.__globals__, resume.name, None, self.function.__closure__)
+        function = self._plain_function(resume)
         state = FunctionState(function, self.options, resume.name, self)
         state.record.source_text = decompiled(resume)
         self.record.resumes.append(state.record)
@@ -452,7 +458,9 @@ def compile_graph(
         stages or Stages(folder.name),
         on_change or (lambda: None),
     )
-    return compiler.run(example_inputs, fake_inputs)
+    # tracing runs the graph, and so what it does to grad mode and autocast
+    with torch_compat.modes_kept():
+        return compiler.run(example_inputs, fake_inputs)
 
 
 class GraphCompiler:
@@ -489,7 +497,8 @@ class GraphCompiler:
         if "autodiff" not in self.backend.stages:
             return captured
         inputs = list(fake_inputs if fake_inputs is not None else example_inputs)
-        training = torch.is_grad_enabled() and any(i.requires_grad for i in inputs)
+        entered = torch.is_grad_enabled()
+        training = any(i.requires_grad for i in inputs) and (entered or _enables_grad(gm))
         with self.stages.stage("autodiff"):
             trace = autodiff.trace_training if training else autodiff.trace_inference
             partition = trace(gm, inputs, self.options)
@@ -501,7 +510,9 @@ class GraphCompiler:
         self.record.saved = partition.saved
         if self.folder.store.runs == "captured":
             return captured
-        return autodiff.link(partition, forward, lambda: self._backward(partition), captured)
+        call = autodiff.link(partition, forward, lambda: self._backward(partition), captured)
+        # a graph that begins inside `no_grad` and goes on after it records its derivatives itself
+        return torch.enable_grad()(call) if training and not entered else call
 
     def _backward(self, partition: Partition) -> GraphCall:
         assert partition.backward is not None
@@ -578,6 +589,11 @@ _WHAT_RUNS = {
     "backward.py": 'Calls run this file with backend="aot_eager" and ' + _IF_NOT.format("forward"),
 }
 """What the top of a graph's file says about breakpoints in it."""
+
+
+def _enables_grad(gm: torch.fx.GraphModule) -> bool:
+    """Whether the graph switches grad mode on."""
+    return any(n.target is torch_compat.set_grad_mode and n.args[0] for n in gm.graph.nodes)
 
 
 def _on_list(forward: GraphCall) -> GraphCall:

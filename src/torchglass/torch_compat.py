@@ -378,11 +378,23 @@ class Modes:
         torch.set_autocast_cache_enabled(self.cache)
         for _ in range(_autocast_nesting() - self.nesting):
             torch.autocast_decrement_nesting()
+        for _ in range(self.nesting - _autocast_nesting()):
+            torch.autocast_increment_nesting()
         if self.nesting == 0:
             torch.clear_autocast_cache()
         for (getter, setter), before in zip(BACKEND_SWITCHES, self.switches):
             if getter() != before:
                 setter(before)
+
+
+@contextmanager
+def modes_kept() -> Iterator[None]:
+    """Leave grad mode, autocast and backend switches as they were found."""
+    modes = Modes()
+    try:
+        yield
+    finally:
+        modes.restore()
 
 
 def _autocast_nesting() -> int:

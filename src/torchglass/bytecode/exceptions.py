@@ -5,6 +5,7 @@ Input: a code object and its canonical instructions; output: their ``eh``, ``dep
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,23 @@ def parse_table(table: bytes) -> list[tuple[int, int, int, int, bool]]:
         packed = varint()
         rows.append((start, start + length, target, packed >> 1, bool(packed & 1)))
     return rows
+
+
+def build_table(rows: Iterable[tuple[int, int, int, int, bool]]) -> bytes:
+    """An exception table (3.11+) of rows as ``parse_table`` gives them.
+
+    Source: CPython, Objects/exception_handling_notes.txt.
+    """
+    table = bytearray()
+    for start, end, target, depth, lasti in rows:
+        first = len(table)
+        for number in (start // 2, (end - start) // 2, target // 2, depth << 1 | lasti):
+            sixes = [number & 63]
+            while number := number >> 6:
+                sixes.append(number & 63 | 64)
+            table += bytes(reversed(sixes))
+        table[first] |= 128
+    return bytes(table)
 
 
 def _from_table(code: CodeType, out: list[Ins], index_at: dict[int, int]) -> None:

@@ -24,8 +24,7 @@ from .values.constant import ConstantV
 from .values.functions import TensorMethodV
 from .values.tensor import TensorV
 
-Slot = Value | str  # a symbolic value, or the name of a variable of the entry code
-Stack = list[Slot]
+Stack = list[Value | str]  # symbolic values, or names of variables of the entry code
 
 
 @dataclass
@@ -79,6 +78,54 @@ def _may_call_functions(frame: Frame, instruction: Instruction) -> bool:
         operands = frame.stack[-2:] if name not in ("GET_ITER", "FOR_ITER") else frame.stack[-1:]
         return any(not isinstance(v, (TensorV, ConstantV)) for v in operands)
     return name in ("CALL_FUNCTION_EX", "LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR")
+
+
+# --- what stands around the operation ---------------------------------------------------------------------------------
+def call_start(frame: Frame, instruction: Instruction) -> int:
+    """The index at which to enter for an instruction to run whole: calls begin with what only prepares them."""
+    index = instruction.index
+    while index and frame.instructions[index - 1].opname in ("PRECALL", "KW_NAMES"):
+        index -= 1
+    return index
+
+
+def shared_cells(e: Emitter, frame: Frame, live: set[str]) -> dict[str, str]:
+    """The live cells of the frame that other objects refer to or may refer to, by variable: they are passed on."""
+    cells = {n: frame.cells[n] for n in frame.code.co_cellvars if n in live and n in frame.cells}
+    return {n: e.expr(cell) for n, cell in cells.items() if cell.real is not None or id(cell) in e.names}
+
+
+def while_handling(e: Emitter, error: Value | None, begin: int, paths: list[Path]) -> None:
+    """Run the operation written since ``begin`` while ``error`` is what ``sys.exc_info`` gives."""
+    if error is None:
+        return
+    _settle_conditions(e, paths)
+    _indent(e, begin, "except BaseException:")
+    e.body[begin:begin] = ["try:", f"    raise {e.expr(error)}  # it is being handled here"]
+
+
+def catching(e: Emitter, begin: int, paths: list[Path]) -> str:
+    """Catch what the operation written since ``begin`` raises; the name of the variable that holds it, or None."""
+    _settle_conditions(e, paths)
+    name, caught = e.fresh("raised"), e.fresh("error")
+    _indent(e, begin, "try:")
+    e.body.insert(begin, f"{name} = None")
+    # what happens next must not happen inside `except`, where it would be chained to this error
+    e.body += [f"except BaseException as {caught}:", f"    {name} = {caught}"]
+    return name
+
+
+def _settle_conditions(e: Emitter, paths: list[Path]) -> None:
+    """Evaluate the paths' conditions with the operation: they may raise as it may."""
+    for path in paths:
+        if path.condition is not None:
+            name = e.fresh("condition")
+            e.line(f"{name} = bool({path.condition})")
+            path.condition = name
+
+
+def _indent(e: Emitter, begin: int, head: str) -> None:
+    e.body[begin:] = [head, *(f"    {text}" for text in e.body[begin:] or ["pass"])]
 
 
 def _result(e: Emitter, i: Instruction, stack: Stack, text: str) -> list[Path]:
@@ -336,11 +383,89 @@ def _import(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     return _result(e, i, stack, f"__import__({i.argval!r}, {table}, None, {e.expr(names)}, {e.expr(level)})")
 
 
-@breaks_at("RAISE_VARARGS")
-def _raise(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    if not i.arg:
-        raise CannotResume("a bare raise at a graph break")
-    _, values = _split(frame, i.arg)
-    cause = f" from {e.expr(values[1])}" if i.arg == 2 else ""
-    e.line(f"raise {e.expr(values[0])}{cause}")
-    return []
+# --- with -------------------------------------------------------------------------------------------------------------
+@breaks_at("BEFORE_WITH")
+def _with(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (manager,) = _split(frame, 1)
+    leave, entered = e.fresh("leave"), e.fresh("entered")
+    e.line(f"{leave}, {entered} = rebuild.enter({e.expr(manager)})")
+    return [Path(None, [*stack, leave, entered], i.index + 1)]
+
+
+@breaks_at("WITH_EXCEPT_START")
+def _leave_with(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    leave, error = frame.stack[-4], e.expr(frame.stack[-1])
+    return _result(e, i, list(frame.stack), f"{e.expr(leave)}(type({error}), {error}, {error}.__traceback__)")
+
+
+# --- displays and names -----------------------------------------------------------------------------------------------
+@breaks_at("BUILD_MAP")
+def _build_map(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, values = _split(frame, 2 * (i.arg or 0))
+    pairs = zip(values[::2], values[1::2])
+    return _result(e, i, stack, "{" + ", ".join(f"{e.expr(k)}: {e.expr(v)}" for k, v in pairs) + "}")
+
+
+@breaks_at("BUILD_SET")
+def _build_set(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, values = _split(frame, i.arg or 0)
+    return _result(e, i, stack, f"{{{e.listing(values)}}}" if values else "set()")
+
+
+@breaks_at("MAP_ADD")
+def _map_add(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (key, value) = _split(frame, 2)
+    e.line(f"{_text(e, stack[-(i.arg or 1)])}[{e.expr(key)}] = {e.expr(value)}")
+    return [Path(None, stack, i.index + 1)]
+
+
+@breaks_at("SET_ADD")
+def _set_add(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (value,) = _split(frame, 1)
+    e.line(f"{_text(e, stack[-(i.arg or 1)])}.add({e.expr(value)})")
+    return [Path(None, stack, i.index + 1)]
+
+
+@breaks_at("DICT_MERGE")
+def _dict_merge(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (value,) = _split(frame, 1)
+    target = _text(e, stack[-(i.arg or 1)])
+    e.line(f"rebuild.merge({target}, {e.expr(value)})")
+    return [Path(None, stack, i.index + 1)]
+
+
+@breaks_at("UNPACK_EX")
+def _unpack_ex(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (value,) = _split(frame, 1)
+    before, after = (i.arg or 0) & 255, (i.arg or 0) >> 8
+    names = [e.fresh("part") for _ in range(before + after + 1)]
+    texts = [*names[:before], f"*{names[before]}", *names[before + 1 :]]
+    e.line(f"[{', '.join(texts)}] = {e.expr(value)}")
+    return [Path(None, [*stack, *reversed(names)], i.index + 1)]
+
+
+@breaks_at("GET_LEN")
+def _get_len(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    return _result(e, i, list(frame.stack), f"len({e.expr(frame.stack[-1])})")
+
+
+@breaks_at("IMPORT_FROM")
+def _import_from(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    return _result(e, i, list(frame.stack), f"rebuild.import_from({e.expr(frame.stack[-1])}, {i.argval!r})")
+
+
+@breaks_at("STORE_GLOBAL")
+def _store_global(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (value,) = _split(frame, 1)
+    e.line(f"{e.pin(frame.namespace, 'globals_of_function')}[{i.argval!r}] = {e.expr(value)}")
+    return [Path(None, stack, i.index + 1)]
+
+
+@breaks_at("DELETE_GLOBAL")
+def _delete_global(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    e.line(f"del {e.pin(frame.namespace, 'globals_of_function')}[{i.argval!r}]")
+    return [Path(None, list(frame.stack), i.index + 1)]
+
+
+def _text(e: Emitter, slot: Value | str) -> str:
+    return slot if isinstance(slot, str) else e.expr(slot)

@@ -412,11 +412,10 @@ _answers(None, warnings.warn, torch_compat.log_api_usage, warnings.warn_explicit
 
 @handles(sys.exc_info)
 def exc_info_(m, args, kwargs):
-    for frame in reversed(m.frames):
-        if frame.handled:
-            value = frame.handled[-1]
-            return TupleV([m.wrap_known(value.python_type()), value, NONE])
-    return TupleV([NONE, NONE, NONE])
+    value = m.handled()
+    if value is None:
+        return TupleV([NONE, NONE, NONE])
+    return TupleV([m.wrap_known(value.python_type()), value, NONE])
 
 
 @handles(_thread.get_ident)

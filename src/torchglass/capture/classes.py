@@ -28,7 +28,7 @@ from .values.containers import ListV, SetV, SliceV, TupleV
 from .values.dicts import DictV
 from .values.functions import MethodV, PartialV, WeakRefV
 from .values.instance import ExceptionV, InstanceV
-from .values.iterators import EnumerateV, MapV, SequenceIterV, ZipV
+from .values.iterators import EnumerateV, FilterV, MapV, SequenceIterV, ZipV
 from .values.known import KnownV
 from .values.tensor import TensorV
 from .wrap import is_python_class
@@ -261,28 +261,12 @@ def make_zip(m, args, kwargs):
 
 @constructs(map)
 def make_map(m, args, kwargs):
-    function, rows = args[0], ZipV([m.iterate(a) for a in args[1:]])
-
-    def step(m):
-        row = rows.next(m)
-        return None if row is None else m.call(function, m.listed(row), {})
-
-    return MapV(map, step)
+    return MapV(args[0], ZipV([m.iterate(a) for a in args[1:]]))
 
 
 @constructs(filter)
 def make_filter(m, args, kwargs):
-    predicate, iterator = args[0], m.iterate(args[1])
-
-    def step(m):
-        while (value := iterator.next(m)) is not None:
-            value = m.forced(value)
-            kept = value if isinstance(predicate, ConstantV) else m.call(predicate, [value], {})
-            if m.truth(kept):
-                return value
-        return None
-
-    return MapV(filter, step)
+    return FilterV(args[0], m.iterate(args[1]))
 
 
 @constructs(reversed)

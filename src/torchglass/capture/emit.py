@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..records.sources import InstanceDict, Item, Local, Source
+from ..torch_compat import Modes
 from .errors import CannotResume
+from .resume import EntryPoint, Slot, live_locals, resume_code
 from .tensor_ops import STATE_SETTERS
 from .values.arrays import ArrayV
-from .values.base import Lazy, Value
+from .values.base import NULL, HandledV, Lazy, Value
 from .values.binding import class_lookup
 from .values.constant import ConstantV
 from .values.containers import CellV, ListV, SequenceV, SetV, SliceV, TupleV
@@ -34,7 +36,7 @@ from .values.dicts import DELETED, DictV, DictViewV
 from .values.functions import BuiltinMethodV, FunctionV, MethodV, PartialV, SuperV, TensorMethodV, WeakRefV
 from .values.hashing import IdentityKey
 from .values.instance import ExceptionV, InstanceV
-from .values.iterators import DictIterV, EnumerateV, MapV, SequenceIterV, ZipV
+from .values.iterators import DictIterV, EnumerateV, FilterV, GeneratorV, MapV, SequenceIterV, ZipV
 from .values.known import KnownV
 from .values.opaque import OpaqueV
 from .values.tensor import TensorV
@@ -160,6 +162,16 @@ def identifier(text: str) -> str:
     return name + "_" if keyword.iskeyword(name) else name
 
 
+def kind_of(slot: Value | str) -> Slot:
+    """How a resume function's prologue restores a stack slot."""
+    return Slot.NULL if slot is NULL else Slot.HANDLED if isinstance(slot, HandledV) else Slot.VALUE
+
+
+def slot_text(e: Emitter, slot: Value | str) -> str:
+    """A stack slot as argument of a resume function."""
+    return slot if isinstance(slot, str) else e.expr(slot.error if isinstance(slot, HandledV) else slot)
+
+
 # --- one builder per kind ---------------------------------------------------------------------------------------------
 def _constant(e: Emitter, v: ConstantV) -> str:
     real = v.value
@@ -230,6 +242,9 @@ def _set(e: Emitter, v: SetV) -> str:
 
 
 def _exception(e: Emitter, v: ExceptionV) -> str:
+    existing = e.existing(v)
+    if existing is not None:
+        return existing
     if v.raised is not None and v.attrs is not None and not v.attrs.items:
         return e.pin(v.raised)
     attributes = e.mapping(v.attrs) if v.attrs is not None else "{}"
@@ -318,6 +333,10 @@ def _iterator(e: Emitter, v: Value) -> str:
         return e.name_value(v, "iterator", f"zip({e.listing(v.iterators)}{strict})")
     if isinstance(v, EnumerateV):
         return e.name_value(v, "iterator", f"enumerate({e.expr(v.inner)}, {v.number})")
+    if isinstance(v, MapV):
+        return e.name_value(v, "iterator", f"map({e.listing([v.function, *v.rows.iterators])})")
+    if isinstance(v, FilterV):
+        return e.name_value(v, "iterator", f"filter({e.listing([v.predicate, v.inner])})")
     if isinstance(v, DictIterV):
         if v.index >= 0 and len(v.keys) == len(v.view.of.items) and id(v.view.of) not in e.m.mutated:
             return e.name_value(v, "iterator", f"rebuild.advanced({e.expr(v.view)}, {v.index})")
@@ -327,6 +346,29 @@ def _iterator(e: Emitter, v: Value) -> str:
     if isinstance(v, SequenceIterV):
         return e.name_value(v, "iterator", f"rebuild.rest([{e.listing(v.rest(e.m))}])")
     raise CannotResume(f"a {v.describe()} across a graph break")
+
+
+def _generator(e: Emitter, v: GeneratorV) -> str:
+    """A suspended generator: its code entered where it is suspended, with its variables."""
+    frame = v.frame
+    if v.done:
+        return e.name_value(v, "generator", "rebuild.rest(())")
+    if frame.finished is None:
+        raise CannotResume("a generator that is running, across a graph break")
+    # before its first step it waits for a None that starts it, which the prologue takes as that of the first `next`
+    stack = frame.stack if frame.finished[0] == "yield" else frame.stack[:-1]
+    texts = [slot_text(e, slot) for slot in stack if slot is not NULL]
+    live = live_locals(frame.code, frame.pc)
+    values = {n: e.expr(x) for n, x in frame.locals.items() if n in live}
+    own = [n for n in frame.code.co_cellvars if n in live and n in frame.cells]
+    cells = {n: e.expr(frame.cells[n]) for n in own}
+    entry = EntryPoint(frame.pc, tuple(map(kind_of, stack)), tuple(values), tuple(cells))
+    line = frame.instructions[frame.pc].line or frame.code.co_firstlineno
+    code = e.pin(resume_code(frame.code, entry, f"resume_at_{line}"), f"code_of_{frame.code.co_name}")
+    namespace = e.pin(frame.namespace, "globals_of_" + str(frame.namespace.get("__name__", "")))
+    closure = e.listing([frame.cells[n] for n in frame.code.co_freevars])
+    function = f"rebuild.function({code}, {namespace}, cells=({closure}{',' if closure else ''}))"
+    return e.name_value(v, "generator", f"{function}({', '.join([*texts, *cells.values(), *values.values()])})")
 
 
 def _partial(e: Emitter, v: PartialV) -> str:
@@ -376,7 +418,8 @@ BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
     (BuiltinMethodV, lambda e, v: f"{e.owner(v.owner)}.{v.descriptor.__name__}"),
     (DictViewV, lambda e, v: f"{e.expr(v.of)}.{v.kind}()"),
     (SuperV, lambda e, v: f"super({e.pin(v.cls)}, {e.expr(v.owner)})"),
-    ((SequenceIterV, ZipV, MapV, EnumerateV), _iterator),
+    ((SequenceIterV, ZipV, MapV, FilterV, EnumerateV), _iterator),
+    (GeneratorV, _generator),
 )
 
 
@@ -394,9 +437,21 @@ def emit_effects(e: Emitter) -> None:
     for (module, name), value in e.m.written_globals.items():
         table = e.pin(e.m.namespace_of(module), "globals_of_" + (module or "function"))
         statements.append(f"{table}[{name!r}] = {e.expr(value)}")
-    if torch.is_grad_enabled() != e.m.grad_enabled:
-        statements.append(f"torch._C._set_grad_enabled({torch.is_grad_enabled()})")
-    e.body += statements
+    e.body += [*statements, *_write_modes(e.m.modes, Modes())]
+
+
+def _write_modes(before: Modes, after: Modes) -> list[str]:
+    """Statements that take the thread from one to the other; backend switches are never left changed."""
+    made = [] if before.grad == after.grad else [f"torch._C._set_grad_enabled({after.grad})"]
+    for (device, was_on, old), (_, on, dtype) in zip(before.autocast, after.autocast):
+        if was_on != on:
+            made.append(f"torch.set_autocast_enabled({device!r}, {on})")
+        if old != dtype:
+            made.append(f"torch.set_autocast_dtype({device!r}, {dtype})")
+    if before.cache != after.cache:
+        made.append(f"torch.set_autocast_cache_enabled({after.cache})")
+    deeper = after.nesting - before.nesting
+    return made + [f"torch.autocast_{'increment' if deeper > 0 else 'decrement'}_nesting()"] * abs(deeper)
 
 
 def unchanged(e: Emitter, value: Any, place: Source | None, original: Any) -> bool:
@@ -486,7 +541,7 @@ def entry_source(e: Emitter, input_count: int, has_graph: bool, title: str) -> s
     graph_call = _graph_call(e, names, input_count) if has_graph else []
     lines = [f'"""{title}"""', "", "import torch", "", "from torchglass.runtime import rebuild", "", ""]
     comments = [f"# {name}: {_describe(real)}" for name, real in sorted(e.namespace.items())]
-    if "with compiled_calls:" in e.body:
+    if any(line.strip() == "with compiled_calls:" for line in e.body):
         comments.append("# compiled_calls: functions called inside are compiled as functions of their own")
     if comments:
         lines += [*comments, "", ""]

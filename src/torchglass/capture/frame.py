@@ -9,7 +9,7 @@ from ..bytecode import ExceptionEntry, Instruction, decode, exception_entries
 from ..records.origin import Origin
 from .errors import Unsupported, UserError
 from .ops.registry import HANDLERS
-from .values.base import NotConstant, Value
+from .values.base import HandledV, NotConstant, Value
 from .values.constant import ConstantV
 from .values.containers import CellV
 
@@ -41,7 +41,8 @@ class Frame:
         self.pc = 0
         self.kw_names: tuple[str, ...] = ()
         self.finished: Finished | None = None
-        self.handled: list[Value] = []
+        self.steps = 0
+        self.raised: dict[int, tuple[Value, int]] = {}  # exceptions that came to a handler here, and at which step
         self._exceptions: tuple[ExceptionEntry, ...] | None = None
 
     @property
@@ -68,6 +69,10 @@ class Frame:
         assert instruction.target is not None
         self.pc = instruction.target
 
+    def handled(self) -> Value | None:
+        """The exception whose handler runs in this frame (``sys.exc_info``), None outside handlers."""
+        return next((slot.error for slot in reversed(self.stack) if isinstance(slot, HandledV)), None)
+
     # --- where we are ----------------------------------------------------------------------------------------------
     def instruction(self) -> Instruction:
         return self.instructions[max(self.pc - 1, 0)]
@@ -81,6 +86,7 @@ class Frame:
         """Execute one instruction; an exception of the user's program goes to its handler in this frame, if any."""
         instruction = self.instructions[self.pc]
         self.pc += 1
+        self.steps += 1
         handler = HANDLERS.get(instruction.opname)
         if handler is None:
             raise Unsupported(f"the bytecode instruction {instruction.opname}")
@@ -89,16 +95,19 @@ class Frame:
         except NotConstant as error:
             raise Unsupported(f"the value of {error.args[0]} is not known here") from None
         except UserError as error:
-            if not self.unwind(error, instruction.index):
+            if not self.unwind(m, error, instruction.index):
                 raise
 
-    def unwind(self, error: UserError, index: int) -> bool:
+    def unwind(self, m: Machine, error: UserError, index: int) -> bool:
         """Go to the handler that protects instruction ``index``; False when there is none."""
         for entry in self.exceptions:
             if entry.start <= index < entry.end:
+                self.raised.setdefault(id(error.value), (error.value, self.steps - 1))
+                m.chain(error.value)
                 del self.stack[entry.depth :]
                 if entry.lasti:
-                    self.push(ConstantV(index))
+                    # where it was raised, for tracebacks only; the real number means nothing in a resume function
+                    self.push(ConstantV(0))
                 self.push(error.value)
                 self.pc = entry.target
                 return True

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from .. import torch_compat
 from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
 from ..records.sources import Attr, Global, InstanceDict, Item, Module, Source, TypeOf
@@ -51,7 +52,7 @@ class Machine:
         self.mutated: dict[int, Value] = {}
         self.overlays: dict[tuple[int, str], tuple[KnownV, Value]] = {}
         self.written_globals: dict[tuple[str, str], Value] = {}
-        self.grad_enabled = torch.is_grad_enabled()
+        self.modes = torch_compat.Modes()
         self.class_sources: dict[type, Source] = {}
         self.namespace_sources: dict[str, Source] = {}
         self.pinned: dict[int, dict[str, Any]] = {}
@@ -288,12 +289,20 @@ class Machine:
         """Raise an exception in the user's program."""
         raise UserError(ExceptionV(cls, [a if isinstance(a, Value) else ConstantV(a) for a in args]))
 
+    def handled(self) -> Value | None:
+        """The exception being handled in the innermost frame that handles one (``sys.exc_info``)."""
+        return next((error for f in reversed(self.frames) if (error := f.handled()) is not None), None)
+
+    def chain(self, value: Value) -> None:
+        """Give an exception raised in a handler its context."""
+        handled = self.handled()
+        if isinstance(value, ExceptionV) and value.real is None and handled not in (None, value):
+            value.slots.setdefault("__context__", handled)
+
     def exception_from(self, value: Value) -> InstanceV:
         """What ``raise value`` raises: classes are called."""
         if isinstance(value, KnownV) and isinstance(value.real, type) and issubclass(value.real, BaseException):
             value = self.call(value, [], {})
-        if isinstance(value, KnownV) and isinstance(value.real, BaseException):
-            return ExceptionV(type(value.real), [self.wrap_result(a) for a in value.real.args], value.real)
         if not isinstance(value, InstanceV) or not issubclass(value.cls, BaseException):
             self.throw(TypeError, "exceptions must derive from BaseException")
         return value

@@ -1,18 +1,48 @@
 """Resume functions: the user's own bytecode, entered in the middle.
 
-The code keeps its instructions, constants, file and lines. Only the parameters change (what was on the stack, then the
-live locals) and a prologue is put before it that restores the stack and jumps to the instruction.
+The code keeps its instructions, constants, exception table, file and lines. Only the parameters change (what was on the
+stack, the cells shared with inner functions, then the live locals) and a prologue is put before it that restores the
+stack and jumps to the instruction. A try or with block needs nothing else: it protects instructions by their place.
 """
 
 from __future__ import annotations
 
-import sys
-from inspect import CO_VARARGS, CO_VARKEYWORDS
+import dis
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from inspect import CO_GENERATOR, CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType
+from weakref import WeakKeyDictionary
 
 from bytecode import Bytecode, CellVar, Instr, Label
+from bytecode.instr import TryBegin, TryEnd
 
-from ..bytecode import decode, exception_entries
+from ..bytecode import ExceptionEntry, build_table, decode, exception_entries
+
+NO_FALL = frozenset(
+    ("RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS", "JUMP_FORWARD", "JUMP_BACKWARD",
+     "JUMP_BACKWARD_NO_INTERRUPT")
+)  # fmt: skip
+READS = ("LOAD_FAST", "DELETE_FAST", "STORE_FAST_LOAD", "LOAD_DEREF", "LOAD_CLOSURE", "DELETE_DEREF", "LOAD_FROM_DICT")
+
+
+class Slot(Enum):
+    """What stands in a stack slot at the point of entry, and so how the prologue restores it."""
+
+    VALUE = "value"
+    NULL = "null"
+    HANDLED = "handled"  # what PUSH_EXC_INFO saved: the parameter is the exception being handled
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """Where code is entered: the instruction, its stack, the variables that live, the cells that others share."""
+
+    index: int
+    stack: tuple[Slot, ...]
+    variables: tuple[str, ...]
+    cells: tuple[str, ...] = ()
 
 
 def live_locals(code: CodeType, index: int) -> set[str]:
@@ -31,49 +61,107 @@ def live_locals(code: CodeType, index: int) -> set[str]:
         i = instructions[at]
         if i.target is not None:
             todo.append(i.target)
-        if i.opname not in ("RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS", "JUMP_FORWARD", "JUMP_BACKWARD",
-                            "JUMP_BACKWARD_NO_INTERRUPT"):  # fmt: skip
+        if i.opname not in NO_FALL:
             todo.append(at + 1)
         todo += [h.target for h in handlers if h.start <= at < h.end]
-        if i.opname.startswith(
-            ("LOAD_FAST", "DELETE_FAST", "STORE_FAST_LOAD", "LOAD_DEREF", "LOAD_CLOSURE", "DELETE_DEREF")
-        ):
+        if i.opname.startswith(READS):
             names.update(i.argval if isinstance(i.argval, tuple) else (i.argval,))
     return names
 
 
-def resume_code(code: CodeType, index: int, stack: tuple[bool, ...], variables: tuple[str, ...], name: str) -> CodeType:
-    """Code that continues ``code`` at instruction ``index``.
+def resume_code(code: CodeType, entry: EntryPoint, name: str) -> CodeType:
+    """Code that continues ``code`` at an instruction.
 
-    ``stack`` tells for each stack slot whether it is a NULL; the others come as parameters ``stack_0``, ..., followed
-    by ``variables``.
+    Its parameters are ``stack_0``, ... for the stack's values, ``cell_of_x`` for each shared cell, then the variables.
+    A generator's code gives, when called, a generator that goes on there at its first ``next``.
     """
+    code, shift = _originals.get(code, (code, 0))  # a prologue is not put before a prologue
+    entry = replace(entry, index=entry.index - shift)
     body = Bytecode.from_code(code)
     real = [n for n, item in enumerate(body) if isinstance(item, Instr)]
     target = Label()
-    line = decode(code)[index].line or code.co_firstlineno
-    body.insert(real[index], target)
-    arguments = [f"stack_{n}" for n, is_null in enumerate(stack) if not is_null] + list(variables)
-    prologue: list[Instr] = []
-    if code.co_freevars:
-        prologue.append(Instr("COPY_FREE_VARS", len(code.co_freevars), lineno=line))
-    prologue += [Instr("MAKE_CELL", CellVar(c), lineno=line) for c in code.co_cellvars]
-    prologue.append(Instr("RESUME", 0, lineno=line))
-    for n, is_null in enumerate(stack):
-        prologue.append(Instr("PUSH_NULL", lineno=line) if is_null else Instr("LOAD_FAST", f"stack_{n}", lineno=line))
-    prologue.append(Instr("JUMP_FORWARD", target, lineno=line))
-    body[:0] = prologue
-    body.argcount = len(arguments)
+    line = decode(code)[entry.index].line or code.co_firstlineno
+    body.insert(real[entry.index], target)
+    prologue = _prologue(code, entry, line, target)
+    # `bytecode` would work out the exception table from the flow, which here enters blocks from their side
+    body[:] = [*prologue, *(item for item in body if not isinstance(item, (TryBegin, TryEnd)))]
+    values = [f"stack_{n}" for n, slot in enumerate(entry.stack) if slot is not Slot.NULL]
+    body.argnames = [*values, *(f"cell_of_{c}" for c in entry.cells), *entry.variables]
+    body.argcount = len(body.argnames)
     body.posonlyargcount = body.kwonlyargcount = 0
-    body.argnames = arguments
     body.flags = body.flags & ~(CO_VARARGS | CO_VARKEYWORDS)
-    body.name = name
-    if hasattr(body, "qualname"):
-        body.qualname = f"{code.co_qualname}.{name}" if sys.version_info >= (3, 11) else name
-    return body.to_code()
+    body.name = code.co_name  # tracebacks look as the user's own
+    body.qualname = f"{code.co_qualname}.{name}"
+    made = body.to_code(stacksize=code.co_stacksize + len(entry.stack) + 2, compute_exception_stack_depths=False)
+    made = made.replace(co_exceptiontable=_moved_table(code, made, len(prologue)))
+    if entry.cells:
+        made = _with_cells(made, len(prologue), entry.cells)
+    _originals[made] = code, len(prologue)
+    return made
 
 
-def is_protected(code: CodeType, index: int) -> bool:
-    """Whether the instruction stands in a try, with or except block."""
+# For each resume function's code: the code that it continues, and the length of its prologue.
+_originals: WeakKeyDictionary[CodeType, tuple[CodeType, int]] = WeakKeyDictionary()
 
-    return any(h.start <= index < h.end for h in exception_entries(code))
+
+def _prologue(code: CodeType, entry: EntryPoint, line: int, target: Label) -> list[Instr]:
+    def instr(name: str, *arg: object) -> Instr:
+        return Instr(name, *arg, lineno=line)  # type: ignore[arg-type]
+
+    made: list[Instr] = []
+    if code.co_freevars:
+        made.append(instr("COPY_FREE_VARS", len(code.co_freevars)))
+    made += [instr("MAKE_CELL", CellVar(c)) for c in code.co_cellvars if c not in entry.cells]
+    if code.co_flags & CO_GENERATOR:
+        made += [instr("RETURN_GENERATOR"), instr("POP_TOP")]
+    made.append(instr("RESUME", 0))
+    for cell in entry.cells:
+        # stored where the code has its cell: ``_with_cells`` puts the slot's number here
+        made += [instr("LOAD_FAST", f"cell_of_{cell}"), instr("STORE_FAST", f"cell_of_{cell}")]
+    for n, slot in enumerate(entry.stack):
+        if slot is Slot.NULL:
+            made.append(instr("PUSH_NULL"))
+            continue
+        made.append(instr("LOAD_FAST", f"stack_{n}"))
+        if slot is Slot.HANDLED:
+            made += [instr("PUSH_EXC_INFO"), instr("POP_TOP")]
+    if code.co_flags & CO_GENERATOR:
+        made.append(instr("LOAD_CONST", None))  # what is sent to it
+    made.append(instr("JUMP_FORWARD", target))
+    return made
+
+
+def _moved_table(code: CodeType, made: CodeType, by: int) -> bytes:
+    """The exception table of ``code`` for ``made``, in which its instructions come ``by`` later."""
+    offsets = [i.offset for i in decode(made)] + [len(made.co_code)]
+
+    def first(index: int) -> int:
+        """Where the instruction begins, its EXTENDED_ARG included."""
+        at = offsets[index + by]
+        while at >= 2 and made.co_code[at - 2] == dis.EXTENDED_ARG:
+            at -= 2
+        return at
+
+    return build_table(
+        (first(e.start), first(e.end), first(e.target), e.depth, e.lasti) for e in exception_entries(code)
+    )
+
+
+def _with_cells(code: CodeType, prologue: int, cells: Iterable[str]) -> CodeType:
+    """Point the prologue's stores of cells at the slots in which the code expects them."""
+    # undocumented, but what dis uses to name slots (3.11 to 3.14)
+    name_of = code._varname_from_oparg  # type: ignore[attr-defined]
+    slots = {name_of(n): n for n in range(code.co_nlocals, code.co_nlocals + len(code.co_cellvars))}
+    text = bytearray(code.co_code)
+    for i in decode(code)[:prologue]:
+        if i.opname == "STORE_FAST" and i.arg is not None:
+            slot = slots[i.argval.removeprefix("cell_of_")]
+            if slot > 255 or i.arg > 255:
+                raise ValueError("a shared variable in a function of over 255 variables")
+            text[i.offset + 1] = slot
+    return code.replace(co_code=bytes(text))
+
+
+def protection(code: CodeType, index: int) -> ExceptionEntry | None:
+    """The handler that protects an instruction, None when there is none."""
+    return next((h for h in exception_entries(code) if h.start <= index < h.end), None)

@@ -12,7 +12,8 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -27,12 +28,14 @@ from ..records.origin import Origin
 from ..records.sources import Cell, Local
 from . import breaks
 from .calls import CODE_COROUTINE, CODE_GENERATOR
-from .emit import Emitter, emit_effects, entry_source
+from .emit import Emitter, emit_effects, entry_source, kind_of, slot_text
 from .errors import CannotResume, Fails, Restart, Unsupported, UserError
 from .frame import Frame
 from .machine import Machine
-from .resume import is_protected, live_locals, resume_code
+from .resume import EntryPoint, live_locals, protection, resume_code
+from .tensor_ops import STATE_SETTERS
 from .values.base import NULL, Lazy, Value
+from .values.constant import ConstantV
 from .values.containers import CellV
 
 RECURSION_LIMIT = 20_000
@@ -61,7 +64,7 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
     marked: tuple[int, GraphBreak] | None = None
     try:
         while True:
-            with _StateKept():
+            with _state_kept():
                 attempt = _Attempt(request, state, marked)
                 try:
                     return attempt.capture()
@@ -75,16 +78,15 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
         sys.setrecursionlimit(limit)
 
 
-class _StateKept:
-    """Grad mode, autocast and backend switches as they were, whatever the program did; no log of fake tensors."""
-
-    def __enter__(self) -> None:
-        self.modes = torch_compat.Modes()
-        self.log_off, torch_compat.FAKE_LOG.disabled = torch_compat.FAKE_LOG.disabled, True
-
-    def __exit__(self, *exc: object) -> None:
-        self.modes.restore()
-        torch_compat.FAKE_LOG.disabled = self.log_off
+@contextmanager
+def _state_kept() -> Iterator[None]:
+    """Modes as they were, whatever the interpreted program did to them; no log of fake tensors."""
+    log_off, torch_compat.FAKE_LOG.disabled = torch_compat.FAKE_LOG.disabled, True
+    try:
+        with torch_compat.modes_kept():
+            yield
+    finally:
+        torch_compat.FAKE_LOG.disabled = log_off
 
 
 class _Attempt:
@@ -104,18 +106,18 @@ class _Attempt:
     def capture(self) -> Capture:
         frame = self._outermost()
         self.m.frames.append(frame)
-        steps = 0
         while frame.finished is None:
-            if self.marked is not None and steps == self.marked[0]:
+            if self.marked is not None and frame.steps == self.marked[0]:
                 return self._break(frame)
             try:
                 frame.step(self.m)
             except (Unsupported, UserError) as error:
                 if self.marked is not None:
                     raise
-                self.learnt = (steps, self._describe(error))
+                # what is raised in the end was perhaps raised earlier, and handlers ran: Python begins there
+                first = frame.raised.get(id(error.value)) if isinstance(error, UserError) else None
+                self.learnt = (first[1] if first is not None else frame.steps - 1, self._describe(error))
                 raise Restart from None
-            steps += 1
         try:
             return self._return(frame.finished[1])
         except Unsupported as error:
@@ -149,21 +151,30 @@ class _Attempt:
         assert self.marked is not None
         found = self.marked[1]
         instruction = frame.instructions[frame.pc]
-        if is_protected(self.code, instruction.index):
-            raise CannotResume("it stands in a try or with block")
+        handler = protection(self.code, instruction.index)
         e = self.emitter
         frame.pc += 1  # origins point at the breaking instruction
-        live = self._locals(frame, frame.pc - 1)
+        live = self._locals(frame, instruction.index)
         e.prefer(live)
         values = {name: e.expr(value) for name, value in live.items()}
         for slot in frame.stack:
             if slot is not NULL:
-                e.expr(slot)
+                slot_text(e, slot)
         emit_effects(e)
         e.line(f"# graph break at {found.origin}: {found.reason}")
-        for path in breaks.write_break(e, frame, instruction):
-            if is_protected(self.code, path.index):
-                raise CannotResume("the next instruction stands in a try or with block")
+        if found.raises:
+            path = breaks.Path(None, list(frame.stack), breaks.call_start(frame, instruction))
+            e.line(self._resume_call(frame, path, values, plain=True))
+            return self._finish((found,))
+        begin = len(e.body)
+        paths = breaks.write_break(e, frame, instruction)
+        breaks.while_handling(e, self.m.handled(), begin, paths)
+        if handler is not None:
+            error = breaks.catching(e, begin, paths)
+            lasti: breaks.Stack = [ConstantV(0)] if handler.lasti else []
+            stack: breaks.Stack = [*frame.stack[: handler.depth], *lasti, error]
+            paths = [breaks.Path(f"{error} is not None", stack, handler.target), *paths]
+        for path in paths:
             text = self._resume_call(frame, path, values)
             if path.condition is None:
                 e.line(text)
@@ -176,35 +187,37 @@ class _Attempt:
         names = live_locals(self.code, index)
         result: dict[str, Any] = {n: v for n, v in frame.locals.items() if n in names}
         for name in self.code.co_cellvars:
-            if name in names and name in frame.cells and frame.cells[name].content is not None:
-                result[name] = frame.cells[name].content
+            cell = frame.cells.get(name)
+            if name in names and cell is not None and cell.real is None and cell.content is not None:
+                result[name] = cell.content
         return result
 
-    def _resume_call(self, frame: Frame, path: breaks.Path, values: dict[str, str]) -> str:
+    def _resume_call(self, frame: Frame, path: breaks.Path, values: dict[str, str], plain: bool = False) -> str:
+        """The call that goes on along ``path``, in a compiled function or, ``plain``, in the user's bytecode."""
         e = self.emitter
-        for name in self.code.co_cellvars:
-            if name in frame.cells and id(frame.cells[name]) in e.names:
-                raise CannotResume(f"`{name}` is shared with an inner function that is still alive")
         live = live_locals(self.code, path.index)
-        variables = tuple(n for n in values if n in live)
-        nulls = tuple(slot is NULL for slot in path.stack)
-        key = (path.index, nulls, variables)
+        cells = breaks.shared_cells(e, frame, live)
+        variables = tuple(n for n in values if n in live and n not in cells)
+        entry = EntryPoint(path.index, tuple(map(kind_of, path.stack)), variables, tuple(cells))
         line = frame.instructions[path.index].line or self.code.co_firstlineno
-        name = self._resume_name(key, line)
-        code = resume_code(self.code, path.index, nulls, variables, name)
-        self.resumes.append(Resume(name, key, code, parameter_names(code), line))
+        name = self._resume_name(entry, line, "raise" if plain else "resume")
+        try:
+            code = resume_code(self.code, entry, name)
+        except ValueError as error:
+            raise CannotResume(str(error)) from None
+        self.resumes.append(Resume(name, entry, code, parameter_names(code), line, plain))
         e.used.add(name)
-        stack = [slot if isinstance(slot, str) else e.expr(slot) for slot in path.stack if slot is not NULL]
-        return f"return {name}({', '.join([*stack, *(values[n] for n in variables)])})"
+        stack = [slot_text(e, slot) for slot in path.stack if slot is not NULL]
+        return f"return {name}({', '.join([*stack, *cells.values(), *(values[n] for n in variables)])})"
 
-    def _resume_name(self, key: tuple[Any, ...], line: int) -> str:
+    def _resume_name(self, key: EntryPoint, line: int, verb: str) -> str:
         """The continuation's name: by its line, numbered where a line has several; the same from entry to entry."""
         names = self.request.resume_names
-        if key not in names:
+        if (verb, key) not in names:
             taken = set(names.values())
-            candidates = (f"resume_at_{line}{'' if n == 1 else f'_{n}'}" for n in itertools.count(1))
-            names[key] = next(name for name in candidates if name not in taken)
-        return names[key]
+            candidates = (f"{verb}_at_{line}{'' if n == 1 else f'_{n}'}" for n in itertools.count(1))
+            names[verb, key] = next(name for name in candidates if name not in taken)
+        return names[verb, key]
 
     def _finish(self, found: tuple[GraphBreak, ...]) -> Capture:
         m, e = self.m, self.emitter
@@ -230,7 +243,7 @@ class _Attempt:
             namespace=e.namespace,
             resumes=tuple(self.resumes),
             breaks=found,
-            grad_enabled=m.grad_enabled,
+            grad_enabled=m.modes.grad,
             written_inputs=tuple(n for n, v in enumerate(inputs) if m.builder.is_written(v)),
         )
 
@@ -251,6 +264,11 @@ class _Attempt:
         except Unsupported as error:
             raise CannotResume(error.reason, error.hint) from None
         graph.output(tuple(builder.argument_tensor(v) for v in outputs))
+        switches = [n for n in graph.nodes if n.target is torch_compat.set_grad_mode]
+        if switches and not self.m.modes.grad:
+            # the graph must say in which mode it begins
+            with graph.inserting_before(next(n for n in graph.nodes if n.op not in ("placeholder", "get_attr"))):
+                graph.call_function(torch_compat.set_grad_mode, (False,)).meta["effect"] = True
         for node in reversed(list(graph.nodes)):
             removable = node.op not in ("output", "placeholder") and not node.meta.get("effect")
             if removable and not node.users:
@@ -261,7 +279,9 @@ class _Attempt:
                 inputs.append(value)
             else:
                 graph.erase_node(value.node)
-        if not any(n.op not in ("output", "placeholder") for n in graph.nodes) and not outputs:
+        # modes alone need no graph: the entry sets them
+        nothing = all(n.op in ("output", "placeholder") or n.target in STATE_SETTERS for n in graph.nodes)
+        if nothing and not outputs:
             return [], None
         graph.lint()
         return inputs, torch.fx.GraphModule(builder.root, graph, class_name="captured")

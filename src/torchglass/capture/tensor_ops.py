@@ -76,6 +76,8 @@ STATE_SETTERS = frozenset(
         torch.clear_autocast_cache,
     )
 )
+# Of these only the count at the end matters, which the entry sets.
+COUNTERS = frozenset([torch.autocast_increment_nesting, torch.autocast_decrement_nesting])
 FORBIDDEN = frozenset(
     [
         "manual_seed",
@@ -98,6 +100,12 @@ FORBIDDEN = frozenset(
         "frombuffer",
         "from_dlpack",
         "to_dlpack",
+        "_push_on_torch_dispatch_stack",
+        "_pop_torch_dispatch_stack",
+        "_set_dispatch_mode",
+        "_unset_dispatch_mode",
+        "_push_on_torch_function_stack",
+        "_pop_torch_function_stack",
         "set_default_tensor_type",
     ]
 )
@@ -284,5 +292,6 @@ def _ready_one(m: Machine, value: Value | Lazy) -> Value:
 def _set_state(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Change grad mode or autocast: for the rest of the capture, and by a node for the rest of the graph."""
     result = m.real(function, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
-    m.builder.record("call_function", function, args, kwargs, None, m.origin(), m.stack_trace())
+    if function not in COUNTERS:
+        m.builder.record("call_function", function, args, kwargs, None, m.origin(), m.stack_trace())
     return ConstantV(result)

@@ -38,7 +38,7 @@ from .values.constant import ConstantV, is_constant_object
 from .values.containers import CellV, ListV, SetV, TupleV
 from .values.dicts import DictV
 from .values.functions import MethodV, PartialV
-from .values.instance import InstanceV
+from .values.instance import ExceptionV, InstanceV
 from .values.known import KnownV
 from .values.opaque import OpaqueV, is_opaque
 from .values.tensor import TensorV
@@ -89,6 +89,10 @@ def _wrap_new(m: Machine, real: Any, source: Source | None) -> Value:
         return _known(m, real, source)
     if isinstance(real, tuple) and (hasattr(cls, "_fields") or cls is torch.Size or hasattr(cls, "n_fields")):
         return _sequence(m, real, source)
+    if isinstance(real, BaseException):
+        if source is not None:
+            m.guard(source, "type", cls, "it was raised or handled")
+        return ExceptionV.existing(real, source)
     if is_python_class(cls):
         if source is not None:
             m.guard(source, "type", cls, "its class decides what runs")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -34,10 +34,11 @@ class Resume:
     """
 
     name: str
-    key: tuple[Any, ...]
+    key: Hashable
     code: CodeType
     parameters: tuple[str, ...]
     line: int
+    plain: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,4 +77,4 @@ class Request:
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     name: str
-    resume_names: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    resume_names: dict[Hashable, str] = field(default_factory=dict)

@@ -155,3 +155,26 @@ def plainly(error: Exception, function: types.FunctionType, arguments: tuple[Any
             last = last.__context__
         last.__context__ = None  # the graph's failure is no part of the program's story
         raise
+
+
+def enter(manager: Any) -> tuple[Any, Any]:
+    """What ``with manager`` does first: its bound ``__exit__``, and what ``__enter__`` returned."""
+    cls = type(manager)
+    for name in ("__enter__", "__exit__"):
+        if not hasattr(cls, name):
+            raise TypeError(f"'{cls.__name__}' object does not support the context manager protocol")
+    leave = cls.__exit__.__get__(manager, cls)
+    return leave, cls.__enter__(manager)
+
+
+def merge(target: dict[Any, Any], more: Any) -> None:
+    """Keyword arguments of ``**more`` into ``target``, as a call merges them."""
+    for key in more.keys():  # noqa: SIM118
+        if key in target:
+            raise TypeError(f"got multiple values for keyword argument '{key}'")
+        target[key] = more[key]
+
+
+def import_from(module: Any, name: str) -> Any:
+    """``from module import name``."""
+    return getattr(__import__(module.__name__, fromlist=[name]), name)

@@ -123,14 +123,15 @@ METHODS[BaseException, "with_traceback"] = lambda m, self, tb: self
 
 @method(BaseException, name="__str__")
 def exception_str(m, self):
-    if len(self.args) == 1:
-        return m.call(m.wrap_known(repr if issubclass(self.cls, KeyError) else str), [self.args[0]], {})
-    return m.fold(str, [TupleV(self.args)], {}) if self.args else ConstantV("")
+    args = self.arguments(m)
+    if len(args) == 1:
+        return m.call(m.wrap_known(repr if issubclass(self.cls, KeyError) else str), args, {})
+    return m.fold(str, [TupleV(args)], {}) if args else ConstantV("")
 
 
 @method(BaseException, name="__repr__")
 def exception_repr(m, self):
-    parts = [m.call(m.wrap_known(repr), [a], {}).as_constant() for a in self.args]
+    parts = [m.call(m.wrap_known(repr), [a], {}).as_constant() for a in self.arguments(m)]
     return ConstantV(f"{self.cls.__name__}({', '.join(parts)})")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ..errors import Unsupported, UserError
-from ..values.base import NULL
+from ..values.base import NULL, HandledV
 from ..values.constant import ConstantV
 from ..values.instance import InstanceV
 from ..values.iterators import GeneratorV
@@ -184,25 +184,25 @@ def asynchronous(m, f, i):
 @handler("RAISE_VARARGS")
 def raise_varargs(m, f, i):
     if i.arg == 0:
-        if not f.handled:
+        handled = m.handled()
+        if handled is None:
             m.throw(RuntimeError, "No active exception to reraise")
-        raise UserError(f.handled[-1])
+        raise UserError(handled)
     cause = f.pop() if i.arg == 2 else None
     value = m.exception_from(f.pop())
     if cause is not None:
+        m.mutate(value)
         value.slots["__cause__"] = cause
         value.slots["__suppress_context__"] = ConstantV(True)
-    if f.handled:
-        value.slots.setdefault("__context__", f.handled[-1])
+    m.chain(value)
     raise UserError(value)
 
 
 @handler("PUSH_EXC_INFO")
 def push_exc_info(m, f, i):
     value = f.pop()
-    f.push(ConstantV(None))
+    f.push(HandledV(value))
     f.push(value)
-    f.handled.append(value)
 
 
 @handler("CHECK_EXC_MATCH")
@@ -214,8 +214,6 @@ def check_exc_match(m, f, i):
 @handler("POP_EXCEPT")
 def pop_except(m, f, i):
     f.pop()
-    if f.handled:
-        f.handled.pop()
 
 
 @handler("RERAISE")

@@ -40,6 +40,8 @@ def store_fast(m, f, i):
     value = f.pop()
     if value is NULL:
         f.locals.pop(i.argval, None)
+    elif isinstance(value, CellV) and i.argval in f.code.co_cellvars:
+        f.cells[i.argval] = value  # a resume function takes over a cell that inner functions share
     else:
         f.locals[i.argval] = value
 

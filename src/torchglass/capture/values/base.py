@@ -94,6 +94,16 @@ class Null(Value):
 NULL = Null()
 
 
+class HandledV(Value):
+    """What PUSH_EXC_INFO leaves below a handler's stack: ``error`` is being handled until POP_EXCEPT takes this off."""
+
+    def __init__(self, error: Value) -> None:
+        self.error = error
+
+    def python_type(self) -> type:
+        return type(None)
+
+
 class Lazy:
     """A not yet wrapped item of an existing container: ``force`` wraps it, and only then is it guarded."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...records.sources import InstanceDict, Source
+from ...records.sources import Attr, InstanceDict, Source
 from ..errors import Unsupported
 from .base import Value
 from .binding import MISSING, bind, class_lookup, is_data_descriptor
@@ -266,21 +266,42 @@ def _has_dict(cls: type) -> bool:
 
 
 class ExceptionV(InstanceV):
-    """An exception object made inside; ``args`` as given to the class."""
+    """An exception object: made inside, with ``args`` as given to the class, or an existing one."""
 
-    def __init__(self, cls: type[BaseException], args: list[Value], real: BaseException | None = None) -> None:
+    def __init__(self, cls: type[BaseException], args: list[Value], raised: BaseException | None = None) -> None:
         super().__init__(cls)
         self.args = args
         self.attrs = DictV()
-        self.raised = real
+        self.raised = raised
+
+    @classmethod
+    def existing(cls, real: BaseException, source: Source | None) -> ExceptionV:
+        made = cls.__new__(cls)
+        InstanceV.__init__(made, type(real), real, source)
+        made.args, made.raised = [], None
+        return made
+
+    def arguments(self, m: Machine) -> list[Value]:
+        """What stands in ``args``."""
+        if self.real is None:
+            return self.args
+        source = Attr(self.source, "args") if self.source is not None else None
+        return m.listed(m.wrap(self.real.args, source))
 
     def find_attr(self, m: Machine, name: str) -> Value | None:
         if name == "args":
-            return TupleV(list(self.args))
+            return TupleV(self.arguments(m))
+        if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
+            return self._link(m, name)
+        if name == "value" and issubclass(self.cls, StopIteration):
+            args = self.arguments(m)
+            return args[0] if args else ConstantV(None)
+        return super().find_attr(m, name)
+
+    def _link(self, m: Machine, name: str) -> Value:
         if name == "__traceback__" and name not in self.slots:
             raise Unsupported("the traceback of an exception")
-        if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
-            return self.slots.get(name, ConstantV(None))
-        if name == "value" and issubclass(self.cls, StopIteration):
-            return self.args[0] if self.args else ConstantV(None)
-        return super().find_attr(m, name)
+        if name in self.slots or self.real is None:
+            return self.slots.get(name, ConstantV(False if name == "__suppress_context__" else None))
+        source = Attr(self.source, name) if self.source is not None else None
+        return m.wrap(getattr(self.real, name), source)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from types import GeneratorType
 from typing import TYPE_CHECKING
 
@@ -148,17 +147,37 @@ class ZipV(IteratorV):
 
 
 class MapV(IteratorV):
-    """An iterator whose items are made one by one by ``step`` (map, filter, enumerate, ...)."""
+    """``map(function, *iterables)``."""
 
-    def __init__(self, cls: type, step: Callable[[Machine], Value | None]) -> None:
-        self.cls = cls
-        self.step = step
+    def __init__(self, function: Value, rows: ZipV) -> None:
+        self.function = function
+        self.rows = rows
 
     def python_type(self) -> type:
-        return self.cls
+        return map
 
     def next(self, m: Machine) -> Value | None:
-        return self.step(m)
+        row = self.rows.next(m)
+        return None if row is None else m.call(self.function, m.listed(row), {})
+
+
+class FilterV(IteratorV):
+    """``filter(predicate, iterable)``; the predicate may be None."""
+
+    def __init__(self, predicate: Value, inner: Value) -> None:
+        self.predicate = predicate
+        self.inner = inner
+
+    def python_type(self) -> type:
+        return filter
+
+    def next(self, m: Machine) -> Value | None:
+        while (value := self.inner.next(m)) is not None:
+            value = m.forced(value)
+            plain = self.predicate.is_constant() and self.predicate.as_constant() in (None, bool)
+            if m.truth(value if plain else m.call(self.predicate, [value], {})):
+                return value
+        return None
 
 
 class GeneratorV(IteratorV):
@@ -201,7 +220,7 @@ class GeneratorV(IteratorV):
             self.done = True
             raise error
         index = self.frame.instruction().index
-        if not self.frame.unwind(error, index):
+        if not self.frame.unwind(m, error, index):
             self.done = True
             raise error
         self.frame.finished = None
