@@ -244,6 +244,25 @@ def generator_manager(x, log):
 
 
 @program
+def generator_manager_sees_the_error(x, log):
+    @contextlib.contextmanager
+    def scope(name):
+        log.append("in " + name)
+        try:
+            yield name
+        except ValueError as error:
+            log.append(str(error))
+        finally:
+            log.append("out " + name)
+
+    with scope("a"):
+        y = x * 2
+        log.append(y.sum().item())
+        raise ValueError("inside")
+    return y
+
+
+@program
 def in_for_in_with(x, log):
     y = x
     for i in range(3):

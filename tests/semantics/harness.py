@@ -188,12 +188,14 @@ def _gradients(result: Any, x: torch.Tensor, see: Snapshot) -> Any:
     return None if x.grad is None else [see(v) for v in x.grad.tolist()]
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
+def _tensors(value: Any, around: tuple[int, ...] = ()) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [t for v in value for t in _tensors(v)] if isinstance(value, (list, tuple)) else []
+    if id(value) in around:
+        return []  # a list that contains itself
+    items = list(value.values()) if isinstance(value, dict) else value
+    inside = (*around, id(value))
+    return [t for v in items for t in _tensors(v, inside)] if isinstance(items, (list, tuple)) else []
 
 
 def check(text: str, calls: tuple[int, ...] = (0, 1, 2, 3, 4), backend: Any = "eager", **options: Any) -> Any:

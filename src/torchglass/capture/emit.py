@@ -355,7 +355,7 @@ def _generator(e: Emitter, v: GeneratorV) -> str:
         return e.name_value(v, "generator", "rebuild.rest(())")
     if frame.finished is None:
         raise CannotResume("a generator that is running, across a graph break")
-    # before its first step it waits for a None that starts it, which the prologue takes as that of the first `next`
+    # before its first step it waits for a None that starts it, which the prologue gets from its own yield
     stack = frame.stack if frame.finished[0] == "yield" else frame.stack[:-1]
     texts = [slot_text(e, slot) for slot in stack if slot is not NULL]
     live = live_locals(frame.code, frame.pc)
@@ -368,7 +368,8 @@ def _generator(e: Emitter, v: GeneratorV) -> str:
     namespace = e.pin(frame.namespace, "globals_of_" + str(frame.namespace.get("__name__", "")))
     closure = e.listing([frame.cells[n] for n in frame.code.co_freevars])
     function = f"rebuild.function({code}, {namespace}, cells=({closure}{',' if closure else ''}))"
-    return e.name_value(v, "generator", f"{function}({', '.join([*texts, *cells.values(), *values.values()])})")
+    arguments = ", ".join([*texts, *cells.values(), *values.values()])
+    return e.name_value(v, "generator", f"rebuild.generator({function}({arguments}))")
 
 
 def _partial(e: Emitter, v: PartialV) -> str:

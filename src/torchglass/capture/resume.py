@@ -8,6 +8,7 @@ stack and jumps to the instruction. A try or with block needs nothing else: it p
 from __future__ import annotations
 
 import dis
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -24,6 +25,7 @@ NO_FALL = frozenset(
     ("RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS", "JUMP_FORWARD", "JUMP_BACKWARD",
      "JUMP_BACKWARD_NO_INTERRUPT")
 )  # fmt: skip
+YIELD_ARGUMENT = () if sys.version_info < (3, 12) else (1,)  # the depth of blocks, for debuggers of CPython
 READS = ("LOAD_FAST", "DELETE_FAST", "STORE_FAST_LOAD", "LOAD_DEREF", "LOAD_CLOSURE", "DELETE_DEREF", "LOAD_FROM_DICT")
 
 
@@ -73,7 +75,7 @@ def resume_code(code: CodeType, entry: EntryPoint, name: str) -> CodeType:
     """Code that continues ``code`` at an instruction.
 
     Its parameters are ``stack_0``, ... for the stack's values, ``cell_of_x`` for each shared cell, then the variables.
-    A generator's code gives, when called, a generator that goes on there at its first ``next``.
+    A generator's code gives, when called, a generator that after one ``next`` waits there, with no value yet.
     """
     code, shift = _originals.get(code, (code, 0))  # a prologue is not put before a prologue
     entry = replace(entry, index=entry.index - shift)
@@ -93,7 +95,7 @@ def resume_code(code: CodeType, entry: EntryPoint, name: str) -> CodeType:
     body.name = code.co_name  # tracebacks look as the user's own
     body.qualname = f"{code.co_qualname}.{name}"
     made = body.to_code(stacksize=code.co_stacksize + len(entry.stack) + 2, compute_exception_stack_depths=False)
-    made = made.replace(co_exceptiontable=_moved_table(code, made, len(prologue)))
+    made = made.replace(co_exceptiontable=_moved_table(code, made, entry, len(prologue)))
     if entry.cells:
         made = _with_cells(made, len(prologue), entry.cells)
     _originals[made] = code, len(prologue)
@@ -126,13 +128,18 @@ def _prologue(code: CodeType, entry: EntryPoint, line: int, target: Label) -> li
         if slot is Slot.HANDLED:
             made += [instr("PUSH_EXC_INFO"), instr("POP_TOP")]
     if code.co_flags & CO_GENERATOR:
-        made.append(instr("LOAD_CONST", None))  # what is sent to it
+        # it waits here, within the blocks that it waited in: what is thrown into it goes to their handlers
+        made += [instr("LOAD_CONST", None), instr("YIELD_VALUE", *YIELD_ARGUMENT), instr("RESUME", 1)]
     made.append(instr("JUMP_FORWARD", target))
     return made
 
 
-def _moved_table(code: CodeType, made: CodeType, by: int) -> bytes:
+def _moved_table(code: CodeType, made: CodeType, entry: EntryPoint, by: int) -> bytes:
     """The exception table of ``code`` for ``made``, in which its instructions come ``by`` later."""
+    entries = list(exception_entries(code))
+    waiting = protection(code, entry.index - 1) if code.co_flags & CO_GENERATOR and entry.index else None
+    if waiting is not None and decode(code)[entry.index - 1].opname == "YIELD_VALUE":
+        entries.insert(0, replace(waiting, start=-3, end=0))  # the prologue's own yield
     offsets = [i.offset for i in decode(made)] + [len(made.co_code)]
 
     def first(index: int) -> int:
@@ -142,16 +149,14 @@ def _moved_table(code: CodeType, made: CodeType, by: int) -> bytes:
             at -= 2
         return at
 
-    return build_table(
-        (first(e.start), first(e.end), first(e.target), e.depth, e.lasti) for e in exception_entries(code)
-    )
+    return build_table((first(e.start), first(e.end), first(e.target), e.depth, e.lasti) for e in entries)
 
 
 def _with_cells(code: CodeType, prologue: int, cells: Iterable[str]) -> CodeType:
     """Point the prologue's stores of cells at the slots in which the code expects them."""
-    # undocumented, but what dis uses to name slots (3.11 to 3.14)
-    name_of = code._varname_from_oparg  # type: ignore[attr-defined]
-    slots = {name_of(n): n for n in range(code.co_nlocals, code.co_nlocals + len(code.co_cellvars))}
+    # the locals come first; a cell that is also a parameter has the parameter's slot
+    order = [*code.co_varnames, *(c for c in code.co_cellvars if c not in code.co_varnames)]
+    slots = {name: n for n, name in enumerate(order)}
     text = bytearray(code.co_code)
     for i in decode(code)[:prologue]:
         if i.opname == "STORE_FAST" and i.arg is not None:

@@ -157,6 +157,12 @@ def plainly(error: Exception, function: types.FunctionType, arguments: tuple[Any
         raise
 
 
+def generator(made: types.GeneratorType[Any, Any, Any]) -> types.GeneratorType[Any, Any, Any]:
+    """A generator of a resume function's code, taken to where it is to wait."""
+    next(made)
+    return made
+
+
 def enter(manager: Any) -> tuple[Any, Any]:
     """What ``with manager`` does first: its bound ``__exit__``, and what ``__enter__`` returned."""
     cls = type(manager)

@@ -91,7 +91,9 @@ def dict_copy(m, self):
 def popitem(m, self, last=TRUE):
     keys = self.all_keys(m)
     if not keys:
-        m.throw(KeyError, "dictionary is empty")
+        m.throw(
+            KeyError, "dictionary is empty" if issubclass(self.cls, OrderedDict) else "popitem(): dictionary is empty"
+        )
     key = keys[-1 if m.truth(last) else 0]
     value = self.get_item(m, key)
     self.remove(m, hash_key(key))

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ..values.constant import NONE, ConstantV
-from ..values.containers import ListV
+from ..values.containers import ListV, TupleV
 from .table import METHODS, method
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def insert(m, self, index, value):
 @method(list, name="pop")
 def list_pop(m, self, index=LAST):
     if not self.items:
-        m.throw(IndexError, "pop from empty list")
+        m.throw(IndexError, "pop from an empty deque" if self.cls is deque else "pop from empty list")
     self.all(m)
     m.mutate(self)
     return m.real(self.items.pop, m.as_index(index))
@@ -84,7 +84,7 @@ def list_remove(m, self, value):
             m.mutate(self)
             del self.items[n]
             return NONE
-    m.throw(ValueError, "list.remove(x): x not in list")
+    m.throw(ValueError, _missing(m, self, value, "remove"))
 
 
 @method(list, deque, name="clear")
@@ -101,7 +101,15 @@ def index(m, self, value, start=ZERO, stop=NONE):
     for n in window:
         if m.equal(items[n], value):
             return ConstantV(n)
-    m.throw(ValueError, "value is not in list")
+    m.throw(ValueError, _missing(m, self, value, "index"))
+
+
+def _missing(m, self, value, name):
+    """Python's words for a value that is not among the items: tuples and ``list.remove`` do not show it."""
+    kind = "deque" if isinstance(self, ListV) and self.cls is deque else "tuple" if isinstance(self, TupleV) else "list"
+    if kind == "tuple" or (kind == "list" and name == "remove"):
+        return f"{kind}.{name}(x): x not in {kind}"
+    return f"{m.call(m.wrap_known(repr), [value], {}).as_constant()} is not in {kind}"
 
 
 @method(list, tuple, deque)
