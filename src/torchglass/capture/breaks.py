@@ -14,7 +14,7 @@ from types import BuiltinFunctionType
 from ..bytecode import Instruction
 from ..markers import graph_break
 from . import tensor_ops
-from .emit import Emitter
+from .emit import Emitter, slot_text
 from .errors import CannotResume
 from .frame import Frame
 from .ops.control import call_parts
@@ -60,7 +60,7 @@ def write_break(e: Emitter, frame: Frame, instruction: Instruction) -> list[Path
     start = len(e.body)
     paths = breaker(e, frame, instruction)
     if _may_call_functions(frame, instruction):
-        e.body[start:] = ["with compiled_calls:", *(f"    {line}" for line in e.body[start:])]
+        _indent(e, start, "with compiled_calls:")
     return paths
 
 
@@ -95,18 +95,14 @@ def shared_cells(e: Emitter, frame: Frame, live: set[str]) -> dict[str, str]:
     return {n: e.expr(cell) for n, cell in cells.items() if cell.real is not None or id(cell) in e.names}
 
 
-def while_handling(e: Emitter, error: Value | None, begin: int, paths: list[Path]) -> None:
+def while_handling(e: Emitter, error: Value, begin: int) -> None:
     """Run the operation written since ``begin`` while ``error`` is what ``sys.exc_info`` gives."""
-    if error is None:
-        return
-    _settle_conditions(e, paths)
     _indent(e, begin, "except BaseException:")
     e.body[begin:begin] = ["try:", f"    raise {e.expr(error)}  # it is being handled here"]
 
 
-def catching(e: Emitter, begin: int, paths: list[Path]) -> str:
+def catching(e: Emitter, begin: int) -> str:
     """Catch what the operation written since ``begin`` raises; the name of the variable that holds it, or None."""
-    _settle_conditions(e, paths)
     name, caught = e.fresh("raised"), e.fresh("error")
     _indent(e, begin, "try:")
     e.body.insert(begin, f"{name} = None")
@@ -115,7 +111,7 @@ def catching(e: Emitter, begin: int, paths: list[Path]) -> str:
     return name
 
 
-def _settle_conditions(e: Emitter, paths: list[Path]) -> None:
+def settle_conditions(e: Emitter, paths: list[Path]) -> None:
     """Evaluate the paths' conditions with the operation: they may raise as it may."""
     for path in paths:
         if path.condition is not None:
@@ -415,21 +411,21 @@ def _build_set(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
 @breaks_at("MAP_ADD")
 def _map_add(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     stack, (key, value) = _split(frame, 2)
-    e.line(f"{_text(e, stack[-(i.arg or 1)])}[{e.expr(key)}] = {e.expr(value)}")
+    e.line(f"{slot_text(e, stack[-(i.arg or 1)])}[{e.expr(key)}] = {e.expr(value)}")
     return [Path(None, stack, i.index + 1)]
 
 
 @breaks_at("SET_ADD")
 def _set_add(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     stack, (value,) = _split(frame, 1)
-    e.line(f"{_text(e, stack[-(i.arg or 1)])}.add({e.expr(value)})")
+    e.line(f"{slot_text(e, stack[-(i.arg or 1)])}.add({e.expr(value)})")
     return [Path(None, stack, i.index + 1)]
 
 
 @breaks_at("DICT_MERGE")
 def _dict_merge(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     stack, (value,) = _split(frame, 1)
-    target = _text(e, stack[-(i.arg or 1)])
+    target = slot_text(e, stack[-(i.arg or 1)])
     e.line(f"rebuild.merge({target}, {e.expr(value)})")
     return [Path(None, stack, i.index + 1)]
 
@@ -465,7 +461,3 @@ def _store_global(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
 def _delete_global(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     e.line(f"del {e.pin(frame.namespace, 'globals_of_function')}[{i.argval!r}]")
     return [Path(None, list(frame.stack), i.index + 1)]
-
-
-def _text(e: Emitter, slot: Value | str) -> str:
-    return slot if isinstance(slot, str) else e.expr(slot)

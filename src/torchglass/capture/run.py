@@ -168,9 +168,13 @@ class _Attempt:
             return self._finish((found,))
         begin = len(e.body)
         paths = breaks.write_break(e, frame, instruction)
-        breaks.while_handling(e, self.m.handled(), begin, paths)
+        handled = self.m.handled()
+        if handled is not None or handler is not None:
+            breaks.settle_conditions(e, paths)
+        if handled is not None:
+            breaks.while_handling(e, handled, begin)
         if handler is not None:
-            error = breaks.catching(e, begin, paths)
+            error = breaks.catching(e, begin)
             lasti: breaks.Stack = [ConstantV(0)] if handler.lasti else []
             stack: breaks.Stack = [*frame.stack[: handler.depth], *lasti, error]
             paths = [breaks.Path(f"{error} is not None", stack, handler.target), *paths]
