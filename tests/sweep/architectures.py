@@ -9,7 +9,6 @@ crashed, or skipped (the tiny model does not build or run in eager).
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -23,7 +22,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 from .compared import Row, compared, stepper
 from .forked import forked
 from .inputs import candidate_inputs
-from .report import counts, markdown
+from .report import finish
 from .tiny import tiny_configs
 
 MOST_PARAMETERS = 8_000_000
@@ -142,14 +141,7 @@ def main() -> int:
     names = [n for n in chosen.only or architectures()[:: chosen.every] if n not in chosen.but]
     one = partial(check, backend=chosen.backend, training=chosen.training, only_eager=chosen.build)
     rows = sweep(names, one, chosen.jobs, chosen.timeout)
-    print(counts(rows))
-    if chosen.markdown:
-        with open(chosen.markdown, "w") as file:
-            file.write(markdown(rows, "python -m tests.sweep.architectures " + " ".join(sys.argv[1:])))
-    if chosen.json:
-        with open(chosen.json, "w") as file:
-            json.dump(rows, file, indent=1)
-    return 1 if any(row["result"] in ("wrong", "crashed") for row in rows) else 0
+    return finish(rows, chosen, "architectures")
 
 
 if __name__ == "__main__":

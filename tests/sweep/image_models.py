@@ -8,14 +8,13 @@ that draw random numbers, batch norms that change buffers. Each model runs in a 
 
 from __future__ import annotations
 
-import json
 import sys
 from functools import partial
 from typing import Any
 
 from .architectures import arguments, sweep
 from .compared import Row, compared, stepper
-from .report import counts, markdown
+from .report import finish
 
 LARGEST = 128  # pixels on a side, where a model takes any size
 TIMM = """
@@ -80,14 +79,7 @@ def main() -> int:
         __import__(library)
     names = [n for n in chosen.only or NAMES[:: chosen.every] if n not in chosen.but]
     rows = sweep(names, partial(check, backend=chosen.backend, training=chosen.training), chosen.jobs, chosen.timeout)
-    print(counts(rows))
-    if chosen.markdown:
-        with open(chosen.markdown, "w") as file:
-            file.write(markdown(rows, "python -m tests.sweep.image_models " + " ".join(sys.argv[1:])))
-    if chosen.json:
-        with open(chosen.json, "w") as file:
-            json.dump(rows, file, indent=1)
-    return 1 if any(row["result"] in ("wrong", "crashed") for row in rows) else 0
+    return finish(rows, chosen, "image_models")
 
 
 if __name__ == "__main__":

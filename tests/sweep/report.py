@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
+
 from .compared import Row
 
 SLOW = 10.0  # seconds of capture and first call that deserve a line
@@ -9,6 +13,18 @@ SLOW = 10.0  # seconds of capture and first call that deserve a line
 
 def counts(rows: list[Row]) -> dict[str, int]:
     return {r: sum(row["result"] == r for row in rows) for r in sorted({row["result"] for row in rows})}
+
+
+def finish(rows: list[Row], chosen: argparse.Namespace, module: str) -> int:
+    """Print the counts, write the files that were asked for, and give the exit status."""
+    print(counts(rows))
+    if chosen.markdown:
+        with open(chosen.markdown, "w") as file:
+            file.write(markdown(rows, f"python -m tests.sweep.{module} " + " ".join(sys.argv[1:])))
+    if chosen.json:
+        with open(chosen.json, "w") as file:
+            json.dump(rows, file, indent=1)
+    return 1 if any(row["result"] in ("wrong", "crashed") for row in rows) else 0
 
 
 def markdown(rows: list[Row], command: str) -> str:
