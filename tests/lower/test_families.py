@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from tests.codegen.harness import Compiled, check
 
+import torchglass as tg
+
 Tensor = torch.Tensor
 
 
@@ -182,3 +184,19 @@ def test_a_large_constant(tmp_path: Path) -> None:
 
     x = make(2000)
     torch.testing.assert_close(compile(fn, fullgraph=True)(x), fn(x))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: torch.ones(2, 3).t(),
+        lambda: torch.zeros(4, 3)[1:, ::2],
+        lambda: torch.full((1, 3), 2).expand(4, 3),
+        lambda: torch.ones(2, 3, 4).permute(2, 0, 1)[1:],
+    ],
+)
+def test_layout_of_repeated_numbers(made: Callable[[], Tensor]) -> None:
+    """What a view of a constant tensor returns lies in memory as eager's does."""
+    ours, theirs = tg.compile(made)(), made()
+    assert torch.equal(ours, theirs)
+    assert (ours.stride(), ours.storage_offset()) == (theirs.stride(), theirs.storage_offset())

@@ -1,14 +1,15 @@
 """PyTorch's operator database through ``tg.compile``: every operator, every sample input, against eager.
 
-    python -m tests.sweep.op_db --backend glass --dtype float32 [--only NAME ...] [--every N] [--samples N] --json FILE
+    python -m tests.sweep.op_db --backend glass --dtype float32 [--only NAME ...] [--every N] [--samples N] [--jobs N]
+        --json FILE
 
 ``--every N`` takes each Nth operator, ``--samples N`` at most N of an operator's samples, evenly spread. Forward
 always; backward where the operator can be differentiated in that dtype (``--no-backward`` leaves it out). Each operator
 runs in a forked process: one that dies or hangs counts as a crash of the sample it was at, and the next sample gets a
 new one.
 
-Prints a line for each operator that is not captured whole with right results, then the sums; the exit status is 1 if a
-sample was wrong or crashed.
+Prints a line for each operator that is not captured whole with right results, then the sums and how many operators
+became loops wholly, in part or not at all; the exit status is 1 if a sample was wrong or crashed.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+from tests.sweep.forked import forked
 from tests.sweep.op_samples import BREAKS, CRASHED, REFUSED, SKIPPED, WHOLE, WRONG, judge
 
 RESULTS = (WHOLE, BREAKS, REFUSED, WRONG, CRASHED, SKIPPED)
@@ -48,8 +51,18 @@ class Row:
     counts: dict[str, int] = field(default_factory=dict)
     why: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    loops: int = 0  # made by all samples together
+    calls: dict[str, int] = field(default_factory=dict)  # ATen operators that stayed calls
 
-    def note(self, sample: int, result: str, why: str) -> None:
+    @property
+    def lowered(self) -> str:
+        """How the operator was generated: "loops", "partly", "ATen", or "nothing" for views and refusals."""
+        return {(0, 0): "nothing", (1, 0): "loops", (0, 1): "ATen"}.get((bool(self.loops), bool(self.calls)), "partly")
+
+    def note(self, sample: int, result: str, why: str, loops: int = 0, calls: Sequence[str] = ()) -> None:
+        self.loops += loops
+        for call in calls:
+            self.calls[call] = self.calls.get(call, 0) + 1
         self.counts[result] = self.counts.get(result, 0) + 1
         line = f"{result} at sample {sample}: {why}"
         if result not in (WHOLE, SKIPPED) and len(self.why) < 8:
@@ -99,7 +112,7 @@ def run_child(op: Any, plan: Plan, after: int, pipe: int) -> None:
             if number > after:
                 say("begin", number)
                 verdict = judge(op, sample, plan.backend, plan.backward)
-                say("end", number, verdict.result, verdict.why)
+                say("end", number, verdict.result, verdict.why, verdict.loops, verdict.calls)
         say("done")
 
 
@@ -165,6 +178,17 @@ def run(op: Any, plan: Plan) -> Row:
     return row
 
 
+def judged(ops: list[Any], plan: Plan, jobs: int) -> Iterator[Row]:
+    """Rows of all operators as they are done, ``jobs`` at a time."""
+    if jobs == 1:
+        yield from (run(op, plan) for op in ops)
+        return
+    named = {str(number): op for number, op in enumerate(ops)}
+    for row in forked(lambda number: asdict(run(named[number], plan)), named, jobs, timeout=3600.0):
+        known = {key: row[key] for key in Row.__dataclass_fields__ if key in row}
+        yield Row(**known) if "operator" in row else Row(named[row["name"]].full_name, {CRASHED: 1}, [row["why"]])
+
+
 def sums(rows: list[Row]) -> dict[str, int]:
     return {result: sum(row.counts.get(result, 0) for row in rows) for result in RESULTS}
 
@@ -185,15 +209,16 @@ def main() -> int:
     parser.add_argument("--samples", type=int)
     parser.add_argument("--no-backward", action="store_true")
     parser.add_argument("--timeout", type=float, default=60.0)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json")
     chosen = parser.parse_args()
     plan = Plan(chosen.backend, chosen.dtype, not chosen.no_backward, chosen.samples, chosen.timeout)
     rows = []
-    for op in operators(chosen.dtype, chosen.only, chosen.every):
-        row = run(op, plan)
+    for row in judged(operators(chosen.dtype, chosen.only, chosen.every), plan, chosen.jobs):
         rows.append(row)
         if row.why:
             print(row.operator, row.counts, row.why[0], flush=True)
+    print("generated:", dict(Counter(row.lowered for row in rows)))
     print(f"{plan.backend} {plan.dtype}: {len(rows)} operators, {share_whole(rows):.1f} % whole; samples: {sums(rows)}")
     if chosen.json:
         with open(chosen.json, "w") as file:

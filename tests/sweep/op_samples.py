@@ -20,6 +20,7 @@ import torch
 
 import torchglass as tg
 from torchglass.errors import CompileError, GraphBreakError
+from torchglass.records.loops import ExternCall, Loop
 
 WHOLE, BREAKS, REFUSED, WRONG, CRASHED, SKIPPED = "whole", "breaks", "refused", "wrong", "crashed", "skipped"
 """``refused``: captured, but a later stage could not take it and eager ran instead, with the right result."""
@@ -41,8 +42,12 @@ UNDEFINED = frozenset(
 
 @dataclass
 class Verdict:
+    """``loops`` and ``calls``: how many loops the generated graphs have, and which ATen operators they call."""
+
     result: str
     why: str = ""
+    loops: int = 0
+    calls: tuple[str, ...] = ()
 
 
 def as_user_code(op: Any) -> Any:
@@ -177,7 +182,16 @@ def judge(operator: Any, sample: Any, backend: str, backward: bool) -> Verdict:
         difference = compare(expected, mine, run, arguments, backward, name)
         if difference:
             return Verdict(WRONG, f"{when}: {difference}")
+    verdict.loops, verdict.calls = generated(compiled)
     return verdict
+
+
+def generated(compiled: Any) -> tuple[int, tuple[str, ...]]:
+    """How many loops a compiled function's graphs have, and which ATen operators they call."""
+    graphs = [graph for entry in tg.explain(compiled).entries for graph in entry.graphs]
+    nodes = [node for graph in graphs for fused in graph.fused.values() for node in fused.graph.nodes]
+    calls = sorted({node.target for node in nodes if isinstance(node, ExternCall)})
+    return sum(isinstance(node, Loop) for node in nodes), tuple(calls)
 
 
 def _short(error: Exception) -> str:
@@ -221,6 +235,8 @@ def compare(
             if want is None or got is None:
                 continue
             difference = _facts(want, got)
+            if not difference and part == "output":
+                difference = _layout(want, got, expected.inputs, found.inputs)
             if not difference and name not in UNDEFINED:
                 difference = _values(want, got, reference, pick, index)
             if difference:
@@ -247,6 +263,29 @@ def _facts(want: torch.Tensor, got: torch.Tensor) -> str:
         if getattr(want, fact) != getattr(got, fact):
             return f"{fact} {getattr(got, fact)} instead of {getattr(want, fact)}"
     return ""
+
+
+def _layout(want: torch.Tensor, got: torch.Tensor, wants: list[torch.Tensor], gots: list[torch.Tensor]) -> str:
+    """What differs in where an output's elements lie: strides that matter, and whose memory it is."""
+    if want.layout is not torch.strided or want.is_quantized:
+        return ""
+    if want.numel() and any(a != b for a, b, d in zip(want.stride(), got.stride(), want.shape) if d != 1):
+        return f"strides {got.stride()} instead of {want.stride()}"
+    mine, theirs = _owner(got, gots), _owner(want, wants)
+    if mine != theirs:
+        return f"the memory of input {mine} instead of {theirs}"
+    if mine is not None and got.storage_offset() != want.storage_offset():
+        return f"offset {got.storage_offset()} instead of {want.storage_offset()}"
+    return ""
+
+
+def _owner(output: torch.Tensor, inputs: list[torch.Tensor]) -> int | None:
+    """The first input whose memory an output shows, if it shows any."""
+    if not output.numel():
+        return None
+    place = output.untyped_storage().data_ptr()
+    strided = [(k, value) for k, value in enumerate(inputs) if value.layout is torch.strided]
+    return next((k for k, value in strided if value.numel() and value.untyped_storage().data_ptr() == place), None)
 
 
 def _values(

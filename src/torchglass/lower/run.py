@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from ..records.check_loops import DTYPES, check_graph
-from ..records.loops import ExternCall, LoopGraph, Node, Value, View
+from ..records.loops import ExternCall, LoopGraph, Node, Size, Value, View
 from ..records.origin import UNKNOWN
 from ..torch_compat import OpOverload
 from . import (  # noqa: F401  they fill the table
@@ -29,7 +29,7 @@ from . import (  # noqa: F401  they fill the table
     reductions,
     views,
 )
-from .context import Lowering, Splat, sizes_of
+from .context import Lowering, Splat, contiguous, size_of, sizes_of
 from .extern import lower_extern
 from .table import NotLowered, find_rule
 
@@ -161,8 +161,19 @@ def _outputs(low: Lowering, node: fx.Node) -> tuple[Any, ...]:
     out = []
     for result in results:
         value = low.argument(result) if result is not None else None
-        out.append(low.view(value) if isinstance(value, Splat) else value)
+        out.append(_laid_out(low, value, result) if isinstance(value, Splat) else value)
     return tuple(out)
+
+
+def _laid_out(low: Lowering, value: Splat, node: fx.Node) -> View:
+    """A repeated number in memory, in eager's layout: strides and offset of what may be a view of a larger tensor."""
+    val = node.meta["val"]
+    shape, strides, offset = sizes_of(val.shape), sizes_of(val.stride()), size_of(val.storage_offset())
+    if offset == 0 and strides == contiguous(shape):
+        return low.view(value)
+    items: Size = offset if 0 in shape else 1 + offset + sum((d - 1) * s for d, s in zip(shape, strides))
+    whole = low.map(lambda v: v, [value], shape=(items,), dtype=value.dtype, name=node.name)
+    return View(whole.buffer, shape, strides, offset)
 
 
 def _live(nodes: list[Node], outputs: tuple[Any, ...]) -> tuple[Node, ...]:
