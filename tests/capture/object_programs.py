@@ -37,7 +37,7 @@ def chainmap(x):
     return c["a"], c["b"] + 1, len(c)
 
 
-@breaking
+@whole
 def userdict(x):
     class D(collections.UserDict):
         pass

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from . import class_bodies
 from .builtin_functions import handles
 from .errors import Unsupported, UserError
 from .graph import RehearsalBuilder
@@ -24,6 +25,7 @@ from .values.binding import class_lookup
 from .values.constant import NONE, ConstantV
 from .values.containers import ListV, SequenceV, TupleV
 from .values.instance import InstanceV
+from .values.made import MadeV
 from .values.tensor import TensorV
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ DEFAULT_SETUP = class_lookup(BASE, "setup_context")
 def apply(m, args, kwargs):
     """``cls.apply(*args)``; ``args[0]`` is the class."""
     cls = args[0].as_constant()
+    if isinstance(args[0], MadeV):
+        class_bodies.current_cells(m, cls)
     if kwargs:
         raise Unsupported(f"`{cls.__name__}.apply` with keyword arguments", "pass them by position")
     arguments = [_plain(m, cls, a) for a in args[1:]]

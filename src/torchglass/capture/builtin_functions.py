@@ -119,13 +119,6 @@ def issubclass_(m, args, kwargs):
     return ConstantV(m.is_subclass(args[0].as_constant(), args[1]))
 
 
-@handles(type)
-def type_(m, args, kwargs):
-    if len(args) != 1:
-        raise Unsupported("a class made by type() inside a compiled function")
-    return m.wrap_known(args[0].python_type())
-
-
 def _attribute_name(value: Value) -> str:
     if isinstance(value, ConstantV) and isinstance(value.value, str):
         return value.value
@@ -194,7 +187,7 @@ def vars_(m, args, kwargs):
     return m.get_attr(_one(m, args, "vars"), "__dict__")
 
 
-@handles(dir, globals, eval, exec, compile, input, open, breakpoint, builtins.__build_class__, memoryview)
+@handles(dir, globals, eval, exec, compile, input, open, breakpoint, memoryview)
 def not_here(m, args, kwargs):
     raise Unsupported("a builtin that looks at or changes the interpreter's own state")
 

@@ -26,6 +26,7 @@ from . import (
     builtin_methods,
     checkpoints,
     checks,
+    class_bodies,
     classes,
     gradients,
     standard_library,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 # Imported for the handlers that they enter.
-WITH_HANDLERS = (autograd_functions, checkpoints, checks, gradients, standard_library, transforms)
+WITH_HANDLERS = (autograd_functions, checkpoints, checks, class_bodies, gradients, standard_library, transforms)
 
 CODE_GENERATOR = 0x20
 CODE_COROUTINE = 0x80 | 0x200

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import datetime
 import decimal
 import functools
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import polyfills
+from . import class_bodies, polyfills
 from .builtin_functions import make_super
 from .errors import Unsupported, fitting
 from .values.arrays import is_scalar_class
@@ -30,6 +29,7 @@ from .values.functions import MethodV, PartialV, WeakRefV
 from .values.instance import ExceptionV, InstanceV
 from .values.iterators import EnumerateV, FilterV, MapV, SequenceIterV, ZipV
 from .values.known import KnownV
+from .values.made import MadeV
 from .values.tensor import TensorV
 from .wrap import is_python_class
 
@@ -60,10 +60,14 @@ def construct(
         return fitting(cls.__name__, constructor, m, args, kwargs)
     if issubclass(cls, torch.Tensor):
         return _tensor(m, cls, args, kwargs)
+    if isinstance(cls, EnumMeta) and not cls.__members__:
+        return class_bodies.make(m, cls, args, kwargs)
     if isinstance(cls, EnumMeta) or cls in FOLDED or is_scalar_class(cls):
         return m.fold(cls, args, kwargs)
     if issubclass(cls, torch.autograd.Function):
         raise Unsupported("an instance of torch.autograd.Function")
+    if issubclass(cls, type) and m.is_stable(cls.__module__):
+        return class_bodies.new_class(m, [m.wrap_known(cls), *args], kwargs)
     meta_call = class_lookup(type(cls), "__call__")
     if through_metaclass and isinstance(meta_call, FunctionType):
         return m.call(m.wrap_known(meta_call), [m.wrap_known(cls), *args], kwargs)
@@ -73,7 +77,7 @@ def construct(
     new_function = getattr(new_function, "__func__", new_function)
     if isinstance(new_function, FunctionType):
         result = m.call(m.wrap_known(new_function), [m.wrap_known(cls), *args], kwargs)
-        if not isinstance(result, InstanceV) or not issubclass(result.cls, cls):
+        if not isinstance(result, (InstanceV, MadeV)) or not issubclass(result.python_type(), cls):
             return result
     else:
         result = new(m, cls, [m.wrap_known(cls), *args], kwargs)
@@ -88,6 +92,8 @@ def construct(
 def new(m: Machine, owner: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``owner.__new__(cls, ...)`` of a C type ``owner``: an empty instance of ``cls``."""
     cls = args[0].as_constant()
+    if issubclass(cls, type):
+        return class_bodies.new_class(m, args, kwargs)
     if issubclass(cls, BaseException):
         return ExceptionV(cls, args[1:])
     if cls in CONSTRUCTORS:
@@ -320,13 +326,3 @@ for _module in (itertools, operator):
         _real = getattr(_module, _name, None)
         if isinstance(_real, type) and _real not in CONSTRUCTORS:
             CONSTRUCTORS[_real] = _by_polyfill(getattr(polyfills, _name))
-
-_REFUSED_CLASSES: tuple[Any, ...] = (property, staticmethod, classmethod, builtins.type(NotImplemented))
-
-
-def refuse(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    raise Unsupported("making a descriptor inside a compiled function")
-
-
-for _refused in _REFUSED_CLASSES:
-    CONSTRUCTORS[_refused] = refuse

@@ -11,6 +11,7 @@ read through an object that the effects change, so the order of rebuilding does 
 from __future__ import annotations
 
 import builtins
+import enum
 import keyword
 import math
 import re
@@ -38,6 +39,7 @@ from .values.hashing import IdentityKey
 from .values.instance import ExceptionV, InstanceV
 from .values.iterators import DictIterV, EnumerateV, FilterV, GeneratorV, MapV, SequenceIterV, ZipV
 from .values.known import KnownV
+from .values.made import ClassRecipe, MadeV, Recipe
 from .values.opaque import OpaqueV
 from .values.tensor import TensorV
 from .values.transformed import TransformedV
@@ -84,6 +86,9 @@ class Emitter:
         known = self.names.get(id(real))
         if known is not None:
             return known
+        twin = self.m.wrapped.get(id(real))
+        if twin is not None and (isinstance(twin[1], MadeV) or id(twin[1]) in self.m.stand_ins):
+            return self.expr(twin[1])  # it stands for an object made inside
         hint = hint or getattr(real, "__name__", "") or f"a_{type(real).__name__}"
         if getattr(builtins, hint, None) is real:
             return hint
@@ -187,6 +192,8 @@ def _constant(e: Emitter, v: ConstantV) -> str:
         return f"torch.device({str(real)!r})"
     if type(real) is slice:
         return repr(real)
+    if isinstance(real, enum.Enum) and isinstance(made := e.m.wrap_known(type(real)), MadeV):
+        return f"{e.expr(made)}[{real.name!r}]"
     return e.pin(real)
 
 
@@ -314,6 +321,8 @@ def _function(e: Emitter, v: FunctionV) -> str:
     parts.append(f"({', '.join(cells)}{',' if cells else ''})")
     if v.attrs.items:
         parts.append(e.mapping(v.attrs))
+    if v.annotations is not None and v.annotations.items:
+        parts.append(f"annotations={e.mapping(v.annotations)}")
     name = e.name_value(v, v.code.co_name, f"rebuild.function({', '.join(parts)})")
     for cell, cell_name in zip(v.closure, cells):
         if cell.real is None and cell.content is not None and id(cell) not in e.m.filled_cells:
@@ -397,7 +406,49 @@ def _transformed(e: Emitter, v: TransformedV) -> str:
     return e.name_value(v, "transformed_function", f"{e.pin(v.base)}({e.expr(v.function)}{options})")
 
 
+def _made(e: Emitter, v: MadeV) -> str:
+    """An object that real code made: made again, then changed as it was."""
+    if isinstance(v.recipe, ClassRecipe):
+        name = _new_class(e, v, v.recipe)
+    else:
+        name = e.name_value(v, getattr(v.real, "__name__", type(v.real).__name__).lower(), _call(e, v.recipe))
+    for step in v.steps:
+        if step.call is not None:
+            e.line(_call(e, step.call))
+        elif step.value is not None:
+            e.line(f"type.__setattr__({name}, {step.name!r}, {e.expr(step.value)})")
+        else:
+            e.line(f"type.__delattr__({name}, {step.name!r})")
+    return name
+
+
+def _new_class(e: Emitter, v: MadeV, recipe: ClassRecipe) -> str:
+    cell = recipe.cell
+    if cell is not None and _new_cell(e, cell):
+        # its methods refer to the class through the cell, which is filled when there is a class
+        e.name_value(cell, "cell", "rebuild.cell()")
+        e.m.filled_cells.add(id(cell))
+    bases = f"({e.listing(recipe.bases)}{',' if recipe.bases else ''})"
+    namespace = "{" + ", ".join(f"{k!r}: {e.expr(x)}" for k, x in recipe.namespace.items()) + "}"
+    keywords = "{" + ", ".join(f"{k!r}: {e.expr(x)}" for k, x in recipe.keywords.items()) + "}"
+    quiet = ", quiet=True" if recipe.quiet else ""
+    known = e.names.get(id(v))
+    if known is not None:
+        return known  # a method's cell has led here
+    arguments = f"{e.pin(recipe.metaclass)}, {recipe.name!r}, {bases}, {namespace}, {keywords}{quiet}"
+    name = e.name_value(v, recipe.name, f"rebuild.new_class({arguments})")
+    if cell is not None and cell.real is None:
+        e.line(f"{e.expr(cell)}.cell_contents = {name}")
+    return name
+
+
+def _call(e: Emitter, recipe: Recipe) -> str:
+    kwargs = [f"{k}={e.expr(a)}" for k, a in recipe.kwargs.items()]
+    return f"{e.pin(recipe.factory)}({', '.join([*map(e.expr, recipe.args), *kwargs])})"
+
+
 BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
+    (MadeV, _made),
     (ConstantV, _constant),
     (TensorV, _tensor),
     (KnownV, _known),

@@ -21,7 +21,7 @@ from .. import torch_compat
 from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
 from ..records.sources import Attr, Global, InstanceDict, Item, Module, Source, TypeOf
-from . import calls, graph, tensor_ops, wrap
+from . import calls, class_bodies, graph, tensor_ops, wrap
 from .errors import Unsupported, UserError
 from .frame import Frame
 from .values.arrays import is_array
@@ -30,6 +30,7 @@ from .values.binding import bind, class_lookup
 from .values.constant import ConstantV
 from .values.containers import CellV, SequenceV, TupleV
 from .values.dicts import DictV
+from .values.functions import FunctionV
 from .values.instance import ExceptionV, InstanceV
 from .values.known import KnownV
 from .values.opaque import is_opaque
@@ -57,6 +58,8 @@ class Machine:
         self.namespace_sources: dict[str, Source] = {}
         self.pinned: dict[int, dict[str, Any]] = {}
         self.kept: list[Any] = []
+        self.stand_ins: dict[int, tuple[Value, Any]] = {}
+        self.fixed_cells: dict[int, Any] = {}
         self.filled_cells: set[int] = set()
         self.sealed_by = ""
         self.warning_filters = 0
@@ -97,6 +100,14 @@ class Machine:
 
     def wrap_known(self, real: Any, source: Source | None = None) -> Value:
         return wrap.wrap(self, real, source)
+
+    def function_on_class(self, real: FunctionType, source: Source | None) -> Value:
+        """A function found on a class that is guarded already; the symbolic one where ``real`` stands for such."""
+        known = self.wrapped.get(id(real))
+        return known[1] if known is not None and isinstance(known[1], FunctionV) else KnownV(real, source)
+
+    def stand_in(self, value: Value) -> Any:
+        return class_bodies.stand_in(self, value)
 
     def wrap_result(self, real: Any, owner: Value | None = None) -> Value:
         return wrap.wrap_result(self, real)

@@ -7,62 +7,17 @@ from __future__ import annotations
 
 import logging
 import types
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ..bytecode.objects import fill as fill
+from ..bytecode.objects import instance as instance
+from ..bytecode.objects import new_class as new_class
 from ..torch_compat import Modes as Modes
 from ..torch_compat import saved_tensor_hooks_active
 from .calling import call_original
 
 log = logging.getLogger("torchglass")
-
-
-def instance(
-    cls: type,
-    attributes: dict[str, Any] | None = None,
-    *,
-    items: Any = None,
-    slots: dict[str, Any] | None = None,
-) -> Any:
-    """An object of ``cls`` made without calling its constructor: capture has already interpreted it.
-
-    ``items`` is the content of a class that is also a dict, list, set, tuple, str or number.
-    """
-    if issubclass(cls, (tuple, str, int, float, bytes, frozenset)):
-        base: Any = next(b for b in (tuple, str, int, float, bytes, frozenset) if issubclass(cls, b))
-        made: Any = base.__new__(cls, items)
-    elif issubclass(cls, OrderedDict):
-        made = OrderedDict.__new__(cls)
-        OrderedDict.__init__(made)
-    elif issubclass(cls, dict):
-        made = dict.__new__(cls)
-    elif issubclass(cls, (list, set)):
-        made = cls.__new__(cls)
-    else:
-        # a C base (SimpleNamespace) makes its instances itself
-        base = next(b for b in cls.__mro__ if not b.__flags__ & (1 << 9))
-        made = base.__new__(cls)
-    fill(made, attributes, items=items, slots=slots)
-    return made
-
-
-def fill(
-    made: Any, attributes: dict[str, Any] | None = None, *, items: Any = None, slots: dict[str, Any] | None = None
-) -> None:
-    """Give an instance its content."""
-    if items is not None and isinstance(made, dict):
-        store = OrderedDict.__setitem__ if isinstance(made, OrderedDict) else dict.__setitem__
-        for key, value in items.items():
-            store(made, key, value)
-    elif items is not None and isinstance(made, list):
-        list.extend(made, items)
-    elif items is not None and isinstance(made, set):
-        set.update(made, items)
-    if attributes:
-        made.__dict__.update(attributes)
-    for name, value in (slots or {}).items():
-        object.__setattr__(made, name, value)
 
 
 def function(
@@ -72,10 +27,13 @@ def function(
     kwdefaults: dict[str, Any] | None = None,
     cells: tuple[Any, ...] = (),
     attributes: dict[str, Any] | None = None,
+    annotations: dict[str, Any] | None = None,
 ) -> types.FunctionType:
     """A function of the user's program with its closure."""
     made = types.FunctionType(code, namespace, code.co_name, defaults or None, cells or None)
     made.__kwdefaults__ = kwdefaults or None
+    if annotations:
+        made.__annotations__ = annotations
     for key, value in (attributes or {}).items():
         setattr(made, key, value)
     return made

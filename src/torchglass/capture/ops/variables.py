@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 
 from ..errors import Unsupported
-from ..values.base import NULL
+from ..values.base import NULL, Value
 from ..values.constant import ConstantV
 from ..values.containers import CellV, SliceV
+from ..values.dicts import DictV
 from ..values.functions import FunctionV, MethodV
 from .registry import BEFORE_312, ONLY_312, SINCE_312, SINCE_313, handler
 
@@ -133,7 +134,55 @@ def store_global(m, f, i):
     m.store_global(f, i.argval, f.pop())
 
 
-@handler("DELETE_GLOBAL", "DELETE_NAME")
+@handler("DELETE_NAME")
+def delete_name(m, f, i):
+    if f.locals.pop(i.argval, None) is None:
+        m.throw(NameError, f"name '{i.argval}' is not defined")
+
+
+@handler("SETUP_ANNOTATIONS")
+def setup_annotations(m, f, i):
+    f.locals.setdefault("__annotations__", DictV())
+
+
+class NamespaceV(Value):
+    """What LOAD_LOCALS gives in a class body: the names of its frame."""
+
+    def __init__(self, frame):
+        self.frame = frame
+
+    def python_type(self):
+        return dict
+
+
+@handler("LOAD_LOCALS", versions=SINCE_312)
+def load_locals(m, f, i):
+    f.push(NamespaceV(f))
+
+
+def _namespace(f, i):
+    namespace = f.pop()
+    if not isinstance(namespace, NamespaceV):
+        raise Unsupported(f"the bytecode instruction {i.opname}")
+    return namespace.frame
+
+
+@handler("LOAD_FROM_DICT_OR_DEREF", versions=SINCE_312)
+def load_from_dict_or_deref(m, f, i):
+    body = _namespace(f, i)
+    if i.argval in body.locals:
+        f.push(_load_local(m, body, i.argval))
+    else:
+        load_deref(m, f, i)
+
+
+@handler("LOAD_FROM_DICT_OR_GLOBALS", versions=SINCE_312)
+def load_from_dict_or_globals(m, f, i):
+    body = _namespace(f, i)
+    f.push(_load_local(m, body, i.argval) if i.argval in body.locals else m.load_global(f, i.argval))
+
+
+@handler("DELETE_GLOBAL")
 def delete_global(m, f, i):
     raise Unsupported(f"deleting the global name `{i.argval}`")
 
@@ -222,15 +271,20 @@ def store_slice(m, f, i):
 
 
 # --- functions --------------------------------------------------------------------------------------------------------
+def _pairs(m, flat):
+    """Annotations as the stack has them: names and values in turn."""
+    items = m.listed(flat)
+    return DictV.of(list(zip(items[::2], items[1::2])))
+
+
 @handler("MAKE_FUNCTION", versions=BEFORE_312 if sys.version_info < (3, 12) else ONLY_312)
 def make_function(m, f, i):
     code = f.pop().as_constant()
     closure = m.listed(f.pop()) if i.arg & 8 else []
-    if i.arg & 4:
-        f.pop()  # annotations are not kept
+    annotations = _pairs(m, f.pop()) if i.arg & 4 else None
     kwdefaults = {k.as_constant(): v for k, v in f.pop().pairs(m)} if i.arg & 2 else {}
     defaults = m.listed(f.pop()) if i.arg & 1 else []
-    f.push(FunctionV(code, f.namespace, f.module, closure, defaults, kwdefaults))
+    f.push(FunctionV(code, f.namespace, f.module, closure, defaults, kwdefaults, annotations))
 
 
 @handler("MAKE_FUNCTION", versions=SINCE_313)
@@ -247,6 +301,8 @@ def set_function_attribute(m, f, i):
         function.kwdefaults = {k.as_constant(): v for k, v in attribute.pairs(m)}
     elif i.arg == 1:
         function.defaults = m.listed(attribute)
+    elif i.arg == 4:
+        function.annotations = _pairs(m, attribute)
     f.push(function)
 
 

@@ -64,12 +64,12 @@ def bind(
     if source is not None and isinstance(attribute, (FunctionType, property, functools.cached_property)):
         m.guard(source, "identity", attribute, "the class's attribute was used")
     if isinstance(attribute, FunctionType):
-        function = KnownV(attribute, source)
+        function = m.function_on_class(attribute, source)
         return function if is_class else MethodV(function, owner)
     if isinstance(attribute, staticmethod):
         return m.wrap_known(attribute.__func__, source)
     if isinstance(attribute, classmethod):
-        return MethodV(m.wrap_known(attribute.__func__), owner if is_class else KnownV(cls))
+        return MethodV(m.wrap_known(attribute.__func__), owner if is_class else m.wrap_known(cls))
     if isinstance(attribute, (MethodDescriptorType, WrapperDescriptorType)):
         return KnownV(attribute) if is_class else BuiltinMethodV(attribute, owner)
     if isinstance(attribute, ClassMethodDescriptorType):
@@ -94,7 +94,7 @@ def bind(
         return MethodV(KnownV(attribute), owner)
     getter = class_lookup(type(attribute), "__get__")
     if isinstance(getter, FunctionType):
-        return m.call(KnownV(getter), [m.wrap(attribute, None), owner, KnownV(cls)], {})
+        return m.call(KnownV(getter), [m.wrap(attribute, None), owner, m.wrap_known(cls)], {})
     if getter is not MISSING:
         raise Unsupported(f"the descriptor `{cls.__name__}.{name}` of type {type(attribute).__name__}")
     return m.wrap(attribute, source)
@@ -102,10 +102,9 @@ def bind(
 
 def _builtin_attribute(m: Machine, owner: Value, cls: type, name: str) -> Value:
     """A slot or a C attribute: what is known of the symbolic value, else read from the real object."""
-    from .known import KnownV
 
     if name == "__class__":
-        return KnownV(cls)
+        return m.wrap_known(cls)
     slots = getattr(owner, "slots", None)
     if slots is not None and name in slots:
         value = slots[name]

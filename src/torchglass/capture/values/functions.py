@@ -34,6 +34,7 @@ class FunctionV(CallableV):
         closure: list[CellV],
         defaults: list[Value] | None = None,
         kwdefaults: dict[str, Value] | None = None,
+        annotations: DictV | None = None,
     ) -> None:
         self.code = code
         self.namespace = namespace
@@ -41,6 +42,7 @@ class FunctionV(CallableV):
         self.closure = closure
         self.defaults = defaults or []
         self.kwdefaults = kwdefaults or {}
+        self.annotations = annotations
         self.attrs = DictV()
 
     def __repr__(self) -> str:
@@ -71,7 +73,7 @@ class FunctionV(CallableV):
             "__dict__": lambda: self.attrs,
             "__class__": lambda: KnownV(FunctionType),
             "__closure__": lambda: TupleV(list(self.closure)) if self.closure else NONE,
-            "__annotations__": lambda: DictV(),
+            "__annotations__": self._own_annotations,
             "__type_params__": lambda: TupleV([]),
         }
         if name in table:
@@ -80,6 +82,11 @@ class FunctionV(CallableV):
             return BuiltinMethodV(FunctionType.__get__, self)
         m.throw(AttributeError, f"'function' object has no attribute '{name}'")
         raise AssertionError
+
+    def _own_annotations(self) -> DictV:
+        if self.annotations is None:
+            self.annotations = DictV()
+        return self.annotations
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
         self.attrs.set_item(m, ConstantV(name), value)
