@@ -13,9 +13,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .support import object_name
+from .support import object_name, without_addresses
 
-_TYPED = re.compile(r"^(not )?___check_(type_id|obj_id)\((.*), (\d+)\), type=<class '([^']*)'>(.*)$", re.S)
+_IDENTITY = re.compile(r"^(not )?___check_(type_id|obj_id)\((.*), \d+\), type=(<.*)$", re.S)
+_CLASS = re.compile(r"<class '([^']*)'>$")
 _STATE = re.compile(r"^___check_global_state\(\) against (\{.*\})(.*)$", re.S)
 _WHY = re.compile(r"#\s*(.*?)\s*#\s*(\S+:\d+) in (\S+)")
 _PLACE = re.compile(r"#\s*(\S+:\d+) in (\S+)")
@@ -80,22 +81,29 @@ def _last(path: str) -> str:
 
 # -- one kind of text each: the expression, or None if the text is of another kind ----------------------------------
 def _typed(part: str, globals_of_function: Any) -> str | None:
-    match = _TYPED.match(part)
-    if match is None:
+    """A check of an id. After ``type=`` stands the repr of the type; torch 2.11 prints that of the object itself."""
+    match = _IDENTITY.match(part)
+    source = _parsed(match[3]) if match is not None else None
+    if match is None or source is None:
         return None
-    negated, what, source, _, name = match[1] or "", match[2], match[3], match[4], match[5]
-    value = _parsed(source)
-    if value is None:
-        return None
-    if what == "obj_id":
-        known = {"NoneType": "None", "ellipsis": "..."}.get(name)
-        if known is not None:
-            return f"{value} is {'not ' if negated else ''}{known}"
-        named = _object(source, globals_of_function)
-        if named is not None:
-            return f"object_name({value}) {'!=' if negated else '=='} {named!r}"
+    equals = "!=" if match[1] else "=="
+    printed = _without_comment(match[4])
+    of_class = _CLASS.match(printed)
+    name = of_class[1] if of_class else ""
     full = name if "." in name else f"builtins.{name}"
-    return f"type_name({value}) {'!=' if negated else '=='} {full!r}"
+    if match[2] == "type_id":
+        if of_class:
+            return f"type_name({source}) {equals} {full!r}"
+        return f"printed(type({source})) {equals} {without_addresses(printed)!r}"
+    known = {"NoneType": "None", "ellipsis": "..."}.get(name)
+    if known is not None:
+        return f"{source} is {'not ' if match[1] else ''}{known}"
+    named = _object(match[3], globals_of_function)
+    if named is not None:
+        return f"object_name({source}) {equals} {named!r}"
+    if of_class:
+        return f"{full!r} {'not in' if match[1] else 'in'} (type_name({source}), object_name({source}))"
+    return f"printed({source}) {equals} {without_addresses(printed)!r}"
 
 
 def _object(source: str, globals_of_function: Any) -> str | None:
@@ -134,13 +142,30 @@ def _expression(part: str, globals_of_function: Any) -> str | None:
 _REWRITES: tuple[Callable[[str, Any], str | None], ...] = (_typed, _state, _fixed, _expression)
 
 
+_SPECIAL = re.compile(r"DispatchKeySet|check_tensor|check_no_aliasing|___dict_contains|CURRENT_DEVICE|== False")
+_LACKS = re.compile(r"(hasattr\([^#]*\)) == False")
+
+
+def _without_comment(text: str) -> str:
+    return text.partition("  # ")[0].strip()
+
+
 def _parsed(text: str) -> str | None:
-    """``text`` as one Python expression over known names, without its comment; None if it is none."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError):
-        return None
-    return ast.unparse(ast.fix_missing_locations(_Names().visit(tree)))
+    """``text`` as one Python expression over known names, without its comment; None if it is none.
+
+    A model has thousands of guards, so the tree is taken apart and written again only where a name must change.
+    """
+    for candidate in (_without_comment(text), text.strip()):  # a string of the guard may have a # of its own
+        lacks = _LACKS.fullmatch(candidate)
+        candidate = f"not {lacks[1]}" if lacks else candidate
+        try:
+            tree = ast.parse(candidate, mode="eval")
+        except (SyntaxError, ValueError):
+            continue
+        if "#" not in candidate and "\n" not in candidate and not _SPECIAL.search(candidate):
+            return candidate
+        return ast.unparse(ast.fix_missing_locations(_Names().visit(tree)))
+    return None
 
 
 class _Names(ast.NodeTransformer):

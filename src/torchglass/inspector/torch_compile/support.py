@@ -22,14 +22,29 @@ def type_name(value: Any) -> str:
 
 
 def object_name(value: Any) -> str:
-    """The name of a module, class or function, with its module; the type's name for anything else."""
+    """The name of a module, class, function or code, and where that is; the type's name for anything else."""
     if inspect.ismodule(value):
         return value.__name__
+    if inspect.iscode(value):
+        return f"{value.co_filename}:{value.co_firstlineno} {value.co_name}"
     name = getattr(value, "__qualname__", None)
     if not isinstance(name, str):
         return f"<{type_name(value)}>"
     module = getattr(value, "__module__", None)
     return f"{module}.{name}" if module else name
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def without_addresses(text: str) -> str:
+    """``text`` without the addresses of objects, which differ from run to run."""
+    return _ADDRESS.sub("", text)
+
+
+def printed(value: Any) -> str:
+    """The repr of ``value`` without addresses: ``<code object forward, file "m.py", line 3>``."""
+    return without_addresses(repr(value))
 
 
 def is_tensor(
