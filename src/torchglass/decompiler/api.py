@@ -37,14 +37,7 @@ def decompile(function_or_code: Any, *, verify: bool = False, name: str | None =
     if not isinstance(code, CodeType):
         kind = type(function_or_code).__name__
         raise TypeError(f"decompile expects a function or a code object, got {kind}, which has no bytecode")
-    try:
-        text, difference = _best_source(target, code, name)
-    except RecursionError as error:
-        raise DecompileError(f"{_place(code)}: nested too deeply") from error
-    except DecompileError as error:
-        raise DecompileError(f"{_place(code)}: {error}") from error
-    except UNEXPECTED as error:
-        raise DecompileError(f"{_place(code)}: unexpected bytecode: {error!r}") from error
+    text, difference = _attempt(target, code, name)
     if difference is not None:
         if verify:
             raise DecompileError(f"{_place(code)}: recompiled differently: {difference}")
@@ -56,13 +49,25 @@ def decompile(function_or_code: Any, *, verify: bool = False, name: str | None =
 def readable(code: CodeType, *, name: str | None = None) -> str:
     """The verified source of ``code``; where there is none, text whose first lines say so and why.  Never raises."""
     try:
-        return decompile(code, verify=True, name=name)
+        text, difference = _attempt(code, code, name)
     except DecompileError as error:
-        reason = f"# Not verified: {' '.join(str(error).split())}\n"
+        return f"# The decompiler cannot show this: {' '.join(str(error).split())}\n"
+    if difference is None:
+        return text
+    why = f"{_place(code)}: recompiled differently: {difference}"
+    return f"# Not verified: {' '.join(why.split())}\n{text}"
+
+
+def _attempt(target: Any, code: CodeType, name: str | None) -> tuple[str, str | None]:
+    """:func:`_best_source`; DecompileError, naming the place, for whatever goes wrong."""
     try:
-        return reason + decompile(code, name=name)
-    except DecompileError:
-        return reason.replace("Not verified", "The decompiler cannot show this")
+        return _best_source(target, code, name)
+    except RecursionError as error:
+        raise DecompileError(f"{_place(code)}: nested too deeply") from error
+    except DecompileError as error:
+        raise DecompileError(f"{_place(code)}: {error}") from error
+    except UNEXPECTED as error:
+        raise DecompileError(f"{_place(code)}: unexpected bytecode: {error!r}") from error
 
 
 _STATES = "# control flow"

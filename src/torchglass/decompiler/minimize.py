@@ -17,7 +17,7 @@ def merge_copies(code: list[Ins], reachable: list[int], positions: bool = True) 
     for at in reachable:
         ins = code[at]
         if ins.op not in ("NOP", "JUMP") and (ins.pos is not None or not positions) and _mergeable(code, at):
-            groups.setdefault((ins.op, ins.pos) if positions else label(ins), []).append(at)
+            groups.setdefault((ins.op, ins.pos) if positions else _kind(code, ins), []).append(at)
     leader: dict[int, int] = {}
     for members in groups.values():
         if len(members) < 2:
@@ -36,6 +36,19 @@ def merge_copies(code: list[Ins], reachable: list[int], positions: bool = True) 
                     break
     if leader:
         redirect(code, leader)
+
+
+def _kind(code: list[Ins], ins: Ins) -> object:
+    """What an instruction does and what comes right after it: instructions with one future have this in common."""
+    labels = [label(ins)]
+    for _ in range(6):
+        after = successors(ins)
+        at = skip(code, after[0]) if len(after) == 1 else -1
+        if not 0 <= at < len(code):
+            break
+        ins = code[at]
+        labels.append(label(ins))
+    return tuple(labels)
 
 
 _RETURNING = frozenset({"NOP", "SWAP", "ROT", "POP_TOP", "POP_EXCEPT", "WITH_END", "POP_BLOCK"})

@@ -68,23 +68,25 @@ class NamingMachine(Machine):
 
     def emit(self, stmt: ast.stmt) -> None:
         self.spill()
-        bound = {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-        if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            bound = {stmt.name}
-        for name in sorted(bound):
-            held = self._held(name, self.stack)
-            if held:
+        held = self._local_names(self.stack)
+        if held:  # else nothing that the statement binds is waited for, which is most often so
+            bound = {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+            if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                bound = {stmt.name}
+            for name in sorted(bound & {value.id for value in held}):
+                waiting = [value for value in self._local_names(self.stack) if value.id == name]
                 kept = self.assign(ast.Name(name, LOAD))
-                for value in held:
+                for value in waiting:
                     self.substitute(value, kept)
         self.stmts.append(stmt)
 
-    def _held(self, name: str, values: list[Any]) -> list[Any]:
-        found = []
+    def _local_names(self, values: list[Any]) -> list[ast.Name]:
+        """The locals among ``values``, those in fresh containers included."""
+        found: list[ast.Name] = []
         for value in values:
             if isinstance(value, Fresh):
-                found += self._held(name, value.elements)
-            elif isinstance(value, ast.Name) and value.id == name and is_local_name(value):
+                found += self._local_names(value.elements)
+            elif isinstance(value, ast.Name) and is_local_name(value):
                 found.append(value)
         return found
 
