@@ -1,4 +1,4 @@
-"""Guards as torch.compile prints them, 2.13's and 2.11's forms: every one becomes an expression that tells values apart."""
+"""Guards as torch 2.13 and 2.11 print them: each becomes an expression that tells values apart."""
 
 import collections
 from typing import Any
