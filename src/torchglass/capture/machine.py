@@ -27,6 +27,7 @@ from .frame import Frame
 from .values.arrays import is_array
 from .values.base import Lazy, NotConstant, Value
 from .values.binding import bind, class_lookup
+from .values.closure import ClosureV
 from .values.constant import ConstantV
 from .values.containers import CellV, SequenceV, TupleV
 from .values.dicts import DictV
@@ -223,7 +224,9 @@ class Machine:
         sources = [
             v.source
             for v in values
-            if v.source is not None and not isinstance(v, (ConstantV, KnownV)) and getattr(v, "real", None) is not None
+            if v.source is not None
+            and (isinstance(v, ClosureV) or not isinstance(v, (ConstantV, KnownV)))
+            and getattr(v, "real", None) is not None
         ]
         if len(sources) == len(values):
             key = ("distinct", tuple(sources))

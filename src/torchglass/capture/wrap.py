@@ -34,6 +34,7 @@ from ..records.sources import Attr, Source
 from .errors import Unsupported
 from .values.arrays import ArrayV, is_array
 from .values.base import Value
+from .values.closure import ClosureV, is_made_anew
 from .values.constant import ConstantV, is_constant_object
 from .values.containers import CellV, ListV, SetV, TupleV
 from .values.dicts import DictV
@@ -67,7 +68,7 @@ def wrap(m: Machine, real: Any, source: Source | None) -> Value:
         if source is not None and value.source is None and not isinstance(value, TensorV):
             value.source = source
         elif source is not None and value.source is not None and source != value.source:
-            if not isinstance(value, KnownV):
+            if isinstance(value, ClosureV) or not isinstance(value, KnownV):
                 m.guard(source, "same", value.source, "both names reached one object")
             else:
                 m.guard(source, "identity", real, "was called or read")
@@ -120,6 +121,12 @@ def is_python_class(cls: type) -> bool:
 
 _C_MODULES = frozenset({"_thread", "_contextvars", "re", "_io", "_abc", "torch._C"})
 _python_classes: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
+
+
+def _function(m: Machine, real: FunctionType, source: Source | None) -> Value:
+    if source is not None and is_made_anew(m, real, source):
+        return ClosureV(m, real, source)
+    return _known(m, real, source)
 
 
 def _known(m: Machine, real: Any, source: Source | None) -> Value:
@@ -190,6 +197,7 @@ EXACT: dict[type, Wrapper] = {
     defaultdict: _dict,
     set: _set,
     frozenset: _set,
+    FunctionType: _function,
     MethodType: _method,
     CellType: _cell,
     functools.partial: _partial,

@@ -33,6 +33,13 @@ class Source:
     def base(self) -> Source | None:
         return None
 
+    def is_local(self) -> bool:
+        """Whether the chain begins at a parameter or closure cell, not at what modules hold."""
+        root = self
+        while root.base is not None:
+            root = root.base
+        return isinstance(root, (Local, Cell))
+
     def render(self) -> str:
         """The Python expression; names of parameters and globals appear as the user wrote them."""
         raise NotImplementedError
