@@ -1,12 +1,14 @@
 """PyTorch's operator database through ``tg.compile``: every operator, every sample input, against eager.
 
     python -m tests.sweep.op_db --backend glass --dtype float32 [--only NAME ...] [--every N] [--samples N] [--jobs N]
-        --json FILE
+        [--together N] --json FILE
 
 ``--every N`` takes each Nth operator, ``--samples N`` at most N of an operator's samples, evenly spread. Forward
 always; backward where the operator can be differentiated in that dtype (``--no-backward`` leaves it out). Each operator
 runs in a forked process: one that dies or hangs counts as a crash of the sample it was at, and the next sample gets a
 new one.
+
+``--together N`` puts N samples into one graph, and judges them one by one only where that graph is not right.
 
 Prints a line for each operator that is not captured whole with right results, then the sums and how many operators
 became loops wholly, in part or not at all; the exit status is 1 if a sample was wrong or crashed.
@@ -41,6 +43,7 @@ class Plan(NamedTuple):
     backward: bool = True
     samples: int | None = None
     timeout: float = 60.0  # seconds for one sample
+    together: int = 1  # samples in one graph, judged one by one only where that graph is not right
 
 
 @dataclass
@@ -96,8 +99,10 @@ def samples_of(op: Any, plan: Plan) -> Iterator[tuple[int, Any]]:
     yield from list(enumerate(made))[::step]
 
 
-def run_child(op: Any, plan: Plan, after: int, pipe: int) -> None:
-    """Judge the samples beyond number ``after``; one line of JSON before and one behind each."""
+def run_child(op: Any, plan: Plan, after: int, alone: int, pipe: int) -> None:
+    """Judge the samples beyond number ``after``, up to number ``alone`` one by one; one line of JSON before and one
+    behind each.
+    """
     import torch
 
     torch.set_num_threads(1)
@@ -108,15 +113,25 @@ def run_child(op: Any, plan: Plan, after: int, pipe: int) -> None:
             out.write(json.dumps(message) + "\n")
             out.flush()
 
-        for number, sample in samples_of(op, plan):
-            if number > after:
+        left = [(number, sample) for number, sample in samples_of(op, plan) if number > after]
+        while left:
+            size = 1 if left[0][0] <= alone else plan.together
+            group, left = left[:size], left[size:]
+            if size > 1:
+                say("group", group[-1][0])
+                verdict = judge(op, [sample for _, sample in group], plan.backend, plan.backward)
+                if verdict.result == WHOLE:
+                    for number, _ in group:
+                        say("end", number, WHOLE, "", verdict.loops if number == group[0][0] else 0, verdict.calls)
+                    continue
+            for number, sample in group:
                 say("begin", number)
-                verdict = judge(op, sample, plan.backend, plan.backward)
+                verdict = judge(op, [sample], plan.backend, plan.backward)
                 say("end", number, verdict.result, verdict.why, verdict.loops, verdict.calls)
         say("done")
 
 
-def fork(op: Any, plan: Plan, after: int) -> tuple[int, int]:
+def fork(op: Any, plan: Plan, after: int, alone: int) -> tuple[int, int]:
     """A child process that judges; its id and the pipe it writes to."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -130,7 +145,7 @@ def fork(op: Any, plan: Plan, after: int) -> tuple[int, int]:
         os.dup2(quiet, 1)
         if not os.environ.get("OP_DB_LOUD"):
             os.dup2(quiet, 2)
-        run_child(op, plan, after, writing)
+        run_child(op, plan, after, alone, writing)
         status = 0
     finally:
         os._exit(status)
@@ -152,16 +167,18 @@ def lines(pipe: int, timeout: float) -> Iterator[list[Any]]:
 def run(op: Any, plan: Plan) -> Row:
     """Judge one operator in child processes."""
     row = Row(op.full_name)
-    begin, at, finished = time.perf_counter(), -1, False
+    begin, at, alone, finished = time.perf_counter(), -1, -1, False
     while not finished:
-        child, pipe = fork(op, plan, at)
-        started, ended, why = at, at, ""
+        child, pipe = fork(op, plan, at, alone)
+        started, ended, last, why = at, at, at, ""
         try:
             for message in lines(pipe, plan.timeout):
                 if message[0] == "begin":
                     started = message[1]
+                elif message[0] == "group":
+                    last = message[1]
                 elif message[0] == "end":
-                    ended = message[1]
+                    started = ended = message[1]
                     row.note(*message[1:])
                 else:
                     finished = True
@@ -170,7 +187,9 @@ def run(op: Any, plan: Plan) -> Row:
             why = f"time-out after {plan.timeout:g} s"
         os.close(pipe)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        if not finished:
+        if not finished and started == ended < last and alone < last:
+            at, alone = ended, last  # it died in a graph of several samples
+        elif not finished:
             row.note(started, CRASHED, why or f"the process ended with {status}")
             finished = started == ended  # it died outside a sample: the samples themselves cannot be made
             at = started
@@ -210,9 +229,10 @@ def main() -> int:
     parser.add_argument("--no-backward", action="store_true")
     parser.add_argument("--timeout", type=float, default=60.0)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--together", type=int, default=1)
     parser.add_argument("--json")
     chosen = parser.parse_args()
-    plan = Plan(chosen.backend, chosen.dtype, not chosen.no_backward, chosen.samples, chosen.timeout)
+    plan = Plan(chosen.backend, chosen.dtype, not chosen.no_backward, chosen.samples, chosen.timeout, chosen.together)
     rows = []
     for row in judged(operators(chosen.dtype, chosen.only, chosen.every), plan, chosen.jobs):
         rows.append(row)

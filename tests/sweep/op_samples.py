@@ -11,7 +11,7 @@ import copy
 import functools
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -146,15 +146,15 @@ def _weights(like: torch.Tensor) -> torch.Tensor:
     return ramp.to_sparse() if like.layout is torch.sparse_coo else ramp
 
 
-def judge(operator: Any, sample: Any, backend: str, backward: bool) -> Verdict:
-    """Compare one sample with eager. ``operator`` is an OpInfo or a callable."""
+def judge(operator: Any, samples: Sequence[Any], backend: str, backward: bool) -> Verdict:
+    """Compare some samples in one graph with eager. ``operator`` is an OpInfo or a callable."""
     op = as_user_code(getattr(operator, "op", operator))
     name = getattr(operator, "name", "")
 
-    def run(first: Any, rest: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return op(first, *rest, **kwargs)
+    def run(*calls: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> Any:
+        return [op(first, *rest, **kwargs) for first, rest, kwargs in calls]
 
-    arguments = (sample.input, tuple(sample.args), dict(sample.kwargs))
+    arguments = tuple((sample.input, tuple(sample.args), dict(sample.kwargs)) for sample in samples)
     try:
         expected = outcome(run, arguments, backward)
     except Exception as error:

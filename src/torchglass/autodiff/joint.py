@@ -40,6 +40,7 @@ from ..torch_compat import (
     wrap_functional,
 )
 from . import pure_kernels
+from .composites import COMPOSITES
 from .ops import INPUT, TANGENT, Op
 from .recorder import AutodiffError, Recorder
 
@@ -152,7 +153,9 @@ class Tracer:
 
     def _call(self, node: torch.fx.Node, args: Any, kwargs: Any) -> Any:
         if node.op == "call_function":
-            return node.target(*args, **kwargs)
+            written = COMPOSITES.get(node.target)
+            result = written(*args, **kwargs) if written is not None else None
+            return node.target(*args, **kwargs) if result is None else result
         if node.op == "call_method":
             return getattr(args[0], str(node.target))(*args[1:], **kwargs)
         value: Any = self.gm

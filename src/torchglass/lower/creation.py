@@ -12,7 +12,7 @@ from torch import fx
 from ..records.loops import View
 from .context import Lowering, Splat, dtype_name, sizes_of
 from .table import NotLowered, rule
-from .values import V, compute_dtype
+from .values import V, compute_dtype, fits
 
 
 def _splat(node: fx.Node, value: Any) -> Splat:
@@ -21,7 +21,10 @@ def _splat(node: fx.Node, value: Any) -> Splat:
         raise NotLowered("a fill value that is computed")
     if val.device.type != "cpu":
         raise NotLowered(f"device {val.device}")
-    return Splat(value, dtype_name(val.dtype), sizes_of(val.shape))
+    dtype = dtype_name(val.dtype)
+    if not fits(value, dtype):
+        raise NotLowered("a fill value that the dtype does not hold: eager raises")
+    return Splat(value, dtype, sizes_of(val.shape))
 
 
 @rule("zeros", "zeros_like", "new_zeros")

@@ -17,7 +17,7 @@ from torch import fx
 from ..records.loops import View
 from .context import Lowering, dtype_name
 from .table import NotLowered, add_rule
-from .values import Number, V, absolute, compute_dtype, exp, is_float, log, rsqrt, sin, sqrt, where
+from .values import Number, V, absolute, compute_dtype, exp, fits, is_float, log, rsqrt, sin, sqrt, where
 
 
 def pointwise(
@@ -270,8 +270,14 @@ pointwise("round.default")(_rounding("round"))
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------
+def _fitting(x: V, *numbers: V | Number | None) -> None:
+    if not all(fits(number, x.dtype) for number in numbers):
+        raise NotLowered("a number that the dtype does not hold: eager raises")
+
+
 @pointwise("clamp", "clip")
 def _clamp(x: V, low: V | Number | None = None, high: V | Number | None = None) -> V:
+    _fitting(x, low, high)
     if low is not None:
         x = x.do("maximum", low)
     return x if high is None else x.do("minimum", high)
@@ -279,11 +285,13 @@ def _clamp(x: V, low: V | Number | None = None, high: V | Number | None = None) 
 
 @pointwise("clamp_min")
 def _clamp_min(x: V, low: V | Number) -> V:
+    _fitting(x, low)
     return x.do("maximum", low)
 
 
 @pointwise("clamp_max")
 def _clamp_max(x: V, high: V | Number) -> V:
+    _fitting(x, high)
     return x.do("minimum", high)
 
 
@@ -346,11 +354,13 @@ def _where(cond: V, a: V | Number, b: V | Number) -> V:
     cond = _truth(cond)
     if not isinstance(a, V) and not isinstance(b, V):
         raise NotLowered("where of two numbers")
+    _fitting(next(v for v in (a, b) if isinstance(v, V)), a, b)
     return where(cond, a, b)
 
 
 @pointwise("masked_fill", keep=(1,))
 def _masked_fill(x: V, mask: V, value: V | Number) -> V:
+    _fitting(x, value)
     return where(mask, value, x)
 
 

@@ -31,6 +31,26 @@ def is_float(dtype: str) -> bool:
     return "float" in dtype
 
 
+def bits(dtype: str) -> int:
+    """The width of an integer dtype."""
+    return int(dtype.removeprefix("u").removeprefix("int"))
+
+
+def wrapped(value: int, dtype: str) -> int:
+    """A number as the integer dtype holds it: 200 is -56 in int8, as torch's arithmetic with numbers has it."""
+    span = 1 << bits(dtype)
+    value %= span
+    return value if dtype.startswith("u") or value < span // 2 else value - span
+
+
+def fits(value: object, dtype: str) -> bool:
+    """Whether torch takes a number for a dtype where it does not wrap: clamp, where, fill."""
+    if not isinstance(value, (bool, int, float)) or is_float(dtype) or dtype == "bool":
+        return True
+    top = (1 << bits(dtype)) - 1 if dtype.startswith("u") else (1 << (bits(dtype) - 1)) - 1
+    return (-top if dtype.startswith("u") else -top - 1) <= value <= top
+
+
 class Body:
     """The operations of one loop as they are written; finds equal ones again."""
 
@@ -58,7 +78,7 @@ class Body:
         elif isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{value} is no {dtype}")
         else:
-            value = int(value)
+            value = wrapped(int(value), dtype)
         return self.value(("const", repr(value), dtype), dtype, lambda n: Const(n, value, dtype))
 
     def index(self, strides: tuple[Size, ...], offset: Size = 0, dtype: str = "int64") -> V:

@@ -1,0 +1,37 @@
+"""Captured functions that ask for the data of a tensor only to check it: written in operators that do not ask.
+
+Input: the arguments of a call in the captured graph. Output: its result, or None where the function itself must run.
+``one_hot`` reads the smallest and the largest class to raise an error; here assertions in the graph raise the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Composite = Callable[..., Any]
+COMPOSITES: dict[Any, Composite] = {}
+
+
+def composite(function: Callable[..., Any]) -> Callable[[Composite], Composite]:
+    def enter(written: Composite) -> Composite:
+        if function in COMPOSITES:
+            raise AssertionError(f"{function} is written already")
+        COMPOSITES[function] = written
+        return written
+
+    return enter
+
+
+@composite(torch.nn.functional.one_hot)
+def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor | None:
+    """int64 of any shape -> int64 of one dimension more, ``num_classes`` long."""
+    if tensor.dtype != torch.int64 or num_classes < 1:
+        return None
+    if tensor.numel():
+        check = torch.ops.aten._assert_async.msg
+        check((tensor >= 0).all(), "Class values must be non-negative.")
+        check((tensor < num_classes).all(), "Class values must be smaller than num_classes.")
+    return (tensor.unsqueeze(-1) == torch.arange(num_classes, device=tensor.device)).to(torch.int64)
