@@ -1,4 +1,4 @@
-"""Captured functions that ask for the data of a tensor only to check it: written in operators that do not ask.
+"""Captured functions that do more than they need to: written in operators that do not.
 
 Input: the arguments of a call in the captured graph. Output: its result, or None where the function itself must run.
 ``one_hot`` reads the smallest and the largest class to raise an error; here assertions in the graph raise the same.
@@ -15,11 +15,12 @@ Composite = Callable[..., Any]
 COMPOSITES: dict[Any, Composite] = {}
 
 
-def composite(function: Callable[..., Any]) -> Callable[[Composite], Composite]:
+def composite(*functions: Callable[..., Any]) -> Callable[[Composite], Composite]:
     def enter(written: Composite) -> Composite:
-        if function in COMPOSITES:
-            raise AssertionError(f"{function} is written already")
-        COMPOSITES[function] = written
+        for function in functions:
+            if function in COMPOSITES:
+                raise AssertionError(f"{function} is written already")
+            COMPOSITES[function] = written
         return written
 
     return enter
@@ -35,3 +36,16 @@ def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor | None
         check((tensor >= 0).all(), "Class values must be non-negative.")
         check((tensor < num_classes).all(), "Class values must be smaller than num_classes.")
     return (tensor.unsqueeze(-1) == torch.arange(num_classes, device=tensor.device)).to(torch.int64)
+
+
+_LEGIT = torch.ops.aten._native_batch_norm_legit
+
+
+@composite(torch._native_batch_norm_legit, _LEGIT, _LEGIT.default)
+def _batch_norm_legit(*args: Any, **kwargs: Any) -> Any:
+    """Its schema says that it writes to the running statistics, and so does torch's functionalization. In evaluation
+    it only reads them, and backward wants to find them unwritten.
+    """
+    if kwargs or len(args) != 8 or args[5]:
+        return None
+    return torch.native_batch_norm(*args)

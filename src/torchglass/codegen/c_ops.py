@@ -81,11 +81,19 @@ def _call(name: str) -> Printer:
     return lambda dtype, operand, args: f"{name}{'f' if dtype == 'float32' else ''}({', '.join(args)})"
 
 
-for _op, _name in (("pow", "pow"), ("atan2", "atan2"), ("fmod", "fmod"), ("sqrt", "__builtin_sqrt")):
+for _op, _name in (
+    ("pow", "pow"), ("atan2", "atan2"), ("sqrt", "__builtin_sqrt"), ("copysign", "__builtin_copysign"),
+    ("hypot", "hypot"), ("nextafter", "nextafter"),
+):  # fmt: skip
     printer(_op)(_call(_name))
 for _op in ("floor", "ceil", "trunc"):
     printer(_op)(_call(f"__builtin_{_op}"))
 printer("round")(_call("__builtin_rint"))
+
+
+@printer("fmod")
+def _fmod(dtype: str, operand: str, args: Sequence[str]) -> str:
+    return _call("fmod")(dtype, operand, args) if is_float(dtype) else f"{args[0]} % {args[1]}"
 
 
 @printer("neg")

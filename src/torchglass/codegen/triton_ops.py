@@ -100,7 +100,7 @@ for _op, _sign in INFIX.items():
     prints(_op)(_infix(_sign))
 for _op in LIBDEVICE:
     prints(_op)(_libdevice(_op))
-for _op in ("pow", "atan2"):
+for _op in ("pow", "atan2", "copysign", "hypot", "nextafter"):
     prints(_op)(_libdevice2(_op))
 prints("round")(_libdevice("rint"))
 

@@ -123,7 +123,9 @@ class WrapperPrinter:
         for name in call.outputs:
             if name in self.graph.buffers:
                 buffer = self.graph.buffers[name]
-                lines.append(f"{name} = conform({name}, {_tuple(buffer.shape)}, {_tuple(buffer.strides)})")
+                lines.append(
+                    f"{name} = conform({name}, {_tuple(buffer.shape)}, {_tuple(buffer.strides)}, torch.{buffer.dtype})"
+                )
         return lines
 
     def _target(self, target: str) -> str:

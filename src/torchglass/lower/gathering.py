@@ -21,7 +21,7 @@ from .context import Lowering, sizes_of
 from .table import NotLowered, rule
 from .values import Body, V, compute_dtype, where
 
-INDEX_SELF, INDEX_DIM, INDEX_GATHER, INDEX_TARGET = range(len(INDEX_ERRORS))
+INDEX_SELF, INDEX_DIM, INDEX_GATHER, INDEX_TARGET, ZERO_DIVISION = range(len(INDEX_ERRORS))
 
 
 def bounded(index: V, size: Size, error: int, dim: int = 0) -> V:

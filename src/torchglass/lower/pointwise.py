@@ -16,8 +16,9 @@ from torch import fx
 
 from ..records.loops import View
 from .context import Lowering, dtype_name
+from .integers import power, quotient, shift
 from .table import NotLowered, add_rule
-from .values import Number, V, absolute, compute_dtype, exp, fits, is_float, log, rsqrt, sin, sqrt, where
+from .values import Number, V, absolute, compute_dtype, exp, fits, is_float, rsqrt, sqrt, where
 
 
 def pointwise(
@@ -136,39 +137,35 @@ def _mul(x: V, y: V | Number) -> V:
 
 
 @pointwise("div")
-def _div(x: V, y: V | Number, rounding_mode: str | None = None) -> V:
+def _div(x: V | Number, y: V | Number, rounding_mode: str | None = None) -> V:
+    x, y = _both(x, y)
     if rounding_mode is None:
         return x / y
-    _refuse_integer_zero(y)
     if rounding_mode == "floor":
-        return x.do("floordiv", y)
-    quotient = x / y
-    return quotient.do("trunc") if is_float(quotient.dtype) else quotient
+        return quotient(x, y, "floordiv")
+    return quotient(x, y, "div") if not is_float(x.dtype) else (x / y).do("trunc")
 
 
 @pointwise("floor_divide")
-def _floor_divide(x: V, y: V | Number) -> V:
-    _refuse_integer_zero(y)
-    return x.do("floordiv", y) if isinstance(x, V) else y.lift(x).do("floordiv", y)
-
-
-def _refuse_integer_zero(y: V | Number) -> None:
-    """Eager raises on integer division by zero; C would trap. A tensor's values are not known here."""
-    if (isinstance(y, V) and not is_float(y.dtype)) or (not isinstance(y, V) and y == 0):
-        raise NotLowered("integer division that may be by zero")
+def _floor_divide(x: V | Number, y: V | Number) -> V:
+    return quotient(*_both(x, y), "floordiv")
 
 
 @pointwise("remainder")
-def _remainder(x: V, y: V | Number) -> V:
-    _refuse_integer_zero(y)
-    return x.do("mod", y)
+def _remainder(x: V | Number, y: V | Number) -> V:
+    return quotient(*_both(x, y), "mod")
 
 
 @pointwise("fmod")
-def _fmod(x: V, y: V | Number) -> V:
-    if not is_float(x.dtype):
-        raise NotLowered("integer fmod")
-    return x.do("fmod", y)
+def _fmod(x: V | Number, y: V | Number) -> V:
+    return quotient(*_both(x, y), "fmod")
+
+
+def _both(x: V | Number, y: V | Number) -> tuple[V, V]:
+    """Two operands, of which one may be a number, as values."""
+    first = x if isinstance(x, V) else y
+    assert isinstance(first, V)
+    return first.lift(x), first.lift(y)
 
 
 @pointwise("pow")
@@ -186,11 +183,11 @@ def _pow(x: V | Number, y: V | Number) -> V:
 
 
 def _power_by_number(x: V, y: Number) -> V:
+    if not is_float(x.dtype):
+        return power(x, y)
     if y in (1, 2, 3, 4):
         square = x * x
         return {1: x, 2: square, 3: square * x, 4: square * square}[int(y)]
-    if not is_float(x.dtype):
-        raise NotLowered("integer power")
     if y == 0.5:
         return sqrt(x)
     if y == -0.5:
@@ -339,6 +336,10 @@ def _bitwise_not(x: V) -> V:
     return _bits(x).do("not")
 
 
+for _names, _left in ((("bitwise_left_shift", "__lshift__"), True), (("bitwise_right_shift", "__rshift__"), False)):
+    pointwise(*_names)(lambda x, y, _left=_left: shift(*_both(x, y), left=_left))
+
+
 @pointwise("isnan", cast="none")
 def _isnan(x: V) -> V:
     return x.do("isnan") if is_float(x.dtype) else x.body.const(False, "bool")
@@ -391,82 +392,3 @@ def _device(node: fx.Node) -> torch.device:
 @pointwise("native_dropout_backward", keep=(1,))
 def _native_dropout_backward(grad: V, mask: V, scale: Number) -> V:
     return grad * mask.cast(grad.dtype) * scale
-
-
-@pointwise("xlogy")
-def _xlogy(x: V | Number, y: V | Number) -> V:
-    if not isinstance(x, V):
-        assert isinstance(y, V)
-        x = y.lift(x)
-    y = x.lift(y)
-    return where(y.do("isnan"), y, where(x.do("eq", 0), 0, x * log(y)))
-
-
-@pointwise("atan2")
-def _atan2(x: V, y: V) -> V:
-    return x.do("atan2", y)
-
-
-@pointwise("sinc")
-def _sinc(x: V) -> V:
-    return where(x.do("eq", 0), 1, sin(x * math.pi) / (x * math.pi))
-
-
-@pointwise("logit")
-def _logit(x: V, eps: Number | None = None) -> V:
-    if eps is not None:
-        x = x.do("maximum", eps).do("minimum", 1 - eps)
-    return log(x / (1 - x))
-
-
-@pointwise("deg2rad")
-def _deg2rad(x: V) -> V:
-    return x * (math.pi / 180)
-
-
-@pointwise("rad2deg")
-def _rad2deg(x: V) -> V:
-    return x * (180 / math.pi)
-
-
-# -- more functions of floats ----------------------------------------------------------------------------------------
-@pointwise("lerp.Tensor")
-def _lerp_tensor(x: V, y: V, weight: V) -> V:
-    return where(absolute(weight) < 0.5, x + weight * (y - x), y - (y - x) * (1 - weight))
-
-
-@pointwise("fmax")
-def _fmax(x: V, y: V) -> V:
-    return where(y.do("isnan"), x, where(x.do("isnan"), y, x.do("maximum", y))) if is_float(x.dtype) else _maximum(x, y)
-
-
-@pointwise("fmin")
-def _fmin(x: V, y: V) -> V:
-    return where(y.do("isnan"), x, where(x.do("isnan"), y, x.do("minimum", y))) if is_float(x.dtype) else _minimum(x, y)
-
-
-@pointwise("frac")
-def _frac(x: V) -> V:
-    return x - x.do("trunc")
-
-
-@pointwise("logaddexp")
-def _logaddexp(x: V, y: V) -> V:
-    top = x.do("maximum", y)
-    equal_infinities = x.do("eq", y).do("and", x.do("isinf"))
-    return where(equal_infinities, x, top + exp(-absolute(x - y)).do("log1p"))
-
-
-@pointwise("isposinf", cast="none")
-def _isposinf(x: V) -> V:
-    return x.do("eq", math.inf) if is_float(x.dtype) else x.body.const(False, "bool")
-
-
-@pointwise("isneginf", cast="none")
-def _isneginf(x: V) -> V:
-    return x.do("eq", -math.inf) if is_float(x.dtype) else x.body.const(False, "bool")
-
-
-@pointwise("special_entr")
-def _entr(x: V) -> V:
-    return where(x.do("isnan"), x, where(x > 0, -x * log(x), where(x.do("eq", 0), 0, x.lift(-math.inf))))

@@ -27,6 +27,7 @@ from . import (  # noqa: F401  they fill the table
     pointwise,
     pooling,
     reductions,
+    special,
     views,
 )
 from .context import Lowering, Splat, contiguous, size_of, sizes_of

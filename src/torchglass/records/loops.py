@@ -148,6 +148,7 @@ Operation: TypeAlias = "Load | Const | Index | Compute | Reduce | Store"
 OPS: dict[str, int] = {
     **dict.fromkeys(("add", "sub", "mul", "div", "floordiv", "mod", "fmod", "minimum", "maximum", "pow", "atan2"), 2),
     **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "shl", "shr"), 2),
+    **dict.fromkeys(("copysign", "hypot", "nextafter"), 2),
     **dict.fromkeys(("neg", "abs", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt"), 1),
     **dict.fromkeys(("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh"), 1),
     **dict.fromkeys(("atanh", "erf", "erfc", "sigmoid", "floor", "ceil", "trunc", "round", "not", "isnan"), 1),
@@ -162,6 +163,7 @@ INDEX_ERRORS: tuple[tuple[type[Exception], str], ...] = (
     (IndexError, "index {index} is out of bounds for dimension {dim} with size {size}"),
     (RuntimeError, "index {index} is out of bounds for dimension {dim} with size {size}"),
     (IndexError, "Target {index} is out of bounds."),
+    (RuntimeError, "ZeroDivisionError"),
 )
 BOOL_OPS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"})
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")

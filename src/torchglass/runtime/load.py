@@ -74,15 +74,20 @@ def index_error(failed: Any) -> Exception:
     return kind(message.format(index=index, size=size, dim=failed[3]))
 
 
-def conform(tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
-    """The tensor itself when it is laid out as compiled for, else a copy that is."""
+def conform(tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """The tensor itself when it is what the graph was compiled for, else a copy that is.
+
+    Shapes, strides and dtypes were asked of operators' meta functions, and not all of those tell the truth.
+    """
+    if tensor.dtype != dtype:
+        tensor = tensor.to(dtype)
     if tensor.stride() == strides and tensor.size() == sizes:
         return tensor
     if tensor.size() != sizes:
         raise RuntimeError(f"an ATen call returned shape {tuple(tensor.size())}, compiled for {sizes}")
     if all(a == b or d < 2 for a, b, d in zip(tensor.stride(), strides, sizes)) or 0 in sizes:
         return tensor
-    copy = torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
+    copy = torch.empty_strided(sizes, strides, dtype=dtype, device=tensor.device)
     return copy.copy_(tensor)
 
 

@@ -1,0 +1,177 @@
+"""Element-wise functions beyond arithmetic: of infinities and signs, logarithms of sums, what `torch.special` has.
+
+``aten.nan_to_num`` on float32 is one loop: load, isnan, where, two comparisons, store.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..records.loops import View
+from .context import Lowering
+from .pointwise import pointwise
+from .table import rule
+from .values import Number, V, absolute, exp, is_float, log, sin, where
+
+
+@pointwise("xlogy")
+def _xlogy(x: V | Number, y: V | Number) -> V:
+    if not isinstance(x, V):
+        assert isinstance(y, V)
+        x = y.lift(x)
+    y = x.lift(y)
+    return where(y.do("isnan"), y, where(x.do("eq", 0), 0, x * log(y)))
+
+
+@pointwise("atan2")
+def _atan2(x: V, y: V) -> V:
+    return x.do("atan2", y)
+
+
+@pointwise("sinc")
+def _sinc(x: V) -> V:
+    return where(x.do("eq", 0), 1, sin(x * math.pi) / (x * math.pi))
+
+
+@pointwise("logit")
+def _logit(x: V, eps: Number | None = None) -> V:
+    if eps is not None:
+        x = x.do("maximum", eps).do("minimum", 1 - eps)
+    return log(x / (1 - x))
+
+
+@pointwise("deg2rad")
+def _deg2rad(x: V) -> V:
+    return x * (math.pi / 180)
+
+
+@pointwise("rad2deg")
+def _rad2deg(x: V) -> V:
+    return x * (180 / math.pi)
+
+
+# -- extremes, signs, sums of exponentials -----------------------------------------------------------------------------
+@pointwise("lerp.Tensor")
+def _lerp_tensor(x: V, y: V, weight: V) -> V:
+    return where(absolute(weight) < 0.5, x + weight * (y - x), y - (y - x) * (1 - weight))
+
+
+@pointwise("fmax")
+def _fmax(x: V, y: V) -> V:
+    return (
+        where(y.do("isnan"), x, where(x.do("isnan"), y, x.do("maximum", y)))
+        if is_float(x.dtype)
+        else x.do("maximum", y)
+    )
+
+
+@pointwise("fmin")
+def _fmin(x: V, y: V) -> V:
+    return (
+        where(y.do("isnan"), x, where(x.do("isnan"), y, x.do("minimum", y)))
+        if is_float(x.dtype)
+        else x.do("minimum", y)
+    )
+
+
+@pointwise("frac")
+def _frac(x: V) -> V:
+    return x - x.do("trunc")
+
+
+@pointwise("logaddexp")
+def _logaddexp(x: V, y: V) -> V:
+    top = x.do("maximum", y)
+    equal_infinities = x.do("eq", y).do("and", x.do("isinf"))
+    return where(equal_infinities, x, top + exp(-absolute(x - y)).do("log1p"))
+
+
+@pointwise("isposinf", cast="none")
+def _isposinf(x: V) -> V:
+    return x.do("eq", math.inf) if is_float(x.dtype) else x.body.const(False, "bool")
+
+
+@pointwise("isneginf", cast="none")
+def _isneginf(x: V) -> V:
+    return x.do("eq", -math.inf) if is_float(x.dtype) else x.body.const(False, "bool")
+
+
+@pointwise("special_entr")
+def _entr(x: V) -> V:
+    return where(x.do("isnan"), x, where(x > 0, -x * log(x), where(x.do("eq", 0), 0, x.lift(-math.inf))))
+
+
+@pointwise("copysign")
+def _copysign(x: V, y: V | Number) -> V:
+    return x.do("copysign", y)
+
+
+@pointwise("hypot")
+def _hypot(x: V, y: V) -> V:
+    return x.do("hypot", y)
+
+
+@pointwise("nextafter")
+def _nextafter(x: V, y: V) -> V:
+    return x.do("nextafter", y)
+
+
+@pointwise("signbit", cast="none")
+def _signbit(x: V) -> V:
+    if x.dtype == "bool":
+        return x.body.const(False, "bool")
+    return x.lift(1).do("copysign", x) < 0 if is_float(x.dtype) else x < 0
+
+
+@pointwise("heaviside")
+def _heaviside(x: V, y: V) -> V:
+    return where(x.do("eq", 0), y, (x > 0).cast(x.dtype))
+
+
+@pointwise("logaddexp2")
+def _logaddexp2(x: V, y: V) -> V:
+    top = x.do("maximum", y)
+    equal_infinities = x.do("eq", y).do("and", x.do("isinf"))
+    return where(equal_infinities, x, top + (-absolute(x - y)).do("exp2").do("log1p") * (1 / math.log(2)))
+
+
+@pointwise("special_xlog1py")
+def _xlog1py(x: V | Number, y: V | Number) -> V:
+    if not isinstance(x, V):
+        assert isinstance(y, V)
+        x = y.lift(x)
+    y = x.lift(y)
+    return where(y.do("isnan"), y, where(x.do("eq", 0), 0, x * y.do("log1p")))
+
+
+@rule("nan_to_num")
+def _nan_to_num(
+    low: Lowering, node: fx.Node, x: Any, nan: Any = None, posinf: Any = None, neginf: Any = None
+) -> View:  # fmt: skip
+    dtype = node.meta["val"].dtype
+    if not dtype.is_floating_point:
+        return low.finish(lambda v: v, [x], node)
+    top = torch.finfo(dtype).max if posinf is None else posinf
+    bottom = torch.finfo(dtype).min if neginf is None else neginf
+
+    def element(v: V) -> V:
+        v = where(v.do("eq", math.inf), top, where(v.do("eq", -math.inf), bottom, v))
+        return where(v.do("isnan"), 0.0 if nan is None else nan, v)
+
+    return low.finish(element, [x], node)
+
+
+@pointwise("angle")
+def _angle(x: V) -> V:
+    return where(x.do("isnan"), x, where(x < 0, x.lift(math.pi), x.lift(0)))
+
+
+@pointwise("logit_backward")
+def _logit_backward(grad: V, x: V, eps: Number | None = None) -> V:
+    low, high = (0.0, 1.0) if eps is None else (eps, 1.0 - eps)
+    inside = (x >= low).do("and", x <= high)
+    return where(inside, grad / (x * (1 - x)), 0 if eps is not None else math.nan)

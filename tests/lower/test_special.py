@@ -1,0 +1,83 @@
+"""Integer division, shifts, powers and special functions: eager's values and errors, as loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from tests.codegen.harness import check
+
+import torchglass as tg
+
+Tensor = torch.Tensor
+INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
+DIVISIONS = [
+    lambda x, y: x // y, lambda x, y: x % y, lambda x, y: torch.fmod(x, y),
+    lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    lambda x, y: torch.div(x, y, rounding_mode="floor"),
+]  # fmt: skip
+
+
+def ends(dtype: torch.dtype) -> Tensor:
+    limits = torch.iinfo(dtype)
+    return torch.tensor([limits.min, limits.min + 1, 0, 1, 5, 7, limits.max - 1, limits.max] * 3, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_integer_division(dtype: torch.dtype, tmp_path: Path) -> None:
+    x = ends(dtype)
+    y = torch.tensor([1, 2, 3, 7, 100, 5, 1, 2] * 3, dtype=dtype)
+    if dtype != torch.uint8:
+        y[8:16] *= -1
+        x[8] = 3  # the smallest number by -1 has no answer
+    check(lambda x, y: tuple(f(x, y) for f in DIVISIONS), (x, y), tmp_path, loops_only=True)
+    check(lambda x: tuple(f(x, 3) for f in DIVISIONS), (x,), tmp_path, loops_only=True)
+    check(lambda x: tuple(f(100, x + (x == 0)) for f in (torch.remainder,)), (x,), tmp_path, loops_only=True)
+
+
+def test_the_smallest_number_by_minus_one_does_not_trap(tmp_path: Path) -> None:
+    for dtype in INTEGERS[:4]:
+        x = torch.full((9,), torch.iinfo(dtype).min, dtype=dtype)
+        y = torch.full((9,), -1, dtype=dtype)
+        for division in DIVISIONS:
+            tg.compile(division)(x, y)
+
+
+@pytest.mark.parametrize("division", DIVISIONS)
+def test_integer_division_by_zero(division: Callable[..., Tensor]) -> None:
+    x, y = torch.tensor([4, 2]), torch.tensor([1, 0])
+    compiled = tg.compile(division)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        division(x, y)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        compiled(x, y)
+    assert torch.equal(compiled(x, y + 1), division(x, y + 1))
+
+
+def test_integer_powers(tmp_path: Path) -> None:
+    for dtype in INTEGERS:
+        check(lambda x: (x**0, x**2, x**3, x**5, x**7, x**64), (ends(dtype),), tmp_path, loops_only=True)
+
+
+def test_special_functions(tmp_path: Path) -> None:
+    x = torch.tensor([0.0, -0.0, 1.5, -2.5, float("inf"), -float("inf"), float("nan"), 1e-30, 3e38])
+    y = x.flip(0)
+
+    def fn(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        return (
+            torch.copysign(x, y), torch.hypot(x, y), torch.nextafter(x, y), torch.signbit(x), torch.heaviside(x, y),
+            torch.logaddexp2(x, y), torch.special.xlog1py(x, y), torch.angle(x), x.nan_to_num(), x.nan_to_num(1, 2, 3),
+            torch.fmax(x, y), torch.fmin(x, y), torch.xlogy(x, y), torch.nansum(x), torch.count_nonzero(x),
+        )  # fmt: skip
+
+    check(fn, (x, y), tmp_path, loops_only=False)
+
+
+def test_shifts(tmp_path: Path) -> None:
+    for dtype in INTEGERS:
+        x, by = ends(dtype), torch.tensor([0, 1, 7, 8, 31, 63, 64, 3] * 3, dtype=dtype)
+        if dtype != torch.uint8:
+            by[8] = -1
+        check(lambda x, by: (x << by, x >> by, x << 2, x >> 2), (x, by), tmp_path, loops_only=True)
