@@ -79,7 +79,7 @@ def test_every_stage_of_training(tmp_path: Path) -> None:
     graph = collection.functions[0].entries[0].folder / "graph_0"
     assert {p.name for p in graph.iterdir()} == {
         "captured.py", "joint.py", "forward.py", "backward.py", "post_grad_forward.py", "post_grad_backward.py",
-        "inductor_forward.py", "inductor_backward.py",
+        "inductor_forward.py", "inductor_backward.py", "captured.svg", "joint.svg", "forward.svg", "backward.svg",
     }  # fmt: skip
     for path in graph.glob("*.py"):
         if not path.name.startswith("inductor"):

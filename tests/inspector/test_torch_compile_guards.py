@@ -31,6 +31,7 @@ CASES = [
     ("___check_obj_id(L['v'], 1), type=<class 'builtin_function_or_method'>", len, dict),
     ("___check_obj_id(L['v'], 1), type=<class 'NoneType'>", None, 0),
     ("___check_type_id(L['v'], 1), type=<class 'dict'>", {}, []),
+    ("___check_type_id(L['v'], 1), type=<class 'tuple'> (HINT: type tuple)", (), []),
     ("not ___check_type_id(L['v'], 1), type=<class 'dict'>", [], {}),
     ("hasattr(L['v'], 'real') == False  # x.real  # m.py:3 in f", "text", 1),
     ("L['v'] == 'a  # b'  # if v == 'a  # b':  # m.py:3 in f", "a  # b", "a"),

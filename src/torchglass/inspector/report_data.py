@@ -91,7 +91,7 @@ class _Data:
             "entry": entry,
             "path": path,
             "sides": sides,
-            "programs": {side: self._program(graph, side) for side in graph.fused},
+            "programs": {side: self._program(graph, side) for side in dict.fromkeys((*graph.fused, *graph.sides))},
             "saved": [
                 [s.name, show.describe(s), s.bytes, s.reason, self.mark(self.sources.key(s.origin), "saved")]
                 for s in graph.saved
@@ -119,11 +119,11 @@ class _Data:
         return {"nodes": nodes, "width": round(width), "height": round(height)}
 
     def _program(self, graph: GraphRecord, side: str) -> dict[str, Any]:
-        fused: FusedGraph = graph.fused[side]
+        fused: FusedGraph | None = graph.fused.get(side)  # Inductor's loops are not recorded, its kernels are
         kernels = graph.sides.get(side, ())
         of_loop = {loop: n for n, kernel in enumerate(kernels) for loop in kernel.loops}
         loops = []
-        for step in fused.steps:
+        for step in fused.steps if fused is not None else ():
             if isinstance(step, FusedKernel):
                 for loop in step.loops:
                     keys = [self.mark(self.sources.key(o), "kernel") for o in loop.origins]
@@ -134,9 +134,12 @@ class _Data:
         rows = []
         for k in kernels:
             keys = _unique(map(self.sources.key, k.origins))
-            rows.append([k.name, k.language, k.source, list(dict.fromkeys(k.ops)), keys, k.calls])
-        steps = [str(step) for step in memory_steps(fused)]
-        return {"loops": loops, "kernels": rows, "peak": fused.peak_bytes, "steps": steps}
+            file = f"{side}_kernels.{'c' if k.language == 'c' else 'py'}"
+            if k.language.startswith("inductor"):
+                file = f"inductor_{side}.py"
+            rows.append([k.name, k.language, k.source, list(dict.fromkeys(k.ops)), keys, k.calls, file])
+        steps = [str(step) for step in memory_steps(fused)] if fused is not None else []
+        return {"loops": loops, "kernels": rows, "peak": fused.peak_bytes if fused is not None else 0, "steps": steps}
 
 
 def memory_steps(fused: FusedGraph) -> list[Any]:

@@ -26,6 +26,8 @@ _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), sli
 
 def guard_line(guard: Guard) -> str:
     """The condition as Python, e.g. ``len(layers) == 4``."""
+    if guard.check == "printed":  # torch.compile's, which are text
+        return str(guard.expected)
     row = CHECKS.get(guard.check)
     source = guard.source.render() if guard.source is not None else ""
     if row is None:

@@ -11,7 +11,6 @@ says so.
 from __future__ import annotations
 
 import importlib.util
-import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 from ..records.compilation import EntryRecord, FunctionRecord
 from .calling import call_original
 from .guard_sources import plain_function
+from .modules import imported_module
 from .store import load_python
 
 _live: weakref.WeakValueDictionary[str, FunctionRecord] = weakref.WeakValueDictionary()
@@ -162,7 +162,7 @@ class Program:
         return {name: Missing(f"{name} of {path}") for name in names}
 
     def _imported(self) -> Callable[..., Any] | None:
-        found: Any = _module_of(self.source)
+        found: Any = imported_module(self.source)
         for part in self.qualified.split("."):
             found = getattr(found, part, None)
         found = getattr(found, "__wrapped__", found)
@@ -176,19 +176,6 @@ def _entry(record: FunctionRecord, name: str) -> EntryRecord | None:
 def _scope(function: Callable[..., Any]) -> tuple[Mapping[str, Any], Mapping[str, types.CellType]]:
     plain = plain_function(function)
     return plain.__globals__, dict(zip(plain.__code__.co_freevars, plain.__closure__ or ()))
-
-
-def _module_of(file: str) -> types.ModuleType | None:
-    """The module of a file: one that is imported already, else imported now under its own name."""
-    for module in list(sys.modules.values()):
-        if getattr(module, "__file__", None) == file:
-            return module
-    spec = importlib.util.spec_from_file_location(Path(file).stem, file) if Path(file).is_file() else None
-    if spec is None or spec.loader is None:
-        return None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _import(path: str) -> Any:

@@ -185,7 +185,7 @@ function kernelPanel() {
   const [n, side, i] = String(state.kernel).split(":");
   const k = side && D.graphs[n].programs[side].kernels[i];
   const wrapper = side && D.graphs[n].wrappers[side + "_wrapper.py"];
-  const detail = k ? `<h3>${esc(side)} ${esc(k[0])} <small>${esc(D.graphs[n].path)}${side}_kernels.${k[1] === "c" ? "c" : "py"}</small></h3>` +
+  const detail = k ? `<h3>${esc(side)} ${esc(k[0])} <small>${esc(D.graphs[n].path)}${esc(k[6])}</small></h3>` +
     `<p>lines: ${k[4].map(lineLink).join(", ")}<br>loops: ` + D.graphs[n].programs[side].loops.map((l, j) => [l, j]).filter(([l]) => l[3] === Number(i)).slice(0, 20)
       .map(([l, j]) => `<a class="jump" data-go="loop:${n}:${side}:${j}">${esc(l[0])}</a>`).join(", ") + `</p><pre>${esc(k[2])}</pre>` +
     (wrapper ? `<details><summary>${side}_wrapper.py, which calls it</summary><pre>${esc(wrapper)}</pre></details>` : "") : "";

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -18,6 +18,7 @@ from ...decompiler.verify import compiled
 from .graphs import graph_file
 from .guards import guard_lines, guards_file
 from .layout import Entry, Function, Layout
+from .replay import remember
 from .trace import TraceListener
 
 logger = logging.getLogger("torchglass.inspector")
@@ -32,7 +33,7 @@ _GRAPHS = {
     "inductor_post_grad_graph": ("post_grad.py", "The graph after Inductor's passes, as it is lowered"),
 }
 _FAILURES = ("dynamo_graph_break_reason", "dynamo_error")
-_RESUME = "# What is left of the function after a graph break; torch.compile compiles its bytecode, not this file.\n"
+_RESUME = "# What is left of the function after a graph break. torch.compile runs its bytecode, not this file.\n"
 _NOT_RUN = """torch.compile runs what it lowers this to: breakpoints set here are not hit while it does.
 Run this file by itself to step through it."""
 
@@ -73,12 +74,11 @@ class Collection:
     def write_entry(self, old: CodeType, new: CodeType) -> CodeType | None:
         frame = _current_frame()
         function, entry = self.layout.entry(frame, old, new)
+        entry.globals = _globals_being_compiled() or _globals(entry)
         self.entries[frame] = entry
         if function.parent is not None and len(function.entries) == 1:
-            note = (
-                "# What is left of the function after a graph break. torch.compile runs its bytecode, not this file.\n"
-            )
-            write(function.folder / "resume_function.py", note + readable(old) + "\n")
+            function.source = readable(old) + "\n"
+            write(function.folder / "resume_function.py", _RESUME + function.source)
         runs = self.write_transformed(entry)
         for event in self.waiting.pop(frame, ()):
             self.write_event(entry, *event)
@@ -95,6 +95,7 @@ class Collection:
         entry.runs_own_file = runs is not None
         if runs is None:
             text = "# torch.compile runs its own bytecode for this: breakpoints set here are not hit.\n" + text
+        entry.text = text
         write(path, text)
         return runs
 
@@ -106,14 +107,18 @@ class Collection:
                 file = f"post_grad_{_direction(entry, name)}.py"
             elif name == "dynamo_output_graph" and entry.events and any(e[0] == name for e in entry.events):
                 return
-            write(folder / file, graph_file(text, f"{title}.", _NOT_RUN))
+            entry.files[file] = graph_file(text, f"{title}.", _NOT_RUN)
+            write(folder / file, entry.files[file])
         elif name == "inductor_output_code":
             file = f"inductor_{_direction(entry, name)}.py"
             place = details.get("filename") or details.get("file_path") or "a file of Inductor's cache"
             note = f"# Inductor's output code, a copy. What runs is {place}: set breakpoints there.\n"
-            write(folder / file, note + text)
+            entry.files[file] = note + text
+            write(folder / file, entry.files[file])
         else:
             file = ""
+            if name.endswith("compilation_metrics"):
+                entry.metrics.append((name, details))
         entry.events.append((name, file, text))
 
     def write_guards(self) -> None:
@@ -128,22 +133,71 @@ class Collection:
                 manager = managers.get(entry.frame)
                 if manager is None or entry.guards is not None:
                     continue
-                around = _globals(entry)
-                entry.guards = guard_lines(manager, around)
-                entry.targets = _resume_functions(entry.new, around)
+                entry.guards = guard_lines(manager, entry.globals)
                 frame = f"frame {entry.frame[0]}, compile {entry.frame[1]}"
                 write(entry.folder / "guards.py", guards_file(function.name, str(n), frame, entry.guards))
 
-    def finish(self) -> None:
-        from .readme import readme
+    def write_targets(self) -> None:
+        """Says at the end of each transformed.py where the resume functions that it calls are."""
+        for function in list(self.layout.functions.values()):
+            for entry in function.entries:
+                entry.targets = _resume_functions(entry.new, entry.globals)
+                lines = []
+                for name, code in entry.targets.items():
+                    target = self.layout.functions.get(code)
+                    if target is not None:
+                        lines.append(f"# {name} is {target.name}\n")
+                if lines:
+                    entry.text += "\n" + "".join(lines)
+                    write(entry.folder / "transformed.py", entry.text)
 
+    def finish(self) -> None:
         self.write_guards()
+        self.write_targets()
         reasons = [text for events in self.waiting.values() for name, text, _ in events if name in _FAILURES and text]
         if reasons:
             blocks = "".join(f"```\n{text.strip()}\n```\n\n" for text in dict.fromkeys(reasons))
             write(self.directory / "not_compiled.md", f"# Left to Python\n\ntorch.compile gave up on:\n\n{blocks}")
         for function in self.functions:
-            write(function.folder / "README.md", readme(function))
+            remember(function)
+            for name, text_of in _reports(function):
+                try:
+                    write(function.folder / name, text_of())
+                except Exception:  # a report that fails must not harm the program it reports on
+                    logger.warning("%s of %s could not be written", name, function.name, exc_info=True)
+
+
+def _reports(function: Function) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Names and makers of the files that are made for reading, as for tg.compile's own folders."""
+    from ..draw import svg
+    from ..flow import flow
+    from ..report import report
+    from .full_code import full_code
+    from .readme import readme
+    from .record import function_record
+
+    record = function_record(function)
+    yield "README.md", lambda: readme(function)
+    yield "full_code.py", lambda: full_code(function)
+    yield "report.html", lambda: report(record)
+    yield "flow.svg", lambda: flow(record)
+    for inner, its_record in zip(function.walk(), record.walk()):
+        for entry, its_entry in zip(inner.entries, its_record.entries):
+            folder = (entry.folder / "graph_0").relative_to(function.folder).as_posix()
+            for graph in its_entry.graphs:
+                for side, rows in graph.nodes.items():
+                    yield f"{folder}/{side}.svg", lambda rows=rows, side=side: svg(rows, side)  # type: ignore[misc]
+
+
+def _globals_being_compiled() -> dict[str, Any] | None:
+    """The globals of the frame that is compiled just now: a local of torch.compile's own frame below the hook."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code.co_name == "_compile" and frame.f_code.co_filename.endswith("convert_frame.py"):
+            found = frame.f_locals.get("globals")
+            return found if isinstance(found, dict) else None
+    return None
 
 
 def _globals(entry: Entry) -> dict[str, Any]:

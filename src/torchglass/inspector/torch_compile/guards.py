@@ -16,6 +16,7 @@ from typing import Any
 from .support import object_name, without_addresses
 
 _IDENTITY = re.compile(r"^(not )?___check_(type_id|obj_id)\((.*), \d+\), type=(<.*)$", re.S)
+_HINT = re.compile(r"\s*\(HINT: .*\)$")
 _CLASS = re.compile(r"<class '([^']*)'>$")
 _STATE = re.compile(r"^___check_global_state\(\) against (\{.*\})(.*)$", re.S)
 _WHY = re.compile(r"#\s*(.*?)\s*#\s*(\S+:\d+) in (\S+)")
@@ -87,7 +88,7 @@ def _typed(part: str, globals_of_function: Any) -> str | None:
     if match is None or source is None:
         return None
     equals = "!=" if match[1] else "=="
-    printed = _without_comment(match[4])
+    printed = _HINT.sub("", _without_comment(match[4]))
     of_class = _CLASS.match(printed)
     name = of_class[1] if of_class else ""
     full = name if "." in name else f"builtins.{name}"
@@ -211,6 +212,8 @@ say the same, by names of types and objects where torch.compile compares ids.  B
 calls ``check``, not by torch.compile.
 """
 
+import math  # noqa: F401
+
 import torch
 
 from torchglass.inspector.torch_compile.support import *  # noqa: F403
@@ -234,6 +237,11 @@ def reasons(L, G):
 
 def guards_file(name: str, entry: str, frame: str, lines: list[GuardLine]) -> str:
     """The text of ``guards.py``."""
+    return _HEAD.format(name=name, entry=entry, frame=frame, rows=guard_rows(lines))
+
+
+def guard_rows(lines: list[GuardLine]) -> str:
+    """The guards as operands of one ``and``, each under its reason."""
     rows = ["        True"]
     why = ""
     for line in lines:
@@ -241,14 +249,18 @@ def guards_file(name: str, entry: str, frame: str, lines: list[GuardLine]) -> st
             rows.append(f"        # {line.why}")
         why = line.why
         if line.expression:
-            needs = _loose(line.expression)
-            rows.append(f"        and ({line.expression})" if needs else f"        and {line.expression}")
+            rows.append(f"        and {f'({line.expression})' if _loose(line.expression) else line.expression}")
         else:
             rows.append(f"        # in torch.compile's words only: {' '.join(line.printed.split())}")
-    return _HEAD.format(name=name, entry=entry, frame=frame, rows="\n".join(rows))
+    return "\n".join(rows)
+
+
+_MAY_BE_LOOSE = re.compile(r"\b(or|and|if|lambda)\b|:=")
 
 
 def _loose(expression: str) -> bool:
     """Whether ``expression`` binds less tightly than ``and``."""
+    if not _MAY_BE_LOOSE.search(expression):
+        return False
     node = ast.parse(expression, mode="eval").body
     return isinstance(node, (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr))

@@ -16,7 +16,11 @@ _RESUME = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)$")
 
 @dataclass
 class Entry:
-    """One compilation of a function: ``frame`` is torch.compile's (frame id, compile id)."""
+    """One compilation of a function: ``frame`` is torch.compile's (frame id, compile id).
+
+    ``files`` are the texts of graph_0/ by name, ``text`` that of transformed.py, ``metrics`` torch.compile's times,
+    ``targets`` the code of the resume functions that the transformed code calls, by name.
+    """
 
     folder: Path
     frame: tuple[int, int]
@@ -26,6 +30,10 @@ class Entry:
     guards: Any = None
     targets: dict[str, CodeType] = field(default_factory=dict)
     events: list[tuple[str, str, str]] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    text: str = ""
+    metrics: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    globals: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass
@@ -38,6 +46,7 @@ class Function:
     parent: Function | None = None
     entries: list[Entry] = field(default_factory=list)
     resumes: list[Function] = field(default_factory=list)
+    source: str = ""
 
     def walk(self) -> list[Function]:
         return [self, *[f for r in self.resumes for f in r.walk()]]

@@ -17,6 +17,7 @@ def _lines(top: Function) -> Iterator[str]:
     yield f"# {top.name} (torch.compile)"
     yield ""
     yield f"`{code.co_filename}`, line {code.co_firstlineno}. Names are by function and entry, alike in every run."
+    yield "[full_code.py](full_code.py) is all of it as one module, [report.html](report.html) shows it by your lines."
     for function in top.walk():
         where = function.folder.relative_to(top.folder).as_posix()
         yield ""

@@ -139,7 +139,7 @@ def failing(check: Callable[[Any, Any], bool], L: Any, G: Any) -> list[str]:
     return out
 
 
-_DTYPES = {
+DTYPES = {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
     "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "b8": torch.bool,
     "c64": torch.complex64, "c128": torch.complex128,
@@ -156,9 +156,9 @@ def example_inputs(module: torch.nn.Module, seed: int = 0) -> list[Any]:
 
 def _example(annotation: str, generator: torch.Generator) -> Any:
     match = _ANNOTATION.search(annotation)
-    if match is None or match[1] not in _DTYPES:
+    if match is None or match[1] not in DTYPES:
         return 4 if "Sym" in annotation else torch.tensor(0)
-    dtype, shape = _DTYPES[match[1]], _numbers(match[2])
+    dtype, shape = DTYPES[match[1]], _numbers(match[2])
     size = shape
     stride = _numbers(match[3]) if match[3] is not None else []
     values = torch.randn(size, generator=generator)

@@ -12,7 +12,7 @@ from typing import Any
 #: events whose payload is worth a file or a line; artifacts go by their own names
 EVENTS = frozenset(
     {"dynamo_output_graph", "aot_joint_graph", "aot_forward_graph", "aot_backward_graph", "aot_inference_graph",
-     "inductor_output_code", "compilation_metrics"}
+     "inductor_output_code", "compilation_metrics", "bwd_compilation_metrics"}
 )  # fmt: skip
 ARTIFACTS = frozenset({"inductor_post_grad_graph", "dynamo_graph_break_reason", "recompile_reasons", "dynamo_error"})
 Sink = Callable[[tuple[int, int], str, str, dict[str, Any]], None]
