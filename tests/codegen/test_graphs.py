@@ -78,6 +78,15 @@ def test_forward_and_backward(name: str, tmp_path: Path) -> None:
     check(with_gradients(fn), args, tmp_path / "b", tol=2e-5)
 
 
+def test_short_rows_read_under_conditions(tmp_path: Path) -> None:
+    def fn(kept: torch.Tensor, g: torch.Tensor, a: torch.Tensor, b: torch.Tensor, x: torch.Tensor) -> Any:
+        joined = torch.cat([a, b])
+        return joined * g, g * (kept / 0.5) + joined * x
+
+    args = [make(4, 4) > 0, make(4, 4), make(2, 4), make(2, 4, seed=1), make(4, 4, seed=2)]
+    check(fn, args, tmp_path, loops_only=True)
+
+
 def test_a_softmax_is_one_kernel(tmp_path: Path) -> None:
     compiled = check(lambda x, m: torch.softmax(x * 0.5 + m, -1), [make(64, 128), make(128)], tmp_path, loops_only=True)
     (kernel,) = compiled.fused.kernels

@@ -27,7 +27,9 @@ class CValue:
 
 @dataclass
 class Pass:
-    """The statements of one pass over a row. ``reductions``: (OpenMP operator, variable) of the inner loop."""
+    """The statements of one pass over a row. ``reductions``: (OpenMP operator, variable) of the inner loop; ``masked``:
+    memory is read under a condition.
+    """
 
     pre: list[str] = field(default_factory=list)
     body: list[str] = field(default_factory=list)
@@ -35,6 +37,7 @@ class Pass:
     reductions: list[tuple[str, str]] = field(default_factory=list)
     forward: dict[str, CValue] = field(default_factory=dict)
     seen: dict[object, CValue] = field(default_factory=dict)
+    masked: bool = False
 
 
 @dataclass
@@ -173,6 +176,7 @@ class BodyPrinter:
         level = max([level, *(env[v].level for v, _ in op.access.indirect)], default=level)
         value_dtype = {"bfloat16": "float32", "float16": "float32"}.get(stored, stored)
         if mask is not None:
+            p.masked = True
             level = max(level, mask.level)
             text = f"{mask.text} ? {self._converted(text, value_dtype, op.dtype)} : {constant(op.other, op.dtype)}"
         else:
