@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+import re
 import time
 import warnings
 import weakref
@@ -35,7 +36,7 @@ from .records.capture import Capture, GraphBreak, Request, Resume
 from .records.compilation import EntryRecord, Event, Fallback, FunctionRecord, GraphRecord, Recompile
 from .records.guards import TensorMeta
 from .records.origin import Origin
-from .records.partition import Partition
+from .records.partition import Arrived, Partition
 from .records.render_graph import render
 from .runtime import edits, replay
 from .runtime import guards as guard_runtime
@@ -483,6 +484,7 @@ class GraphCompiler:
         self.on_change = on_change
         self.backend = registry.resolve(options.backend)
         self.edited: dict[str, Path] = {}  # graph files that a person changed
+        self.backwards = 0
 
     def run(self, example_inputs: Sequence[Any], fake_inputs: Sequence[Any] | None) -> GraphCall:
         gm = self.gm
@@ -505,26 +507,42 @@ class GraphCompiler:
         forward = self._lowered(partition.forward, "forward")
         if partition.training:
             _, self.record.joint_text = self._python(partition.joint, "joint.py", "Forward and backward as one graph")
-            # written now, compiled at the first backward
-            _, self.record.backward_text = self._python(partition.backward, "backward.py", "The backward graph")
+            partition = replace(partition, again=self._locked(partition.again))
         self.record.saved = partition.saved
         if self.folder.store.runs == "captured":
             return captured
-        call = autodiff.link(partition, forward, lambda: self._backward(partition), captured)
+        call = autodiff.link(partition, forward, self._backward, captured)
         # a graph that begins inside `no_grad` and goes on after it records its derivatives itself
         return torch.enable_grad()(call) if training and not entered else call
 
     def _backward(self, partition: Partition) -> GraphCall:
+        """Compile a backward: backward.py for the gradients of the first one, backward_2.py for gradients that arrive
+        in another way, and so on.
+        """
         assert partition.backward is not None
-        with _compiling, self.stages.shown():
-            call = self._lowered(partition.backward, "backward")
+        with _compiling, self.stages.shown(), torch_compat.modes_kept():
+            self.backwards += 1
+            side = "backward" if self.backwards == 1 else f"backward_{self.backwards}"
+            call = self._lowered(partition.backward, side)
             self.on_change()
         return call
 
+    def _locked(self, again: Any) -> Any:
+        """Tracing backward once more, by one thread at a time."""
+
+        def traced(arrived: Arrived) -> Partition | None:
+            with _compiling, self.stages.stage("backward autodiff"), torch_compat.modes_kept():
+                return again(arrived)
+
+        return traced
+
     def _lowered(self, gm: torch.fx.GraphModule, side: str) -> GraphCall:
         """An ATen graph as a callable on a list of tensors."""
-        forward, text = self._python(gm, f"{side}.py", f"The {side} graph")
-        setattr(self.record, f"{side}_text", text)
+        forward, text = self._python(gm, f"{side}.py", f"The {side.partition('_')[0]} graph")
+        if side.endswith("ward"):
+            setattr(self.record, f"{side}_text", text)
+        else:
+            self.record.files[f"{side}.py"] = text
         if "codegen" not in self.backend.stages:
             return _on_list(forward)
         if side in self.edited:
@@ -569,7 +587,8 @@ class GraphCompiler:
     def _python(self, gm: torch.fx.GraphModule | None, filename: str, title: str) -> tuple[GraphCall, str]:
         """A graph as a file: its ``forward`` function, as the file says it, and the text."""
         assert gm is not None
-        rendered = render(gm, f"{title} of {self.folder.top.name}.\n\n{_WHAT_RUNS[filename]}")
+        what = _WHAT_RUNS[re.split("[_.]", filename)[0]]
+        rendered = render(gm, f"{title} of {self.folder.top.name}.\n\n{what}")
         artifact = self.folder.write(filename, rendered.text)
         if artifact.edited:
             self.edited[artifact.path.stem] = artifact.path
@@ -583,10 +602,10 @@ class GraphCompiler:
 
 _IF_NOT = 'under prepare_debug(dir, runs="{}"): breakpoints here are hit then, edits are always compiled.'
 _WHAT_RUNS = {
-    "captured.py": 'Calls run this file with backend="eager" and ' + _IF_NOT.format("captured"),
-    "joint.py": "For reading: forward.py and backward.py are its parts, and what is compiled.",
-    "forward.py": 'Calls run this file with backend="aot_eager" and ' + _IF_NOT.format("forward"),
-    "backward.py": 'Calls run this file with backend="aot_eager" and ' + _IF_NOT.format("forward"),
+    "captured": 'Calls run this file with backend="eager" and ' + _IF_NOT.format("captured"),
+    "joint": "For reading: forward.py and backward.py are its parts, and what is compiled.",
+    "forward": 'Calls run this file with backend="aot_eager" and ' + _IF_NOT.format("forward"),
+    "backward": 'Calls run this file with backend="aot_eager" and ' + _IF_NOT.format("forward"),
 }
 """What the top of a graph's file says about breakpoints in it."""
 

@@ -26,7 +26,7 @@ def compiled(partition: Partition) -> Callable[..., Any]:
         forward = load(render(module, "test"))
         return lambda tensors: forward(*tensors)
 
-    return autodiff.link(partition, graph(partition.forward), lambda: graph(partition.backward))
+    return autodiff.link(partition, graph(partition.forward), lambda chosen: graph(chosen.backward))
 
 
 def fresh(value: Any) -> Any:

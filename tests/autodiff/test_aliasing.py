@@ -232,7 +232,7 @@ def test_written_input_that_overlaps_another_runs_eagerly():
 
     gm = capture(function)
     partition = autodiff.trace_inference(gm, [tensor(4, grad=False), tensor(2, grad=False)])
-    call = autodiff.link(partition, lambda ts: partition.forward(*ts), lambda: None, lambda *ts: (gm(*ts),))
+    call = autodiff.link(partition, lambda ts: partition.forward(*ts), lambda chosen: None, lambda *ts: (gm(*ts),))
     whole = torch.zeros(4)
     (result,) = call(whole, whole[:2])
     torch.testing.assert_close(result, torch.full((2,), 2.0))

@@ -80,9 +80,9 @@ def test_backward_compiles_once_and_late():
     partition = autodiff.trace_training(capture(lambda x: x.sin()), [tensor(4)])
     compiled_at = []
 
-    def compile_backward():
+    def compile_backward(chosen):
         compiled_at.append(len(calls))
-        return lambda tensors: partition.backward(*tensors)
+        return lambda tensors: chosen.backward(*tensors)
 
     calls = []
     call = autodiff.link(partition, lambda tensors: partition.forward(*tensors), compile_backward)
@@ -133,7 +133,7 @@ def test_memory_is_freed_after_backward():
         return call
 
     partition = autodiff.trace_training(capture(lambda x: (x @ x).sum(0).exp().sum()), [tensor(4, 4)])
-    call = autodiff.link(partition, remember(partition.forward), lambda: lambda ts: partition.backward(*ts))
+    call = autodiff.link(partition, remember(partition.forward), lambda chosen: lambda ts: chosen.backward(*ts))
     loss = call(tensor(4, 4))[0]
     assert kept
     loss.backward()

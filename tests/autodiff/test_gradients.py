@@ -173,7 +173,7 @@ def test_inference_never_differentiates():
     x, w = tensor(2, 3), tensor(4, 3)
     partition = autodiff.trace_inference(gm, [x, w])
     assert partition.backward is None and partition.saved == ()
-    call = autodiff.link(partition, lambda a: partition.forward(*a), lambda: None)
+    call = autodiff.link(partition, lambda a: partition.forward(*a), lambda chosen: None)
     (out,) = call(x, w)
     assert not out.requires_grad
     torch.testing.assert_close(out, F.linear(x, w).relu())

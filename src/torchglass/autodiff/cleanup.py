@@ -10,7 +10,7 @@ All looks run in one sweep, in the order of ``LOOKS``. ``options={"passes": {nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ Changes = Sequence[tuple[Op, Op | None]]
 """What a pass did: an op, and the op that has its value now; None for an op that nobody read."""
 
 LOOKS: dict[str, Look] = {}
-FOLD, UNREAD = "fold_constants", "drop_unread"
+FOLD, MERGE, UNREAD = "fold_constants", "merge_equal", "drop_unread"
 Wants = Callable[[str], bool]
 
 
@@ -56,10 +56,20 @@ class Cleanup:
         """The op that stands for ``op`` after the sweep."""
         return self.now.get(op, op)
 
+    def remember(self, ops: Iterable[Op], stand_ins: Mapping[Op, Op]) -> None:
+        """Ops of an earlier sweep stay as they are, and equal calls that follow become them. ``stand_ins`` have the
+        values of other ops since then.
+        """
+        self.now.update(stand_ins)
+        for op in ops:
+            if op.kind is CALL and op not in self.own and not must_stay(op):
+                _equal_call(self, op)
+
     def run(self, ends: Iterable[Op]) -> list[Op]:
         """All passes that are wanted. ``ends`` are the ops that the graphs return, as they were before."""
         if self.wants(FOLD):
             self.ops, folded = fold(self.ops, self.own)
+            self.now.update(folded)
             self.done.append((FOLD, len(self.ops), len(self.ops), folded))
         ops = self._sweep()
         if self.wants(UNREAD):
@@ -126,7 +136,7 @@ def _cast_back(cleanup: Cleanup, op: Op) -> Op:
     return op
 
 
-@look("merge_equal")
+@look(MERGE)
 def _equal_call(cleanup: Cleanup, op: Op) -> Op:
     """The same call with the same operands, or a view of the same layout of the same memory. What is to be computed
     again in backward does not stand for what is not.

@@ -275,12 +275,20 @@ def _schedule(ops: list[Op], saved: list[Op], results: list[Op], gradients: list
     """
     effects = [op for op in ops if not op.backward and must_stay(op)]
     forward = _ancestors([*results, *saved, *effects])
+    return Choice(saved, [op for op in ops if op in forward], order_backward(ops, saved, gradients, needs_tangent))
+
+
+def order_backward(
+    ops: list[Op], saved: list[Op], gradients: list[Op], needs_tangent: set[Op] | None = None
+) -> list[Op]:
+    """What backward runs for the gradients, given what is saved."""
+    by_tangents = _needs_tangent(ops) if needs_tangent is None else needs_tangent
     done = set(saved)
-    backward: list[Op] = []
+    order: list[Op] = []
     needed = _ancestors(gradients, done)
-    for op in [op for op in ops if op in needed and op in needs_tangent] + gradients:
-        _emit(op, done, backward)
-    return Choice(saved, [op for op in ops if op in forward], backward)
+    for op in [op for op in ops if op in needed and op in by_tangents] + gradients:
+        _emit(op, done, order)
+    return order
 
 
 def _emit(op: Op, done: set[Op], order: list[Op]) -> None:

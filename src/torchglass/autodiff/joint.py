@@ -14,20 +14,24 @@ sees pure ATen calls on fake tensors::
 from __future__ import annotations
 
 import bisect
+import itertools
+import operator
 import re
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 import torch.fx
 
 from ..records.origin import UNKNOWN, Origin
+from ..records.partition import Arrived
 from ..torch_compat import (
     FakeTensor,
     FakeTensorMode,
     autograd_sequence_number,
+    current_autograd_node,
     fake_of,
     functional_storage_changed,
     functional_writes_all_hidden,
@@ -44,7 +48,7 @@ from .composites import COMPOSITES
 from .ops import INPUT, TANGENT, Op
 from .recorder import AutodiffError, Recorder
 
-__all__ = ["AutodiffError", "Trace", "TracedInput", "trace"]
+__all__ = ["AutodiffError", "Trace", "TracedInput", "trace", "trace_backward"]
 
 
 @dataclass
@@ -72,6 +76,7 @@ class Trace:
     outputs: list[Any]  # functional tensors and plain values, as the graph returned them
     tangents: list[Op] = field(default_factory=list)
     gradients: list[Op | None] = field(default_factory=list)  # one for each input
+    tracer: Tracer | None = None  # where backward was traced: it can trace it again
 
 
 class Tracer:
@@ -186,20 +191,30 @@ class Tracer:
         entry.bumps_version = not functional_writes_all_hidden(entry.wrapper)
 
     # --- backward ----------------------------------------------------------------------------------------------------
-    def backward(self, trace: Trace, results: list[torch.Tensor]) -> None:
-        """Differentiate ``results`` by the inputs' leaves: adds tangents and gradients to the trace."""
+    def backward(self, trace: Trace, results: list[torch.Tensor], arrived: Arrived | None = None) -> None:
+        """Differentiate ``results`` by the inputs' leaves: adds the ops to the trace and sets its tangents and
+        gradients. ``arrived``: strides of each result's gradient, None for a result that has none; without it every
+        result has one, as dense as the result.
+        """
         self.recorder.locate, self.recorder.region = self._locate, None
-        tangents = [self._tangent(result, trace) for result in results]
+        trace.tangents, trace.gradients = [], []
+        strides = arrived or [_dense_strides(unwrap_functional(result)) for result in results]
+        used = [(result, layout) for result, layout in zip(results, strides) if layout is not None]
+        tangents = [self._tangent(result, layout, trace) for result, layout in used]
         leaves = [entry.leaf for entry in trace.inputs if entry.leaf is not None]
-        found = iter(torch.autograd.grad(results, leaves, tangents, allow_unused=True))
+        ends = [result for result, _ in used]
+        found = iter(torch.autograd.grad(ends, leaves, tangents, allow_unused=True, retain_graph=True))
         for entry in trace.inputs:
             gradient = next(found) if entry.leaf is not None else None
             trace.gradients.append(None if gradient is None else self.recorder.op_of(unwrap_functional(gradient)))
 
-    def _tangent(self, result: torch.Tensor, trace: Trace) -> torch.Tensor:
+    def _tangent(self, result: torch.Tensor, strides: tuple[int, ...], trace: Trace) -> torch.Tensor:
         like = unwrap_functional(result)
         with without_functionalization():
-            fake = FakeTensor(self.mode, _dense_like(like), like.device)
+            recorded = len(self.recorder.ops)
+            meta = torch.empty_strided(like.shape, strides, dtype=like.dtype, device="meta")
+            del self.recorder.ops[recorded:]  # the making is no part of the trace
+            fake = FakeTensor(self.mode, meta, like.device)
         of = self.recorder.op_of(like)
         op = self.recorder.write(Op(TANGENT, f"tangent_{of.captured or len(trace.tangents)}", val=fake))
         op.captured, op.origin = of.captured, of.origin
@@ -219,9 +234,34 @@ def trace(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training: boo
     """
     pure_kernels.register()
     tracer = Tracer(gm, example_inputs)
-    autocast_cache = torch.is_autocast_cache_enabled()
+    with _tracing(tracer, training):
+        traced = tracer.forward(training)
+        described = choose(traced, tracer.recorder)
+        if training and described.differentiable:
+            traced.tracer = tracer
+            with _no_autocast():
+                tracer.backward(traced, described.differentiable)
+    return traced, described
+
+
+def trace_backward(trace: Trace, results: list[torch.Tensor], arrived: Arrived) -> Trace:
+    """Differentiate the forward of ``trace`` again, for gradients that arrive as ``arrived`` says: a trace of the same
+    inputs whose ops are the new ones alone.
+    """
+    assert trace.tracer is not None
+    again = replace(trace, ops=[])
+    recorder = trace.tracer.recorder
+    recorder.ops, recorder.around = again.ops, current_autograd_node()
+    with _tracing(trace.tracer, True), _no_autocast():
+        trace.tracer.backward(again, results, arrived)
+    return again
+
+
+@contextmanager
+def _tracing(tracer: Tracer, training: bool) -> Iterator[None]:
+    """The layers of modes, outermost first."""
     with ExitStack() as stack:
-        stack.callback(torch.set_autocast_cache_enabled, autocast_cache)
+        stack.callback(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled())
         torch.set_autocast_cache_enabled(False)  # it would keep our tensors alive; equal casts are merged later
         stack.enter_context(torch.set_grad_enabled(training))
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
@@ -230,15 +270,17 @@ def trace(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training: boo
         stack.enter_context(tracer.mode)
         stack.enter_context(tracer.recorder)
         stack.enter_context(functionalization())
-        traced = tracer.forward(training)
-        described = choose(traced, tracer.recorder)
-        if training and described.differentiable:
-            with ExitStack() as plain:
-                for kind in ("cpu", "cuda"):
-                    if torch.is_autocast_enabled(kind):  # eager differentiates outside the user's autocast
-                        plain.enter_context(torch.autocast(kind, enabled=False))
-                tracer.backward(traced, described.differentiable)
-    return traced, described
+        yield
+
+
+@contextmanager
+def _no_autocast() -> Iterator[None]:
+    """Eager differentiates outside the user's autocast."""
+    with ExitStack() as stack:
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
 
 
 def origin_of(node: torch.fx.Node) -> Origin:
@@ -254,12 +296,13 @@ def _fake_mode_of(values: Sequence[Any]) -> FakeTensorMode:
     return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None) or new_fake_mode()
 
 
-def _dense_like(value: torch.Tensor) -> torch.Tensor:
-    """A meta tensor of the layout a gradient of ``value`` has: its strides if they are dense, else contiguous."""
+def _dense_strides(value: torch.Tensor) -> tuple[int, ...]:
+    """Strides that a gradient of ``value`` most likely has: its own if they are dense, else contiguous ones."""
     expected = 1
     pairs = sorted((stride, size) for size, stride in zip(value.shape, value.stride()) if size != 1)
     for stride, size in pairs:
         if stride != expected:
-            return torch.empty(value.shape, dtype=value.dtype, device="meta")
+            sizes = [max(size, 1) for size in value.shape[1:]]
+            return tuple(itertools.accumulate([1, *reversed(sizes)], operator.mul))[::-1] if value.shape else ()
         expected *= size
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+    return value.stride()

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from ..records.partition import (
+    Arrived,
     Computed,
     Constant,
     InputItself,
@@ -35,6 +36,9 @@ from .aliases import apply
 Graph = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
 """A compiled graph: takes a list of tensors, which it may clear, and returns a list or tuple of tensors."""
 
+CompileBackward = Callable[[Partition], Graph]
+"""Compiles ``partition.backward``."""
+
 NO_DOUBLE_BACKWARD = (
     "torchglass compiles the first derivative only, and this backward was asked to be differentiable itself "
     "(create_graph=True). Compile the function with backend='eager' to take second derivatives."
@@ -44,10 +48,11 @@ NO_DOUBLE_BACKWARD = (
 def link(
     partition: Partition,
     forward_call: Graph,
-    compile_backward: Callable[[], Graph],
+    compile_backward: CompileBackward,
     eager: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
-    """``partition`` as a callable on the captured graph's inputs. Backward is compiled at the first backward.
+    """``partition`` as a callable on the captured graph's inputs. Backward is compiled at the first backward, for the
+    gradients that arrive there.
 
     ``eager`` runs the captured graph itself: it takes over in calls where a tensor that the graph writes to shares
     memory with another input, which a pure graph cannot see.
@@ -91,7 +96,7 @@ def _inference(forward_call: Graph) -> Callable[..., tuple[torch.Tensor, ...]]:
     return run
 
 
-def _without_autocast(kinds: tuple[str, ...], forward_call: Graph, compile_backward: Callable[[], Graph]) -> Any:
+def _without_autocast(kinds: tuple[str, ...], forward_call: Graph, compile_backward: CompileBackward) -> Any:
     """The graphs hold every cast already; the surrounding autocast must not add its own."""
 
     def shielded(graph: Graph) -> Graph:
@@ -107,7 +112,7 @@ def _without_autocast(kinds: tuple[str, ...], forward_call: Graph, compile_backw
 
         return call
 
-    return shielded(forward_call), lambda: shielded(compile_backward())
+    return shielded(forward_call), lambda partition: shielded(compile_backward(partition))
 
 
 # --- user outputs and writes ------------------------------------------------------------------------------------------
@@ -211,7 +216,7 @@ def _view_of(output: ViewOf) -> Maker:
 
 
 # --- autograd ---------------------------------------------------------------------------------------------------------
-def _training(partition: Partition, forward_call: Graph, compile_backward: Callable[[], Graph]) -> Callable[..., Any]:
+def _training(partition: Partition, forward_call: Graph, compile_backward: CompileBackward) -> Callable[..., Any]:
     """The autograd.Function of one graph, as a callable."""
     width = len(partition.input_names)
     saved = [saved.place.index + (0 if saved.place.kind == "input" else width) for saved in partition.saved]
@@ -268,38 +273,105 @@ def _picker(indices: Sequence[int]) -> Callable[[tuple[torch.Tensor, ...]], tupl
     return lambda tensors: tuple(tensors[index] for index in indices)
 
 
-class _Backward:
-    """The backward of one graph: gives tangents the layout they were traced with, and leaves out zero gradients."""
+class _Route(NamedTuple):
+    """How gradients that arrive in one way are handled."""
 
-    def __init__(self, partition: Partition, compile_backward: Callable[[], Graph]) -> None:
+    graph: Graph
+    taken: tuple[tuple[int, TensorSpec], ...]  # forward output whose gradient the graph takes, and as what
+    given: tuple[int | None, ...]  # for each input that is differentiated: the graph's output, None for no gradient
+
+
+class _Backward:
+    """The backwards of one graph. Each is compiled at the first backward whose gradients arrive as they do there: which
+    outputs have one, and in what layout. Where none can be made, gradients are copied and zeros stand for those that
+    are missing.
+    """
+
+    def __init__(self, partition: Partition, compile_backward: CompileBackward) -> None:
         self.partition = partition
         self.compile_backward = compile_backward
-        self.graph: Graph | None = None
-        self.slots = [(index, partition.tangents[i]) for i, index in enumerate(partition.differentiable)]
+        self.routes: dict[Arrived, _Route] = {}
+        self.made: dict[Arrived, _Route] = {}  # by what matters of the strides
+        self.expected = tuple(_layout(spec.shape, spec.strides) for spec in partition.tangents)
 
     def __call__(self, tensors: list[torch.Tensor], arrived: Sequence[torch.Tensor | None]) -> Any:
         """One gradient, or None, for each of the partition's gradients. ``tensors`` are those saved; the list is used
         up.
         """
-        if self.graph is None:
-            self.graph = self.compile_backward()
-        missing = [i for i, (index, _) in enumerate(self.slots) if arrived[index] is None]
+        tangents = [_plain(arrived[index]) for index in self.partition.differentiable]
+        kind = tuple([None if tangent is None else tangent.stride() for tangent in tangents])
+        route = self.routes.get(kind)
+        if route is None:
+            route = self.routes[kind] = self._route(kind)
         with below_autograd():
-            tensors += [_fit(arrived[index], spec) for index, spec in self.slots]
-            computed = self.graph(tensors)
-        if not missing:
-            return computed
+            tensors += [_fit(tangents[index], spec) for index, spec in route.taken]
+            computed = route.graph(tensors)
+        return [None if place is None else computed[place] for place in route.given]
+
+    def _route(self, kind: Arrived) -> _Route:
+        specs = self.partition.tangents
+        layouts = tuple(None if s is None else _layout(spec.shape, s) for s, spec in zip(kind, specs))
+        if layouts not in self.made and len(self.made) >= MOST_LAYOUTS:
+            kind = tuple(None if strides is None else spec.strides for strides, spec in zip(kind, specs))
+            layouts = tuple(None if s is None else known for s, known in zip(kind, self.expected))
+        if layouts not in self.made:
+            self.made[layouts] = self._compiled(kind, layouts)
+        return self.made[layouts]
+
+    def _compiled(self, kind: Arrived, layouts: Arrived) -> _Route:
+        partition, missing = self.partition, {i for i, strides in enumerate(kind) if strides is None}
+        present = [i for i in range(len(kind)) if i not in missing]
+        if layouts != self.expected:
+            again = partition.again(kind) if partition.again is not None and present else None
+            if again is not None:
+                partition, missing = again, set()
+            else:
+                present = list(range(len(kind)))
         # inputs that only unused outputs depend on get None, as in eager, not zeros
-        unused = frozenset(missing)
-        gradients = zip(self.partition.gradients, computed)
-        return [None if entry.tangents and entry.tangents <= unused else gradient for entry, gradient in gradients]
+        places = {
+            gradient.input: place
+            for place, gradient in enumerate(partition.gradients)
+            if not (gradient.tangents and gradient.tangents <= missing)
+        }
+        given = tuple(places.get(gradient.input) for gradient in self.partition.gradients)
+        if not places:
+            return _Route(lambda tensors: (), (), given)
+        return _Route(self.compile_backward(partition), tuple(zip(present, partition.tangents)), given)
+
+
+MOST_LAYOUTS = 4
+"""Backwards made for the layouts of gradients; those of further layouts are copied."""
+
+
+def _layout(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Strides without those that say nothing."""
+    if 0 in shape:
+        return (0,) * len(shape)
+    return tuple(stride if size != 1 else 0 for size, stride in zip(shape, strides))
+
+
+def _plain(tangent: torch.Tensor | None) -> torch.Tensor | None:
+    """A gradient as graphs take it: strided, its numbers in memory as they are."""
+    if tangent is None:
+        return None
+    if tangent.layout is not torch.strided:
+        return tangent.to_dense()
+    if tangent.is_complex() and tangent.is_conj():
+        tangent = tangent.resolve_conj()
+    if tangent.is_neg():
+        tangent = tangent.resolve_neg()
+    return tangent.clone() if tangent._is_zerotensor() else tangent
 
 
 def _fit(tangent: torch.Tensor | None, spec: TensorSpec) -> torch.Tensor:
-    """The tangent in the layout backward was traced with; zeros where the output was not used."""
+    """The tangent in the layout backward was made for; zeros where the output was not used."""
     if tangent is None:
         return torch.empty_strided(spec.shape, spec.strides, dtype=spec.dtype, device=spec.device).zero_()
-    if tangent.stride() == spec.strides and tangent.dtype == spec.dtype and tangent.layout is torch.strided:
-        return tangent
+    if tangent.dtype == spec.dtype:
+        strides = tangent.stride()
+        if strides == spec.strides:
+            return tangent
+        if _layout(spec.shape, strides) == _layout(spec.shape, spec.strides):
+            return tangent.as_strided(spec.shape, spec.strides)
     fitted = torch.empty_strided(spec.shape, spec.strides, dtype=spec.dtype, device=spec.device)
     return fitted.copy_(tangent)

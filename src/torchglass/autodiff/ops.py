@@ -93,8 +93,8 @@ def substitute(arg: Any, swap: Callable[[Op], Any]) -> Any:
 
 def is_view(op: Op) -> bool:
     """Whether the value shares memory with the first operand: ``transpose``, ``slice``, an item of ``split``, ..."""
-    if op.kind is not CALL:
-        return False
+    if op.kind is not CALL or not op.args or type(op.args[0]) is not Op:
+        return False  # autograd takes the conjugate of numbers, too
     if op.is_item:
         return is_view(op.args[0])
     target = op.target

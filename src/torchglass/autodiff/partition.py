@@ -14,14 +14,15 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..records.partition import Gradient, Partition, PassRecord, Place, SavedTensor, TensorSpec
+from ..records.partition import Partition, PassRecord, Place, SavedTensor
 from ..torch_compat import ambient_autocast
 from . import budget, cut, masks, names
 from .aliases import Ends, describe
+from .backward import Again, fields
 from .cleanup import Cleanup, Wants
 from .graphs import build
 from .joint import Trace, trace
-from .ops import CALL, INPUT, TANGENT, Op, operands, view_root
+from .ops import CALL, INPUT, Op, operands, view_root
 from .recompute import NEVER, family
 
 
@@ -42,6 +43,8 @@ def trace_training(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], opti
 class _Draft:
     """A cleaned trace: what both kinds of partition start from."""
 
+    trace: Trace
+    cleanup: Cleanup
     ops: list[Op]
     inputs: list[Op]
     results: list[Op]
@@ -66,7 +69,8 @@ def _assemble(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training:
     if share < 1.0:
         choice = budget.within(problem, choice, share)
     _widen(draft, choice)
-    return _training(draft, ends, choice, autocast)
+    again = _again(draft, ends, choice, problem, wants)
+    return _training(draft, ends, choice, autocast, again)
 
 
 def _every_pass(name: str) -> bool:
@@ -85,6 +89,8 @@ def _clean(traced: Trace, ends: Ends, wants: Wants, narrow: str) -> _Draft:
     inputs = [entry.op for entry in traced.inputs]
     names.assign(ops, [(str(inputs[i].target), op) for i, op in gradients])
     return _Draft(
+        trace=traced,
+        cleanup=cleanup,
         ops=ops,
         inputs=inputs,
         results=results,
@@ -115,6 +121,26 @@ def _widen(draft: _Draft, choice: cut.Choice) -> None:
     draft.passes.append(PassRecord(masks.NAME, before - 2 * len(draft.narrowed), len(draft.ops), changes))
 
 
+def _again(draft: _Draft, ends: Ends, choice: cut.Choice, problem: cut.Problem, wants: Wants) -> Again:
+    """What is to be known to differentiate the same forward once more."""
+    wide = {draw: pair[1] for draw, pair in draft.narrowed.items() if pair[0] in choice.saved}
+    stand_ins = {op: wide.get(twin, twin) for op, twin in draft.cleanup.now.items()} | wide
+    copies = _copies(choice, draft.written)
+    return Again(
+        trace=draft.trace,
+        results=ends.differentiable,
+        known=[op for op in draft.ops if op not in problem.needs_tangent],
+        own=draft.cleanup.own,
+        stand_ins=stand_ins,
+        kept=choice.saved,
+        saved=[copies.get(op, op) for op in choice.saved],
+        copies=copies,
+        prices=problem.prices(),
+        again=set(choice.backward),
+        wants=wants,
+    )
+
+
 def _inference(draft: _Draft, ends: Ends, autocast: tuple[str, ...]) -> Partition:
     forward = build("forward", draft.inputs, draft.ops, draft.results)
     return Partition(
@@ -131,36 +157,34 @@ def _inference(draft: _Draft, ends: Ends, autocast: tuple[str, ...]) -> Partitio
     )
 
 
-def _training(draft: _Draft, ends: Ends, choice: cut.Choice, autocast: tuple[str, ...]) -> Partition:
+def _training(draft: _Draft, ends: Ends, choice: cut.Choice, autocast: tuple[str, ...], again: Again) -> Partition:
     readers = _readers_in_backward(choice)
-    copies = _copy_written(choice, draft.written)
-    readers.update({copy: readers[op] for op, copy in copies.items()})
+    readers.update({copy: readers[op] for op, copy in again.copies.items()})
     returned = list(draft.results)
     positions = {op: index for index, op in enumerate(returned)}
-    for op in choice.saved:
+    for op in again.saved:
         if op.kind is not INPUT and op not in positions:
             positions[op] = len(returned)
             returned.append(op)
     places = {op: Place("output", index) for op, index in positions.items()}
     places.update({op: Place("input", index) for index, op in enumerate(draft.inputs)})
     gradients = [op for _, op in draft.gradients]
-    reads = _tangents_read(draft)
-    return Partition(
+    again.partition = Partition(
         joint=build("joint", [*draft.inputs, *draft.tangents], draft.ops, [*draft.results, *gradients]),
-        forward=build("forward", draft.inputs, choice.forward, returned),
-        backward=build("backward", [*choice.saved, *draft.tangents], choice.backward, gradients, copies),
-        saved=tuple(_saved(op, places[op], readers[op]) for op in choice.saved),
+        forward=build("forward", draft.inputs, [*choice.forward, *again.copies.values()], returned),
+        saved=tuple(_saved(op, places[op], readers[op]) for op in again.saved),
         input_names=tuple(op.name for op in draft.inputs),
         outputs=tuple(ends.outputs),
         mutations=tuple(ends.mutations),
         returned=len(draft.results),
         differentiable=ends.positions,
-        tangents=tuple(_spec(op) for op in draft.tangents),
-        gradients=tuple(Gradient(index, reads[op]) for index, op in draft.gradients),
-        watched=_watched(draft.results, choice.saved),
+        watched=_watched(draft.results, again.saved),
         passes=tuple(draft.passes),
         autocast=autocast,
+        again=again,
+        **fields(again.saved, again.copies, draft.tangents, choice.backward, draft.gradients),
     )
+    return again.partition
 
 
 def _watched(results: list[Op], saved: list[Op]) -> tuple[int, ...]:
@@ -169,7 +193,7 @@ def _watched(results: list[Op], saved: list[Op]) -> tuple[int, ...]:
     return tuple(i for i, op in enumerate(results) if op not in saved and view_root(op) in roots)
 
 
-def _copy_written(choice: cut.Choice, written: set[Op]) -> dict[Op, Op]:
+def _copies(choice: cut.Choice, written: set[Op]) -> dict[Op, Op]:
     """Backward may need the old value of an input that the runtime overwrites: save a copy made by the forward.
 
     Returns which copy stands for which input in backward.
@@ -180,8 +204,6 @@ def _copy_written(choice: cut.Choice, written: set[Op]) -> dict[Op, Op]:
             copy = Op(CALL, torch.ops.aten.clone.default, (op,), None, op.val)
             copy.name, copy.captured, copy.origin = f"{op.name}_before", op.captured, op.origin
             copies[op] = copy
-    choice.saved = [copies.get(op, op) for op in choice.saved]
-    choice.forward = [*choice.forward, *copies.values()]
     return copies
 
 
@@ -204,20 +226,3 @@ def _readers_in_backward(choice: cut.Choice) -> dict[Op, list[str]]:
             if operand in readers:
                 readers[operand].append(op.name)
     return readers
-
-
-def _tangents_read(draft: _Draft) -> dict[Op, frozenset[int]]:
-    """For each op, the positions of the tangents it depends on."""
-    reads: dict[Op, frozenset[int]] = {}
-    none: frozenset[int] = frozenset()
-    position = {op: index for index, op in enumerate(draft.tangents)}
-    for op in draft.ops:
-        if op.kind is TANGENT:
-            reads[op] = frozenset((position[op],))
-        else:
-            reads[op] = none.union(*(reads[operand] for operand in operands(op)))
-    return reads
-
-
-def _spec(op: Op) -> TensorSpec:
-    return TensorSpec(tuple(op.val.shape), op.val.stride(), op.val.dtype, op.val.device)

@@ -63,6 +63,7 @@ class Recorder(DispatchMode):
         self.region: int | None = None
         # autograd node -> name, origin and region of the captured node
         self.locate: Callable[[Any], tuple[str, Origin, int | None]] | None = None
+        self.around: Any = None  # the autograd node that runs around a backward that is traced while it is needed
         self._op_of: dict[int, Op] = {}
         self._alive: list[Any] = []  # ids above stay taken
 
@@ -91,7 +92,7 @@ class Recorder(DispatchMode):
     def write(self, op: Op) -> Op:
         """Append an op, stamped with the place it comes from."""
         node = current_autograd_node()
-        if node is not None and self.locate is not None:
+        if node is not None and self.locate is not None and node is not self.around:
             op.captured, op.origin, op.region = self.locate(node)
             op.backward = True
         else:

@@ -12,7 +12,8 @@ computing values (writing to inputs, returning inputs and views, marking what ne
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -135,6 +136,10 @@ class Gradient:
     tangents: frozenset[int]
 
 
+Arrived = tuple[tuple[int, ...] | None, ...]
+"""The gradients that one backward gets: strides of each tangent, None for one that does not arrive."""
+
+
 @dataclass(frozen=True)
 class PassRecord:
     """What one named pass did: ops before and after it, and a line for each change."""
@@ -154,6 +159,9 @@ class Partition:
     tangents...)`` and returns one tensor for each entry of ``gradients``. Both are None-free: tensors in, tensors out.
     ``tangents[i]`` belongs to forward output ``differentiable[i]``. For inference ``backward`` is None, ``joint is
     forward``.
+
+    ``again(arrived)`` gives the partition whose ``backward`` is made for gradients of these strides; it takes the
+    tangents that arrive, saves the same tensors and may compute fewer gradients. None where it cannot be made.
     """
 
     joint: torch.fx.GraphModule
@@ -170,6 +178,7 @@ class Partition:
     watched: tuple[int, ...] = ()  # results that show a saved tensor's memory: writing to them must be noticed
     passes: tuple[PassRecord, ...] = ()  # in the order in which they ran
     autocast: tuple[str, ...] = ()  # device types whose autocast was on around the call: off while the graphs run
+    again: Callable[[Arrived], Partition | None] | None = field(default=None, compare=False, repr=False)
 
     @property
     def training(self) -> bool:

@@ -1,0 +1,100 @@
+"""The backward side of a partition, and the same made anew for gradients that arrive otherwise than was assumed.
+
+Input: the ops to save, the tangents, the ops of backward and the gradients. Output: the fields of a ``Partition``.
+
+Backward is traced with the forward, before anybody knows which outputs the loss will use and what layout their
+gradients have: all of them, as dense as the outputs. ``Again`` has autograd differentiate the same forward once more,
+for what did arrive. ``return loss, logits`` of which only the loss is used gives a backward without the logits, and
+``y.sum().backward()`` one that reads a single number where ``y`` has a million. What is saved is settled by then, so
+the new ops are merged with those of the forward and read the same tensors.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ..records.partition import Arrived, Gradient, Partition, TensorSpec
+from . import cut, names
+from .cleanup import FOLD, MERGE, Cleanup, Wants
+from .graphs import build
+from .joint import Trace, trace_backward
+from .ops import TANGENT, Op, operands
+
+log = logging.getLogger("torchglass")
+
+
+def fields(
+    saved: Sequence[Op],
+    copies: Mapping[Op, Op],
+    tangents: Sequence[Op],
+    ops: Sequence[Op],
+    gradients: Sequence[tuple[int, Op]],
+) -> dict[str, Any]:
+    """``backward``, ``tangents`` and ``gradients`` of a partition. ``copies`` stand for inputs that are written to."""
+    reads = _tangents_read(ops, tangents)
+    none: frozenset[int] = frozenset()
+    return {
+        "backward": build("backward", [*saved, *tangents], ops, [op for _, op in gradients], copies),
+        "tangents": tuple(_spec(op) for op in tangents),
+        "gradients": tuple(Gradient(index, reads.get(op, none)) for index, op in gradients),
+    }
+
+
+@dataclass
+class Again:
+    """Makes the backward for other gradients. ``kept`` are the ops that are saved, ``stand_ins`` the ops that have the
+    values of others since the clean-up, ``again`` what backward computes of the forward in any case.
+    """
+
+    trace: Trace
+    results: list[torch.Tensor]
+    known: list[Op]
+    own: set[Op]
+    stand_ins: dict[Op, Op]
+    kept: list[Op]
+    saved: list[Op]
+    copies: dict[Op, Op]
+    prices: dict[Op, float]
+    again: set[Op]
+    wants: Wants
+    partition: Partition | None = None
+
+    def __call__(self, arrived: Arrived) -> Partition | None:
+        """The partition for these gradients. None where autograd's formulas need more than is saved."""
+        assert self.partition is not None
+        try:
+            traced = trace_backward(self.trace, self.results, arrived)
+        except Exception as error:
+            log.debug("backward cannot be traced for gradients %s", arrived, exc_info=error)
+            return None
+        found = [(i, op) for i, op in enumerate(traced.gradients) if op is not None]
+        cleanup = Cleanup(traced.ops, (), lambda name: name == MERGE or (name != FOLD and self.wants(name)))
+        cleanup.own = self.own
+        cleanup.remember(self.known, self.stand_ins)
+        ops = cleanup.run([op for _, op in found])
+        gradients = [(i, cleanup.replaced(op)) for i, op in found]
+        names.assign([*self.known, *ops], [(str(self.trace.inputs[i].op.target), op) for i, op in gradients])
+        order = cut.order_backward([*self.known, *ops], self.kept, [op for _, op in gradients])
+        if any(self.prices.get(op) == math.inf and op not in self.again for op in order):
+            return None
+        return replace(self.partition, **fields(self.saved, self.copies, traced.tangents, order, gradients))
+
+
+def _tangents_read(ops: Sequence[Op], tangents: Sequence[Op]) -> dict[Op, frozenset[int]]:
+    """For each op, the positions of the tangents it depends on."""
+    none: frozenset[int] = frozenset()
+    reads = {op: frozenset((index,)) for index, op in enumerate(tangents)}
+    for op in ops:
+        if op.kind is not TANGENT:
+            reads[op] = none.union(*(reads.get(operand, none) for operand in operands(op)))
+    return reads
+
+
+def _spec(op: Op) -> TensorSpec:
+    return TensorSpec(tuple(op.val.shape), op.val.stride(), op.val.dtype, op.val.device)
