@@ -38,6 +38,7 @@ from .records.guards import TensorMeta
 from .records.origin import Origin
 from .records.partition import Arrived, Partition
 from .records.render_graph import render
+from .records.sources import Source
 from .runtime import edits, replay
 from .runtime import guards as guard_runtime
 from .runtime.called import Callees, Entry
@@ -129,6 +130,7 @@ class FunctionState:
         self.resume_names: dict[Hashable, str] = {}
         self.resumes: dict[Hashable, _native.CompiledFunction] = {}
         self.guards: list[tuple[Any, ...]] = []
+        self.changes: dict[Source, int] = {}  # how often another value of a number made an entry necessary
         self.warned = False
         self.called: bool = parent is not None and parent.called
         self._folder: Folder | None = None
@@ -235,6 +237,8 @@ class FunctionState:
         if not self.guards:
             return
         scope = guard_runtime.scope_of(self.function, arguments)
+        for source in guard_runtime.changed_numbers(self.guards[-1], scope):
+            self.changes[source] = self.changes.get(source, 0) + 1
         failure = guard_runtime.explain_failure(self.guards[-1], scope)
         if failure is not None:
             old, new = (_told(getattr(failure, name, None)) for name in ("old", "new"))
@@ -291,7 +295,7 @@ class FunctionState:
         self, stages: Stages, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]
     ) -> tuple[Any, Callable[..., Any]]:
         with stages.stage("capture"), torch_compat.shielded_saved_tensor_hooks():
-            request = Request(self.function, arguments, self.name, self.resume_names)
+            request = self._request(arguments)
             capture = capture_run(request, self.options, guard_runtime.global_state)
         if self.options.fullgraph and capture.breaks:
             found = capture.breaks[0]
@@ -332,6 +336,10 @@ class FunctionState:
         self.record.entries.append(self._entry_record(index, capture, guards, artifact.text, graphs, stages))
         self._write_reports()
         return table, entry
+
+    def _request(self, arguments: tuple[Any, ...]) -> Request:
+        fullgraph = self.options.fullgraph
+        return Request(self.function, arguments, self.name, self.resume_names, self.changes, fullgraph)
 
     def _entry_record(
         self,

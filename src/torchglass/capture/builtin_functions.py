@@ -36,6 +36,7 @@ from .values.functions import CallableV, MethodV, SuperV
 from .values.instance import InstanceV
 from .values.iterators import IteratorV
 from .values.known import KnownV
+from .values.number import NumberV
 from .values.opaque import OpaqueV
 from .values.tensor import TensorV
 
@@ -109,6 +110,8 @@ def _isinstance(m: Machine, value: Value, wanted: Value) -> bool:
     custom = isinstance(real, type) and class_lookup(type(real), "__instancecheck__") is not type.__instancecheck__
     if isinstance(value, (KnownV, TensorV)) or (custom and existing is not None):
         return bool(m.real(isinstance, existing, real))
+    if isinstance(value, NumberV):
+        return bool(m.real(isinstance, value.known, real))
     if isinstance(value, ConstantV):
         return bool(m.real(isinstance, value.value, real))
     return bool(m.real(issubclass, value.python_type(), real))

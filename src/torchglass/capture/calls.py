@@ -6,7 +6,7 @@ import functools
 import operator
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -36,6 +36,7 @@ from . import (
 from .binding import bind_arguments
 from .errors import Unsupported, fitting
 from .frame import Frame
+from .values import number
 from .values.arrays import is_numpy_function
 from .values.base import Lazy, Value
 from .values.binding import MISSING, class_lookup
@@ -45,6 +46,7 @@ from .values.dicts import DictV, DictViewV
 from .values.functions import FunctionV
 from .values.instance import InstanceV
 from .values.known import KnownV
+from .values.number import NumberV
 from .values.tensor import TensorV
 
 if TYPE_CHECKING:
@@ -60,6 +62,10 @@ CODE_COROUTINE = 0x80 | 0x200
 def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call an existing function, class or builtin."""
     real = function.real
+    if isinstance(real, Hashable) and real in number.FUNCTIONS and not kwargs:
+        found = number.called(m, real, args)
+        if found is not None:
+            return found
     handler = builtin_functions.lookup(real)
     if handler is not None:
         return fitting(getattr(real, "__name__", "a builtin"), handler, m, args, kwargs)
@@ -256,11 +262,15 @@ def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) 
     plain = INPLACE.get(function, function)
     if isinstance(left, TensorV):
         return m.torch_call(function, [left, right], {})
-    if isinstance(right, TensorV) and isinstance(left, ConstantV) and isinstance(left.value, (str, bytes)):
+    if isinstance(right, TensorV) and issubclass(left.python_type(), (str, bytes)):
         raise Unsupported("formatting a tensor", "print tensors outside the compiled function")
     if isinstance(right, TensorV) and not isinstance(left, SequenceV):
         # numbers have no in-place operators: `n += tensor` makes a new tensor
         return m.torch_call(plain, [left, right], {})
+    if isinstance(left, NumberV) or isinstance(right, NumberV):
+        found = number.binary(m, plain, left, right)
+        if found is not None:
+            return found
     for kinds, implementation in _CONTAINER_OPERATORS:
         if isinstance(left, kinds) or isinstance(right, kinds):
             result = implementation(m, function, plain, left, right)
@@ -418,4 +428,5 @@ def unary(m: Machine, function: Callable[..., Any], value: Value) -> Value:
         method = value.method(m, UNARY_METHODS[function])
         if method is not None:
             return m.call(method, [], {})
-    return m.fold(function, [value], {})
+    found = number.unary(m, function, value) if isinstance(value, NumberV) else None
+    return m.fold(function, [value], {}) if found is None else found

@@ -40,6 +40,7 @@ from .values.instance import ExceptionV, InstanceV
 from .values.iterators import DictIterV, EnumerateV, FilterV, GeneratorV, MapV, SequenceIterV, ZipV
 from .values.known import KnownV
 from .values.made import ClassRecipe, MadeV, Recipe
+from .values.number import NumberV
 from .values.opaque import OpaqueV
 from .values.tensor import TensorV
 from .values.transformed import TransformedV
@@ -67,6 +68,8 @@ class Emitter:
         self.kept: list[Any] = []
         self.fetch: list[Source] = []
         self.building: set[int] = set()
+        self.numbers: list[str] = []  # computed before the graph is called
+        self.number_inputs: list[str] = []
 
     # --- names -----------------------------------------------------------------------------------------------------
     def fresh(self, hint: str) -> str:
@@ -106,6 +109,10 @@ class Emitter:
         if source not in self.fetch:
             self.fetch.append(source)
         return f"fetched[{self.fetch.index(source)}]"
+
+    def number_input(self, value: NumberV) -> None:
+        """Hand a number to the graph, after the tensors."""
+        self.number_inputs.append(f"rebuild.scalar({self.expr(value)})")
 
     def prefer(self, values: dict[str, Any]) -> None:
         """Name graph outputs after the user's variables that hold them."""
@@ -195,6 +202,21 @@ def _constant(e: Emitter, v: ConstantV) -> str:
     if isinstance(real, enum.Enum) and isinstance(made := e.m.wrap_known(type(real)), MadeV):
         return f"{e.expr(made)}[{real.name!r}]"
     return e.pin(real)
+
+
+def _number(e: Emitter, v: NumberV) -> str:
+    if v.source is not None:
+        return e.from_source(v.source)
+    assert v.text is not None
+    parts = [f"({text})" if text.startswith("-") else text for text in map(e.expr, v.parts)]
+    name = e.fresh("number")
+    text = v.text.format(*parts)
+    if v.text.startswith("math."):
+        text = f"{e.pin(math, 'math')}.{text.removeprefix('math.')}"
+    e.numbers.append(f"{name} = rebuild.number({text}, {type(v.known).__name__})")
+    e.names[id(v)] = name
+    e.kept.append(v)
+    return name
 
 
 def _tensor(e: Emitter, v: TensorV) -> str:
@@ -449,6 +471,7 @@ def _call(e: Emitter, recipe: Recipe) -> str:
 
 BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
     (MadeV, _made),
+    (NumberV, _number),
     (ConstantV, _constant),
     (TensorV, _tensor),
     (KnownV, _known),
@@ -512,7 +535,7 @@ def unchanged(e: Emitter, value: Any, place: Source | None, original: Any) -> bo
         return isinstance(value, Lazy) and value.source is None and value.real is original
     if value.source == place:
         return True
-    plain = isinstance(value, ConstantV) and isinstance(value.value, LITERALS)
+    plain = isinstance(value, ConstantV) and not isinstance(value, NumberV) and isinstance(value.value, LITERALS)
     return plain and type(value.value) is type(original) and e.m.guarded(place, "constant", value.value)
 
 
@@ -590,7 +613,7 @@ WRITERS: tuple[tuple[Any, Callable[[Emitter, Any], list[str]]], ...] = (
 def entry_source(e: Emitter, input_count: int, has_graph: bool, title: str) -> str:
     """The module text of the entry, from what the emitter collected."""
     names = [e.parameter_names[p] for p in e.parameters]
-    graph_call = _graph_call(e, names, input_count) if has_graph else []
+    graph_call = _number_lines(e, names) + (_graph_call(e, names, input_count) if has_graph else [])
     lines = [f'"""{title}"""', "", "import torch", "", "from torchglass.runtime import rebuild", "", ""]
     comments = [f"# {name}: {_describe(real)}" for name, real in sorted(e.namespace.items())]
     if any(line.strip() == "with compiled_calls:" for line in e.body):
@@ -605,12 +628,25 @@ def entry_source(e: Emitter, input_count: int, has_graph: bool, title: str) -> s
     return "\n".join(lines) + "\n"
 
 
+def _number_lines(e: Emitter, names: list[str]) -> list[str]:
+    """Compute with numbers before anything happens. Where that raises, or gives a number of another type than at
+    capture, Python runs the call.
+    """
+    if not e.numbers:
+        return []
+    error = e.fresh("error")
+    values = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+    again = f"    return rebuild.plainly({error}, {e.pin(e.m.function)}, {values})"
+    return ["try:", *(f"    {text}" for text in e.numbers), f"except Exception as {error}:", again]
+
+
 def _graph_call(e: Emitter, names: list[str], input_count: int) -> list[str]:
     """Run the graph. Where an operation fails on the data it gets, nothing has happened yet: Python runs it all again,
     and raises at the user's line, within the user's blocks. A graph that writes to an input can only be undone in its
     first run.
     """
-    arguments = "*fetched" if input_count == len(e.fetch) else f"*fetched[:{input_count}]"
+    arguments = "*fetched" if input_count == len(e.fetch) else f"*fetched[:{input_count}]" if input_count else ""
+    arguments = ", ".join([*([arguments] if arguments else []), *e.number_inputs])
     results = [e.names[id(v)] for v in e.outputs]
     call = f"graph_0({arguments})"
     if results:

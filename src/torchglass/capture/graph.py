@@ -22,7 +22,22 @@ from .values.base import Lazy, NotConstant, Value
 from .values.constant import ConstantV
 from .values.containers import ListV, SequenceV, SliceV, TupleV
 from .values.dicts import DictV
+from .values.number import NumberV
 from .values.tensor import TensorV
+
+NUMBER_DTYPES = {float: torch.float64, int: torch.int64}
+
+
+class NumberTensorV(TensorV):
+    """A number as an input of the graph: a tensor of no dimensions."""
+
+    def __init__(self, node: torch.fx.Node, fake: torch.Tensor, number: NumberV) -> None:
+        super().__init__(node, fake)
+        self.number = number
+
+    def example(self) -> torch.Tensor:
+        """A real tensor as the graph gets it."""
+        return torch.scalar_tensor(self.number.known, dtype=self.fake.dtype)
 
 
 class GraphBuilder:
@@ -41,17 +56,45 @@ class GraphBuilder:
         self.regions = 0
         self.held: dict[str, Any] = {}
         self.inner_leaves: list[torch.Tensor] = []  # made to require grad inside: eager would keep them as leaves
+        self.numbers: list[NumberTensorV] = []
         self._placeholder_anchor: torch.fx.Node | None = None
+
+    def number(self, number: NumberV) -> NumberTensorV:
+        """The graph input for a number that changes from call to call; these come after all tensors."""
+        for known in self.numbers:
+            if known.number is number or (number.source is not None and known.number.source == number.source):
+                return known
+        last = self.numbers[-1].node if self.numbers else self._placeholder_anchor
+        name = readable_name(number.source) if number.source is not None else "number"
+        where = self.graph.inserting_after(last) if last is not None else self.graph.inserting_before(self._first())
+        with where:
+            node = self._named(name)
+        with self.fake_mode:
+            fake = torch.scalar_tensor(number.known, dtype=NUMBER_DTYPES[type(number.known)])
+        node.meta["example_value"] = node.meta["val"] = fake
+        value = NumberTensorV(node, fake, number)
+        self.numbers.append(value)
+        self.by_fake[id(fake)] = value
+        return value
+
+    def _named(self, name: str) -> torch.fx.Node:
+        """A placeholder whose parameter has the node's own, unique name."""
+        node = self.graph.placeholder(name)
+        node.target = node.name
+        return node
+
+    def _first(self) -> torch.fx.Node | None:
+        return next(iter(self.graph.nodes), None)
 
     def placeholder(self, real: torch.Tensor, source: Source) -> TensorV:
         """A graph input for a real tensor."""
         fake = torch_compat.fake_of(self.fake_mode, real)
         if self._placeholder_anchor is None:
-            with self.graph.inserting_before(next(iter(self.graph.nodes), None)):
-                node = self.graph.placeholder(readable_name(source))
+            with self.graph.inserting_before(self._first()):
+                node = self._named(readable_name(source))
         else:
             with self.graph.inserting_after(self._placeholder_anchor):
-                node = self.graph.placeholder(readable_name(source))
+                node = self._named(readable_name(source))
         self._placeholder_anchor = node
         node.meta["example_value"] = node.meta["val"] = fake
         node.meta["source"] = source

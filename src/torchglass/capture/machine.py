@@ -34,6 +34,7 @@ from .values.dicts import DictV
 from .values.functions import FunctionV
 from .values.instance import ExceptionV, InstanceV
 from .values.known import KnownV
+from .values.number import NumberV
 from .values.opaque import is_opaque
 from .values.tensor import TensorV
 
@@ -45,8 +46,10 @@ TORCH_FOLDER = str(torch.__path__[0])
 class Machine:
     """State of one capture. ``frames[0]`` is the outermost frame."""
 
-    def __init__(self, function: FunctionType) -> None:
+    def __init__(self, function: FunctionType, changes: dict[Source, int] | None = None, fullgraph: bool = False):
         self.function = function
+        self.changes = changes or {}
+        self.fullgraph = fullgraph
         self.builder = graph.GraphBuilder()
         self.frames: list[Frame] = []
         self.guards: dict[tuple[Any, ...], Guard] = {}
@@ -211,6 +214,8 @@ class Machine:
         """``left is right``."""
         if left is right:
             return True
+        if (isinstance(left, NumberV) or isinstance(right, NumberV)) and left.python_type() is not right.python_type():
+            return False
         left_real, right_real = _identity(left), _identity(right)
         if left_real is None or right_real is None:
             return False

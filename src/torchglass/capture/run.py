@@ -97,7 +97,7 @@ class _Attempt:
         self.state = state
         self.marked = marked
         self.learnt: tuple[int, GraphBreak] | None = None
-        self.m = Machine(request.function)  # type: ignore[arg-type]
+        self.m = Machine(request.function, request.changes, request.fullgraph)  # type: ignore[arg-type]
         self.code = request.function.__code__
         self.parameters = parameter_names(self.code)
         self.emitter = Emitter(self.m, self.parameters)
@@ -227,6 +227,9 @@ class _Attempt:
         m, e = self.m, self.emitter
         m.guard_written()
         inputs, module = self._graph()
+        numbers = [v for v in m.builder.numbers if module is not None and v.node.users]
+        for tensor in numbers:
+            e.number_input(tensor.number)
         sources = [v.source for v in inputs]
         e_fetch = [s for s in sources if s is not None]
         # the graph's inputs come first in what is fetched: renumber what the body already refers to
@@ -239,8 +242,11 @@ class _Attempt:
             name=self.request.name,
             origin=Origin(code.co_filename, code.co_firstlineno, code.co_qualname),
             graph=module,
-            example_inputs=tuple(v.real for v in inputs),
-            fake_inputs=tuple(v.fake for v in inputs),
+            example_inputs=(
+                *(v.real for v in inputs),
+                *(torch.scalar_tensor(v.number.known, dtype=v.fake.dtype) for v in numbers),
+            ),
+            fake_inputs=tuple(v.fake for v in (*inputs, *numbers)),
             guards=tuple(guards),
             fetch=tuple(order),
             transformed=entry_source(e, len(inputs), module is not None, title),
@@ -255,7 +261,8 @@ class _Attempt:
         e = self.emitter
         new = {n: order.index(s) for n, s in enumerate(e.fetch)}
         pattern = re.compile(r"\bfetched\[(\d+)\]")
-        e.body = [pattern.sub(lambda found: f"fetched[{new[int(found[1])]}]", text) for text in e.body]
+        for lines in (e.body, e.numbers, e.number_inputs):
+            lines[:] = [pattern.sub(lambda found: f"fetched[{new[int(found[1])]}]", text) for text in lines]
         e.names = {k: pattern.sub(lambda found: f"fetched[{new[int(found[1])]}]", text) for k, text in e.names.items()}
         e.fetch = order
 
@@ -283,6 +290,9 @@ class _Attempt:
                 inputs.append(value)
             else:
                 graph.erase_node(value.node)
+        for number in builder.numbers:
+            if not number.node.users:
+                graph.erase_node(number.node)
         # modes alone need no graph: the entry sets them
         nothing = all(n.op in ("output", "placeholder") or n.target in STATE_SETTERS for n in graph.nodes)
         if nothing and not outputs:

@@ -11,6 +11,7 @@ import torch.utils.checkpoint
 
 from .. import torch_compat
 from ..markers import DISABLED, IN_GRAPH
+from . import numbers
 from .errors import Fails, Unsupported
 from .graph import has_tensor
 from .values.base import Lazy, Value
@@ -232,6 +233,7 @@ def _method_function(name: str) -> Any:
 
 def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Evaluate on fakes; results with tensors become nodes, other results are constants."""
+    args = numbers.operands(m, target, args, kwargs)
     try:
         result = m.builder.evaluate(function, args, kwargs)
     except Unsupported:

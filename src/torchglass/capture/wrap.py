@@ -32,6 +32,7 @@ from .. import _native, torch_compat
 from ..records.guards import TensorMeta
 from ..records.sources import Attr, Source
 from .errors import Unsupported
+from .values import number
 from .values.arrays import ArrayV, is_array
 from .values.base import Value
 from .values.closure import ClosureV, is_made_anew
@@ -59,6 +60,9 @@ KNOWN_TYPES: tuple[type, ...] = (
 def wrap(m: Machine, real: Any, source: Source | None) -> Value:
     """A value for an existing object. The same object reached twice is one value (and a guard that it stays so)."""
     if is_constant_object(real):
+        changing = number.outside(m, real, source)
+        if changing is not None:
+            return changing
         if source is not None:
             m.guard(source, "constant", real, "its value was used")
         return ConstantV(real, source)

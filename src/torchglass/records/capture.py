@@ -71,10 +71,12 @@ class Request:
     """What capture is asked for: a function and the values of its parameters (co_varnames order), as it was called.
 
     ``resume_names`` is the function's register of continuations, by key: a continuation keeps its name from entry to
-    entry.
+    entry. ``changes`` says for how many values of a number an entry had to be added.
     """
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     name: str
     resume_names: dict[Hashable, str] = field(default_factory=dict)
+    changes: dict[Source, int] = field(default_factory=dict)
+    fullgraph: bool = False

@@ -11,7 +11,7 @@ answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -161,6 +161,18 @@ def explain_failure(guards: Iterable[Guard], scope: Scope) -> Failure | None:
         if not evaluate(guard, scope):
             return _failure(guard, scope)
     return None
+
+
+def changed_numbers(guards: Iterable[Guard], scope: Scope) -> Iterator[Source]:
+    """Sources of numbers (int and float, not bool) that a guard wants to have one value, and that have another now."""
+    for guard in guards:
+        if guard.check == "constant" and type(guard.expected) in (int, float) and guard.source is not None:
+            try:
+                now = reach(guard.source, scope)
+            except Exception:
+                continue
+            if type(now) is type(guard.expected) and not evaluate(guard, scope):
+                yield guard.source
 
 
 def _failure(guard: Guard, scope: Scope) -> Failure:

@@ -10,6 +10,8 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import torch
+
 from ..bytecode.objects import fill as fill
 from ..bytecode.objects import instance as instance
 from ..bytecode.objects import new_class as new_class
@@ -42,6 +44,21 @@ def function(
 def cell(*content: Any) -> types.CellType:
     """A closure cell, empty without an argument."""
     return types.CellType(*content)
+
+
+_NUMBER_DTYPES = {float: torch.float64, int: torch.int64}
+
+
+def scalar(value: float) -> torch.Tensor:
+    """A number as an input of a graph: float64 or int64, no dimensions."""
+    return torch.scalar_tensor(value, dtype=_NUMBER_DTYPES[type(value)])
+
+
+def number(value: Any, kind: type) -> Any:
+    """``value``, which was a ``kind`` when the entry was made; TypeError if it is none now."""
+    if type(value) is not kind:
+        raise TypeError(f"a number was {kind.__name__} and is {type(value).__name__}")
+    return value
 
 
 # What ``next`` gives entry code at the end of a loop.

@@ -1,0 +1,143 @@
+"""Numbers that change from call to call: not constants of the graph but inputs of it.
+
+    f(x, 0.1)      ->  x * 0.1                        # the first value is a constant
+    f(x, 0.2)      ->  graph_0(x, rebuild.scalar(t))  # then the number is handed in, and other values are no recompile
+
+A number is a ``ConstantV`` whose value is guarded as soon as somebody reads it (``value``); arithmetic with other
+numbers and with tensors does not read it. Entry code does the arithmetic in Python before it calls the graph.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...records.sources import Source
+from ..errors import Unsupported
+from .base import Value
+from .constant import ConstantV
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+# A float on which the program branched with so many values is no constant of entries any more: the branch breaks.
+MOST_VALUES = 8
+
+BINARY: dict[Callable[..., Any], str] = {
+    operator.add: "{} + {}", operator.sub: "{} - {}", operator.mul: "{} * {}", operator.truediv: "{} / {}",
+    operator.pow: "{} ** {}", operator.mod: "{} % {}", operator.floordiv: "{} // {}",
+}  # fmt: skip
+COMPARISONS: dict[Callable[..., Any], str] = {
+    operator.lt: "{} < {}", operator.le: "{} <= {}", operator.gt: "{} > {}", operator.ge: "{} >= {}",
+    operator.eq: "{} == {}", operator.ne: "{} != {}",
+}  # fmt: skip
+UNARY: dict[Callable[..., Any], str] = {operator.neg: "-{}", operator.pos: "+{}", abs: "abs({})"}
+FUNCTIONS = frozenset(
+    [math.sqrt, math.exp, math.log, math.log2, math.log10, math.log1p, math.expm1, math.sin, math.cos, math.tan]
+    + [math.tanh, math.atan, math.pow, math.floor, math.ceil, math.fabs, min, max, float, int]
+)
+
+
+class NumberV(ConstantV):
+    """A float, an int, or what a comparison of floats gave. ``leaves`` are the numbers from outside that it depends on;
+    ``text`` is the expression that makes it of ``parts``, None for a number from outside.
+    """
+
+    def __init__(
+        self, m: Machine, real: Any, source: Source | None, text: str | None = None, parts: tuple[Value, ...] = ()
+    ) -> None:
+        self.machine = m
+        self.known = real
+        self.source = source
+        self.text = text
+        self.parts = parts
+        self.leaves: list[NumberV] = [self]
+        if source is not None:
+            m.guard(source, "type", type(real), "the number was computed with")
+        else:
+            self.leaves = list({id(leaf): leaf for part in parts for leaf in _leaves(part)}.values())
+
+    def __repr__(self) -> str:
+        return f"NumberV({self.known!r})"
+
+    @property
+    def value(self) -> Any:
+        for leaf in self.leaves:
+            assert leaf.source is not None
+            self.machine.guard(leaf.source, "constant", leaf.known, "its value was used")
+        return self.known
+
+    def as_constant(self) -> Any:
+        return self.value
+
+    def is_constant(self) -> bool:
+        return True
+
+    def python_type(self) -> type:
+        return type(self.known)
+
+    def truth(self, m: Machine) -> bool:
+        if self.branches_too_often():
+            raise Unsupported(
+                "a branch on a number that changes from call to call",
+                "compute with torch.where, or pass what depends on it",
+            )
+        return super().truth(m)
+
+    def branches_too_often(self) -> bool:
+        """Whether an entry for each value that the number was compared with has proved to be too many."""
+        m = self.machine
+        floats = [leaf.source for leaf in self.leaves if type(leaf.known) is float and leaf.source is not None]
+        return not m.fullgraph and any(m.changes.get(source, 0) >= MOST_VALUES for source in floats)
+
+
+def _leaves(value: Value) -> list[NumberV]:
+    return value.leaves if isinstance(value, NumberV) else []
+
+
+def outside(m: Machine, real: Any, source: Source | None) -> NumberV | None:
+    """A number from outside whose value has changed before; None for what stays a constant."""
+    if type(real) in (float, int) and source is not None and m.changes.get(source):
+        return NumberV(m, real, source)
+    return None
+
+
+def computed(m: Machine, function: Callable[..., Any], text: str, parts: tuple[Value, ...]) -> NumberV | None:
+    """``function`` of numbers, computed anew at each call; None when a part is no number or the result is none."""
+    reals = [part.known if isinstance(part, NumberV) else getattr(part, "value", None) for part in parts]
+    if not all(type(real) in (float, int) for real in reals):
+        return None
+    try:
+        result = function(*reals)
+    except Exception:
+        return None  # with the values guarded, the program raises it
+    if type(result) not in (float, int, bool):
+        return None
+    return NumberV(m, result, None, text, parts)
+
+
+def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) -> NumberV | None:
+    """``left <operator> right`` of which one is such a number."""
+    number = left if isinstance(left, NumberV) else right
+    assert isinstance(number, NumberV)
+    if function in COMPARISONS:
+        found = computed(m, function, COMPARISONS[function], (left, right))
+        return found if found is not None and found.branches_too_often() else None
+    return computed(m, function, BINARY[function], (left, right)) if function in BINARY else None
+
+
+def unary(m: Machine, function: Callable[..., Any], value: NumberV) -> NumberV | None:
+    return computed(m, function, UNARY[function], (value,)) if function in UNARY else None
+
+
+def called(m: Machine, function: Any, args: list[Value]) -> NumberV | None:
+    """``math.sqrt(n)`` and the like."""
+    if not any(isinstance(a, NumberV) for a in args):
+        return None
+    if function in (min, max) and len(args) < 2:
+        return None
+    holes = ", ".join(["{}"] * len(args))
+    module = "math." if getattr(math, function.__name__, None) is function else ""
+    return computed(m, function, f"{module}{function.__name__}({holes})", tuple(args))

@@ -1,0 +1,195 @@
+"""Numbers that change from call to call: graph inputs after their second value, guards where their value is read."""
+
+import math
+import time
+
+import pytest
+import torch
+from torch import nn
+
+import torchglass as tg
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path):
+    tg.reset()
+    with tg.prepare_debug(tmp_path):
+        yield
+
+
+X = torch.linspace(-2, 2, 6)
+
+
+def entries(compiled):
+    return [len(record.entries) for record in tg.explain(compiled).record.walk()]
+
+
+def check(function, cases, most, backend="eager", x=X):
+    compiled = tg.compile(function, backend=backend)
+    for case in cases:
+        torch.testing.assert_close(compiled(x, case), function(x, case), equal_nan=True)
+    assert max(entries(compiled)) <= most, entries(compiled)
+    return compiled
+
+
+def operations(x, n):
+    return x * n + n, n - x, x / n, x > n, (x + 1) // n, x % n, torch.add(x, n), x.sub(n)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
+def test_operands(backend):
+    check(operations, [0.5, 0.25, 1.5, 3.0, -1.0, 0.1], most=2, backend=backend)
+    check(operations, [2, 3, 5, -1], most=2, backend=backend)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8,
+              torch.bool, torch.complex64],
+)  # fmt: skip
+@pytest.mark.parametrize("shape", [(4,), ()])
+def test_promotion(dtype, shape):
+    """A number is a weak scalar: results have the dtypes that eager gives them."""
+    x = torch.ones(shape, dtype=dtype)
+    arithmetic = lambda x, n: (x * n, x + n, n - x.to(torch.float32), x / n)
+    check(arithmetic, [0.5, 0.1, 0.3], most=3, x=x)
+    check(arithmetic, [2, 3, 5], most=3, x=x)
+
+
+def test_gradients():
+    def f(x, n):
+        w = x.detach().requires_grad_(False) + n
+        return (x * n + torch.sin(x / n) * w).sum()
+
+    compiled = tg.compile(f)
+    for n in (0.5, 0.25, 2.0, 4.0):
+        a, b = X.clone().requires_grad_(), X.clone().requires_grad_()
+        compiled(a, n).backward()
+        f(b, n).backward()
+        torch.testing.assert_close(a.grad, b.grad)
+    assert max(entries(compiled)) == 2
+
+
+def test_python_arithmetic():
+    def schedule(x, step):
+        warm = min(1.0, step / 10)
+        decay = 0.5 * (1 + math.cos(math.pi * step / 100))
+        return x * (warm * decay) - step, -step, abs(step) + 1
+
+    check(schedule, [1, 2, 3, 4, 5], most=2)
+
+
+def test_item_and_clock():
+    def f(x, k):
+        total = x.sum().item()
+        return x / (total + k)
+
+    compiled = tg.compile(f, backend="eager")
+    for n in range(6):
+        x = X + n
+        torch.testing.assert_close(compiled(x, 1.0), f(x, 1.0))
+    assert max(entries(compiled)) <= 2
+
+    def timed(x):
+        begin = time.time()
+        return x * begin
+
+    compiled = tg.compile(timed, backend="eager")
+    for _ in range(5):
+        compiled(X)
+    assert max(entries(compiled)) <= 2
+
+
+def test_counters_of_objects():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.step = 0
+            self.scale = 1.0
+
+        def forward(self, x):
+            self.step += 1
+            self.scale *= 0.5
+            return x * self.scale + self.step
+
+    eager, net = Net(), Net()
+    compiled = tg.compile(net, backend="eager")
+    for _ in range(6):
+        torch.testing.assert_close(compiled(X), eager(X))
+    assert (net.step, net.scale) == (6, 0.5**6)
+    assert max(entries(compiled)) <= 3
+
+
+def test_branches_guard_their_value_and_break_in_the_end():
+    def f(x, n):
+        if n > 0.5:
+            return x * n
+        return x + n
+
+    values = [0.1 * k for k in range(10)] + [0.01 * k for k in range(1, 90)]
+    compiled = check(f, values, most=12)
+    assert not any("entries and runs eagerly" in f.reason for f in tg.explain(compiled).record.fallbacks)
+
+
+def test_branches_under_fullgraph_stay_guards():
+    compiled = tg.compile(lambda x, n: x * n if n > 0.5 else x, backend="eager", fullgraph=True)
+    for n in range(20):
+        compiled(X, n / 7)
+
+
+def test_values_that_are_read_are_guards():
+    check(lambda x, n: x[:n], [1, 2, 3, 1, 2], most=3)
+    check(lambda x, n: x * n if n is not None else x, [1.0, 2.0, None, 3.0], most=3)
+    check(lambda x, n: x * {1: 5, 2: 7}[n], [1, 2, 1, 2], most=2)
+    check(lambda x, n: x.repeat(n), [1, 2, 3], most=3)
+    check(lambda x, n: torch.full((2,), n) + x[0], [0.5, 1.5, 2.5], most=3)
+
+
+def test_what_python_raises():
+    def divides(x, n):
+        return x * (1 / n)
+
+    compiled = tg.compile(divides, backend="eager")
+    for n in (1.0, 2.0, 4.0):
+        torch.testing.assert_close(compiled(X, n), divides(X, n))
+    with pytest.raises(ZeroDivisionError):
+        compiled(X, 0.0)
+    torch.testing.assert_close(compiled(X, 8.0), divides(X, 8.0))
+    huge = tg.compile(lambda x, n: x + n, backend="eager")
+    for n in (1, 2, 3):
+        huge(X, n)
+    with pytest.raises(OverflowError):
+        X + 10**30
+    with pytest.raises(OverflowError):
+        huge(X, 10**30)
+
+
+def test_kinds_do_not_mix():
+    def f(x, n):
+        return x.to(torch.int64) * n
+
+    check(f, [1, 2, 3, 0.5, 0.25, True, 4], most=6)
+
+
+def test_numbers_are_returned_and_stored_as_themselves():
+    kept = {"n": 0.0}
+
+    def f(x, n):
+        kept["n"] = n
+        return x * n, n, [n, n * 2], {"n": n + 1}, f"{type(n).__name__}"
+
+    compiled = tg.compile(f, backend="eager")
+    for n in (0.5, 1.5, 2.5, 3.5):
+        out = compiled(X, n)
+        assert out[1:] == (n, [n, n * 2], {"n": n + 1}, "float")
+        assert kept == {"n": n}
+    assert entries(compiled) == [2]
+
+
+def test_inside_checkpoints_and_transforms():
+    import torch.utils.checkpoint
+
+    def f(x, n):
+        inner = lambda t: torch.sin(t * n)
+        return torch.func.vmap(inner)(x) + torch.utils.checkpoint.checkpoint(inner, x, use_reentrant=False)
+
+    check(f, [0.5, 1.5, 2.5], most=3)
