@@ -13,7 +13,6 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch._dynamo.convert_frame import register_bytecode_hook  # noqa: E402
 
-from torchglass.bytecode import decode, exception_entries  # noqa: E402
 from torchglass.decompiler import DecompileError, decompile, readable  # noqa: E402
 from torchglass.decompiler.equivalence import value_difference  # noqa: E402
 from torchglass.decompiler.verify import compiled  # noqa: E402
@@ -85,22 +84,8 @@ def test_our_resume_functions_are_verified(name: str, monkeypatch: pytest.Monkey
         compiled_function(*call)
     for code in codes:
         text = readable(code)
-        if text.startswith(("# Not verified", "# The decompiler cannot show")):
-            assert enters_where_no_statement_begins(code), text
-        else:
-            assert "_state" not in text or enters_where_no_statement_begins(code)
-
-
-def enters_where_no_statement_begins(code: CodeType) -> bool:
-    """Whether a resume function begins inside a block, takes over a cell, or has cells that it does not read any more:
-    no source compiles to that.
-    """
-    instructions = decode(code)
-    start = instructions[next(i for i in instructions if i.opname == "JUMP_FORWARD").target]
-    inside = any(e.start <= start.index < e.end for e in exception_entries(code)) or start.opname == "PUSH_EXC_INFO"
-    read = {i.argval for i in instructions[start.index :]}
-    cells = any(n.startswith("cell_of_") for n in code.co_varnames) or any(n not in read for n in code.co_freevars)
-    return inside or cells
+        assert not text.startswith(("# Not verified", "# The decompiler cannot show")), text
+        assert "_state" not in text
 
 
 def code_of(text: str) -> CodeType:

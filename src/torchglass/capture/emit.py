@@ -18,7 +18,7 @@ import re
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -174,9 +174,34 @@ def identifier(text: str) -> str:
     return name + "_" if keyword.iskeyword(name) else name
 
 
-def kind_of(slot: Value | str) -> Slot:
+def entry_point(
+    e: Emitter, code: CodeType, index: int, stack: list[Any], variables: dict[str, str], cells: dict[str, str]
+) -> tuple[EntryPoint, str]:
+    """Where a resume function enters ``code``, and its arguments as text.
+
+    ``variables`` and ``cells`` give for each name the text of its value.
+    """
+    slots = [_slot(stack, n) for n in range(len(stack))]
+    caught = []
+    for n, slot in enumerate(stack):
+        if isinstance(slot, HandledV):
+            error = e.expr(slot.error)
+            same = (v for v, text in variables.items() if text == error and v not in code.co_cellvars)
+            caught += [(n, name) for name in same]
+    passed = {name: text for name, text in variables.items() if name not in {name for _, name in caught}}
+    arguments = [slot_text(e, v) for v, slot in zip(stack, slots) if slot in (Slot.VALUE, Slot.HANDLED)]
+    entry = EntryPoint(index, tuple(slots), tuple(passed), tuple(cells), tuple(caught))
+    return entry, ", ".join([*arguments, *cells.values(), *passed.values()])
+
+
+def _slot(stack: list[Any], n: int) -> Slot:
     """How a resume function's prologue restores a stack slot."""
-    return Slot.NULL if slot is NULL else Slot.HANDLED if isinstance(slot, HandledV) else Slot.VALUE
+    value, below = stack[n], stack[n - 1] if n else None
+    if value is NULL:
+        return Slot.NULL
+    if isinstance(below, HandledV) and below.error is value:
+        return Slot.CAUGHT
+    return Slot.HANDLED if isinstance(value, HandledV) else Slot.VALUE
 
 
 def slot_text(e: Emitter, slot: Value | str) -> str:
@@ -388,18 +413,16 @@ def _generator(e: Emitter, v: GeneratorV) -> str:
         raise CannotResume("a generator that is running, across a graph break")
     # before its first step it waits for a None that starts it, which the prologue gets from its own yield
     stack = frame.stack if frame.finished[0] == "yield" else frame.stack[:-1]
-    texts = [slot_text(e, slot) for slot in stack if slot is not NULL]
     live = live_locals(frame.code, frame.pc)
     values = {n: e.expr(x) for n, x in frame.locals.items() if n in live}
     own = [n for n in frame.code.co_cellvars if n in live and n in frame.cells]
     cells = {n: e.expr(frame.cells[n]) for n in own}
-    entry = EntryPoint(frame.pc, tuple(map(kind_of, stack)), tuple(values), tuple(cells))
+    entry, arguments = entry_point(e, frame.code, frame.pc, stack, values, cells)
     line = frame.instructions[frame.pc].line or frame.code.co_firstlineno
     code = e.pin(resume_code(frame.code, entry, f"resume_at_{line}"), f"code_of_{frame.code.co_name}")
     namespace = e.pin(frame.namespace, "globals_of_" + str(frame.namespace.get("__name__", "")))
     closure = e.listing([frame.cells[n] for n in frame.code.co_freevars])
     function = f"rebuild.function({code}, {namespace}, cells=({closure}{',' if closure else ''}))"
-    arguments = ", ".join([*texts, *cells.values(), *values.values()])
     return e.name_value(v, "generator", f"rebuild.generator({function}({arguments}))")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from inspect import CO_GENERATOR, CO_VARARGS, CO_VARKEYWORDS
@@ -35,16 +35,21 @@ class Slot(Enum):
     VALUE = "value"
     NULL = "null"
     HANDLED = "handled"  # what PUSH_EXC_INFO saved: the parameter is the exception being handled
+    CAUGHT = "caught"  # right above HANDLED: that exception itself, which has no parameter of its own
 
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """Where code is entered: the instruction, its stack, the variables that live, the cells that others share."""
+    """Where code is entered: the instruction, its stack, the variables that live, the cells that others share.
+
+    ``caught`` maps slots that are HANDLED to the variable that is that exception (``except ... as name``).
+    """
 
     index: int
     stack: tuple[Slot, ...]
     variables: tuple[str, ...]
     cells: tuple[str, ...] = ()
+    caught: tuple[tuple[int, str], ...] = ()
 
 
 def live_locals(code: CodeType, index: int) -> set[str]:
@@ -87,7 +92,7 @@ def resume_code(code: CodeType, entry: EntryPoint, name: str) -> CodeType:
     prologue = _prologue(code, entry, line, target)
     # `bytecode` would work out the exception table from the flow, which here enters blocks from their side
     body[:] = [*prologue, *(item for item in body if not isinstance(item, (TryBegin, TryEnd)))]
-    values = [f"stack_{n}" for n, slot in enumerate(entry.stack) if slot is not Slot.NULL]
+    values = [f"stack_{n}" for n, slot in enumerate(entry.stack) if slot in (Slot.VALUE, Slot.HANDLED)]
     body.argnames = [*values, *(f"cell_of_{c}" for c in entry.cells), *entry.variables]
     body.argcount = len(body.argnames)
     body.posonlyargcount = body.kwonlyargcount = 0
@@ -123,15 +128,24 @@ def _prologue(code: CodeType, entry: EntryPoint, line: int, target: Label) -> li
     for n, slot in enumerate(entry.stack):
         if slot is Slot.NULL:
             made.append(instr("PUSH_NULL"))
-            continue
-        made.append(instr("LOAD_FAST", f"stack_{n}"))
+        elif slot is not Slot.CAUGHT:
+            made.append(instr("LOAD_FAST", f"stack_{n}"))
         if slot is Slot.HANDLED:
-            made += [instr("PUSH_EXC_INFO"), instr("POP_TOP")]
+            made += [instr("PUSH_EXC_INFO"), *_caught(entry, n, instr)]
     if code.co_flags & CO_GENERATOR:
         # it waits here, within the blocks that it waited in: what is thrown into it goes to their handlers
         made += [instr("LOAD_CONST", None), instr("YIELD_VALUE", *YIELD_ARGUMENT), instr("RESUME", 1)]
     made.append(instr("JUMP_FORWARD", target))
     return made
+
+
+def _caught(entry: EntryPoint, slot: int, instr: Callable[..., Instr]) -> list[Instr]:
+    """What becomes of the exception that PUSH_EXC_INFO leaves on the stack."""
+    names = [name for n, name in entry.caught if n == slot]
+    if entry.stack[slot + 1 : slot + 2] == (Slot.CAUGHT,):
+        return [i for name in names for i in (instr("COPY", 1), instr("STORE_FAST", name))]
+    copies = [i for name in names[1:] for i in (instr("COPY", 1), instr("STORE_FAST", name))]
+    return [*copies, instr("STORE_FAST", names[0]) if names else instr("POP_TOP")]
 
 
 def _moved_table(code: CodeType, made: CodeType, entry: EntryPoint, by: int) -> bytes:

@@ -28,7 +28,7 @@ from ..records.origin import Origin
 from ..records.sources import Cell, Local
 from . import breaks
 from .calls import CODE_COROUTINE, CODE_GENERATOR
-from .emit import Emitter, emit_effects, entry_source, kind_of, slot_text
+from .emit import Emitter, emit_effects, entry_point, entry_source, slot_text
 from .errors import CannotResume, Fails, Restart, Unsupported, UserError
 from .frame import Frame
 from .machine import Machine
@@ -201,8 +201,8 @@ class _Attempt:
         e = self.emitter
         live = live_locals(self.code, path.index)
         cells = breaks.shared_cells(e, frame, live)
-        variables = tuple(n for n in values if n in live and n not in cells)
-        entry = EntryPoint(path.index, tuple(map(kind_of, path.stack)), variables, tuple(cells))
+        variables = {n: text for n, text in values.items() if n in live and n not in cells}
+        entry, arguments = entry_point(e, self.code, path.index, path.stack, variables, cells)
         line = frame.instructions[path.index].line or self.code.co_firstlineno
         name = self._resume_name(entry, line, "raise" if plain else "resume")
         try:
@@ -211,8 +211,7 @@ class _Attempt:
             raise CannotResume(str(error)) from None
         self.resumes.append(Resume(name, entry, code, parameter_names(code), line, plain))
         e.used.add(name)
-        stack = [slot_text(e, slot) for slot in path.stack if slot is not NULL]
-        return f"return {name}({', '.join([*stack, *cells.values(), *(values[n] for n in variables)])})"
+        return f"return {name}({arguments})"
 
     def _resume_name(self, key: EntryPoint, line: int, verb: str) -> str:
         """The continuation's name: by its line, numbered where a line has several; the same from entry to entry."""

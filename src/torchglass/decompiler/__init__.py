@@ -2,5 +2,6 @@
 
 from .api import decompile, readable
 from .errors import DecompileError
+from .reentered import reentered
 
-__all__ = ["DecompileError", "decompile", "readable"]
+__all__ = ["DecompileError", "decompile", "readable", "reentered"]

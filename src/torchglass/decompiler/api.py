@@ -11,9 +11,19 @@ import ast
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+from .cells import with_free_cells
 from .check import check_tree
 from .errors import UNEXPECTED, DecompileError
-from .function import MODES, FinalError, NoExpression, Scope, class_body, function_definition, lambda_expression
+from .function import (
+    MODES,
+    FinalError,
+    NoExpression,
+    Scope,
+    class_body,
+    function_definition,
+    lambda_expression,
+    unused_free_variables,
+)
 from .peel import resumes
 from .values import Function
 from .verify import LAMBDA, source_difference, source_value_difference
@@ -60,8 +70,10 @@ def readable(code: CodeType, *, name: str | None = None) -> str:
 
 def _attempt(target: Any, code: CodeType, name: str | None) -> tuple[str, str | None]:
     """:func:`_best_source`; DecompileError, naming the place, for whatever goes wrong."""
+    code, shared = with_free_cells(code)
     try:
-        return _best_source(target, code, name)
+        text, difference = _best_source(target, code, name)
+        return _with_shared(text, shared), difference
     except RecursionError as error:
         raise DecompileError(f"{_place(code)}: nested too deeply") from error
     except DecompileError as error:
@@ -72,6 +84,15 @@ def _attempt(target: Any, code: CodeType, name: str | None) -> tuple[str, str | 
 
 _STATES = "# control flow"
 _RESUMES = "# continues in the middle of a function: shown from there on, not compared with the bytecode"
+
+
+def _with_shared(text: str, shared: tuple[str, ...]) -> str:
+    if not shared:
+        return text
+    lines = text.splitlines(keepends=True)
+    at = next(n for n, line in enumerate(lines) if not line.startswith("#"))
+    note = f"# shared with functions made before, and given as cells: {', '.join(shared)}\n"
+    return "".join([*lines[:at], note, *lines[at:]])
 
 
 def _place(code: CodeType) -> str:
@@ -165,15 +186,22 @@ def definition_tree(
         stmt = function_definition(function, outer, name or clean, [])
     if code.co_freevars:
         stmt = _factory(stmt, code)
-    return ast.Module([stmt], [])
+    imports = [ast.ImportFrom("torchglass.decompiler", [ast.alias("reentered", None)], 0)]
+    return ast.Module([*(imports if _reenters(stmt) else []), stmt], [])
+
+
+def _reenters(stmt: ast.stmt) -> bool:
+    return any(getattr(node, "reenters", False) for node in ast.walk(stmt))
 
 
 def _lambda(function: Function, outer: Scope) -> ast.stmt:
     """A lambda; as a ``def`` when its body is no expression, as tools leave them."""
     try:
-        return ast.Expr(lambda_expression(function, outer))
+        if not unused_free_variables(function.code):  # which only a statement can declare
+            return ast.Expr(lambda_expression(function, outer))
     except NoExpression:
-        return function_definition(function, outer, LAMBDA, [])
+        pass
+    return function_definition(function, outer, LAMBDA, [])
 
 
 class _OuterScope(Scope):

@@ -95,7 +95,13 @@ def _augmented(machine: Any, targets: list[Any], value: Inplace) -> None:
     if len(targets) == 1 and _same_place(target, left):
         machine.emit(ast.AugAssign(target, value.op, value.right))
         return
-    raise DecompileError("an in-place operation stored somewhere else")
+    if not isinstance(left, ast.Name):
+        raise DecompileError("an in-place operation stored somewhere else")
+    # a tool or a continuation has put the old value elsewhere
+    name = machine.scope.temporary()
+    machine.emit(ast.Assign([ast.Name(name, STORE)], left, lineno=0))
+    machine.emit(ast.AugAssign(ast.Name(name, STORE), value.op, value.right))
+    machine.emit(ast.Assign(targets, ast.Name(name, ast.Load()), lineno=0))
 
 
 def _same_place(target: Any, left: Any) -> bool:

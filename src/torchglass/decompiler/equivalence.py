@@ -16,9 +16,11 @@ from typing import Any
 
 from ..bytecode.canonical import VERSION, Ins, canonical
 from ..bytecode.parameters import parameter_names
-from .flow import _drop_loop_ends, _fold_awaits, branch_ways
+from .entered import raised_names
+from .flow import _drop_loop_ends, _fold_awaits, branch_ways, skip
+from .minimize import reachable_instructions
 from .peel import restored_names
-from .symbolic import UNBOUND, Event, Incomparable, Run, State, Term
+from .symbolic import NESTED, UNBOUND, Event, Incomparable, Run, State, Term
 
 #: events that cannot raise: which handler protects them does not matter
 _QUIET = frozenset(
@@ -52,6 +54,8 @@ def _prepared(code: CodeType) -> list[Ins]:
     _drop_loop_ends(instructions)
     _fold_cells(instructions)
     _fold_keyword_dictionaries(instructions)
+    _fold_catch_alls(instructions)
+    _fold_own_cells(instructions, code)
     return instructions
 
 
@@ -79,6 +83,42 @@ def _fold_cells(code: list[Ins]) -> None:
             ins.nxt = steps[6].nxt
 
 
+def _fold_reentered(code: list[Ins]) -> list[Ins]:
+    """``with reentered(leave):`` puts ``leave`` where a context manager's exit function stands."""
+    shape = ["LOAD_GLOBAL", "LOAD_FAST", "CALL", "BEFORE_WITH", "POP_TOP"]
+    for ins in code:
+        if ins.op != "LOAD_GLOBAL" or ins.arg != "reentered":
+            continue
+        near = code[max(ins.index - 1, 0) : ins.index + 10]
+        steps = [s for s in near if s.op not in ("NOP", "PUSH_NULL") and s.index >= ins.index][:5]
+        ops = ["BEFORE_WITH" if s.op == "BEFORE_ASYNC_WITH" else s.op for s in steps if s.op != "YIELD_FROM"]
+        if ops != shape or steps[2].arg != (1, None):
+            continue
+        for step in [*(s for s in near if s.op == "PUSH_NULL" and s.index < steps[2].index), steps[0], *steps[2:]]:
+            step.op, step.arg = "NOP", None
+    return code
+
+
+def _fold_own_cells(instructions: list[Ins], code: CodeType) -> None:
+    """A cell that no function closes over is a local: the functions that did may have been made before the entry."""
+    alive = [instructions[at] for at in reachable_instructions(instructions)]
+    closed = {ins.arg for ins in alive if ins.op == "LOAD_CLOSURE"} | set(code.co_freevars)
+    for ins in alive:
+        if ins.op in ("LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF") and ins.arg not in closed:
+            ins.op = ins.op.replace("DEREF", "FAST")
+
+
+def _fold_catch_alls(code: list[Ins]) -> None:
+    """``except BaseException`` catches whatever is raised: no test is needed."""
+    for ins in code:
+        if ins.op != "LOAD_GLOBAL" or ins.arg != "BaseException":
+            continue
+        match = code[skip(code, ins.nxt)]
+        branch = code[skip(code, match.nxt)]
+        if match.op == "CHECK_EXC_MATCH" and branch.op == "BRANCH":
+            ins.op, ins.arg, ins.nxt, ins.to = "JUMP", None, -1, branch_ways(branch)[0]
+
+
 class _Mismatch(Exception):
     pass
 
@@ -91,7 +131,8 @@ class _Pairing:
         left = _prepared(a)
         names = parameter_names(a)
         restored = frozenset(("p", names.index(n)) for n in restored_names(left) if n in names)
-        self.left, self.right = Run(left), Run(_prepared(b), restored)
+        raised = frozenset(("p", names.index(n)) for n in raised_names(left) if n in names)
+        self.left, self.right = Run(left), Run(_fold_reentered(_prepared(b)), restored, raised)
         self.fresh = 0
         self.known: dict[tuple[int, int], Any] = {}
         self.work: list[tuple[int, int, State, State]] = []
@@ -114,8 +155,8 @@ class _Pairing:
     # -- one pair of events ----------------------------------------------------------------------------------------
     def step(self, i: int, j: int, a: State, b: State) -> None:
         i, j = self.left.advance(i, a), self.right.advance(j, b)
-        while self.left.code[i].op != "GET_ITER" and self.right.iterates_iterator(j, b):
-            j = self.right.advance(self.right.code[j].nxt, b)
+        while self.right.repeats(j, b) and not _same_operation(self.left.code[i], self.right.code[j], a, b):
+            j = self.right.advance(self.right.repeat(j, b), b)
         form = _canonical(a, b)
         old = self.known.get((i, j))
         if old is not None:
@@ -138,7 +179,7 @@ class _Pairing:
                 if t not in values:
                     values[t] = self.value()
                 return values[t]
-            return (t[0], tuple(term(u) for u in t[1])) if t[0] in ("t", "s") else t
+            return (t[0], tuple(term(u) for u in t[1])) if t[0] in NESTED else t
 
         out = []
         for run, stack, names, lists in (
@@ -170,7 +211,7 @@ class _Pairing:
     def match(self, s: Term, t: Term, a: State, b: State, shown: dict[int, tuple[int, Term]]) -> bool:
         if s[0] != t[0]:
             return False
-        if s[0] in ("t", "s"):
+        if s[0] in NESTED:
             return len(s[1]) == len(t[1]) and all(self.match(u, v, a, b, shown) for u, v in zip(s[1], t[1]))
         if s[0] == "l":
             if s[1] in shown or any(n == t[1] for n, _ in shown.values()):
@@ -209,11 +250,18 @@ class _Pairing:
             item = self.value()
             a.stack.extend((x.operands[0], item))
             b.stack.extend((y.operands[0], item))
+        elif x.op == "PUSH_EXC_INFO":
+            a.stack.extend((("h", tuple(x.operands)), x.operands[0]))
+            b.stack.extend((("h", tuple(y.operands)), y.operands[0]))
         else:
             results = [self.value() for _ in range(x.results)]
             a.stack.extend(results)
             b.stack.extend(results)
         self.work.append((x.ins.nxt, y.ins.nxt, a, b))
+
+
+def _same_operation(x: Ins, y: Ins, a: State, b: State) -> bool:
+    return x.op == y.op and bool(a.stack) and a.stack[-1] == b.stack[-1]
 
 
 def _handling(event: Event, state: State, raised: Term, place: Term) -> State:
@@ -233,7 +281,7 @@ def _show(state: State, values: dict[int, Term]) -> None:
     def term(t: Term) -> Term:
         if t[0] == "l":
             return values.get(t[1], t)
-        return (t[0], tuple(term(u) for u in t[1])) if t[0] in ("t", "s") else t
+        return (t[0], tuple(term(u) for u in t[1])) if t[0] in NESTED else t
 
     for n in values:
         state.lists.pop(n, None)
@@ -254,7 +302,7 @@ def _canonical(a: State, b: State) -> Any:
         def term(t: Term) -> Term:
             if t[0] == "v":
                 return values.setdefault(t, ("v", len(values)))
-            if t[0] in ("t", "s"):
+            if t[0] in NESTED:
                 return (t[0], tuple(term(u) for u in t[1]))
             if t[0] == "l" and t[1] not in numbers:
                 numbers[t[1]] = len(numbers) + 1
@@ -271,18 +319,19 @@ def _canonical(a: State, b: State) -> Any:
 
 def _common(old: Any, new: Any) -> Any:
     """The most special form that both are instances of: what differs becomes a variable, equal pairs the same one."""
+    shapes = [[[(n, len(v)) for n, v in lists.items()] for lists in form[1:]] for form in (old, new)]
+    if shapes[0] != shapes[1]:
+        old, new = _without_lists(old), _without_lists(new)
     (stack_a, names_a, stack_b, names_b), lists_a, lists_b = old
     (other_a, others_a, other_b, others_b), new_a, new_b = new
     if len(stack_a) != len(other_a) or len(stack_b) != len(other_b):
         raise _Mismatch("stacks of different depth meet")
-    if lists_a != new_a or lists_b != new_b:
-        raise Incomparable("lists under construction meet")
     pairs: dict[tuple[Term, Term], Term] = {}
 
     def term(s: Term, t: Term) -> Term:
-        if s == t and s[0] != "v" and s[0] not in ("t", "s"):
+        if s == t and s[0] != "v" and s[0] not in NESTED:
             return s
-        if s[0] == t[0] and s[0] in ("t", "s") and len(s[1]) == len(t[1]):
+        if s[0] == t[0] and s[0] in NESTED and len(s[1]) == len(t[1]):
             return (s[0], tuple(term(u, v) for u, v in zip(s[1], t[1])))
         return pairs.setdefault((s, t), ("v", len(pairs)))
 
@@ -292,6 +341,27 @@ def _common(old: Any, new: Any) -> Any:
 
     stacks = tuple(term(s, t) for s, t in zip(stack_a, other_a)), tuple(term(s, t) for s, t in zip(stack_b, other_b))
     locals_a, locals_b = names(names_a, others_a), names(names_b, others_b)
-    state_a = State(list(stacks[0]), locals_a, {n: list(v) for n, v in lists_a.items()})
-    state_b = State(list(stacks[1]), locals_b, {n: list(v) for n, v in lists_b.items()})
-    return _canonical(state_a, state_b)
+    held_a = {n: [term(t, u) for t, u in zip(v, new_a[n])] for n, v in lists_a.items()}
+    held_b = {n: [term(t, u) for t, u in zip(v, new_b[n])] for n, v in lists_b.items()}
+    return _canonical(State(list(stacks[0]), locals_a, held_a), State(list(stacks[1]), locals_b, held_b))
+
+
+def _without_lists(form: Any) -> Any:
+    """The form in which each list under construction is a plain value: the same for lists of the same elements."""
+    (stack_a, names_a, stack_b, names_b), lists_a, lists_b = form
+    left = State(list(stack_a), dict(names_a), {n: list(v) for n, v in lists_a.items()})
+    right = State(list(stack_b), dict(names_b), {n: list(v) for n, v in lists_b.items()})
+    role = {t[1]: names_b.get(name) for name, t in names_a.items() if t[0] == "l"}
+    for k in range(len(lists_a)):
+        n = max(left.lists)  # numbered as they are met: those inside come last
+        elements = left.lists[n]
+        same = [m for m, v in right.lists.items() if v == elements]
+        if not same:
+            raise Incomparable("lists under construction meet")
+        m = next((m for m in same if role.get(n) == ("l", m)), same[0])
+        value = ("v", f"list {k}")
+        _show(left, {n: value})
+        _show(right, {m: value})
+    if right.lists:
+        raise Incomparable("lists under construction meet")
+    return _canonical(left, right)

@@ -215,6 +215,8 @@ def _keep_tested_values(code: list[Ins]) -> None:
 
 
 def _handler_kind(code: list[Ins], handler: int) -> str:
+    if code[handler].arg == "entered" and code[handler].op == "PUSH_EXC_INFO":
+        return "except"
     ops = [i.op for i in following(code, handler, 3)]
     if ops[:1] == ["PUSH_EXC_INFO"]:
         ops = ops[1:]

@@ -12,6 +12,7 @@ from types import CodeType
 from typing import Any
 
 from ..bytecode.canonical import VERSION, canonical
+from ..bytecode.parameters import parameter_names
 from . import rules_basic as _rules_basic
 from . import rules_calls as _rules_calls
 from . import rules_control as _rules_control
@@ -20,6 +21,7 @@ from . import rules_values as _rules_values
 from .assign import unwrap_decorators
 from .cfg import Graph, dominators, order, split_stack_cleanups
 from .comprehension import build_comprehension
+from .entered import raise_handled, raise_where_handled
 from .errors import UNEXPECTED, DecompileError
 from .finish import finish
 from .flow import handler_kinds, simplify
@@ -29,7 +31,7 @@ from .machine import LOAD, STORE, Machine
 from .match import extract_matches
 from .minimize import merge_copies, merge_plain_returns, reachable_instructions
 from .naming import NamingMachine, store_then_load
-from .peel import adopt_handlers, peel_entered_loops, restored_names
+from .peel import adopt_handlers, enter_behind_exit, peel_entered_loops, restored_names, set_aside_skipped
 from .reduce import Respill, execute
 from .regions import join_finally_ends, strip_finally_copies, unify_with_exits
 from .states import state_machine
@@ -222,10 +224,15 @@ def _executed_candidates(instructions: list[Any], kinds: dict[int, str]) -> tupl
 
 def _body(code: CodeType, scope: Scope, mode: str) -> list[ast.stmt]:
     instructions = canonical(code)
-    kinds = simplify(instructions)
     scope.constants |= restored_names(instructions)
+    enter_behind_exit(instructions)
+    caught = raise_where_handled(instructions)
+    skipped = set_aside_skipped(instructions)
+    kinds = simplify(instructions)
+    for ins, op in skipped:
+        ins.op = op
     adopt_handlers(instructions)
-    if peel_entered_loops(instructions):
+    if peel_entered_loops(instructions) | raise_handled(instructions, caught, parameter_names(code)) | bool(skipped):
         kinds = handler_kinds(instructions)
     failed = strip_finally_copies(instructions, kinds)
     if mode in ("copies", "alike"):
@@ -342,7 +349,8 @@ def function_definition(function: Function, parent: Scope | None, name: str, dec
 def declared_body(code: CodeType, scope: Scope) -> list[ast.stmt]:
     """The body with docstring, ``global`` and ``nonlocal``."""
     stmts = body_of(code, scope)
-    scope.nonlocals |= unused_free_variables(code)
+    outermost = scope.parent is None or scope.parent.parent is None
+    scope.nonlocals |= unused_free_variables(code, outermost)
     head: list[ast.stmt] = []
     doc = docstring(code)
     if doc is not None:
@@ -373,9 +381,12 @@ def docstring(code: CodeType) -> str | None:
 _BINDING = frozenset({"STORE_FAST", "STORE_DEREF", "DELETE_FAST", "DELETE_DEREF", "LOAD_FAST_AND_CLEAR"})
 
 
-def unused_free_variables(code: CodeType) -> set[str]:
-    """Free variables that no instruction mentions: the source only declared them ``nonlocal``."""
-    free = set(code.co_freevars) - {"__class__"}
+def unused_free_variables(code: CodeType, outermost: bool = True) -> set[str]:
+    """Free variables that no instruction mentions: the source only declared them ``nonlocal``.
+
+    ``__class__`` is one of every method that says ``super``; only the ``outermost`` function has to declare it.
+    """
+    free = set(code.co_freevars) - (set() if outermost else {"__class__"})
     if not free:
         return free
     instructions = canonical(code)

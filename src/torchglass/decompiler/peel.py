@@ -10,10 +10,15 @@ from __future__ import annotations
 
 from types import CodeType
 
-from ..bytecode.canonical import Ins, canonical
+from ..bytecode.canonical import TERMINAL, Ins, canonical
 from .flow import skip, successors
 from .minimize import reachable_instructions
 from .regions import chain
+
+#: the position of a RAISE that stands for a jump to a handler, and the argument of a clause made for an entry
+ENTERED = "entered"
+#: how many instructions may be copied that leave the function from within a loop
+_LONGEST_END = 40
 
 
 def peel_entered_loops(code: list[Ins]) -> bool:
@@ -21,15 +26,21 @@ def peel_entered_loops(code: list[Ins]) -> bool:
 
     Returns whether anything was copied.
     """
-    jump = _entry_jump(code)
+    jump = entry_jump(code)
     if jump is None:
         return False
     loops = _loops(code, _original_start(code, jump))
-    place = skip(code, jump.to)
+    way = "eh" if jump.op == "RAISE" else "to"
+    if getattr(jump, way) < 0:
+        return False
+    place = skip(code, getattr(jump, way))
     around = sorted((loop for loop in loops if place in loop[1] and loop[0] != place), key=lambda loop: -len(loop[1]))
     for n, (head, members) in enumerate(around):
         start, taken = _copy(code, place, head, members)
-        jump.to = place = start
+        for ins in code[: jump.index + 1]:  # a generator's own yield, an exception on its way
+            ins.eh = taken.get(ins.eh, ins.eh)
+        place = start
+        setattr(jump, way, start)
         # the loops further in now stand in the copy as well, and it is there that control is
         for k in range(n + 1, len(around)):
             inner_head, inner = around[k]
@@ -37,13 +48,28 @@ def peel_entered_loops(code: list[Ins]) -> bool:
     return bool(around)
 
 
+def enter_behind_exit(code: list[Ins]) -> None:
+    """Code entered behind the call that leaves a ``with`` drops the call's result: it is not restored at all.
+
+    So the instructions that leave the ``with`` stay whole for those who come the ordinary way.
+    """
+    jump = entry_jump(code)
+    if jump is None or jump.op != "JUMP" or code[jump.to].op != "POP_TOP" or code[jump.index - 1].op != "LOAD_FAST":
+        return
+    before = [ins for ins in code[max(jump.to - 7, 0) : jump.to] if ins.op != "NOP"][-4:]
+    if [ins.op for ins in before] != ["LOAD_CONST"] * 3 + ["CALL"] or before[3].arg != (2, None):
+        return
+    code[jump.index - 1].op, code[jump.index - 1].arg = "NOP", None
+    jump.to = code[jump.to].nxt
+
+
 def adopt_handlers(code: list[Ins]) -> None:
     """A prologue that enters contexts anew protects them by handlers of its own; the code it jumps into has others.
 
     Where there are as many, the prologue's instructions move into the regions of the code that follows.
     """
-    jump = _entry_jump(code)
-    if jump is None:
+    jump = entry_jump(code)
+    if jump is None or jump.op == "RAISE":
         return
     own, others = chain(code, jump.eh), chain(code, code[skip(code, jump.to)].eh)
     if len(own) != len(others) or own == others:
@@ -58,33 +84,56 @@ def adopt_handlers(code: list[Ins]) -> None:
 
 def resumes(code: CodeType) -> bool:
     """Whether ``code`` begins with a prologue that jumps over the start of a function into its middle."""
-    return _entry_jump(canonical(code)) is not None
+    return entry_jump(canonical(code)) is not None
 
 
 def restored_names(code: list[Ins]) -> set[str]:
     """The parameters that a prologue puts back on the stack, if nothing else is ever stored to them."""
-    jump = _entry_jump(code)
+    jump = entry_jump(code)
     if jump is None:
         return set()
     names = {ins.arg for ins in code[: jump.index] if ins.op == "LOAD_FAST"}
     return names - {ins.arg for ins in code if ins.op in ("STORE_FAST", "DELETE_FAST")}
 
 
-def _entry_jump(code: list[Ins], start: int = 0) -> Ins | None:
-    """The jump that ends a prologue: forward, over code that nothing else reaches (no compiler leaves such code)."""
+def entry_jump(code: list[Ins], start: int = 0) -> Ins | None:
+    """What ends a prologue: a jump forward over code that nothing else reaches (no compiler leaves such code).
+
+    ``entered.py`` may have made it a RAISE, whose handler is where it goes.
+    """
     for ins in code[start:]:
         if ins.op == "JUMP":
             over = ins.to > ins.index + 1
             return ins if over and ins.index + 1 not in reachable_instructions(code, start) else None
+        if ins.pos == ENTERED:
+            return ins
         if ins.nxt != ins.index + 1 or ins.op.startswith("BRANCH") or ins.op == "FOR_ITER":
             return None
     return None
 
 
+def set_aside_skipped(code: list[Ins]) -> list[tuple[Ins, str]]:
+    """Hide what the prologue skips for good, so that nothing is recognised that begins there and is entered in its
+    middle; returns what to put back (the loops there are of interest later).
+    """
+    if entry_jump(code) is None:
+        return []
+    alive = reachable_instructions(code)
+    skipped = [(ins, ins.op) for ins in code if ins.index not in alive]
+    for ins, _ in skipped:
+        ins.op = "SKIPPED"
+    return skipped
+
+
+def prologue(code: list[Ins], jump: Ins) -> list[Ins]:
+    """The instructions before ``jump``."""
+    return code[: jump.index]
+
+
 def _original_start(code: list[Ins], jump: Ins) -> int:
     """Where the user's function begins; a function that was resumed more than once has a prologue for each time."""
     while True:
-        inner = _entry_jump(code, jump.index + 1)
+        inner = entry_jump(code, jump.index + 1)
         if inner is None:
             return jump.index + 1
         jump = inner
@@ -134,7 +183,27 @@ def _loops(code: list[Ins], start: int) -> list[tuple[int, set[int]]]:
         low, high = min(members), max(members)
         if low == head:  # what lies between and only leaves the function belongs to the body as well
             members |= {at for at in seen if low <= at <= high}
+        _add_ends(code, head, members, before, seen)
     return [(skip(code, head), members) for head, members in found.items()]
+
+
+def _add_ends(code: list[Ins], head: int, members: set[int], before: dict[int, list[int]], seen: set[int]) -> None:
+    """To a loop's ``members`` add the ways from there that leave the function, as far as they are its own."""
+    exits = {skip(code, way) for way in _next(code, head)} if code[head].op == "FOR_ITER" else set()
+    for start in sorted(seen - members):
+        run: list[int] = []
+        at = start
+        while at in seen and at not in members and len(run) < _LONGEST_END:
+            run.append(at)
+            ways = successors(code[at])
+            if len(ways) != 1:
+                break
+            at = ways[0]
+        if not run:
+            continue
+        entered = {way for place in run for way in before.get(place, ())} - set(run)
+        if code[run[-1]].op in TERMINAL and entered and entered <= members and start not in exits:
+            members.update(run)
 
 
 def _copy(code: list[Ins], target: int, head: int, members: set[int]) -> tuple[int, dict[int, int]]:

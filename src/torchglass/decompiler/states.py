@@ -143,15 +143,14 @@ class _States:
         return [ast.Try(body, [clause], [], [])]
 
     def _with(self, node: Node) -> list[ast.stmt]:
-        from .structure_try import _exit_marker, _resumed
+        from .structure_try import _exit_marker, reentered_item
 
         marker = _exit_marker(node)
         body = [self.go(node.succ[0]), *self.loop((*self.context[node.id], ("try", node)))]
         done = f"_done_{self.number[node.id]}"
         item = ast.withitem(marker.expr, ast.Name("_item", STORE))
         if marker.resumed:
-            item, entered = _resumed(marker.expr)
-            body = [entered, *body]
+            item = reentered_item(marker.expr)
         body.append(ast.Assign([ast.Name(done, STORE)], ast.Constant(True), lineno=0))
         kind: Any = ast.AsyncWith if marker.flag else ast.With
         swallowed = ast.UnaryOp(ast.Not(), ast.Name(done, LOAD))

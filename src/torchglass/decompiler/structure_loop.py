@@ -128,7 +128,9 @@ def _left(loop: Loop, inside: list[Node], head: Node) -> Node | None:
     iterator = head.iterator
     found = []
     for node in inside:
-        if node.id in loop.nodes or _on_stack(node, iterator) or (node.kind == "return" and _leaves_plainly(node)):
+        if node.id in loop.nodes or _on_stack(node, iterator) or node.kind == "end":
+            continue
+        if node.kind == "return" and _leaves_plainly(node):
             continue
         if any(_on_stack(p, iterator) for p in node.preds if p is not head):
             found.append(node)

@@ -73,20 +73,17 @@ def _with(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> Node 
     kind: Any = ast.AsyncWith if marker.flag else ast.With
     item = ast.withitem(marker.expr, target)
     if marker.resumed:
-        item, entered = _resumed(marker.expr)
-        body = [entered, *body]
+        item = reentered_item(marker.expr)
     body = body or [ast.Pass()]
     out.append(kind([item], body, lineno=0))
     return after
 
 
-def _resumed(exit_function: Any) -> tuple[ast.withitem, ast.stmt]:
-    """A context that has been entered already, of which only the exit function is at hand: an ExitStack calls it."""
-    load = ast.Load()
-    library = ast.Call(ast.Name("__import__", load), [ast.Constant("contextlib")], [])
-    manager = ast.Call(ast.Attribute(library, "ExitStack", load), [], [])
-    push = ast.Call(ast.Attribute(ast.Name("_entered", load), "push", load), [exit_function], [])
-    return ast.withitem(manager, ast.Name("_entered", ast.Store())), ast.Expr(push)
+def reentered_item(exit_function: Any) -> ast.withitem:
+    """A context that has been entered already, of which only the exit function is at hand."""
+    call = ast.Call(ast.Name("reentered", ast.Load()), [exit_function], [])
+    call.reenters = True  # type: ignore[attr-defined]
+    return ast.withitem(call, None)
 
 
 def _exit_marker(node: Node) -> Marker:
@@ -202,7 +199,10 @@ def _beyond_handler(s: Structurer, node: Node, handler_nodes: list[Node]) -> Nod
 def _clauses(s: Structurer, node: Node, place: Place) -> list[ast.ExceptHandler]:
     from .structure import Place, Unstructured, takes_item
 
-    handlers = []
+    handlers: list[ast.ExceptHandler] = []
+    for passed in _before_test(node):
+        s.claim(passed, place)
+        node = passed.succ[0]
     for _ in range(1000):
         if node.kind == "cond" and isinstance(node.cond, Match):
             if node.stmts:
@@ -217,15 +217,25 @@ def _clauses(s: Structurer, node: Node, place: Place) -> list[ast.ExceptHandler]
             handlers.append(_clause(node.cond.type, body, takes_item(body, "except")))
             node = node.succ[1]
             continue
-        if node.kind == "raise" and node.stmts and getattr(node.stmts[-1], "implicit", False) and len(node.stmts) == 1:
+        unmatched = node.kind == "raise" and len(node.stmts) == 1 and getattr(node.stmts[0], "implicit", False)
+        if handlers and unmatched:
             return handlers
         if node.id in place.pending or node is place.follow:
             raise Unstructured("an except clause of unknown shape")
         body = s.block(node, place)
-        takes_item(body, "except")
-        handlers.append(_clause(None, body, None))
+        target = takes_item(body, "except")  # only a clause made for an entry names what it catches without a test
+        handlers.append(_clause(ast.Name("BaseException", ast.Load()) if target is not None else None, body, target))
         return handlers
     raise Unstructured("too many except clauses")
+
+
+def _before_test(node: Node) -> list[Node]:
+    """The nodes without statements between the begin of a handler and its first test (a continuation may have some)."""
+    passed = []
+    while node.kind == "jump" and not node.stmts and len(node.succ[0].preds) == 1:
+        passed.append(node)
+        node = node.succ[0]
+    return passed if node.kind == "cond" and isinstance(node.cond, Match) else []
 
 
 def _clause(kind: Any, body: list[ast.stmt], target: Any) -> ast.ExceptHandler:

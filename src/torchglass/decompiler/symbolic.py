@@ -6,8 +6,9 @@ Two codes with the same events on the same operands are the same program, howeve
 
 Terms: ``("v", n)`` some value, ``("p", n)`` what parameter ``n`` was called with, ``("c", key, object)`` a constant,
 ``("t", terms)`` a tuple, ``("l", n)`` a list that nothing else has seen yet (its elements are in ``State.lists``),
-``("s", terms)`` a slice, ``("cell", name)``, ``("piece", term)`` a restored piece of an f-string, ``NULL`` and
-``UNBOUND``.  Lists become plain values when an event takes them.
+``("s", terms)`` a slice, ``("h", terms)`` what PUSH_EXC_INFO saved, with the exception handled, ``("cell", name)``,
+``("piece", term)`` a restored piece of an f-string, ``NULL`` and ``UNBOUND``.  Lists become
+plain values when an event takes them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from .flow import branch_ways, constant_key
 Term = tuple[Any, ...]
 NULL: Term = ("null",)
 UNBOUND: Term = ("unbound",)
+#: kinds of terms that hold terms
+NESTED = ("t", "s", "h")
 NONE: Term = ("c", constant_key(None), None)
 
 
@@ -61,12 +64,16 @@ class Event:
 
 class Run:
     """The instructions of one code object.  ``restored``: what a prologue puts back: under a loop
-    an iterator, of which ``iter`` returns itself; in an f-string a piece that is a string already.
+    an iterator, of which ``iter`` returns itself; in an f-string a piece that is a string already.  ``raised``: what it
+    restores as an exception, which raised again goes to its handler as it did before.
     """
 
-    def __init__(self, code: list[Ins], restored: frozenset[Term] = frozenset()) -> None:
+    def __init__(
+        self, code: list[Ins], restored: frozenset[Term] = frozenset(), raised: frozenset[Term] = frozenset()
+    ) -> None:
         self.code = code
         self.restored = restored
+        self.raised = raised
         self.list_count = 0
 
     def advance(self, at: int, state: State) -> int:
@@ -82,9 +89,20 @@ class Run:
             at = following
         raise Incomparable("a loop in which nothing happens")
 
-    def iterates_iterator(self, at: int, state: State) -> bool:
-        """Whether the event at ``at`` takes the iterator of a restored one."""
-        return self.code[at].op == "GET_ITER" and state.stack[-1] in self.restored
+    def repeats(self, at: int, state: State) -> bool:
+        """Whether the event at ``at`` does once more what had been done to a restored value before the entry.
+
+        It takes the iterator of an iterator, or formats a piece of an f-string: nothing happens.
+        """
+        ins = self.code[at]
+        again = ins.op == "GET_ITER" or (ins.op == "FORMAT_VALUE" and ins.arg == (-1, False))
+        return again and bool(state.stack) and state.stack[-1] in self.restored
+
+    def repeat(self, at: int, state: State) -> int:
+        """Pass over what ``repeats`` found; the index to go on at."""
+        if self.code[at].op == "FORMAT_VALUE":
+            state.stack.append(("piece", state.stack.pop()))
+        return self.code[at].nxt
 
     def event(self, at: int, state: State) -> Event:
         """The event at ``at``, its operands taken off the stack."""
@@ -184,14 +202,6 @@ def _take(state: State, count: int) -> list[Term]:
     values = state.stack[-count:]
     del state.stack[-count:]
     return values
-
-
-def _format(run: Run, ins: Ins, state: State) -> int | None:
-    """``{x}`` in an f-string: of a restored piece, which was formatted already, nothing happens."""
-    if ins.arg != (-1, False) or state.stack[-1] not in run.restored:
-        return None
-    state.stack.append(("piece", state.stack.pop()))
-    return ins.nxt
 
 
 def _build_tuple(run: Run, ins: Ins, state: State) -> int:
@@ -312,6 +322,14 @@ def _unpack(run: Run, ins: Ins, state: State) -> int | None:
     return ins.nxt
 
 
+def _raise(run: Run, ins: Ins, state: State) -> int | None:
+    if ins.arg != 1 or ins.eh < 0 or state.stack[-1] not in run.raised:
+        return None
+    error = state.stack[-1]
+    state.stack[ins.depth :] = [NONE, error] if ins.lasti else [error]
+    return ins.eh
+
+
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {"==": operator.eq, "!=": operator.ne}
 
 
@@ -353,11 +371,11 @@ _SILENT: dict[str, Silent] = {
     "LOAD_CONST": _load_const, "PUSH_NULL": _push_null, "LOAD_FAST": _load_fast, "STORE_FAST": _store_fast,
     "DELETE_FAST": _delete_fast, "LOAD_FAST_AND_CLEAR": _load_and_clear, "LOAD_CLOSURE": _load_closure,
     "POP_TOP": _pop, "COPY": _copy, "DUP_TOP_TWO": _copy_two, "SWAP": _swap, "ROT": _rotate,
-    "FORMAT_VALUE": _format, "BUILD_TUPLE": _build_tuple, "BUILD_LIST": _build_list, "BUILD_SLICE": _build_slice,
+    "BUILD_TUPLE": _build_tuple, "BUILD_LIST": _build_list, "BUILD_SLICE": _build_slice,
     "BINARY_SUBSCR": _subscript, "BINARY_SLICE": _binary_slice, "STORE_SUBSCR": _store_subscript,
     "DELETE_SUBSCR": _delete_subscript, "LIST_EXTEND": _list_extend,
     "LIST_TO_TUPLE": _list_to_tuple, "UNPACK_SEQUENCE": _unpack, "COMPARE": _compare, "BRANCH": _branch,
-    "BRANCH_KEEP": _branch,
+    "BRANCH_KEEP": _branch, "RAISE": _raise,
 }  # fmt: skip
 
 
@@ -465,6 +483,16 @@ def _with_except(ins: Ins, state: State) -> Event:
     return Event(ins, ins.op, None, [state.stack[-4], state.stack[-1]], 1)
 
 
+def _raised(ins: Ins, state: State) -> Event:
+    """A bare ``raise`` is RERAISE of what is being handled."""
+    if ins.op == "RERAISE":
+        return Event(ins, "RERAISE", None, _take(state, 1), 0)
+    handled = next((t[1][0] for t in reversed(state.stack) if t[0] == "h"), None)
+    if ins.arg == 0 and handled is not None:
+        return Event(ins, "RERAISE", None, [handled], 0)
+    return Event(ins, "RAISE", ins.arg, _take(state, ins.arg), 0)
+
+
 def _test(ins: Ins, state: State) -> Event:
     return Event(ins, "BRANCH", ins.arg, _take(state, 1), 0)
 
@@ -492,9 +520,9 @@ _EVENTS: dict[str, Maker] = {
     "FORMAT_VALUE": _plain(lambda a: 1 + a[1]), "CONVERT_VALUE": _plain(1),
     "CALL": _call, "CALL_FUNCTION": _call_function, "CALL_EX": _call_ex,
     "MAKE_FUNCTION": _make_function, "SET_FUNCTION_ATTRIBUTE": _plain(2),
-    "RETURN_VALUE": _plain(1, 0), "RAISE": _plain(lambda n: n, 0), "RERAISE": _plain(1, 0),
+    "RETURN_VALUE": _plain(1, 0), "RAISE": _raised, "RERAISE": _raised,
     "BEFORE_WITH": _plain(1, 2), "BEFORE_ASYNC_WITH": _plain(1, 2), "WITH_EXCEPT_START": _with_except,
-    "PUSH_EXC_INFO": _plain(1, 2), "POP_EXCEPT": _plain(1, 0), "CHECK_EXC_MATCH": _exception_match,
+    "PUSH_EXC_INFO": _plain(1, 0), "POP_EXCEPT": _plain(1, 0), "CHECK_EXC_MATCH": _exception_match,
     "INTRINSIC_1": _plain(1), "INTRINSIC_2": _plain(2),
     "GET_LEN": _looks(1), "MATCH_SEQUENCE": _looks(1), "MATCH_MAPPING": _looks(1), "MATCH_KEYS": _looks(2),
     "MATCH_CLASS": _plain(3),

@@ -1,0 +1,129 @@
+"""Everywhere that a function can be continued, the continuation has a source that means the same."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import CodeType
+
+import pytest
+
+pytest.importorskip("torch")
+
+from torchglass.bytecode import decode
+from torchglass.capture.resume import EntryPoint, Slot, resume_code
+from torchglass.decompiler import decompile
+
+sys.path.insert(0, str(Path(__file__).parent))
+from continuations import continuations
+
+PROGRAMS = {
+    "handlers": """
+def f(a, b):
+    try:
+        g(a)
+    except KeyError as error:
+        note(error, b)
+        b = h(b)
+    except (ValueError, g(b)):
+        note(b)
+    else:
+        note("else")
+    finally:
+        note("done")
+    return b
+""",
+    "handler in handler": """
+def f(a):
+    try:
+        g(a)
+    except KeyError as first:
+        try:
+            note(first)
+        except ValueError as second:
+            note(first, second)
+            raise RuntimeError(a) from first
+    return a
+""",
+    "with": """
+def f(a, b):
+    with a as x, g(b):
+        b = note(x)
+        with h(b):
+            note(b)
+        b = x + note(b)
+    return b
+""",
+    "with in loops": """
+def f(rows):
+    for row in rows:
+        with g(row) as x:
+            for item in x:
+                if note(item):
+                    continue
+                note(row)
+    return rows
+""",
+    "text": """
+def f(a, b):
+    return f"{g(a)!r:>{h(b)}} of {note(a)}" + str(b)
+""",
+    "generator": """
+def f(a):
+    with g(a) as x:
+        for item in x:
+            try:
+                b = yield item
+                note(b)
+            finally:
+                note(a)
+""",
+    "in place": """
+def f(a, b):
+    a.x += g(b)
+    a[b] -= h(a)
+    b *= note(a)
+    return a, b
+""",
+}
+
+
+def code_of(source: str) -> CodeType:
+    module = compile(source, "<test>", "exec", 0, True)
+    return next(c for c in module.co_consts if isinstance(c, CodeType))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_continuation_is_verified(name: str) -> None:
+    made = list(continuations(code_of(PROGRAMS[name])))
+    assert made
+    for _, continuation in made:
+        assert "_state" not in decompile(continuation, verify=True)
+
+
+def test_a_given_cell_is_a_free_variable() -> None:
+    code = code_of("def f(a):\n  def inner():\n    return a, b\n  b = inner\n  note(a)\n  b = a\n  return inner")
+    behind = next(i.index for i in decode(code) if i.opname == "POP_TOP")
+    made = resume_code(code, EntryPoint(behind, (Slot.VALUE,), ("inner",), ("a", "b")), "resume_at_5")
+    text = decompile(made, verify=True)
+    assert text.startswith("# shared with functions made before, and given as cells: a, b\ndef make_closure(a, b):")
+    assert "nonlocal b" in text and "b = a" in text
+
+
+def test_a_context_that_is_entered_already_is_left() -> None:
+    code = code_of(PROGRAMS["with"])
+    made = [decompile(c, verify=True) for _, c in continuations(code)]
+    text = next(t for t in made if "raise stack_" in t and "reentered" in t)
+    seen = []
+    namespace = {"note": lambda *a: None, "g": None, "h": None}
+    exec(text, namespace)
+    count = namespace["f"].__code__.co_argcount
+    arguments = [lambda *raised: seen.append(raised[0]) or True, *[ValueError()] * (count - 1)]
+    namespace["f"](*arguments)
+    assert seen == [ValueError]
+
+
+def test_handlers_of_continuations_read_as_the_source() -> None:
+    code = code_of(PROGRAMS["handler in handler"])
+    texts = [decompile(c, verify=True) for _, c in continuations(code)]
+    assert any("    try:\n        raise stack_0\n    except BaseException as first:" in t for t in texts)
