@@ -3,6 +3,7 @@ off.
 
     python -m benchmarks.cold_start --json cold_start.json
     python -m benchmarks.cold_start --models bert --kinds training --repeats 1
+    python -m benchmarks.cold_start --growth 4 12 24 48 --models bert --sides eager torchglass
 
 For training the first call is forward and backward. Importing the compiler counts, since a user's first
 call pays it; importing torch and transformers, making the model and one eager step do not. Both compilers
@@ -31,19 +32,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser = common.arguments(__doc__)
     parser.add_argument("--repeats", type=int, default=3, help="processes for each figure; the median counts")
     parser.add_argument("--layers", type=int, default=common.LAYERS)
+    parser.add_argument("--growth", nargs="+", type=int, help="several numbers of layers, one after the other")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if chosen.child:
         print(json.dumps(first_call(json.loads(chosen.child))))
         return 0
+    cases = [
+        {"model": model, "attention": attention, "kind": kind, "layers": layers}
+        for model in chosen.models
+        for attention in (chosen.attention if common.WORKLOADS[model].attends else chosen.attention[:1])
+        for kind in chosen.kinds
+        for layers in chosen.growth or [chosen.layers]
+    ]
     rows = []
-    for model in chosen.models:
-        for attention in chosen.attention:
-            for kind in chosen.kinds:
-                case = {"model": model, "attention": attention, "kind": kind, "layers": chosen.layers}
-                rows.append(measure(case, chosen.sides, chosen.repeats))
+    for case in cases:
+        rows.append(measure(case, chosen.sides, chosen.repeats))
+        common.write_json(chosen.json, "cold_start", rows, repeats=chosen.repeats)
     show(rows, chosen.sides)
-    common.write_json(chosen.json, "cold_start", rows, repeats=chosen.repeats)
     return 0
 
 
@@ -100,7 +106,7 @@ def _seconds_by_stage(compiled: Any) -> dict[str, float]:
 
 def show(rows: list[dict[str, Any]], sides: list[str]) -> None:
     table = Table(title="cold start: first call in a fresh process, seconds")
-    for column in ("model", "attention", "kind"):
+    for column in ("model", "attention", "kind", "layers"):
         table.add_column(column)
     for side in sides:
         table.add_column(side, justify="right")
@@ -110,7 +116,7 @@ def show(rows: list[dict[str, Any]], sides: list[str]) -> None:
         seconds = row["seconds"]
         ratio = f"{seconds['torch.compile'] / seconds['torchglass']:.1f}x" if compare else ""
         cells = [f"{seconds[side]:.2f}" for side in sides]
-        table.add_row(row["model"], row["attention"], row["kind"], *cells, ratio)
+        table.add_row(row["model"], row["attention"], row["kind"], str(row["layers"]), *cells, ratio)
     console = Console()
     console.print(table)
     for row in rows:
@@ -119,7 +125,8 @@ def show(rows: list[dict[str, Any]], sides: list[str]) -> None:
             # faults
             stages = {**run["stages"], "the rest": run["first"] - sum(run["stages"].values())}
             parts = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in stages.items())
-            console.print(f"{row['model']} {row['attention']} {row['kind']}: {parts}", highlight=False)
+            name = f"{row['model']} {row['attention']} {row['kind']} {row['layers']}"
+            console.print(f"{name}: {parts}", highlight=False)
 
 
 if __name__ == "__main__":

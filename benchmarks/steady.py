@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def measure_all(chosen: Any) -> Iterator[dict[str, Any]]:
     for name in chosen.models:
-        for attention in chosen.attention:
+        for attention in chosen.attention if common.WORKLOADS[name].attends else chosen.attention[:1]:
             for kind in chosen.kinds:
                 print(f"{name} {attention} {kind} ...", file=sys.stderr, flush=True)
                 yield measure(common.WORKLOADS[name], attention, kind, chosen.sides, chosen.seconds)

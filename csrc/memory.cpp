@@ -45,6 +45,7 @@ class Pool final : public c10::Allocator {
         throw;
       }
     }
+    report(block->data, static_cast<int64_t>(bytes));
     return {block->data, block, &give_back, c10::Device(c10::DeviceType::CPU)};
   }
 
@@ -91,6 +92,12 @@ class Pool final : public c10::Allocator {
 
   static void give_back(void* context);
 
+  // torch.profiler's memory view counts these blocks as it counts PyTorch's own.
+  void report(void* data, int64_t bytes) {
+    if (!c10::memoryProfilingEnabled()) return;
+    c10::reportMemoryUsageToProfiler(data, bytes, in_use_, in_use_ + kept_, c10::Device(c10::DeviceType::CPU));
+  }
+
   void keep(Block* block) {
     std::lock_guard<std::mutex> lock(mutex_);
     in_use_ -= block->bytes;
@@ -127,7 +134,11 @@ Pool& pool() {
   return *pool;
 }
 
-void Pool::give_back(void* context) { pool().keep(static_cast<Block*>(context)); }
+void Pool::give_back(void* context) {
+  auto* block = static_cast<Block*>(context);
+  pool().report(block->data, -static_cast<int64_t>(block->bytes));
+  pool().keep(block);
+}
 
 PyObject* release_memory(PyObject*, PyObject*) { return PyLong_FromSize_t(pool().release()); }
 
