@@ -95,6 +95,7 @@ def code_of(text: str) -> CodeType:
 
 ALIKE = [
     ("x = g(a); return h(x, b)", "_1 = g(a); _2 = _1; return h(_2, b)"),
+    (f"x = {', '.join('ab' * 20)}; return f(*x)", f"return f({', '.join('ab' * 20)})"),  # a call built in a list
     ("return f(*[a, b])", "x = [b]; x[0:0] = [a]; return f(*x)"),
     ("while a:\n  a = g(a)\nreturn b", "s = 0\nwhile True:\n  if s == 0:\n    if a: s = 1\n    else: s = 2\n"
      "  elif s == 1:\n    a = g(a); s = 0\n  else:\n    return b"),
@@ -102,6 +103,8 @@ ALIKE = [
     ("try:\n  g(a)\nexcept E:\n  b = 1\nreturn b", "try:\n  g(a)\nexcept E:\n  return 1\nelse:\n  return b"),
 ]  # fmt: skip
 DIFFERENT = [
+    (f"return f({', '.join('ab' * 20)})", f"return f({', '.join('ab' * 19)}, b, a)"),
+    ("return [g(x) for x in a]", "return [g(b) for x in a]"),
     ("return a and b", "return b and a"),
     ("if a: g(b)\nif a: h(b)", "if a:\n  g(b)\n  h(b)"),
     ("return h(g(a), f(b))", "x = f(b); return h(g(a), x)"),

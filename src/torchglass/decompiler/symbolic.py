@@ -305,6 +305,16 @@ def _list_extend(run: Run, ins: Ins, state: State) -> int | None:
     return ins.nxt
 
 
+def _list_append(run: Run, ins: Ins, state: State) -> int | None:
+    """To a list right below the value: how CPython collects the arguments of a call that has more than thirty."""
+    value, into = state.stack[-1], state.stack[-1 - ins.arg]
+    if ins.arg != 1 or into[0] != "l" or into[1] not in state.lists:
+        return None
+    state.stack.pop()
+    state.lists[into[1]].append(value)
+    return ins.nxt
+
+
 def _list_to_tuple(run: Run, ins: Ins, state: State) -> int | None:
     elements = _elements(state, state.stack[-1])
     if elements is None:
@@ -373,7 +383,7 @@ _SILENT: dict[str, Silent] = {
     "POP_TOP": _pop, "COPY": _copy, "DUP_TOP_TWO": _copy_two, "SWAP": _swap, "ROT": _rotate,
     "BUILD_TUPLE": _build_tuple, "BUILD_LIST": _build_list, "BUILD_SLICE": _build_slice,
     "BINARY_SUBSCR": _subscript, "BINARY_SLICE": _binary_slice, "STORE_SUBSCR": _store_subscript,
-    "DELETE_SUBSCR": _delete_subscript, "LIST_EXTEND": _list_extend,
+    "DELETE_SUBSCR": _delete_subscript, "LIST_EXTEND": _list_extend, "LIST_APPEND": _list_append,
     "LIST_TO_TUPLE": _list_to_tuple, "UNPACK_SEQUENCE": _unpack, "COMPARE": _compare, "BRANCH": _branch,
     "BRANCH_KEEP": _branch, "RAISE": _raise,
 }  # fmt: skip

@@ -7,11 +7,11 @@ The page is made of a template, a style sheet and a script from ``templates/``, 
 
 from __future__ import annotations
 
+import html
 import json
+import string
 from functools import cache
 from importlib.resources import files
-
-import jinja2
 
 from ..records.compilation import FunctionRecord
 from .flow import flow
@@ -22,19 +22,11 @@ def report(record: FunctionRecord) -> str:
     """The page's text."""
     data = json.dumps(report_data(record), separators=(",", ":"), ensure_ascii=False)
     data = data.replace("</", "<\\/").replace("<!--", "<\\!--")  # nothing in it may end the script element
-    return _template().render(name=record.name, data=data, flow=flow(record), **_texts())
+    texts = {name: _text(f"report.{name}") for name in ("css", "js")}
+    page = string.Template(_text("report.html"))
+    return page.substitute(texts, name=html.escape(record.name), data=data, flow=flow(record))
 
 
 @cache
-def _texts() -> dict[str, str]:
-    """The style sheet and the script: plain texts, which the template language need not read."""
-    folder = files("torchglass.inspector") / "templates"
-    return {name: (folder / f"report.{name}").read_text(encoding="utf-8") for name in ("css", "js")}
-
-
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("torchglass.inspector"), undefined=jinja2.StrictUndefined, autoescape=False
-    )
-    return environment.get_template("report.html.j2")
+def _text(name: str) -> str:
+    return (files("torchglass.inspector") / "templates" / name).read_text(encoding="utf-8")
