@@ -491,6 +491,7 @@ class GraphCompiler:
         self.stages = stages
         self.on_change = on_change
         self.backend = registry.resolve(options.backend)
+        self.frozen: frozenset[str] = frozenset()  # inputs whose layout is chosen once
         self.edited: dict[str, Path] = {}  # graph files that a person changed
         self.backwards = 0
 
@@ -509,6 +510,11 @@ class GraphCompiler:
         inputs = list(fake_inputs if fake_inputs is not None else example_inputs)
         entered = torch.is_grad_enabled()
         training = any(i.requires_grad for i in inputs) and (entered or _enables_grad(gm))
+        if self.options.get("freezing") and not training:
+            placeholders = gm.graph.find_nodes(op="placeholder")
+            self.frozen = frozenset(
+                p.name for p, example in zip(placeholders, example_inputs) if isinstance(example, torch.nn.Parameter)
+            )
         with self.stages.stage("autodiff"):
             trace = autodiff.trace_training if training else autodiff.trace_inference
             partition = trace(gm, inputs, self.options)
@@ -570,7 +576,7 @@ class GraphCompiler:
             return stage if side == "forward" else f"{side} {stage}"
 
         with self.stages.stage(named("lower")):
-            loops = lower.run(gm, self.options)
+            loops = lower.run(gm, self.options, frozen=self.frozen)
             if loops.name != side:
                 loops = replace(loops, name=side)
             self.folder.write(f"{side}.loops", str(loops))

@@ -422,3 +422,41 @@ class Compiling:
         if self._depth == 0:
             _remove_stand_in()
         self._lock.release()
+
+
+# torch.ops.mkldnn: oneDNN's products with packed weights, which inductor's own freezing calls. Without them
+# options={"freezing": True} packs nothing. Tried on 2.11 and 2.13.
+def packs_weights(dtype: torch.dtype) -> bool:
+    """Whether oneDNN multiplies by packed weights of ``dtype`` on this processor."""
+    if not torch.backends.mkldnn.is_available() or not torch.backends.mkldnn.enabled:
+        return False
+    supported = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}.get(dtype)
+    if supported is None:
+        return dtype == torch.float32
+    return bool(getattr(torch.ops.mkldnn, supported)())
+
+
+def packed_weight(x: torch.Tensor, weight: torch.Tensor, *geometry: Any) -> torch.Tensor:
+    """A weight in oneDNN's layout for products with tensors like ``x``; ``geometry`` as packed_convolution takes it."""
+    if not geometry:
+        return torch.ops.mkldnn._reorder_linear_weight(weight, x.shape[0])
+    stride, padding, dilation, groups = geometry
+    return torch.ops.mkldnn._reorder_convolution_weight(weight, padding, stride, dilation, groups, list(x.shape))
+
+
+def packed_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """``x @ weight.T + bias``, the weight packed."""
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+def packed_convolution(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> torch.Tensor:
+    """A convolution, the weight packed."""
+    return torch.ops.mkldnn._convolution_pointwise(x, weight, bias, padding, stride, dilation, groups, "none", [], "")

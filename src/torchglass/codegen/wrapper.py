@@ -24,6 +24,7 @@ from ..records.loops import Buffer, Compute, ExternCall, Value, View
 from ..records.origin import UNKNOWN
 from .c import Call
 
+PACKED = "packed_"  # targets of products with frozen weights; each call holds one
 MOST_NUMBERS = 1000  # of a constant in a wrapper's text
 
 HEADER = '''"""{title}
@@ -50,6 +51,7 @@ class WrapperPrinter:
         self.fused, self.calls, self.kernels_file = fused, calls, kernels_file
         self.graph = fused.graph
         self.targets: dict[str, str] = {}
+        self.packed: dict[str, str] = {}
         self.checks = any(_has_bounds(kernel) for kernel in fused.kernels)
 
     def text(self) -> str:
@@ -58,6 +60,8 @@ class WrapperPrinter:
         inputs = ", ".join(str(self.graph.buffers[n]) if n in self.graph.buffers else n for n in self.graph.inputs)
         file = self.kernels_file.rpartition("_kernels")[0] + "_wrapper.py"
         lines = [HEADER.format(title=f"The {self.graph.name} graph.", inputs=inputs or "none", file=file)]
+        if self.packed:
+            lines.append("from torchglass.runtime.packed import Packed\n\n")
         if names:
             listed = ", ".join(repr(n) for n in names)
             unpack = f"{', '.join(names)}," if len(names) == 1 and not self.checks else ", ".join(names)
@@ -65,6 +69,7 @@ class WrapperPrinter:
             lines.append(f"{unpack}{failed} = kernels(Path(__file__).with_name({self.kernels_file!r}), [{listed}]")
             lines.append(", failures=True)\n" if failed else ")\n")
         lines += [f"{short} = {full}\n" for full, short in self.targets.items()]
+        lines += [f"{name} = Packed({kind!r})\n" for name, kind in self.packed.items()]
         lines += [f"{name} = {self._constant(value)}\n" for name, value in self.graph.constants.items()]
         lines += ["\n\ndef call(args):\n", *(f"    {line}\n" for line in body)]
         lines += ["\n\nINPUTS = [\n", *(f"    {self._spec(n)},\n" for n in self.graph.inputs), "]\n"]
@@ -129,6 +134,10 @@ class WrapperPrinter:
         return lines
 
     def _target(self, target: str) -> str:
+        if target.startswith(PACKED):
+            name = f"{target}_{len(self.packed)}"
+            self.packed[name] = target.removeprefix(PACKED)
+            return name
         if not target.startswith("torch.ops."):
             return target
         if target not in self.targets:

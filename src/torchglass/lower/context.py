@@ -95,6 +95,7 @@ class Lowering:
         self.device = "cpu"  # where loops of the node at hand store
         self.origin: Origin = UNKNOWN
         self.op = ""
+        self.frozen: frozenset[str] = frozenset()  # inputs that are weights to be packed
         self._splats: dict[object, View] = {}
 
     # -- buffers and views -------------------------------------------------------------------------------------------

@@ -35,9 +35,12 @@ from .extern import lower_extern
 from .table import NotLowered, find_rule
 
 
-def run(gm: fx.GraphModule, options: Any = None, name: str = "forward") -> LoopGraph:
-    """Lower ``gm``; buffers are named after its nodes."""
+def run(
+    gm: fx.GraphModule, options: Any = None, name: str = "forward", frozen: frozenset[str] = frozenset()
+) -> LoopGraph:
+    """Lower ``gm``; buffers are named after its nodes. ``frozen``: inputs that are weights to be packed."""
     low = Lowering(name)
+    low.frozen = frozen
     inputs: list[str] = []
     outputs: tuple[Any, ...] = ()
     for node in gm.graph.nodes:
