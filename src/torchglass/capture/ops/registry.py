@@ -19,7 +19,24 @@ if TYPE_CHECKING:
 OpHandler = Callable[["Machine", "Frame", "Instruction"], None]
 HANDLERS: dict[str, OpHandler] = {}
 
+# Instructions without a handler, by what becomes of them. A name in neither table breaks the graph too.
+NEVER_REACHED = {
+    "EXTENDED_ARG": "decoding joins it with the instruction that follows",
+    "INTERPRETER_EXIT": "only CPython's entry trampoline has it",
+    "RESERVED": "no instruction",
+    "ENTER_EXECUTOR": "the specializer writes it, and code objects show what it replaced",
+    "EXIT_INIT_CHECK": "only CPython's own call trampoline has it",
+}
+BREAKS_THE_GRAPH = {
+    "CALL_INTRINSIC_2": "except*, and type parameters with bounds",
+    "PREP_RERAISE_STAR": "except*",
+    "PRINT_EXPR": "the interactive prompt",
+    "IMPORT_STAR": "only modules have it",
+    "ASYNC_GEN_WRAP": "async generators",
+}
+
 Version = tuple[int, int]
+REGISTERED: list[tuple[str, tuple[Version, Version]]] = []  # for all versions, whichever runs
 ALWAYS: tuple[Version, Version] = ((3, 11), (3, 14))
 
 
@@ -28,6 +45,7 @@ def handler(*names: str, versions: tuple[Version, Version] = ALWAYS) -> Callable
     here = sys.version_info[:2]
 
     def register(function: OpHandler) -> OpHandler:
+        REGISTERED.extend((name, versions) for name in names)
         if not versions[0] <= here < versions[1]:
             return function
         for name in names:
@@ -45,4 +63,3 @@ BEFORE_312: tuple[Version, Version] = ((3, 11), (3, 12))
 BEFORE_313: tuple[Version, Version] = ((3, 11), (3, 13))
 SINCE_312: tuple[Version, Version] = ((3, 12), (3, 14))
 SINCE_313: tuple[Version, Version] = ((3, 13), (3, 14))
-ONLY_312: tuple[Version, Version] = ((3, 12), (3, 13))

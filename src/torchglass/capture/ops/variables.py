@@ -10,7 +10,7 @@ from ..values.constant import ConstantV
 from ..values.containers import CellV, SliceV
 from ..values.dicts import DictV
 from ..values.functions import FunctionV, MethodV
-from .registry import BEFORE_312, ONLY_312, SINCE_312, SINCE_313, handler
+from .registry import BEFORE_312, SINCE_312, SINCE_313, handler
 
 
 def _load_local(m, f, name):
@@ -277,7 +277,7 @@ def _pairs(m, flat):
     return DictV.of(list(zip(items[::2], items[1::2])))
 
 
-@handler("MAKE_FUNCTION", versions=BEFORE_312 if sys.version_info < (3, 12) else ONLY_312)
+@handler("MAKE_FUNCTION", versions=((3, 11), (3, 13)))
 def make_function(m, f, i):
     code = f.pop().as_constant()
     closure = m.listed(f.pop()) if i.arg & 8 else []
