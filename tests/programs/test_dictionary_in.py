@@ -65,7 +65,6 @@ def test_a_hundred_calls_of_two_shapes(backend):
 def test_the_other_side_is_captured_when_it_is_reached():
     torch.manual_seed(0)
     compiled = tg.compile(both_sides)
-    first = both_sides.__code__.co_firstlineno
     compiled(make(10, False))
     assert sum(counts(compiled).values()) == 2
     compiled(make(10, False))
