@@ -97,6 +97,9 @@ TRACING_QUESTIONS: tuple[Callable[..., Any], ...] = (
     torch._C._get_tracing_state,
     torch._C._is_torch_function_mode_enabled,
 )
+# _len_torch_dispatch_stack: nn.MultiheadAttention's fast path asks whether make_fx is at work; asked of a fake tensor
+# mode the answer is wrong. Tried: 2.13. Without it that module breaks the graph in eval.
+dispatch_mode_count: Callable[[], int] | None = getattr(torch._C, "_len_torch_dispatch_stack", None)
 log_api_usage: Callable[..., None] = torch._C._log_api_usage_once
 # Tried: 2.11, 2.13. Switches that a program may turn while it is captured (`sdpa_kernel`, `cudnn.flags`): capture turns
 # them back, the graph turns them again. Without them a capture that breaks inside leaves them turned.

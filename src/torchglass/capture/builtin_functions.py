@@ -10,6 +10,7 @@ import functools
 import heapq
 import inspect
 import itertools
+import json
 import logging
 import math
 import operator
@@ -369,6 +370,15 @@ def _unary_handler(function: Any) -> Handler:
 for _function in (operator.neg, operator.invert, operator.pos):
     HANDLERS[id(_function)] = (_function, _unary_handler(_function))
 
+
+def _folded(function: Any) -> Handler:
+    return lambda m, args, kwargs: m.fold(function, args, kwargs)
+
+
+# Python code of the library that ends in C; what it gives depends on its arguments alone.
+for _function in (json.loads, json.dumps):
+    HANDLERS[id(_function)] = (_function, _folded(_function))
+
 # Functions replaced by Python that the machine interprets.
 POLYFILLED: dict[Any, Callable[..., Any]] = {
     any: polyfills.any_, all: polyfills.all_, sum: polyfills.sum_, functools.reduce: polyfills.reduce,
@@ -403,6 +413,7 @@ _answers(
     torch.overrides.has_torch_function_variadic,
     getattr(torch.onnx, "is_in_onnx_export", None),
 )  # fmt: skip
+_answers(0, torch_compat.dispatch_mode_count)  # nothing is compiled under a dispatch mode
 _answers(None, warnings.warn, torch_compat.log_api_usage, warnings.warn_explicit)
 
 

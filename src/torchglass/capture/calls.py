@@ -6,7 +6,7 @@ import functools
 import operator
 import weakref
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -62,7 +62,7 @@ CODE_COROUTINE = 0x80 | 0x200
 def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call an existing function, class or builtin."""
     real = function.real
-    if isinstance(real, Hashable) and real in number.FUNCTIONS and not kwargs:
+    if id(real) in number.FUNCTIONS and not kwargs:
         found = number.called(m, real, args)
         if found is not None:
             return found

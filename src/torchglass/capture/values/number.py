@@ -34,10 +34,11 @@ COMPARISONS: dict[Callable[..., Any], str] = {
     operator.eq: "{} == {}", operator.ne: "{} != {}",
 }  # fmt: skip
 UNARY: dict[Callable[..., Any], str] = {operator.neg: "-{}", operator.pos: "+{}", abs: "abs({})"}
-FUNCTIONS = frozenset(
-    [math.sqrt, math.exp, math.log, math.log2, math.log10, math.log1p, math.expm1, math.sin, math.cos, math.tan]
-    + [math.tanh, math.atan, math.pow, math.floor, math.ceil, math.fabs, min, max, float, int]
-)
+_FUNCTIONS: tuple[Any, ...] = (
+    math.sqrt, math.exp, math.log, math.log2, math.log10, math.log1p, math.expm1, math.sin, math.cos, math.tan,
+    math.tanh, math.atan, math.pow, math.floor, math.ceil, math.fabs, min, max, float, int,
+)  # fmt: skip
+FUNCTIONS = frozenset(map(id, _FUNCTIONS))
 
 
 class NumberV(ConstantV):
