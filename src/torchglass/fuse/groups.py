@@ -108,7 +108,15 @@ def roles(loops: list[Loop], dims: tuple[Size, ...]) -> tuple[bool, ...] | None:
         inner = _column_role(loop, dims, inner)
     if totals and inner is None:
         inner = (True,) * len(dims)
+    _check_kept_rows([*columns, *totals], dims, inner)
     return inner
+
+
+def _check_kept_rows(loops: list[Loop], dims: tuple[Size, ...], inner: tuple[bool, ...] | None) -> None:
+    """Loops that reduce over rows share one set of accumulators: all of them keep a dimension of rows, or none."""
+    for k, size in enumerate(dims):
+        if inner is not None and not inner[k] and size != 1 and len({loop.reduced[k] for loop in loops}) > 1:
+            raise Refused("one keeps rows that the other reduces")
 
 
 def _column_role(loop: Loop, dims: tuple[Size, ...], inner: tuple[bool, ...] | None) -> tuple[bool, ...]:

@@ -61,12 +61,27 @@ def _fill(low: Lowering, node: fx.Node, x: Any, value: Any) -> Splat:
 def _arange(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
     start, step = (0, 1) if len(args) < 2 else (args[0], args[2] if len(args) > 2 else 1)
     dtype = dtype_name(node.meta["val"].dtype)
-    if not (isinstance(start, int) and isinstance(step, int)):
-        raise NotLowered("fractional steps")
+    if not all(isinstance(number, (int, float)) for number in (start, step)):
+        raise NotLowered("steps that are computed")
+    fractional = isinstance(start, float) or isinstance(step, float)
+    if fractional and dtype not in ("float32", "float64"):
+        raise NotLowered("fractional steps of rounded numbers")
 
     def element(counters: list[V]) -> V:
         (i,) = counters
+        if fractional:  # eager steps in double
+            return (i.cast("float64") * step + start).cast(dtype)
         index = i.body.index((step,), start)
         return index.cast(compute_dtype(dtype))
+
+    return low.finish(element, [], node, indexed=True)
+
+
+@rule("eye.default", "eye.m")
+def _eye(low: Lowering, node: fx.Node, *sizes: Any, **kwargs: Any) -> View:
+    dtype = dtype_name(node.meta["val"].dtype)
+
+    def element(counters: list[V]) -> V:
+        return counters[0].do("eq", counters[1]).cast(compute_dtype(dtype))
 
     return low.finish(element, [], node, indexed=True)

@@ -64,6 +64,25 @@ def _flip(low: Lowering, node: fx.Node, x: Any, dims: Sequence[int]) -> View:
     return low.finish(lambda v: v, [View(x.buffer, x.shape, strides, offset)], node)
 
 
+@rule("roll")
+def _roll(low: Lowering, node: fx.Node, x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> View:
+    """Two parts that change places, one dimension after the other."""
+    if not isinstance(x, View) or len(dims) != 1 or 0 in x.shape or not isinstance(x.shape[dims[0]], int):
+        raise NotLowered("several dimensions, or the flat tensor")
+    dim = dims[0] % len(x.shape)
+    size = x.shape[dim]
+    shift = shifts[0] % size
+    if shift == 0:
+        return low.finish(lambda v: v, [x], node)
+    ends = (_part(x, dim, size - shift, shift), _part(x, dim, 0, size - shift))
+    return _cat(low, node, ends, dim)
+
+
+def _part(x: View, dim: int, start: Size, length: Size) -> View:
+    shape = (*x.shape[:dim], length, *x.shape[dim + 1 :])
+    return View(x.buffer, shape, x.strides, x.offset + start * x.strides[dim])
+
+
 @rule("cat")
 def _cat(low: Lowering, node: fx.Node, tensors: Sequence[Any], dim: int = 0) -> View:
     val = node.meta["val"]

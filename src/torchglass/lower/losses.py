@@ -12,7 +12,7 @@ from typing import Any
 from torch import fx
 
 from ..records.loops import View, product
-from .context import Lowering, broadcast, dtype_name, sizes_of
+from .context import Lowering, Splat, broadcast, dtype_name, sizes_of
 from .gathering import INDEX_TARGET, bounded, picked
 from .reductions import count_of
 from .table import NotLowered, rule
@@ -132,26 +132,48 @@ def _checked(target: V, classes: int, ignored: int) -> tuple[V, V]:
     return bounded(where(counts, target, 0), classes, INDEX_TARGET), counts
 
 
-@rule("nll_loss_forward")
+def _classes(low: Lowering, x: Any, target: Any) -> None:
+    """NotLowered unless ``target`` has class numbers for the rows of ``x``: (N, C) and (N), or with further sizes."""
+    if not isinstance(x, View) or not isinstance(target, View) or low.dtype(target) != "int64" or 0 in x.shape:
+        raise NotLowered("targets of another kind")
+    if len(x.shape) < 2 or (x.shape[0], *x.shape[2:]) != target.shape:
+        raise NotLowered("a single row")
+
+
+def _weight_of(low: Lowering, weight: Any, label: V, rank: int, to: str) -> V | None:
+    """The class weight, for a label that is in range."""
+    return None if weight is None else picked(low, low.view(weight), 0, label, rank, [0]).cast(to)
+
+
+@rule("nll_loss_forward", "nll_loss2d_forward")
 def _nll(low: Lowering, node: fx.Node, x: Any, target: Any, weight: Any, reduction: int, ignored: int) -> Any:
     """Losses of rows of log-probabilities, and what the mean divides by."""
-    vals = node.meta["val"]
+    _classes(low, x, target)
+    vals, n, rank = node.meta["val"], node.name, len(target.shape)
     to = compute_dtype(low.dtype(x))
-    if reduction == NONE or weight is not None or not isinstance(x, View) or len(x.shape) != 2:
-        raise NotLowered("no sum over rows")
-    if not isinstance(target, View) or low.dtype(target) != "int64" or 0 in x.shape:
-        raise NotLowered("targets of another kind")
+    at = [0, 0, *range(1, rank)]
 
     def loss(t: V) -> V:
         label, counts = _checked(t, x.shape[1], ignored)
-        return where(counts, -picked(low, x, 1, label, 1).cast(to), 0)
+        w = _weight_of(low, weight, label, rank, to)
+        lost = -picked(low, x, 1, label, rank, at).cast(to)
+        return where(counts, lost if w is None else lost * w, 0)
 
-    n = node.name
-    total = low.reduce("sum", [target], [0], loss, name=f"{n}_sum", dtype=to)
+    def share(t: V) -> V:
+        label, counts = _checked(t, x.shape[1], ignored)
+        w = _weight_of(low, weight, label, rank, to)
+        return counts.cast("int64") if w is None else where(counts, w, 0)
+
+    if reduction == NONE:
+        rows = low.map(
+            loss, [target], dtype=dtype_name(vals[0].dtype), strides=sizes_of(vals[0].stride()), name=n
+        )  # fmt: skip
+        return rows, Splat(0.0, dtype_name(vals[1].dtype), ())
+    dims = list(range(rank))
+    total = low.reduce("sum", [target], dims, loss, name=f"{n}_sum", dtype=to)
     counted = low.reduce(
-        "sum", [target], [0], lambda t: t.do("ne", ignored).cast("int64"), lambda s: s.cast(to), name=f"{n}_weight",
-        dtype=dtype_name(vals[1].dtype),
-    )  # fmt: skip
+        "sum", [target], dims, share, lambda s: s.cast(to), name=f"{n}_weight", dtype=dtype_name(vals[1].dtype)
+    )
     total, counted = (View(v.buffer, (), ()) for v in (total, counted))
     result = low.map(
         lambda s, c: s / c if reduction == MEAN else s, [total, counted], shape=(), dtype=dtype_name(vals[0].dtype),
@@ -160,21 +182,42 @@ def _nll(low: Lowering, node: fx.Node, x: Any, target: Any, weight: Any, reducti
     return result, counted
 
 
-@rule("nll_loss_backward")
+@rule("nll_loss_backward", "nll_loss2d_backward")
 def _nll_backward(
     low: Lowering, node: fx.Node, grad: Any, x: Any, target: Any, weight: Any, reduction: int, ignored: int, total: Any
 ) -> View:
     shape = sizes_of(node.meta["val"].shape)
     to = compute_dtype(dtype_name(node.meta["val"].dtype))
-    if weight is not None or len(shape) != 2 or not isinstance(target, View) or low.dtype(target) != "int64":
-        raise NotLowered("weights")
-    labels = View(target.buffer, (shape[0], 1), (target.strides[0], 0), target.offset)
-    if isinstance(grad, View) and len(grad.shape) == 1:
-        grad = View(grad.buffer, (shape[0], 1), (grad.strides[0], 0), grad.offset)
+    _classes(low, x, target)
 
-    def slope(counters: list[V], g: V, t: V, c: V | None) -> V:
+    def by_row(v: Any) -> Any:  # one dimension more, for the classes
+        return View(v.buffer, (v.shape[0], 1, *v.shape[1:]), (v.strides[0], 0, *v.strides[1:]), v.offset)
+
+    if isinstance(grad, View) and grad.shape:
+        grad = by_row(grad)
+    along = None if weight is None else low.view(weight)
+    if along is not None:
+        ones = (1,) * (len(shape) - 2)
+        along = View(along.buffer, (1, shape[1], *ones), (0, along.strides[0], *ones), along.offset)
+
+    def slope(counters: list[V], g: V, t: V, w: V | None, c: V | None) -> V:
         here = counters[1].do("eq", t).do("and", t.do("ne", ignored))
         g = -g.cast(to)
+        g = g if w is None else g * w.cast(to)
         return where(here, g if c is None else g / c.cast(to), 0)
 
-    return low.finish(slope, [grad, labels, total if reduction == MEAN else None], node, indexed=True)
+    return low.finish(slope, [grad, by_row(target), along, total if reduction == MEAN else None], node, indexed=True)
+
+
+@rule("binary_cross_entropy_backward")
+def _bce_backward(
+    low: Lowering, node: fx.Node, grad: Any, x: Any, y: Any, weight: Any = None, reduction: int = MEAN
+) -> View:
+    n = _norm(x, reduction)
+
+    def slope(g: V, a: V, t: V, w: V | None) -> V:
+        d = g * (a - t) / ((1 - a) * a).do("maximum", 1e-12)
+        d = d if w is None else d * w
+        return d if n == 1.0 else d * n
+
+    return _gradient(low, node, [grad, x, y, weight], slope)

@@ -6,13 +6,15 @@ that do not overlap are loops over (outputs, places in the window). Anything els
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import fx
 
 from ..records.loops import Access, Size, View
 from .context import Lowering, contiguous, dtype_name, sizes_of
+from .resampling import read_at, resized_nearest
 from .table import NotLowered, rule
 from .values import Body, V, compute_dtype, where
 
@@ -108,6 +110,10 @@ def _max_pool(
         body = counters[0].body
         value: V | None = None
         place_of: V | None = None
+        if w.padding != (0, 0):  # the first place that lies inside holds until a greater one comes
+            row, column = (w.position(body, (0, 0), k)[0].do("maximum", 0) for k in (0, 1))
+            place_of = row * w.x.shape[3] + column
+            value = body.const(float("-inf"), compute_dtype(low.dtype(w.x)))
         for place in w.places():
             v, mask = w.value(low, body, place, float("-inf"))
             (row, _), (column, _) = (w.position(body, place, k) for k in (0, 1))
@@ -121,8 +127,8 @@ def _max_pool(
         assert value is not None and place_of is not None
         return value, place_of
 
-    if w.padding != (0, 0):
-        raise NotLowered("the first place may lie outside")
+    if w.padding != (0, 0) and w.dilation != (1, 1):
+        raise NotLowered("the first place inside is not the window's first or the image's")
     y = low.map(
         lambda c: best(c)[0], [], shape=sizes_of(vals[0].shape), strides=sizes_of(vals[0].stride()), indexed=True,
         dtype=dtype_name(vals[0].dtype), name=node.name,
@@ -134,11 +140,46 @@ def _max_pool(
     return y, index
 
 
-def _apart(w: Windows, image: tuple[Size, ...]) -> None:
-    """NotLowered unless the windows tile the image."""
+def _tile(w: Windows, image: tuple[Size, ...]) -> bool:
+    """Whether the windows tile the image."""
     tiles = all(w.kernel[k] == w.stride[k] and w.out[2 + k] * w.kernel[k] == image[2 + k] for k in (0, 1))
-    if not tiles or w.padding != (0, 0) or w.dilation != (1, 1):
-        raise NotLowered("windows that overlap")
+    return tiles and w.padding == (0, 0) and w.dilation == (1, 1)
+
+
+def _gathered(
+    low: Lowering, node: fx.Node, w: Windows, fn: Callable[[list[V], list[V]], V], tensors: list[Any]
+) -> View:
+    """The sum, for each place of the image, of ``fn`` over the windows that hold it. ``tensors`` are of the outputs.
+
+    Along a dimension these are the last window that begins at or before the place, and the ones before that.
+    """
+    if w.dilation != (1, 1):
+        raise NotLowered("windows with gaps")
+    tensors = [_image(t) for t in tensors]
+
+    def windows(i: V, k: int) -> list[tuple[V, V]]:
+        last = (i + w.padding[k]).do("floordiv", w.stride[k])
+        found = []
+        for back in range(-(-w.kernel[k] // w.stride[k])):
+            o = last - back
+            holds = (o >= 0).do("and", o < w.out[2 + k])
+            if back or w.kernel[k] < w.stride[k]:
+                holds = holds.do("and", (i + w.padding[k]) - o * w.stride[k] < w.kernel[k])
+            found.append((o.do("maximum", 0).do("minimum", w.out[2 + k] - 1), holds))
+        return found
+
+    def element(counters: list[V]) -> V:
+        total: V | None = None
+        for (row, holds_row), (column, holds_column) in itertools.product(
+            windows(counters[2], 0), windows(counters[3], 1)
+        ):
+            reads = [read_at(low, t, [None, None, row, column], counters[0]) for t in tensors]
+            value = where(holds_row.do("and", holds_column), fn(counters, reads), 0)
+            total = value if total is None else total + value
+        assert total is not None
+        return total
+
+    return low.finish(element, [], node, indexed=True)
 
 
 def _spread(low: Lowering, node: fx.Node, w: Windows, fn: Any, inputs: list[Any]) -> View:
@@ -165,8 +206,11 @@ def _avg_pool_backward(
     count_padding: bool, divisor: Any,
 ) -> View:  # fmt: skip
     w = Windows(grad, _image(grad).shape, kernel, stride, padding)
-    _apart(w, x.shape)
     share = 1.0 / (divisor or w.kernel[0] * w.kernel[1])
+    if ceil_mode or (w.padding != (0, 0) and not count_padding and divisor is None):
+        raise NotLowered("windows of different sizes")
+    if not _tile(w, _image(x).shape):
+        return _gathered(low, node, w, lambda c, reads: reads[0] * share, [grad])
     return _spread(low, node, w, lambda c, g: g * share, [grad])
 
 
@@ -176,8 +220,11 @@ def _max_pool_backward(
     ceil_mode: bool, index: Any,
 ) -> View:  # fmt: skip
     w = Windows(grad, _image(grad).shape, kernel, stride, padding, dilation)
-    _apart(w, x.shape)
-    width = x.shape[3]
+    width = _image(x).shape[3]
+    if not _tile(w, x.shape):
+        return _gathered(
+            low, node, w, lambda c, reads: where(reads[1].do("eq", c[2] * width + c[3]), reads[0], 0), [grad, index]
+        )
 
     def slope(counters: list[V], g: V, place: V) -> V:
         body, (kh, kw) = g.body, w.kernel
@@ -185,6 +232,40 @@ def _max_pool_backward(
         return where(place.do("eq", here), g, 0)
 
     return _spread(low, node, w, slope, [grad, index])
+
+
+# -- means of equal parts --------------------------------------------------------------------------------------------
+def _parts(image: View, out: Sequence[Size]) -> tuple[int, int]:
+    """The sizes of the equal parts that an adaptive pooling averages."""
+    sizes = [divmod(image.shape[2 + k], out[2 + k]) for k in (0, 1)]
+    if any(rest for _, rest in sizes):
+        raise NotLowered("parts of different sizes")
+    return sizes[0][0], sizes[1][0]
+
+
+@rule("_adaptive_avg_pool2d")
+def _adaptive_avg_pool(low: Lowering, node: fx.Node, x: Any, size: Any) -> View:
+    x, val = _image(x), node.meta["val"]
+    n, c, oh, ow = out = sizes_of(val.shape)
+    if 0 in out or not compute_dtype(low.dtype(x)).startswith("float"):
+        raise NotLowered("no means")
+    kh, kw = _parts(x, out)
+    sn, sc, sh, sw = x.strides
+    wide = View(x.buffer, (n, c, oh, kh, ow, kw), (sn, sc, sh * kh, sh, sw * kw, sw), x.offset)
+    strides = sizes_of(val.stride())
+    y = low.reduce(
+        "sum", [wide], [3, 5], post=lambda s: s / (kh * kw), dtype=dtype_name(val.dtype), name=node.name,
+        strides=(*strides[:3], 1, strides[3], 1),
+    )  # fmt: skip
+    return View(y.buffer, out, strides)
+
+
+@rule("_adaptive_avg_pool2d_backward")
+def _adaptive_avg_pool_backward(low: Lowering, node: fx.Node, grad: Any, x: Any) -> View:
+    kernel = _parts(_image(x), _image(grad).shape)
+    w = Windows(grad, _image(grad).shape, (1, 1), kernel, 0)
+    w.kernel = kernel
+    return _spread(low, node, w, lambda c, g: g / (kernel[0] * kernel[1]), [grad])
 
 
 # -- nearest upsampling by whole factors -----------------------------------------------------------------------------
@@ -201,10 +282,13 @@ def _factors(small: Sequence[Any], large: Sequence[Any], scales: Sequence[Any]) 
 @rule("upsample_nearest2d.default")
 def _upsample(low: Lowering, node: fx.Node, x: Any, size: Any, sh: Any = None, sw: Any = None) -> View:
     x = _image(x)
-    fh, fw = _factors(x.shape, node.meta["val"].shape, (sh, sw))
-    w = Windows(x, x.shape, (1, 1), (1, 1), 0)
-    w.kernel = (fh, fw)
-    return _spread(low, node, w, lambda c, v: v, [x])
+    try:
+        factors = _factors(x.shape, node.meta["val"].shape, (sh, sw))
+        w = Windows(x, x.shape, (1, 1), (1, 1), 0)
+        w.kernel = factors
+        return _spread(low, node, w, lambda c, v: v, [x])
+    except NotLowered:
+        return resized_nearest(low, node, x, size, sh, sw)
 
 
 @rule("upsample_nearest2d_backward.default")

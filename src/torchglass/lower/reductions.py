@@ -6,13 +6,14 @@ makes one kernel.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import fx
 
 from ..records.loops import Size, View, product
-from .context import Lowering, dtype_name, is_dense, sizes_of
+from .context import Lowering, contiguous, dtype_name, is_dense, sizes_of
 from .table import NotLowered, rule
 from .values import V, compute_dtype, exp, is_float, log, where
 
@@ -85,12 +86,15 @@ rule("amax", "max.default")(_extremum("max"))
 rule("amin", "min.default")(_extremum("min"))
 
 
+def truth(v: V) -> V:
+    return v if v.dtype == "bool" else v.do("ne", 0)
+
+
 def _truth_reduction(kind: str) -> Callable[..., View]:
     def lower(low: Lowering, node: fx.Node, x: Any, dims: Any = None, keepdim: bool = False) -> View:
-        if dtype_name(node.meta["val"].dtype) != "bool":
-            raise NotLowered("any/all of uint8 is uint8")
+        to = dtype_name(node.meta["val"].dtype)  # that of uint8 is uint8
         over = normalize_dims(dims, len(x.shape))
-        return to_node(low, node, kind, [x], over, keepdim, lambda v: v if v.dtype == "bool" else v.do("ne", 0))
+        return to_node(low, node, kind, [x], over, keepdim, truth, lambda v: v.cast(to))
 
     return lower
 
@@ -207,14 +211,51 @@ def _vector_norm(
 ) -> View:
     to = compute_dtype(dtype_name(node.meta["val"].dtype))
     over = normalize_dims(dims, len(x.shape))
-    if order not in (1, 2) or dtype is not None or not is_float(low.dtype(x)):
-        raise NotLowered("another norm")
+    if not is_float(low.dtype(x)) or (order in (math.inf, -math.inf) and any(x.shape[d] == 0 for d in over)):
+        raise NotLowered("a norm of other numbers, or of none")
+
+    def size(v: V) -> V:
+        return v.cast(to).do("abs")
+
+    kinds: dict[Any, tuple[str, Callable[[V], V], Callable[[V], V]]] = {
+        0: ("sum", lambda v: truth(v).cast(to), lambda s: s),
+        1: ("sum", size, lambda s: s),
+        2: ("sum", lambda v: v.cast(to) * v.cast(to), lambda s: s.do("sqrt")),
+        math.inf: ("max", size, lambda s: s),
+        -math.inf: ("min", size, lambda s: s),
+    }
+    power = ("sum", lambda v: size(v).do("pow", order), lambda s: s.do("pow", 1.0 / order))
+    kind, element, post = kinds.get(order, power)
+    return to_node(low, node, kind, [x], over, keepdim, element, post)
+
+
+@rule("count_nonzero.dim_IntList", "count_nonzero")
+def _count_nonzero(low: Lowering, node: fx.Node, x: Any, dims: Any = None) -> View:
+    over = normalize_dims(dims, len(x.shape))
+    return to_node(low, node, "sum", [x], over, False, lambda v: truth(v).cast("int64"))
+
+
+@rule("nansum")
+def _nansum(
+    low: Lowering, node: fx.Node, x: Any, dims: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> View:
+    to = compute_dtype(dtype_name(node.meta["val"].dtype))
 
     def element(v: V) -> V:
-        v = v.cast(to)
-        return v * v if order == 2 else v.do("abs")
+        return (where(v.do("isnan"), 0, v) if is_float(v.dtype) else v).cast(to)
 
-    return to_node(low, node, "sum", [x], over, keepdim, element, lambda s: s.do("sqrt") if order == 2 else s)
+    return to_node(low, node, "sum", [x], normalize_dims(dims, len(x.shape)), keepdim, element)
+
+
+@rule("aminmax")
+def _aminmax(low: Lowering, node: fx.Node, x: Any, *, dim: Any = None, keepdim: bool = False) -> Any:
+    over = normalize_dims(dim, len(x.shape))
+    if any(x.shape[d] == 0 for d in over):
+        raise NotLowered("no elements: eager raises")
+    pair = [
+        low.reduce(kind, [x], over, name=f"{node.name}_{kind}", dtype=low.dtype(x)) for kind in ("min", "max")
+    ]  # fmt: skip
+    return tuple(low.settled(v, val) for v, val in zip(pair, node.meta["val"]))
 
 
 def _place_of(kind: str, low: Lowering, x: Any, dim: int, name: str) -> tuple[View, View]:
@@ -240,6 +281,8 @@ def _place_of(kind: str, low: Lowering, x: Any, dim: int, name: str) -> tuple[Vi
 
 def _argument_of(kind: str) -> Callable[..., View]:
     def lower(low: Lowering, node: fx.Node, x: Any, dim: Any = None, keepdim: bool = False) -> View:
+        if dim is None and isinstance(x, View) and x.strides == contiguous(x.shape):
+            x, dim = View(x.buffer, (product(x.shape),), (1,), x.offset), 0
         if dim is None or not x.shape:
             raise NotLowered("the place in the flat tensor")
         _, found = _place_of(kind, low, x, dim % len(x.shape), node.name)

@@ -27,6 +27,7 @@ from . import (  # noqa: F401  they fill the table
     pointwise,
     pooling,
     reductions,
+    resampling,
     special,
     views,
 )

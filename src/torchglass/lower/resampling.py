@@ -1,0 +1,159 @@
+"""Padding by what is there and resizing of images: every output reads the input at places computed from its own.
+
+``reflection_pad1d(x, [2, 1])`` is one loop over the output: ``j = |i - 2|``, ``j = (n - 1) - |(n - 1) - j|``, a load of
+``x[j]``. A bilinear resize loads four places and adds them by their weights. Places and weights are computed as eager
+computes them, in float32 (float64 for float64), so that both pick the same elements.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import fx
+
+from ..records.loops import Access, View
+from .context import Lowering, sizes_of
+from .table import NotLowered, rule
+from .values import V, absolute, compute_dtype, is_float, where
+
+CUBIC = -0.75  # the free coefficient of eager's cubic convolution
+Places = list[tuple[V, "V | None"]]  # a place along one dimension, and its weight
+
+
+def _still(x: Any, spatial: int) -> View:
+    """The input: known sizes, not empty, at least ``spatial`` dimensions."""
+    if not isinstance(x, View) or len(x.shape) < spatial or 0 in x.shape:
+        raise NotLowered("nothing to read from")
+    if not all(isinstance(size, int) for size in x.shape):
+        raise NotLowered("symbolic sizes")
+    return x
+
+
+def read_at(low: Lowering, x: View, places: Sequence[V | None], body_of: V) -> V:
+    """``x`` at the loop's point, but for dimensions with a computed place."""
+    strides = tuple(0 if place is not None else stride for place, stride in zip(places, x.strides))
+    moved = tuple((place.name, stride) for place, stride in zip(places, x.strides) if place is not None)
+    return body_of.body.load(Access(x.buffer, strides, x.offset, moved), compute_dtype(low.dtype(x)))
+
+
+def _limited(i: V, size: int) -> V:
+    return i.do("maximum", 0).do("minimum", size - 1)
+
+
+# -- padding ---------------------------------------------------------------------------------------------------------
+def _reflected(i: V, size: int) -> V:
+    return (size - 1) - absolute((size - 1) - absolute(i))
+
+
+def _padding(spatial: int, place: Callable[[V, int], V]) -> Callable[..., View]:
+    def lower(low: Lowering, node: fx.Node, x: Any, pad: Sequence[int]) -> View:
+        x = _still(x, spatial)
+        rank = len(x.shape)
+        before = {rank - 1 - k: pad[2 * k] for k in range(len(pad) // 2)}
+
+        def element(counters: list[V]) -> V:
+            places = [
+                place(counters[d] - before[d], int(x.shape[d])) if d in before else None for d in range(rank)
+            ]  # fmt: skip
+            return read_at(low, x, places, counters[0])
+
+        return low.finish(element, [], node, indexed=True)
+
+    return lower
+
+
+for _spatial in (1, 2, 3):
+    rule(f"reflection_pad{_spatial}d")(_padding(_spatial, _reflected))
+    rule(f"replication_pad{_spatial}d")(_padding(_spatial, _limited))
+
+
+# -- resizing --------------------------------------------------------------------------------------------------------
+def _scale(small: int, large: int, align: bool, factor: Any) -> float:
+    """Input elements per output element."""
+    if align:
+        return (small - 1) / (large - 1) if large > 1 else 0.0
+    return 1.0 / factor if factor is not None and factor > 0 else small / large
+
+
+def _nearest(half: float) -> Callable[..., Places]:
+    """The element whose cell holds the output's corner (``half`` 0) or its middle (0.5)."""
+
+    def places(i: V, small: int, large: int, align: bool, factor: Any, dtype: str) -> Places:
+        at = (i.cast(dtype) + half) * _scale(small, large, False, factor) if half else (
+            i.cast(dtype) * _scale(small, large, False, factor)
+        )  # fmt: skip
+        return [(at.do("floor").cast("int64").do("minimum", small - 1), None)]
+
+    return places
+
+
+def _source(i: V, small: int, large: int, align: bool, factor: Any, dtype: str) -> V:
+    scale = _scale(small, large, align, factor)
+    return i.cast(dtype) * scale if align else (i.cast(dtype) + 0.5) * scale - 0.5
+
+
+def _linear(i: V, small: int, large: int, align: bool, factor: Any, dtype: str) -> Places:
+    if small == large:
+        return [(i, None)]
+    at = _source(i, small, large, align, factor, dtype).do("maximum", 0)
+    first = at.cast("int64").do("minimum", small - 1)
+    second = where(first < small - 1, first + 1, first)
+    weight = (at - first.cast(dtype)).do("maximum", 0).do("minimum", 1)
+    return [(first, 1 - weight), (second, weight)]
+
+
+def _cubic(i: V, small: int, large: int, align: bool, factor: Any, dtype: str) -> Places:
+    at = _source(i, small, large, align, factor, dtype)
+    floor = at.do("floor")
+    t = (at - floor).do("maximum", 0).do("minimum", 1)
+    first, a = floor.cast("int64"), CUBIC
+
+    def near(x: V) -> V:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+
+    def far(x: V) -> V:
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+    weights = (far(t + 1), near(t), near(1 - t), far(2 - t))
+    return [(_limited(first + (k - 1), small), weight) for k, weight in enumerate(weights)]
+
+
+def _resize(spatial: int, along: Callable[..., Places], aligns: bool) -> Callable[..., View]:
+    def lower(low: Lowering, node: fx.Node, x: Any, size: Any, *more: Any, **named: Any) -> View:
+        x, out = _still(x, spatial + 2), sizes_of(node.meta["val"].shape)
+        dtype = compute_dtype(low.dtype(x))
+        if named or not is_float(dtype) or len(x.shape) != spatial + 2 or 0 in out:
+            raise NotLowered("no batch of float images")
+        align, factors = (more[0], more[1:]) if aligns else (False, more)
+        factors = (*factors, *(None,) * (spatial - len(factors)))
+
+        def element(counters: list[V]) -> V:
+            dims = [
+                along(counters[2 + k], x.shape[2 + k], out[2 + k], align, factors[k], dtype) for k in range(spatial)
+            ]
+            total: V | None = None
+            for corner in itertools.product(*dims):
+                value = read_at(low, x, [None, None, *(place for place, _ in corner)], counters[0])
+                for _, weight in corner:
+                    value = value if weight is None else value * weight
+                total = value if total is None else total + value
+            assert total is not None
+            return total
+
+        return low.finish(element, [], node, indexed=True)
+
+    return lower
+
+
+for _name, _spatial, _along, _aligns in (
+    ("upsample_nearest1d", 1, _nearest(0), False), ("upsample_nearest3d", 3, _nearest(0), False),
+    ("_upsample_nearest_exact1d", 1, _nearest(0.5), False), ("_upsample_nearest_exact2d", 2, _nearest(0.5), False),
+    ("_upsample_nearest_exact3d", 3, _nearest(0.5), False), ("upsample_linear1d", 1, _linear, True),
+    ("upsample_bilinear2d", 2, _linear, True), ("upsample_trilinear3d", 3, _linear, True),
+    ("upsample_bicubic2d", 2, _cubic, True),
+):  # fmt: skip
+    rule(f"{_name}.default")(_resize(_spatial, _along, _aligns))
+
+resized_nearest = _resize(2, _nearest(0), False)

@@ -1,0 +1,92 @@
+"""Padding, resizing and pooling of images, forward and backward, against eager: as loops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.codegen.harness import check
+
+Tensor = torch.Tensor
+
+
+def gradients(fn: Any) -> Any:
+    """The gradient of a sum weighted element by element."""
+
+    def backward(x: Tensor, *weights: Tensor) -> Any:
+        leaf = x.detach().requires_grad_()
+        return torch.autograd.grad([(o * w).sum() for o, w in zip(fn(leaf), weights, strict=True)], leaf)
+
+    backward.trains = True  # type: ignore[attr-defined]
+    return backward
+
+
+def image(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_padding(mode: str, tmp_path: Path) -> None:
+    def fn(a: Tensor, b: Tensor, c: Tensor) -> Any:
+        return F.pad(a, (2, 1), mode), F.pad(b, (1, 2, 3, 0), mode), F.pad(c, (1, 0, 2, 1, 1, 1), mode)
+
+    check(fn, (image(3, 4, 5), image(2, 3, 5, 4).transpose(2, 3), image(2, 2, 3, 4, 5)), tmp_path, loops_only=True)
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("size", [(7, 9), (3, 4), (10, 14), (1, 1), (5, 7)])
+def test_resizing(size: tuple[int, int], align: bool, tmp_path: Path) -> None:
+    def fn(x: Tensor, line: Tensor, box: Tensor) -> Any:
+        return (
+            F.interpolate(x, size, mode="bilinear", align_corners=align),
+            F.interpolate(x, size, mode="bicubic", align_corners=align),
+            F.interpolate(x, size, mode="nearest"), F.interpolate(x, size, mode="nearest-exact"),
+            F.interpolate(line, size[0], mode="linear", align_corners=align), F.interpolate(line, size[1]),
+            F.interpolate(box, (2, *size), mode="trilinear", align_corners=align), F.interpolate(box, (4, *size)),
+        )  # fmt: skip
+
+    args = (image(2, 3, 5, 7), image(2, 3, 6), image(1, 2, 3, 4, 5))
+    check(fn, args, tmp_path, loops_only=True)
+    check(fn, [a.bfloat16() for a in args], tmp_path, loops_only=True, tol=2e-2)
+
+
+@pytest.mark.parametrize("factor", [1.5, 2.3, 0.7, 3.0])
+def test_resizing_by_a_factor(factor: float, tmp_path: Path) -> None:
+    def fn(x: Tensor) -> Any:
+        return (
+            F.interpolate(x, scale_factor=factor), F.interpolate(x, scale_factor=factor, mode="bilinear"),
+            F.interpolate(x, scale_factor=factor, mode="bicubic"),
+        )  # fmt: skip
+
+    check(fn, (image(2, 3, 8, 11),), tmp_path, loops_only=True)
+    check(fn, (image(2, 3, 8, 11).double().to(memory_format=torch.channels_last),), tmp_path, loops_only=True)
+
+
+@pytest.mark.parametrize(
+    "kernel, stride, padding", [(3, 2, 1), (3, 1, 0), (2, 3, 1), ((3, 2), (1, 2), (1, 0)), (2, 2, 0)]
+)
+def test_overlapping_windows(kernel: Any, stride: Any, padding: Any, tmp_path: Path) -> None:
+    x = image(2, 3, 9, 8)
+    x[0, 0] = -float("inf")
+    x[0, 1, 3, 3] = float("nan")
+
+    def highest(x: Tensor) -> Any:
+        return F.max_pool2d(x, kernel, stride, padding, return_indices=True)
+
+    check(highest, (x,), tmp_path, loops_only=True)
+    x = image(2, 3, 9, 8)
+    for pool in (F.max_pool2d, F.avg_pool2d):
+        backward = gradients(lambda x, pool=pool: (pool(x, kernel, stride, padding),))
+        weights = image(*pool(x, kernel, stride, padding).shape)
+        check(backward, (x, weights), tmp_path, loops_only=True)
+
+
+def test_adaptive_means(tmp_path: Path) -> None:
+    x = image(2, 3, 12, 8)
+    check(
+        lambda x: (F.adaptive_avg_pool2d(x, (3, 4)), F.adaptive_avg_pool2d(x, (4, 1))), (x,), tmp_path, loops_only=True
+    )
+    check(gradients(lambda x: (F.adaptive_avg_pool2d(x, (3, 4)),)), (x, image(2, 3, 3, 4)), tmp_path, loops_only=True)
