@@ -287,6 +287,11 @@ bool Condition::is_covered_by_tag(PyObject* value) const {
   return about_content && is_builtin_dict(value);
 }
 
+bool Condition::asks_for_empty_dict(PyObject* value) const {
+  if (!is_builtin_dict(value)) return false;
+  return check == Check::DictKeys ? PyTuple_GET_SIZE(expected.get()) == 0 : check == Check::Length && length == 0;
+}
+
 int add_checks(PyObject* module) {
   return PyModule_AddFunctions(module, functions);
 }

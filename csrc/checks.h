@@ -42,6 +42,9 @@ struct Condition {
 
   // Whether it stays true of `value` while that is the same dict with the same version tag.
   bool is_covered_by_tag(PyObject* value) const;
+
+  // Whether it says of `value` that it is an empty dict, and no more.
+  bool asks_for_empty_dict(PyObject* value) const;
 };
 
 // A dict whose items are read as a dict's, without __missing__ or an overriding __getitem__.

@@ -50,7 +50,8 @@ CompiledFunction* as_compiled(PyObject* object) {
 
 // ------------------------------------------------------------------------------------------------ binding
 
-// The values of all parameters, owned, with room for one before (vectorcall may borrow it) and the fetched tuple after.
+// The values of all parameters, owned, with room for one before (vectorcall may borrow it) and one after, for the fetched
+// tuple, which is borrowed.
 class Parameters {
  public:
   explicit Parameters(size_t count) : size_(count) {
@@ -59,7 +60,7 @@ class Parameters {
     std::fill_n(slots_, count + 2, nullptr);
   }
   ~Parameters() {
-    for (size_t i = 1; i < size_ + 2; ++i) Py_XDECREF(slots_[i]);
+    for (size_t i = 1; i < size_ + 1; ++i) Py_XDECREF(slots_[i]);
   }
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
@@ -69,9 +70,12 @@ class Parameters {
   PyObject* operator[](size_t i) const { return slots_[i + 1]; }
   void set(size_t i, PyObject* owned) { slots_[i + 1] = owned; }
 
-  PyObject* call(PyObject* entry, Ref fetched) {
-    slots_[size_ + 1] = fetched.release();
-    return PyObject_Vectorcall(entry, values(), (size() + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  // entry(*parameters, fetched), all borrowed.
+  PyObject* call(PyObject* entry, PyObject* fetched) {
+    slots_[size_ + 1] = fetched;
+    PyObject* result = PyObject_Vectorcall(entry, values(), (size() + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+    slots_[size_ + 1] = nullptr;
+    return result;
   }
 
   Ref as_tuple() const {
@@ -224,20 +228,34 @@ void move_to_front(CompiledFunction* self, PyObject* entries, Py_ssize_t index) 
   Py_SETREF(self->entries, moved);
 }
 
-// The first entry whose table holds, and what it fetched. `entry` stays null if there is none.
-void find(CompiledFunction* self, PyObject* const* parameters, Py_ssize_t count, Ref& entry, Ref& fetched) {
+// The entry whose table holds, and what that fetched.
+struct Hit {
+  Ref table;
+  Ref entry;
+  Ref fetched;
+};
+
+// The first there is; `entry` is null if there is none. `lend`: the table gets what it fetched back after the call.
+Hit find(CompiledFunction* self, PyObject* const* parameters, Py_ssize_t count, bool lend) {
   const Ref alive = Ref::borrow(reinterpret_cast<PyObject*>(self));  // guards may run Python code that drops it
   const Ref entries = Ref::borrow(self->entries);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries.get()); ++i) {
     PyObject* pair = PyTuple_GET_ITEM(entries.get(), i);
-    fetched = guard_table_of(PyTuple_GET_ITEM(pair, 0))->check(parameters, count);
+    PyObject* table = PyTuple_GET_ITEM(pair, 0);
+    Ref fetched = guard_table_of(table)->check(parameters, count, lend);
     if (!fetched) continue;
     ++self->hits;
-    entry = Ref::borrow(PyTuple_GET_ITEM(pair, 1));
     move_to_front(self, entries.get(), i);
-    return;
+    return {Ref::borrow(table), Ref::borrow(PyTuple_GET_ITEM(pair, 1)), std::move(fetched)};
   }
   ++self->misses;
+  return {};
+}
+
+PyObject* run_entry(const Hit& hit, Parameters& parameters) {
+  PyObject* result = parameters.call(hit.entry.get(), hit.fetched.get());
+  guard_table_of(hit.table.get())->take_back(hit.fetched.get());
+  return result;
 }
 
 bool is_plain(CompiledFunction* self) {
@@ -257,9 +275,8 @@ PyObject* answer(CompiledFunction* self, const Arguments& given) {
   Parameters parameters(shape.total());
   if (!bind(self, given, shape, parameters)) return call_function(self, given);
   const Ref miss = Ref::borrow(self->miss);
-  Ref entry, fetched;
-  find(self, parameters.values(), shape.total(), entry, fetched);
-  if (entry) return parameters.call(entry.get(), std::move(fetched));
+  const Hit hit = find(self, parameters.values(), shape.total(), true);
+  if (hit.entry) return run_entry(hit, parameters);
   const Ref tuple = parameters.as_tuple();
   return tuple ? PyObject_CallOneArg(miss.get(), tuple.get()) : nullptr;
 }
@@ -451,7 +468,9 @@ PyTypeObject compiled_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 Answer find_entry(PyObject* object, PyObject* const* parameters, Py_ssize_t count, Ref& entry, Ref& fetched) {
   if (Py_TYPE(object) != &compiled_type || is_plain(as_compiled(object))) return Answer::Plain;
-  find(as_compiled(object), parameters, count, entry, fetched);
+  Hit hit = find(as_compiled(object), parameters, count, false);
+  entry = std::move(hit.entry);
+  fetched = std::move(hit.fetched);
   return entry ? Answer::Entry : Answer::Miss;
 }
 

@@ -9,6 +9,7 @@
 //     the tag on every call and none of our items),
 //   - for a list or tuple: the items, by pointer, and the conditions on them,
 //   - for a tensor: its metadata, which nothing tags,
+//   - for a dict that must be empty: its size. A module has four such, for its hooks, so they have a list of their own,
 //   - conditions that a living object may come to break: a list's length, a Python object's class,
 //   - live sources and conditions, which may run Python code: evaluated as ever, after all the above.
 //
@@ -18,7 +19,7 @@
 // starts again from the root.
 #include "guard_table.h"
 
-#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/forward_grad.h>
 
 #include <algorithm>
 
@@ -63,6 +64,10 @@ bool has_sequence_item(PyObject* sequence, Py_ssize_t index, PyObject* item) {
   if (index < 0) index += size;
   if (index < 0 || index >= size) return false;
   return item == (PyList_CheckExact(sequence) ? PyList_GET_ITEM(sequence, index) : PyTuple_GET_ITEM(sequence, index));
+}
+
+bool is_dual_level_entered() {
+  return torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr;
 }
 
 // Memory is asked for this many steps before it is read: with thousands of parameters it is far away.
@@ -113,10 +118,16 @@ GuardTable::Sweep GuardTable::sweep_root(Root& root) {
       return Sweep::Fails;
     }
   }
+  const std::vector<PyObject*>& empty = root.memo.empty;
+  for (size_t i = 0; i < empty.size(); ++i) {
+    __builtin_prefetch(empty[std::min(i + 2 * ahead, empty.size() - 1)]);
+    if (PyDict_GET_SIZE(empty[i]) != 0) return Sweep::Fails;
+  }
   std::vector<TensorSnapshot>& tensors = root.memo.tensors;
+  const bool dual = !tensors.empty() && is_dual_level_entered();
   for (size_t i = 0; i < tensors.size(); ++i) {
     tensors[std::min(i + ahead, tensors.size() - 1)].prefetch();
-    if (!tensors[i].holds()) return Sweep::Fails;
+    if (!tensors[i].holds(dual)) return Sweep::Fails;
   }
   return Sweep::Holds;
 }
@@ -181,18 +192,17 @@ bool GuardTable::holds_purely(const Node& node, PyObject* value) const {
 // What these need from remembered roots is held first: the code they run may change anything.
 bool GuardTable::run_live(Run& run) {
   std::vector<LiveStep> steps;
-  std::vector<Ref> held;
   for (size_t i = 0; i < roots_.size(); ++i) {
     if (run.evaluated[i]) continue;
     const auto& live = roots_[i].memo.live;
     steps.insert(steps.end(), live.begin(), live.end());
   }
   if (steps.empty()) return true;
-  run.live.resize(nodes_.size());
+  run.live.resize(live_count_);
   for (const LiveStep& step : steps) {
     const int needed = step.condition < 0 ? nodes_[step.node].parent : step.node;
     if (is_live_[needed]) continue;
-    run.live[needed] = Ref::borrow(value_of(run, needed));
+    run.live[live_slots_[needed]] = Ref::borrow(value_of(run, needed));
   }
   run.fetched = remembered_fetched(run);
   for (const LiveStep& step : steps) {
@@ -203,10 +213,11 @@ bool GuardTable::run_live(Run& run) {
 
 bool GuardTable::run_live_step(Run& run, const LiveStep& step) {
   const Node& node = nodes_[step.node];
-  if (step.condition >= 0) return node.conditions[step.condition].holds(run.live[step.node].get());
+  if (step.condition >= 0) return node.conditions[step.condition].holds(run.live[live_slots_[step.node]].get());
   Way way;
-  run.live[step.node] = evaluate_node(node, run.live[node.parent].get(), true, way);
-  PyObject* value = run.live[step.node].get();
+  Ref& place = run.live[live_slots_[step.node]];
+  place = evaluate_node(node, run.live[live_slots_[node.parent]].get(), true, way);
+  PyObject* value = place.get();
   if (value == nullptr) return false;
   for (const Condition& condition : node.conditions) {
     if (!condition.holds(value)) return false;
@@ -230,6 +241,21 @@ void GuardTable::commit(Run& run) {
     ++root.memo.generation;
     if (known) promote(*run.evaluation, root);
   }
+  place_live();
+}
+
+// A slot of `Run::live` for each node that live steps read or evaluate. It is the node's for good: a run may be under
+// way while the code that a live step runs comes here.
+void GuardTable::place_live() {
+  const auto place = [this](int node) {
+    if (live_slots_[node] < 0) live_slots_[node] = live_count_++;
+  };
+  for (const Root& root : roots_) {
+    for (const LiveStep& step : root.memo.live) {
+      place(step.node);
+      if (step.condition < 0) place(nodes_[step.node].parent);
+    }
+  }
 }
 
 void GuardTable::promote(const Evaluation& evaluation, Root& root) {
@@ -237,6 +263,7 @@ void GuardTable::promote(const Evaluation& evaluation, Root& root) {
   memo.steps.clear();
   memo.tensors.clear();
   memo.live.clear();
+  memo.empty.clear();
   for (int i = root.first; i < root.last; ++i) {
     values_[i] = evaluation.values[i].get();
     is_live_[i] = evaluation.ways[i] == Way::Live;
@@ -245,7 +272,12 @@ void GuardTable::promote(const Evaluation& evaluation, Root& root) {
       continue;
     }
     add_step(evaluation, memo, i);
-    add_tag(evaluation, memo, i, add_conditions(evaluation, memo, i));
+    const bool needs_tag = add_conditions(evaluation, memo, i);
+    if (needs_tag && must_be_empty(evaluation, i)) {
+      memo.empty.push_back(values_[i]);
+    } else {
+      add_tag(evaluation, memo, i, needs_tag);
+    }
   }
   memo.ready = true;
 }
@@ -307,6 +339,16 @@ bool GuardTable::remember_condition(Memo& memo, int index, int number, PyObject*
   return false;
 }
 
+// Whether the node is a builtin dict of which nothing is asked but that it be empty.
+bool GuardTable::must_be_empty(const Evaluation& evaluation, int index) const {
+  const Node& node = nodes_[index];
+  PyObject* const value = evaluation.values[index].get();
+  if (!node.children.empty() || may_change_class(Py_TYPE(value))) return false;
+  return std::all_of(node.conditions.begin(), node.conditions.end(), [&](const Condition& condition) {
+    return condition.is_permanent() || condition.asks_for_empty_dict(value);
+  });
+}
+
 void GuardTable::add_tag(const Evaluation& evaluation, Memo& memo, int index, bool needed) {
   PyObject* value = evaluation.values[index].get();
   if (!PyDict_Check(value)) return;
@@ -346,6 +388,12 @@ void GuardTable::clear() {
 
 namespace {
 
+void replace_item(PyObject* tuple, Py_ssize_t index, PyObject* value) {
+  PyObject* const old = PyTuple_GET_ITEM(tuple, index);
+  PyTuple_SET_ITEM(tuple, index, Py_NewRef(value));
+  Py_DECREF(old);
+}
+
 Ref copy_of(PyObject* tuple) {
   const Py_ssize_t count = PyTuple_GET_SIZE(tuple);
   Ref copy(PyTuple_New(count));
@@ -359,9 +407,10 @@ Ref copy_of(PyObject* tuple) {
 }  // namespace
 
 // The tuple is kept and handed out again while nothing changes, so that 400 parameters cost no looking up. Where values
-// differ from call to call (parameters of the function, live sources) a copy has them in their places. It owns tensors,
-// which must not outlive their module for our sake: it is dropped when the module, dataclass, ... dies.
-Ref GuardTable::fetch(Run& run) {
+// differ from call to call (parameters of the function, live sources) they are put in their places: of the tuple itself
+// if the caller gives it back (see take_back) and nobody else holds it, else of a copy. It owns tensors, which must not
+// outlive their module for our sake: it is dropped when the module, dataclass, ... dies.
+Ref GuardTable::fetch(Run& run, bool lend) {
   if (fetch_.empty()) return empty_;
   Ref tuple = run.fetched ? std::move(run.fetched) : remembered_fetched(run);
   if (!tuple) return tuple;
@@ -370,14 +419,22 @@ Ref GuardTable::fetch(Run& run) {
   if (!is_cached) found = differing_by_call(run);
   const std::vector<int>& differing = is_cached ? differing_ : found;
   if (differing.empty()) return tuple;
-  Ref copy = copy_of(tuple.get());
+  const bool is_ours = is_cached && Py_REFCNT(tuple.get()) == 2;
+  Ref filled = lend && is_ours ? std::move(tuple) : copy_of(tuple.get());
   for (const int i : differing) {
-    if (!copy) break;
-    PyObject* old = PyTuple_GET_ITEM(copy.get(), i);
-    PyTuple_SET_ITEM(copy.get(), i, Py_NewRef(value_of(run, fetch_[i])));
-    Py_DECREF(old);
+    if (!filled) break;
+    replace_item(filled.get(), i, value_of(run, fetch_[i]));
   }
-  return copy;
+  return filled;
+}
+
+// After the call that a tuple was lent to: it must not keep that call's values alive, nor change if somebody kept it.
+void GuardTable::take_back(PyObject* tuple) {
+  if (tuple != fetched_.get()) return;
+  if (Py_REFCNT(tuple) != 2) return drop_fetched();
+  const Ref held = Ref::borrow(tuple);  // what dies now may run code that drops it
+  const std::vector<int> places = differing_;
+  for (const int i : places) replace_item(tuple, i, Py_None);
 }
 
 // The fetched values, with None for those that differ from call to call; cached if it can be.

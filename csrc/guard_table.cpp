@@ -89,19 +89,19 @@ bool holds_all(const Node& node, PyObject* value) {
 
 // ------------------------------------------------------------------------------------------------ checking
 
-Ref GuardTable::check(PyObject* const* locals, Py_ssize_t count) {
+Ref GuardTable::check(PyObject* const* locals, Py_ssize_t count, bool lend) {
   if (!alive_ || count < locals_needed_) return Ref();
   if (state_ && !state_->is_current()) return Ref();
   for (int attempt = 0; attempt < 3; ++attempt) {
     bool again = false;
-    Ref fetched = check_once(locals, again);
+    Ref fetched = check_once(locals, lend, again);
     if (!again) return fetched;
   }
   return Ref();
 }
 
 // `again` becomes true if Python code that a guard ran made this table remember something else meanwhile.
-Ref GuardTable::check_once(PyObject* const* locals, bool& again) {
+Ref GuardTable::check_once(PyObject* const* locals, bool lend, bool& again) {
   Run run;
   run.locals = locals;
   if (!read_root_values(run) || !run_roots(run)) return Ref();
@@ -110,7 +110,7 @@ Ref GuardTable::check_once(PyObject* const* locals, bool& again) {
   if (!run_live(run)) return Ref();
   again = epoch != epoch_;
   if (again || !check_relations(run, unchanged)) return Ref();
-  Ref fetched = fetch(run);
+  Ref fetched = fetch(run, lend);
   if (fetched && !unchanged) commit(run);
   return fetched;
 }
@@ -219,7 +219,7 @@ PyObject* GuardTable::value_of(Run& run, int index) {
   const int root = nodes_[index].root;
   if (index == roots_[root].first) return run.root_values[root];
   if (run.evaluated[root]) return run.evaluation->values[index].get();
-  return is_live_[index] ? run.live[index].get() : values_[index];
+  return is_live_[index] ? run.live[live_slots_[index]].get() : values_[index];
 }
 
 bool GuardTable::check_relations(Run& run, bool unchanged) {

@@ -74,6 +74,7 @@ struct Memo {
   bool ready = false;
   uint64_t generation = 0;
   std::vector<Step> steps;
+  std::vector<PyObject*> empty;  // dicts that must be
   std::vector<TensorSnapshot> tensors;
   std::vector<LiveStep> live;
 };
@@ -107,7 +108,7 @@ struct Run {
   c10::SmallVector<uint8_t, 16> evaluated;   // by root
   c10::SmallVector<Ref, 4> held;             // keeps contents of cells alive
   std::optional<Evaluation> evaluation;
-  std::vector<Ref> live;                     // by node, if any node is live
+  c10::SmallVector<Ref, 4> live;             // by live_slots_, if any node is live
   Ref fetched;                               // what remembered roots contribute, while live nodes are evaluated
 };
 
@@ -120,8 +121,9 @@ class GuardTable {
   // See guard_table_type.cpp for the arguments; false with an exception set.
   bool build(PyObject* nodes, PyObject* conditions, PyObject* relations, PyObject* state, PyObject* fetch);
 
-  // The fetched tuple, or null if a guard fails. Leaves no exception set.
-  Ref check(PyObject* const* locals, Py_ssize_t count);
+  // The fetched tuple, or null if a guard fails. Leaves no exception set. `lend`: it will be given to take_back.
+  Ref check(PyObject* const* locals, Py_ssize_t count, bool lend = false);
+  void take_back(PyObject* tuple);
 
   int traverse(visitproc visit, void* arg);
   void clear();
@@ -142,7 +144,7 @@ class GuardTable {
   bool evaluate_root(Run& run, int root);
   Ref evaluate_node(const Node& node, PyObject* parent, bool parent_is_live, Way& way) const;
   PyObject* value_of(Run& run, int node);
-  Ref check_once(PyObject* const* locals, bool& again);
+  Ref check_once(PyObject* const* locals, bool lend, bool& again);
   bool check_relations(Run& run, bool unchanged);
   bool check_distinct(Run& run, Distinct& group, bool unchanged);
 
@@ -159,11 +161,13 @@ class GuardTable {
   bool run_live_step(Run& run, const LiveStep& step);
   void commit(Run& run);
   void promote(const Evaluation& evaluation, Root& root);
+  void place_live();
+  bool must_be_empty(const Evaluation& evaluation, int index) const;
   void add_step(const Evaluation& evaluation, Memo& memo, int index);
   bool add_conditions(const Evaluation& evaluation, Memo& memo, int index);
   bool remember_condition(Memo& memo, int index, int number, PyObject* value);
   void add_tag(const Evaluation& evaluation, Memo& memo, int index, bool needed);
-  Ref fetch(Run& run);
+  Ref fetch(Run& run, bool lend);
   Ref remembered_fetched(Run& run);
   bool differs_by_call(const Run& run, int index) const;
   std::vector<int> differing_by_call(const Run& run) const;
@@ -181,6 +185,8 @@ class GuardTable {
 
   std::vector<PyObject*> values_;   // by node, of remembered roots: borrowed
   std::vector<uint8_t> is_live_;    // by node, of remembered roots
+  std::vector<int32_t> live_slots_;  // by node: where in Run::live, -1 if never there
+  int32_t live_count_ = 0;
   uint64_t epoch_ = 1;
   Ref empty_;
   Ref fetched_;                     // the cached tuple

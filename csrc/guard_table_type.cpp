@@ -182,6 +182,7 @@ bool GuardTable::build(PyObject* nodes, PyObject* conditions, PyObject* relation
   for (Root& root : roots_) root.leaf = root.last == root.first + 1;
   values_.assign(nodes_.size(), nullptr);
   is_live_.assign(nodes_.size(), 0);
+  live_slots_.assign(nodes_.size(), -1);
   empty_ = Ref(PyTuple_New(0));
   alive_ = static_cast<bool>(empty_);
   return alive_;

@@ -48,15 +48,6 @@ uint64_t bits_of(c10::DispatchKey key) {
   return c10::DispatchKeySet(key).raw_repr();
 }
 
-uint64_t trait_mask() {
-  static const uint64_t mask = [] {
-    uint64_t bits = bits_of(normal_key);
-    for (const Trait& trait : traits) bits |= bits_of(trait.key);
-    return bits;
-  }();
-  return mask;
-}
-
 const torch::autograd::AutogradMeta* autograd_meta(const c10::TensorImpl& impl) {
   return static_cast<const torch::autograd::AutogradMeta*>(
       const_cast<c10::TensorImpl&>(impl).autograd_meta());
@@ -135,6 +126,12 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
+const uint64_t TensorFacts::trait_mask = [] {
+  uint64_t bits = bits_of(normal_key);
+  for (const Trait& trait : traits) bits |= bits_of(trait.key);
+  return bits;
+}();
+
 bool is_tensor(PyObject* object) {
   return THPVariable_CheckExact(object) ||
       PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(THPVariableClass));
@@ -174,7 +171,7 @@ bool TensorFacts::match(PyObject* object) const {
 }
 
 bool TensorFacts::match_impl(const c10::TensorImpl& impl) const {
-  if ((impl.key_set().raw_repr() & trait_mask()) != traits_ || impl.dtype() != dtype_) return false;
+  if ((impl.key_set().raw_repr() & trait_mask) != traits_ || impl.dtype() != dtype_) return false;
   const auto sizes = impl.sizes();
   const size_t rank = sizes_.size();
   if (sizes.size() != rank || impl.device() != device_) return false;
@@ -196,8 +193,7 @@ TensorSnapshot::TensorSnapshot(PyObject* object, const TensorFacts* facts) : obj
   if (!is_tensor(object) || facts->forward_grad_ || facts->traits_ != bits_of(normal_key)) return;
   if (facts->sizes_.size() > C10_SIZES_AND_STRIDES_MAX_INLINE_SIZE) return;  // more lie elsewhere
   implementation_ = THPVariable_Unpack(object).unsafeGetTensorImpl();
-  autograd_ = autograd_meta(*implementation_);
-  std::memcpy(bytes_.data(), bytes_of(implementation_), sizeof(Bytes));
+  autograd_ = meta_of(*implementation_);
 }
 
 int add_tensor_facts(PyObject* module) {

@@ -19,7 +19,7 @@ import torch  # noqa: F401  (loads the libraries that the native core needs)
 
 from torchglass import _native
 from torchglass.records.guards import Guard
-from torchglass.records.sources import Global, Local
+from torchglass.records.sources import Global, InstanceDict, Item, Local
 from torchglass.runtime.dispatch import compiled_function
 from torchglass.runtime.guards import build_table, parameter_names
 
@@ -142,6 +142,84 @@ def test_fetched_values_come_last() -> None:
     table = build_table([], [Local("d"), Global("missing"), Local("rest")], everything)
     compiled.add_entry(table, lambda *a: a)
     assert compiled(1, 2, 3, 4, d=9, z=1) == (1, 2, 3, 9, 5, (4,), {"z": 1}, (9, missing, (4,)))
+
+
+class Held:
+    """What a function's globals hold, and what is passed to it."""
+
+
+def fetching(entry: Callable[..., Any]) -> _native.CompiledFunction:
+    """Compiled with an entry that fetches an attribute of the first argument and the second argument."""
+
+    def f(holder: Any, x: Any) -> None: ...
+
+    fields = InstanceDict(Local("holder"))
+    table = build_table([Guard(Local("holder"), "type", Held)], [Item(fields, "value"), Local("x")], f)
+    compiled = compiled_function(f, missing)
+    compiled.add_entry(table, entry)
+    return compiled
+
+
+def test_the_fetched_tuple_is_used_again_but_keeps_no_argument() -> None:
+    holder = Held()
+    holder.value = Held()
+    seen: list[int] = []
+    compiled = fetching(lambda holder, x, fetched: seen.append(id(fetched)) or (fetched[0] is holder.value, fetched[1]))
+    for n in range(6):
+        x = Held()
+        alive = weakref.ref(x)
+        first, second = compiled(holder, x)
+        assert first and second is x
+        del x, second
+        assert alive() is None, n
+    assert len(set(seen[2:])) == 1
+    alive = weakref.ref(holder.value)
+    del holder
+    assert alive() is None
+
+
+def test_a_fetched_tuple_that_somebody_keeps_does_not_change() -> None:
+    holder = Held()
+    holder.value = 1
+    kept: list[tuple[Any, ...]] = []
+    compiled = fetching(lambda holder, x, fetched: kept.append(fetched))
+    for n in range(6):
+        compiled(holder, str(n))
+    assert kept == [(1, str(n)) for n in range(6)]
+
+
+def test_fetched_tuples_of_nested_calls_are_their_own() -> None:
+    holder = Held()
+    holder.value = 1
+
+    def entry(holder: Held, n: int, fetched: tuple[Any, ...]) -> list[Any]:
+        inner = compiled(holder, n - 1) if n else []
+        return [fetched[1], *inner]
+
+    compiled = fetching(entry)
+    for _ in range(4):
+        assert compiled(holder, 5) == [5, 4, 3, 2, 1, 0]
+
+
+def test_fetched_tuples_survive_changes_and_exceptions_in_the_call() -> None:
+    holder = Held()
+    holder.value = 1
+
+    def entry(holder: Held, x: Any, fetched: tuple[Any, ...]) -> Any:
+        if x == "clear":
+            compiled.entries[0][0].forget()
+        if x == "raise":
+            raise ValueError(fetched)
+        return fetched
+
+    compiled = fetching(entry)
+    for x in ["a", "b", "c", "clear", "d", "raise", "e", "raise", "clear", "f", "g"]:
+        if x == "raise":
+            with pytest.raises(ValueError) as caught:
+                compiled(holder, x)
+            assert caught.value.args == ((1, "raise"),)
+        else:
+            assert compiled(holder, x) == (1, x)
 
 
 def test_disabled_and_replaced_code_call_the_function() -> None:

@@ -769,3 +769,23 @@ def test_numpy_scalars_are_compared_by_value() -> None:
     for other in (numpy.float32(3), numpy.float64(2), 2.0):
         assert not check_one(Guard(Local("a"), "constant", numpy.float32(2)), other)
     assert not check_one(Guard(Local("a"), "constant", numpy.float32(0.0)), numpy.float32(-0.0))
+
+
+def test_a_remembered_tensor_that_gets_a_forward_gradient_is_noticed() -> None:
+    from torch.autograd import forward_ad
+
+    def f(holder: dict[str, torch.Tensor]) -> None: ...
+
+    source = Item(Local("holder"), "x")
+    x = torch.zeros(2)
+    table = build_table([Guard(source, "tensor", tensor_meta(x))], [source], f)
+    for _ in range(3):
+        assert table.check(({"x": x},)) == (x,)
+    holder = {"x": x}
+    for _ in range(3):
+        assert table.check((holder,)) == (x,)
+    with forward_ad.dual_level():
+        assert table.check((holder,)) == (x,)
+        x.copy_(forward_ad.make_dual(torch.ones(2), torch.ones(2)))
+        assert table.check((holder,)) is None
+    assert table.check((holder,)) == (x,)
