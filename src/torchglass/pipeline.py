@@ -35,11 +35,12 @@ from .options import CompileOptions
 from .records.capture import Capture, GraphBreak, Request, Resume
 from .records.compilation import EntryRecord, Event, Fallback, FunctionRecord, GraphRecord, Recompile
 from .records.guards import TensorMeta
+from .records.kernels import FusedGraph, Trial
 from .records.origin import Origin
 from .records.partition import Arrived, Partition
 from .records.render_graph import render
 from .records.sources import Source
-from .runtime import edits, replay
+from .runtime import edits, replay, tune
 from .runtime import guards as guard_runtime
 from .runtime.called import Callees, Entry
 from .runtime.calling import call_original
@@ -584,7 +585,7 @@ class GraphCompiler:
             fused = fuse.run(loops, self.options)
             self.folder.write(f"{side}.fused", str(fused))
         with self.stages.stage(named("codegen")):
-            sources = codegen.run(fused, self.options)
+            sources = codegen.run(fused, self.options, self._tried(fused, side))
             extension = {"c": "c", "triton": "py"}[sources.language]
             kernels = self.folder.write(f"{side}_kernels.{extension}", sources.kernels_text)
             wrapper = self.folder.write(f"{side}_wrapper.py", sources.wrapper_text)
@@ -597,6 +598,13 @@ class GraphCompiler:
         self.record.files |= {artifact.path.name: artifact.text for artifact in (kernels, wrapper)}
         with self.stages.stage(named("compile C")):
             return load(wrapper.path, kernels.path, self.options, sources.constants)
+
+    def _tried(self, fused: FusedGraph, side: str) -> dict[str, tuple[Trial, ...]]:
+        """What mode="max-autotune" measures of each kernel's ways to run; nothing in other modes."""
+        if not self.options.mode.startswith("max-autotune"):
+            return {}
+        variants = codegen.variants(fused, torch.get_num_threads(), self.options.get("threads"))
+        return tune.measure(variants, self.folder.write(f"{side}_variants.c", variants.text).path)
 
     def _python(self, gm: torch.fx.GraphModule | None, filename: str, title: str) -> tuple[GraphCall, str]:
         """A graph as a file: its ``forward`` function, as the file says it, and the text."""

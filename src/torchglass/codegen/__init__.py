@@ -1,5 +1,9 @@
-"""Printing kernels and wrappers as source text. ``run(fused_graph, options) -> KernelSources``."""
+"""Printing kernels and wrappers as source text. ``run(fused_graph, options) -> KernelSources``.
+
+``variants(fused_graph, options)`` prints every kernel in several ways, to be measured.
+"""
 
 from .run import run
+from .variants import variants
 
-__all__ = ["run"]
+__all__ = ["run", "variants"]

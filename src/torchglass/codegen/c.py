@@ -6,13 +6,15 @@ Two kernels that are equal but for the names of their buffers (the twelve equal 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
-from ..records.kernels import FusedKernel, Kernel
+from ..records.kernels import Choice, FusedKernel, Kernel, Trial
 from ..records.loops import Buffer, Const, Load, Store
-from .c_kernel import CKernel
+from .c_kernel import DEFAULT, CKernel
 from .c_ops import LIBM
 from .nest import build
 
@@ -125,8 +127,14 @@ def canonical(kernel: FusedKernel, buffers: dict[str, Buffer]) -> tuple[object, 
 class Unit:
     """Collects the kernels of a graph; ``add`` returns how to call one, ``text`` the file."""
 
-    def __init__(self, buffers: dict[str, Buffer]) -> None:
-        self.buffers = buffers
+    def __init__(
+        self,
+        buffers: dict[str, Buffer],
+        most_threads: int | None = None,
+        tried: Mapping[str, tuple[Trial, ...]] = MappingProxyType({}),
+    ) -> None:
+        self.buffers, self.most_threads, self.tried = buffers, most_threads, tried
+        self.fused: dict[str, FusedKernel] = {}  # printed kernels as they were fused
         self.known: dict[object, tuple[str, tuple[int, ...]]] = {}
         self.kernels: list[Kernel] = []
         self.parts: list[str] = []
@@ -144,16 +152,22 @@ class Unit:
 
     def _print(self, kernel: FusedKernel, order: tuple[str, ...]) -> tuple[str, tuple[int, ...]]:
         name = f"kernel_{len(self.kernels)}"
-        idents = {b: identifier(b) for b in order}
-        printer = CKernel(build(kernel), self.buffers, idents.__getitem__)
-        text = "\n".join((*_comment(kernel), printer.text(name), printer.adapter(name)))
+        self.fused[name] = kernel
+        tried = self.tried.get(name, ())
+        printer = self.printer(kernel, tried[0].choice if tried else DEFAULT)
+        text = "\n".join((*_comment(kernel, tried), printer.text(name), printer.adapter(name)))
         self.parts.append(text)
         self.kernels.append(
             Kernel(
-                name, "c", text, printer.arguments, tuple(lp.name for lp in kernel.loops), kernel.ops, kernel.origins
+                name, "c", text, printer.arguments, tuple(lp.name for lp in kernel.loops), kernel.ops, kernel.origins,
+                tried=tried,
             )
         )
         return name, tuple(order.index(b) for b in printer.arguments)
+
+    def printer(self, kernel: FusedKernel, choice: Choice) -> CKernel:
+        """What prints a kernel in the chosen way."""
+        return CKernel(build(kernel), self.buffers, identifier, choice, self.most_threads)
 
     def _count(self, name: str, again: FusedKernel) -> None:
         """One more call of a printed kernel: it stands for the loops of that one too."""
@@ -175,10 +189,11 @@ def identifier(name: str) -> str:
     return f"b_{plain}" if plain in RESERVED or ours or macro else plain
 
 
-def _comment(kernel: FusedKernel) -> list[str]:
+def _comment(kernel: FusedKernel, tried: tuple[Trial, ...] = ()) -> list[str]:
     """What a kernel fuses, for the reader."""
     ops = ", ".join(dict.fromkeys(op.removeprefix("aten.") for op in kernel.ops))
     lines = [f"/* {ops}", f" * rows {[str(d) for d, i in zip(kernel.dims, kernel.inner) if not i]}".replace("'", "")
              + f", of {[str(d) for d, i in zip(kernel.dims, kernel.inner) if i]}".replace("'", "")]  # fmt: skip
     lines += [f" * {origin}" for origin in kernel.origins[:12]]
+    lines += [f" * {'runs' if n == 0 else 'tried'}: {trial}" for n, trial in enumerate(tried)]
     return [*lines, " */"]

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from ..records.kernels import Choice
 from ..records.loops import Buffer, Compute, Load, Reduce, Size, Store, address, product
 from .c_body import Accumulator, BodyPrinter, Pass, total_type, value_type
 from .c_ops import CTYPES, is_float, reduction_start
@@ -24,13 +25,13 @@ from .nest import SHORT, Nest
 from .stages import Plan, schedule
 
 PARALLEL_WORK = 50_000  # estimated operations below which one thread is faster than waking the others
-ROW_BLOCK = 16  # rows whose column sums are added up before they join the total, in double: as exact as eager's cascade
 LONG_ROW = 1024  # elements past which a row's sum is added up in blocks
 WIDE_ROW = 4096  # columns past which column sums are shared out by columns
 COLUMN_BLOCK = 512
 TILE = 16  # a cache line of floats: the side of the blocks in which transposed reads go
 WIDE_TILE = 64  # its other side, along which arithmetic is vectorized
 STACK_BYTES = 32768  # scratch rows larger than this live in a thread's own heap block
+DEFAULT = Choice()
 HEAVY = frozenset(
     {"exp", "log", "tanh", "erf", "sigmoid", "expm1", "log1p", "sin", "cos", "pow", "exp2", "lgamma", "atan"}
 )
@@ -39,15 +40,23 @@ HEAVY = frozenset(
 class CKernel:
     """Prints one nest. ``text(name)`` is the function; ``arguments`` its buffers in order."""
 
-    def __init__(self, nest: Nest, buffers: dict[str, Buffer], ident: Callable[[str], str]) -> None:
-        self.nest, self.buffers, self.ident = nest, buffers, ident
+    def __init__(
+        self,
+        nest: Nest,
+        buffers: dict[str, Buffer],
+        ident: Callable[[str], str],
+        choice: Choice = DEFAULT,
+        most_threads: int | None = None,
+    ) -> None:
+        self.nest, self.buffers, self.ident, self.choice = nest, buffers, ident, choice
+        self.team = choice.threads or most_threads
         self.plan: Plan = schedule(nest)
         self.printer = BodyPrinter(nest, buffers, ident, self.plan.scratch)
         kernel = nest.kernel
         self.inputs = kernel.reads
         self.outputs = kernel.writes
         self.arguments = (*self.inputs, *self.outputs)
-        self.parallel = _work(nest) > PARALLEL_WORK
+        self.parallel = self.team != 1 and (choice.threads is not None or _work(nest) > PARALLEL_WORK)
 
     # -- the function ------------------------------------------------------------------------------------------------
     def text(self, name: str) -> str:
@@ -56,6 +65,8 @@ class CKernel:
         columns = self.printer.accumulators
         body = self._with_columns(row, columns) if columns else self._row_loops(row, passes)
         body = [*self._late_locals(), *body, *self._after()]
+        if self.team is not None:
+            body = [_with_team(line, self.team) for line in body]
         return "\n".join([f"static void {name}({self.signature()})", "{", *_indent(body), "}"])
 
     def signature(self) -> str:
@@ -220,24 +231,24 @@ class CKernel:
 
         What is read across is first turned into a small array, so that the arithmetic's loop is over neighbours.
         """
-        nest, last = self.nest, len(self.nest.dims) - 1
+        nest, last, tile = self.nest, len(self.nest.dims) - 1, self.choice.tile
         plain = _for(last, nest.dims[last])
         moved = f"for (int64_t i{last} = from; i{last} < to; ++i{last}) {{"
         row = [line.replace(plain, moved) for line in row]
         turned: list[str] = []
         for k, (name, text) in enumerate(self._reads_across(across)):
-            tile = f"tile{k}[(i{across} - top) * {WIDE_TILE} + i{last} - from]"
+            block = f"tile{k}[(i{across} - top) * {WIDE_TILE} + i{last} - from]"
             if not any(text in line for line in row):
                 continue
-            row = [line.replace(text, tile) for line in row]
-            copy = [f"for (int64_t i{across} = top; i{across} < bottom; ++i{across}) {tile} = {text};"]
-            turned += [f"{self._memory(name)} tile{k}[{TILE * WIDE_TILE}] ALIGNED;", moved, *_indent(copy), "}"]
+            row = [line.replace(text, block) for line in row]
+            copy = [f"for (int64_t i{across} = top; i{across} < bottom; ++i{across}) {block} = {text};"]
+            turned += [f"{self._memory(name)} tile{k}[{tile * WIDE_TILE}] ALIGNED;", moved, *_indent(copy), "}"]
         tall = [*turned, f"for (int64_t i{across} = top; i{across} < bottom; ++i{across}) {{", *_indent(row), "}"]
         wide_end = f"from + {WIDE_TILE} < {nest.dims[last]} ? from + {WIDE_TILE} : {nest.dims[last]}"
         wide = [f"const int64_t to = {wide_end};", *tall]
         wide = [f"for (int64_t from = 0; from < {nest.dims[last]}; from += {WIDE_TILE}) {{", *_indent(wide), "}"]
-        end = f"const int64_t bottom = top + {TILE} < {nest.dims[across]} ? top + {TILE} : {nest.dims[across]};"
-        code = [f"for (int64_t top = 0; top < {nest.dims[across]}; top += {TILE}) {{", *_indent([end, *wide]), "}"]
+        end = f"const int64_t bottom = top + {tile} < {nest.dims[across]} ? top + {tile} : {nest.dims[across]};"
+        code = [f"for (int64_t top = 0; top < {nest.dims[across]}; top += {tile}) {{", *_indent([end, *wide]), "}"]
         outer = [k for k in range(nest.rows) if k != across]
         code = _wrap(code, nest.dims, outer)
         collapse = f" collapse({len(outer) + 1})" if outer else ""
@@ -312,7 +323,7 @@ class CKernel:
 
     def _row_block(self, row: list[str], columns: list[Accumulator], inside: list[int]) -> list[str]:
         """One block of rows: sums in the values' own dtype, then joined to the thread's totals."""
-        nest = self.nest
+        nest, step = self.nest, self.choice.row_block
         rows = product(tuple(nest.dims[k] for k in inside))
         decode = _decode("row", [(k, nest.dims[k]) for k in inside])
         lines = []
@@ -322,12 +333,12 @@ class CKernel:
             if self._on_stack(acc):
                 lines.append(f"{value_type(dtype)} {acc.name}[{acc.size}] ALIGNED;")
             lines.append(f"for (int64_t c = 0; c < {acc.size}; ++c) {acc.name}[c] = {start};")
-        lines.append(f"const int64_t stop = first + {ROW_BLOCK} < {rows} ? first + {ROW_BLOCK} : {rows};")
+        lines.append(f"const int64_t stop = first + {step} < {rows} ? first + {step} : {rows};")
         lines += ["for (int64_t row = first; row < stop; ++row) {", *_indent(decode + row), "}"]
         for acc in columns:
             joined = self.printer.joined(acc.reduce, f"{acc.name}_t[c]", f"{acc.name}[c]")
             lines.append(f"for (int64_t c = 0; c < {acc.size}; ++c) {acc.name}_t[c] = {joined};")
-        return [f"for (int64_t first = 0; first < {rows}; first += {ROW_BLOCK}) {{", *_indent(lines), "}"]
+        return [f"for (int64_t first = 0; first < {rows}; first += {step}) {{", *_indent(lines), "}"]
 
     @staticmethod
     def _on_stack(acc: Accumulator) -> bool:
@@ -420,6 +431,14 @@ def _decode(name: str, dims: list[tuple[int, Size]]) -> list[str]:
         rest = f"{rest} / {size}" if rest == name else f"({rest}) / {size}"
     lines.append(f"const int64_t i{dims[0][0]} = {rest};")
     return lines
+
+
+def _with_team(line: str, team: int) -> str:
+    """A line of code whose threads are ``team`` many."""
+    line = line.replace("omp_get_max_threads()", str(team))
+    if "#pragma omp parallel" in line and "num_threads" not in line:
+        line += f" num_threads({team})"
+    return line
 
 
 def _work(nest: Nest) -> float:

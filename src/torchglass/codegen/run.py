@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
-from ..records.kernels import FusedGraph, KernelSources
+from ..records.kernels import FusedGraph, KernelSources, Trial
 from .c import Unit
 from .wrapper import WrapperPrinter, is_written_out
 
 
-def run(fused: FusedGraph, options: Any = None) -> KernelSources:
-    """C for the kernels and Python for the wrapper; the wrapper loads ``<graph>_kernels.c`` from beside itself."""
+def run(
+    fused: FusedGraph, options: Any = None, tried: Mapping[str, tuple[Trial, ...]] = MappingProxyType({})
+) -> KernelSources:
+    """C for the kernels and Python for the wrapper; the wrapper loads ``<graph>_kernels.c`` from beside itself.
+
+    ``tried``: what was measured of a kernel's choices, the one to take first.
+    """
+    check(fused)
+    unit = Unit(fused.buffers, options.get("threads") if options is not None else None, tried)
+    calls = {kernel.name: unit.add(kernel) for kernel in fused.kernels}
+    wrapper = WrapperPrinter(fused, calls, f"{fused.graph.name}_kernels.c")
+    large = {name: value for name, value in fused.graph.constants.items() if not is_written_out(value)}
+    return KernelSources(unit.text(f"{fused.graph.name} graph"), "c", wrapper.text(), tuple(unit.kernels), large)
+
+
+def check(fused: FusedGraph) -> None:
+    """Refuse what C is not generated for: unknown sizes, other devices."""
     for buffer in fused.buffers.values():
         if not all(isinstance(d, int) for d in (*buffer.shape, *buffer.strides)):
             raise NotImplementedError(
@@ -19,8 +36,3 @@ def run(fused: FusedGraph, options: Any = None) -> KernelSources:
     for name in {b for kernel in fused.kernels for b in (*kernel.reads, *kernel.writes)}:
         if fused.buffers[name].device != "cpu":
             raise NotImplementedError(f"{name} is on {fused.buffers[name].device}; C runs on the CPU")
-    unit = Unit(fused.buffers)
-    calls = {kernel.name: unit.add(kernel) for kernel in fused.kernels}
-    wrapper = WrapperPrinter(fused, calls, f"{fused.graph.name}_kernels.c")
-    large = {name: value for name, value in fused.graph.constants.items() if not is_written_out(value)}
-    return KernelSources(unit.text(f"{fused.graph.name} graph"), "c", wrapper.text(), tuple(unit.kernels), large)

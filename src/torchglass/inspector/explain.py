@@ -158,7 +158,8 @@ def _kernel_cells(side: str, kernel: Kernel) -> tuple[str, str, str]:
     calls = f" (called {kernel.calls} times)" if kernel.calls > 1 else ""
     lines = dict.fromkeys(show.place(origin) for origin in kernel.origins)
     operations = dict.fromkeys(op.removeprefix("aten.") for op in kernel.ops)
-    return f"{side} {kernel.name}{calls}".strip(), ", ".join(operations), ", ".join(filter(None, lines))
+    tried = f" ({kernel.tried[0]}, best of {len(kernel.tried)})" if kernel.tried else ""
+    return f"{side} {kernel.name}{calls}{tried}".strip(), ", ".join(operations), ", ".join(filter(None, lines))
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Any) -> Table:
@@ -240,6 +241,7 @@ def _kernel(side: str, kernel: Kernel) -> dict[str, Any]:
         "loops": list(kernel.loops),
         "lines": [str(origin) for origin in kernel.origins],
         "calls": kernel.calls,
+        "tried": [str(trial) for trial in kernel.tried],
     }
 
 

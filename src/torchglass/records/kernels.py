@@ -139,10 +139,48 @@ class FusedGraph:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """How a kernel runs where several ways give the same numbers.
+
+    ``threads``: None for as many as PyTorch uses, and one for small problems. ``tile``: side of the blocks in which
+    transposed reads go. ``row_block``: rows whose column sums are added up before they join the total.
+    """
+
+    threads: int | None = None
+    tile: int = 16
+    row_block: int = 16
+
+    def __str__(self) -> str:
+        threads = "default threads" if self.threads is None else f"{self.threads} thread{'s' * (self.threads > 1)}"
+        return f"{threads}, tile {self.tile}, row block {self.row_block}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A choice that mode="max-autotune" measured, and the microseconds of its fastest run."""
+
+    choice: Choice
+    microseconds: float
+
+    def __str__(self) -> str:
+        return f"{self.choice}: {self.microseconds:.1f} us"
+
+
+@dataclass(frozen=True)
+class Variants:
+    """The C of all choices of a graph's kernels: function of each, and the buffers to pass, by kernel."""
+
+    text: str
+    functions: dict[str, tuple[tuple[Choice, str], ...]] = field(hash=False)
+    arguments: dict[str, tuple[Buffer, ...]] = field(hash=False)
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One generated kernel. Several steps of a graph may call it: equal kernels are printed once.
 
-    ``calls`` counts them; ``loops`` and ``origins`` are those of all steps that call it.
+    ``calls`` counts them; ``loops`` and ``origins`` are those of all steps that call it. ``tried``: what
+    mode="max-autotune" measured, the choice that runs first.
     """
 
     name: str
@@ -153,6 +191,7 @@ class Kernel:
     ops: tuple[str, ...]
     origins: tuple[Origin, ...] = ()
     calls: int = 1
+    tried: tuple[Trial, ...] = ()
 
     def called_for(self, again: FusedKernel) -> Kernel:
         """The same with one more call: it stands for the loops and lines of that step too."""

@@ -1,0 +1,55 @@
+"""Measuring a graph's kernels in several ways (mode="max-autotune"): text in, the ways of each kernel by speed out."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..records.kernels import Trial, Variants
+from ..records.loops import Buffer
+from .load import example_input, make_kernel
+from .toolchain import compile_c
+
+SECONDS = 0.05  # for all ways of one kernel
+LEAST_RUNS, MOST_RUNS = 5, 200
+GAIN = 0.97  # a way is taken over the default if it needs at most this share of its time
+
+
+def measure(variants: Variants, source: Path) -> dict[str, tuple[Trial, ...]]:
+    """Compile ``source`` (the file that holds the variants) and time each way; the one to take comes first."""
+    library = ctypes.CDLL(str(compile_c(source)))
+    found = {}
+    for kernel, ways in variants.functions.items():
+        if len(ways) > 1:
+            buffers = [_example(b) for b in variants.arguments[kernel]]
+            best = _fastest([make_kernel(library, function) for _, function in ways], buffers)
+            trials = [Trial(choice, seconds * 1e6) for (choice, _), seconds in zip(ways, best)]
+            default = trials[0]
+            found[kernel] = tuple(sorted(trials, key=lambda t: t.microseconds * (GAIN if t is default else 1)))
+    return found
+
+
+def _fastest(calls: list[Callable[..., None]], buffers: list[torch.Tensor]) -> list[float]:
+    """Seconds of the fastest run of each, turn by turn."""
+    best = [float("inf")] * len(calls)
+    end = time.perf_counter() + SECONDS
+    runs = 0
+    while runs < LEAST_RUNS or (runs < MOST_RUNS and time.perf_counter() < end):
+        for k, call in enumerate(calls):
+            begin = time.perf_counter()
+            call(*buffers)
+            best[k] = min(best[k], time.perf_counter() - begin)
+        runs += 1
+    return best
+
+
+def _example(buffer: Buffer) -> torch.Tensor:
+    sizes: Any = buffer.shape
+    strides: Any = buffer.strides
+    generator = torch.Generator().manual_seed(0)
+    return example_input((sizes, strides, getattr(torch, buffer.dtype)), generator)
