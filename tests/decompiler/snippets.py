@@ -46,6 +46,16 @@ add(
     "def f(n):\n    def g():\n        nonlocal n\n        n += 1\n        return n\n    return g(), g(), n",
     (5,),
 )
+_DEEP = "".join("    " * n + f"    with n({n}, log):\n" for n in range(9))
+add(
+    "return_through_many",
+    "import contextlib\n@contextlib.contextmanager\ndef n(k, log):\n    yield k\n    log.append(k)\n"
+    f"def f(a, log):\n{_DEEP}{'    ' * 10}try:\n{'    ' * 11}if a:\n{'    ' * 12}return a\n"
+    f"{'    ' * 10}except ValueError as e:\n{'    ' * 11}raise\n{'    ' * 10}finally:\n{'    ' * 11}log.append('f')\n"
+    "    return log\n",
+    (1, []),
+    (0, []),
+)
 add(
     "closure_deep",
     "def f(n):\n    def g():\n        def h():\n            nonlocal n\n            n *= 2\n            return n\n"

@@ -288,7 +288,7 @@ def _with_end_steps(code: list[Ins], first: Ins) -> list[Ins] | None:
 def _extend_with(code: list[Ins], end: Ins, predecessors: dict[int, list[int]], kinds: dict[int, str]) -> None:
     """The handler that the end of a with block closes: the innermost ``with`` still open before it."""
     at = end.index
-    for _ in range(100):
+    for _ in range(10000):
         before = predecessors.get(at)
         if not before:
             return

@@ -57,7 +57,7 @@ _RETURNING = frozenset({"NOP", "SWAP", "ROT", "POP_TOP", "POP_EXCEPT", "WITH_END
 def returning(code: list[Ins], at: int) -> list[Ins] | None:
     """The rest of a ``return`` whose value is on the stack already: it belongs to where the value was computed."""
     tail: list[Ins] = []
-    for _ in range(12):
+    for _ in range(1000):
         ins = code[at]
         if ins.op == "RETURN_VALUE":
             return tail + [ins]

@@ -126,7 +126,7 @@ def _skip_unwinding(code: list[Ins], at: int) -> int:
     at = skip(code, at)
     if code[at].op in ("POP_TOP", "SWAP"):
         here = at
-        for _ in range(8):
+        for _ in range(1000):
             ins = code[here]
             if ins.op == "POP_EXCEPT":
                 return skip(code, ins.nxt)

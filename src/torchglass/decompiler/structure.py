@@ -138,7 +138,7 @@ class Structurer:
 
     def plain_exit(self, node: Node) -> bool:
         """Whether from ``node`` on the function is left without anything happening that could raise."""
-        for _ in range(6):
+        for _ in range(100):
             if node.kind not in ("jump", "return", "end") or not self.harmless(node):
                 return False
             if node.kind != "jump":
@@ -168,7 +168,7 @@ class Structurer:
     def copy_exit(self, target: Node, place: Place) -> list[ast.stmt] | None:
         """A small piece of code that leaves the function may stand in several places."""
         stmts: list[ast.stmt] = []
-        for _ in range(6):
+        for _ in range(100):
             if target.kind not in ("return", "raise", "jump", "end") or len(target.stmts) + len(stmts) > 3:
                 return None
             if target.eh != place.eh and not self.harmless(target):
