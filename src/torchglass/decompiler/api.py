@@ -82,6 +82,8 @@ def _attempt(target: Any, code: CodeType, name: str | None) -> tuple[str, str | 
         raise DecompileError(f"{_place(code)}: unexpected bytecode: {error!r}") from error
 
 
+#: how many other places are tried for what follows a statement, when the comparison says that a reading is wrong
+_READINGS = 16
 _STATES = "# control flow"
 _RESUMES = "# continues in the middle of a function: shown from there on, not compared with the bytecode"
 
@@ -107,17 +109,20 @@ def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, st
     """
     texts: list[tuple[str, str | None]] = []
     failure: DecompileError | None = None
-    for n in range(len(MODES)):
+    for n, reading in [*((n, 0) for n in range(len(MODES))), *((0, k) for k in range(1, _READINGS))]:
         try:
-            text = _source(target, code, name, MODES[n:] + MODES[:n])
+            modes = MODES[n:] + MODES[:n]
+            text = _source(target, code, name, modes if not reading else modes[:1], reading)
             why = source_difference(text, code, name)
         except DecompileError as error:
             failure = failure or error
-            if isinstance(error, FinalError):
+            if isinstance(error, FinalError) and not reading:
                 break
             continue
         if why is None:
             return text, None
+        if reading and text.startswith(_STATES):
+            continue
         if text not in [t for t, _ in texts]:
             texts.append((text, why))
     texts.sort(key=lambda pair: (pair[0].startswith(_STATES), pair[0].count("\n")))
@@ -136,9 +141,9 @@ def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, st
     return states or texts[0]
 
 
-def _source(target: Any, code: CodeType, name: str | None, modes: tuple[str, ...]) -> str:
+def _source(target: Any, code: CodeType, name: str | None, modes: tuple[str, ...], reading: int = 0) -> str:
     notes: list[str] = []
-    tree = definition_tree(target, code, name, modes, notes)
+    tree = definition_tree(target, code, name, modes, notes, reading)
     check_tree(tree)
     return _with_notes(ast.unparse(tree), notes)
 
@@ -158,7 +163,12 @@ def _with_notes(text: str, notes: list[str]) -> str:
 
 
 def definition_tree(
-    target: Any, code: CodeType, name: str | None, modes: tuple[str, ...] = MODES, notes: list[str] | None = None
+    target: Any,
+    code: CodeType,
+    name: str | None,
+    modes: tuple[str, ...] = MODES,
+    notes: list[str] | None = None,
+    reading: int = 0,
 ) -> ast.AST:
     """The definition of ``code`` as a module, wrapped in a function that binds its free variables if it has any."""
     function = Function(code)
@@ -168,7 +178,7 @@ def definition_tree(
         fill_signature(function, target)
     kind = code.co_name
     outer = _OuterScope(code)
-    outer.modes = modes
+    outer.modes, outer.reading = modes, reading
     if notes is not None:
         outer.notes = notes
     if not code.co_flags & 1 and "__module__" in code.co_names and "__qualname__" in code.co_names:

@@ -79,6 +79,7 @@ class Scope:
         self.type_parameters: list[Any] = []
         self.generic_arguments: list[Any] = []
         self.modes: tuple[str, ...] = parent.modes if parent is not None else MODES
+        self.reading: int = parent.reading if parent is not None else 0
         self.instructions: Any = None
         self.machine: type[Machine] = Machine
 
@@ -281,7 +282,7 @@ def _statements(
         nodes = order(graph)
         dominators(nodes)
     try:
-        return structure(graph, nodes)
+        return structure(graph, nodes, scope.reading)
     except Unstructured as error:
         raise DecompileError(f"control flow not structured: {error}") from error
 

@@ -78,7 +78,7 @@ def _exit_changes(
         if target in inside:
             continue
         target = skip(code, target)
-        if target in inside:
+        if target in inside or target == end:
             continue
         after = past_copy(code, handler, target, end)
         if after is None:
@@ -97,13 +97,17 @@ def past_copy(code: list[Ins], handler: int, copy: int, end: int) -> int | None:
         a, b = _skip_unwinding(code, a), skip(code, b)
         if seen.get(a) == b:
             continue
-        if a in seen or a >= len(code) or b >= len(code):
+        if a >= len(code) or b >= len(code):
             return None
-        seen[a] = b
         x, y = code[a], code[b]
         if x.op == "RERAISE":
             ends.append(b)
             continue
+        if a in seen:  # the handler's ways meet here, those of the copy were copied on
+            if alike(code, seen[a], b, False) is None:
+                return None
+            continue
+        seen[a] = b
         if x.op != y.op or label(x) != label(y):
             return None
         work.extend(zip(successors(x), successors(y)))

@@ -8,14 +8,16 @@ else a loop reaches is written inside it.  What fits no statement raises ``Unstr
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 from typing import Any
 
+from ..bytecode.canonical import VERSION
 from .cfg import Graph, Node, dominates
 from .conditions import negatable, negate
 from .flow import SAFE
 from .match import case_test
-from .values import Item, Match
+from .values import Item, Marker, Match
 
 
 class Unstructured(Exception):
@@ -32,24 +34,51 @@ class Loop:
 
 
 class Place:
-    """Where a piece of code stands: what follows it, the loop around it, its handler, what is still to be written."""
+    """Where a piece of code stands: what follows it, the loop around it, its handler, what is still to be written.
 
-    __slots__ = ("eh", "follow", "loop", "pending")
+    ``handling`` counts the exceptions that are being handled there.
+    """
 
-    def __init__(self, follow: Node | None, loop: Loop | None, eh: int, pending: frozenset[int]) -> None:
+    __slots__ = ("eh", "follow", "handling", "loop", "pending")
+
+    def __init__(
+        self, follow: Node | None, loop: Loop | None, eh: int, pending: frozenset[int], handling: int = 0
+    ) -> None:
         self.follow = follow
         self.loop = loop
         self.eh = eh
         self.pending = pending
+        self.handling = handling
 
     def before(self, follow: Node | None) -> Place:
         pending = self.pending | {follow.id} if follow is not None else self.pending
-        return Place(follow, self.loop, self.eh, pending)
+        return Place(follow, self.loop, self.eh, pending, self.handling)
 
 
-def structure(graph: Graph, nodes: list[Node]) -> list[ast.stmt]:
-    """The statements of the whole graph. Needs ``order``, ``preds`` and dominators of ``nodes``."""
-    return Structurer(graph, nodes).run()
+#: how many other readings of a function are tried when the likeliest has no structure
+_READINGS = 40
+
+
+def structure(graph: Graph, nodes: list[Node], reading: int = 0) -> list[ast.stmt]:
+    """The statements of the whole graph. Needs ``order``, ``preds`` and dominators of ``nodes``.
+
+    What follows a loop or a ``try`` cannot always be told from the graph; if the likeliest place leaves edges that are
+    no statement, the others that control goes to are tried, for one statement at a time, the last decided first.
+    ``reading`` counts these others, if the likeliest reading is known to be wrong.
+    """
+    first = Structurer(graph, nodes)
+    failure: Unstructured | None = None
+    try:
+        stmts = first.run()
+        if not reading:
+            return stmts
+    except Unstructured as error:
+        failure = error
+    decisions = [(node, other) for node, others in reversed(first.decisions) for other in others]
+    for node, other in decisions[:_READINGS] if not reading else decisions[reading - 1 : reading]:
+        with contextlib.suppress(Unstructured):
+            return Structurer(graph, nodes, {node.id: other}).run()
+    raise failure or Unstructured("no other reading")
 
 
 def terminates(stmts: list[ast.stmt]) -> bool:
@@ -65,9 +94,12 @@ def terminates(stmts: list[ast.stmt]) -> bool:
 
 
 class Structurer:
-    def __init__(self, graph: Graph, nodes: list[Node]) -> None:
+    def __init__(self, graph: Graph, nodes: list[Node], chosen: dict[int, Node | None] | None = None) -> None:
         self.graph = graph
         self.nodes = nodes
+        self.chosen = chosen or {}
+        #: each statement for which it was decided what follows it, with the other places that might
+        self.decisions: list[tuple[Node, list[Node | None]]] = []
         self.written: set[int] = set()
         self.loops: dict[int, Loop] = {}
         self._find_loops()
@@ -89,6 +121,19 @@ class Structurer:
                         if member.id not in loop.nodes:
                             loop.nodes.add(member.id)
                             work.extend(member.preds)
+
+    def follower(self, node: Node, likely: Node | None, place: Place) -> Node | None:
+        """What follows the statement that begins at ``node``: ``likely``, unless something else was chosen for it."""
+        if node.id in self.chosen:
+            return self.chosen[node.id]
+        owned = [n for n in self.nodes if dominates(node, n)]
+        inside = self.loops[node.id].nodes if node.id in self.loops else {node.id}
+        reached = {c.id: c for n in owned for c in n.succ if c.id not in inside and c.order > node.order}
+        others: list[Node | None] = sorted(reached.values(), key=lambda n: n.order)
+        if place.follow is not None and place.follow.id not in reached:
+            others.append(place.follow)
+        self.decisions.append((node, [o for o in others if o is not likely]))
+        return likely
 
     # -- straight code --------------------------------------------------------------------------------------------
     def block(self, node: Node | None, place: Place) -> list[ast.stmt]:
@@ -131,7 +176,13 @@ class Structurer:
             raise Unstructured("a node needed in two places")
         if node.eh != place.eh and not self.harmless(node):
             raise Unstructured("code of one protected region inside another")
+        if self.left_handler(node, place):
+            raise Unstructured("code behind a handler inside it")
         self.written.add(node.id)
+
+    def left_handler(self, node: Node, place: Place) -> bool:
+        """Whether ``node`` must not stand at ``place``, where an exception is handled that it no longer handles."""
+        return handling(node) < place.handling and not self.harmless(node)
 
     def harmless(self, node: Node) -> bool:
         return node.kind != "try" and all(i.op in SAFE for i in node.code)
@@ -171,7 +222,7 @@ class Structurer:
         for _ in range(100):
             if target.kind not in ("return", "raise", "jump", "end") or len(target.stmts) + len(stmts) > 3:
                 return None
-            if target.eh != place.eh and not self.harmless(target):
+            if (target.eh != place.eh and not self.harmless(target)) or self.left_handler(target, place):
                 return None
             stmts.extend(target.stmts)
             if target.kind != "jump":
@@ -198,11 +249,20 @@ class Structurer:
         yes, no = node.succ
         merges = self.merges(node, place)
         inner = place
+        if merges and self.goes_on(node, place) and all(self.plain_exit(m) for m in merges):
+            # several ways out of the function that were merged: each is written where it stands
+            inner = Place(place.follow, place.loop, place.eh, place.pending | {m.id for m in merges}, place.handling)
+            merges = []
         for merge in reversed(merges):
             inner = inner.before(merge)
         a, b = self.go(yes, inner), self.go(no, inner) if no is not yes else []
         out.extend(make_if(node.cond, a, b, _start(yes), _start(no)))
         return self.after_branch(merges, place, out)
+
+    def goes_on(self, node: Node, place: Place) -> bool:
+        """Whether from ``node`` on control reaches what follows its place."""
+        follow = place.follow
+        return follow is not None and any(dominates(node, p) for p in follow.preds)
 
     def after_branch(self, merges: list[Node], place: Place, out: list[ast.stmt]) -> Node | None:
         """Write the merge nodes one after the other; the last is handed back to go on with."""
@@ -222,6 +282,13 @@ class Structurer:
         from .structure_loop import write_loop
 
         return write_loop(self, loop, node, place, out)
+
+
+def handling(node: Node) -> int:
+    """How many exceptions are being handled when ``node`` begins, as far as its stack tells (3.11 and later)."""
+    if VERSION < (3, 11) or node.stack is None:
+        return 1 << 30
+    return sum(isinstance(v, Marker) and v.kind == "previous" for v in node.stack)
 
 
 def _start(node: Node) -> int:

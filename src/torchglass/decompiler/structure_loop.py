@@ -24,10 +24,10 @@ def write_loop(s: Structurer, loop: Loop, head: Node, place: Place, out: list[as
 
     is_for = head.kind == "for" and not head.stmts
     body_node, exit_node, test = _test(loop, head)
-    after = _after(s, loop, head, exit_node, place)
+    after = s.follower(head, _after(s, loop, head, exit_node, place), place)
     loop.after = after
     pending = place.pending | {head.id} | ({after.id} if after is not None else set())
-    inner = Place(head, loop, place.eh, pending)
+    inner = Place(head, loop, place.eh, pending, place.handling)
     if is_for:
         s.claim(head, place)
         body = s.go(body_node, inner)

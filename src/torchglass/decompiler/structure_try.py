@@ -47,7 +47,7 @@ def _region_place(node: Node, place: Place, follow: Node | None) -> Place:
     from .structure import Place
 
     inner = place.before(follow) if follow is not None else place
-    return Place(follow, inner.loop, node.handler, inner.pending)
+    return Place(follow, inner.loop, node.handler, inner.pending, inner.handling)
 
 
 def _choose(s: Structurer, exits: list[Node]) -> Node | None:
@@ -104,8 +104,9 @@ def _finally(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> No
     after = merges[0] if merges else _choose(s, exits)
     if after is None or (s.plain_exit(after) and any(c is place.follow for n in members for c in n.succ)):
         after = place.follow
+    after = s.follower(node, after, place)
     body = s.go(node.succ[0], _region_place(node, place, after))
-    final = s.go(node.succ[1], Place(node.end, place.loop, place.eh, place.before(after).pending))
+    final = s.go(node.succ[1], Place(node.end, place.loop, place.eh, place.before(after).pending, place.handling))
     only: Any = body[0] if len(body) == 1 else None
     if type(only).__name__ in ("Try", "TryStar") and not only.finalbody:
         stmt: Any = only
@@ -125,11 +126,14 @@ def _except(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> Nod
     body_exits = _exits(s, members, place)
     handler_exits = _exits(s, handler_nodes, place)
     after, else_node = _after_try(s, node, place, body_exits, handler_exits, handler_nodes)
+    after = s.follower(node, after, place)
+    else_node = else_node if else_node is not after else None
     rest = place.before(after) if after is not None else place
     body_follow = else_node if else_node is not None else after
     body_place = _region_place(node, rest, body_follow)
     body = s.go(node.succ[0], body_place)
-    inner = Place(after, place.loop, place.eh, rest.pending | ({else_node.id} if else_node is not None else set()))
+    pending = rest.pending | ({else_node.id} if else_node is not None else set())
+    inner = Place(after, place.loop, place.eh, pending, place.handling)
     handlers = _clauses(s, handler, inner)
     orelse = s.go(else_node, rest) if else_node is not None and else_node is not after else []
     kind: Any = ast.TryStar if node.try_kind == "star" else ast.Try
@@ -200,6 +204,7 @@ def _clauses(s: Structurer, node: Node, place: Place) -> list[ast.ExceptHandler]
     from .structure import Place, Unstructured, takes_item
 
     handlers: list[ast.ExceptHandler] = []
+    first = node
     for passed in _before_test(node):
         s.claim(passed, place)
         node = passed.succ[0]
@@ -212,7 +217,8 @@ def _clauses(s: Structurer, node: Node, place: Place) -> list[ast.ExceptHandler]
             if not all(s.plain_exit(merge) for merge in merges):
                 raise Unstructured("except clauses that meet before the end of their statement")
             # one ``return`` that several clauses share: each writes its own
-            inner = Place(place.follow, place.loop, place.eh, place.pending | {merge.id for merge in merges})
+            pending = place.pending | {merge.id for merge in merges}
+            inner = Place(place.follow, place.loop, place.eh, pending, place.handling + 1)
             body = s.go(node.succ[0], inner)
             handlers.append(_clause(node.cond.type, body, takes_item(body, "except")))
             node = node.succ[1]
@@ -222,7 +228,8 @@ def _clauses(s: Structurer, node: Node, place: Place) -> list[ast.ExceptHandler]
             return handlers
         if node.id in place.pending or node is place.follow:
             raise Unstructured("an except clause of unknown shape")
-        body = s.block(node, place)
+        inner = Place(place.follow, place.loop, place.eh, place.pending, place.handling + (node is not first))
+        body = s.block(node, inner)
         target = takes_item(body, "except")  # only a clause made for an entry names what it catches without a test
         handlers.append(_clause(ast.Name("BaseException", ast.Load()) if target is not None else None, body, target))
         return handlers
