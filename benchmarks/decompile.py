@@ -83,7 +83,7 @@ def _alarm(number: int, frame: Any) -> None:
 def judge(decompiler: Callable[[CodeType], str], code: CodeType) -> tuple[str, str, float]:
     """``(verdict, reason, seconds spent decompiling)`` for one function."""
     start = time.process_time()
-    signal.setitimer(signal.ITIMER_REAL, TIME_LIMIT)
+    signal.setitimer(signal.ITIMER_PROF, TIME_LIMIT)
     try:
         text = decompiler(code)
     except _TimeOut:
@@ -93,7 +93,7 @@ def judge(decompiler: Callable[[CodeType], str], code: CodeType) -> tuple[str, s
     except Exception as error:  # the other decompiler raises anything
         return "crash", repr(error)[:120], time.process_time() - start
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     seconds = time.process_time() - start
     try:
         why = source_difference(text, code)
@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--quiet", action="store_true", help="do not list the functions that differ")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    signal.signal(signal.SIGALRM, _alarm)
+    signal.signal(signal.SIGPROF, _alarm)
     codes = package_functions(arguments.packages) if arguments.packages else library_functions()
     codes = codes[:: arguments.every]
     results = [run("torchglass", decompile, codes, not arguments.quiet)]

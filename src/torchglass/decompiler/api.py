@@ -121,8 +121,6 @@ def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, st
             continue
         if why is None:
             return text, None
-        if reading and text.startswith(_STATES):
-            continue
         if text not in [t for t, _ in texts]:
             texts.append((text, why))
     texts.sort(key=lambda pair: (pair[0].startswith(_STATES), pair[0].count("\n")))

@@ -134,6 +134,8 @@ class Folding:
             negated = side == k
             if kept and negated:
                 continue
+            if negated and not kept and not (negatable(node.cond) or negatable(second.cond)):
+                continue  # no ``not`` of either compiles to a jump: these are two statements
             self._combine(node, second, side, k, kept, chained, other)
             self._drop(passed + other_passed + more + [second])
             self._relink(node, node.succ)

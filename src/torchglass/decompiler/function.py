@@ -179,6 +179,8 @@ def body_of(code: CodeType, scope: Scope) -> list[ast.stmt]:
             first = first or DecompileError(f"unexpected bytecode: {error!r}")
     scope.globals, scope.nonlocals, scope.taken = (set(k) for k in known)
     scope.counter, scope.spills, scope.collector = 0, set(), None
+    if scope.reading:
+        raise FinalError(str(first))  # another reading is only wanted for its structure
     try:
         stmts = _state_machine(code, scope)
     except (DecompileError, *UNEXPECTED) as error:

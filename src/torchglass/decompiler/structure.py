@@ -129,7 +129,7 @@ class Structurer:
         owned = [n for n in self.nodes if dominates(node, n)]
         inside = self.loops[node.id].nodes if node.id in self.loops else {node.id}
         reached = {c.id: c for n in owned for c in n.succ if c.id not in inside and c.order > node.order}
-        others: list[Node | None] = sorted(reached.values(), key=lambda n: n.order)
+        others: list[Node | None] = [*sorted(reached.values(), key=lambda n: n.order)]
         if place.follow is not None and place.follow.id not in reached:
             others.append(place.follow)
         self.decisions.append((node, [o for o in others if o is not likely]))
