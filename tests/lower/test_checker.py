@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
+from dataclasses import replace
 
-from torchglass.records.check_loops import LoopError, check_graph, check_loop
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from torchglass import lower
+from torchglass.records.check_loops import LoopError, check_graph, check_loop, operands
 from torchglass.records.loops import Access, Buffer, Compute, Const, Load, Loop, LoopGraph, Reduce, Store
 
 BUFFERS = {n: Buffer(n, "float32", (4, 8), (8, 1)) for n in "xy"} | {"z": Buffer("z", "float32", (4,), (1,))}
@@ -60,3 +67,88 @@ def test_a_graph_must_write_before_it_reads() -> None:
     check_graph(LoopGraph("g", ("x",), BUFFERS, (copy,), ()))
     with pytest.raises(LoopError, match="before anything wrote it"):
         check_graph(LoopGraph("g", (), BUFFERS, (copy,), ()))
+
+
+# -- broken on purpose, one thing at a time --------------------------------------------------------------------------
+def programs() -> Iterator[LoopGraph]:
+    """What lowering makes of reductions, reads by index, joins and windows."""
+    x, ids, image = torch.randn(6, 8), torch.tensor([1, 5, 0]), torch.randn(1, 2, 6, 6)
+    for fn, args in (
+        (lambda x: torch.softmax(x * 2, 1).sum(0), (x,)),
+        (lambda x: F.gelu(F.layer_norm(x, (8,))).to(torch.bfloat16), (x,)),
+        (lambda x, i: torch.cat([F.embedding(i, x), x], 0).max(1), (x, ids)),
+        (lambda x: F.interpolate(F.max_pool2d(x, 3, 2, 1), scale_factor=2.0, mode="bilinear"), (image,)),
+        (lambda x: (x.t().argmax(0), (x > 0).any(1), x.flip(0) @ x.t()), (x,)),
+    ):
+        yield lower.run(make_fx(fn, tracing_mode="fake")(*args))
+
+
+def mutants(graph: LoopGraph) -> Iterator[tuple[str, LoopGraph]]:
+    """``graph`` with one thing changed that makes it wrong."""
+    for n, node in enumerate(graph.nodes):
+        others = [node for k, node in enumerate(graph.nodes) if k != n]
+        yield f"{node.name} left out", replace(graph, nodes=tuple(others))
+        yield f"{node.name} twice", replace(graph, nodes=(*graph.nodes, node))
+        if isinstance(node, Loop):
+            for what, changed in broken_loops(node):
+                nodes = (*graph.nodes[:n], changed, *graph.nodes[n + 1 :])
+                yield f"{node.name}: {what}", replace(graph, nodes=nodes)
+
+
+def broken_loops(loop: Loop) -> Iterator[tuple[str, Loop]]:
+    body = loop.body
+    flags = tuple(not r for r in loop.reduced)
+    if loop.dims and len(set(flags)) == 1 and any(d > 1 for d in loop.dims):
+        yield "reduced dimensions exchanged", replace(loop, reduced=flags)
+    yield "a dimension more", replace(loop, dims=(*loop.dims, 2), reduced=(*loop.reduced, False))
+    for k, op in enumerate(body):
+        users = [] if isinstance(op, Store) else [later for later in body[k + 1 :] if op.result in operands(later)]
+        if not users and not isinstance(op, Store):
+            continue  # nothing reads it: most changes are harmless
+        cast = isinstance(op, (Load, Compute)) and all(isinstance(u, Compute) and u.op == "cast" for u in users)
+        cast = cast or (isinstance(op, Compute) and op.op == "cast")
+        for what, changed in broken_operations(op):
+            if what == "of another dtype" and cast:
+                continue  # another conversion, not a broken one
+            yield f"`{op}` {what}", replace(loop, body=(*body[:k], *changed, *body[k + 1 :]))
+
+
+def broken_operations(op: object) -> Iterator[tuple[str, tuple[object, ...]]]:
+    yield "left out", ()
+    if not isinstance(op, Store):
+        yield "twice", (op, op)
+        other = "int16" if op.dtype != "int16" else "int32"
+        yield "of another dtype", (replace(op, dtype=other),)
+        yield "of an unknown dtype", (replace(op, dtype="float99"),)
+    if isinstance(op, Compute):
+        yield "of nothing known", (replace(op, op="frobnicate"),)
+        yield "with one argument fewer", (replace(op, args=op.args[1:]),)
+        yield "of what does not exist", (replace(op, args=("t999", *op.args[1:])),)
+        yield "of itself", (replace(op, args=(op.result, *op.args[1:])),)
+    if isinstance(op, (Load, Store)):
+        access = op.access
+        yield "of an unknown buffer", (replace(op, access=replace(access, buffer="nowhere")),)
+        yield "with a stride fewer", (replace(op, access=replace(access, strides=(*access.strides, 1))),)
+        if isinstance(op, Store):
+            yield "beyond the end", (replace(op, access=replace(access, offset=10**6)),)
+            yield "before the start", (replace(op, access=replace(access, offset=-1)),)
+            yield "of what does not exist", (replace(op, arg="t999"),)
+            yield "to what a tensor says", (replace(op, access=replace(access, indirect=(("t999", 1),))),)
+    if isinstance(op, Reduce):
+        yield "by an unknown kind", (replace(op, kind="median"),)
+
+
+def test_every_mutant_is_refused() -> None:
+    """Lowering's own programs pass; each of a thousand changed ones does not."""
+    survivors, count = [], 0
+    for graph in programs():
+        check_graph(graph)
+        for what, mutant in mutants(graph):
+            count += 1
+            try:
+                check_graph(mutant)
+            except LoopError:
+                continue
+            survivors.append(what)
+    assert not survivors, survivors
+    assert count > 1000

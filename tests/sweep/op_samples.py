@@ -319,9 +319,9 @@ def _no_worse(want: torch.Tensor, got: torch.Tensor, truth: torch.Tensor) -> boo
     """Whether ``got`` is at most twice as far from the truth as ``want`` is, give or take some units of the last
     place.
     """
+    unit = torch.finfo(got.dtype).eps
     wide = torch.complex128 if want.is_complex() else torch.float64
     want, got, truth = want.to(wide), got.to(wide), truth.to(wide)
-    unit = torch.finfo(torch.float32).eps if want.dtype != got.dtype else torch.finfo(got.dtype).eps
     finite = truth.isfinite() & want.isfinite()
     if not torch.equal(got.isfinite()[finite], want.isfinite()[finite]):
         return False
@@ -333,7 +333,7 @@ def _no_worse(want: torch.Tensor, got: torch.Tensor, truth: torch.Tensor) -> boo
     if not ours.numel():
         return True
     scale = truth.abs()[finite]
-    return bool((ours <= 2 * theirs.max() + 4 * unit * scale).all())
+    return bool((ours <= 2 * theirs.max() + 2 * unit * scale).all())
 
 
 def in_double(run: Callable[..., Any], arguments: tuple[Any, ...], backward: bool) -> Outcome | None:

@@ -209,3 +209,15 @@ def _cudnn_batch_norm_backward(
 ) -> Any:
     """The gradient never reads the running statistics, which are overwritten by then."""
     return recorder.call(func, (*args[:3], None, None, *args[5:]), kwargs)
+
+
+@special(aten.max_unpool2d.default)
+def _max_unpool(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Its kernel keeps the memory format of its input; its meta function says contiguous."""
+    value = func(*args, **kwargs)
+    last = torch.channels_last
+    if args[0].is_contiguous(memory_format=last) and not args[0].is_contiguous():
+        value = value.contiguous(memory_format=last)
+    op = recorder.write(Op(CALL, func, recorder._operand(args), recorder._operands(kwargs), value))
+    recorder.bind(value, op)
+    return value

@@ -1,9 +1,12 @@
 """The checker of loop programs: raises LoopError naming loop and operation, or returns None.
 
-It holds: values are defined once and before use; operators exist and have their number of arguments; dtypes are known;
-comparisons yield bool; accesses have one stride per dimension and name known buffers; a value stored is one that the
-reduction has finished; a kept store never moves along a reduced dimension; addresses of affine accesses with known
-sizes stay inside their buffer.
+It holds: values are defined once and before use; operators exist and have their number of arguments; dtypes are known
+and agree: both sides of an addition, what is chosen between, a number stored and its buffer; comparisons yield bool,
+masks and conditions are bool, computed addresses are integers; accesses have one stride per dimension and name known
+buffers; a loop writes only temporary buffers, none that it reads, and each buffer is written by one node; a value
+stored is one that the reduction has finished; a kept store never moves along a reduced dimension; addresses of affine
+accesses with known sizes stay inside their buffer (inputs may be views into more memory than their shape says), and so
+do results.
 """
 
 from __future__ import annotations
@@ -23,9 +26,18 @@ from .loops import (
     Loop,
     LoopGraph,
     Reduce,
+    Size,
     Store,
+    View,
 )
 
+WIDE = {"bfloat16": "float32", "float16": "float32"}  # what these are computed in
+ANY_OPERANDS = frozenset({"cast"})
+FLOAT_OPS = frozenset({
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "sigmoid", "floor", "ceil", "trunc",
+    "round", "lgamma", "pow", "atan2", "copysign", "hypot", "nextafter",
+})  # fmt: skip
 DTYPES = frozenset({"float32", "float64", "bfloat16", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"})
 
 
@@ -34,7 +46,7 @@ class LoopError(ValueError):
 
 
 def check_graph(graph: LoopGraph) -> None:
-    """Check every loop, and that every buffer is written before it is read."""
+    """Check every loop, that buffers are written once and before they are read, and that results lie inside theirs."""
     written = set(graph.inputs) | set(graph.constants)
     for node in graph.nodes:
         for name in node.reads:
@@ -42,7 +54,22 @@ def check_graph(graph: LoopGraph) -> None:
                 raise LoopError(f"{graph.name}: {node.name} reads {name} before anything wrote it")
         if isinstance(node, Loop):
             check_loop(node, graph.buffers)
+        for name in node.writes:
+            if name in written:
+                raise LoopError(f"{graph.name}: {node.name} writes {name} a second time")
         written.update(node.writes)
+    for result in graph.outputs:
+        if isinstance(result, View):
+            _check_result(graph, result, written)
+
+
+def _check_result(graph: LoopGraph, result: View, written: set[str]) -> None:
+    where = f"{graph.name}: the result {result}"
+    if result.buffer not in graph.buffers or result.buffer not in written:
+        raise LoopError(f"{where} was never written")
+    if len(result.shape) != len(result.strides):
+        raise LoopError(f"{where}: {len(result.strides)} strides over {len(result.shape)} dimensions")
+    _check_range(result.shape, Access(result.buffer, result.strides, result.offset), graph.buffers, where)
 
 
 def check_loop(loop: Loop, buffers: Mapping[str, Buffer]) -> None:
@@ -58,16 +85,58 @@ def check_loop(loop: Loop, buffers: Mapping[str, Buffer]) -> None:
             _check_access(op.access, loop, buffers, where, masked=isinstance(op, Load) and op.mask is not None)
         if isinstance(op, Store):
             _check_store(op, loop, partial, where)
+            _check_stored(op, loop, dtypes, buffers, where)
             continue
         if op.result in dtypes:
             raise LoopError(f"{where} defines {op.result} a second time")
         if op.dtype not in DTYPES:
             raise LoopError(f"{where} has unknown dtype {op.dtype}")
+        _check_dtypes(op, dtypes, where)
         if _varies(op, loop, partial):
             partial.add(op.result)
         dtypes[op.result] = op.dtype
     if loop.is_reduction and not any(isinstance(op, Reduce) for op in loop.body):
         raise LoopError(f"{loop.name}: has reduced dimensions but no reduce")
+    if not loop.stores:
+        raise LoopError(f"{loop.name}: stores nothing")
+
+
+def _check_dtypes(op: object, dtypes: Mapping[str, str], where: str) -> None:
+    """Whether the operands of an operation that defines a value are of the dtypes it takes."""
+    if isinstance(op, Load):
+        if op.mask is not None and dtypes[op.mask] != "bool":
+            raise LoopError(f"{where}: the mask is {dtypes[op.mask]}, not bool")
+        _check_places(op.access, dtypes, where)
+    elif isinstance(op, Index):
+        if op.dtype not in ("int64", "int32"):
+            raise LoopError(f"{where}: counters are int64 or int32")
+    elif isinstance(op, Reduce):
+        if dtypes[op.arg] != op.dtype:
+            raise LoopError(f"{where} reduces {dtypes[op.arg]} to {op.dtype}")
+    elif isinstance(op, Compute) and op.op not in ANY_OPERANDS:
+        given = [dtypes[a] for a in op.args]
+        if op.op == "where" and given.pop(0) != "bool":
+            raise LoopError(f"{where}: the condition is {dtypes[op.args[0]]}, not bool")
+        wanted = given[0] if op.op in BOOL_OPS else op.dtype
+        if any(dtype != wanted for dtype in given):
+            raise LoopError(f"{where} mixes {', '.join(given)}")
+        if op.op in FLOAT_OPS and "float" not in wanted:
+            raise LoopError(f"{where}: {op.op} of {wanted}")
+
+
+def _check_places(access: Access, dtypes: Mapping[str, str], where: str) -> None:
+    for value, _ in access.indirect:
+        if dtypes[value] not in ("int64", "int32"):
+            raise LoopError(f"{where}: the address {value} is {dtypes[value]}")
+
+
+def _check_stored(op: Store, loop: Loop, dtypes: Mapping[str, str], buffers: Mapping[str, Buffer], where: str) -> None:
+    buffer = buffers[op.access.buffer]
+    if buffer.role != "temp" or buffer.name in loop.reads:
+        raise LoopError(f"{where} writes {'what it reads' if buffer.role == 'temp' else f'the {buffer.role}'}")
+    if dtypes[op.arg] != WIDE.get(buffer.dtype, buffer.dtype):
+        raise LoopError(f"{where} stores {dtypes[op.arg]} in {buffer.dtype}")
+    _check_places(op.access, dtypes, where)
 
 
 def _check_operands(op: object, dtypes: Mapping[str, str], where: str) -> None:
@@ -90,13 +159,18 @@ def _check_access(access: Access, loop: Loop, buffers: Mapping[str, Buffer], whe
         raise LoopError(f"{where}: no buffer {access.buffer}")
     if len(access.strides) != len(loop.dims):
         raise LoopError(f"{where}: {len(access.strides)} strides over {len(loop.dims)} dimensions")
+    if not masked and not access.indirect:
+        _check_range(loop.dims, access, buffers, where)
+
+
+def _check_range(dims: tuple[Size, ...], access: Access, buffers: Mapping[str, Buffer], where: str) -> None:
     buffer = buffers[access.buffer]
-    known = (*loop.dims, *access.strides, access.offset, *buffer.shape, *buffer.strides)
-    if masked or access.indirect or buffer.role != "temp" or not all(isinstance(v, int) for v in known):
+    known = (*dims, *access.strides, access.offset, *buffer.shape, *buffer.strides)
+    if buffer.role != "temp" or not all(isinstance(v, int) for v in known) or 0 in dims:
         return
-    if 0 in loop.dims or 0 in buffer.shape:
-        return
-    spans = [(d - 1) * s for d, s in zip(loop.dims, access.strides)]
+    if 0 in buffer.shape:
+        raise LoopError(f"{where}: {access.buffer} has no elements")
+    spans = [(d - 1) * s for d, s in zip(dims, access.strides)]
     low = access.offset + sum(s for s in spans if s < 0)
     high = access.offset + sum(s for s in spans if s > 0)
     last = sum((d - 1) * s for d, s in zip(buffer.shape, buffer.strides))
