@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -14,8 +15,9 @@ import torch
 import torch.nn.functional as F
 from tests.codegen.harness import Compiled, check
 
+from torchglass.codegen.wrapper import HEADER
 from torchglass.records.kernels import Allocate
-from torchglass.records.loops import View
+from torchglass.records.loops import RESERVED, View
 from torchglass.runtime import toolchain
 from torchglass.runtime.load import CtypesKernel, load
 
@@ -85,6 +87,19 @@ def test_short_rows_read_under_conditions(tmp_path: Path) -> None:
 
     args = [make(4, 4) > 0, make(4, 4), make(2, 4), make(2, 4, seed=1), make(4, 4, seed=2)]
     check(fn, args, tmp_path, loops_only=True)
+
+
+def test_user_names_that_a_wrapper_uses_itself(tmp_path: Path) -> None:
+    def fn(args: torch.Tensor, torch: torch.Tensor, math: torch.Tensor) -> Any:
+        empty = args.exp().sum(0)
+        kernel_0 = empty @ torch
+        call = kernel_0 * math
+        device = call.cumsum(0)
+        return empty, device.sin()
+
+    compiled = check(fn, [make(4, 4), make(4, 4, seed=1), make(4)], tmp_path)
+    imported = {name.asname or name.name for node in ast.walk(ast.parse(HEADER)) for name in getattr(node, "names", ())}
+    assert imported <= RESERVED and not imported & set(compiled.fused.graph.buffers)
 
 
 def test_a_softmax_is_one_kernel(tmp_path: Path) -> None:

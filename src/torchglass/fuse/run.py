@@ -36,6 +36,8 @@ class _Fusing:
         self.graph = graph
         self.groups: list[Group] = []
         self.extern: dict[int, ExternCall] = {}
+        self.effects: list[Group] = []  # calls that draw random numbers or check something: they keep their order
+        self.before: dict[int, Group] = {}  # for the position of one of them: the one before it
         self.maker: dict[str, Group] = {}
         self.readers: dict[str, list[Group]] = {}
         self.uses: dict[str, set[int]] = {}
@@ -58,6 +60,11 @@ class _Fusing:
             made = self.maker.get(name)
             if made is not None:
                 group.ancestors |= made.members | made.ancestors
+        if isinstance(node, ExternCall) and node.effect:
+            if self.effects:
+                self.before[position] = previous = self.effects[-1]
+                group.ancestors |= previous.members | previous.ancestors
+            self.effects.append(group)
         self.groups.append(group)
         for name in node.writes:
             self.maker[name] = group
@@ -199,7 +206,8 @@ class _Fusing:
 
     def _needs(self, group: Group) -> list[Group]:
         reads = group.reads if group.loops else self.extern[group.last].reads
-        return [g for name in reads if (g := self.maker.get(name)) is not None and g is not group]
+        needed = [g for name in reads if (g := self.maker.get(name)) is not None and g is not group]
+        return needed if group.loops or group.last not in self.before else [*needed, self.before[group.last]]
 
     def _finish(self, group: Group) -> FusedKernel | ExternCall:
         if not group.loops:

@@ -18,7 +18,7 @@ import torch
 from torch import fx
 
 from ..records.check_loops import DTYPES
-from ..records.loops import Access, Buffer, ExternCall, Loop, Node, Size, Value, View
+from ..records.loops import RESERVED, Access, Buffer, ExternCall, Loop, Node, Size, Value, View
 from ..records.origin import UNKNOWN, Origin
 from .table import NotLowered
 from .values import Body, Number, V, compute_dtype
@@ -100,9 +100,9 @@ class Lowering:
 
     # -- buffers and views -------------------------------------------------------------------------------------------
     def fresh(self, name: str) -> str:
-        """A buffer name not yet taken, after ``name``."""
+        """A buffer name not yet taken, after ``name``; nor one that the wrapper uses itself."""
         unique, n = name, 0
-        while unique in self.buffers:
+        while unique in self.buffers or unique in RESERVED or unique.startswith(("kernel_", "aten_")):
             n += 1
             unique = f"{name}_{n}"
         return unique

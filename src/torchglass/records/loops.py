@@ -25,6 +25,12 @@ from .origin import UNKNOWN, Origin
 
 Size: TypeAlias = "int | sympy.Expr"
 
+RESERVED = frozenset(
+    ["args", "call", "conform", "demo", "device", "empty", "example_constant", "failed", "index_error", "inf"]
+    + ["kernels", "math", "nan", "operator", "Path", "reinterpret", "torch", "triton", "tl", "INPUTS", "_"]
+)
+"""Names that a generated wrapper uses itself: no buffer is called so."""
+
 
 @dataclass(frozen=True)
 class Access:
