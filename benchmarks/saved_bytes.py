@@ -1,6 +1,6 @@
 """Bytes kept from forward to backward: ours, eager's and torch.compile's; and what ``memory_budget`` trades.
 
-    python -m benchmarks.saved_bytes [--layers 4] [--only NAME ...] [--peer aot_eager_decomp_partition] [--budget NAME]
+    python -m benchmarks.saved_bytes [--layers 4] [--only NAME ... | --more] [--peer NAME] [--budget NAME]
 
 Counted after one forward in training, each memory once, parameters and buffers left out: for eager what
 ``torch.autograd.graph.saved_tensors_hooks`` sees, for the compilers what their autograd node holds. The peer's backend
@@ -41,6 +41,32 @@ class Mlp(nn.Module):
         return x
 
 
+class UNet(nn.Module):
+    """Two levels down and up again, GroupNorm and SiLU, with skips that are concatenated."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first = self._block(3, width)
+        self.down = self._block(width, 2 * width)
+        self.bottom = self._block(2 * width, 2 * width)
+        self.up = self._block(4 * width, width)
+        self.last = self._block(2 * width, width)
+
+    @staticmethod
+    def _block(inputs: int, outputs: int) -> nn.Module:
+        second = [nn.Conv2d(outputs, outputs, 3, padding=1), nn.GroupNorm(4, outputs), nn.SiLU()]
+        return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1), nn.GroupNorm(4, outputs), nn.SiLU(), *second)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pool, grow = nn.functional.avg_pool2d, nn.functional.interpolate
+        first = self.first(x)
+        down = self.down(pool(first, 2))
+        bottom = self.bottom(pool(down, 2))
+        up = self.up(torch.cat([grow(bottom, scale_factor=2.0), down], 1))
+        result: torch.Tensor = self.last(torch.cat([grow(up, scale_factor=2.0), first], 1))
+        return result
+
+
 def _sizes(module: nn.Module) -> tuple[Any, ...]:
     if isinstance(module, nn.Linear):
         return module.in_features, module.out_features
@@ -64,6 +90,28 @@ def models(layers: int) -> dict[str, Callable[[], tuple[nn.Module, torch.Tensor]
         "mlp": lambda: (Mlp(layers), torch.randn(BATCH, TOKENS, WIDTH)),
         "bert, no dropout": lambda: (BertModel(BertConfig(**eager, **wide, **dry_bert)), ids),
         "gpt2, no dropout": lambda: (GPT2Model(GPT2Config(**eager, **gpt2, **dry_gpt2)), ids),
+    }
+
+
+def more_models(layers: int) -> dict[str, Callable[[], tuple[nn.Module, torch.Tensor]]]:
+    """Models that the partition was not tried on while it was written."""
+    import transformers as tf
+
+    eager: dict[str, Any] = {"attn_implementation": "eager"}
+    wide = {"hidden_size": WIDTH, "num_hidden_layers": layers, "num_attention_heads": 4, "intermediate_size": 4 * WIDTH}
+    rotary = {**wide, **eager, "num_key_value_heads": 2, "vocab_size": 1000, "use_cache": False}
+    t5 = {"d_model": WIDTH, "d_ff": 4 * WIDTH, "num_layers": layers, "num_heads": 4, "d_kv": WIDTH // 4}
+    stages = {"hidden_sizes": [32, 64, 128, 256], "depths": [1, 1, 2, 1]}
+    ids = torch.randint(0, 1000, (BATCH, TOKENS))
+    picture = torch.randn(2, 3, 64, 64)
+    return {
+        "t5": lambda: (tf.T5EncoderModel(tf.T5Config(**t5, vocab_size=1000)), ids),
+        "vit": lambda: (tf.ViTModel(tf.ViTConfig(**eager, **wide, image_size=64, patch_size=8)), picture),
+        "mixtral": lambda: (tf.MixtralModel(tf.MixtralConfig(**rotary, num_local_experts=4)), ids),
+        "convnext": lambda: (tf.ConvNextModel(tf.ConvNextConfig(**stages)), picture),
+        "unet": lambda: (UNet(32), picture),
+        "qwen2": lambda: (tf.Qwen2Model(tf.Qwen2Config(**rotary)), ids),
+        "deberta": lambda: (tf.DebertaV2Model(tf.DebertaV2Config(**wide, vocab_size=1000)), ids),
     }
 
 
@@ -133,16 +181,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--only", nargs="*")
+    parser.add_argument("--more", action="store_true", help="models of other kinds as well")
     parser.add_argument("--peer", default="aot_eager_decomp_partition")
     parser.add_argument("--budget", metavar="NAME")
     parser.add_argument("--turns", type=int, default=10)
     chosen = parser.parse_args()
-    known = models(chosen.layers)
+    known = models(chosen.layers) | more_models(chosen.layers)
     if chosen.budget:
         for row in budget_table(chosen.budget, known[chosen.budget], chosen.turns):
             print(json.dumps(row), flush=True)
         return
-    for name in chosen.only or known:
+    for name in chosen.only or (known if chosen.more else models(chosen.layers)):
         print(json.dumps(compare(name, known[name], chosen.peer)), flush=True)
 
 
