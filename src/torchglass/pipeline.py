@@ -200,7 +200,7 @@ class FunctionState:
             found = _entry_of_another_thread(compiled, arguments)
             if found is not None or compiled.disabled or not self._below_limit(compiled):
                 return found
-            if guard_runtime.global_state().dispatch_modes:
+            if guard_runtime.global_state().dispatch_modes or torch_compat.in_function_transform():
                 return None  # such a mode wants to see each operation as it happens
             self._note_recompile(arguments)
             try:
@@ -510,7 +510,7 @@ class GraphCompiler:
             return captured
         inputs = list(fake_inputs if fake_inputs is not None else example_inputs)
         entered = torch.is_grad_enabled()
-        training = any(i.requires_grad for i in inputs) and (entered or _enables_grad(gm))
+        training = (any(i.requires_grad for i in inputs) or _differentiates(gm)) and (entered or _enables_grad(gm))
         if self.options.get("freezing") and not training:
             placeholders = gm.graph.find_nodes(op="placeholder")
             self.frozen = frozenset(
@@ -635,6 +635,11 @@ _WHAT_RUNS = {
 def _enables_grad(gm: torch.fx.GraphModule) -> bool:
     """Whether the graph switches grad mode on."""
     return any(n.target is torch_compat.set_grad_mode and n.args[0] for n in gm.graph.nodes)
+
+
+def _differentiates(gm: torch.fx.GraphModule) -> bool:
+    """Whether the graph asks for gradients itself, perhaps by tensors that it makes."""
+    return any(n.target is torch.autograd.grad for n in gm.graph.nodes)
 
 
 def _on_list(forward: GraphCall) -> GraphCall:

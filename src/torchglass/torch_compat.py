@@ -252,6 +252,14 @@ def release_saved_tensors(ctx: Any) -> None:
         release()
 
 
+def in_forward_mode() -> bool:
+    """Whether we are within ``torch.autograd.forward_ad.dual_level``.
+
+    ``_current_level``: PyTorch has no public question; without it compiled graphs drop the tangents. Tried: 2.11, 2.13.
+    """
+    return torch.autograd.forward_ad._current_level >= 0
+
+
 def ambient_autocast() -> tuple[str, ...]:
     """Device types whose autocast is on right now."""
     if not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
@@ -263,10 +271,15 @@ def ambient_autocast() -> tuple[str, ...]:
 # peek_interpreter_stack: whether torch.func.grad, vmap, ... are at work. _current_autograd_node: whether a backward
 # pass is. _get_tracing_state: whether torch.jit.trace is. Without them a function called from one of these would be
 # compiled under it, and its operations hidden from it. Tried: 2.11, 2.13.
+def in_function_transform() -> bool:
+    """Whether torch.func.grad, vmap, ... are at work on this thread."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
 def is_watched_by_tracer() -> bool:
     """Whether a function transform, a backward pass or torch.jit.trace is at work on this thread."""
     return (
-        torch._C._functorch.peek_interpreter_stack() is not None
+        in_function_transform()
         or torch._C._current_autograd_node() is not None
         or torch._C._get_tracing_state() is not None
     )

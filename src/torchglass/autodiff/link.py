@@ -30,7 +30,7 @@ from ..records.partition import (
     ViewOf,
     ViewStep,
 )
-from ..torch_compat import below_autograd, release_saved_tensors
+from ..torch_compat import below_autograd, in_forward_mode, release_saved_tensors
 from .aliases import apply
 
 Graph = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
@@ -55,24 +55,26 @@ def link(
     gradients that arrive there.
 
     ``eager`` runs the captured graph itself: it takes over in calls where a tensor that the graph writes to shares
-    memory with another input, which a pure graph cannot see.
+    memory with another input, which a pure graph cannot see, and within ``forward_ad.dual_level``, where tensors may
+    carry tangents that a compiled graph would drop.
 
     Raises nothing itself; a backward with ``create_graph=True`` is refused with a RuntimeError, a second one without
     ``retain_graph`` fails as in eager.
     """
     if partition.autocast:
         forward_call, compile_backward = _without_autocast(partition.autocast, forward_call, compile_backward)
-    if partition.training:
-        run = _training(partition, forward_call, compile_backward)
-    else:
-        run = _inference(forward_call)
     finish = _finish(partition)
+    instead = eager if finish is None else None
+    if partition.training:
+        run = _training(partition, forward_call, compile_backward, instead)
+    else:
+        run = _inference(forward_call, instead)
     if finish is None:
         return run
     written = [mutation.input for mutation in partition.mutations]
 
     def call(*inputs: torch.Tensor) -> tuple[Any, ...]:
-        if eager is not None and written and _overlap(inputs, written):
+        if eager is not None and (in_forward_mode() or (written and _overlap(inputs, written))):
             return tuple(eager(*inputs))
         return finish(inputs, run(*inputs))
 
@@ -88,8 +90,10 @@ def _overlap(inputs: Sequence[torch.Tensor], written: list[int]) -> bool:
 
 
 # --- around the call --------------------------------------------------------------------------------------------------
-def _inference(forward_call: Graph) -> Callable[..., tuple[torch.Tensor, ...]]:
+def _inference(forward_call: Graph, eager: Callable[..., Any] | None) -> Callable[..., tuple[torch.Tensor, ...]]:
     def run(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if eager is not None and in_forward_mode():
+            return tuple(eager(*inputs))
         with below_autograd():
             return tuple(forward_call(list(inputs)))
 
@@ -216,7 +220,9 @@ def _view_of(output: ViewOf) -> Maker:
 
 
 # --- autograd ---------------------------------------------------------------------------------------------------------
-def _training(partition: Partition, forward_call: Graph, compile_backward: CompileBackward) -> Callable[..., Any]:
+def _training(
+    partition: Partition, forward_call: Graph, compile_backward: CompileBackward, eager: Callable[..., Any] | None
+) -> Callable[..., Any]:
     """The autograd.Function of one graph, as a callable."""
     width = len(partition.input_names)
     saved = [saved.place.index + (0 if saved.place.kind == "input" else width) for saved in partition.saved]
@@ -249,13 +255,21 @@ def _training(partition: Partition, forward_call: Graph, compile_backward: Compi
 
     apply = CompiledGraph.apply
     if not partition.gradients:
-        return _without_gradients(partition, forward_call)
-    return lambda *inputs: apply(inputs, *pick_differentiated(inputs))
+        return _without_gradients(partition, forward_call, eager)
+
+    def run(*inputs: torch.Tensor) -> Any:
+        if eager is not None and in_forward_mode():
+            return tuple(eager(*inputs))
+        return apply(inputs, *pick_differentiated(inputs))
+
+    return run
 
 
-def _without_gradients(partition: Partition, forward_call: Graph) -> Callable[..., Any]:
+def _without_gradients(
+    partition: Partition, forward_call: Graph, eager: Callable[..., Any] | None
+) -> Callable[..., Any]:
     """Outputs require a gradient but no input influences them: eager's backward runs and finds nothing."""
-    run = _inference(forward_call)
+    run = _inference(forward_call, eager)
 
     def call(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         results = run(*inputs)
