@@ -11,6 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from torchglass import codegen, fuse, lower
 from torchglass.records.kernels import FusedGraph
+from torchglass.records.loops import JOIN
 from torchglass.runtime.load import load
 
 
@@ -30,7 +31,7 @@ class Compiled:
 
     @property
     def externs(self) -> list[str]:
-        return [s.target for s in self.fused.steps if hasattr(s, "target")]
+        return [s.target for s in self.fused.steps if hasattr(s, "target") and s.target != JOIN]
 
 
 def tensors(value: Any) -> list[Any]:

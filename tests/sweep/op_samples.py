@@ -20,7 +20,7 @@ import torch
 
 import torchglass as tg
 from torchglass.errors import CompileError, GraphBreakError
-from torchglass.records.loops import ExternCall, Loop
+from torchglass.records.loops import JOIN, ExternCall, Loop
 
 WHOLE, BREAKS, REFUSED, WRONG, CRASHED, SKIPPED = "whole", "breaks", "refused", "wrong", "crashed", "skipped"
 """``refused``: captured, but a later stage could not take it and eager ran instead, with the right result."""
@@ -190,7 +190,7 @@ def generated(compiled: Any) -> tuple[int, tuple[str, ...]]:
     """How many loops a compiled function's graphs have, and which ATen operators they call."""
     graphs = [graph for entry in tg.explain(compiled).entries for graph in entry.graphs]
     nodes = [node for graph in graphs for fused in graph.fused.values() for node in fused.graph.nodes]
-    calls = sorted({node.target for node in nodes if isinstance(node, ExternCall)})
+    calls = sorted({node.target for node in nodes if isinstance(node, ExternCall) and node.target != JOIN})
     return sum(isinstance(node, Loop) for node in nodes), tuple(calls)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from ..records.kernels import Allocate, Free, FusedGraph, FusedKernel
-from ..records.loops import Buffer, Compute, ExternCall, Value, View
+from ..records.loops import JOIN, Buffer, Compute, ExternCall, Value, View
 from ..records.origin import UNKNOWN
 from .c import Call
 
@@ -97,7 +97,7 @@ class WrapperPrinter:
                 lines.append(_commented(f"{call.kernel}({', '.join(call.buffers)})", step.ops, step.origins))
                 if self.checks and _has_bounds(step):
                     lines += ["if failed[0]:", "    raise index_error(failed)"]
-            else:
+            elif step.target != JOIN:
                 lines += self._extern(step)
         results = ", ".join(self._argument(o) for o in self.graph.outputs)
         lines.append(f"return ({results},)" if self.graph.outputs else "return ()")
@@ -105,6 +105,9 @@ class WrapperPrinter:
 
     def _allocate(self, step: Allocate) -> str:
         buffer = self.graph.buffers[step.buffer]
+        if step.inside is not None and buffer.inside is not None:
+            place = f"{_tuple(buffer.shape)}, {_tuple(buffer.strides)}, {buffer.inside[1]}"
+            return f"{step.buffer} = reinterpret({step.inside}, {place})  # a part of it"
         if step.reuse is None:
             return f"{step.buffer} = empty({_tuple(buffer.shape)}, {_tuple(buffer.strides)}, torch.{buffer.dtype})"
         old = self.graph.buffers[step.reuse]

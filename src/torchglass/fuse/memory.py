@@ -38,8 +38,10 @@ def plan(graph: LoopGraph, order: Sequence[FusedKernel | ExternCall]) -> tuple[t
     ours: set[str] = set()
     live = peak = 0
     for n, step in enumerate(order):
-        for name in step.writes:
-            if name not in graph.buffers:
+        for part in step.writes:
+            name = _whole(graph, part)
+            if name not in graph.buffers or name in ours:
+                steps += [Allocate(part, inside=name)] if part != name else []
                 continue
             buffer = graph.buffers[name]
             live += _bytes(buffer)
@@ -47,19 +49,28 @@ def plan(graph: LoopGraph, order: Sequence[FusedKernel | ExternCall]) -> tuple[t
                 waiting = pool.get((buffer.dtype, storage_items(buffer)))
                 steps.append(Allocate(name, waiting.pop() if waiting else None))
                 ours.add(name)
+            if part != name:
+                steps.append(Allocate(part, inside=name))
         peak = max(peak, live)
         steps.append(step)
         for name in dict.fromkeys((*step.reads, *step.writes)):
             if last_use[name] != n or name in outputs:
                 continue
             steps.append(Free(name))
-            if name not in graph.buffers or graph.buffers[name].role != "temp":
+            if name not in graph.buffers or graph.buffers[name].role != "temp" or graph.buffers[name].inside:
                 continue
             live -= _bytes(graph.buffers[name])
             if name in ours and name not in pinned:
                 key = (graph.buffers[name].dtype, storage_items(graph.buffers[name]))
                 pool.setdefault(key, []).append(name)
     return tuple(steps), peak
+
+
+def _whole(graph: LoopGraph, name: str) -> str:
+    """The buffer to allocate for a buffer: what it is a part of, if it is one."""
+    while name in graph.buffers and (inside := graph.buffers[name].inside):
+        name = inside[0]
+    return name
 
 
 def _bytes(buffer: Buffer) -> int:

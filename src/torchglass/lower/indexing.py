@@ -1,20 +1,24 @@
 """Operators that join, pad and pick: cat, slice and select backwards, padding, embedding, gather, index.
 
 ``cat([a, b], 1)`` of widths 2 and 3 is one loop over 5 columns: ``where(i1 < 2, a[i0, i1], b[i0, i1 - 2])`` with masked
-loads, so that producers and consumers can join it.
+loads, so that producers and consumers can join it. Where the result lies in memory anyway, each part is a loop of its
+own that writes to its place, and joins what makes the part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import fx
 
-from ..records.loops import Access, Size, View
-from .context import Lowering, Splat, dtype_name, sizes_of
-from .table import NotLowered, rule
+from ..records.loops import JOIN, Access, Size, View
+from .context import Lowering, Splat, dtype_name, is_dense, sizes_of
+from .table import NotLowered, find_rule, rule
 from .values import V, compute_dtype, where
+
+MOST_PARTS = 8  # of a loop that picks among them
 
 
 def masked_load(low: Lowering, counter: V, x: Any, shifts: Sequence[Size], mask: V | None, other: Any) -> V:
@@ -90,7 +94,12 @@ def _cat(low: Lowering, node: fx.Node, tensors: Sequence[Any], dim: int = 0) -> 
     rank = len(shape)
     dim = dim % max(rank, 1)
     parts = [x for x in tensors if not (len(x.shape) == 1 and x.shape[0] == 0)]  # the old empty 1-D tensors
-    if not parts or len(parts) > 8 or any(len(p.shape) != rank for p in parts):
+    if not parts or any(len(p.shape) != rank for p in parts):
+        raise NotLowered("parts of different ranks")
+    made_here = any(isinstance(x, View) and low.buffers[x.buffer].role == "temp" for x in parts)
+    if made_here and _is_stored(node) and is_dense(shape, sizes_of(val.stride())):
+        return _written_in_place(low, node, parts, dim)
+    if len(parts) > MOST_PARTS:
         raise NotLowered("many parts: a copy each by ATen is as fast")
     to = compute_dtype(dtype_name(val.dtype))
 
@@ -109,6 +118,33 @@ def _cat(low: Lowering, node: fx.Node, tensors: Sequence[Any], dim: int = 0) -> 
         return result
 
     return low.finish(element, [], node, indexed=True)
+
+
+def _is_stored(node: fx.Node) -> bool:
+    """Whether the result lies in memory in any case: something other than loops reads it, or it leaves the graph."""
+    for user in node.users:
+        schema = getattr(user.target, "_schema", None)
+        if user.op == "output" or schema is None or find_rule(user.target) is None:
+            return True
+        if any(r.alias_info is not None for r in schema.returns) and _is_stored(user):
+            return True
+    return False
+
+
+def _written_in_place(low: Lowering, node: fx.Node, parts: Sequence[Any], dim: int) -> View:
+    """A copy of each part to its place, which can become part of the kernel that makes it."""
+    whole = low.result(node)
+    start: Size = 0
+    copies = []
+    for k, part in enumerate(parts):
+        name, dtype = f"{node.name}_part_{k}", low.dtype(whole)
+        copy = low.map(lambda v: v, [part], shape=part.shape, dtype=dtype, strides=whole.strides, name=name)
+        place = (whole.buffer, start * whole.strides[dim])
+        low.buffers[copy.buffer] = replace(low.buffers[copy.buffer], inside=place)
+        copies.append(copy)
+        start = start + part.shape[dim]
+    low.extern(JOIN, copies, {}, [whole.buffer])
+    return whole
 
 
 def _between(i: V, start: Size | None, end: Size | None) -> V:

@@ -88,12 +88,17 @@ class FusedKernel:
 
 @dataclass(frozen=True)
 class Allocate:
-    """Make ``buffer`` exist: fresh memory, or the memory of a dead buffer (``reuse``) of the same bytes and dtype."""
+    """Make ``buffer`` exist: fresh memory, the memory of a dead buffer (``reuse``) of the same bytes and dtype, or a
+    part of a buffer that exists (``inside``).
+    """
 
     buffer: str
     reuse: str | None = None
+    inside: str | None = None
 
     def __str__(self) -> str:
+        if self.inside:
+            return f"allocate {self.buffer} inside {self.inside}"
         return f"allocate {self.buffer}" + (f" in place of {self.reuse}" if self.reuse else "")
 
 

@@ -225,7 +225,10 @@ class Loop:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory a node writes or the caller brings. ``role``: input, temp, or constant (a tensor baked into the graph)."""
+    """Memory a node writes or the caller brings. ``role``: input, temp, or constant (a tensor baked into the graph).
+
+    ``inside``: another buffer, and the element of it at which this one begins, for the parts of a whole.
+    """
 
     name: str
     dtype: str
@@ -233,6 +236,7 @@ class Buffer:
     strides: tuple[Size, ...]
     role: str = "temp"
     device: str = "cpu"
+    inside: tuple[str, Size] | None = None
 
     @property
     def numel(self) -> Size:
@@ -260,6 +264,10 @@ class Value:
     """A Python value an earlier extern call returned or the caller brought (an int, say); by its name."""
 
     name: str
+
+
+JOIN = "join"
+"""Target of an ExternCall that does nothing: all parts of its result, its arguments, have been written."""
 
 
 @dataclass(frozen=True)
