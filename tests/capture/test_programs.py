@@ -5,6 +5,7 @@ import math
 import warnings
 from collections import deque
 
+import numpy as np
 import pytest
 import torch
 
@@ -48,6 +49,8 @@ def same(a, b):
         assert list(a) == list(b)
         for key in a:
             same(a[key], b[key])
+    elif isinstance(a, np.ndarray):
+        np.testing.assert_allclose(a, b)
     elif isinstance(a, float) and math.isnan(a):
         assert math.isnan(b)
     elif (

@@ -11,8 +11,10 @@ import torch
 
 import torchglass as tg
 
+from . import edge_programs, user_programs
 from .test_programs import same
-from .user_programs import PROGRAMS
+
+PROGRAMS = user_programs.PROGRAMS | edge_programs.PROGRAMS
 
 
 @pytest.fixture(autouse=True)

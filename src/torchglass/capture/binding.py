@@ -30,12 +30,6 @@ def bind_arguments(
     keyword_only = names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     bound: dict[str, Any] = dict(zip(positional, args))
     rest = list(args[len(positional) :])
-    if rest and not code.co_flags & CO_VARARGS:
-        m.throw(
-            TypeError,
-            f"{code.co_qualname}() takes {len(positional)} positional argument{'s' * (len(positional) != 1)} "
-            f"but {len(args)} {'was' if len(args) == 1 else 'were'} given",
-        )
     accepted = set(positional[code.co_posonlyargcount :]) | set(keyword_only)
     extra: dict[str, Any] = {}
     for name, value in kwargs.items():
@@ -46,19 +40,23 @@ def bind_arguments(
         elif code.co_flags & CO_VARKEYWORDS:
             extra[name] = value
         else:
-            m.throw(TypeError, f"{code.co_qualname}() got an unexpected keyword argument '{name}'")
+            m.throw(TypeError, _unexpected(code, positional, kwargs, name))
+    if rest and not code.co_flags & CO_VARARGS:
+        given = sum(name in bound for name in keyword_only)
+        m.throw(TypeError, _too_many(code, len(args), len(defaults), given))
     for name, value in zip(positional[len(positional) - len(defaults) :], defaults):
         bound.setdefault(name, value)
     for name in keyword_only:
         if name not in bound and name in kwdefaults:
             bound[name] = kwdefaults[name]
-    missing = [n for n in (*positional, *keyword_only) if n not in bound]
-    if missing:
-        listed = " and ".join(f"'{n}'" for n in missing)
-        m.throw(
-            TypeError,
-            f"{code.co_qualname}() missing {len(missing)} required argument{'s' * (len(missing) != 1)}: {listed}",
-        )
+    for kind, group in (("positional", positional), ("keyword-only", keyword_only)):
+        missing = [f"'{name}'" for name in group if name not in bound]
+        if missing:
+            plural = "s" * (len(missing) != 1)
+            m.throw(
+                TypeError,
+                f"{code.co_qualname}() missing {len(missing)} required {kind} argument{plural}: {_listed(missing)}",
+            )
     index = code.co_argcount + code.co_kwonlyargcount
     if code.co_flags & CO_VARARGS:
         bound[names[index]] = TupleV(rest)
@@ -66,3 +64,30 @@ def bind_arguments(
     if code.co_flags & CO_VARKEYWORDS:
         bound[names[index]] = DictV.of([(ConstantV(k), v) for k, v in extra.items()])
     return bound
+
+
+# --- CPython's words --------------------------------------------------------------------------------------------------
+def _listed(names: list[str]) -> str:
+    if len(names) < 3:
+        return " and ".join(names)
+    return f"{', '.join(names[:-1])}, and {names[-1]}"
+
+
+def _unexpected(code: CodeType, positional: Sequence[str], kwargs: dict[str, Any], name: str) -> str:
+    wrong = [n for n in positional[: code.co_posonlyargcount] if n in kwargs]
+    if wrong:
+        said = "got some positional-only arguments passed as keyword arguments"
+        return f"{code.co_qualname}() {said}: '{', '.join(wrong)}'"
+    return f"{code.co_qualname}() got an unexpected keyword argument '{name}'"
+
+
+def _too_many(code: CodeType, given: int, defaults: int, keyword_only: int) -> str:
+    count = code.co_argcount
+    takes = f"from {count - defaults} to {count}" if defaults else str(count)
+    plural = "s" * bool(defaults or count != 1)
+    also = ""
+    if keyword_only:
+        also = f" positional argument{'s' * (given != 1)} (and {keyword_only} keyword-only argument"
+        also += f"{'s' * (keyword_only != 1)})"
+    was = "was" if given == 1 and not keyword_only else "were"
+    return f"{code.co_qualname}() takes {takes} positional argument{plural} but {given}{also} {was} given"

@@ -39,6 +39,10 @@ class CannotResume(Unsupported):
     """A break at a place where the frame cannot be entered again: the whole frame runs eager."""
 
 
+class LeafLeaves(CannotResume):
+    """A tensor made to require grad in the graph leaves it: the graph must end where it was made to."""
+
+
 class UserError(Exception):
     """The user's program raised: unwinds symbolic frames. ``value`` is the exception as a symbolic value."""
 

@@ -26,7 +26,7 @@ from .errors import Unsupported, UserError
 from .frame import Frame
 from .values.arrays import is_array
 from .values.base import Lazy, NotConstant, Value
-from .values.binding import bind, class_lookup
+from .values.binding import bind, class_lookup, is_data_descriptor
 from .values.closure import ClosureV
 from .values.constant import ConstantV
 from .values.containers import CellV, SequenceV, TupleV
@@ -66,6 +66,7 @@ class Machine:
         self.fixed_cells: dict[int, Any] = {}
         self.filled_cells: set[int] = set()
         self.sealed_by = ""
+        self.leaves_break = False  # whether making a tensor require grad ends the graph
         self.warning_filters = 0
 
     # --- where we are ----------------------------------------------------------------------------------------------
@@ -412,13 +413,42 @@ class Machine:
             self.mutated.setdefault(id(value), value)
 
     def attribute_overlay(self, real: Any, name: str) -> Value | None:
+        if isinstance(real, ModuleType) and self.written_globals:
+            key = self.module_key(real)
+            return self.written_globals.get((key, name)) if key is not None else None
         found = self.overlays.get((id(real), name))
         return found[1] if found is not None else None
+
+    def class_overlay(self, cls: type, name: str) -> Value | None:
+        """What the program wrote to the class attribute that a look-up through ``cls`` finds, None if it did not."""
+        if not self.overlays:
+            return None
+        for base in cls.__mro__:
+            found = self.overlays.get((id(base), name))
+            if found is not None:
+                return found[1]
+            if name in base.__dict__:
+                return None
+        return None
+
+    def module_key(self, module: ModuleType) -> str | None:
+        """How sources name a module's globals: '' for the compiled function's own; None if it is not to be imported."""
+        if module.__dict__ is self.function.__globals__:
+            return ""
+        return module.__name__ if sys.modules.get(module.__name__) is module else None
 
     def set_overlay(self, owner: KnownV, name: str, value: Value) -> None:
         if owner.source is None:
             raise Unsupported(f"writing attribute `{name}` of the {owner.describe()}")
+        if isinstance(owner.real, type):
+            written = getattr(value, "real", None)
+            special = name.startswith("__") or is_data_descriptor(class_lookup(owner.real, name))
+            if special or (written is not None and hasattr(type(written), "__get__")) or isinstance(value, FunctionV):
+                raise Unsupported(f"writing attribute `{name}` of the {owner.describe()}")
         self._refuse_when_sealed()
+        if isinstance(owner.real, ModuleType) and (key := self.module_key(owner.real)) is not None:
+            self.written_globals[(key, name)] = value
+            return
         self.overlays[(id(owner.real), name)] = (owner, value)
 
     # --- globals and imports ---------------------------------------------------------------------------------------

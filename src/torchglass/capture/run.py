@@ -29,7 +29,7 @@ from ..records.sources import Cell, Local
 from . import breaks
 from .calls import CODE_COROUTINE, CODE_GENERATOR
 from .emit import Emitter, emit_effects, entry_point, entry_source, slot_text
-from .errors import CannotResume, Fails, Restart, Unsupported, UserError
+from .errors import CannotResume, Fails, LeafLeaves, Restart, Unsupported, UserError
 from .frame import Frame
 from .machine import Machine
 from .resume import EntryPoint, live_locals, protection, resume_code
@@ -62,14 +62,20 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
     marked: tuple[int, GraphBreak] | None = None
+    leaves_break = False
     try:
         while True:
             with _state_kept():
                 attempt = _Attempt(request, state, marked)
+                attempt.m.leaves_break = leaves_break
                 try:
                     return attempt.capture()
                 except Restart:
                     marked = attempt.learnt
+                except LeafLeaves as error:
+                    if leaves_break:
+                        raise Stopped(GraphBreak(error.reason, attempt.m.origin(), error.hint)) from None
+                    marked, leaves_break = None, True
                 except CannotResume as error:
                     found = marked[1] if marked is not None else GraphBreak(str(error), attempt.m.origin(), error.hint)
                     reason = f"{found.reason}, and the function cannot be entered again there: {error.reason}"
@@ -272,7 +278,7 @@ class _Attempt:
         try:
             builder.refuse_inner_leaves(outputs)
         except Unsupported as error:
-            raise CannotResume(error.reason, error.hint) from None
+            raise LeafLeaves(error.reason, error.hint) from None
         graph.output(tuple(builder.argument_tensor(v) for v in outputs))
         switches = [n for n in graph.nodes if n.target is torch_compat.set_grad_mode]
         if switches and not self.m.modes.grad:

@@ -242,6 +242,8 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
         raise Fails(f"the program raises {type(error).__name__}") from None
     asked = target == "requires_grad_" or ("requires_grad" in kwargs and m.truth(kwargs["requires_grad"]))
     if asked and isinstance(result, torch.Tensor) and result.requires_grad and result.is_leaf:
+        if m.leaves_break:
+            raise Unsupported("a tensor made to require grad in the graph that leaves it", "make it before")
         m.builder.inner_leaves.append(result)
     in_place = (
         isinstance(result, torch.Tensor)

@@ -89,6 +89,9 @@ class InstanceV(Value):
             found = self.attrs.lookup(m, name)
             if found is not None:
                 return found
+        overlay = m.class_overlay(self.cls, name)
+        if overlay is not None:
+            return overlay
         if attribute is not MISSING:
             return bind(m, attribute, self, self.cls, name)
         if name == "__class__":

@@ -58,7 +58,8 @@ class KnownV(Value):
         if overlay is not None:
             return overlay
         if isinstance(self.real, type):
-            return self._class_attr(m, name)
+            overlay = m.class_overlay(self.real, name)
+            return self._class_attr(m, name) if overlay is None else overlay
         if isinstance(self.real, ModuleType) and name in self.real.__dict__ and name != "__dict__":
             source = Item(InstanceDict(self.source), name) if self.source else None
             return m.wrap(self.real.__dict__[name], None if m.is_stable_module(self.real) else source, self.real)
