@@ -113,6 +113,10 @@ BACKEND_SWITCHES: tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...] = 
     )
     if hasattr(torch._C, getter) and hasattr(torch._C, setter)
 )
+# What torch.autocast's Python code calls: behind one of these, operations mean something else.
+AUTOCAST_SETTERS: frozenset[Any] = frozenset(
+    (torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled)
+)
 # Tried: 2.11, 2.13. Without them a check with a message, or of a tensor's values, would end the graph.
 CHECKS: dict[Callable[..., Any], type[Exception]] = {
     torch._check: RuntimeError,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import class_bodies, polyfills
+from . import class_bodies, constant_tensors, polyfills
 from .builtin_functions import make_super
 from .errors import Unsupported, fitting
 from .values.arrays import is_scalar_class
@@ -236,6 +236,9 @@ def make_str(m, args, kwargs):
 def _make_number(cls: type, name: str) -> Constructor:
     def make(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if args and isinstance(args[0], TensorV):
+            real = constant_tensors.value_of(m, args[0])
+            if real is not None:
+                return m.wrap_result(m.real(cls, real))
             raise Unsupported(
                 f"{cls.__name__}() of a tensor reads its data", "keep it a tensor, or break the graph here"
             )

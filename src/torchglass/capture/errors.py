@@ -31,6 +31,10 @@ def fitting(name: str, handler: Callable[..., Value], *args: Any, **kwargs: Any)
         raise
 
 
+class NeedsData(Unsupported):
+    """A tensor operation whose result's shape or value depends on data."""
+
+
 class Fails(Unsupported):
     """A tensor operation that raises: Python runs it, for fake tensors word their errors in their own way."""
 

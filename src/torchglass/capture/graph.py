@@ -17,7 +17,7 @@ import torch.fx
 from .. import torch_compat
 from ..records.origin import Origin
 from ..records.sources import Source
-from .errors import Unsupported
+from .errors import NeedsData, Unsupported
 from .values.base import Lazy, NotConstant, Value
 from .values.constant import ConstantV
 from .values.containers import ListV, SequenceV, SliceV, TupleV
@@ -57,6 +57,7 @@ class GraphBuilder:
         self.held: dict[str, Any] = {}
         self.inner_leaves: list[torch.Tensor] = []  # made to require grad inside: eager would keep them as leaves
         self.numbers: list[NumberTensorV] = []
+        self.computed: set[torch.fx.Node] = set()  # constants that are results of operations on constants
         self._placeholder_anchor: torch.fx.Node | None = None
 
     def number(self, number: NumberV) -> NumberTensorV:
@@ -149,7 +150,7 @@ class GraphBuilder:
             return result
         except torch_compat.NEEDS_DATA as error:
             name = getattr(function, "__name__", str(function))
-            raise Unsupported(
+            raise NeedsData(
                 f"`{name}` needs the data of a tensor ({type(error).__name__})",
                 "move it out of the compiled function, or compile the parts around it",
             ) from None
@@ -161,6 +162,10 @@ class GraphBuilder:
     def writes_inputs(self) -> bool:
         """Whether an operation writes to memory that was there before the call."""
         return any(_storage(v.fake) in self.written for v in self.by_fake.values() if v.real is not None)
+
+    def wrote_to(self, fake: torch.Tensor) -> bool:
+        """Whether an operation has written to the memory of a tensor."""
+        return _storage(fake) in self.written
 
     def is_written(self, value: TensorV) -> bool:
         """Whether an operation writes to this input's memory."""

@@ -21,7 +21,7 @@ from .. import torch_compat
 from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
 from ..records.sources import Attr, Global, InstanceDict, Item, Module, Source, TypeOf
-from . import calls, class_bodies, graph, tensor_ops, wrap
+from . import calls, class_bodies, constant_tensors, graph, tensor_ops, wrap
 from .errors import Unsupported, UserError
 from .frame import Frame
 from .values.arrays import is_array
@@ -202,7 +202,10 @@ class Machine:
     def as_index(self, key: Value) -> Any:
         """An int or a slice of ints, for list and tuple."""
         if isinstance(key, TensorV):
-            raise Unsupported("a tensor as index of a list")
+            known = constant_tensors.value_of(self, key)
+            if known is None:
+                raise Unsupported("a tensor as index of a list")
+            return self.real(operator.index, known)
         try:
             constant = key.as_constant()
         except NotConstant:
@@ -357,6 +360,9 @@ class Machine:
         from . import polyfills
 
         return self.wrap_known(getattr(polyfills, name))
+
+    def constant_tensor(self, tensor: TensorV) -> Any:
+        return constant_tensors.value_of(self, tensor)
 
     def torch_call(self, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return tensor_ops.call_function(self, function, args, kwargs)

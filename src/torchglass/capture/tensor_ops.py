@@ -11,8 +11,8 @@ import torch.utils.checkpoint
 
 from .. import torch_compat
 from ..markers import DISABLED, IN_GRAPH
-from . import numbers
-from .errors import Fails, Unsupported
+from . import constant_tensors, numbers
+from .errors import Fails, NeedsData, Unsupported
 from .graph import has_tensor
 from .values.base import Lazy, Value
 from .values.constant import ConstantV
@@ -154,6 +154,9 @@ DATA_METHODS = frozenset(
 )
 
 
+READING_METHODS = frozenset(["item", "tolist", "__bool__", "__int__", "__float__", "__index__"])
+
+
 def is_operation(real: Any) -> bool:
     """Whether calling ``real`` is a tensor operation of PyTorch."""
     if isinstance(real, (torch_compat.OpOverload, torch_compat.OpOverloadPacket)):
@@ -210,6 +213,10 @@ def call_function(m: Machine, function: Any, args: list[Value], kwargs: dict[str
 
 def call_method(m: Machine, owner: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call a method of a tensor."""
+    if name in READING_METHODS and isinstance(owner, TensorV):
+        real = constant_tensors.value_of(m, owner)
+        if real is not None:
+            return m.wrap_result(m.real(getattr(real, name), *[a.as_constant() for a in args]))
     if name in DATA_METHODS:
         raise Unsupported(
             f"`.{name}()` of a tensor reads its data"
@@ -236,6 +243,8 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
     args = numbers.operands(m, target, args, kwargs)
     try:
         result = m.builder.evaluate(function, args, kwargs)
+    except NeedsData as error:
+        return constant_tensors.result_of(m, error, function, args, kwargs)
     except Unsupported:
         raise
     except Exception as error:

@@ -106,6 +106,9 @@ class TensorV(Value):
         raise AssertionError
 
     def truth(self, m: Machine) -> bool:
+        known = m.constant_tensor(self)
+        if known is not None:
+            return bool(m.real(bool, known))
         raise Unsupported(
             "a branch on the value of a tensor",
             "use torch.where, or compute the condition outside the compiled function",

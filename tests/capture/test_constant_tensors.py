@@ -1,0 +1,98 @@
+"""Values of tensors that constants alone make are known while capturing; those of others are not."""
+
+import pytest
+import torch
+
+import torchglass as tg
+
+X = torch.arange(6.0).reshape(2, 3)
+
+
+def known(x):
+    mask = torch.ones(3, 3).tril()
+    rows = mask.nonzero()
+    count = int(mask.sum())
+    picked = x[:, torch.tensor([0, 2])]
+    return x * count + rows.shape[0], picked, mask[0].tolist(), [4, 5][torch.tensor(1)]
+
+
+def result_is_written_to(x):
+    rows = torch.eye(2).nonzero()
+    rows.add_(10)
+    return rows, x
+
+
+def depends_on_an_input(x):
+    return x.sum().item()
+
+
+def random_numbers(x):
+    return torch.rand(3).sum().item() < 3, torch.randperm(4).tolist(), x
+
+
+def written_in_place(x):
+    t = torch.zeros(3)
+    t[1] = 5
+    t += 1
+    return t.tolist(), x
+
+
+def written_with_an_input(x):
+    t = torch.zeros(2, 3)
+    t.copy_(x)
+    return t.sum().item()
+
+
+def written_through_a_view(x):
+    t = torch.zeros(3)
+    view = t[:2]
+    view.fill_(2)
+    return t.tolist(), t.sum().item(), x
+
+
+def under_autocast(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        t = torch.full((2, 2), 1.001) @ torch.full((2, 2), 1.001)
+        return t.dtype, t[0, 0].item(), x
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path):
+    tg.reset()
+    with tg.prepare_debug(tmp_path):
+        yield
+
+
+@pytest.mark.parametrize("function", [known, result_is_written_to])
+def test_known(function):
+    compiled = tg.compile(function, backend="eager", fullgraph=True)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(X), function(X))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [depends_on_an_input, random_numbers, written_in_place, written_with_an_input, written_through_a_view,
+     under_autocast],
+)  # fmt: skip
+def test_not_known(function):
+    compiled = tg.compile(function, backend="eager")
+    for seed in range(3):
+        torch.manual_seed(seed)
+        expected = function(X + seed)
+        torch.manual_seed(seed)
+        assert str(compiled(X + seed)) == str(expected)
+    assert tg.explain(compiled).entries[0].breaks
+
+
+def test_random_numbers_are_not_used_up():
+    def f(x):
+        if torch.rand(2).sum() > 5:
+            return x
+        return x + torch.rand(1)
+
+    compiled = tg.compile(f, backend="eager")
+    torch.manual_seed(0)
+    expected = f(X), torch.rand(1)
+    torch.manual_seed(0)
+    torch.testing.assert_close((compiled(X), torch.rand(1)), expected)
