@@ -171,7 +171,7 @@ def outcome(function: Callable[..., Any], module: types.ModuleType, call: int, f
             ended: tuple[Any, ...] = ("returned", see(result))
         except Exception as error:
             ended = ("raised", see(error))
-    seen = [see(v) for v in given], [(name, see(getattr(module, name))) for name in WATCHED], module.Box.scale
+    seen = [see(v) for v in given], [(name, see(getattr(module, name))) for name in WATCHED], see(module.Box.scale)
     text = re.sub(r", grad_fn=<\w+>|0x[0-9a-f]+", ", grad_fn", printed.getvalue())
     return (*ended, text, *seen, torch.is_grad_enabled(), _gradients(result, given[0], see))
 

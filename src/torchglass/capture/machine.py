@@ -244,7 +244,8 @@ class Machine:
     def guard_written(self) -> None:
         """What is written through one name must not be reached through another at the next call."""
         for written in list(self.mutated.values()):
-            existing = [v for _, v in self.wrapped.values() if v.source is not None and not isinstance(v, CellV)]
+            each = {id(v): v for _, v in self.wrapped.values()}.values()  # stand-ins lead to one value twice
+            existing = [v for v in each if v.source is not None and not isinstance(v, CellV)]
             if isinstance(written.source, InstanceDict):
                 # objects are told apart, their dictionaries with them
                 written = next((v for v in existing if getattr(v, "attrs", None) is written), written)
