@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from tests.codegen.harness import Compiled, check
 
 import torchglass as tg
+from torchglass.lower import table
+from torchglass.lower.context import Splat
 
 Tensor = torch.Tensor
 
@@ -200,3 +202,15 @@ def test_layout_of_repeated_numbers(made: Callable[[], Tensor]) -> None:
     ours, theirs = tg.compile(made)(), made()
     assert torch.equal(ours, theirs)
     assert (ours.stride(), ours.storage_offset()) == (theirs.stride(), theirs.storage_offset())
+
+
+def test_a_rule_that_fails_leaves_an_aten_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What it made before is forgotten, a repeated number that it put into memory too."""
+
+    def broken(low: Any, node: Any, x: Any) -> Any:
+        low.view(Splat(2.0, "float32", (3, 4)))
+        raise AttributeError("a mistake")
+
+    monkeypatch.setitem(table.RULES, "erfc", broken)
+    compiled = check(lambda x: (torch.erfc(x), torch.full((3, 4), 2.0) @ x.t()), (make(3, 4),), tmp_path)
+    assert compiled.externs[0] == "torch.ops.aten.erfc.default"

@@ -128,10 +128,14 @@ class Recorder(DispatchMode):
             raise AutodiffError(f"{func} writes to an operand and has no pure form")
         value = func(*args, **kwargs)
         if isinstance(value, torch.Tensor):
-            op = self.write(Op(CALL, func, self._operand(args), self._operands(kwargs), value))
-            self.bind(value, op)
+            self.written(func, args, kwargs, value)
         elif isinstance(value, (tuple, list)) or not func._schema.returns:
             self._write_tuple(func, args, kwargs, value)
+        return value
+
+    def written(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], value: torch.Tensor) -> Any:
+        """``value``, written down as the result of a call."""
+        self.bind(value, self.write(Op(CALL, func, self._operand(args), self._operands(kwargs), value)))
         return value
 
     def _write_tuple(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> None:
@@ -218,6 +222,20 @@ def _max_unpool(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwa
     last = torch.channels_last
     if args[0].is_contiguous(memory_format=last) and not args[0].is_contiguous():
         value = value.contiguous(memory_format=last)
-    op = recorder.write(Op(CALL, func, recorder._operand(args), recorder._operands(kwargs), value))
-    recorder.bind(value, op)
-    return value
+    return recorder.written(func, args, kwargs, value)
+
+
+@special(
+    aten.copysign.Tensor, aten.heaviside.default, aten.logaddexp.default, aten.logaddexp2.default,
+    aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default, aten.logit_backward.default,
+    aten.special_xlog1py.default, aten.xlogy.Tensor,
+)  # fmt: skip
+def _of_two(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Their meta functions compute in steps and give the layout of the last; the kernels take both operands', as ``eq``
+    does.
+    """
+    value = func(*args, **kwargs)
+    strides = aten.eq.Tensor(args[0], args[1]).stride()
+    if value.stride() != strides:
+        value = value.new_empty_strided(value.shape, strides)
+    return recorder.written(func, args, kwargs, value)

@@ -159,7 +159,13 @@ class Unit:
         self.parts.append(text)
         self.kernels.append(
             Kernel(
-                name, "c", text, printer.arguments, tuple(lp.name for lp in kernel.loops), kernel.ops, kernel.origins,
+                name,
+                "c",
+                text,
+                printer.arguments,
+                tuple(lp.name for lp in kernel.loops),
+                kernel.ops,
+                kernel.origins,
                 tried=tried,
             )
         )

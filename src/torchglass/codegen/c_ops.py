@@ -147,6 +147,8 @@ def _cast(dtype: str, operand: str, args: Sequence[str]) -> str:
     value = f"tg_from_bf16({args[0]})" if operand == "bfloat16" else args[0]
     if dtype == "bfloat16":
         return f"tg_to_bf16({value})"
+    if dtype == "uint8" and "float" in operand:
+        return f"(uint8_t)(int64_t){value}"  # eager's way for negative numbers, which C leaves open
     return f"{value} != 0" if dtype == "bool" else f"({CTYPES[dtype]}){value}"
 
 

@@ -116,6 +116,13 @@ class Lowering:
         self.buffers[unique] = Buffer(unique, dtype, tuple(shape), strides, role, self.device)
         return View(unique, tuple(shape), strides)
 
+    def undo(self, nodes: int, buffers: set[str]) -> None:
+        """Forget what a rule made before it gave up: all but the first ``nodes`` nodes and ``buffers``."""
+        del self.nodes[nodes:]
+        for name in set(self.buffers) - buffers:
+            del self.buffers[name]
+        self._splats = {key: view for key, view in self._splats.items() if view.buffer in buffers}
+
     def dtype(self, x: View | Splat) -> str:
         return x.dtype if isinstance(x, Splat) else self.buffers[x.buffer].dtype
 

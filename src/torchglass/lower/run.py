@@ -6,6 +6,7 @@ a view; one without stays an ATen call. Nothing is an error here except a graph 
 
 from __future__ import annotations
 
+import logging
 import operator
 from typing import Any
 
@@ -34,6 +35,8 @@ from . import (  # noqa: F401  they fill the table
 from .context import Lowering, Splat, contiguous, size_of, sizes_of
 from .extern import lower_extern
 from .table import NotLowered, find_rule
+
+log = logging.getLogger("torchglass")
 
 
 def run(
@@ -100,9 +103,10 @@ def _call(low: Lowering, node: fx.Node) -> Any:
         try:
             return found(low, node, *low.argument(node.args), **low.argument(node.kwargs))
         except NotLowered:
-            del low.nodes[done:]
-            for name in set(low.buffers) - known:
-                del low.buffers[name]
+            low.undo(done, known)
+        except Exception:
+            log.warning("the lowering rule of %s failed; it stays an ATen call", low.op, exc_info=True)
+            low.undo(done, known)
     return lower_extern(low, node)
 
 
