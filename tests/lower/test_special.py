@@ -81,3 +81,19 @@ def test_shifts(tmp_path: Path) -> None:
         if dtype != torch.uint8:
             by[8] = -1
         check(lambda x, by: (x << by, x >> by, x << 2, x >> 2), (x, by), tmp_path, loops_only=True)
+
+
+def test_numbers_wrap_in_narrow_integers_where_eager_wraps_them() -> None:
+    x, y = torch.tensor([0, 1, 2, 250], dtype=torch.uint8), torch.tensor([1, -128], dtype=torch.int8)
+
+    def wraps() -> tuple[Tensor, ...]:
+        return (
+            x < -2, x == -2, x + (-2), torch.where(x > 0, x, -2), x.clamp(-2, 2), x.masked_fill(x > 1, -1), x + 300,
+            x < 300, x * 300, y + 200, y < 200, y.abs(),
+        )  # fmt: skip
+
+    for theirs, ours in zip(wraps(), tg.compile(wraps)(), strict=True):
+        assert torch.equal(ours, theirs)
+    for refused in (lambda: x.clamp(0, 300), lambda: torch.where(x > 0, x, 300), lambda: torch.full_like(x, 300)):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            tg.compile(refused)()
