@@ -220,6 +220,7 @@ def new_class(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
     reals = tuple(b.as_constant() for b in bases)
     namespace: dict[str, Value] = {k.as_constant(): v for k, v in m.mapping_pairs(args[3])}
     cell = namespace.pop("__classcell__", None)
+    namespace.pop("__classdictcell__", None)  # of 3.12 and later: what annotation scopes read, which are not followed
     stable = m.is_stable(metaclass.__module__)
     hook = _user_hook(m, reals)
     quiet = hook is not None or not stable

@@ -62,6 +62,7 @@ class Machine:
         self.namespace_sources: dict[str, Source] = {}
         self.pinned: dict[int, dict[str, Any]] = {}
         self.kept: list[Any] = []
+        self.settling: set[int] = set()
         self.stand_ins: dict[int, tuple[Value, Any]] = {}
         self.fixed_cells: dict[int, Any] = {}
         self.filled_cells: set[int] = set()
@@ -129,12 +130,16 @@ class Machine:
     def settle(self, value: Any) -> Value:
         """Read (and so guard) all that lies inside a container, for those who take it as one constant."""
         value = self.forced(value)
-        if isinstance(value, SequenceV):
-            for item in value.all(self):
-                self.settle(item)
-        elif isinstance(value, DictV):
-            for _, item in value.pairs(self):
-                self.settle(item)
+        if isinstance(value, (SequenceV, DictV)):
+            if id(value) in self.settling:
+                raise Unsupported("a structure that contains itself, taken as a constant")
+            self.settling.add(id(value))
+            try:
+                items = value.all(self) if isinstance(value, SequenceV) else [item for _, item in value.pairs(self)]
+                for item in items:
+                    self.settle(item)
+            finally:
+                self.settling.discard(id(value))
         assert isinstance(value, Value)
         return value
 
