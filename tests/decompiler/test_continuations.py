@@ -64,6 +64,31 @@ def f(rows):
                 note(row)
     return rows
 """,
+    "ways out of a round": """
+def f(a, n):
+    try:
+        for i in range(n):
+            try:
+                a = note(i)
+            except KeyError as error:
+                note("k")
+                continue
+            finally:
+                note("f")
+            for x in a:
+                if note(x):
+                    break
+                with g(x):
+                    if h(x):
+                        continue
+                    a = note(a)
+            else:
+                continue
+            a = a - 1
+    finally:
+        note("outer")
+    return a
+""",
     "text": """
 def f(a, b):
     return f"{g(a)!r:>{h(b)}} of {note(a)}" + str(b)

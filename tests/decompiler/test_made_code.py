@@ -13,15 +13,12 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch._dynamo.convert_frame import register_bytecode_hook  # noqa: E402
 
-from torchglass.decompiler import DecompileError, decompile, readable  # noqa: E402
+from torchglass.decompiler import decompile, readable  # noqa: E402
 from torchglass.decompiler.equivalence import value_difference  # noqa: E402
 from torchglass.decompiler.verify import compiled  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
 import broken_programs as programs  # noqa: E402
-
-#: what one program needs that source cannot say: a code object as a value
-UNSAYABLE = {"closures": 2}
 
 
 def run_compiled(name: str, hook: Any) -> tuple[list[Any], list[Any]]:
@@ -51,23 +48,18 @@ def same(a: Any, b: Any) -> bool:
 @pytest.mark.parametrize("name", programs.PROGRAMS)
 def test_transformed_code_runs_as_decompiled(name: str) -> None:
     """Every code object of torch.compile is decompiled, verified, compiled again, and that is what runs."""
-    refused: list[str] = []
 
     def hook(old: CodeType, new: CodeType) -> CodeType | None:
         for code in (old, new):
-            try:
-                text = decompile(code, verify=True)
-            except DecompileError as error:
-                refused.append(str(error))
-                assert decompile(code).startswith("#")
-                return None
+            text = decompile(code, verify=True)
+        if "# _constant_" in text:  # a code object as a value, which the text only names
+            return None
         again = compiled(text, new, None)
         return again if again.co_freevars == new.co_freevars else None
 
     results, notes = run_compiled(name, hook)
     expected, expected_notes = run_compiled(name, None)
     assert same(results, expected) and notes == expected_notes
-    assert len(refused) == UNSAYABLE.get(name, 0), refused
 
 
 @pytest.mark.parametrize("name", programs.PROGRAMS)

@@ -13,11 +13,40 @@ there in source.  Before: ``PUSH_EXC_INFO stack_0; jump into the clause``; after
 from __future__ import annotations
 
 import itertools
+from types import CodeType
 
 from ..bytecode.canonical import Ins
-from .flow import skip
-from .peel import ENTERED, entry_jump, prologue
+from ..bytecode.parameters import parameter_names
+from .flow import handler_kinds, simplify, skip
+from .peel import (
+    ENTERED,
+    adopt_handlers,
+    enter_behind_exit,
+    entry_jump,
+    peel_entered_loops,
+    prologue,
+    set_aside_skipped,
+    stack_depths,
+)
 from .regions import chain
+
+
+def simplify_entered(instructions: list[Ins], code: CodeType, rounds: bool) -> dict[int, str]:
+    """``simplify``; code that a prologue enters in the middle becomes code that begins at its begin.
+
+    ``rounds`` gives the rest of each round a loop of its own (see ``peel_entered_loops``).  Returns the handlers in
+    use, each with its kind.
+    """
+    enter_behind_exit(instructions)
+    names = raise_where_handled(instructions)
+    skipped = set_aside_skipped(instructions)
+    kinds = simplify(instructions)
+    for ins, op in skipped:
+        ins.op = op
+    adopt_handlers(instructions)
+    changed = peel_entered_loops(instructions, stack_depths(code) if rounds else None)
+    changed |= raise_handled(instructions, names, parameter_names(code))
+    return handler_kinds(instructions) if changed or skipped else kinds
 
 
 def raised_names(code: list[Ins]) -> set[str]:

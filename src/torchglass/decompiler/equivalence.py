@@ -19,6 +19,7 @@ from ..bytecode.parameters import parameter_names
 from .entered import raised_names
 from .flow import _drop_loop_ends, _fold_awaits, branch_ways, skip
 from .minimize import reachable_instructions
+from .naming import STAND_IN
 from .peel import restored_names
 from .symbolic import NESTED, UNBOUND, Event, Incomparable, Run, State, Term
 
@@ -108,6 +109,16 @@ def _fold_own_cells(instructions: list[Ins], code: CodeType) -> None:
             ins.op = ins.op.replace("DEREF", "FAST")
 
 
+def _fold_stand_ins(instructions: list[Ins], code: CodeType) -> list[Ins]:
+    """``_constant_3`` is how source says a constant of ``code`` that it cannot write."""
+    for ins in instructions:
+        if ins.op == "LOAD_GLOBAL" and ins.arg.startswith(STAND_IN) and ins.arg not in code.co_names:
+            number = ins.arg.removeprefix(STAND_IN)
+            if number.isdigit() and int(number) < len(code.co_consts):
+                ins.op, ins.arg = "LOAD_CONST", code.co_consts[int(number)]
+    return instructions
+
+
 def _fold_catch_alls(code: list[Ins]) -> None:
     """``except BaseException`` catches whatever is raised: no test is needed."""
     for ins in code:
@@ -132,7 +143,8 @@ class _Pairing:
         names = parameter_names(a)
         restored = frozenset(("p", names.index(n)) for n in restored_names(left) if n in names)
         raised = frozenset(("p", names.index(n)) for n in raised_names(left) if n in names)
-        self.left, self.right = Run(left), Run(_fold_reentered(_prepared(b)), restored, raised)
+        right = _fold_stand_ins(_fold_reentered(_prepared(b)), a)
+        self.left, self.right = Run(left), Run(right, restored, raised)
         self.fresh = 0
         self.known: dict[tuple[int, int], Any] = {}
         self.work: list[tuple[int, int, State, State]] = []
@@ -238,12 +250,15 @@ class _Pairing:
         if x.op == "BRANCH":
             for truth in (0, 1):
                 left, right = a.copy(), b.copy()
+                ways = []
                 for event, state in ((x, left), (y, right)):
-                    if x.arg == "bool":
-                        state.tested = event.operands[0], truth == 0
-                    if event.ins.op == "BRANCH_KEEP" and event.ins.jump_if == (truth == 0):
-                        state.stack.append(event.operands[0])
-                self.work.append((branch_ways(x.ins)[truth], branch_ways(y.ins)[truth], left, right))
+                    own = truth ^ event.flipped
+                    ways.append(branch_ways(event.ins)[own])
+                    if event.ins.arg == "bool":
+                        state.tested = event.kept, own == 0
+                    if event.ins.op == "BRANCH_KEEP" and event.ins.jump_if == (own == 0):
+                        state.stack.append(event.kept)
+                self.work.append((ways[0], ways[1], left, right))
             return
         if x.op == "FOR_ITER":
             self.work.append((x.ins.to, y.ins.to, a.copy(), b.copy()))

@@ -12,7 +12,6 @@ from types import CodeType
 from typing import Any
 
 from ..bytecode.canonical import VERSION, canonical
-from ..bytecode.parameters import parameter_names
 from . import rules_basic as _rules_basic
 from . import rules_calls as _rules_calls
 from . import rules_control as _rules_control
@@ -21,17 +20,17 @@ from . import rules_values as _rules_values
 from .assign import unwrap_decorators
 from .cfg import Graph, dominators, order, split_stack_cleanups
 from .comprehension import build_comprehension
-from .entered import raise_handled, raise_where_handled
+from .entered import simplify_entered
 from .errors import UNEXPECTED, DecompileError
 from .finish import finish
-from .flow import handler_kinds, simplify
+from .flow import simplify
 from .generics import Alias, alias_statement, generic_definition
 from .inlined import extract_comprehensions
 from .machine import LOAD, STORE, Machine
 from .match import extract_matches
 from .minimize import merge_copies, merge_plain_returns, reachable_instructions
 from .naming import NamingMachine, store_then_load
-from .peel import adopt_handlers, enter_behind_exit, peel_entered_loops, restored_names, set_aside_skipped
+from .peel import entry_jump, restored_names
 from .reduce import Respill, execute
 from .regions import join_finally_ends, strip_finally_copies, unify_with_exits
 from .states import state_machine
@@ -45,9 +44,9 @@ CO_VARARGS, CO_VARKEYWORDS, CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR = 4, 
 CO_HAS_DOCSTRING = 0x4000000
 
 
-#: how instructions are taken for copies of one another (same source position, same meaning, never); last, code that
-#: shuffles its values as no compiler does
-MODES = ("copies", "alike", "apart", "named")
+#: how instructions are taken for copies of one another (same source position, same meaning, never); then, code that
+#: shuffles its values as no compiler does; then, code entered in loops whose rest of the round needs one of its own
+MODES = ("copies", "alike", "apart", "named", "rounds")
 _PATTERN_HINTS = frozenset({"COPY", "MATCH_SEQUENCE", "MATCH_MAPPING", "MATCH_CLASS"})
 
 
@@ -105,7 +104,8 @@ class Scope:
         scope: Scope = self
         while scope.parent is not None:
             scope = scope.parent
-        scope.notes.append(text)
+        if text not in scope.notes:
+            scope.notes.append(text)
 
     def saw_global(self, name: str) -> None:
         if name in self.enclosing or self.is_class:
@@ -227,19 +227,13 @@ def _executed_candidates(instructions: list[Any], kinds: dict[int, str]) -> tupl
 
 def _body(code: CodeType, scope: Scope, mode: str) -> list[ast.stmt]:
     instructions = canonical(code)
+    if mode == "rounds" and entry_jump(instructions) is None:
+        raise DecompileError("not entered in a loop")
     scope.constants |= restored_names(instructions)
-    enter_behind_exit(instructions)
-    caught = raise_where_handled(instructions)
-    skipped = set_aside_skipped(instructions)
-    kinds = simplify(instructions)
-    for ins, op in skipped:
-        ins.op = op
-    adopt_handlers(instructions)
-    if peel_entered_loops(instructions) | raise_handled(instructions, caught, parameter_names(code)) | bool(skipped):
-        kinds = handler_kinds(instructions)
+    kinds = simplify_entered(instructions, code, mode == "rounds")
     failed = strip_finally_copies(instructions, kinds)
-    if mode in ("copies", "alike"):
-        merge_copies(instructions, reachable_instructions(instructions), mode == "copies")
+    if mode in ("copies", "alike", "rounds"):
+        merge_copies(instructions, reachable_instructions(instructions), mode != "alike")
     merge_plain_returns(instructions)
     if failed:
         raise DecompileError("a finally body differs between its copies")
@@ -406,12 +400,10 @@ def unbound_locals(code: CodeType, scope: Scope) -> list[str]:
     if not loose:
         return []
     instructions = canonical(code)
-    bound = {i.arg for i in instructions if i.op in _BINDING}
-    loose = [n for n in loose if n not in bound and n.isidentifier()]
-    if not loose:
-        return []
-    used = {instructions[at].arg for at in reachable_instructions(instructions) if type(instructions[at].arg) is str}
-    return [n for n in loose if n in used]
+    alive = [instructions[at] for at in reachable_instructions(instructions)]
+    bound = {i.arg for i in alive if i.op in _BINDING}
+    used = {i.arg for i in alive if type(i.arg) is str}
+    return [n for n in loose if n not in bound and n in used and n.isidentifier()]
 
 
 def _yields(stmts: list[ast.stmt]) -> bool:

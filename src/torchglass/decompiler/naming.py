@@ -18,6 +18,8 @@ from .machine import LOAD, RULES, STORE, Machine, Rule
 from .values import Marker, is_silent
 
 NAMED: dict[str, Rule] = {}
+#: what the names of constants that source cannot write begin with; their index in ``co_consts`` follows
+STAND_IN = "_constant_"
 
 
 def named(*names: str) -> Callable[[Rule], Rule]:
@@ -157,7 +159,8 @@ class NamingMachine(Machine):
 
     def stand_in(self, value: Any) -> ast.Name:
         """A name for a constant that no source can write (tools put any object among a code's constants)."""
-        name = self.scope.temporary()
+        at = next(n for n, const in enumerate(self.scope.code.co_consts) if const is value)
+        name = STAND_IN + str(at)
         self.scope.note(f"{name} stands for {repr(value)[:80]}")
         return ast.Name(name, LOAD)
 

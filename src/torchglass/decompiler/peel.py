@@ -8,23 +8,29 @@ which is the user's whole function.
 
 from __future__ import annotations
 
+import dis
 from types import CodeType
 
-from ..bytecode.canonical import TERMINAL, Ins, canonical
+from ..bytecode.canonical import TERMINAL, VERSION, Ins, canonical
+from ..bytecode.exceptions import parse_table
 from .flow import skip, successors
 from .minimize import reachable_instructions
 from .regions import chain
 
 #: the position of a RAISE that stands for a jump to a handler, and the argument of a clause made for an entry
 ENTERED = "entered"
+#: the position of the last instruction of a prologue before a loop of one round
+WRAPPED = "wrapped"
 #: how many instructions may be copied that leave the function from within a loop
 _LONGEST_END = 40
 
 
-def peel_entered_loops(code: list[Ins]) -> bool:
+def peel_entered_loops(code: list[Ins], depths: dict[int, int] | None = None) -> bool:
     """Copy what remains of the round that ``code`` is entered in, once for each loop around the entry.
 
-    Returns whether anything was copied.
+    With ``depths`` (how much lies on the stack at each offset) the rest of the round becomes the body of a loop of one
+    round, whose ``else`` clause is the loop itself: so ``continue`` and ``break`` keep their meaning in it.  Returns
+    whether anything was copied.
     """
     jump = entry_jump(code)
     if jump is None:
@@ -35,8 +41,10 @@ def peel_entered_loops(code: list[Ins]) -> bool:
         return False
     place = skip(code, getattr(jump, way))
     around = sorted((loop for loop in loops if place in loop[1] and loop[0] != place), key=lambda loop: -len(loop[1]))
+    tails: dict[int, Ins] = {}
     for n, (head, members) in enumerate(around):
-        start, taken = _copy(code, place, head, members)
+        again = head if depths is None else _single_round(code, jump, head, depths[code[head].offset], tails)
+        start, taken = _copy(code, place, head, members, again)
         for ins in code[: jump.index + 1]:  # a generator's own yield, an exception on its way
             ins.eh = taken.get(ins.eh, ins.eh)
         place = start
@@ -46,6 +54,68 @@ def peel_entered_loops(code: list[Ins]) -> bool:
             inner_head, inner = around[k]
             around[k] = (taken.get(inner_head, inner_head), {taken.get(at, at) for at in inner})
     return bool(around)
+
+
+_PUSHES = {"LOAD_FAST": 1, "LOAD_CONST": 1, "PUSH_NULL": 1, "PUSH_EXC_INFO": 1, "COPY": 1, "RETURN_GENERATOR": 1,
+           "POP_TOP": -1, "STORE_FAST": -1}  # fmt: skip
+
+
+def _single_round(code: list[Ins], jump: Ins, head: int, depth: int, tails: dict[int, Ins]) -> int:
+    """Wrap the rest of the prologue in ``flag = True; while flag: flag = False; ...; else: the loop at head``.
+
+    It begins where the prologue has restored the ``depth`` values that lie below the loop's body.  Returns the index
+    of the new loop's test.
+    """
+    at, height = 0, 0
+    for ins in code[: jump.index]:
+        height += _PUSHES.get(ins.op, 0)
+        if height == depth:
+            at = ins.index
+    names = {ins.arg for ins in code if ins.op.endswith("_FAST")}
+    flag = next(name for n in range(len(code)) if (name := f"_entered_{n}" if n else "_entered") not in names)
+    new = []
+    for op, arg in (("LOAD_CONST", True), ("STORE_FAST", flag), ("LOAD_FAST", flag), ("BRANCH", "bool"),
+                    ("LOAD_CONST", False), ("STORE_FAST", flag)):  # fmt: skip
+        ins = Ins(len(code), code[at].offset, op, arg, None)
+        ins.eh, ins.depth, ins.lasti = code[head].eh, code[head].depth, code[head].lasti
+        code.append(ins)
+        new.append(ins)
+    new[3].to = head
+    before = tails.get(at, code[at])
+    before.nxt, new[5].nxt, tails[at] = new[0].index, at + 1, new[5]
+    code[at].pos = WRAPPED
+    for ins in code[at + 1 : jump.index + 1]:
+        ins.eh, ins.depth, ins.lasti = (ins.eh, ins.depth, ins.lasti) if ins.eh >= 0 else (new[0].eh, depth, False)
+    return new[2].index
+
+
+def stack_depths(code: CodeType) -> dict[int, int]:
+    """How many values lie on the stack before the instruction at each offset that control reaches from anywhere."""
+    instructions = [i for i in dis.get_instructions(code) if i.opname not in ("EXTENDED_ARG", "CACHE")]
+    index = {i.offset: n for n, i in enumerate(instructions)}
+    rows = parse_table(code.co_exceptiontable) if VERSION >= (3, 11) else []
+    depths: dict[int, int] = {}
+    # a prologue's jump leads into the middle; what it skips begins with an empty stack
+    work = [(0, 0)] + [(n + 1, 0) for n, i in enumerate(instructions[:-1]) if i.opname.startswith("JUMP_FORWARD")][:1]
+    while work:
+        at, depth = work.pop()
+        if at >= len(instructions) or instructions[at].offset in depths:
+            continue
+        i = instructions[at]
+        depths[i.offset] = depth
+        for start, end, target, kept, lasti in rows:
+            if start <= i.offset < end and target in index:
+                work.append((index[target], kept + lasti + 1))
+        arg = i.arg if i.opcode >= dis.HAVE_ARGUMENT else None
+        if i.opcode in dis.hasjrel or i.opcode in dis.hasjabs:
+            work.append((index.get(i.argval, len(instructions)), depth + dis.stack_effect(i.opcode, arg, jump=True)))
+        if i.opname not in _LEAVES and not i.opname.startswith(("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_ABSOLUTE")):
+            effect = 1 if i.opname == "RETURN_GENERATOR" else dis.stack_effect(i.opcode, arg, jump=False)
+            work.append((at + 1, depth + effect))
+    return depths
+
+
+_LEAVES = frozenset({"RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS"})
 
 
 def enter_behind_exit(code: list[Ins]) -> None:
@@ -107,6 +177,8 @@ def entry_jump(code: list[Ins], start: int = 0) -> Ins | None:
             return ins if over and ins.index + 1 not in reachable_instructions(code, start) else None
         if ins.pos == ENTERED:
             return ins
+        if ins.pos == WRAPPED:
+            continue
         if ins.nxt != ins.index + 1 or ins.op.startswith("BRANCH") or ins.op == "FOR_ITER":
             return None
     return None
@@ -206,8 +278,11 @@ def _add_ends(code: list[Ins], head: int, members: set[int], before: dict[int, l
             members.update(run)
 
 
-def _copy(code: list[Ins], target: int, head: int, members: set[int]) -> tuple[int, dict[int, int]]:
-    """Copy what is reached from ``target`` within ``members`` without passing ``head``: ``(start, old to new)``."""
+def _copy(code: list[Ins], target: int, head: int, members: set[int], again: int) -> tuple[int, dict[int, int]]:
+    """Copy what is reached from ``target`` within ``members`` without passing ``head``: ``(start, old to new)``.
+
+    What goes to ``head`` goes to ``again`` in the copy.
+    """
     taken: dict[int, int] = {}
     work = [target]
     order: list[int] = []
@@ -223,8 +298,8 @@ def _copy(code: list[Ins], target: int, head: int, members: set[int]) -> tuple[i
         old = code[at]
         new = Ins(taken[at], old.offset, old.op, old.arg, None)
         new.jump_if, new.depth, new.lasti = old.jump_if, old.depth, old.lasti
-        new.nxt = taken.get(old.nxt, old.nxt)
-        new.to = taken.get(old.to, old.to)
+        new.nxt = again if old.nxt == head else taken.get(old.nxt, old.nxt)
+        new.to = again if old.to == head else taken.get(old.to, old.to)
         new.eh = taken.get(old.eh, old.eh)
         copies.append(new)
     code.extend(copies)

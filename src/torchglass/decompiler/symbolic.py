@@ -6,9 +6,9 @@ Two codes with the same events on the same operands are the same program, howeve
 
 Terms: ``("v", n)`` some value, ``("p", n)`` what parameter ``n`` was called with, ``("c", key, object)`` a constant,
 ``("t", terms)`` a tuple, ``("l", n)`` a list that nothing else has seen yet (its elements are in ``State.lists``),
-``("s", terms)`` a slice, ``("h", terms)`` what PUSH_EXC_INFO saved, with the exception handled, ``("cell", name)``,
-``("piece", term)`` a restored piece of an f-string, ``NULL`` and ``UNBOUND``.  Lists become
-plain values when an event takes them.
+``("s", terms)`` a slice, ``("is none", terms)`` and its negation what a comparison gave, ``("h", terms)`` what
+PUSH_EXC_INFO saved, with the exception handled, ``("cell", name)``, ``("piece", term)`` a restored piece of an
+f-string, ``NULL`` and ``UNBOUND``.  Lists become plain values when an event takes them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Term = tuple[Any, ...]
 NULL: Term = ("null",)
 UNBOUND: Term = ("unbound",)
 #: kinds of terms that hold terms
-NESTED = ("t", "s", "h")
+NESTED = ("t", "s", "h", "is none", "is not none")
 NONE: Term = ("c", constant_key(None), None)
 
 
@@ -50,9 +50,12 @@ class State:
 
 
 class Event:
-    """An observable operation: ``op`` with ``arg`` on ``operands``; ``results`` is how many values it pushes."""
+    """An observable operation: ``op`` with ``arg`` on ``operands``; ``results`` is how many values it pushes.
 
-    __slots__ = ("arg", "ins", "op", "operands", "results")
+    Of a branch, ``flipped`` says that it is on the opposite of what its instruction tests, ``kept`` what it tests.
+    """
+
+    __slots__ = ("arg", "flipped", "ins", "kept", "op", "operands", "results")
 
     def __init__(self, ins: Ins, op: str, arg: Any, operands: list[Term], results: int) -> None:
         self.ins = ins
@@ -60,6 +63,8 @@ class Event:
         self.arg = arg
         self.operands = operands
         self.results = results
+        self.flipped = False
+        self.kept: Term = NONE
 
 
 class Run:
@@ -333,9 +338,9 @@ def _unpack(run: Run, ins: Ins, state: State) -> int | None:
 
 
 def _raise(run: Run, ins: Ins, state: State) -> int | None:
-    if ins.arg != 1 or ins.eh < 0 or state.stack[-1] not in run.raised:
+    error = state.stack[-1] if state.stack else NULL
+    if ins.arg != 1 or ins.eh < 0 or error not in run.raised or ("h", (error,)) in state.stack:
         return None
-    error = state.stack[-1]
     state.stack[ins.depth :] = [NONE, error] if ins.lasti else [error]
     return ins.eh
 
@@ -344,8 +349,11 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {"==": operator.eq, "!=": oper
 
 
 def _compare(run: Run, ins: Ins, state: State) -> int | None:
-    """Two integer constants: the tests of a state machine."""
+    """Two integer constants: the tests of a state machine.  Whether something is None nobody can observe."""
     a, b = state.stack[-2:]
+    if ins.arg in ("is", "is not") and b == NONE and a[0] != "c":
+        state.stack[-2:] = [(f"{ins.arg} none", (a,))]
+        return ins.nxt
     test = _COMPARE.get(ins.arg)
     if test is None or any(t[0] != "c" or type(t[2]) is not int for t in (a, b)):
         return None
@@ -504,7 +512,15 @@ def _raised(ins: Ins, state: State) -> Event:
 
 
 def _test(ins: Ins, state: State) -> Event:
-    return Event(ins, "BRANCH", ins.arg, _take(state, 1), 0)
+    """A branch; one on what a comparison with None gave is a branch on None."""
+    (value,) = _take(state, 1)
+    if ins.arg == "bool" and value[0] in ("is none", "is not none"):
+        event = Event(ins, "BRANCH", "none", list(value[1]), 0)
+        event.flipped = value[0] == "is not none"
+    else:
+        event = Event(ins, "BRANCH", ins.arg, [value], 0)
+    event.kept = value
+    return event
 
 
 _EVENTS: dict[str, Maker] = {
