@@ -7,6 +7,7 @@ own that writes to its place, and joins what makes the part.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -70,21 +71,32 @@ def _flip(low: Lowering, node: fx.Node, x: Any, dims: Sequence[int]) -> View:
 
 @rule("roll")
 def _roll(low: Lowering, node: fx.Node, x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> View:
-    """Two parts that change places, one dimension after the other."""
-    if not isinstance(x, View) or len(dims) != 1 or 0 in x.shape or not isinstance(x.shape[dims[0]], int):
-        raise NotLowered("several dimensions, or the flat tensor")
-    dim = dims[0] % len(x.shape)
-    size = x.shape[dim]
-    shift = shifts[0] % size
-    if shift == 0:
+    """Two parts of a dimension change places, four of two: what wrapped around, and what moved on."""
+    rank = len(x.shape)
+    moved = {d % rank: shift for d, shift in zip(dims, shifts)}
+    if not isinstance(x, View) or not 1 <= len(moved) <= 2 or len(moved) != len(dims):
+        raise NotLowered("the flat tensor, or many dimensions")
+    if 0 in x.shape or not all(isinstance(x.shape[d], int) for d in moved):
+        raise NotLowered("nothing to move, or symbolic sizes")
+    moved = {d: shift % x.shape[d] for d, shift in moved.items() if shift % x.shape[d]}
+    if not moved:
         return low.finish(lambda v: v, [x], node)
-    ends = (_part(x, dim, size - shift, shift), _part(x, dim, 0, size - shift))
-    return _cat(low, node, ends, dim)
 
+    def element(counters: list[V]) -> V:
+        result: V | None = None
+        for wraps in itertools.product((False, True), repeat=len(moved)):
+            steps = [0] * rank
+            mask: V | None = None
+            for (d, shift), wrapped in zip(moved.items(), wraps):
+                steps[d] = shift - x.shape[d] if wrapped else shift
+                here = counters[d] < shift if wrapped else counters[d] >= shift
+                mask = here if mask is None else mask.do("and", here)
+            value = masked_load(low, counters[0], x, steps, mask, 0)
+            result = value if result is None or mask is None else where(mask, value, result)
+        assert result is not None
+        return result
 
-def _part(x: View, dim: int, start: Size, length: Size) -> View:
-    shape = (*x.shape[:dim], length, *x.shape[dim + 1 :])
-    return View(x.buffer, shape, x.strides, x.offset + start * x.strides[dim])
+    return low.finish(element, [], node, indexed=True)
 
 
 @rule("cat")
