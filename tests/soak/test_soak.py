@@ -62,7 +62,9 @@ def test_ten_thousand_short_lived_closures(tmp_path):
 
 def test_two_threads_compile_and_call_one_function():
     def f(x, n):
-        y = x * n
+        y = x
+        for _ in range(n):
+            y = y + x
         if y.sum() > 2:
             return y + 1
         return y - 1

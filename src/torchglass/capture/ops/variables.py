@@ -38,13 +38,17 @@ def load_fast_and_clear(m, f, i):
 
 @handler("STORE_FAST")
 def store_fast(m, f, i):
+    _store_local(f, i.argval)
+
+
+def _store_local(f, name):
     value = f.pop()
-    if value is NULL:
-        f.locals.pop(i.argval, None)
-    elif isinstance(value, CellV) and i.argval in f.code.co_cellvars:
-        f.cells[i.argval] = value  # a resume function takes over a cell that inner functions share
+    if value is NULL:  # what LOAD_FAST_AND_CLEAR found
+        f.locals.pop(name, None)
+    elif isinstance(value, CellV) and name in f.code.co_cellvars:
+        f.cells[name] = value  # a resume function takes over a cell that inner functions share
     else:
-        f.locals[i.argval] = value
+        f.locals[name] = value
 
 
 @handler("LOAD_FAST_LOAD_FAST", versions=SINCE_313)
@@ -56,20 +60,28 @@ def load_fast_load_fast(m, f, i):
 @handler("STORE_FAST_STORE_FAST", versions=SINCE_313)
 def store_fast_store_fast(m, f, i):
     for name in i.argval:
-        f.locals[name] = f.pop()
+        _store_local(f, name)
 
 
 @handler("STORE_FAST_LOAD_FAST", versions=SINCE_313)
 def store_fast_load_fast(m, f, i):
     first, second = i.argval
-    f.locals[first] = f.pop()
+    _store_local(f, first)
     f.push(_load_local(m, f, second))
 
 
 @handler("DELETE_FAST")
 def delete_fast(m, f, i):
     if f.locals.pop(i.argval, None) is None:
-        m.throw(UnboundLocalError, f"cannot access local variable '{i.argval}' where it is not associated with a value")
+        _unbound(m, f, i.argval)
+
+
+def _unbound(m, f, name):
+    """Raise what reading or deleting a variable without a value raises."""
+    if name in f.code.co_freevars:
+        text = f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope"
+        m.throw(NameError, text)
+    m.throw(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
 
 
 # --- cells ------------------------------------------------------------------------------------------------------------
@@ -87,7 +99,7 @@ def load_closure(m, f, i):
 def load_deref(m, f, i):
     value = f.cells[i.argval].get(m)
     if value is None:
-        m.throw(NameError, f"cannot access free variable '{i.argval}' where it is not associated with a value")
+        _unbound(m, f, i.argval)
     f.push(m.forced(value))
 
 
@@ -98,6 +110,8 @@ def store_deref(m, f, i):
 
 @handler("DELETE_DEREF")
 def delete_deref(m, f, i):
+    if f.cells[i.argval].get(m) is None:
+        _unbound(m, f, i.argval)
     f.cells[i.argval].set(m, None)
 
 

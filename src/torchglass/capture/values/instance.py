@@ -180,7 +180,7 @@ class InstanceV(Value):
             self._delete_through(m, attribute, name)
             return
         if self.attrs is None or self.attrs.lookup(m, name) is None:
-            m.throw(AttributeError, name)
+            m.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         assert self.attrs is not None
         self.attrs.remove(m, name)
 

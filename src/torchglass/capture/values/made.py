@@ -92,7 +92,7 @@ class MadeV(KnownV):
     def del_attr(self, m: Machine, name: str) -> None:
         self._refuse_other(name)
         if class_lookup(self.real, name) is MISSING:
-            m.throw(AttributeError, name)
+            m.throw(AttributeError, f"type object '{self.real.__name__}' has no attribute '{name}'")
         m.real(type.__delattr__, self.real, name)
         self.steps.append(Step(name))
 
