@@ -17,7 +17,7 @@ def merge_copies(code: list[Ins], reachable: list[int], positions: bool = True) 
     for at in reachable:
         ins = code[at]
         if ins.op not in ("NOP", "JUMP") and (ins.pos is not None or not positions) and _mergeable(code, at):
-            groups.setdefault((ins.op, ins.pos) if positions else _kind(code, ins), []).append(at)
+            groups.setdefault((ins.pos if positions else None, _kind(code, ins)), []).append(at)
     leader: dict[int, int] = {}
     for members in groups.values():
         if len(members) < 2:

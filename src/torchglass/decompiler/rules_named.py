@@ -154,6 +154,36 @@ def _store_subscript(m: Any, ins: Ins) -> None:
     m.substitute(owner, Fresh(ast.List, elements))
 
 
+@named("BINARY_SLICE")
+def _binary_slice(m: Any, ins: Ins) -> None:
+    """``x[a:b]`` in one instruction, as Python 3.12 has it."""
+    if isinstance(_slice_on_top(m, 3), ast.Slice):
+        _subscript(m, Ins(ins.index, ins.offset, "BINARY_SUBSCR", None, ins.pos))
+        return
+    RULES[ins.op](m, ins)
+
+
+@named("STORE_SLICE")
+def _store_slice(m: Any, ins: Ins) -> None:
+    if isinstance(_slice_on_top(m, 3), ast.Slice):
+        _store_subscript(m, Ins(ins.index, ins.offset, "STORE_SUBSCR", None, ins.pos))
+        return
+    RULES[ins.op](m, ins)
+
+
+def _slice_on_top(m: Any, depth: int) -> ast.Slice | None:
+    """Puts the two constant ends on top together as a slice, if what they cut is a fresh container; else None."""
+    if len(m.stack) < depth or not isinstance(m.stack[-depth], Fresh):
+        return None
+    ends = [None if isinstance(e, ast.Constant) and e.value is None else e for e in m.stack[-2:]]
+    if not all(e is None or _index(e) is not None for e in ends):
+        return None
+    del m.stack[-2:]
+    both = ast.Slice(*ends)
+    m.stack.append(both)
+    return both
+
+
 @named("DELETE_SUBSCR")
 def _delete_subscript(m: Any, ins: Ins) -> None:
     owner, where = _known(m, 2, m.stack[-1])

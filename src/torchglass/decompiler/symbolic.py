@@ -287,6 +287,16 @@ def _store_subscript(run: Run, ins: Ins, state: State) -> int | None:
     return ins.nxt
 
 
+def _store_slice(run: Run, ins: Ins, state: State) -> int | None:
+    """STORE_SUBSCR with the two ends of a slice apart (Python 3.12); the stack is as it was if it can be observed."""
+    bounds = state.stack[-2:]
+    state.stack[-2:] = [("s", tuple(bounds))]
+    following = _store_subscript(run, ins, state)
+    if following is None:
+        state.stack[-1:] = bounds
+    return following
+
+
 def _delete_subscript(run: Run, ins: Ins, state: State) -> int | None:
     owner, where = state.stack[-2:]
     index = _index(where)
@@ -391,6 +401,7 @@ _SILENT: dict[str, Silent] = {
     "POP_TOP": _pop, "COPY": _copy, "DUP_TOP_TWO": _copy_two, "SWAP": _swap, "ROT": _rotate,
     "BUILD_TUPLE": _build_tuple, "BUILD_LIST": _build_list, "BUILD_SLICE": _build_slice,
     "BINARY_SUBSCR": _subscript, "BINARY_SLICE": _binary_slice, "STORE_SUBSCR": _store_subscript,
+    "STORE_SLICE": _store_slice,
     "DELETE_SUBSCR": _delete_subscript, "LIST_EXTEND": _list_extend, "LIST_APPEND": _list_append,
     "LIST_TO_TUPLE": _list_to_tuple, "UNPACK_SEQUENCE": _unpack, "COMPARE": _compare, "BRANCH": _branch,
     "BRANCH_KEEP": _branch, "RAISE": _raise,

@@ -74,7 +74,10 @@ class _Data:
         return {
             "index": entry.index,
             "path": f"{path}entry_{entry.index}/",
-            "guards": [[show.guard_line(g), g.why, self.sources.key(g.origin)] for g in entry.guards],
+            # torch.compile guards what it read on its way through libraries, too: no lines to show beside the user's
+            "guards": [
+                [show.guard_line(g), g.why, self.sources.key(g.origin, g.check != "printed")] for g in entry.guards
+            ],
             "transformed": entry.transformed_text,
             "breaks": [[b.reason, self.mark(self.sources.key(b.origin), "break"), b.hint] for b in entry.breaks],
             "graphs": graphs,

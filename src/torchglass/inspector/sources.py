@@ -26,12 +26,14 @@ class Sources:
         self.files: dict[str, int] = {}
         self.lines: dict[int, set[int]] = {}
 
-    def key(self, origin: Origin) -> str:
-        """``file:line`` with the file's number; '' for an origin that is not known."""
+    def key(self, origin: Origin, shown: bool = True) -> str:
+        """``file:line`` with the file's number; '' for an origin that is not known. ``shown``: the line's function is."""
         if origin == UNKNOWN or origin.line <= 0:
             return ""
         number = self.files.setdefault(origin.file, len(self.files))
-        self.lines.setdefault(number, set()).add(origin.line)
+        lines = self.lines.setdefault(number, set())
+        if shown:
+            lines.add(origin.line)
         return f"{number}:{origin.line}"
 
     def pieces(self) -> list[dict[str, Any]]:

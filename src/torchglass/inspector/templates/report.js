@@ -15,7 +15,7 @@ const entries = () => D.functions.flatMap((f, n) => f.entries.map((e) => ({ ...e
 // --- the user's source -------------------------------------------------------------------------------------------
 function drawSource() {
   const out = [];
-  for (const file of D.files) {
+  for (const file of D.files.filter((f) => f.lines.length)) {
     out.push(`<h2 title="${esc(file.path)}">${esc(file.name)}</h2>`);
     let before = 0;
     for (const [number, text] of file.lines) {
