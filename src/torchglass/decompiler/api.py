@@ -109,7 +109,13 @@ def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, st
     """
     texts: list[tuple[str, str | None]] = []
     failure: DecompileError | None = None
-    for n, reading in [*((n, 0) for n in range(len(MODES))), *((0, k) for k in range(1, _READINGS))]:
+    readings = [(0, k) for k in range(1, _READINGS)]
+    for n, reading in [*((n, 0) for n in range(len(MODES))), *readings]:
+        if (n, reading) == readings[0] and _made(code):
+            # a tool made this: no source compiles to the same instructions, and other readings are no better
+            by_value = _same_by_value(texts, code, name)
+            if by_value is not None:
+                return by_value, None
         try:
             modes = MODES[n:] + MODES[:n]
             text = _source(target, code, name, modes if not reading else modes[:1], reading)
@@ -123,12 +129,9 @@ def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, st
             return text, None
         if text not in [t for t, _ in texts]:
             texts.append((text, why))
-    texts.sort(key=lambda pair: (pair[0].startswith(_STATES), pair[0].count("\n")))
-    for n, (text, _) in enumerate(texts):
-        by_value = source_value_difference(text, code, name)
-        if by_value is None:
-            return text, None
-        texts[n] = (text, by_value)
+    by_value = _same_by_value(texts, code, name)
+    if by_value is not None:
+        return by_value, None
     if not texts:
         assert failure is not None
         raise failure
@@ -137,6 +140,23 @@ def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, st
     if resumes(code) and not text.startswith(_STATES) and (states is None or states[1] is not None):
         return f"{_RESUMES}\n{text}", why  # the prologue may do what source cannot say
     return states or texts[0]
+
+
+def _made(code: CodeType) -> bool:
+    """Whether a tool assembled ``code``: nearly all of its instructions have no place in a source of their own."""
+    positions = list(code.co_positions()) if hasattr(code, "co_positions") else []
+    return len(set(positions)) * 6 < len(positions)
+
+
+def _same_by_value(texts: list[tuple[str, str | None]], code: CodeType, name: str | None) -> str | None:
+    """Sorts ``texts``, the best first, and returns the first that does the same with the same values."""
+    texts.sort(key=lambda pair: (pair[0].startswith(_STATES), pair[0].count("\n")))
+    for n, (text, _) in enumerate(texts):
+        by_value = source_value_difference(text, code, name)
+        if by_value is None:
+            return text
+        texts[n] = (text, by_value)
+    return None
 
 
 def _source(target: Any, code: CodeType, name: str | None, modes: tuple[str, ...], reading: int = 0) -> str:

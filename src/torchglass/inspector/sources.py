@@ -27,7 +27,7 @@ class Sources:
         self.lines: dict[int, set[int]] = {}
 
     def key(self, origin: Origin, shown: bool = True) -> str:
-        """``file:line`` with the file's number; '' for an origin that is not known. ``shown``: the line's function is."""
+        """``file:line`` with the file's number; '' for an origin that is not known. ``shown``: its function is."""
         if origin == UNKNOWN or origin.line <= 0:
             return ""
         number = self.files.setdefault(origin.file, len(self.files))
