@@ -67,15 +67,16 @@ def structure(graph: Graph, nodes: list[Node], reading: int = 0) -> list[ast.stm
     ``reading`` counts these others, if the likeliest reading is known to be wrong.
     """
     first = Structurer(graph, nodes)
+    stmts: list[ast.stmt] | None = None
     failure: Unstructured | None = None
     try:
         stmts = first.run()
-        if not reading:
-            return stmts
     except Unstructured as error:
         failure = error
     decisions = [(node, other) for node, others in reversed(first.decisions) for other in others]
-    for node, other in decisions[:_READINGS] if not reading else decisions[reading - 1 : reading]:
+    if stmts is not None and not 0 < reading <= len(decisions):
+        return stmts
+    for node, other in decisions[reading - 1 : reading] if reading else decisions[:_READINGS]:
         with contextlib.suppress(Unstructured):
             return Structurer(graph, nodes, {node.id: other}).run()
     raise failure or Unstructured("no other reading")

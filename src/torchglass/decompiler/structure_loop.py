@@ -91,7 +91,8 @@ def _after(s: Structurer, loop: Loop, head: Node, exit_node: Node | None, place:
     if exit_node is not None:
         if merges:
             return merges[0]
-        if place.follow is not None and any(child is place.follow for n in inside for child in n.succ):
+        onward = place.follow is not None and (place.loop is None or place.follow is not place.loop.head)
+        if onward and any(child is place.follow for n in inside for child in n.succ):
             return place.follow  # past the exit: that is an ``else`` clause
         left = _left(loop, inside, head)
         if left is not None:
