@@ -60,3 +60,15 @@ def test_like_eager(name):
     for mine, theirs in zip(got[0], expected[0]):
         same(mine, theirs)
     assert got[1] == expected[1]
+
+
+def test_a_generator_as_argument_with_the_default_backend():
+    def f(x, generator):
+        return x + torch.randn(3, generator=generator) * torch.rand(3, generator=generator)
+
+    compiled = tg.compile(f, fullgraph=True)
+    x = torch.ones(3)
+    mine, theirs = torch.Generator().manual_seed(1), torch.Generator().manual_seed(1)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x, mine), f(x, theirs))
+    assert len(tg.explain(compiled).entries) == 1

@@ -23,7 +23,9 @@ def run(
     calls = {kernel.name: unit.add(kernel) for kernel in fused.kernels}
     wrapper = WrapperPrinter(fused, calls, f"{fused.graph.name}_kernels.c")
     large = {name: value for name, value in fused.graph.constants.items() if not is_written_out(value)}
-    return KernelSources(unit.text(f"{fused.graph.name} graph"), "c", wrapper.text(), tuple(unit.kernels), large)
+    text = wrapper.text()  # which meets the generators
+    handed = large | wrapper.generators
+    return KernelSources(unit.text(f"{fused.graph.name} graph"), "c", text, tuple(unit.kernels), handed)
 
 
 def check(fused: FusedGraph) -> None:

@@ -52,6 +52,7 @@ class WrapperPrinter:
         self.graph = fused.graph
         self.targets: dict[str, str] = {}
         self.packed: dict[str, str] = {}
+        self.generators: dict[str, torch.Generator] = {}
         self.checks = any(_has_bounds(kernel) for kernel in fused.kernels)
 
     def text(self) -> str:
@@ -70,6 +71,7 @@ class WrapperPrinter:
             lines.append(", failures=True)\n" if failed else ")\n")
         lines += [f"{short} = {full}\n" for full, short in self.targets.items()]
         lines += [f"{name} = Packed({kind!r})\n" for name, kind in self.packed.items()]
+        lines += [f"{name} = torch.Generator()  # who loads this file sets it\n" for name in self.generators]
         lines += [f"{name} = {self._constant(value)}\n" for name, value in self.graph.constants.items()]
         lines += ["\n\ndef call(args):\n", *(f"    {line}\n" for line in body)]
         lines += ["\n\nINPUTS = [\n", *(f"    {self._spec(n)},\n" for n in self.graph.inputs), "]\n"]
@@ -163,6 +165,10 @@ class WrapperPrinter:
             return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
         if isinstance(value, torch.device):
             return f"device({str(value)!r})"
+        if isinstance(value, torch.Generator):
+            known = next((n for n, g in self.generators.items() if g is value), f"generator_{len(self.generators)}")
+            self.generators[known] = value
+            return known
         return repr(value)
 
     def _view(self, view: View) -> str:
