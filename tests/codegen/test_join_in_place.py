@@ -75,3 +75,17 @@ def test_memory_is_taken_over_and_gradients_are_right():
     ours = torch.autograd.grad(compiled(*arguments).square().sum(), arguments[:2])
     theirs = torch.autograd.grad(program(*arguments).square().sum(), arguments[:2])
     torch.testing.assert_close(ours, theirs)
+
+
+def test_a_small_part_made_early_does_not_hold_the_whole():
+    def program(a, w):
+        early = a.sin()
+        y = a
+        for _ in range(16):
+            y = (y @ w).relu()
+        return torch.cat([torch.cat([y, y, y], 1) @ w.repeat(3, 3), early], 1)
+
+    wrapper, _ = run(program, torch.randn(4, 4), torch.randn(4, 4))
+    lines = wrapper.splitlines()
+    whole = next(k for k, line in enumerate(lines) if " cat_1 = " in line)
+    assert whole > max(k for k, line in enumerate(lines) if "relu" in line and "kernel" in line)

@@ -16,6 +16,7 @@ from .memory import item_bytes, plan, storage_items
 
 MAX_OPERATIONS = 600  # of one kernel: past this compile time grows and registers spill
 MAX_STREAMS = 40  # buffers one kernel may touch
+PART_DISTANCE = 12  # nodes between what makes a small part of a whole and its place in it
 SIBLING_DISTANCE = 48  # nodes apart: joining readers far from each other keeps memory alive between them
 
 
@@ -113,14 +114,14 @@ class _Fusing:
         total = 0
         inside = first.members | second.members
         for name in self._shared(first, second):
-            size = storage_items(self.graph.buffers[name]) * item_bytes(self.graph.buffers[name].dtype)
-            total += size if isinstance(size, int) else 1 << 20
+            size = self._bytes(name)
+            total += size
             if (
                 name in first.writes
                 and name not in self.outputs
                 and all(inside >> u & 1 for u in self.uses.get(name, ()))
             ):
-                total += size if isinstance(size, int) else 1 << 20
+                total += size
         return total
 
     def _try(self, first: Group, second: Group, rule: str, saving: int) -> Group | None:
@@ -128,6 +129,7 @@ class _Fusing:
         try:
             self._check_cycle(first, second)
             self._check_size(first, second)
+            self._check_parts(first, second)
             group = merged(first, second, self._shared(first, second))
             if rule == "sibling":
                 self._check_sibling(first, second, group)
@@ -155,6 +157,19 @@ class _Fusing:
             raise Refused("the kernel would grow past what compiles and runs well")
         if len({b for loop in loops for b in (*loop.reads, *loop.writes)}) > MAX_STREAMS:
             raise Refused("the kernel would touch too many buffers")
+
+    def _check_parts(self, first: Group, second: Group) -> None:
+        """A part written in place by what makes it holds the whole's memory from then on: not for long."""
+        for maker, copy in ((first, second), (second, first)):
+            for name in copy.writes:
+                inside = self.graph.buffers[name].inside
+                far = abs(copy.last - maker.last) > PART_DISTANCE
+                if inside and far and self._bytes(inside[0]) > 2 * self._bytes(name):
+                    raise Refused(f"{inside[0]} would be held in memory for long")
+
+    def _bytes(self, name: str) -> int:
+        size = storage_items(self.graph.buffers[name]) * item_bytes(self.graph.buffers[name].dtype)
+        return size if isinstance(size, int) else 1 << 20
 
     def _check_sibling(self, first: Group, second: Group, group: Group) -> None:
         """Siblings join only where what they share is of the size of the whole nest."""
