@@ -133,6 +133,14 @@ def test_readme_links_what_belongs_together(tmp_path: Path) -> None:
     assert text.count("continues with `__resume_at") == 4 and text.count("/resume_function.py)") >= 4
 
 
+def test_a_folder_that_cannot_be_written_harms_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "toy_example").write_text("a file where the function's folder would be")
+    _, results, notes = run("toy", tmp_path)
+    expected, expected_notes = plain("toy")
+    assert same(results, expected) and notes == expected_notes
+    assert "is not complete" in caplog.text or "could not write" in caplog.text
+
+
 def test_nothing_stays_behind(tmp_path: Path) -> None:
     import logging
 

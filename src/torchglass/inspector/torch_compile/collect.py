@@ -277,4 +277,7 @@ def collect(directory: str | Path, *, anew: bool = True) -> Iterator[Collection]
     finally:
         listener.remove()
         handle.remove()
-        collection.finish()
+        try:
+            collection.finish()
+        except Exception:  # a folder that cannot be written must not harm the program it shows
+            logger.warning("the folder %s is not complete", collection.directory, exc_info=True)
