@@ -215,3 +215,44 @@ def test_command(tmp_path: Path) -> None:
 def _command(target: str) -> subprocess.CompletedProcess[str]:
     arguments = [sys.executable, "-m", "torchglass", "decompile", target]
     return subprocess.run(arguments, env={"PYTHONPATH": str(SOURCE)}, capture_output=True, text=True)
+
+
+def test_a_module_keeps_its_docstring_once() -> None:
+    code = compile('"""Doc."""\nX = "2.0"\ndef f():\n    return X\n', "<test>", "exec", 0, True)
+    text = decompile(code, verify=True)
+    assert text.startswith('"""Doc."""\nX = ') and text.count("Doc.") == 1
+    assert decompile(compile("'a' + f()", "<test>", "exec"), verify=True) == "'a' + f()"
+
+
+def test_what_follows_a_statement_is_found() -> None:
+    """Loops and handlers whose end only another reading finds, each once a state machine."""
+    source = """
+def f(a, b):
+    for x in a:
+        try:
+            y = g(x)
+        except KeyError:
+            if x not in b:
+                return
+            try:
+                y = h(x)
+            except KeyError:
+                return
+        for z in y:
+            if z:
+                break
+        else:
+            continue
+        try:
+            if z:
+                g(z)
+        finally:
+            if x is not None:
+                h(x)
+                if z is not None:
+                    h(z)
+    return a
+"""
+    module = compile(source, "<test>", "exec", 0, True)
+    code = next(c for c in module.co_consts if isinstance(c, CodeType))
+    assert "_state" not in decompile(code, verify=True)

@@ -136,6 +136,8 @@ def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, st
         assert failure is not None
         raise failure
     text, why = texts[0]
+    if not code.co_flags & 1:  # a module or class: its functions would be written as state machines, not itself
+        return texts[0]
     states = _as_states(target, code, name)
     if resumes(code) and not text.startswith(_STATES) and (states is None or states[1] is not None):
         return f"{_RESUMES}\n{text}", why  # the prologue may do what source cannot say
@@ -208,7 +210,7 @@ def definition_tree(
     elif kind == "<module>":
         from .function import declared_body
 
-        return ast.Module(declared_body(code, outer), [])
+        return ast.Module(_with_docstring(declared_body(code, outer)), [])
     else:
         clean = "".join(c if c.isalnum() or c == "_" else "_" for c in kind)
         stmt = function_definition(function, outer, name or clean, [])
@@ -216,6 +218,16 @@ def definition_tree(
         stmt = _factory(stmt, code)
     imports = [ast.ImportFrom("torchglass.decompiler", [ast.alias("reentered", None)], 0)]
     return ast.Module([*(imports if _reenters(stmt) else []), stmt], [])
+
+
+def _with_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    """A module's first statement ``__doc__ = "..."`` is its docstring."""
+    first = body[0]
+    if isinstance(first, ast.Assign) and ast.unparse(first.targets[0]) == "__doc__":
+        value = first.value
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            return [ast.Expr(value), *body[1:]]
+    return body
 
 
 def _reenters(stmt: ast.stmt) -> bool:

@@ -368,8 +368,8 @@ def declared_body(code: CodeType, scope: Scope) -> list[ast.stmt]:
 
 
 def docstring(code: CodeType) -> str | None:
-    if not code.co_consts or not isinstance(code.co_consts[0], str):
-        return None
+    if code.co_name == "<module>" or not code.co_consts or not isinstance(code.co_consts[0], str):
+        return None  # a module stores its own
     if VERSION >= (3, 14) and not code.co_flags & CO_HAS_DOCSTRING:
         return None
     return code.co_consts[0]
