@@ -16,6 +16,11 @@ def known(x):
     return x * count + rows.shape[0], picked, mask[0].tolist(), [4, 5][torch.tensor(1)]
 
 
+def sizes_that_are_tensors(x):
+    count = torch.arange(4).max() + 1
+    return x.repeat(count, 1), x.reshape(torch.tensor(3), -1), torch.zeros(count, 2)
+
+
 def result_is_written_to(x):
     rows = torch.eye(2).nonzero()
     rows.add_(10)
@@ -63,7 +68,7 @@ def clean(tmp_path):
         yield
 
 
-@pytest.mark.parametrize("function", [known, result_is_written_to])
+@pytest.mark.parametrize("function", [known, sizes_that_are_tensors, result_is_written_to])
 def test_known(function):
     compiled = tg.compile(function, backend="eager", fullgraph=True)
     for _ in range(3):

@@ -68,6 +68,22 @@ def result_of(m: Machine, error: NeedsData, function: Any, args: list[Value], kw
         raise error from None
 
 
+def as_numbers(m: Machine, args: list[Value]) -> list[Value] | None:
+    """The arguments with known integers in place of tensors behind the first (``x.repeat(count, 1)``); None if none."""
+    replaced = args[:1] + [_number(m, a) for a in args[1:]]
+    return replaced if any(a is not b for a, b in zip(args, replaced)) else None
+
+
+def _number(m: Machine, value: Value) -> Value:
+    if isinstance(value, (ListV, TupleV)):
+        items = [_number(m, item) for item in value.all(m)]
+        return value if all(a is b for a, b in zip(items, value.items)) else type(value)(items, value.cls)
+    if not isinstance(value, TensorV) or value.fake.dim() or value.fake.dtype.is_floating_point:
+        return value
+    real = value_of(m, value)
+    return value if real is None else m.wrap_result(real.item())
+
+
 def _constant(m: Machine, real: Any) -> Value:
     """A computed result as constants of the graph, each call with copies of its own."""
     if isinstance(real, torch.Tensor):

@@ -244,6 +244,9 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
     try:
         result = m.builder.evaluate(function, args, kwargs)
     except NeedsData as error:
+        replaced = constant_tensors.as_numbers(m, args)
+        if replaced is not None:
+            return _operate(m, op, target, function, replaced, kwargs)
         return constant_tensors.result_of(m, error, function, args, kwargs)
     except Unsupported:
         raise
