@@ -1,6 +1,6 @@
 """Random programs of pointwise operations, reductions, views and reads by index, over odd shapes, strides and dtypes.
 
-    python -m tests.lower.random_programs 0 1000        seeds 0 to 999; prints the seeds where eager and glass differ
+    python -m tests.lower.random_programs 0 1000 [backward]    seeds 0 to 999; prints those where eager and glass differ
 
 Inputs are small whole numbers, and most operations keep them small and whole, so that results are the same in every
 order of summing and dtypes, values and layouts can be compared exactly. Operations that round (``exp``, ``mean``, a
@@ -119,17 +119,36 @@ def same(want: Tensor, got: Tensor) -> str:
     return ""
 
 
-def difference(seed: int) -> str:
-    """How ``Program(seed)`` differs between eager and glass, or ''."""
+def difference(seed: int, backward: bool = False) -> str:
+    """How ``Program(seed)`` differs between eager and glass, or ''; with ``backward``, its gradients too."""
     program = Program(seed)
-    want = program(*program.inputs)
+    try:
+        want = outcome(program, program.inputs, backward)
+    except RuntimeError:
+        return ""  # eager has no such derivative
     tg.reset()
     try:
-        got = tg.compile(program.__call__, fullgraph=True)(*program.inputs)
+        got = outcome(tg.compile(program.__call__, fullgraph=True), program.inputs, backward)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    found = [(k, same(a, b)) for k, a, b in zip(program.returned, want, got)]
-    return "; ".join(f"v{k}: {text}" for k, text in found if text)
+    names = [f"v{k}" for k in program.returned] + [f"gradient {k}" for k in range(len(want))]
+    found = [(name, same(a, b)) for name, a, b in zip(names, want, got) if a is not None]
+    return "; ".join(f"{name}: {text}" for name, text in found if text)
+
+
+def outcome(call: Callable[..., list[Tensor]], inputs: list[Tensor], backward: bool) -> list[Any]:
+    """Outputs, and the gradients of their sum by the inputs that have some (None for the others)."""
+    if not backward:
+        return call(*inputs)
+    leaves = [x.detach().requires_grad_(x.is_floating_point()) for x in inputs]
+    outputs = call(*leaves)
+    ends = [y for y in outputs if y.requires_grad]
+    outputs = [y.detach() for y in outputs]
+    wanted = [x for x in leaves if x.requires_grad]
+    if not ends:
+        return outputs
+    found = torch.autograd.grad(ends, wanted, [torch.ones_like(y) for y in ends], allow_unused=True)
+    return [*outputs, *(None if g is None else g.contiguous() for g in found)]
 
 
 # -- what steps there are ----------------------------------------------------------------------------------------------
@@ -380,9 +399,10 @@ def main() -> int:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     first, last = map(int, sys.argv[1:3])
+    backward = sys.argv[3:] == ["backward"]
     bad = 0
     for seed in range(first, last):
-        found = difference(seed)
+        found = difference(seed, backward)
         if found:
             bad += 1
             program = Program(seed)

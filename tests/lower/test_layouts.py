@@ -50,3 +50,22 @@ def test_negative_numbers_as_bytes() -> None:
         fn = lambda x: (x.to(torch.uint8), (x * 2).byte())
         for theirs, ours in zip(fn(x.to(dtype)), tg.compile(fn)(x.to(dtype)), strict=True):
             assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_extremes_of_rounded_values_are_found_again(dtype: torch.dtype) -> None:
+    """Backward compares values computed anew with the extremum that was stored: both must be rounded alike."""
+    x = torch.randn(5, 33, generator=torch.Generator().manual_seed(0)).to(dtype)
+
+    def fn(x: Tensor) -> tuple[Tensor, ...]:
+        y = torch.atan(x)
+        return y.amin(1), y.amax(0), y.amax(), torch.maximum(y, y.amax(1, keepdim=True)), y.argmax(1), y.max(1)[1]
+
+    found = []
+    for call in (fn, tg.compile(fn, fullgraph=True)):
+        leaf = x.clone().requires_grad_()
+        outputs = call(leaf)
+        total = sum(o.float().sum() for o in outputs[:4])
+        found.append((*outputs, *torch.autograd.grad(total, leaf)))
+    for theirs, ours in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2)

@@ -37,8 +37,10 @@ def pointwise(
                 k: v for k, v in kwargs.items() if k not in ("dtype", "layout", "device", "pin_memory", "memory_format")
             }
             extra = list(kwargs.items())
+            inexact = {k for k, x in enumerate(args) if cast == "operands" and may_be_unrounded(low, x)}
 
             def element(*values: Any) -> V:
+                values = tuple(rounded(v, low.dtype(args[k])) if k in inexact else v for k, v in enumerate(values))
                 ready = [_ready(v, to, position not in keep) for position, v in enumerate(values)]
                 plain, named = ready[: len(args)], dict(zip((k for k, _ in extra), ready[len(args) :]))
                 result = fn(*plain, **named)
@@ -53,6 +55,18 @@ def pointwise(
         return fn
 
     return register
+
+
+def may_be_unrounded(low: Lowering, x: Any) -> bool:
+    """Whether a half-precision value may reach a reader as it was computed, before it was rounded for memory.
+
+    Comparisons round it: the largest of some values, once stored, must be found among them again.
+    """
+    return isinstance(x, View) and compute_dtype(low.dtype(x)) != low.dtype(x) and low.buffers[x.buffer].role == "temp"
+
+
+def rounded(value: V, dtype: str) -> V:
+    return value.cast(dtype).cast(compute_dtype(dtype))
 
 
 def _ready(value: Any, to: str | None, convert: bool) -> Any:

@@ -268,7 +268,11 @@ def _place_of(kind: str, low: Lowering, x: Any, dim: int, name: str) -> tuple[Vi
     best = low.reduce(kind, [x], [dim], name=f"{name}_{kind}", dtype=low.dtype(x))
     rank = len(x.shape)
 
+    stored = low.dtype(x)
+
     def place(counters: Sequence[V], v: V, m: V) -> V:
+        if stored != dtype:  # the best may have been rounded for memory since, or these not yet
+            v, m = v.cast(stored).cast(dtype), m.cast(stored).cast(dtype)
         same = v.do("eq", m)
         if is_float(v.dtype):
             same = same.do("or", v.do("isnan").do("and", m.do("isnan")))
