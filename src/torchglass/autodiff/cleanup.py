@@ -125,6 +125,8 @@ def _cast_back(cleanup: Cleanup, op: Op) -> Op:
     if op.target not in (aten._to_copy.default, aten.clone.default):
         return op
     source = op.args[0]
+    if not isinstance(source, Op):
+        return op  # a number, which operators take for a tensor
     if view_root(source) in cleanup.own:
         return op  # the user may write to it before backward, and made a copy for that
     if _same_place(source, op):
