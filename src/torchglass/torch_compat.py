@@ -444,6 +444,11 @@ class Compiling:
         self._lock.release()
 
 
+# The function programs (op_db among them) call for batch norm with statistics it may write; without it their calls are
+# recorded as one operator that has no derivative of its own. Tried on 2.11 and 2.13.
+batch_norm_legit = torch._native_batch_norm_legit
+
+
 # torch.ops.mkldnn: oneDNN's products with packed weights, which inductor's own freezing calls. Without them
 # options={"freezing": True} packs nothing. Tried on 2.11 and 2.13.
 def packs_weights(dtype: torch.dtype) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from ..torch_compat import batch_norm_legit
+
 Composite = Callable[..., Any]
 COMPOSITES: dict[Any, Composite] = {}
 
@@ -41,7 +43,7 @@ def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor | None
 _LEGIT = torch.ops.aten._native_batch_norm_legit
 
 
-@composite(torch._native_batch_norm_legit, _LEGIT, _LEGIT.default)
+@composite(batch_norm_legit, _LEGIT, _LEGIT.default)
 def _batch_norm_legit(*args: Any, **kwargs: Any) -> Any:
     """Its schema says that it writes to the running statistics, and so does torch's functionalization. In evaluation
     it only reads them, and backward wants to find them unwritten.
