@@ -27,6 +27,14 @@ def result_is_written_to(x):
     return rows, x
 
 
+def written_at_known_places(x):
+    mask = torch.full((3, 3), 7.0)
+    for start, end in zip(torch.tensor([0, 1]), torch.tensor([1, 2]).cumsum(0)):
+        mask[start:end, start] = 0
+        mask[start] = 1
+    return mask + x.sum()
+
+
 def depends_on_an_input(x):
     return x.sum().item()
 
@@ -55,6 +63,15 @@ def written_through_a_view(x):
     return t.tolist(), t.sum().item(), x
 
 
+def written_where_data_say(x):
+    t, places = torch.zeros(3), torch.tensor([True, False, True])
+    t[places] = torch.tensor([1.0, 2.0])
+    t.masked_scatter_(places, torch.tensor([3.0, 4.0]))
+    rows = places.nonzero()
+    rows[rows > 1] = torch.tensor([5])
+    return t, rows, places.nonzero(), t.sum().item()
+
+
 def under_autocast(x):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         t = torch.full((2, 2), 1.001) @ torch.full((2, 2), 1.001)
@@ -68,7 +85,7 @@ def clean(tmp_path):
         yield
 
 
-@pytest.mark.parametrize("function", [known, sizes_that_are_tensors, result_is_written_to])
+@pytest.mark.parametrize("function", [known, sizes_that_are_tensors, result_is_written_to, written_at_known_places])
 def test_known(function):
     compiled = tg.compile(function, backend="eager", fullgraph=True)
     for _ in range(3):
@@ -78,7 +95,7 @@ def test_known(function):
 @pytest.mark.parametrize(
     "function",
     [depends_on_an_input, random_numbers, written_in_place, written_with_an_input, written_through_a_view,
-     under_autocast],
+     written_where_data_say, under_autocast],
 )  # fmt: skip
 def test_not_known(function):
     compiled = tg.compile(function, backend="eager")

@@ -20,7 +20,7 @@ from ..markers import IN_GRAPH
 from .errors import NeedsData
 from .graph import GraphBuilder, convert, tensors_in
 from .values.base import Value
-from .values.containers import ListV, TupleV
+from .values.containers import ListV, SliceV, TupleV
 from .values.tensor import TensorV
 
 if TYPE_CHECKING:
@@ -59,8 +59,19 @@ def result_of(m: Machine, error: NeedsData, function: Any, args: list[Value], kw
     """What ``function`` gives whose result's shape depends on data, when that is known; else raises ``error``."""
 
     def compute() -> Any:
-        real_args = [convert(a, lambda t: _known(m, t)) for a in args]
-        return function(*real_args, **{k: convert(v, lambda t: _known(m, t)) for k, v in kwargs.items()})
+        given: list[torch.Tensor] = []
+
+        def known(tensor: TensorV) -> torch.Tensor:
+            given.append(_known(m, tensor))
+            return given[-1]
+
+        real_args = [convert(a, known) for a in args]
+        real_kwargs = {k: convert(v, known) for k, v in kwargs.items()}
+        before = [t._version for t in given]
+        result = function(*real_args, **real_kwargs)
+        if [t._version for t in given] != before:
+            raise _Unknown  # it writes: the graph has to
+        return result
 
     try:
         return _constant(m, _checked(m, compute))
@@ -78,6 +89,9 @@ def _number(m: Machine, value: Value) -> Value:
     if isinstance(value, (ListV, TupleV)):
         items = [_number(m, item) for item in value.all(m)]
         return value if all(a is b for a, b in zip(items, value.items)) else type(value)(items, value.cls)
+    if isinstance(value, SliceV):
+        parts = [_number(m, part) for part in value.parts]
+        return value if all(a is b for a, b in zip(parts, value.parts)) else SliceV(parts)
     if not isinstance(value, TensorV) or value.fake.dim() or value.fake.dtype.is_floating_point:
         return value
     real = value_of(m, value)
@@ -131,7 +145,7 @@ def _run(m: Machine, node: torch.fx.Node, done: dict[torch.fx.Node, Any]) -> Any
     if node in done:
         return done[node]
     if node in m.builder.computed:
-        return getattr(m.builder.root, str(node.target))
+        return getattr(m.builder.root, str(node.target)).clone()  # the operations that run on it may write
     name = str(getattr(node.target, "__name__", node.target))
     if node.op not in ("call_function", "call_method") or node.meta.get("effect") or len(done) > MOST_NODES:
         raise _Unknown
