@@ -7,6 +7,7 @@ to look at.
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -64,7 +65,9 @@ def fake_of(mode: FakeTensorMode, real: torch.Tensor) -> torch.Tensor:
         and not real.is_quantized
     )
     if not plain:
-        return mode.from_tensor(real, static_shapes=True)
+        with warnings.catch_warnings():  # it reads `.grad`, of tensors that are no leaves too
+            warnings.filterwarnings("ignore", "The .grad attribute of a Tensor")
+            return mode.from_tensor(real, static_shapes=True)
     meta = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device="meta")
     fake = FakeTensor(mode, meta, real.device)
     return fake.requires_grad_() if real.requires_grad else fake
