@@ -83,7 +83,7 @@ def _alarm(number: int, frame: Any) -> None:
 def judge(decompiler: Callable[[CodeType], str], code: CodeType) -> tuple[str, str, float]:
     """``(verdict, reason, seconds spent decompiling)`` for one function."""
     start = time.process_time()
-    signal.setitimer(signal.ITIMER_PROF, TIME_LIMIT)
+    signal.setitimer(signal.ITIMER_PROF, TIME_LIMIT, 1)  # again each second: depyf catches what it can
     try:
         text = decompiler(code)
     except _TimeOut:

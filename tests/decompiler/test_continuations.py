@@ -152,3 +152,16 @@ def test_handlers_of_continuations_read_as_the_source() -> None:
     code = code_of(PROGRAMS["handler in handler"])
     texts = [decompile(c, verify=True) for _, c in continuations(code)]
     assert any("    try:\n        raise stack_0\n    except BaseException as first:" in t for t in texts)
+
+
+def test_what_cannot_be_verified_is_still_right() -> None:
+    """A comprehension's function on the stack wants an iterator, which source can only make by calling ``iter``."""
+    namespace: dict[str, object] = {}
+    exec("def f(a, n, g):\n    return [x + 1 for x in (g(1), a)], 0 < n < 3 and a", namespace)
+    code = namespace["f"].__code__  # type: ignore[attr-defined]
+    texts = [decompile(entered) for _, entered in continuations(code)]
+    text = next(t for t in texts if "iter(" in t)
+    exec(text, namespace)
+    for n in (0, 1, 5):
+        assert namespace["f"](list, 7, 2, n)[1] == (0 < n < 3 and 2)  # type: ignore[operator]
+        assert namespace["f"](list, 7, 2, n)[0] == [7, 2]  # type: ignore[operator]

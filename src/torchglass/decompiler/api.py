@@ -134,7 +134,10 @@ def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, st
         return by_value, None
     if not texts:
         assert failure is not None
-        raise failure
+        states = _as_states(target, code, name) if code.co_flags & 1 else None
+        if states is None:
+            raise failure
+        return states
     text, why = texts[0]
     if not code.co_flags & 1:  # a module or class: its functions would be written as state machines, not itself
         return texts[0]

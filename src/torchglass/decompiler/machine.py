@@ -92,6 +92,8 @@ class Machine:
                 test = ast.Compare(test, [ast.Is()], [ast.Constant(None)])
         if node.id in self.scope.spills:
             self.spill()
+        if ins.op == "BRANCH_KEEP":
+            test = self.kept(test)
         node.cond = test
         node.base = self.stack
         node.keep = None
@@ -100,6 +102,10 @@ class Machine:
             node.keep = ins.jump_if
             kept = self.stack + [test]
             node.out = [kept, self.stack] if ins.jump_if else [self.stack, kept]
+
+    def kept(self, test: Any) -> Any:
+        """What is tested and, on one side, stays on the stack."""
+        return test
 
     def _case(self, node: Any, case: Case) -> None:
         subject = self.pop()

@@ -92,6 +92,12 @@ class NamingMachine(Machine):
                 found.append(value)
         return found
 
+    def kept(self, test: Any) -> Any:
+        if not self.waits(test):
+            return test
+        self.spill()
+        return self.assign(test)
+
     def spill(self) -> None:
         for n, value in enumerate(self.stack):
             if self.waits(value):
