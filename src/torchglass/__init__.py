@@ -9,18 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import (
-        allow_in_graph,
-        compile,
-        debug,
-        disable,
-        explain,
-        graph_break,
-        is_compiling,
-        list_backends,
-        prepare_debug,
-        reset,
-    )
+    from .api import allow_in_graph, compile, disable, explain, graph_break, is_compiling, list_backends, reset
+    from .debugging import debug, prepare_debug
     from .decompiler import decompile
     from .errors import CompileError, GraphBreakError, TorchglassError
 
@@ -28,12 +18,10 @@ __version__ = "0.1.0"
 
 _HOMES = {
     **dict.fromkeys(
-        (
-            "allow_in_graph", "compile", "debug", "disable", "explain", "graph_break", "is_compiling", "list_backends",
-            "prepare_debug", "reset",
-        ),
+        ("allow_in_graph", "compile", "disable", "explain", "graph_break", "is_compiling", "list_backends", "reset"),
         "api",
     ),
+    **dict.fromkeys(("debug", "prepare_debug"), "debugging"),
     "decompile": "decompiler",
     **dict.fromkeys(("CompileError", "GraphBreakError", "TorchglassError"), "errors"),
 }  # fmt: skip

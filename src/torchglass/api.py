@@ -7,10 +7,9 @@ print(tg.explain(compiled))
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
@@ -20,27 +19,21 @@ import torch
 from . import _native
 from .backends import registry
 from .inspector import reports
-from .inspector.when_loaded import of_torch_compile
 from .markers import allow_in_graph, disable, graph_break, is_compiling
 from .options import CompileOptions
 from .pipeline import FunctionState
-from .runtime import store, toolchain
+from .runtime import store
 
 __all__ = [
     "allow_in_graph",
     "compile",
-    "debug",
     "disable",
     "explain",
     "graph_break",
     "is_compiling",
     "list_backends",
-    "prepare_debug",
     "reset",
 ]
-
-RUNS = ("kernels", "forward", "captured")
-"""What ``prepare_debug(runs=)`` takes."""
 
 if TYPE_CHECKING:
     from .inspector.explain import Explanation
@@ -179,32 +172,6 @@ def reset(directory: str | Path | None = None) -> None:
         state.reset()
     if directory is not None:
         store.ArtifactStore(directory).forget_edits()
-
-
-@contextlib.contextmanager
-def prepare_debug(directory: str | Path, *, runs: str = "kernels", gdb: bool = False) -> Iterator[Path]:
-    """Leave the artifacts of everything compiled inside in ``directory``: the files there are what runs.
-
-    ``runs`` says at which stage: "kernels" (the wrappers and the kernels that they call), "forward" (the ATen graphs,
-    forward.py and backward.py) or "captured" (captured.py): breakpoints are hit in the files that run. With ``gdb``
-    kernels are compiled so that gdb shows the generated C. What torch.compile compiles inside leaves the same layout in
-    ``directory/torch_compile``. ValueError for another ``runs``.
-    """
-    if runs not in RUNS:
-        raise ValueError(f"runs must be one of {', '.join(map(repr, RUNS))}, not {runs!r}")
-    with store.use(directory, runs) as used, toolchain.debuggable(gdb), of_torch_compile(used.root):
-        try:
-            yield used.root
-        finally:
-            reports.flush()
-
-
-@contextlib.contextmanager
-def debug() -> Iterator[None]:
-    """Pause once, so that breakpoints can be set in the artifacts of what is called inside."""
-    reports.flush()
-    breakpoint()
-    yield
 
 
 def list_backends() -> list[str]:
