@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Row = dict[str, Any]
-MEMORY = 12 << 30
+MEMORY = 12 << 30  # that a child may take beyond what it was born with: CUDA alone reserves several times that
 
 
 @dataclass
@@ -70,7 +70,8 @@ def _in_child(check: Callable[[str], Row], name: str, pipe: int, errors: Any) ->
     os.dup2(errors.fileno(), 1)
     os.dup2(errors.fileno(), 2)
     faulthandler.enable(errors)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    most = _address_space() + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     try:
         row = check(name)
     except BaseException as error:
@@ -78,6 +79,11 @@ def _in_child(check: Callable[[str], Row], name: str, pipe: int, errors: Any) ->
     with os.fdopen(pipe, "wb") as file:
         file.write(json.dumps(row).encode())
     os._exit(0)
+
+
+def _address_space() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
 
 
 def _finished(child: Child, selector: Any, running: dict[int, Child], why: str) -> Row:
