@@ -200,8 +200,8 @@ class FunctionState:
             found = _entry_of_another_thread(compiled, arguments)
             if found is not None or compiled.disabled or not self._below_limit(compiled):
                 return found
-            if guard_runtime.global_state().dispatch_modes or torch_compat.in_function_transform():
-                return None  # such a mode wants to see each operation as it happens
+            if _watched():
+                return None
             self._note_recompile(arguments)
             try:
                 table, entry = self._compile(compiled, arguments)
@@ -419,6 +419,13 @@ def _entry_of_another_thread(compiled: _native.CompiledFunction, arguments: tupl
         if fetched is not None:
             return entry, fetched
     return None
+
+
+def _watched() -> bool:
+    """Whether a mode or a function transform wants to see each operation as it happens, and none of the compiler's."""
+    state = guard_runtime.global_state()
+    functions = any(not isinstance(key, torch.device) for key in state.function_modes)
+    return functions or bool(state.dispatch_modes) or torch_compat.in_function_transform()
 
 
 def _entry_for(compiled: _native.CompiledFunction, arguments: tuple[Any, ...]) -> Entry | None:

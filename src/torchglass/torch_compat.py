@@ -35,14 +35,21 @@ NEEDS_DATA: tuple[type[Exception], ...] = (
 )
 
 
+_fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
+
+
 class LightFakeMode(FakeTensorMode):
-    """FakeTensorMode without ``torch._disable_dynamo`` around each operation, which would import torch._dynamo."""
+    """FakeTensorMode without ``torch._disable_dynamo`` around each operation, which would import torch._dynamo, and
+    whose own code no TorchFunctionMode hears of.
+    """
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False
 
-    __torch_dispatch__ = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with torch._C.DisableTorchFunction():
+            return _fake_dispatch(self, func, types, args, kwargs)
 
 
 def new_fake_mode() -> FakeTensorMode:
@@ -73,6 +80,13 @@ def fake_of(mode: FakeTensorMode, real: torch.Tensor) -> torch.Tensor:
     return fake.requires_grad_() if real.requires_grad else fake
 
 
+def stand_in(fake: torch.Tensor, cls: type) -> torch.Tensor:
+    """A tensor without data that looks like ``fake``, of ``cls`` (``torch.Tensor`` or ``Parameter``). No mode hears."""
+    with torch._C.DisableTorchFunction():
+        made = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device="meta")
+        return torch.nn.Parameter(made, requires_grad=False) if cls is torch.nn.Parameter else made
+
+
 # FAKE_LOG: where fake tensors report an operation that fails on them, with a traceback. While capturing, such a failure
 # is the user's error (shapes that do not fit) and comes up again when Python runs the operation. Tried: 2.11, 2.13.
 FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
@@ -96,10 +110,8 @@ OPERATION_OWNERS: tuple[Any, ...] = tuple(
     )
     if owner is not None
 )
-TRACING_QUESTIONS: tuple[Callable[..., Any], ...] = (
-    torch._C._get_tracing_state,
-    torch._C._is_torch_function_mode_enabled,
-)
+tracing_state: Callable[[], Any] = torch._C._get_tracing_state
+function_mode_enabled: Callable[[], bool] = torch._C._is_torch_function_mode_enabled
 # _len_torch_dispatch_stack: nn.MultiheadAttention's fast path asks whether make_fx is at work; asked of a fake tensor
 # mode the answer is wrong. Tried: 2.13. Without it that module breaks the graph in eval.
 dispatch_mode_count: Callable[[], int] | None = getattr(torch._C, "_len_torch_dispatch_stack", None)
@@ -116,6 +128,14 @@ BACKEND_SWITCHES: tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...] = 
     )
     if hasattr(torch._C, getter) and hasattr(torch._C, setter)
 )
+# What `with torch.device(...)` and set_default_device enter, and the functions that it hands the device to. Without
+# them tensors made in such a block inside a compiled function would be on the wrong device. function_mode_stack:
+# torch.autocast looks at it. DisableTorchFunctionSubclass: what modes enter to call the plain function. Tried: 2.13.
+from torch.utils._device import DeviceContext
+from torch.utils._device import _device_constructors as device_constructors
+
+function_mode_stack: Callable[[], list[Any]] = torch.overrides._get_current_function_mode_stack
+DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass
 # What torch.autocast's Python code calls: behind one of these, operations mean something else.
 AUTOCAST_SETTERS: frozenset[Any] = frozenset(
     (torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled)

@@ -360,3 +360,21 @@ def test_nothing_keeps_a_compiled_closure_alive():
     del f, held, compiled
     gc.collect()
     assert [r() for r in gone] == [None] * 3
+
+
+def test_a_mode_around_the_call_sees_the_program_alone():
+    class Logs(torch.overrides.TorchFunctionMode):
+        def __init__(self):
+            self.log = []
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            self.log.append(func)
+            return func(*args, **(kwargs or {}))
+
+    compiled = tg.compile(lambda x: x.sin() + 1, backend="eager")
+    x = torch.randn(3)
+    compiled(x)
+    with Logs() as mode:
+        compiled(x), compiled(x[1:])
+    assert [f.__name__ for f in mode.log] == ["sin", "add", "__getitem__", "sin", "add"]
+    assert len(tg.explain(compiled).entries) == 1

@@ -10,7 +10,7 @@ its guards; what a replay could not repeat (writes to the outside, tensors that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,10 +42,12 @@ def apply(m, args, kwargs):
     cls = args[0].as_constant()
     if isinstance(args[0], MadeV):
         class_bodies.current_cells(m, cls)
+    if m.function_modes:
+        raise Unsupported(f"`{cls.__name__}.apply` under a TorchFunctionMode")
     if kwargs:
         raise Unsupported(f"`{cls.__name__}.apply` with keyword arguments", "pass them by position")
     arguments = [_plain(m, cls, a) for a in args[1:]]
-    tensors = [a for a in arguments if isinstance(a, TensorV)]
+    tensors = [t for a in arguments for t in _tensors(a)]
     rehearsal = _Rehearsal(m, cls, arguments)
     rehearsal.run(rehearsal.forward)
     target = _target(cls, arguments)
@@ -68,10 +70,7 @@ def _plain(m: Machine, cls: type, value: Value) -> Value:
     if isinstance(value, TensorV):
         return value
     if isinstance(value, SequenceV) and type(value) in (ListV, TupleV) and value.cls in (list, tuple, torch.Size):
-        items = [_plain(m, cls, i) for i in value.all(m)]
-        if any(isinstance(i, (TensorV, ListV, TupleV)) and not i.is_constant() for i in items):
-            raise Unsupported(f"a container of tensors as argument of `{cls.__name__}.apply`", "pass them one by one")
-        return type(value)(items, value.cls)
+        return type(value)([_plain(m, cls, i) for i in value.all(m)], value.cls)
     if isinstance(value, InstanceV) and value.real is not None and value.source is not None:
         m.guard(value.source, "identity", value.real, f"was handed to {cls.__name__}")
         return value
@@ -82,18 +81,20 @@ def _plain(m: Machine, cls: type, value: Value) -> Value:
     return value
 
 
+def _tensors(value: Value) -> list[TensorV]:
+    """The tensors of a plain argument, in order. Those in containers get no gradient, as in eager."""
+    if isinstance(value, SequenceV):
+        return [t for item in value.items for t in _tensors(item)]
+    return [value] if isinstance(value, TensorV) else []
+
+
 def _target(cls: Any, arguments: list[Value]) -> Callable[..., Any]:
     """A function of the tensors among the arguments that calls ``cls.apply`` with all of them."""
-    template: list[Any] = []
-    for value in arguments:
-        if isinstance(value, TensorV):
-            template.append(_TENSOR)
-        else:
-            template.append(value.real if isinstance(value, InstanceV) else value.as_constant())
+    template = [_template(value) for value in arguments]
 
     def call(*tensors: torch.Tensor) -> Any:
         rest = iter(tensors)
-        return cls.apply(*[next(rest) if part is _TENSOR else _copied(part) for part in template])
+        return cls.apply(*[_filled(part, rest) for part in template])
 
     call.__name__ = call.__qualname__ = cls.__name__
     return call
@@ -102,8 +103,23 @@ def _target(cls: Any, arguments: list[Value]) -> Callable[..., Any]:
 _TENSOR = object()
 
 
-def _copied(part: Any) -> Any:
-    return list(part) if type(part) is list else part
+def _template(value: Value) -> Any:
+    """A plain argument, with ``_TENSOR`` in the place of each tensor."""
+    if isinstance(value, TensorV):
+        return _TENSOR
+    if isinstance(value, SequenceV) and _tensors(value):
+        items = [_template(item) for item in value.items]
+        return items if isinstance(value, ListV) else tuple(items)
+    return value.real if isinstance(value, InstanceV) else value.as_constant()
+
+
+def _filled(part: Any, tensors: Iterator[torch.Tensor]) -> Any:
+    """A template as one call gets it: lists are new ones."""
+    if part is _TENSOR:
+        return next(tensors)
+    if type(part) is list:
+        return [_filled(item, tensors) for item in part]
+    return tuple(_filled(item, tensors) for item in part) if type(part) is tuple else part
 
 
 def _check_result(cls: type, result: Any) -> None:
@@ -120,8 +136,15 @@ class _Rehearsal:
         self.m = m
         self.cls = cls
         self.builder = RehearsalBuilder(m.builder.fake_mode, f"`{cls.__name__}`")
-        self.inputs = [self.builder.stand_in(a.fake) if isinstance(a, TensorV) else a for a in arguments]
+        self.inputs = [self._rehearsed(a) for a in arguments]
         self.needs = [isinstance(a, TensorV) and a.fake.requires_grad for a in arguments]
+
+    def _rehearsed(self, value: Value) -> Value:
+        if isinstance(value, TensorV):
+            return self.builder.stand_in(value.fake)
+        if isinstance(value, SequenceV):
+            return type(value)([self._rehearsed(item) for item in value.items], value.cls)
+        return value
 
     def run(self, part: Callable[[], None]) -> None:
         real_builder, self.m.builder = self.m.builder, self.builder

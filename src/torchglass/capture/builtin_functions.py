@@ -28,6 +28,7 @@ import torch
 from .. import markers, torch_compat
 from . import polyfills
 from .errors import Unsupported, UserError
+from .methods.table import METHODS
 from .values.base import Value
 from .values.binding import MISSING, class_lookup
 from .values.constant import NONE, ConstantV
@@ -83,7 +84,7 @@ def is_pure(real: Any) -> bool:
         return True
     owner = getattr(real, "__self__", None)
     if isinstance(owner, CONSTANT_OWNERS) and not isinstance(owner, type):
-        return True
+        return (type(owner), real.__name__) not in METHODS
     return getattr(real, "__module__", None) in PURE_MODULES
 
 
@@ -407,10 +408,8 @@ def _answers(value: Any, *functions: Any) -> None:
 _answers(True, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, markers.is_compiling)
 _answers(
     False,
-    torch.jit.is_scripting, torch.jit.is_tracing, *torch_compat.TRACING_QUESTIONS,
+    torch.jit.is_scripting, torch.jit.is_tracing, torch_compat.tracing_state,
     getattr(torch.compiler, "is_exporting", None),
-    torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary,
-    torch.overrides.has_torch_function_variadic,
     getattr(torch.onnx, "is_in_onnx_export", None),
 )  # fmt: skip
 _answers(0, torch_compat.dispatch_mode_count)  # nothing is compiled under a dispatch mode

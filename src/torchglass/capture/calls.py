@@ -98,6 +98,8 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
         owner = m.wrap(real.__self__, None)
         return call_descriptor(m, getattr(type(real.__self__), real.__name__), [owner, *args], kwargs)
     if isinstance(real, torch.library.CustomOpDef):
+        if m.function_modes:
+            raise Unsupported("a custom operator under a TorchFunctionMode")
         return tensor_ops.call_function(m, real._opoverload, args, kwargs)
     if isinstance(real, BuiltinFunctionType):
         return _call_builtin(m, function, args, kwargs)

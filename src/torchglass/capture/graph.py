@@ -43,6 +43,8 @@ class NumberTensorV(TensorV):
 class GraphBuilder:
     """Nodes, placeholders and fakes of one capture."""
 
+    parent: GraphBuilder | None = None  # of a graph inside a graph
+
     def __init__(self, fake_mode: Any = None) -> None:
         self.graph = torch.fx.Graph()
         self.fake_mode = fake_mode or torch_compat.new_fake_mode()

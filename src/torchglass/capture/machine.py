@@ -21,7 +21,7 @@ from .. import torch_compat
 from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
 from ..records.sources import Attr, Global, InstanceDict, Item, Module, Source, TypeOf
-from . import calls, class_bodies, constant_tensors, graph, tensor_ops, wrap
+from . import calls, class_bodies, constant_tensors, function_modes, graph, tensor_ops, wrap
 from .errors import Unsupported, UserError
 from .frame import Frame
 from .values.arrays import is_array
@@ -58,6 +58,9 @@ class Machine:
         self.overlays: dict[tuple[int, str], tuple[KnownV, Value]] = {}
         self.written_globals: dict[tuple[str, str], Value] = {}
         self.modes = torch_compat.Modes()
+        self.function_modes: list[InstanceV] = []  # entered inside, innermost last
+        self.device_contexts: list[list[InstanceV]] = []  # what stood there before each `with torch.device(...)`
+        self.probe: function_modes.Probe | None = None
         self.class_sources: dict[type, Source] = {}
         self.namespace_sources: dict[str, Source] = {}
         self.pinned: dict[int, dict[str, Any]] = {}
@@ -403,6 +406,9 @@ class Machine:
         if source is not None and not self.is_stable(namespace.get("__name__")):
             self.namespace_sources.setdefault(name, Attr(source, "__globals__"))
         return name
+
+    def dispatched(self, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+        return function_modes.dispatched(self, function, args, kwargs) if self.function_modes else None
 
     # --- effects ---------------------------------------------------------------------------------------------------
     @contextmanager

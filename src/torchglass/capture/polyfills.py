@@ -228,6 +228,16 @@ class FunctionContext:
         pass
 
 
+class nothing_changes:
+    """A context manager that does nothing."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        return None
+
+
 def without_gradients(function, *args):
     with torch.no_grad():
         return function(*args)

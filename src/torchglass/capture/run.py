@@ -26,7 +26,7 @@ from ..records.capture import Capture, GraphBreak, Request, Resume
 from ..records.guards import Guard
 from ..records.origin import Origin
 from ..records.sources import Cell, Local
-from . import breaks
+from . import breaks, function_modes
 from .calls import CODE_COROUTINE, CODE_GENERATOR
 from .emit import Emitter, emit_effects, entry_point, entry_source, slot_text
 from .errors import CannotResume, Fails, LeafLeaves, Restart, Unsupported, UserError
@@ -150,6 +150,7 @@ class _Attempt:
         e = self.emitter
         result = e.expr(value)
         emit_effects(e)
+        function_modes.push_modes(e)
         e.line(f"return {result}")
         return self._finish(())
 
@@ -167,6 +168,7 @@ class _Attempt:
             if slot is not NULL:
                 slot_text(e, slot)
         emit_effects(e)
+        function_modes.push_modes(e)
         e.line(f"# graph break at {found.origin}: {found.reason}")
         if found.raises:
             path = breaks.Path(None, list(frame.stack), breaks.call_start(frame, instruction))

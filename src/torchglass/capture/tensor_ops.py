@@ -186,8 +186,8 @@ INLINED = frozenset({torch.utils.checkpoint.checkpoint_sequential, torch.overrid
 
 def refused(function: FunctionType) -> tuple[str, str] | None:
     """Reason and hint when a Python function must not be inlined."""
-    if function in INLINED:
-        return None
+    if function in INLINED or function.__name__ == "__torch_function__":
+        return None  # what a mode or a class means is in its code, wherever that stands
     module = function.__module__ or ""
     if function.__dict__.get(DISABLED):
         return f"`{function.__qualname__}` is disabled for torchglass", ""
@@ -200,14 +200,17 @@ def refused(function: FunctionType) -> tuple[str, str] | None:
 def call_function(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call a torch function, an operator, or ``getattr`` on tensors."""
     name = getattr(function, "__name__", str(function))
+    if name in FORBIDDEN:
+        raise Unsupported(f"calling `torch.{name}`", "call it outside the compiled function")
+    args, kwargs = _ready(m, args, kwargs)
+    answer = m.dispatched(function, args, kwargs) if function not in COUNTERS else None
+    if answer is not None:
+        return answer
     if function in STATE_SETTERS:
         return _set_state(m, function, args, kwargs)
-    args, kwargs = _ready(m, args, kwargs)
     tensors = any(map(has_tensor, args)) or any(map(has_tensor, kwargs.values()))
     if not tensors and name.startswith(QUERY_PREFIXES) and getattr(function, "__module__", "") != "torch.nn.functional":
         return m.fold(function, args, kwargs)
-    if name in FORBIDDEN:
-        raise Unsupported(f"calling `torch.{name}`", "call it outside the compiled function")
     return _operate(m, "call_function", function, function, args, kwargs)
 
 
@@ -225,6 +228,9 @@ def call_method(m: Machine, owner: Value, name: str, args: list[Value], kwargs: 
             "move it out of the compiled function",
         )
     args, kwargs = _ready(m, args, kwargs)
+    answer = m.dispatched(_method_function(name), [owner, *args], kwargs)
+    if answer is not None:
+        return answer
     if name == "requires_grad_" and isinstance(owner, TensorV) and owner.source is not None:
         raise Unsupported("`requires_grad_()` of an input")
     return _operate(m, "call_method", name, _method_function(name), [owner, *args], kwargs)

@@ -18,6 +18,7 @@ import torch.fx
 
 from .. import torch_compat
 from ..records.sources import Source
+from . import function_modes
 from .builtin_functions import handles
 from .errors import Unsupported, UserError
 from .graph import GraphBuilder, convert
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 class BodyBuilder(GraphBuilder):
     """The graph of a transformed function. Tensors of the ``parent`` that it reads are lifted to inputs."""
+
+    parent: GraphBuilder
 
     def __init__(self, parent: GraphBuilder) -> None:
         super().__init__(parent.fake_mode)
@@ -123,7 +126,7 @@ def call_transformed(
         named_values = {k: _received(m, body, named[k], given) for k, given in kwargs.items()}
         m.builder = body
         try:
-            with m.sealed("a function under torch.func"):
+            with m.sealed("a function under torch.func"), function_modes.outside_probe(m):
                 result = _known(m, m.call(function, values, named_values))
         finally:
             m.builder = outer
@@ -131,7 +134,8 @@ def call_transformed(
         return convert(result, lambda t: t.fake)
 
     def run(*fake_args: Any, **fake_kwargs: Any) -> Any:
-        return transform(stand_in)(*fake_args, **fake_kwargs)
+        with function_modes.probing(m):
+            return transform(stand_in)(*fake_args, **fake_kwargs)
 
     try:
         result = outer.evaluate(run, args, kwargs)

@@ -67,6 +67,10 @@ class TensorV(Value):
         return type(self.real) if self.real is not None else torch.Tensor
 
     def get_attr(self, m: Machine, name: str) -> Value:
+        if m.function_modes and not callable(getattr(torch.Tensor, name, callable)):
+            answer = m.dispatched(getattr, [self, ConstantV(name)], {})
+            if answer is not None:
+                return answer
         if name == "shape":
             return m.wrap_result(self.fake.shape)
         if name in METADATA:
@@ -115,6 +119,8 @@ class TensorV(Value):
         )
 
     def iterate(self, m: Machine) -> Value:
+        if m.function_modes:
+            raise Unsupported("iterating over a tensor under a TorchFunctionMode", "iterate over `x.unbind()`")
         if self.fake.dim() == 0:
             m.throw(TypeError, "iteration over a 0-d tensor")
         from .iterators import SequenceIterV
@@ -122,6 +128,9 @@ class TensorV(Value):
         return SequenceIterV(m.listed(m.torch_method(self, "unbind", [ConstantV(0)], {})))
 
     def length(self, m: Machine) -> int:
+        answer = m.dispatched(len, [self], {})
+        if answer is not None:
+            return int(answer.as_constant())
         if self.fake.dim() == 0:
             m.throw(TypeError, "len() of a 0-d tensor")
         return int(self.fake.shape[0])
