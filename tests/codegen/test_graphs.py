@@ -102,6 +102,16 @@ def test_user_names_that_a_wrapper_uses_itself(tmp_path: Path) -> None:
     assert imported <= RESERVED and not imported & set(compiled.fused.graph.buffers)
 
 
+def test_reads_at_wide_steps_are_not_shuffled(tmp_path: Path) -> None:
+    """GCC made 37,000 instructions of such a loop."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return (x[..., ::2, ::2] + x[..., 1::2, 1::2]).contiguous(memory_format=torch.channels_last)
+
+    compiled = check(fn, [make(2, 16, 64, 64)], tmp_path, loops_only=True)
+    assert "OPAQUE(step4096)" in compiled.sources.kernels_text
+
+
 def test_a_softmax_is_one_kernel(tmp_path: Path) -> None:
     compiled = check(lambda x, m: torch.softmax(x * 0.5 + m, -1), [make(64, 128), make(128)], tmp_path, loops_only=True)
     (kernel,) = compiled.fused.kernels

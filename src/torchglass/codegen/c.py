@@ -188,9 +188,9 @@ class Unit:
 
 
 def identifier(name: str) -> str:
-    """A C name for a buffer: free of C's words and of the printer's own t1, r1, i0, acc1."""
+    """A C name for a buffer: free of C's words and of the printer's own t1, r1, i0, acc1, step8."""
     plain = re.sub(r"\W", "_", name)
-    ours = re.fullmatch(r"(t|r|i|acc)\d+\w*|(tg|omp|b|u?int\d+)_\w*|\d\w*", plain)
+    ours = re.fullmatch(r"(t|r|i|acc|step)\d+\w*|(tg|omp|b|u?int\d+)_\w*|\d\w*", plain)
     macro = plain.upper() == plain and plain.strip("_") != ""
     return f"b_{plain}" if plain in RESERVED or ours or macro else plain
 

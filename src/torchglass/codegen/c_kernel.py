@@ -31,6 +31,7 @@ COLUMN_BLOCK = 512
 TILE = 16  # a cache line of floats: the side of the blocks in which transposed reads go
 WIDE_TILE = 64  # its other side, along which arithmetic is vectorized
 STACK_BYTES = 32768  # scratch rows larger than this live in a thread's own heap block
+MOST_SHUFFLED = 8  # elements apart that GCC may load together and take apart
 DEFAULT = Choice()
 HEAVY = frozenset(
     {"exp", "log", "tanh", "erf", "sigmoid", "expm1", "log1p", "sin", "cos", "pow", "exp2", "lgamma", "atan"}
@@ -64,7 +65,7 @@ class CKernel:
         row = self._scratch() + self._row_code(passes)
         columns = self.printer.accumulators
         body = self._with_columns(row, columns) if columns else self._row_loops(row, passes)
-        body = [*self._late_locals(), *body, *self._after()]
+        body = self._hide_steps([*self._late_locals(), *body, *self._after()])
         if self.team is not None:
             body = [_with_team(line, self.team) for line in body]
         return "\n".join([f"static void {name}({self.signature()})", "{", *_indent(body), "}"])
@@ -80,6 +81,20 @@ class CKernel:
 
     def _memory(self, buffer: str) -> str:
         return CTYPES[self.buffers[buffer].dtype]
+
+    def _hide_steps(self, body: list[str]) -> list[str]:
+        """The code with wide steps of the inner loop as variables that the compiler knows nothing of.
+
+        Where one buffer is read twice at a constant step, ``x[4096*i]`` and ``x[4096*i + 1]``, GCC loads all that lies
+        between and shuffles: thousands of instructions for each element, and seconds of compiling.
+        """
+        last, found = len(self.nest.dims) - 1, []
+        for loop in self.nest.loops:
+            found += [(a.buffer, a.strides[last]) for a in {load.access for load in loop.loads} if last >= 0]
+        wide = sorted({s for b, s in found if isinstance(s, int) and s > MOST_SHUFFLED and found.count((b, s)) > 1})
+        for step in wide:
+            body = [re.sub(rf"\b{step}\*i{last}\b", f"step{step}*i{last}", line) for line in body]
+        return [*(f"int64_t step{step} = {step}; OPAQUE(step{step});" for step in wide), *body]
 
     def _late_locals(self) -> list[str]:
         """Room for results of reductions over all rows that only the loops after them read."""

@@ -10,6 +10,7 @@ typedef uint16_t bf16;
 typedef _Float16 f16;
 #endif
 #define ALIGNED __attribute__((aligned(64)))
+#define OPAQUE(x) __asm__("" : "+r"(x)) /* the compiler no longer knows its value */
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE float tg_bits_f32(int32_t x) { float y; memcpy(&y, &x, 4); return y; }
