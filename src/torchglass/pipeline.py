@@ -45,7 +45,7 @@ from .runtime import guards as guard_runtime
 from .runtime.called import Callees, Entry
 from .runtime.calling import call_original
 from .runtime.dispatch import compiled_function
-from .runtime.load import load
+from .runtime.load import conform, load
 from .runtime.rebuild import FirstRun
 from .runtime.store import Folder, current_store, load_python
 from .runtime.toolchain import ToolchainError
@@ -502,6 +502,8 @@ class GraphCompiler:
         self.frozen: frozenset[str] = frozenset()  # inputs whose layout is chosen once
         self.edited: dict[str, Path] = {}  # graph files that a person changed
         self.backwards = 0
+        self.partition: Partition | None = None
+        self.kept: tuple[Any, ...] = ()  # strides of what is kept for backward, None where they are eager's
 
     def run(self, example_inputs: Sequence[Any], fake_inputs: Sequence[Any] | None) -> GraphCall:
         gm = self.gm
@@ -526,6 +528,7 @@ class GraphCompiler:
         with self.stages.stage("autodiff"):
             trace = autodiff.trace_training if training else autodiff.trace_inference
             partition = trace(gm, inputs, self.options)
+        self.partition = partition
         forward = self._lowered(partition.forward, "forward")
         if partition.training:
             _, self.record.joint_text = self._python(partition.joint, "joint.py", "Forward and backward as one graph")
@@ -572,19 +575,32 @@ class GraphCompiler:
             gm = edits.with_values(edits.retraced(forward, path, gm), path, gm)
         try:
             generated = self._generated(gm, side)
-            return generated if self.folder.store.runs == "kernels" else _on_list(forward)
+            if self.folder.store.runs == "kernels":
+                return generated
+            self.kept = ()
+            return _on_list(forward)
         except ToolchainError as error:
             warnings.warn(
                 f"torchglass runs the graph in {self.folder.path} with ATen: {error}", UserWarning, stacklevel=2
             )
-            return _on_list(forward)
+            if side == "forward":
+                self.kept = ()
+            return _on_list(forward, gm if self.kept else None)
 
     def _generated(self, gm: torch.fx.GraphModule, side: str) -> GraphCall:
         def named(stage: str) -> str:
             return stage if side == "forward" else f"{side} {stage}"
 
         with self.stages.stage(named("lower")):
-            loops = lower.run(gm, self.options, frozen=self.frozen)
+            if side == "forward":
+                assert self.partition is not None
+                returned = self.partition.returned
+                loops = lower.run(gm, self.options, frozen=self.frozen, returned=returned)
+                places = [saved.place for saved in self.partition.saved]
+                made = [loops.outputs[p.index] if p.kind == "output" and p.index >= returned else None for p in places]
+                self.kept = tuple(getattr(one, "strides", None) for one in made)
+            else:
+                loops = lower.run(gm, self.options, arrived=self.kept)
             if loops.name != side:
                 loops = replace(loops, name=side)
             self.folder.write(f"{side}.loops", str(loops))
@@ -649,8 +665,12 @@ def _differentiates(gm: torch.fx.GraphModule) -> bool:
     return any(n.target is torch.autograd.grad for n in gm.graph.nodes)
 
 
-def _on_list(forward: GraphCall) -> GraphCall:
-    return lambda inputs: forward(*inputs)
+def _on_list(forward: GraphCall, laid_out: torch.fx.GraphModule | None = None) -> GraphCall:
+    """A graph file's function on a list of tensors, brought to the strides of ``laid_out``'s inputs if it is given."""
+    if laid_out is None:
+        return lambda inputs: forward(*inputs)
+    vals = [node.meta["val"] for node in laid_out.graph.find_nodes(op="placeholder")]
+    return lambda inputs: forward(*(conform(x, v.shape, v.stride(), v.dtype) for x, v in zip(inputs, vals)))
 
 
 class _Foreign:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 import torchglass as tg
+from torchglass.lower import layouts
 
 Tensor = torch.Tensor
 OF_TWO = [
@@ -69,3 +71,86 @@ def test_extremes_of_rounded_values_are_found_again(dtype: torch.dtype) -> None:
         found.append((*outputs, *torch.autograd.grad(total, leaf)))
     for theirs, ours in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2)
+
+
+# -- images channels last between convolutions -----------------------------------------------------------------------
+W = {
+    f"w{c}{k}": torch.randn(8, c, k, k, generator=torch.Generator().manual_seed(1)) / 8 for c in (8, 16) for k in (1, 3)
+}
+CHAINS: dict[str, Callable[[Tensor], Tensor | tuple[Tensor, ...]]] = {
+    "relu": lambda x: F.conv2d(F.conv2d(x, W["w83"], padding=1).relu(), W["w83"], padding=1),
+    "value between": lambda x: (y := F.conv2d(x, W["w83"]).relu(), F.conv2d(y, W["w83"]).sigmoid()),
+    "batch norm": lambda x: F.conv2d(
+        F.batch_norm(F.conv2d(x, W["w83"]), None, None, training=True).relu(), W["w83"]
+    ),
+    "group norm": lambda x: F.conv2d(F.silu(F.group_norm(F.conv2d(x, W["w83"]), 2, W["w81"][:, 0, 0, 0])), W["w83"]),
+    "groups of one": lambda x: F.conv2d(F.group_norm(F.conv2d(x, W["w83"]), 8), W["w83"]),
+    "pools": lambda x: F.conv2d(F.avg_pool2d(F.max_pool2d(F.conv2d(x, W["w83"]), 2), 3, 1, 1), W["w83"]).mean((2, 3)),
+    "overlapping pool": lambda x: F.conv2d(F.max_pool2d(F.conv2d(x, W["w83"]), 3, 2, 1), W["w83"]),
+    "resizes": lambda x: F.conv2d(
+        F.interpolate(F.interpolate(F.conv2d(x, W["w83"]), scale_factor=2), scale_factor=2, mode="bilinear"), W["w83"]
+    ),
+    "skips": lambda x: F.conv2d(
+        torch.cat([F.interpolate(F.conv2d(F.max_pool2d(x.sin(), 2), W["w81"]), scale_factor=2), x.sin()], 1), W["w163"]
+    ),
+    "parts": lambda x: torch.cat([F.conv2d(p, W["w83"][:, :4]) for p in F.conv2d(x, W["w83"]).chunk(2, 1)], 1),
+    "flattened": lambda x: F.conv2d(F.conv2d(x, W["w83"]).tanh(), W["w83"]).flatten(1) * 2,
+    "permuted": lambda x: F.layer_norm(
+        F.conv2d(F.conv2d(x, W["w83"]), W["w83"]).permute(0, 2, 3, 1), (8,)
+    ).reshape(-1, 8).softmax(-1),
+    "padded": lambda x: F.conv2d(F.pad(F.conv2d(x, W["w83"]), (1, 1, 1, 1)), W["w83"]),
+    "broadcast": lambda x: F.conv2d(y := F.conv2d(x, W["w83"]), W["w83"]).sum() + (y * y.mean((2, 3), keepdim=True)),
+    "depthwise": lambda x: F.conv2d(F.gelu(F.conv2d(x, W["w83"][:, :1], groups=8)), W["w81"]),
+    "transposed": lambda x: F.conv2d(F.conv_transpose2d(x, W["w83"], stride=2), W["w83"]),
+}  # fmt: skip
+
+
+def both_ways(fn: Callable[..., Any], x: Tensor) -> list[tuple[Tensor, ...]]:
+    """Results and gradient of eager and ours, and our results under no_grad."""
+    found = []
+    compiled = tg.compile(fn, fullgraph=True)
+    for call in (fn, compiled):
+        leaf = x.clone().requires_grad_()
+        outputs = call(leaf)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        weights = [torch.randn(o.shape, generator=torch.Generator().manual_seed(2)) for o in outputs]
+        gradient = torch.autograd.grad(sum((o * w).sum() for o, w in zip(outputs, weights)), leaf)
+        with torch.no_grad():
+            plain = call(x)
+        found.append((*outputs, *gradient, *(plain if isinstance(plain, tuple) else (plain,))))
+    return found
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("last", [False, True])
+def test_convolutions_one_after_the_other(name: str, last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layouts, "WORTH", 0)
+    x = torch.randn(2, 8, 12, 20, generator=torch.Generator().manual_seed(0))
+    theirs, ours = both_ways(CHAINS[name], x.to(memory_format=torch.channels_last) if last else x)
+    for a, b in zip(theirs, ours, strict=True):
+        assert a.stride() == b.stride()
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def notes(compiled: Any) -> str:
+    (graph,) = tg.explain(compiled).graphs()
+    return " ".join(note for fused in graph.fused.values() for note in fused.graph.notes)
+
+
+@torch.no_grad()
+def test_where_images_are_laid_out_anew() -> None:
+    """Between convolutions; not around a single one, nor for weights larger than the images."""
+    small, large = torch.randn(2, 8, 32, 32), torch.randn(512, 512, 3, 3)
+    for fn, x, expected in (
+        (
+            lambda x: F.conv2d(F.conv2d(x, large[:64, :8]).relu(), W["w83"].repeat(1, 8, 1, 1)),
+            small,
+            "last: 2 convolutions",
+        ),
+        (lambda x: F.conv2d(x, W["w83"]), small, "images stay as they are"),
+        (lambda x: F.conv2d(F.conv2d(x, large).relu(), large), torch.randn(1, 512, 7, 7), ""),
+        (lambda x: x * 2, small, ""),
+    ):
+        compiled = tg.compile(fn, fullgraph=True)
+        torch.testing.assert_close(compiled(x), fn(x), rtol=1e-3, atol=1e-3)
+        assert expected in notes(compiled) and bool(expected) == bool(notes(compiled))

@@ -6,13 +6,14 @@ each channel, and one scaled map; running statistics are loops over C numbers.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from torch import fx
 
 from ..records.loops import Size, View, product
-from .context import Lowering, Splat, contiguous, dtype_name, sizes_of
+from .context import Lowering, Splat, dtype_name, sizes_of
 from .reductions import count_of, squared_difference
 from .table import NotLowered, rule
 from .values import V, compute_dtype, rsqrt
@@ -160,12 +161,18 @@ def _batch_norm_backward(
 
 # -- group norm ------------------------------------------------------------------------------------------------------
 def _grouped(x: Any, shape: tuple[Size, ...]) -> View:
-    """Contiguous (N, C, ...) as (N, groups, channels of a group, the rest)."""
+    """(N, C, ...) as (N, groups, channels of a group, the rest)."""
     if not isinstance(x, View) or 0 in x.shape or not all(isinstance(s, int) for s in shape):
         raise NotLowered("nothing to normalize")
-    if any(a != b and d != 1 for a, b, d in zip(x.strides, contiguous(x.shape), x.shape)):
-        raise NotLowered("groups that do not lie together")
-    return View(x.buffer, shape, contiguous(shape), x.offset)
+    return View(x.buffer, shape, _wide_strides(x.shape, x.strides, shape), x.offset)
+
+
+def _wide_strides(shape: Sequence[Any], strides: Sequence[Any], wide: Sequence[Any]) -> tuple[Size, ...]:
+    """Strides of (N, groups, channels of a group, the rest) for those of (N, C, ...)."""
+    rest = [(d, s) for d, s in zip(shape[2:], strides[2:]) if d != 1]
+    if any(s != d * inner for (_, s), (d, inner) in itertools.pairwise(rest)):
+        raise NotLowered("an image whose rows do not lie together")
+    return (strides[0], strides[1] * wide[2], strides[1], rest[-1][1] if rest else 1)
 
 
 def _by_channel(x: Any, groups: int, channels: int) -> Any:
@@ -175,20 +182,50 @@ def _by_channel(x: Any, groups: int, channels: int) -> Any:
     return View(x.buffer, (1, groups, channels, 1), (0, step * channels, step, 0), x.offset)
 
 
+def _group_statistics(low: Lowering, g: View, eps: float, to: str, n: str) -> tuple[View, View]:
+    """Mean and 1 / sqrt(variance + eps) of each group, with its dimensions kept.
+
+    Where channels lie next to each other each is added up by itself, so that sums are over neighbours.
+    """
+    if not _channels_are_neighbours(g):
+        mean, _, rstd = _statistics(low, g, [2, 3], eps, to, n)
+        return mean, rstd
+    count = count_of(product(g.shape[2:]))
+    sums = low.reduce("sum", [g], [3], lambda v: v.cast(to), name=f"{n}_sums", dtype=to)
+    mean = low.reduce("sum", [sums], [2], post=lambda s: s / count, name=f"{n}_mean", dtype=to)
+    centers = low.map(lambda m: m, [mean], shape=sums.shape, name=f"{n}_centers", dtype=to)
+    squares = low.reduce("sum", [g, centers], [3], squared_difference(to), name=f"{n}_squares", dtype=to)
+    rstd = low.reduce("sum", [squares], [2], post=lambda s: rsqrt(s / count + eps), name=f"{n}_rstd", dtype=to)
+    return mean, rstd
+
+
+def _channels_are_neighbours(g: View) -> bool:
+    return g.strides[2] == 1 and g.shape[2] != 1 and g.strides[3] != 1
+
+
 @rule("native_group_norm")
 def _group_norm(
     low: Lowering, node: fx.Node, x: Any, weight: Any, bias: Any, n: int, c: int, rest: int, groups: int, eps: float
 ) -> Any:
-    vals = node.meta["val"]
+    vals, name = node.meta["val"], node.name
     shape = (n, groups, c // groups, rest)
     g = _grouped(x, shape)
     to = compute_dtype(low.dtype(x))
-    if tuple(vals[0].stride()) != contiguous(tuple(vals[0].shape)):
-        raise NotLowered("a layout of channels last")
-    mean, _, rstd = _statistics(low, g, [2, 3], eps, to, node.name)
+    mean, rstd = _group_statistics(low, g, eps, to, name)
     w, b = _by_channel(weight, groups, c // groups), _by_channel(bias, groups, c // groups)
-    y = low.map(_scaled(to), [g, mean, rstd, w, b], shape=shape, dtype=dtype_name(vals[0].dtype), name=node.name)
+    m, r = mean, rstd
+    if _channels_are_neighbours(g):  # numbers for each channel, so that the loop over elements is over neighbours
+        each = (*shape[:3], 1)
+        m = low.map(lambda v: v, [mean], shape=each, name=f"{name}_shift", dtype=to)
+        r = low.map(_scale(to), [rstd, w], shape=each, name=f"{name}_scale", dtype=to)
+        w = None
+    strides = _wide_strides(vals[0].shape, sizes_of(vals[0].stride()), shape)
+    y = low.map(_scaled(to), [g, m, r, w, b], shape=shape, strides=strides, dtype=dtype_name(vals[0].dtype), name=name)
     return low.settled(y, vals[0]), low.settled(mean, vals[1]), low.settled(rstd, vals[2])
+
+
+def _scale(to: str) -> Any:
+    return lambda r, w: r if w is None else r * w.cast(to)
 
 
 @rule("native_group_norm_backward")
@@ -196,40 +233,40 @@ def _group_norm_backward(
     low: Lowering, node: fx.Node, grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, n: int, c: int, rest: int,
     groups: int, mask: Sequence[bool],
 ) -> Any:  # fmt: skip
-    vals = node.meta["val"]
-    shape = (n, groups, c // groups, rest)
+    vals, name, count = node.meta["val"], node.name, c // groups * rest
+    shape, each = (n, groups, c // groups, rest), (n, groups, c // groups, 1)
     g, v = _grouped(grad, shape), _grouped(x, shape)
     to = compute_dtype(low.dtype(x))
     if any(not isinstance(s, View) for s in (mean, rstd)):
         raise NotLowered("statistics that are no tensor")
     m, r = (View(s.buffer, (n, groups, 1, 1), (*s.strides, 0, 0), s.offset) for s in (mean, rstd))
     w = _by_channel(weight, groups, c // groups)
-    name, count = node.name, c // groups * rest
-
-    def scaled(gr: V, wt: V | None) -> V:
-        return gr.cast(to) if wt is None else gr.cast(to) * wt.cast(to)
-
+    m = low.map(lambda s: s.cast(to), [m], shape=each, name=f"{name}_centers", dtype=to)
+    sums = low.reduce("sum", [g], [3], lambda gr: gr.cast(to), name=f"{name}_sums", dtype=to)
+    dots = low.reduce(
+        "sum", [g, v, m], [3], lambda gr, y, s: gr.cast(to) * (y.cast(to) - s), name=f"{name}_dots", dtype=to
+    )
     dx = dw = db = None
     if mask[0]:
-        a = low.reduce("sum", [g, w], [2, 3], scaled, lambda s: s / count, shape=shape, name=f"{name}_a", dtype=to)
-        b = low.reduce(
-            "sum", [g, w, v, m, r], [2, 3], lambda gr, wt, y, c, s: scaled(gr, wt) * ((y.cast(to) - c) * s),
-            lambda s: s / count, shape=shape, name=f"{name}_b", dtype=to,
-        )  # fmt: skip
+        scaled = _scale(to)
+        a = low.reduce("sum", [sums, w], [2], scaled, lambda s: s / count, shape=each, name=f"{name}_a", dtype=to)
+        b = low.reduce("sum", [dots, w], [2], scaled, lambda s: s / count, shape=each, name=f"{name}_b", dtype=to)
+        scale = low.map(scaled, [r, w], shape=each, name=f"{name}_scale", dtype=to)
+        shift = low.map(lambda p, s: p * s, [a, r], shape=each, name=f"{name}_shift", dtype=to)
+        slope = low.map(lambda q, s: q * s * s * s, [b, r], shape=each, name=f"{name}_slope", dtype=to)
         dx = low.map(
-            lambda gr, wt, y, c, s, p, q: (scaled(gr, wt) - p - (y.cast(to) - c) * s * q) * s,
-            [g, w, v, m, r, a, b], shape=shape, dtype=dtype_name(vals[0].dtype), name=f"{name}_dx",
+            lambda gr, y, c, k, p, q: gr.cast(to) * k - p - (y.cast(to) - c) * q, [g, v, m, scale, shift, slope],
+            shape=shape, strides=_wide_strides(vals[0].shape, sizes_of(vals[0].stride()), shape),
+            dtype=dtype_name(vals[0].dtype), name=f"{name}_dx",
         )  # fmt: skip
         dx = low.settled(dx, vals[0])
     if mask[1]:
         dw = low.reduce(
-            "sum", [g, v, m, r], [0, 3], lambda gr, y, c, s: gr.cast(to) * ((y.cast(to) - c) * s), shape=shape,
-            name=f"{name}_dw", dtype=dtype_name(vals[1].dtype),
+            "sum", [dots, r], [0], lambda d, s: d * s.cast(to), shape=each, name=f"{name}_dw",
+            dtype=dtype_name(vals[1].dtype),
         )  # fmt: skip
         dw = low.settled(dw, vals[1])
     if mask[2]:
-        db = low.reduce(
-            "sum", [g], [0, 3], lambda gr: gr.cast(to), shape=shape, name=f"{name}_db", dtype=dtype_name(vals[2].dtype)
-        )
+        db = low.reduce("sum", [sums], [0], name=f"{name}_db", dtype=dtype_name(vals[2].dtype))
         db = low.settled(db, vals[2])
     return dx, dw, db

@@ -50,6 +50,7 @@ def pointwise(
 
             return low.finish(element, [*args, *(v for _, v in extra)], node)
 
+        lower.elementwise = True  # type: ignore[attr-defined]
         for name in names:
             add_rule(name, lower)
         return fn
@@ -394,6 +395,7 @@ def _to_copy(low: Lowering, node: fx.Node, x: Any, **kwargs: Any) -> View:
     return low.finish(lambda v: v.cast(dtype).cast(compute_dtype(dtype)) if rounds else v, [x], node)
 
 
+_to_copy.elementwise = True  # type: ignore[attr-defined]
 add_rule("_to_copy", _to_copy)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from torch import fx
 
 from ..records.loops import Access, Size, View
-from .context import Lowering, contiguous, dtype_name, sizes_of
+from .context import Lowering, dtype_name, sizes_of
 from .resampling import read_at, resized_nearest
 from .table import NotLowered, rule
 from .values import Body, V, compute_dtype, where
@@ -186,12 +186,14 @@ def _spread(low: Lowering, node: fx.Node, w: Windows, fn: Any, inputs: list[Any]
     """A loop over (n, c, rows of outputs, rows of a window, columns of outputs, columns of a window)."""
     n, c, oh, ow = w.out
     (kh, kw), val = w.kernel, node.meta["val"]
-    if tuple(val.stride()) != contiguous(tuple(val.shape)):
-        raise NotLowered("a layout of channels last")
     shape = (n, c, oh, kh, ow, kw)
+    sn, sc, sh, sw = strides = sizes_of(val.stride())
     wide = [_wide(v, shape) for v in inputs]
-    out = low.map(fn, wide, shape=shape, dtype=dtype_name(val.dtype), name=node.name, indexed=True)
-    return View(out.buffer, sizes_of(val.shape), sizes_of(val.stride()), out.offset)
+    out = low.map(
+        fn, wide, shape=shape, strides=(sn, sc, sh * kh, sh, sw * kw, sw), dtype=dtype_name(val.dtype), name=node.name,
+        indexed=True,
+    )  # fmt: skip
+    return View(out.buffer, sizes_of(val.shape), strides, out.offset)
 
 
 def _wide(v: Any, shape: Sequence[Size]) -> View:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -34,15 +35,26 @@ from . import (  # noqa: F401  they fill the table
 )
 from .context import Lowering, Splat, contiguous, size_of, sizes_of
 from .extern import lower_extern
+from .layouts import lay_out
 from .table import NotLowered, find_rule
 
 log = logging.getLogger("torchglass")
 
 
 def run(
-    gm: fx.GraphModule, options: Any = None, name: str = "forward", frozen: frozenset[str] = frozenset()
+    gm: fx.GraphModule,
+    options: Any = None,
+    name: str = "forward",
+    frozen: frozenset[str] = frozenset(),
+    returned: int | None = None,
+    arrived: Sequence[tuple[Size, ...] | None] = (),
 ) -> LoopGraph:
-    """Lower ``gm``; buffers are named after its nodes. ``frozen``: inputs that are weights to be packed."""
+    """Lower ``gm``; buffers are named after its nodes. ``frozen``: inputs that are weights to be packed.
+
+    Of the results the first ``returned`` (None: all) lie as eager's do. ``arrived``: strides of the first inputs where
+    they lie otherwise.
+    """
+    gm, note = lay_out(gm, returned, arrived, frozen)
     low = Lowering(name)
     low.frozen = frozen
     inputs: list[str] = []
@@ -61,7 +73,7 @@ def run(
         else:
             raise ValueError(f"an ATen graph has no {node.op} nodes: {node}")
     nodes = _live(low.nodes, outputs)
-    graph = LoopGraph(name, tuple(inputs), low.buffers, nodes, outputs, low.constants)
+    graph = LoopGraph(name, tuple(inputs), low.buffers, nodes, outputs, low.constants, notes=(note,) if note else ())
     check_graph(graph)
     return graph
 

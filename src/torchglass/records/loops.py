@@ -311,7 +311,10 @@ Node: TypeAlias = "Loop | ExternCall"
 
 @dataclass(frozen=True)
 class LoopGraph:
-    """A whole ATen graph in loops. ``inputs`` in call order; ``outputs`` are Views, Values or constants (None, 3)."""
+    """A whole ATen graph in loops. ``inputs`` in call order; ``outputs`` are Views, Values or constants (None, 3).
+
+    ``notes``: what was decided about the graph as a whole, for people.
+    """
 
     name: str
     inputs: tuple[str, ...]
@@ -320,9 +323,10 @@ class LoopGraph:
     outputs: tuple[Any, ...]
     constants: dict[str, Any] = field(default_factory=dict, hash=False)
     origin: Origin = UNKNOWN
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        lines = [f"graph {self.name}({', '.join(self.inputs)})"]
+        lines = [f"graph {self.name}({', '.join(self.inputs)})", *(f"  # {note}" for note in self.notes)]
         lines += [f"  {b}" for b in self.buffers.values()]
         for node in self.nodes:
             lines += ["", *(f"  # {o}" for o in node.origins[:1] if o is not UNKNOWN)]
