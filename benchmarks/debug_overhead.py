@@ -83,7 +83,8 @@ def in_fresh_process(case: dict[str, Any]) -> float:
             "XDG_CACHE_HOME": f"{folder}/cache",
             "OMP_NUM_THREADS": "1",
         }
-        environment.pop("TORCHGLASS_DIR", None)
+        for name in ("TORCHGLASS_DIR", "PYTHONDONTWRITEBYTECODE"):  # a user's modules are compiled once, when installed
+            environment.pop(name, None)
         command = [sys.executable, "-m", "benchmarks.debug_overhead", "--child", json.dumps({**case, "folder": folder})]
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
     if done.returncode:

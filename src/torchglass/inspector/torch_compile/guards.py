@@ -11,6 +11,7 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from .support import object_name, without_addresses
@@ -156,6 +157,11 @@ def _parsed(text: str) -> str | None:
 
     A model has thousands of guards, so the tree is taken apart and written again only where a name must change.
     """
+    of_tensor = _TENSOR.match(text)
+    if of_tensor is not None:
+        source, rest = _parsed(of_tensor[1]), _tensor_rest(of_tensor[2])
+        if source is not None and rest is not None:
+            return f"is_tensor({source}, {rest})"
     for candidate in (_without_comment(text), text.strip()):  # a string of the guard may have a # of its own
         lacks = _LACKS.fullmatch(candidate)
         candidate = f"not {lacks[1]}" if lacks else candidate
@@ -167,6 +173,16 @@ def _parsed(text: str) -> str | None:
             return candidate
         return ast.unparse(ast.fix_missing_locations(_Names().visit(tree)))
     return None
+
+
+_TENSOR = re.compile(r"check_tensor\((L\[[^#]*?), (\w+, DispatchKeySet\([^#]*\))(?:  # .*)?$", re.S)
+
+
+@lru_cache(maxsize=256)
+def _tensor_rest(rest: str) -> str | None:
+    """All but the tensor itself of the arguments of a ``check_tensor``: a model's parameters are of few kinds."""
+    whole = _parsed(f"check_tensor(0, {rest}")
+    return whole.removeprefix("is_tensor(0, ")[:-1] if whole is not None else None
 
 
 class _Names(ast.NodeTransformer):
