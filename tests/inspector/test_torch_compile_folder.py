@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -89,10 +90,28 @@ def test_every_stage_of_training(tmp_path: Path) -> None:
     torch.testing.assert_close(grad, w.grad)
 
 
-def test_names_are_the_same_in_every_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["toy", "closures"])
+def test_names_and_texts_are_the_same_in_every_run(name: str, tmp_path: Path) -> None:
+    use = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from pathlib import Path; import test_torch_compile_folder as t\n"
+        f"t.run({name!r}, Path(sys.argv[1]), 'aot_eager')\n"
+    )
+    for n in ("one", "two"):
+        subprocess.run([sys.executable, "-c", use, str(tmp_path / n)], check=True, capture_output=True)
+    one, two = (
+        {file: (tmp_path / n / file).read_text() for file in files(tmp_path / n) if not file.endswith("report.html")}
+        for n in ("one", "two")
+    )
+    assert one == two
+    assert not [file for file, text in one.items() if "__compiled_fn" in text and file.endswith(".py")]
+
+
+def test_names_of_resume_functions(tmp_path: Path) -> None:
     run("toy", tmp_path / "one")
-    run("toy", tmp_path / "two")
-    assert files(tmp_path / "one") == files(tmp_path / "two")
+    line = line_of("if b.sum() < 0")
+    calling = (tmp_path / "one/toy_example/entry_0/transformed.py").read_text()
+    assert "graph_0" in calling and f"return resume_at_{line}([], []" in calling
     assert "toy_example/resume_at_36/entry_0/transformed.py".replace("36", str(line_of("if b.sum() < 0"))) in files(
         tmp_path / "one"
     )
@@ -130,7 +149,8 @@ def test_readme_links_what_belongs_together(tmp_path: Path) -> None:
     collection, _, _ = run("toy", tmp_path)
     text = (collection.functions[0].folder / "README.md").read_text()
     assert "Data-dependent branching" in text and "compiled again because" in text
-    assert text.count("continues with `__resume_at") == 4 and text.count("/resume_function.py)") >= 4
+    assert text.count("goes on with [resume_at_") == 4 and text.count("/resume_function.py)") >= 4
+    assert "captured.py): the graph that torch.compile captured" in text
 
 
 def test_a_folder_that_cannot_be_written_harms_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

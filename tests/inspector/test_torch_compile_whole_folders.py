@@ -76,7 +76,7 @@ def test_full_code_gives_eagers_results(compiled: Any) -> None:
     _, model, calls, top = compiled
     module = loaded(top)
     module.program.miss = lambda *_, **__: pytest.fail("no entry fits")  # type: ignore[attr-defined]
-    dispatcher = getattr(module, top.name)
+    dispatcher = getattr(module, identifier(top.name))
     for args in calls:
         first = (model,) if "self" in inspect.signature(dispatcher).parameters else ()
         ours = with_zeros(lambda *rest, first=first: dispatcher(*first, *rest), model, args)

@@ -35,9 +35,16 @@ class Owner:
 def test_each_owner_has_its_folder_in_order_of_first_use(store):
     first, second = Owner(), Owner()
     assert store.folder("toy", first).path.name == "toy"
-    assert store.folder("toy", second).path.name == "toy_1"
+    assert store.folder("toy", second).path.name == "toy_2"
     assert store.folder("toy", first).path.name == "toy"
     assert again(store).folder("toy", second).path.name == "toy"
+
+
+def test_a_number_that_another_functions_name_has_is_left_out(store):
+    owners = [Owner() for _ in range(5)]
+    names = ("toy", "toy_2", "toy", "toy", "toy_2")
+    found = [store.folder(name, owner).name for name, owner in zip(names, owners)]
+    assert found == ["toy", "toy_2", "toy_3", "toy_4", "toy_2_2"]
 
 
 def test_the_folder_of_a_dead_owner_is_not_given_away(store):
@@ -47,9 +54,9 @@ def test_the_folder_of_a_dead_owner_is_not_given_away(store):
     del owner
     gc.collect()
     assert alive() is None
-    assert store.folder("toy", Owner()).name == "toy_1"
-    assert store.folder("toy").name == "toy_2"
-    assert store.folder("toy").name == "toy_2"
+    assert store.folder("toy", Owner()).name == "toy_2"
+    assert store.folder("toy").name == "toy_3"
+    assert store.folder("toy").name == "toy_3"
 
 
 @pytest.mark.parametrize("name", ["a b", "<lambda>", "../up", "x" * 500, "", "...", "a/b", "naïve", "tab\there"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 from ..bytecode.canonical import Ins
@@ -20,6 +21,13 @@ from .values import Marker, is_silent
 NAMED: dict[str, Rule] = {}
 #: what the names of constants that source cannot write begin with; their index in ``co_consts`` follows
 STAND_IN = "_constant_"
+
+
+def _described(value: Any) -> str:
+    """What a constant is, in words that no run changes and that run no one's ``__repr__``."""
+    if isinstance(value, CodeType):
+        return f"the code of {value.co_name} ({value.co_filename}:{value.co_firstlineno})"
+    return f"a {type(value).__qualname__}"
 
 
 def named(*names: str) -> Callable[[Rule], Rule]:
@@ -167,7 +175,7 @@ class NamingMachine(Machine):
         """A name for a constant that no source can write (tools put any object among a code's constants)."""
         at = next(n for n, const in enumerate(self.scope.code.co_consts) if const is value)
         name = STAND_IN + str(at)
-        self.scope.note(f"{name} stands for {repr(value)[:80]}")
+        self.scope.note(f"{name} stands for {_described(value)}")
         return ast.Name(name, LOAD)
 
     def display(self, value: Fresh) -> Any:

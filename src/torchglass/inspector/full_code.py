@@ -85,8 +85,8 @@ def _names(record: FunctionRecord) -> dict[int, str]:
         name = re.sub(r"\W", "_", function.name) or "function"
         name = f"_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
         name += "_" * (name in _TAKEN)
-        taken[name] = taken.get(name, -1) + 1
-        names[id(function)] = f"{name}_{taken[name]}" if taken[name] else name
+        taken[name] = taken.get(name, 0) + 1
+        names[id(function)] = f"{name}_{taken[name]}" if taken[name] > 1 else name
     return names
 
 

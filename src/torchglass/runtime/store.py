@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -101,11 +102,12 @@ class ArtifactStore:
         self.asked = asked
         self.runs = "kernels"  # which files calls run that are compiled now: see ``use``
         self.lock = threading.RLock()
-        self._taken: dict[str, list[object]] = {}
+        self._taken: dict[str, list[tuple[object, str]]] = {}
+        self._given: set[str] = set()
         self._noticed: set[tuple[Path, str]] = set()
 
     def folder(self, function_name: str, owner: object | None = None) -> Folder:
-        """The folder of a compiled function: ``<name>``, then ``<name>_1``, ... for other owners of the
+        """The folder of a compiled function: ``<name>``, then ``<name>_2``, ... for other owners of the
         same name.
 
         The number is the order of first use, so that a program that does the same finds its folders (and
@@ -115,10 +117,14 @@ class ArtifactStore:
         name = file_name(function_name)
         with self.lock:
             users = self._taken.setdefault(name, [])
-            index = next((n for n, user in enumerate(users) if _same(user, owner)), len(users))
-            if index == len(users):
-                users.append(_reference(owner))
-        path = self.root / (f"{name}_{index}" if index else name)
+            found = next((place for user, place in users if _same(user, owner)), None)
+            if found is None:
+                numbers = itertools.count(len(users) + 1)
+                candidates = (name if n == 1 else f"{name}_{n}" for n in numbers)
+                found = next(place for place in candidates if place not in self._given)
+                self._given.add(found)
+                users.append((_reference(owner), found))
+        path = self.root / found
         return Folder(self, path, path)
 
     def forget_edits(self) -> list[Path]:

@@ -18,6 +18,7 @@ from ...decompiler.verify import compiled
 from .graphs import graph_file
 from .guards import guard_lines, guards_file
 from .layout import Entry, Function, Layout
+from .names import GRAPH, RESUME, renamed, shown_names
 from .replay import remember
 from .trace import TraceListener
 
@@ -34,6 +35,8 @@ _GRAPHS = {
 }
 _FAILURES = ("dynamo_graph_break_reason", "dynamo_error")
 _RESUME = "# What is left of the function after a graph break. torch.compile runs its bytecode, not this file.\n"
+_PROLOGUE = re.compile(r"^ *__is_tracing_resume_prologue = (True|False)\n", re.M)
+"""A mark of torch.compile's for itself: nothing reads it."""
 _NOT_RUN = """torch.compile runs what it lowers this to: breakpoints set here are not hit while it does.
 Run this file by itself to step through it."""
 
@@ -75,9 +78,11 @@ class Collection:
         frame = _current_frame()
         function, entry = self.layout.entry(frame, old, new)
         entry.globals = _globals_being_compiled() or _globals(entry)
+        entry.targets = _resume_functions(new, entry.globals)
+        entry.names = shown_names(new, {name: self.layout.plan(code)[1] for name, code in entry.targets.items()})
         self.entries[frame] = entry
         if function.parent is not None and len(function.entries) == 1:
-            function.source = readable(old) + "\n"
+            function.source = _PROLOGUE.sub("", readable(old)) + "\n"
             write(function.folder / "resume_function.py", _RESUME + function.source)
         runs = self.write_transformed(entry)
         for event in self.waiting.pop(frame, ()):
@@ -86,12 +91,13 @@ class Collection:
 
     def write_transformed(self, entry: Entry) -> CodeType | None:
         path = entry.folder / "transformed.py"
-        text = readable(entry.new) + "\n"
+        shown = renamed(entry.new, entry.names)
+        text = readable(shown) + "\n"
         runs = None
         if not text.startswith("#"):
-            candidate = compiled(text, entry.new.replace(co_filename=str(path)), None)
+            candidate = compiled(text, shown.replace(co_filename=str(path)), None)
             if candidate.co_freevars == entry.new.co_freevars:
-                runs = candidate
+                runs = renamed(candidate, {new: old for old, new in entry.names.items()})
         entry.runs_own_file = runs is not None
         if runs is None:
             text = "# torch.compile runs its own bytecode for this: breakpoints set here are not hit.\n" + text
@@ -137,23 +143,8 @@ class Collection:
                 frame = f"frame {entry.frame[0]}, compile {entry.frame[1]}"
                 write(entry.folder / "guards.py", guards_file(function.name, str(n), frame, entry.guards))
 
-    def write_targets(self) -> None:
-        """Says at the end of each transformed.py where the resume functions that it calls are."""
-        for function in list(self.layout.functions.values()):
-            for entry in function.entries:
-                entry.targets = _resume_functions(entry.new, entry.globals)
-                lines = []
-                for name, code in entry.targets.items():
-                    target = self.layout.functions.get(code)
-                    if target is not None:
-                        lines.append(f"# {name} is {target.name}\n")
-                if lines:
-                    entry.text += "\n" + "".join(lines)
-                    write(entry.folder / "transformed.py", entry.text)
-
     def finish(self) -> None:
         self.write_guards()
-        self.write_targets()
         reasons = [text for events in self.waiting.values() for name, text, _ in events if name in _FAILURES and text]
         if reasons:
             blocks = "".join(f"```\n{text.strip()}\n```\n\n" for text in dict.fromkeys(reasons))
@@ -202,7 +193,7 @@ def _globals_being_compiled() -> dict[str, Any] | None:
 
 def _globals(entry: Entry) -> dict[str, Any]:
     """The globals that ``entry`` runs with: those torch.compile put its graph or resume functions into."""
-    made = [n for n in entry.new.co_names if n.startswith(("__compiled_fn", "__resume_at"))]
+    made = [n for n in entry.new.co_names if n.startswith((GRAPH, RESUME))]
     modules = [m for m in list(sys.modules.values()) if m is not None]
     for module in modules:
         if made and made[0] in getattr(module, "__dict__", {}):
@@ -217,7 +208,7 @@ def _resume_functions(code: CodeType, globals_of_function: Any) -> dict[str, Cod
     """The resume functions that transformed ``code`` calls: name to code."""
     found = {}
     for name in code.co_names:
-        value = globals_of_function.get(name) if name.startswith("__resume_at") else None
+        value = globals_of_function.get(name) if name.startswith(RESUME) else None
         inner = getattr(value, "__code__", None)
         if inner is not None:
             # with free variables the global is a factory of the function

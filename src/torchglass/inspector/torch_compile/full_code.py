@@ -6,7 +6,7 @@ Input: a ``Function`` of layout.py.  Output::
         L = {'a': a, 'b': b}
         if toy_example_check_0(L, G):
             return toy_example_0(a, b)
-        return program.miss("", "", a, b)  # torch.compile would make a new entry
+        return program.miss("", None, a, b)  # torch.compile would make a new entry
     ...
     def toy_example_0(a, b):
         value = toy_example_0_graph_0(a, b)
@@ -23,6 +23,7 @@ import ast
 import builtins
 import inspect
 import keyword
+import re
 import symtable
 from collections.abc import Iterator
 from types import CodeType
@@ -30,6 +31,7 @@ from typing import Any
 
 from .guards import guard_rows
 from .layout import Entry, Function
+from .names import GRAPH
 
 _RULE = "# " + "-" * 110
 _HEAD = '''"""{name} under torch.compile: everything that a call may run, from top to bottom.
@@ -65,7 +67,8 @@ def full_code(function: Function) -> str:
 
 
 def identifier(name: str) -> str:
-    """``name`` as one may be defined: the folder of a lambda is called ``lambda``."""
+    """``name`` as one may be defined: folders are called ``Net.forward`` and ``lambda``."""
+    name = re.sub(r"\W", "_", name)
     return f"{name}_" if keyword.iskeyword(name) or name in ("G", "program", "torch", "math") else name
 
 
@@ -101,7 +104,7 @@ def _dispatcher(function: Function, folder: str) -> str:
             f"    return {identifier(function.name)}_{n}{over}({passed})",
         ]
     given = f", {passed}" if passed else ""
-    miss = f"return program.miss({folder!r}, {_global_name(function)!r}{', cells' if free else ', None'}{given})"
+    miss = f"return program.miss({folder!r}, {'cells' if free else 'None'}{given})"
     miss += "  # torch.compile would make a new entry"
     if function.parent is not None and free:
         body = [
@@ -179,29 +182,18 @@ def found_function(code: CodeType, around: Any) -> Any:
     return None
 
 
-def _global_name(function: Function) -> str:
-    """The name under which torch.compile keeps a resume function among the globals; '' for the user's own."""
-    if function.parent is None:
-        return ""
-    for other in (function.parent, *function.parent.walk()):
-        for entry in other.entries:
-            for name, code in entry.targets.items():
-                if code is function.code:
-                    return name
-    return ""
-
-
 # --- what runs -------------------------------------------------------------------------------------------------------
 def _entry(top: Function, function: Function, entry: Entry, n: int, path: str) -> Iterator[str]:
     own = f"{identifier(function.name)}_{n}"
     names = {}
     by_code = {other.code: identifier(other.name) for other in top.walk()}
     for name in entry.new.co_names:
-        if name.startswith("__compiled_fn"):
-            names[name] = f"{own}_graph_0"
-            yield f'{names[name]} = program.graph("{path}/graph_0/captured.py", "{path}")'
+        shown = entry.names.get(name, name)
+        if name.startswith(GRAPH):
+            names[shown] = f"{own}_graph_0"
+            yield f'{names[shown]} = program.graph("{path}/graph_0/captured.py", "{path}")'
         elif entry.targets.get(name) in by_code:
-            names[name] = by_code[entry.targets[name]]
+            names[shown] = by_code[entry.targets[name]]
     text = _module_text(entry, own, names) if entry.runs_own_file else None
     free = bool(entry.new.co_freevars)
     if text is None:
@@ -232,7 +224,8 @@ def _module_text(entry: Entry, own: str, names: dict[str, str]) -> str | None:
     if outer is None or (user | set(names)) & bound:
         return None  # one name, global here and local there: the rewriting below does not tell them apart
     outer.name = own
-    tree = _Names(names, user).visit(tree)
+    there = {shown: name for name, shown in entry.names.items()}
+    tree = _Names(names, {name: there.get(name, name) for name in user}).visit(tree)
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
@@ -250,9 +243,9 @@ def _names_of(table: symtable.SymbolTable) -> tuple[set[str], set[str]]:
 
 
 class _Names(ast.NodeTransformer):
-    """The module's own names for torch.compile's; ``G['name']`` for the user's globals."""
+    """The module's own names for torch.compile's; ``G['name']`` for the globals, ``user`` has their real names."""
 
-    def __init__(self, new: dict[str, str], user: set[str]) -> None:
+    def __init__(self, new: dict[str, str], user: dict[str, str]) -> None:
         self.new = new
         self.user = user
 
@@ -260,7 +253,7 @@ class _Names(ast.NodeTransformer):
         if node.id in self.new:
             return ast.Name(self.new[node.id], node.ctx)
         if node.id in self.user:
-            return ast.Subscript(ast.Name("G", ast.Load()), ast.Constant(node.id), node.ctx)
+            return ast.Subscript(ast.Name("G", ast.Load()), ast.Constant(self.user[node.id]), node.ctx)
         return node
 
     def visit_Global(self, node: ast.Global) -> Any:

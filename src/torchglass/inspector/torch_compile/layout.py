@@ -11,6 +11,8 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from ...runtime.store import file_name
+
 _RESUME = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)$")
 
 
@@ -19,7 +21,8 @@ class Entry:
     """One compilation of a function: ``frame`` is torch.compile's (frame id, compile id).
 
     ``files`` are the texts of graph_0/ by name, ``text`` that of transformed.py, ``metrics`` torch.compile's times,
-    ``targets`` the code of the resume functions that the transformed code calls, by name.
+    ``targets`` the code of the resume functions that the transformed code calls, by torch.compile's names for them;
+    ``names`` those names, and its graph's, with the ones that transformed.py has in their place.
     """
 
     folder: Path
@@ -29,6 +32,7 @@ class Entry:
     runs_own_file: bool = False
     guards: Any = None
     targets: dict[str, CodeType] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
     events: list[tuple[str, str, str]] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     text: str = ""
@@ -51,6 +55,15 @@ class Function:
     def walk(self) -> list[Function]:
         return [self, *[f for r in self.resumes for f in r.walk()]]
 
+    def global_name(self) -> str:
+        """The name under which torch.compile keeps a resume function among the globals; '' for the user's own."""
+        calling = self.parent.walk() if self.parent is not None else []
+        for entry in (entry for function in calling for entry in function.entries):
+            for name, code in entry.targets.items():
+                if code is self.code:
+                    return name
+        return ""
+
 
 class Layout:
     """The functions seen so far below ``root``."""
@@ -59,6 +72,7 @@ class Layout:
         self.root = root
         self.functions: dict[CodeType, Function] = {}
         self.tops: list[Function] = []
+        self.planned: dict[CodeType, tuple[Function | None, str]] = {}
 
     def entry(self, frame: tuple[int, int], old: CodeType, new: CodeType) -> tuple[Function, Entry]:
         function = self.function(old)
@@ -70,27 +84,35 @@ class Layout:
         known = self.functions.get(code)
         if known is not None:
             return known
-        match = _RESUME.match(code.co_name)
-        parent = self._parent(code, match[1]) if match else None
-        name = f"resume_at_{match[2]}" if match else _clean(code.co_name)
-        siblings = parent.resumes if parent is not None else self.tops
-        taken = {f.folder.name for f in siblings}
-        unique, n = name, 2
-        while unique in taken:
-            unique, n = f"{name}_{n}", n + 1
-        folder = (parent.folder if parent is not None else self.root) / unique
-        function = self.functions[code] = Function(unique, folder, code, parent)
-        siblings.append(function)
+        parent, name = self.plan(code)
+        folder = (parent.folder if parent is not None else self.root) / name
+        function = self.functions[code] = Function(name, folder, code, parent)
+        (parent.resumes if parent is not None else self.tops).append(function)
         return function
+
+    def plan(self, code: CodeType) -> tuple[Function | None, str]:
+        """Whose resume function ``code`` is, None for a function of the user's, and the name that its folder gets."""
+        if code not in self.planned:
+            match = _RESUME.match(code.co_name)
+            parent = self._parent(code, match[1]) if match else None
+            qualified = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
+            name = f"resume_at_{match[2]}" if match else file_name(qualified)
+            taken = {other for its_parent, other in self.planned.values() if its_parent is parent}
+            unique, n = name, 2
+            while unique in taken:
+                unique, n = f"{name}_{n}", n + 1
+            self.planned[code] = parent, unique
+        return self.planned[code]
 
     def _parent(self, code: CodeType, name: str) -> Function | None:
         """The function that was left at the break: the last of that name in that file (resumes nest one deep)."""
         for function in reversed(self.tops):
             same_file = function.code.co_filename == code.co_filename
-            if same_file and _clean(function.code.co_name) == _clean(name):
+            if same_file and _letters(function.code.co_name) == _letters(name):
                 return function
         return None
 
 
-def _clean(name: str) -> str:
-    return re.sub(r"\W", "_", name).strip("_") or "function"
+def _letters(name: str) -> str:
+    """``lambda`` for ``<lambda>``, which torch.compile writes in two ways."""
+    return re.sub(r"\W", "_", name).strip("_")

@@ -47,26 +47,24 @@ def _entry(entry: Entry, top: Function) -> Iterator[str]:
     for name, file, text in entry.events:
         if file and file not in shown:
             shown.add(file)
-            yield f"- [{file}]({where}/graph_0/{file})"
+            yield f"- [graph_0/{file}]({where}/graph_0/{file}): {_what(entry.files[file])}"
         elif name == "dynamo_graph_break_reason":
             yield f"- graph break: {_first(text, 'Graph Break Reason')}"
         elif name == "recompile_reasons":
             yield f"- compiled again because: {' '.join(text.split())[:400]}"
-    for name in entry.new.co_names:
-        target = _resume(name, entry, top)
-        if target is not None:
-            yield f"- continues with `{name}`: [{target}]({target}/resume_function.py)"
+    reached = {function.code: function.folder.relative_to(top.folder).as_posix() for function in top.walk()}
+    for name, code in entry.targets.items():
+        there = reached.get(code, "")
+        shown = f"[{there}]({there}/resume_function.py)" if there else f"`{entry.names[name]}`, which was never reached"
+        yield f"- goes on with {shown}"
+
+
+def _what(text: str) -> str:
+    """What a file says of itself in its first line."""
+    title = text.partition("\n")[0].strip('#" ').rstrip(".")
+    return title[:1].lower() + title[1:] if text.startswith('"""') else title.partition(",")[0]
 
 
 def _first(text: str, key: str) -> str:
     match = re.search(rf"{key}: (.*)", text)
     return match[1] if match else text.splitlines()[0] if text else ""
-
-
-def _resume(name: str, entry: Entry, top: Function) -> str | None:
-    """The folder of the resume function that the transformed code calls by ``name``, if it has been compiled."""
-    code = entry.targets.get(name)
-    for function in top.walk():
-        if code is not None and function.code is code:
-            return function.folder.relative_to(top.folder).as_posix()
-    return None

@@ -19,6 +19,7 @@ from typing import Any
 from ...runtime.modules import imported_module
 from ...runtime.store import load_python
 from .layout import Function
+from .names import GRAPH
 
 _live: dict[str, Function] = {}
 
@@ -121,7 +122,7 @@ class Program:
     def _compiled(self, path: str) -> Callable[..., Any]:
         _, entry = self._find(path)
         for name in entry.new.co_names if entry is not None else ():
-            if name.startswith("__compiled_fn") and entry is not None and name in entry.globals:
+            if name.startswith(GRAPH) and entry is not None and name in entry.globals:
                 compiled: Callable[..., Any] = entry.globals[name]
                 return compiled
         raise RuntimeError(f"the graph of {path} holds values that exist only in the process that compiled")
@@ -146,18 +147,20 @@ class Program:
         def over(cells: Sequence[CellType] | None) -> Callable[..., Any]:
             record, entry = self._find(path)
             if entry is None or record is None:
-                return lambda *args, **kwargs: self.miss(path.rpartition("/")[0], "", cells, *args, **kwargs)
+                return lambda *args, **kwargs: self.miss(path.rpartition("/")[0], cells, *args, **kwargs)
             return FunctionType(entry.new, entry.globals, entry.new.co_name, None, tuple(cells or ()) or None)
 
         return over if closure else lambda *args, **kwargs: over(None)(*args, **kwargs)
 
-    def miss(self, path: str, name: str, cells: Sequence[CellType] | None, /, *args: Any, **kwargs: Any) -> Any:
+    def miss(self, path: str, cells: Sequence[CellType] | None, /, *args: Any, **kwargs: Any) -> Any:
         """No entry fits these arguments: the user's own code runs, where this process has it."""
         if path == "" and self.functions:
             code: CodeType = self.functions[0].__code__
             if not code.co_freevars or not cells:
                 return self.functions[0](*args, **kwargs)
             return FunctionType(code, self.globals.real, code.co_name, None, tuple(cells))(*args, **kwargs)
+        missed, _ = self._find(f"{path}/entry_0")
+        name = missed.global_name() if missed is not None else ""
         if name in self.globals:
             found = self.globals[name]
             return (found(tuple(cells)) if cells else found)(*args, **kwargs)
