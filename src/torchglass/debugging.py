@@ -13,21 +13,19 @@ from .inspector import reports
 from .inspector.when_loaded import of_torch_compile
 from .runtime import store, toolchain
 
-RUNS = ("kernels", "forward", "captured")
-"""What ``prepare_debug(runs=)`` takes."""
-
 
 @contextlib.contextmanager
 def prepare_debug(directory: str | Path, *, runs: str = "kernels", gdb: bool = False) -> Iterator[Path]:
     """Leave the artifacts of everything compiled inside in ``directory``: the files there are what runs.
 
     ``runs`` says at which stage: "kernels" (the wrappers and the kernels that they call), "forward" (the ATen graphs,
-    forward.py and backward.py) or "captured" (captured.py): breakpoints are hit in the files that run. With ``gdb``
+    forward.py and backward.py), "captured" (captured.py) or "lines" (kernels up to a graph break, and after it your own
+    lines): breakpoints are hit in the files that run. With ``gdb``
     kernels are compiled so that gdb shows the generated C. What torch.compile compiles inside leaves the same layout in
     ``directory/torch_compile``. ValueError for another ``runs``.
     """
-    if runs not in RUNS:
-        raise ValueError(f"runs must be one of {', '.join(map(repr, RUNS))}, not {runs!r}")
+    if runs not in store.RUNS:
+        raise ValueError(f"runs must be one of {', '.join(map(repr, store.RUNS))}, not {runs!r}")
     with store.use(directory, runs) as used, toolchain.debuggable(gdb), of_torch_compile(used.root):
         try:
             yield used.root

@@ -379,6 +379,10 @@ class FunctionState:
         state.record.source_text = decompiled(resume)
         self.record.resumes.append(state.record)
         compiled = self.resumes[resume.key] = state.release()
+        if self.folder.store.runs == "lines":
+            compiled.disabled = True
+            why = "your own lines were asked for after a graph break (runs='lines')"
+            state.record.fallbacks.append(Fallback(why, state.record.origin, "asked"))
         return compiled
 
     def _callee(self, function: FunctionType) -> _native.CompiledFunction:
@@ -575,7 +579,7 @@ class GraphCompiler:
             gm = edits.with_values(edits.retraced(forward, path, gm), path, gm)
         try:
             generated = self._generated(gm, side)
-            if self.folder.store.runs == "kernels":
+            if self.folder.store.runs in ("kernels", "lines"):
                 return generated
             self.kept = ()
             return _on_list(forward)

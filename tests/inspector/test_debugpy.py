@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("debugpy")
 sys.path.insert(0, str(Path(__file__).parent))
 from dap import stops
-from test_stepping import PROGRAM, line_of
+from test_stepping import BRANCH, PROGRAM, line_of
 
 TORCH_COMPILE = PROGRAM.replace("@tg.compile\n", "@torch.compile(backend='aot_eager')\n")
 
@@ -53,6 +53,12 @@ def test_aten_graphs_forward_and_backward(tmp_path):
     }
     seen, _ = stops(program, [str(tmp_path / "glass"), "forward"], wanted)
     assert {(path, value) for path, _, value in seen} == {(forward, "3.0"), (backward, "3.0")}
+
+
+def test_the_users_lines_of_a_resume_function(tmp_path):
+    program = first_run(PROGRAM, tmp_path)
+    seen, output = stops(program, [str(tmp_path / "glass"), "lines"], {program: [(BRANCH, "x[0].item()")]})
+    assert seen == [(program, BRANCH, "0.75")] and output == "gradient 0.0625\n"
 
 
 def test_what_torch_compile_runs(tmp_path):

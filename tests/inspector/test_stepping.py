@@ -98,6 +98,11 @@ def test_pdb_stops_in_captured_graphs_that_run(program):
     assert_stopped(pdb(program, stops, "captured"), stops, ["3.0, True"])
 
 
+def test_pdb_stops_at_the_users_lines_of_a_resume_function(program):
+    stops = [(program, BRANCH, "x[0].item(), b[0].item()"), (program, BRANCH + 1, "b[0].item()")]
+    assert_stopped(pdb(program, stops, "lines"), stops, ["0.75, -1.0", "1.0"])
+
+
 EAGER_RESUME = """
 import torch, torchglass as tg
 

@@ -39,6 +39,10 @@ MANIFEST = ".manifest.json"
 ENVIRONMENT = "TORCHGLASS_DIR"
 
 
+RUNS = ("kernels", "forward", "captured", "lines")
+"""What calls may run of what is written: see ``use``."""
+
+
 @dataclass(frozen=True)
 class Artifact:
     """A file of the store and the text in it, which is a person's if ``edited``."""
@@ -209,8 +213,9 @@ def current_store() -> ArtifactStore:
 def use(root: Path | str, runs: str = "kernels") -> Iterator[ArtifactStore]:
     """Send the artifacts of everything compiled inside to ``root``.
 
-    ``runs`` names the files that its calls run: "kernels" (the wrapper and what it calls), "forward" (forward.py and
-    backward.py) or "captured" (captured.py). All of them are written in any case.
+    ``runs``, one of ``RUNS``, names the files that its calls run: "kernels" (the wrapper and what it calls), "forward"
+    (forward.py and backward.py), "captured" (captured.py), or "lines": after a graph break the user's own lines. All of
+    them are written in any case.
 
     For the whole process, not for one thread: backward graphs compile on autograd's threads.
     """

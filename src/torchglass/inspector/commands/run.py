@@ -19,8 +19,9 @@ from .folders import functions
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dir", default="glass", help="the folder (default: %(default)s)")
     parser.add_argument(
-        "--runs", choices=("kernels", "forward", "captured"), default="kernels",
-        help="the files that calls run, for breakpoints: wrappers and kernels, ATen graphs, or captured graphs",
+        "--runs", choices=store.RUNS, default="kernels",
+        help="what calls run, for breakpoints: wrappers and kernels, ATen graphs, captured graphs, or, after a graph "
+        "break, your own lines",
     )  # fmt: skip
     parser.add_argument("--gdb", action="store_true", help="compile kernels so that gdb shows the generated C")
     parser.add_argument("script", help="a Python file")

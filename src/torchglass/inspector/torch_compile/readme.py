@@ -55,8 +55,8 @@ def _entry(entry: Entry, top: Function) -> Iterator[str]:
     reached = {function.code: function.folder.relative_to(top.folder).as_posix() for function in top.walk()}
     for name, code in entry.targets.items():
         there = reached.get(code, "")
-        shown = f"[{there}]({there}/resume_function.py)" if there else f"`{entry.names[name]}`, which was never reached"
-        yield f"- goes on with {shown}"
+        link = f"[{there}]({there}/resume_function.py)" if there else f"`{entry.names[name]}`, which was never reached"
+        yield f"- goes on with {link}"
 
 
 def _what(text: str) -> str:
