@@ -249,6 +249,7 @@ def test_functions_without_tensor_work_are_left_alone():
     assert sum(len(record.entries) for record in called(compiled).values()) <= 2
 
 
+@pytest.mark.complains("could not compile")
 def test_a_defect_of_ours_runs_the_function_plainly(monkeypatch, caplog):
     from torchglass import pipeline
 

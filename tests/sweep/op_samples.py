@@ -17,6 +17,7 @@ from types import FunctionType
 from typing import Any
 
 import torch
+from tests.complaints import complaints
 
 import torchglass as tg
 from torchglass.errors import CompileError, GraphBreakError
@@ -161,7 +162,7 @@ def judge(operator: Any, samples: Sequence[Any], backend: str, backward: bool) -
         return Verdict(SKIPPED, f"eager: {type(error).__name__}: {error}"[:200])
     verdict = Verdict(WHOLE)
     tg.reset()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), complaints() as texts:
         warnings.simplefilter("ignore")
         try:
             compiled = tg.compile(run, backend=backend, fullgraph=True)
@@ -178,6 +179,8 @@ def judge(operator: Any, samples: Sequence[Any], backend: str, backward: bool) -
             again = outcome(compiled, arguments, backward)
         except Exception as error:
             return Verdict(WRONG, f"raises {_short(error)}" + (f", after {verdict.why}" if verdict.why else ""))
+    if texts:
+        return Verdict(WRONG, f"ran eagerly unasked: {texts[0][:400]}")
     for when, mine in (("first call", found), ("second call", again)):
         difference = compare(expected, mine, run, arguments, backward, name)
         if difference:

@@ -681,7 +681,7 @@ def _graph_call(e: Emitter, names: list[str], input_count: int) -> list[str]:
     lines = [f"{modes} = rebuild.Modes()"] if sets_modes else []
     lines += ["try:", f"    {call}", f"except {failure} as {error}:"]
     values = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
-    again = f"    return rebuild.plainly({error}, {e.pin(e.m.function)}, {values})"
+    again = f"    return rebuild.without_graph({error}, {e.pin(e.m.function)}, {values})"
     if not sets_modes:
         return [*lines, again]
     restored = f"    {modes}.restore()"

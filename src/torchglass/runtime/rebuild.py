@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import types
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -114,14 +115,8 @@ class FirstRun:
 
 
 def plainly(error: Exception, function: types.FunctionType, arguments: tuple[Any, ...]) -> Any:
-    """Run the user's function after its graph raised ``error``: on the data of this call an operation fails.
-
-    Not under hooks for saved tensors: they have seen the graph's tensors, and ``torch.utils.checkpoint`` ends its
-    second run by an exception from such a hook.
-    """
-    if saved_tensor_hooks_active():
-        raise error
-    log.info("an operation failed in a graph of `%s`, which runs eagerly for this call: %s", function.__name__, error)
+    """Run the user's function in place of its entry, which raised ``error`` before anything had happened."""
+    log.info("`%s` runs eagerly for this call: %s", function.__name__, error)
     try:
         return call_original(function, arguments)
     except BaseException as raised:
@@ -130,6 +125,31 @@ def plainly(error: Exception, function: types.FunctionType, arguments: tuple[Any
             last = last.__context__
         last.__context__ = None  # the graph's failure is no part of the program's story
         raise
+
+
+_told: weakref.WeakSet[types.CodeType] = weakref.WeakSet()
+
+
+def without_graph(error: Exception, function: types.FunctionType, arguments: tuple[Any, ...]) -> Any:
+    """Run the user's function after its graph raised ``error``: on the data of this call an operation fails. Where the
+    function then goes through, it caught that itself or the graph is wrong: that is said once.
+
+    Not under hooks for saved tensors: they have seen the graph's tensors, and ``torch.utils.checkpoint`` ends its
+    second run by an exception from such a hook.
+    """
+    if saved_tensor_hooks_active():
+        raise error
+    result = plainly(error, function, arguments)
+    if function.__code__ not in _told:
+        _told.add(function.__code__)
+        cause = error.__cause__ or error
+        log.warning(
+            "a graph of `%s` failed and the function itself, which ran eagerly instead, did not: %s: %s",
+            function.__name__,
+            type(cause).__name__,
+            cause,
+        )
+    return result
 
 
 def generator(made: types.GeneratorType[Any, Any, Any]) -> types.GeneratorType[Any, Any, Any]:
