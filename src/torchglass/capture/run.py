@@ -28,6 +28,7 @@ from ..records.origin import Origin
 from ..records.sources import Cell, Local
 from . import breaks, function_modes
 from .calls import CODE_COROUTINE, CODE_GENERATOR
+from .draws import draws
 from .emit import Emitter, emit_effects, entry_point, entry_source, slot_text
 from .errors import CannotResume, Fails, LeafLeaves, Restart, Unsupported, UserError
 from .frame import Frame
@@ -289,7 +290,7 @@ class _Attempt:
                 graph.call_function(torch_compat.set_grad_mode, (False,)).meta["effect"] = True
         for node in reversed(list(graph.nodes)):
             removable = node.op not in ("output", "placeholder") and not node.meta.get("effect")
-            if removable and not node.users:
+            if removable and not node.users and not draws(node, builder.fake_mode):
                 graph.erase_node(node)
         inputs = []
         for value in builder.inputs:
