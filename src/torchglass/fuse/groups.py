@@ -175,10 +175,13 @@ def _coverage(access: Access, dims: tuple[Size, ...]) -> int:
     return sum(1 for s, d in zip(access.strides, dims) if s != 0 and d != 1)
 
 
-def check_flow(before: list[Loop], after: list[Loop], inner: tuple[bool, ...] | None) -> None:
-    """Refused unless ``after`` reads what ``before`` writes at the points that wrote it."""
-    written = {s.access.buffer: (loop, s.access) for loop in before for s in loop.stores}
-    for reader in after:
+def check_flow(loops: list[Loop], inner: tuple[bool, ...] | None) -> None:
+    """Refused unless the loops read what others of them write at the points that wrote it.
+
+    Asked of all of them at each join: what was a whole row may be one of several numbers in a row of the new nest.
+    """
+    written = {s.access.buffer: (loop, s.access) for loop in loops for s in loop.stores}
+    for reader in loops:
         for load in reader.loads:
             found = written.get(load.access.buffer)
             if found is None:
@@ -207,8 +210,7 @@ def merged(first: Group, second: Group, shared: list[str]) -> Group:
     ordered = sorted(zip(first.positions + second.positions, left + right), key=lambda p: p[0])
     loops = [loop for _, loop in ordered]
     inner = roles(loops, dims)
-    check_flow(left, right, inner)
-    check_flow(right, left, inner)
+    check_flow(loops, inner)
     if inner is not None:
         _check_contiguous_inner(loops, dims, inner)
     return Group(
