@@ -236,6 +236,17 @@ def unwrap_functional(wrapper: torch.Tensor) -> torch.Tensor:
     return torch._from_functional_tensor(wrapper)
 
 
+def replace_functional(wrapper: torch.Tensor, value: torch.Tensor) -> None:
+    """From now on a functional tensor stands for ``value``, and so do those that share its memory.
+
+    ``_functionalize_replace``, ``_functionalize_commit_update``: without them the result of a pure operation could not
+    be given the layout of the tensor that was written to. Tried: 2.11, 2.13.
+    """
+    torch._functionalize_replace(wrapper, value)
+    torch._functionalize_commit_update(wrapper)
+    torch._functionalize_sync(wrapper)
+
+
 def below_functionalization() -> Any:
     """Inside a functionalization kernel: call operators on unwrapped values."""
     return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.Functionalize))

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.fx
 from autodiff_helpers import compare, tensor
+from tests.autodiff import training_programs
 
 from torchglass import autodiff
 
@@ -130,3 +131,23 @@ def test_random_programs(block: int):
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {gm.code}\n{error}") from error
     assert refused <= 5
+
+
+def differing(seeds: range) -> list[str]:
+    found = []
+    for seed in seeds:
+        program = training_programs.Program(seed)
+        for backend in ("aot_eager", "glass"):
+            text = training_programs.difference(program, backend)
+            found += [f"seed {seed} {backend}: {text}\n{program.text}"] if text else []
+    return found
+
+
+def test_random_training_programs():
+    assert not differing(range(12))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+def test_many_random_training_programs(block):
+    assert not differing(range(100 + 30 * block, 130 + 30 * block))

@@ -87,6 +87,37 @@ def unused_input_is_none(x, y):
     return x.sin() + y.detach()
 
 
+@case(tensor(3, 4), plain(3, 4, seed=1))
+def buffer_that_a_write_makes_differentiable(x, y):
+    before = y * 2
+    y.addcmul_(x, x)
+    return before, y.sin()
+
+
+@case(tensor(3, 4), plain(3, 4, seed=1))
+def writes_that_keep_the_layout(x, y):
+    z = x.t().clone()
+    z.masked_fill_(z > 0, 0.5)
+    y.t().masked_fill_(y.t() < 0, 0.25)
+    return z, z.t().view(-1), y.sin()
+
+
+@case(tensor(3, 4))
+def views_made_without_grad_mode(x):
+    y = x.sin()
+    with torch.no_grad():
+        a, b, c = y[0], x.t(), y.cos().view(-1)
+    return a * 2, b, c, y
+
+
+@case(tensor(3, 4), use=lambda outputs: outputs[1:])
+def view_made_without_grad_mode_alone(x):
+    with torch.no_grad():
+        a = x.sin().view(-1)
+        b = (x * 2)[1]
+    return a, x.cos() * b
+
+
 @case(tensor(3, 4))
 def integer_and_boolean_outputs(x):
     return x.argmax(-1), x > 0, x.sum(), x.shape[0], None
@@ -130,6 +161,21 @@ def autocast_region(x, w):
 def dropout_and_other_random_numbers(x):
     noise = torch.rand_like(x) + torch.randn(8)
     return F.dropout(x.sin(), 0.3) * noise, torch.randperm(5), torch.bernoulli(torch.full((4,), 0.5))
+
+
+@case(tensor(2, 8, 4, 4), plain(8, 6))
+def random_numbers_in_other_layouts(x, y):
+    x, y = x.to(memory_format=torch.channels_last), y.t()
+    a = F.dropout(x, 0.5) + torch.rand_like(x)
+    b = F.rrelu(y, training=True) + torch.normal(y, 1.0) + torch.poisson(y.abs())
+    return a, b, F.dropout2d(x, 0.5), torch.empty_like(y).bernoulli_(0.3), torch.poisson(y.abs())
+
+
+@case(tensor(8, 8))
+def random_numbers_that_nobody_reads(x):
+    noise = F.dropout(x.sin(), 0.2) * x
+    torch.rand(3).normal_()
+    return x.cos(), noise.shape
 
 
 @case(tensor(16, 3, 4, 4), tensor(3), tensor(3, seed=1), torch.zeros(3), torch.ones(3))
@@ -273,6 +319,25 @@ def test_written_inputs_that_overlap(backend):
             out = call(w, *shown)
             out.sum().backward()
         results.append((memory, w.grad, out.detach()))
+    for want, got in zip(*results):
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_written_input_with_gaps(backend):
+    def function(x, y, z):
+        x.mul_(2)
+        y.masked_fill_(y > 0, 1)
+        z.fill_(7)
+        return x + 1, y * 1
+
+    results = []
+    for call in (function, tg.compile(function, backend=backend, fullgraph=True)):
+        x, y = plain(4, 8), plain(6, 3)
+        part = torch.arange(6.0)
+        out = call(x[:, ::2], y.t(), part[2:])
+        results.append([x, y, part, *out])
+        assert [o.stride() for o in out] == [(4, 1), (1, 3)]
     for want, got in zip(*results):
         torch.testing.assert_close(got, want)
 

@@ -47,7 +47,7 @@ class Ends:
     @property
     def positions(self) -> tuple[int, ...]:
         """The results that carry a gradient."""
-        return tuple(index for index, wrapper in enumerate(self.wrappers) if wrapper.requires_grad)
+        return tuple(index for index, wrapper in enumerate(self.wrappers) if tracked(wrapper))
 
     @property
     def differentiable(self) -> list[torch.Tensor]:
@@ -91,7 +91,7 @@ class _Describer:
         for memory, members in groups.items():
             if len(members) > 1:
                 bases = [_base(member) for member in members.values()]
-                shared[memory] = next((base for base in bases if base.requires_grad), bases[0])
+                shared[memory] = next(filter(tracked, bases), bases[0])
         return shared
 
     def own(self, op: Op, memory: int) -> Op:
@@ -125,23 +125,26 @@ class _Describer:
             return self._view_of_input(self.input_memory[memory], value)
         if memory in self.shared:
             return self._view_of_result(self.shared[memory], value)
-        return Computed(self.add_result(value), value.requires_grad)
+        return self._computed(self.add_result(value), value)
+
+    def _computed(self, result: int, value: torch.Tensor) -> Computed:
+        return Computed(result, value.requires_grad, _is_leaf(value))
 
     def _view_of_input(self, index: int, value: torch.Tensor) -> ViewOf:
         entry = self.trace.inputs[index]
         _check_history(entry.wrapper, value)
         steps = _steps(self._op(entry.wrapper), self._op(value))
-        return ViewOf(Place("input", index), steps, entry.wrapper.requires_grad and not value.requires_grad)
+        return _view_of(Place("input", index), steps, entry.wrapper, value)
 
     def _view_of_result(self, base: torch.Tensor, value: torch.Tensor) -> Output:
         if id(base) not in self.bases:
             self.bases[id(base)] = self.add_result(base)
         result = self.bases[id(base)]
         if base is value:
-            return Computed(result, value.requires_grad)
+            return self._computed(result, value)
         _check_history(base, value)
         steps = _steps(self._op(base), self._op(value))
-        return ViewOf(Place("output", result), steps, base.requires_grad and not value.requires_grad)
+        return _view_of(Place("output", result), steps, base, value)
 
     def _op(self, wrapper: torch.Tensor) -> Op:
         return self.recorder.op_of(unwrap_functional(wrapper))
@@ -157,12 +160,32 @@ def _base(wrapper: torch.Tensor) -> torch.Tensor:
     return wrapper if base is None else base
 
 
+def tracked(value: torch.Tensor) -> bool:
+    """Whether gradients flow from a tensor of the trace to others."""
+    return value.grad_fn is not None
+
+
+def _is_leaf(value: torch.Tensor) -> bool:
+    """Views made under ``no_grad`` say that they require a gradient, and have no history."""
+    return value.requires_grad and value.grad_fn is None
+
+
+def _view_of(place: Place, steps: tuple[ViewStep, ...], base: torch.Tensor, value: torch.Tensor) -> ViewOf:
+    return ViewOf(place, steps, base.requires_grad and not value.requires_grad, _is_leaf(value))
+
+
 def _check_history(base: torch.Tensor, value: torch.Tensor) -> None:
     """A view made again from ``base`` has ``base``'s gradients: refuse where eager gave it others.
 
-    ``y = x.detach(); y.mul_(w)`` makes y depend on w while x, whose memory it is, does not.
+    ``y = x.detach(); y.mul_(w)`` makes y depend on w while x, whose memory it is, does not; ``no_grad`` around one of
+    several views cuts the way back to ``x``.
     """
-    if value.requires_grad and _base(value) is not _base(base):
+    if not tracked(value):
+        return
+    end, node = base.grad_fn, value.grad_fn
+    while node is not None and node is not end:
+        node = node.next_functions[0][0] if node.next_functions else None
+    if node is None or _base(value) is not _base(base):
         raise AutodiffError("an output shares memory with another tensor but has gradients of its own")
 
 

@@ -45,6 +45,7 @@ from ..torch_compat import (
 )
 from . import pure_kernels
 from .composites import COMPOSITES
+from .layouts import keeping_layouts
 from .ops import INPUT, TANGENT, Op
 from .recorder import AutodiffError, Recorder
 
@@ -143,7 +144,7 @@ class Tracer:
             self._enter(node)
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lookup)
             try:
-                values[node] = self._call(node, args, kwargs)
+                values[node] = keeping_layouts(node, self._call, args, kwargs)
             except Exception as error:
                 error.torchglass_origin = self.recorder.origin  # type: ignore[attr-defined]
                 raise
@@ -181,7 +182,7 @@ class Tracer:
     def _note_writes(self, entry: TracedInput) -> None:
         now, before = entry.wrapper, entry.op.val
         same = now.shape == before.shape and now.stride() == before.stride()
-        if not same or now.storage_offset() != before.storage_offset() or functional_storage_changed(now):
+        if not same or functional_storage_changed(now):
             raise AutodiffError(f"input {entry.name!r} changes shape or storage in place")
         final = self.recorder.op_of(unwrap_functional(entry.wrapper))
         if final is entry.op and entry.wrapper.grad_fn is entry.history:

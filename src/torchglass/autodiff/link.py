@@ -126,7 +126,7 @@ Maker = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor], list[Any]], An
 
 def _finish(partition: Partition) -> Finish | None:
     """What turns results into user outputs, or None where they are the same tuple."""
-    plain = [type(output) is Computed and output.index == i for i, output in enumerate(partition.outputs)]
+    plain = [output in (Computed(i, True), Computed(i, False)) for i, output in enumerate(partition.outputs)]
     if all(plain) and not partition.mutations and len(plain) == partition.returned:
         return None
     writers = [_writer(mutation) for mutation in partition.mutations]
@@ -183,6 +183,8 @@ def _maker(output: Output) -> Maker:
 
 @_makes(Computed)
 def _computed(output: Computed) -> Maker:
+    if output.leaf:
+        return lambda inputs, results, made: results[output.index].requires_grad_()
     return lambda inputs, results, made: results[output.index]
 
 
@@ -216,7 +218,7 @@ def _view_of(output: ViewOf) -> Maker:
             value = apply(step, value)
         return value
 
-    return make
+    return torch.no_grad()(make) if output.leaf else make
 
 
 # --- autograd ---------------------------------------------------------------------------------------------------------

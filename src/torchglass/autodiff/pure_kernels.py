@@ -2,19 +2,26 @@
 
 Input and output are functional tensors. ``native_batch_norm`` in training overwrites the running statistics inside the
 kernel; torch's own functionalization lets that write through to the fake tensor and loses it, and so with cuDNN's.
-``polygamma_`` writes as it says, but has no kernel.
+``polygamma_`` writes as it says, but has no kernel. ``bernoulli_`` has one, which draws in another order.
 
 The kernels run only where functionalization is on and are registered once, at the first trace.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from ..torch_compat import below_functionalization, mark_hidden_write, unwrap_functional, wrap_functional
+from ..torch_compat import (
+    below_functionalization,
+    mark_hidden_write,
+    replace_functional,
+    unwrap_functional,
+    wrap_functional,
+)
 
 aten = torch.ops.aten
 KERNELS: dict[str, Callable[..., Any]] = {}
@@ -35,8 +42,10 @@ def register() -> None:
     """Hand the kernels to torch's dispatcher; does nothing the second time."""
     if not _library:
         library = torch.library.Library("aten", "IMPL")
-        for operator, function in KERNELS.items():
-            library.impl(operator, function, "Functionalize")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that bernoulli_ has a kernel
+            for operator, function in KERNELS.items():
+                library.impl(operator, function, "Functionalize")
         _library.append(library)
 
 
@@ -81,3 +90,20 @@ def _cudnn_batch_norm(
 @_kernel("polygamma_")
 def _polygamma(x: torch.Tensor, n: int) -> torch.Tensor:
     return x.copy_(aten.polygamma.default(n, x))
+
+
+@_kernel("bernoulli_.float")
+def _bernoulli(x: torch.Tensor, p: float = 0.5, generator: Any = None) -> torch.Tensor:
+    """The write draws a number for each element as ``x`` lies in memory, the pure operator row by row. Dropout on
+    channels-last images would be given other zeros than in eager.
+    """
+    plain = unwrap_functional(x)
+    with below_functionalization():
+        if plain.is_contiguous():
+            drawn = aten.bernoulli.p(plain, p, generator=generator)
+        else:
+            order = sorted(range(plain.dim()), key=plain.stride, reverse=True)
+            drawn = aten.bernoulli.p(plain.permute(order), p, generator=generator)
+            drawn = drawn.permute([order.index(dim) for dim in range(plain.dim())])
+    replace_functional(x, drawn)
+    return x

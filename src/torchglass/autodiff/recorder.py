@@ -225,6 +225,12 @@ def _max_unpool(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwa
     return recorder.written(func, args, kwargs, value)
 
 
+@special(aten.poisson.default, aten.normal.float_Tensor, aten.normal.Tensor_float, aten.normal.Tensor_Tensor)
+def _drawn_row_by_row(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Their kernels give contiguous results; their meta functions keep the layout of the operands."""
+    return recorder.written(func, args, kwargs, func(*args, **kwargs).contiguous())
+
+
 @special(
     aten.copysign.Tensor, aten.heaviside.default, aten.logaddexp.default, aten.logaddexp2.default,
     aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default, aten.logit_backward.default,
@@ -239,3 +245,12 @@ def _of_two(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs:
     if value.stride() != strides:
         value = value.new_empty_strided(value.shape, strides)
     return recorder.written(func, args, kwargs, value)
+
+
+@special(aten.rrelu_with_noise_functional.default)
+def _rrelu(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Eager's kernel, which writes the noise, gives a contiguous result; this one keeps its operand's layout."""
+    value, noise = recorder.call(func, args, kwargs)
+    if not value.is_contiguous():
+        value = recorder.call(aten.clone.default, (value,), {"memory_format": torch.contiguous_format})
+    return value, noise

@@ -254,7 +254,7 @@ class _Attempt:
                 *(v.real for v in inputs),
                 *(torch.scalar_tensor(v.number.known, dtype=v.fake.dtype) for v in numbers),
             ),
-            fake_inputs=tuple(v.fake for v in (*inputs, *numbers)),
+            fake_inputs=(*(_as_given(v.fake, v.real) for v in inputs), *(v.fake for v in numbers)),
             guards=tuple(guards),
             fetch=tuple(order),
             transformed=entry_source(e, len(inputs), module is not None, title),
@@ -307,6 +307,11 @@ class _Attempt:
             return [], None
         graph.lint()
         return inputs, torch.fx.GraphModule(builder.root, graph, class_name="captured")
+
+
+def _as_given(fake: Any, real: torch.Tensor) -> Any:
+    """The fake of an input as the graph finds it: a write within the graph may have made it require a gradient."""
+    return fake if fake.requires_grad == real.requires_grad else fake.detach().requires_grad_(real.requires_grad)
 
 
 def _own_cells(m: Machine, function: Any) -> list[Any]:

@@ -72,10 +72,13 @@ class Mutation:
 
 @dataclass(frozen=True)
 class Computed:
-    """A user output that is a tensor of its own: forward output ``index``."""
+    """A user output that is a tensor of its own: forward output ``index``. ``leaf``: it requires a gradient but has no
+    history, as views made under ``no_grad`` of a tensor that has one.
+    """
 
     index: int
     requires_grad: bool
+    leaf: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,12 +110,14 @@ class ViewOf:
     """A user output that shares memory with an input or with another output, made again at run time.
 
     The steps are applied to the tensor at ``base`` outside the compiled graph, so that autograd sees a view.
-    ``detached``: it must not require a gradient though its base may.
+    ``detached``: it must not require a gradient though its base may. ``leaf``: it does, but has no history, since it
+    was made under ``no_grad``.
     """
 
     base: Place
     steps: tuple[ViewStep, ...]
     detached: bool
+    leaf: bool = False
 
 
 @dataclass(frozen=True)
