@@ -15,6 +15,7 @@ import torch
 
 from ...decompiler import readable
 from ...decompiler.verify import compiled
+from .factories import with_factories
 from .graphs import graph_file
 from .guards import guard_lines, guards_file
 from .layout import Entry, Function, Layout
@@ -78,8 +79,9 @@ class Collection:
         frame = _current_frame()
         function, entry = self.layout.entry(frame, old, new)
         entry.globals = _globals_being_compiled() or _globals(entry)
-        entry.targets = _resume_functions(new, entry.globals)
-        entry.names = shown_names(new, {name: self.layout.plan(code)[1] for name, code in entry.targets.items()})
+        entry.new, factories = with_factories(new, entry.globals)
+        entry.targets = {**_resume_functions(new, entry.globals), **factories}
+        entry.names = shown_names(entry.new, {name: self.layout.plan(code)[1] for name, code in entry.targets.items()})
         self.entries[frame] = entry
         if function.parent is not None and len(function.entries) == 1:
             function.source = _PROLOGUE.sub("", readable(old)) + "\n"
