@@ -171,6 +171,19 @@ def test_outputs_may_repeat_inputs_and_views(tmp_path: Path) -> None:
     assert out[0] is x and out[1].data_ptr() == out[2].data_ptr() and out[5].data_ptr() == x.data_ptr()
 
 
+def test_what_a_call_returns_may_begin_inside_its_storage(tmp_path: Path) -> None:
+    """``slice_scatter`` keeps the storage offset of what it copies; views of its result count from there."""
+
+    def shifted(q: torch.Tensor, r: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        scores = torch.einsum("binh,tnh->bnit", q, r).reshape(2, 4, 18, 9)[:, :, 1:]
+        scores = scores.reshape(2, 4, 9, 17)[..., :9]
+        scores *= mask
+        return scores
+
+    compiled = check(shifted, [make(2, 9, 4, 8), make(18, 4, 8), make(9, 9)], tmp_path, tol=1e-4)
+    assert any("slice_scatter" in e for e in compiled.externs)
+
+
 def test_same_results_on_every_call(tmp_path: Path) -> None:
     fn, args = GRAPHS["block"]
     call = Compiled(with_gradients(fn), args, tmp_path).call

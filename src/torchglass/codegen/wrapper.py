@@ -52,6 +52,7 @@ class WrapperPrinter:
         self.graph = fused.graph
         self.targets: dict[str, str] = {}
         self.packed: dict[str, str] = {}
+        self.returned: set[str] = set()  # by ATen calls: such a tensor may begin anywhere in its storage
         self.generators: dict[str, torch.Generator] = {}
         self.checks = any(_has_bounds(kernel) for kernel in fused.kernels)
 
@@ -132,6 +133,7 @@ class WrapperPrinter:
         lines = [_commented(f"{left} = {text}", call.ops, call.origins)]
         for name in call.outputs:
             if name in self.graph.buffers:
+                self.returned.add(name)
                 buffer = self.graph.buffers[name]
                 lines.append(
                     f"{name} = conform({name}, {_tuple(buffer.shape)}, {_tuple(buffer.strides)}, torch.{buffer.dtype})"
@@ -176,8 +178,10 @@ class WrapperPrinter:
         if view.offset == 0 and view.shape == buffer.shape and _same_strides(view, buffer):
             return view.buffer
         offset: Any = view.offset
-        if buffer.role != "temp":
+        if buffer.role != "temp" or view.buffer in self.returned:
             offset = f"{view.buffer}.storage_offset() + {offset}"
+        elif buffer.inside is not None:
+            offset = buffer.inside[1] + offset
         return f"reinterpret({view.buffer}, {_tuple(view.shape)}, {_tuple(view.strides)}, {offset})"
 
     def _names(self, names: tuple[str, ...]) -> str:
