@@ -138,7 +138,7 @@ def _far_from(exact: Any, ours: Any, eager: Any) -> str:
 
     Networks with batch norms over few values amplify the last bit of their first layers, and one value on the other
     side of a ReLU's edge moves the gradients of a whole branch, so one tensor's error is a draw: half of the tensors
-    must be within twice eager's error, nine tenths within eight times. A step of float32 is free.
+    must be within twice eager's error, three quarters within eight times. A step of float32 is free.
     """
     for part, truths, mine, theirs in zip(("outputs", "gradients", "state"), exact, ours, eager):
         ratios = []
@@ -149,8 +149,11 @@ def _far_from(exact: Any, ours: Any, eager: Any) -> str:
             if math.isnan(error):
                 return f"{part} {n}: of another shape, or not finite at the same places as in float64"
             ratios.append(error / (allowed + free))
-        if ratios and (statistics.median(ratios) > 2 or sorted(ratios)[len(ratios) * 9 // 10] > 8):
-            return f"{part}: errors are {sorted(ratios)} times eager's"
+        if len(ratios) < 2:
+            ratios *= 2
+        half, most = statistics.quantiles(ratios, n=4)[1:] if ratios else (0.0, 0.0)
+        if half > 2 or most > 8:
+            return f"{part}: half of the errors are over {half:.2g} times eager's, a quarter over {most:.2g} times"
     return ""
 
 

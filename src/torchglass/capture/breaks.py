@@ -91,9 +91,9 @@ def call_start(frame: Frame, instruction: Instruction) -> int:
     return index
 
 
-def shared_cells(e: Emitter, frame: Frame, live: set[str]) -> dict[str, str]:
-    """The live cells of the frame that other objects refer to or may refer to, by variable: they are passed on."""
-    cells = {n: frame.cells[n] for n in frame.code.co_cellvars if n in live and n in frame.cells}
+def shared_cells(e: Emitter, frame: Frame, used: set[str]) -> dict[str, str]:
+    """Those of the cells that what follows uses which other objects may refer to, by variable: they are passed on."""
+    cells = {n: frame.cells[n] for n in frame.code.co_cellvars if n in used and n in frame.cells}
     return {n: e.expr(cell) for n, cell in cells.items() if cell.real is not None or id(cell) in e.names}
 
 

@@ -26,7 +26,7 @@ import torch
 from ..records.sources import InstanceDict, Item, Local, Source
 from ..torch_compat import Modes
 from .errors import CannotResume
-from .resume import EntryPoint, Slot, live_locals, resume_code
+from .resume import EntryPoint, Slot, live_cells, live_locals, resume_code
 from .tensor_ops import STATE_SETTERS
 from .values.arrays import ArrayV
 from .values.base import NULL, HandledV, Lazy, Value
@@ -299,18 +299,20 @@ def _exception(e: Emitter, v: ExceptionV) -> str:
     existing = e.existing(v)
     if existing is not None:
         return existing
-    if v.raised is not None and v.attrs is not None and not v.attrs.items:
-        return e.pin(v.raised)
-    attributes = e.mapping(v.attrs) if v.attrs is not None else "{}"
-    items = e.listing(v.args)
-    plain = not isinstance(class_lookup(v.cls, "__init__"), FunctionType) and attributes == "{}"
-    text = f"{e.pin(v.cls)}({items})"
-    if not plain:
-        text = f"rebuild.exception({e.pin(v.cls)}, ({items}{',' if v.args else ''}), {attributes})"
-    name = e.name_value(v, "error", text)
+    name = e.name_value(v, "error", _exception_text(e, v))
     for slot, value in v.slots.items():
         e.line(f"{name}.{slot} = {e.expr(value)}")
     return name
+
+
+def _exception_text(e: Emitter, v: ExceptionV) -> str:
+    attributes = e.mapping(v.attrs) if v.attrs is not None else "{}"
+    if v.raised is not None and attributes == "{}":
+        return f"rebuild.raised({e.pin(v.raised)})"
+    items = e.listing(v.args)
+    if attributes == "{}" and not isinstance(class_lookup(v.cls, "__init__"), FunctionType):
+        return f"{e.pin(v.cls)}({items})"
+    return f"rebuild.exception({e.pin(v.cls)}, ({items}{',' if v.args else ''}), {attributes})"
 
 
 def _instance(e: Emitter, v: InstanceV) -> str:
@@ -415,7 +417,8 @@ def _generator(e: Emitter, v: GeneratorV) -> str:
     stack = frame.stack if frame.finished[0] == "yield" else frame.stack[:-1]
     live = live_locals(frame.code, frame.pc)
     values = {n: e.expr(x) for n, x in frame.locals.items() if n in live}
-    own = [n for n in frame.code.co_cellvars if n in live and n in frame.cells]
+    used = live_cells(frame.code, frame.pc)
+    own = [n for n in frame.code.co_cellvars if n in used and n in frame.cells]
     cells = {n: e.expr(frame.cells[n]) for n in own}
     entry, arguments = entry_point(e, frame.code, frame.pc, stack, values, cells)
     line = frame.instructions[frame.pc].line or frame.code.co_firstlineno

@@ -479,7 +479,7 @@ class Machine:
         builtins = frame.namespace.get("__builtins__", __builtins__)
         table = builtins if isinstance(builtins, dict) else builtins.__dict__
         if name not in table:
-            self.throw(NameError, f"name '{name}' is not defined")
+            self.raise_real(NameError(f"name '{name}' is not defined", name=name))
         return self.wrap_known(table[name])
 
     def _global_source(self, frame: Frame, name: str) -> Source | None:

@@ -54,6 +54,15 @@ class EntryPoint:
 
 def live_locals(code: CodeType, index: int) -> set[str]:
     """Names of locals and cells that some instruction reachable from ``index`` reads (or deletes)."""
+    return _used(code, index, READS)
+
+
+def live_cells(code: CodeType, index: int) -> set[str]:
+    """Names of cells that what follows reads or writes: whoever shares a cell sees what is written to it."""
+    return _used(code, index, (*READS, "STORE_DEREF")) & {*code.co_cellvars}
+
+
+def _used(code: CodeType, index: int, by: tuple[str, ...]) -> set[str]:
     instructions = decode(code)
 
     handlers = exception_entries(code)
@@ -71,7 +80,7 @@ def live_locals(code: CodeType, index: int) -> set[str]:
         if i.opname not in NO_FALL:
             todo.append(at + 1)
         todo += [h.target for h in handlers if h.start <= at < h.end]
-        if i.opname.startswith(READS):
+        if i.opname.startswith(by):
             names.update(i.argval if isinstance(i.argval, tuple) else (i.argval,))
     return names
 

@@ -33,7 +33,7 @@ from .emit import Emitter, emit_effects, entry_point, entry_source, slot_text
 from .errors import CannotResume, Fails, LeafLeaves, Restart, Unsupported, UserError
 from .frame import Frame
 from .machine import Machine
-from .resume import EntryPoint, live_locals, protection, resume_code
+from .resume import EntryPoint, live_cells, live_locals, protection, resume_code
 from .tensor_ops import STATE_SETTERS
 from .values.base import NULL, Lazy, Value
 from .values.constant import ConstantV
@@ -209,7 +209,7 @@ class _Attempt:
         """The call that goes on along ``path``, in a compiled function or, ``plain``, in the user's bytecode."""
         e = self.emitter
         live = live_locals(self.code, path.index)
-        cells = breaks.shared_cells(e, frame, live)
+        cells = breaks.shared_cells(e, frame, live_cells(self.code, path.index))
         variables = {n: text for n, text in values.items() if n in live and n not in cells}
         entry, arguments = entry_point(e, self.code, path.index, path.stack, variables, cells)
         line = frame.instructions[path.index].line or self.code.co_firstlineno

@@ -74,6 +74,20 @@ def exception(cls: type[BaseException], args: tuple[Any, ...], attributes: dict[
     return made
 
 
+def raised(error: BaseException) -> BaseException:
+    """An exception like one that was raised while capturing: each call has its own, with its own context.
+
+    What is not in ``args`` (the name of an AttributeError or NameError) is taken over.
+    """
+    cls = type(error)
+    made = cls(*error.args) if cls.__module__ == "builtins" else exception(cls, error.args, error.__dict__)
+    for name in ("name", "obj", "path"):
+        if hasattr(error, name):
+            setattr(made, name, getattr(error, name))
+    made.__suppress_context__ = error.__suppress_context__
+    return made
+
+
 def advanced(values: Iterable[Any], steps: int) -> Iterator[Any]:
     """An iterator over ``values`` from which ``steps`` items were taken."""
     iterator = iter(values)

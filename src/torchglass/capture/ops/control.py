@@ -7,6 +7,7 @@ import sys
 from ..errors import Unsupported, UserError
 from ..values.base import NULL, HandledV
 from ..values.constant import ConstantV
+from ..values.containers import TupleV
 from ..values.instance import InstanceV
 from ..values.iterators import GeneratorV
 from .registry import BEFORE_312, BEFORE_313, SINCE_312, SINCE_313, handler
@@ -208,6 +209,10 @@ def push_exc_info(m, f, i):
 @handler("CHECK_EXC_MATCH")
 def check_exc_match(m, f, i):
     wanted = f.pop()
+    for one in wanted.all(m) if isinstance(wanted, TupleV) else [wanted]:
+        real = one.as_constant() if one.is_constant() else None
+        if not (isinstance(real, type) and issubclass(real, BaseException)):
+            m.raise_real(TypeError("catching classes that do not inherit from BaseException is not allowed"))
     f.push(ConstantV(m.is_subclass(f.stack[-1].python_type(), wanted)))
 
 

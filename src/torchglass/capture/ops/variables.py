@@ -80,7 +80,7 @@ def _unbound(m, f, name):
     """Raise what reading or deleting a variable without a value raises."""
     if name in f.code.co_freevars:
         text = f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope"
-        m.throw(NameError, text)
+        m.raise_real(NameError(text, name=name))
     m.throw(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
 
 
@@ -151,7 +151,7 @@ def store_global(m, f, i):
 @handler("DELETE_NAME")
 def delete_name(m, f, i):
     if f.locals.pop(i.argval, None) is None:
-        m.throw(NameError, f"name '{i.argval}' is not defined")
+        m.raise_real(NameError(f"name '{i.argval}' is not defined", name=i.argval))
 
 
 @handler("SETUP_ANNOTATIONS")

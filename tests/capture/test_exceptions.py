@@ -1,0 +1,111 @@
+"""Exceptions raised while capturing: every call has its own object, with eager's words, attributes and context."""
+
+import pytest
+import torch
+
+import torchglass as tg
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path):
+    tg.reset()
+    with tg.prepare_debug(tmp_path):
+        yield
+
+
+def not_in_list(x):
+    try:
+        [].index(3)
+    except ValueError as e:
+        return e, x + 1
+
+
+def no_attribute(x):
+    try:
+        (3).foo  # noqa: B018
+    except AttributeError as e:
+        return e, x + 1
+
+
+def no_name(x):
+    try:
+        undefined  # noqa: B018
+    except NameError as e:
+        return e, x + 1
+
+
+def no_free_variable(x):
+    def inner():
+        return y
+
+    try:
+        inner()
+    except NameError as e:
+        return e, x + 1
+    y = x
+
+
+def with_an_attribute(x):
+    try:
+        int("a")
+    except ValueError as e:
+        e.note = 3
+        return e, x + 1
+
+
+def no_text(x):
+    try:
+        b"\xff".decode()
+    except ValueError as e:
+        return e, x + 1
+
+
+def in_a_handler(x):
+    try:
+        try:
+            (3).foo  # noqa: B018
+        except AttributeError:
+            {}["key"]
+    except KeyError as e:
+        return e, x + 1
+
+
+def with_a_cause(x):
+    try:
+        try:
+            (3).foo  # noqa: B018
+        except AttributeError as e:
+            raise ValueError from e
+    except ValueError as e:
+        return e, x + 1
+
+
+PROGRAMS = [
+    not_in_list,
+    no_attribute,
+    no_name,
+    no_free_variable,
+    with_an_attribute,
+    no_text,
+    in_a_handler,
+    with_a_cause,
+]
+
+
+def seen(error):
+    """What a program can see of an exception and of those behind it."""
+    if error is None:
+        return None
+    names = [getattr(error, name, None) for name in ("name", "obj", "start", "reason")]
+    links = seen(error.__context__), seen(error.__cause__), error.__suppress_context__
+    return repr(error), vars(error), names, links
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_each_call_has_its_own_exception(program):
+    compiled = tg.compile(program, backend="eager", fullgraph=True)
+    first, _ = compiled(torch.ones(1))
+    second, _ = compiled(torch.ones(1))
+    expected, _ = program(torch.ones(1))
+    assert first is not second
+    assert seen(first) == seen(second) == seen(expected)
