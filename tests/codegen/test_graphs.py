@@ -68,6 +68,10 @@ GRAPHS: dict[str, tuple[Callable[..., torch.Tensor], list[torch.Tensor]]] = {
     "loss": (lambda x, t: F.cross_entropy(x, t), [make(12, 10), torch.arange(12) % 10]),
     "convolution": (lambda x, w: F.relu(F.conv2d(x, w)), [make(2, 3, 8, 8), make(4, 3, 3, 3)]),
     "sdpa": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), [make(2, 4, 16, 8, seed=s) for s in range(3)]),
+    "columns of few rows": (
+        lambda x, y: x.view(50, 6, 40).mean(1) * (x * y).view(50, 3, 2, 40).amax((1, 2)) + y.view(50, 6, 40).prod(1),
+        [make(300, 40), make(300, 40, seed=1)],
+    ),
     "columns": (lambda x, y: x.mean(0) * y.sum(0) + (x * y).amax(0), [make(300, 40), make(300, 40, seed=1)]),
 }
 

@@ -18,13 +18,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..records.kernels import Choice
-from ..records.loops import Buffer, Compute, Load, Reduce, Size, Store, address, product
+from ..records.loops import Buffer, Size, address, product
 from .c_body import Accumulator, BodyPrinter, Pass, total_type, value_type
 from .c_ops import CTYPES, is_float, reduction_start
+from .effort import PARALLEL_EFFORT, effort
 from .nest import SHORT, Nest
 from .stages import Plan, schedule
 
-PARALLEL_WORK = 50_000  # estimated operations below which one thread is faster than waking the others
 LONG_ROW = 1024  # elements past which a row's sum is added up in blocks
 WIDE_ROW = 4096  # columns past which column sums are shared out by columns
 COLUMN_BLOCK = 512
@@ -33,9 +33,6 @@ WIDE_TILE = 64  # its other side, along which arithmetic is vectorized
 STACK_BYTES = 32768  # scratch rows larger than this live in a thread's own heap block
 MOST_SHUFFLED = 8  # elements apart that GCC may load together and take apart
 DEFAULT = Choice()
-HEAVY = frozenset(
-    {"exp", "log", "tanh", "erf", "sigmoid", "expm1", "log1p", "sin", "cos", "pow", "exp2", "lgamma", "atan"}
-)
 
 
 class CKernel:
@@ -57,7 +54,7 @@ class CKernel:
         self.inputs = kernel.reads
         self.outputs = kernel.writes
         self.arguments = (*self.inputs, *self.outputs)
-        self.parallel = self.team != 1 and (choice.threads is not None or _work(nest) > PARALLEL_WORK)
+        self.parallel = self.team != 1 and (choice.threads is not None or effort(nest) > PARALLEL_EFFORT)
 
     # -- the function ------------------------------------------------------------------------------------------------
     def text(self, name: str) -> str:
@@ -294,6 +291,10 @@ class CKernel:
         inside = [k for k in range(nest.rows) if k not in outer]
         if not outer and self._wide(columns):
             return self._column_blocks(row, columns, inside)
+        if outer and self._few(columns, inside):
+            code = _wrap(self._few_rows(row, columns, inside), nest.dims, outer)
+            collapse = f" collapse({len(outer)})" if len(outer) > 1 else ""
+            return [*([f"#pragma omp parallel for schedule(static){collapse}"] if self.parallel else []), *code]
         block = self._row_block(row, columns, inside)
         outer_count = product(tuple(nest.dims[k] for k in outer))
         threads_inside = self.parallel and not (isinstance(outer_count, int) and outer_count >= 16)
@@ -303,6 +304,33 @@ class CKernel:
             collapse = f" collapse({len(outer)})" if len(outer) > 1 else ""
             code.insert(0, f"#pragma omp parallel for schedule(static){collapse}")
         return code
+
+    def _few(self, columns: list[Accumulator], inside: list[int]) -> bool:
+        """Whether the rows that columns add up are so few that they need no blocks."""
+        rows = product(tuple(self.nest.dims[k] for k in inside))
+        return isinstance(rows, int) and rows <= self.choice.row_block and all(map(self._on_stack, columns))
+
+    def _few_rows(self, row: list[str], columns: list[Accumulator], inside: list[int]) -> list[str]:
+        """The sums of a few rows, stored as they are."""
+        rows = product(tuple(self.nest.dims[k] for k in inside))
+        decode = _decode("row", [(k, self.nest.dims[k]) for k in inside])
+        lines = [line for acc in columns for line in self._started(acc)]
+        lines += [f"for (int64_t row = 0; row < {rows}; ++row) {{", *_indent(decode + row), "}"]
+        for acc in columns:
+            body = [f"const {value_type(acc.reduce.dtype)} sum = {acc.name}[c];", *self._finished(acc)]
+            lines += [f"for (int64_t c = 0; c < {acc.size}; ++c) {{", *_indent(body), "}"]
+        return ["{", *_indent(lines), "}"]
+
+    def _started(self, acc: Accumulator) -> list[str]:
+        """One block's sums, before the first row."""
+        own = [f"{value_type(acc.reduce.dtype)} {acc.name}[{acc.size}] ALIGNED;"] if self._on_stack(acc) else []
+        start = reduction_start(acc.reduce.kind, acc.reduce.dtype)
+        return [*own, f"for (int64_t c = 0; c < {acc.size}; ++c) {acc.name}[c] = {start};"]
+
+    def _finished(self, acc: Accumulator) -> list[str]:
+        """What is done with the ``sum`` of column ``c``."""
+        dims = [(k, self.nest.dims[k]) for k in range(self.nest.rows, len(self.nest.dims))]
+        return [*(_decode("c", dims) if acc.size != 1 else []), *self.printer.finish_column(acc, "sum")]
 
     def _wide(self, columns: list[Accumulator]) -> bool:
         """Whether threads should share out the columns: nothing in a row needs the whole row, and rows are long."""
@@ -341,13 +369,7 @@ class CKernel:
         nest, step = self.nest, self.choice.row_block
         rows = product(tuple(nest.dims[k] for k in inside))
         decode = _decode("row", [(k, nest.dims[k]) for k in inside])
-        lines = []
-        for acc in columns:
-            dtype = acc.reduce.dtype
-            start = reduction_start(acc.reduce.kind, dtype)
-            if self._on_stack(acc):
-                lines.append(f"{value_type(dtype)} {acc.name}[{acc.size}] ALIGNED;")
-            lines.append(f"for (int64_t c = 0; c < {acc.size}; ++c) {acc.name}[c] = {start};")
+        lines = [line for acc in columns for line in self._started(acc)]
         lines.append(f"const int64_t stop = first + {step} < {rows} ? first + {step} : {rows};")
         lines += ["for (int64_t row = first; row < stop; ++row) {", *_indent(decode + row), "}"]
         for acc in columns:
@@ -401,16 +423,10 @@ class CKernel:
         ctype = total_type(acc.reduce.dtype)
         part = f"(({ctype}*)({acc.name}_all + t * {acc.name}_bytes))[c]"
         first = f"(({ctype}*){acc.name}_all)[c]"
-        value = value_type(acc.reduce.dtype)
-        decode = (
-            _decode("c", [(k, self.nest.dims[k]) for k in range(self.nest.rows, len(self.nest.dims))])
-            if acc.size != 1
-            else []
-        )
         body = [
             f"{ctype} total = {first};",
             f"for (int t = 1; t < used; ++t) total = {self.printer.joined(acc.reduce, 'total', part)};",
-            f"const {value} sum = total;", *decode, *self.printer.finish_column(acc, "sum"),
+            f"const {value_type(acc.reduce.dtype)} sum = total;", *self._finished(acc),
         ]  # fmt: skip
         return [f"for (int64_t c = 0; c < {acc.size}; ++c) {{", *_indent(body), "}"]
 
@@ -454,18 +470,6 @@ def _with_team(line: str, team: int) -> str:
     if "#pragma omp parallel" in line and "num_threads" not in line:
         line += f" num_threads({team})"
     return line
-
-
-def _work(nest: Nest) -> float:
-    """A rough count of what the kernel does, in simple operations."""
-    total = 0.0
-    for loop in nest.loops:
-        count = product(loop.dims)
-        n = float(count) if isinstance(count, int) else 1e9
-        heavy = sum(8.0 for op in loop.body if isinstance(op, Compute) and op.op in HEAVY)
-        light = sum(0.5 for op in loop.body if isinstance(op, (Load, Store, Reduce, Compute)))
-        total += n * (heavy + light)
-    return total
 
 
 def _for(k: int, size: Size) -> str:
