@@ -9,6 +9,7 @@ import torchglass as tg
 from torchglass.inspector.report import report
 from torchglass.inspector.sources import Sources
 from torchglass.records.compilation import EntryRecord, FunctionRecord, GraphRecord, NodeRow
+from torchglass.records.guards import Guard
 from torchglass.records.origin import Origin
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -130,6 +131,29 @@ def test_every_tab_shows_something(page, toy_page, tab):
     page.goto(toy_page.as_uri())
     page.locator(f"button[data-tab={tab}]").click()
     assert len(page.locator("#panel").inner_text()) > 20
+
+
+def other_file(directory):
+    """A line of a file of its own, which only a guard comes from."""
+    path = directory / "settings.py"
+    path.write_text("LEVEL = 3\n")
+    return Origin(str(path), 1, "<module>")
+
+
+def test_files_without_operations_are_folded_below_the_others(page, tmp_path):
+    here = Origin(__file__, FIRST + 1, "toy_example")
+    graph = GraphRecord("graph_0", nodes={"captured": (NodeRow("x", "call_function", "x = abs(a)", (), "", 20, here),)})
+    level = other_file(tmp_path)
+    entry = EntryRecord(0, (Guard(None, "level", 3, "was read", level),), "", "", (graph,))
+    path = tmp_path / "report.html"
+    path.write_text(report(FunctionRecord("toy_example", level, entries=[entry])))
+    page.goto(path.as_uri())
+    assert page.locator("#source h2").text_content().startswith("test_report.py 1 line at work")
+    folded = page.locator("#source details")
+    assert "settings.py" in folded.locator("summary").text_content() and folded.get_attribute("open") is None
+    page.locator("#tabs button", has_text="Guards").click()
+    page.locator("#panel a.jump", has_text="settings.py:1").click()
+    assert page.locator("#source .ln.sel").is_visible() and "LEVEL = 3" in page.locator("#source .ln.sel").text_content()
 
 
 def test_three_thousand_nodes(page, tmp_path):

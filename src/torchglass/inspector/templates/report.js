@@ -14,9 +14,16 @@ const entries = () => D.functions.flatMap((f, n) => f.entries.map((e) => ({ ...e
 
 // --- the user's source -------------------------------------------------------------------------------------------
 function drawSource() {
+  // the files with most of the work first; those that only guards read are folded away
   const out = [];
-  for (const file of D.files.filter((f) => f.lines.length)) {
-    out.push(`<h2 title="${esc(file.path)}">${esc(file.name)}</h2>`);
+  const work = {};
+  for (const key of Object.keys(D.marks)) work[key.split(":")[0]] = (work[key.split(":")[0]] || 0) + 1;
+  const busy = (f) => work[f.file] || 0;
+  const any = D.files.some(busy);
+  for (const file of D.files.filter((f) => f.lines.length).sort((a, b) => busy(b) - busy(a))) {
+    const folded = any && !busy(file);
+    out.push(folded ? `<details><summary title="${esc(file.path)}">${esc(file.name)} <small>no operations, only read while capturing</small></summary>`
+      : `<h2 title="${esc(file.path)}">${esc(file.name)}${any ? ` <small>${plural(busy(file), "line")} at work</small>` : ""}</h2>`);
     let before = 0;
     for (const [number, text] of file.lines) {
       if (before && number > before + 1) out.push('<div class="gap">⋯</div>');
@@ -27,6 +34,7 @@ function drawSource() {
       const badges = Object.entries(fates).map(([f, n]) => `<span class="badge ${f}">${FATES[f]}${n > 1 ? " " + n : ""}</span>`);
       out.push(`<div class="ln ${classes}" id="L${key}" data-line="${key}"><i>${number}</i><code>${esc(text)}</code>${badges.join("")}</div>`);
     }
+    if (folded) out.push("</details>");
   }
   $("source").innerHTML = out.join("");
 }
@@ -35,6 +43,7 @@ function selectLine(key, show = true) {
   document.querySelectorAll(".ln.sel").forEach((e) => e.classList.remove("sel"));
   state.line = key;
   const element = key && $("L" + key);
+  if (element && element.closest("details")) element.closest("details").open = true;
   if (element) { element.classList.add("sel"); element.scrollIntoView({ block: "nearest" }); }
   if (show && key) openTab("line");
 }
