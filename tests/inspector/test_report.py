@@ -153,7 +153,8 @@ def test_files_without_operations_are_folded_below_the_others(page, tmp_path):
     assert "settings.py" in folded.locator("summary").text_content() and folded.get_attribute("open") is None
     page.locator("#tabs button", has_text="Guards").click()
     page.locator("#panel a.jump", has_text="settings.py:1").click()
-    assert page.locator("#source .ln.sel").is_visible() and "LEVEL = 3" in page.locator("#source .ln.sel").text_content()
+    selected = page.locator("#source .ln.sel")
+    assert selected.is_visible() and "LEVEL = 3" in selected.text_content()
 
 
 def test_three_thousand_nodes(page, tmp_path):

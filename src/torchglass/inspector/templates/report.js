@@ -52,7 +52,7 @@ function selectLine(key, show = true) {
 function table(id, columns, rows) {
   // columns: [title, kind]; kinds: t text, m code, n number, l line key. rows: cells, optionally {go, cells, hit}
   tables[id] = { columns, rows: rows.map((r) => (Array.isArray(r) ? { cells: r } : r)), sort: -1, down: false, filter: "" };
-  return `<input class="filter" type="search" data-table="${id}" placeholder="Filter ${rows.length} rows" aria-label="Filter">` +
+  return `<input class="filter" type="search" data-table="${id}" placeholder="Filter ${plural(rows.length, "row")}" aria-label="Filter">` +
     `<div id="T${id}">${tableBody(id)}</div>`;
 }
 const tables = {};
