@@ -522,12 +522,17 @@ class GraphCompiler:
         if "autodiff" not in self.backend.stages:
             return captured
         inputs = list(fake_inputs if fake_inputs is not None else example_inputs)
+        traced = functools.partial(self._traced, captured, example_inputs, inputs)
+        return autodiff.outside_inference_mode(gm, captured, traced)
+
+    def _traced(self, captured: GraphCall, examples: Sequence[Any], inputs: Any, gm: torch.fx.GraphModule) -> GraphCall:
+        """The graph through autodiff and what follows; ``captured`` is what runs it as it is."""
         entered = torch.is_grad_enabled()
         training = (any(i.requires_grad for i in inputs) or _differentiates(gm)) and (entered or _enables_grad(gm))
         if self.options.get("freezing") and not training:
             placeholders = gm.graph.find_nodes(op="placeholder")
             self.frozen = frozenset(
-                p.name for p, example in zip(placeholders, example_inputs) if isinstance(example, torch.nn.Parameter)
+                p.name for p, example in zip(placeholders, examples) if isinstance(example, torch.nn.Parameter)
             )
         with self.stages.stage("autodiff"):
             trace = autodiff.trace_training if training else autodiff.trace_inference

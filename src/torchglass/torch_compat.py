@@ -7,6 +7,7 @@ to look at.
 from __future__ import annotations
 
 import logging
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -47,9 +48,24 @@ class LightFakeMode(FakeTensorMode):
     def _should_skip_dynamo(cls) -> bool:
         return False
 
+    writes: list[torch.Tensor] | None = None  # what operators write to, while somebody wants to know
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with torch._C.DisableTorchFunction():
+            if self.writes is not None and func._schema.is_mutable:
+                self.writes += _written(func, args, kwargs or {})
             return _fake_dispatch(self, func, types, args, kwargs)
+
+
+def _written(operator: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensors among an operator's arguments that it writes to."""
+    found: list[torch.Tensor] = []
+    for n, parameter in enumerate(operator._schema.arguments):
+        if parameter.alias_info is not None and parameter.alias_info.is_write:
+            value = args[n] if n < len(args) else kwargs.get(parameter.name)
+            values = value if isinstance(value, (tuple, list)) else [value]
+            found += [t for t in values if isinstance(t, torch.Tensor)]
+    return found
 
 
 def new_fake_mode() -> FakeTensorMode:
@@ -63,6 +79,13 @@ def fake_of(mode: FakeTensorMode, real: torch.Tensor) -> torch.Tensor:
     Plain leaf tensors are built directly (14 µs; ``from_tensor`` takes 125); views that require grad, conjugated and
     sparse tensors go the long way.
     """
+    if torch.is_inference_mode_enabled() != real.is_inference():
+        with torch.inference_mode(real.is_inference()):
+            return _fake_of(mode, real)
+    return _fake_of(mode, real)
+
+
+def _fake_of(mode: FakeTensorMode, real: torch.Tensor) -> torch.Tensor:
     plain = (
         real.layout is torch.strided
         and (real.is_leaf or not real.requires_grad)
@@ -128,6 +151,11 @@ BACKEND_SWITCHES: tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...] = 
     )
     if hasattr(torch._C, getter) and hasattr(torch._C, setter)
 )
+# What torch.inference_mode's Python code enters, and the same as two functions, which torch.compile puts into graphs.
+# Without them such a block ends the graph. Tried: 2.13.
+InferenceMode = torch._C._InferenceMode
+enter_inference_mode: Callable[[bool], Any] = torch.autograd.grad_mode._enter_inference_mode
+exit_inference_mode: Callable[[Any], None] = torch.autograd.grad_mode._exit_inference_mode
 # What `with torch.device(...)` and set_default_device enter, and the functions that it hands the device to. Without
 # them tensors made in such a block inside a compiled function would be on the wrong device. function_mode_stack:
 # torch.autocast looks at it. DisableTorchFunctionSubclass: what modes enter to call the plain function. Tried: 2.13.
@@ -418,13 +446,17 @@ class Modes:
 
     def __init__(self) -> None:
         self.grad = torch.is_grad_enabled()
+        self.inference = torch.is_inference_mode_enabled()
         devices = ["cpu", "cuda"]
         self.autocast = [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in devices]
         self.cache = torch.is_autocast_cache_enabled()
         self.nesting = _autocast_nesting()
         self.switches = [getter() for getter, _ in BACKEND_SWITCHES]
 
-    def restore(self) -> None:
+    def restore(self, error: BaseException | None = None) -> None:
+        """``error`` left functions in which a guard of ``torch.inference_mode`` is alive."""
+        if error is not None and torch.is_inference_mode_enabled() != self.inference:
+            traceback.clear_frames(error.__traceback__)
         set_grad_mode(self.grad)
         for device, enabled, dtype in self.autocast:
             torch.set_autocast_enabled(device, enabled)

@@ -420,7 +420,7 @@ def subclass_make(x):
     return x.as_subclass(SubT) + 1
 
 
-@breaking
+@whole
 def inference_val(x):
     with torch.inference_mode():
         return x * 2
@@ -445,7 +445,7 @@ def infm(a):
     return LING(a)
 
 
-@breaking
+@whole
 def inference_deco(x):
     return infm(x)
 

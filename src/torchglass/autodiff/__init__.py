@@ -5,8 +5,9 @@ Order of reading: ``joint`` runs the captured graph below functionalization, ``r
 the prices of ``recompute``; ``graphs`` goes back to FX; all in the order of ``partition``. ``link`` is the run time.
 """
 
+from .inference_mode import outside_inference_mode
 from .joint import AutodiffError
 from .link import link
 from .partition import trace_inference, trace_training
 
-__all__ = ["AutodiffError", "link", "trace_inference", "trace_training"]
+__all__ = ["AutodiffError", "link", "outside_inference_mode", "trace_inference", "trace_training"]

@@ -118,7 +118,7 @@ def _checked(m: Machine, compute: Callable[[], Any]) -> Any:
         raise _Unknown
     before = torch.get_rng_state()
     try:
-        with torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad():
             result = compute()
     except Exception:
         raise _Unknown from None

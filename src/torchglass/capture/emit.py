@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..records.sources import InstanceDict, Item, Local, Source
-from ..torch_compat import Modes
+from . import emit_modes
 from .errors import CannotResume
+from .inference import GuardMethodV, InferenceV
 from .resume import EntryPoint, Slot, live_cells, live_locals, resume_code
-from .tensor_ops import STATE_SETTERS
+from .tensor_ops import MODE_CHANGES
 from .values.arrays import ArrayV
 from .values.base import NULL, HandledV, Lazy, Value
 from .values.binding import class_lookup
@@ -514,6 +515,8 @@ BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
     (CellV, _cell),
     (PartialV, _partial),
     (TransformedV, _transformed),
+    (InferenceV, emit_modes.guard),
+    (GuardMethodV, lambda e, v: f"{e.expr(v.owner)}.{v.name}"),
     (SliceV, lambda e, v: f"slice({e.listing(v.parts)})"),
     (TensorMethodV, lambda e, v: f"{e.expr(v.owner)}.{v.name}"),
     (BuiltinMethodV, lambda e, v: f"{e.owner(v.owner)}.{v.descriptor.__name__}"),
@@ -538,21 +541,7 @@ def emit_effects(e: Emitter) -> None:
     for (module, name), value in e.m.written_globals.items():
         table = e.pin(e.m.namespace_of(module), "globals_of_" + (module or "function"))
         statements.append(f"{table}[{name!r}] = {e.expr(value)}")
-    e.body += [*statements, *_write_modes(e.m.modes, Modes())]
-
-
-def _write_modes(before: Modes, after: Modes) -> list[str]:
-    """Statements that take the thread from one to the other; backend switches are never left changed."""
-    made = [] if before.grad == after.grad else [f"torch._C._set_grad_enabled({after.grad})"]
-    for (device, was_on, old), (_, on, dtype) in zip(before.autocast, after.autocast):
-        if was_on != on:
-            made.append(f"torch.set_autocast_enabled({device!r}, {on})")
-        if old != dtype:
-            made.append(f"torch.set_autocast_dtype({device!r}, {dtype})")
-    if before.cache != after.cache:
-        made.append(f"torch.set_autocast_cache_enabled({after.cache})")
-    deeper = after.nesting - before.nesting
-    return made + [f"torch.autocast_{'increment' if deeper > 0 else 'decrement'}_nesting()"] * abs(deeper)
+    e.body += [*statements, *emit_modes.left(e)]
 
 
 def unchanged(e: Emitter, value: Any, place: Source | None, original: Any) -> bool:
@@ -678,7 +667,7 @@ def _graph_call(e: Emitter, names: list[str], input_count: int) -> list[str]:
     if results:
         call = f"{', '.join(results)}{',' if len(results) == 1 else ''} = {call}"
     nodes = e.m.builder.graph.nodes
-    sets_modes = any(n.op == "call_function" and n.target in STATE_SETTERS for n in nodes)
+    sets_modes = any(n.op == "call_function" and n.target in MODE_CHANGES for n in nodes)
     error, modes = e.fresh("error"), e.fresh("modes")
     failure = "rebuild.Undone" if e.m.builder.writes_inputs() else "Exception"
     lines = [f"{modes} = rebuild.Modes()"] if sets_modes else []
@@ -687,10 +676,10 @@ def _graph_call(e: Emitter, names: list[str], input_count: int) -> list[str]:
     again = f"    return rebuild.without_graph({error}, {e.pin(e.m.function)}, {values})"
     if not sets_modes:
         return [*lines, again]
-    restored = f"    {modes}.restore()"
+    restored = f"    {modes}.restore({error})"
     if failure == "Exception":
         return [*lines, restored, again]
-    return [*lines, restored, again, "except Exception:", restored, "    raise"]
+    return [*lines, restored, again, f"except Exception as {error}:", restored, "    raise"]
 
 
 def _describe(real: Any) -> str:

@@ -133,7 +133,10 @@ class GraphBuilder:
         """The result of an operation on fake tensors. PyTorch's own errors come through as they are."""
         fake_args = [fake_of(a) for a in args]
         fake_kwargs = {k: fake_of(v) for k, v in kwargs.items()}
-        versions = [(t, t._version) for t in tensors_in((*fake_args, fake_kwargs))]
+        versions = [(t, _version(t)) for t in tensors_in((*fake_args, fake_kwargs))]
+        # inference tensors count no versions: the operators say what they write to
+        written: list[torch.Tensor] | None = [] if any(t.is_inference() for t, _ in versions) else None
+        self.fake_mode.writes = written
         layouts = [(t.shape, t.stride()) for t, _ in versions]
         try:
             if versions and not any(t.numel() for t, _ in versions):
@@ -142,7 +145,10 @@ class GraphBuilder:
             with self.fake_mode:
                 result = function(*fake_args, **fake_kwargs)
             # an operation that returns its argument changed something about it: data, or a flag
-            self.changed = [t for t, version in versions if t._version != version]
+            storages = set(map(_storage, written or ()))
+            self.changed = [
+                t for t, version in versions if _version(t) != version or (storages and _storage(t) in storages)
+            ]
             self.changed_data = bool(self.changed) or any(t is result for t, _ in versions)
             self.written.update(map(_storage, self.changed))
             if any(self._is_input(t) and (t.shape, t.stride()) != before for (t, _), before in zip(versions, layouts)):
@@ -156,6 +162,8 @@ class GraphBuilder:
                 f"`{name}` needs the data of a tensor ({type(error).__name__})",
                 "move it out of the compiled function, or compile the parts around it",
             ) from None
+        finally:
+            self.fake_mode.writes = None
 
     def _is_input(self, fake: torch.Tensor) -> bool:
         known = self.by_fake.get(id(fake))
@@ -185,6 +193,13 @@ class GraphBuilder:
         node.meta["effect"] = result is None or self.changed_data
         node.stack_trace = stack
         return self._wrap(node, result, origin)
+
+    def mark_mode(self, target: Callable[..., Any], args: tuple[Any, ...], origin: Origin) -> torch.fx.Node:
+        """A node that changes how the ones after it run."""
+        node = self.graph.call_function(target, args)
+        self._mark(node, origin)
+        node.meta |= {"effect": True, "val": None, "example_value": None}
+        return node
 
     def _argument(self, value: Value) -> Any:
         """A value as an argument of a node; an object that no text says is an attribute of the graph module."""
@@ -385,6 +400,10 @@ def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], writte
             if together and theirs != mine and theirs[0] < mine[1] and mine[0] < theirs[1]:
                 return True
     return False
+
+
+def _version(t: torch.Tensor) -> int:
+    return 0 if t.is_inference() else t._version
 
 
 def _storage(t: torch.Tensor) -> int:

@@ -21,7 +21,7 @@ from .. import torch_compat
 from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
 from ..records.sources import Attr, Global, InstanceDict, Item, Module, Source, TypeOf
-from . import calls, class_bodies, constant_tensors, function_modes, graph, tensor_ops, wrap
+from . import calls, class_bodies, constant_tensors, function_modes, graph, inference, tensor_ops, wrap
 from .errors import Unsupported, UserError
 from .frame import Frame
 from .values.arrays import is_array
@@ -61,6 +61,7 @@ class Machine:
         self.function_modes: list[InstanceV] = []  # entered inside, innermost last
         self.device_contexts: list[list[InstanceV]] = []  # what stood there before each `with torch.device(...)`
         self.probe: function_modes.Probe | None = None
+        self.inference: list[inference.InferenceV] = []  # entered inside, innermost last
         self.class_sources: dict[type, Source] = {}
         self.namespace_sources: dict[str, Source] = {}
         self.pinned: dict[int, dict[str, Any]] = {}

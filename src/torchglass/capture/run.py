@@ -26,7 +26,7 @@ from ..records.capture import Capture, GraphBreak, Request, Resume
 from ..records.guards import Guard
 from ..records.origin import Origin
 from ..records.sources import Cell, Local
-from . import breaks, function_modes
+from . import breaks, function_modes, inference
 from .calls import CODE_COROUTINE, CODE_GENERATOR
 from .draws import draws
 from .emit import Emitter, emit_effects, entry_point, entry_source, slot_text
@@ -34,7 +34,7 @@ from .errors import CannotResume, Fails, LeafLeaves, Restart, Unsupported, UserE
 from .frame import Frame
 from .machine import Machine
 from .resume import EntryPoint, live_cells, live_locals, protection, resume_code
-from .tensor_ops import STATE_SETTERS
+from .tensor_ops import MODE_CHANGES
 from .values.base import NULL, Lazy, Value
 from .values.constant import ConstantV
 from .values.containers import CellV
@@ -81,6 +81,8 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
                     found = marked[1] if marked is not None else GraphBreak(str(error), attempt.m.origin(), error.hint)
                     reason = f"{found.reason}, and the function cannot be entered again there: {error.reason}"
                     raise Stopped(GraphBreak(reason, found.origin, found.hint, found.raises)) from None
+                finally:
+                    inference.left_for_real(attempt.m)
     finally:
         sys.setrecursionlimit(limit)
 
@@ -282,6 +284,8 @@ class _Attempt:
             builder.refuse_inner_leaves(outputs)
         except Unsupported as error:
             raise LeafLeaves(error.reason, error.hint) from None
+        for guard in reversed(self.m.inference):
+            builder.mark_mode(torch_compat.exit_inference_mode, (guard.node,), self.m.origin())
         graph.output(tuple(builder.argument_tensor(v) for v in outputs))
         switches = [n for n in graph.nodes if n.target is torch_compat.set_grad_mode]
         if switches and not self.m.modes.grad:
@@ -302,7 +306,7 @@ class _Attempt:
             if not number.node.users:
                 graph.erase_node(number.node)
         # modes alone need no graph: the entry sets them
-        nothing = all(n.op in ("output", "placeholder") or n.target in STATE_SETTERS for n in graph.nodes)
+        nothing = all(n.op in ("output", "placeholder") or n.target in MODE_CHANGES for n in graph.nodes)
         if nothing and not outputs:
             return [], None
         graph.lint()

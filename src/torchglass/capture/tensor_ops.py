@@ -77,6 +77,8 @@ STATE_SETTERS = frozenset(
         torch.clear_autocast_cache,
     )
 )
+# Nodes that change how others run, and that need no graph where there is nothing else in it.
+MODE_CHANGES = STATE_SETTERS | {torch_compat.enter_inference_mode, torch_compat.exit_inference_mode}
 # Of these only the count at the end matters, which the entry sets.
 COUNTERS = frozenset([torch.autocast_increment_nesting, torch.autocast_decrement_nesting])
 FORBIDDEN = frozenset(

@@ -192,7 +192,12 @@ def _proxy(m: Machine, real: Any, source: Source | None) -> Value:
     return DictV(MappingProxyType, dict(real), None)
 
 
+def _inference_guard(m: Machine, real: Any, source: Source | None) -> Value:
+    raise Unsupported("leaving a torch.inference_mode that was entered before the call")
+
+
 EXACT: dict[type, Wrapper] = {
+    torch_compat.InferenceMode: _inference_guard,
     list: _sequence,
     tuple: _sequence,
     deque: _sequence,
