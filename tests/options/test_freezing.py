@@ -76,3 +76,50 @@ def test_bfloat16(model):
     compiled = tg.compile(model, options={"freezing": True})
     torch.testing.assert_close(compiled(x), model(x), atol=2e-2, rtol=2e-2)
     assert "packed_linear" in wrapper(compiled)
+
+
+@torch.no_grad()
+def test_batch_norms_are_folded():
+    """Into the convolution or linear layer before them; seen when any of their tensors changes."""
+    torch.manual_seed(0)
+    images = nn.Sequential(
+        nn.Conv2d(8, 16, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 8, 3, groups=2), nn.BatchNorm2d(8)
+    )
+    rows = nn.Sequential(
+        nn.Linear(8, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 4), nn.BatchNorm1d(4, affine=False)
+    )
+    for model, x in (
+        (images, torch.randn(2, 8, 12, 10).to(memory_format=torch.channels_last)),
+        (rows, torch.randn(32, 8)),
+    ):
+        for _ in range(3):
+            model.train()(x)
+        compiled = tg.compile(model.eval(), fullgraph=True, options={"freezing": True})
+        for change in (
+            None,
+            model[0].weight,
+            model[1].running_mean,
+            model[1].running_var,
+            model[1].bias,
+            model[3].bias,
+        ):
+            if change is not None:
+                change.mul_(1.5).add_(0.1)
+            torch.testing.assert_close(compiled(x), model(x))
+        assert wrapper(compiled).count("= Packed('normalized_") == 2
+        assert "rstd" not in wrapper(compiled)
+
+
+@torch.no_grad()
+def test_what_else_reads_a_product_keeps_it():
+    torch.manual_seed(0)
+    layer, norm = nn.Linear(8, 12), nn.BatchNorm1d(12).eval()
+
+    def fn(x):
+        y = layer(x)
+        return norm(y) + y
+
+    x = torch.randn(32, 8)
+    compiled = tg.compile(fn, options={"freezing": True})
+    torch.testing.assert_close(compiled(x), fn(x))
+    assert "normalized" not in wrapper(compiled)

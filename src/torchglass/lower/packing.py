@@ -1,7 +1,9 @@
 """Products with frozen weights: calls that keep the weight in oneDNN's own layout (``options={"freezing": True}``).
 
 ``aten.addmm(bias, x, weight.t())`` with a parameter ``weight`` becomes ``extern packed_linear(x, weight, bias)``; a
-convolution of channels-last images ``extern packed_convolution(...)``. The wrapper holds one packed weight a call.
+convolution of channels-last images ``extern packed_convolution(...)``. The wrapper holds one packed weight a call. A
+batch norm by running statistics, the only reader of such a product, is folded into its weight and bias: ``extern
+packed_normalized_convolution(x, weight, bias, gamma, beta, mean, var, eps, ...)``.
 """
 
 from __future__ import annotations
@@ -46,6 +48,43 @@ def packed(low: Lowering, node: fx.Node, args: Sequence[Any], kwargs: dict[str, 
     view = low.result(node)
     low.extern(call, arguments, {}, [view.buffer])
     return view
+
+
+NORMS = {
+    torch.ops.aten._native_batch_norm_legit_no_training.default: lambda args: (*args[1:5], args[6]),
+    torch.ops.aten.native_batch_norm.default: lambda args: None if args[5] else (*args[1:5], args[7]),
+}
+"""Batch norms to their gamma, beta, mean, variance and eps; None in training."""
+
+
+def normalized(low: Lowering, node: fx.Node) -> tuple[View, None, None] | None:
+    """The values of a batch norm as one call of the product that it alone reads; None where that does not go."""
+    product = node.args[0] if node.target in NORMS else None
+    if not low.frozen or not isinstance(product, fx.Node) or product.target not in RULES or len(product.users) > 1:
+        return None
+    call, rule = RULES[product.target]
+    vals, numbers = node.meta["val"], NORMS[node.target](node.args)
+    read = {user.args[1] for user in node.users}
+    if numbers is None or read - {0} or vals[0].dtype != torch.float32 or not packs_weights(vals[0].dtype):
+        return None
+    operands = low.argument(numbers)
+    arguments = None if product.kwargs else rule(low, product, low.argument(product.args))
+    if arguments is None or not all(_is_input(low, v) for v in (*arguments[1:3], *operands[:4])):
+        return None
+    view = low.result_of(vals[0], node.name)
+    name = call.replace("packed_", "packed_normalized_")
+    low.extern(name, [*arguments[:3], *operands, *arguments[3:]], {}, [view.buffer])
+    return view, None, None
+
+
+def _is_input(low: Lowering, operand: Any) -> bool:
+    """Whether an operand is None or the whole of a tensor that the caller brings: the same object in every call."""
+    if operand is None:
+        return True
+    if not isinstance(operand, View) or operand.buffer not in low.buffers or operand.offset != 0:
+        return False
+    buffer = low.buffers[operand.buffer]
+    return buffer.role == "input" and (operand.shape, operand.strides) == (buffer.shape, buffer.strides)
 
 
 @_rule(torch.ops.aten.mm.default, "packed_linear")

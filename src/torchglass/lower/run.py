@@ -36,6 +36,7 @@ from . import (  # noqa: F401  they fill the table
 from .context import Lowering, Splat, contiguous, size_of, sizes_of
 from .extern import lower_extern
 from .layouts import lay_out
+from .packing import normalized
 from .table import NotLowered, find_rule
 
 log = logging.getLogger("torchglass")
@@ -109,6 +110,9 @@ def _call(low: Lowering, node: fx.Node) -> Any:
     if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
         return _mutation(low, node)
     found = find_rule(node.target) if isinstance(node.target, OpOverload) else None
+    folded = normalized(low, node)
+    if folded is not None:
+        return folded
     symbolic = any(isinstance(low.values.get(n), Value) for n in node.all_input_nodes)
     if found is not None and not symbolic and _is_plain(node):
         done, known = len(low.nodes), set(low.buffers)
