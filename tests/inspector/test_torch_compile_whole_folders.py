@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "decompiler"))
 sys.path.insert(0, str(Path(__file__).parent))
 import broken_programs
 from test_made_code import same
-from test_whole_folders import PROGRAMS, RUN_ALL, outcome
+from test_whole_folders import PROGRAMS, RUN_ALL, broken_links, outcome
 
 TRAINED = ("toy_example", "dictionary", "sine_cosine", "linear", "bert")
 
@@ -54,6 +54,7 @@ def compiled(request: Any, tmp_path_factory: Any) -> Any:
 def test_every_file_is_there_and_compiles(compiled: Any) -> None:
     name, _, _, top = compiled
     assert all((top / file).is_file() for file in ("README.md", "full_code.py", "report.html", "flow.svg"))
+    assert not broken_links(top)
     wanted = {"captured.py", "captured.svg", "forward.py", "forward.svg"}
     wanted |= {"joint.py", "joint.svg", "backward.py", "backward.svg"} if name in TRAINED else set()
     entries = list(top.rglob("entry_*"))

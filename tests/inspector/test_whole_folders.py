@@ -4,6 +4,7 @@ file is there, every Python file compiles, every graph file runs alone, full_cod
 
 import importlib.util
 import py_compile
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -112,9 +113,17 @@ def compiled(request, tmp_path_factory):
     return model, calls, made, top
 
 
+def broken_links(top):
+    """Links of README.md that lead nowhere."""
+    links = re.findall(r"\]\(([^)]*)\)", (top / "README.md").read_text())
+    assert len(links) >= 5
+    return [link for link in links if not (top / link).exists()]
+
+
 def test_every_file_is_there_and_compiles(compiled):
     _, _, made, top = compiled
     assert all((top / name).is_file() for name in ("README.md", "full_code.py", "report.html", "flow.svg"))
+    assert not broken_links(top)
     graphs = 0
     for record in tg.explain(made).record.walk():
         for entry in record.entries:

@@ -13,11 +13,12 @@ import jinja2
 
 from ..records.compilation import FunctionRecord
 from . import show
+from .report_data import continues, subfolder
 
 
-def readme(record: FunctionRecord) -> str:
-    """The text for people who open the folder of a function and know no compiler."""
-    functions = list(record.walk())
+def readme(record: FunctionRecord, asked: bool = True) -> str:
+    """The text for people who open the folder of a function and know no compiler. ``asked``: it has a report.html."""
+    functions = [f for f in record.walk() if f is record or f.entries or f.fallbacks]
     entries = [entry for function in functions for entry in function.entries]
     summary = ", ".join(
         (
@@ -29,11 +30,13 @@ def readme(record: FunctionRecord) -> str:
     )
 
     def where(function: FunctionRecord) -> str:
-        if function is record or function.folder is None or record.folder is None:
-            return ""
-        return function.folder.relative_to(record.folder).as_posix() + "/"
+        return "" if function is record else subfolder(record, function) or f"{function.name}/"
 
-    text = _template().render(record=record, functions=functions, summary=summary + ".", where=where)
+    def reached(function: FunctionRecord) -> list[str]:
+        return [resume.name for resume in function.resumes if resume.entries]
+
+    given = {"record": record, "functions": functions, "asked": asked, "where": where, "reached": reached}
+    text = _template().render(summary=summary + ".", **given)
     # What is absent leaves blank lines behind.
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
@@ -46,7 +49,7 @@ def _template() -> jinja2.Template:
         keep_trailing_newline=True,
         autoescape=False,  # Markdown
     )
-    names = (show.place, show.count, show.size, show.value, show.guard_line)
+    names = (show.place, show.count, show.size, show.value, show.guard_line, show.seconds, continues)
     environment.globals.update({function.__name__: function for function in names}, cell=_cell)
     return environment.get_template("README.md.j2")
 

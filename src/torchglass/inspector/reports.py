@@ -94,7 +94,7 @@ def _files(record: FunctionRecord, asked: bool) -> Iterator[tuple[str, Callable[
     from .full_code import full_code  # here, since jinja2 is slow to load and most processes never need it
     from .readme import readme
 
-    yield "README.md", lambda: readme(record)
+    yield "README.md", lambda: readme(record, asked)
     yield "full_code.py", lambda: full_code(record)
     if not asked:
         return

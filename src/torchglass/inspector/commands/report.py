@@ -35,7 +35,8 @@ def _print(function: FunctionFolder) -> None:
     for part in function.data.get("functions", ()):
         for entry in part["entries"]:
             seconds = sum(event[2] for event in entry["events"])
-            print(f"  {part['name']} entry {entry['index']}: {show.count(len(entry['guards']), 'guard')}, "
+            name = part["path"].rstrip("/") or part["name"]
+            print(f"  {name} entry {entry['index']}: {show.count(len(entry['guards']), 'guard')}, "
                   f"{show.seconds(seconds)}, {entry['path']}")  # fmt: skip
             for reason, line, hint in entry["breaks"]:
                 print(f"    graph break{_at(function, line)}: {reason}" + (f"; {hint}" if hint else ""))
