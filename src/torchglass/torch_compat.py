@@ -28,6 +28,8 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
+from .kernel_layouts import LAYOUTS, laid_out
+
 NEEDS_DATA: tuple[type[Exception], ...] = (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -40,8 +42,8 @@ _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeT
 
 
 class LightFakeMode(FakeTensorMode):
-    """FakeTensorMode without ``torch._disable_dynamo`` around each operation, which would import torch._dynamo, and
-    whose own code no TorchFunctionMode hears of.
+    """FakeTensorMode without ``torch._disable_dynamo`` around each operation, which would import torch._dynamo, whose
+    own code no TorchFunctionMode hears of, and whose results lie in memory as the kernels' do.
     """
 
     @classmethod
@@ -54,7 +56,11 @@ class LightFakeMode(FakeTensorMode):
         with torch._C.DisableTorchFunction():
             if self.writes is not None and func._schema.is_mutable:
                 self.writes += _written(func, args, kwargs or {})
-            return _fake_dispatch(self, func, types, args, kwargs)
+            result = _fake_dispatch(self, func, types, args, kwargs)
+            if func not in LAYOUTS:
+                return result
+            with self:
+                return laid_out(func, result, args)
 
 
 def _written(operator: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:

@@ -215,38 +215,6 @@ def _cudnn_batch_norm_backward(
     return recorder.call(func, (*args[:3], None, None, *args[5:]), kwargs)
 
 
-@special(aten.max_unpool2d.default)
-def _max_unpool(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Its kernel keeps the memory format of its input; its meta function says contiguous."""
-    value = func(*args, **kwargs)
-    last = torch.channels_last
-    if args[0].is_contiguous(memory_format=last) and not args[0].is_contiguous():
-        value = value.contiguous(memory_format=last)
-    return recorder.written(func, args, kwargs, value)
-
-
-@special(aten.poisson.default, aten.normal.float_Tensor, aten.normal.Tensor_float, aten.normal.Tensor_Tensor)
-def _drawn_row_by_row(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Their kernels give contiguous results; their meta functions keep the layout of the operands."""
-    return recorder.written(func, args, kwargs, func(*args, **kwargs).contiguous())
-
-
-@special(
-    aten.copysign.Tensor, aten.heaviside.default, aten.logaddexp.default, aten.logaddexp2.default,
-    aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default, aten.logit_backward.default,
-    aten.special_xlog1py.default, aten.xlogy.Tensor,
-)  # fmt: skip
-def _of_two(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Their meta functions compute in steps and give the layout of the last; the kernels take both operands', as ``eq``
-    does.
-    """
-    value = func(*args, **kwargs)
-    strides = aten.eq.Tensor(args[0], args[1]).stride()
-    if value.stride() != strides:
-        value = value.new_empty_strided(value.shape, strides)
-    return recorder.written(func, args, kwargs, value)
-
-
 @special(aten.rrelu_with_noise_functional.default)
 def _rrelu(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Eager's kernel, which writes the noise, gives a contiguous result; this one keeps its operand's layout."""

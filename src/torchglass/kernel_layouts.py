@@ -1,0 +1,93 @@
+"""How results lie in memory where PyTorch's meta functions say otherwise than its CPU kernels.
+
+Fake tensors believe the meta functions, and code that asks for strides, or for a ``view``, would be answered wrongly.
+Found by running PyTorch's operator database on transposed inputs, each ATen call beside its meta function.
+Input: an operator's fake result and its arguments. Output: the same, laid out as the kernel lays it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+Rule = Callable[[Any, tuple[Any, ...]], Any]
+LAYOUTS: dict[Any, Rule] = {}
+
+
+def layout(*targets: Any) -> Callable[[Rule], Rule]:
+    """Enter a rule for some operators."""
+
+    def enter(rule: Rule) -> Rule:
+        for target in targets:
+            if target in LAYOUTS:
+                raise AssertionError(f"{target} has a rule already")
+            LAYOUTS[target] = rule
+        return rule
+
+    return enter
+
+
+def laid_out(target: Any, result: Any, args: tuple[Any, ...]) -> Any:
+    """The result of a call as its CPU kernel lays it out; other devices have kernels of their own."""
+    values = result if isinstance(result, tuple) else (result,)
+    on_cpu = all(value is None or value.device.type == "cpu" for value in values)
+    return LAYOUTS[target](result, args) if on_cpu else result
+
+
+@layout(
+    aten._log_softmax_backward_data.default, aten.huber_loss_backward.default, aten.log_sigmoid_forward.default,
+    aten.mse_loss_backward.default, aten.native_layer_norm_backward.default, aten.normal.Tensor_Tensor,
+    aten.normal.Tensor_float, aten.normal.float_Tensor, aten.poisson.default, aten.pow.Scalar,
+    aten.smooth_l1_loss_backward.default,
+)  # fmt: skip
+def _row_by_row(result: Any, args: tuple[Any, ...]) -> Any:
+    """Their kernels give contiguous results whatever they are given."""
+    if isinstance(result, torch.Tensor):
+        return result.contiguous()
+    return tuple(value if value is None else value.contiguous() for value in result)
+
+
+@layout(aten.native_batch_norm.default, aten.max_unpool2d.default)
+def _as_first(result: Any, args: tuple[Any, ...]) -> Any:
+    return _as_images(result, args[0])
+
+
+@layout(aten.native_batch_norm_backward.default, aten.batch_norm_backward.default)
+def _as_second(result: Any, args: tuple[Any, ...]) -> Any:
+    return _as_images(result, args[1])
+
+
+def _as_images(result: Any, images: torch.Tensor) -> Any:
+    """Contiguous, or channels last where the images are."""
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(images.dim())
+    wanted = last if last is not None and _channels_last(images) else torch.contiguous_format
+    if isinstance(result, torch.Tensor):
+        return result.contiguous(memory_format=wanted)
+    first = None if result[0] is None else result[0].contiguous(memory_format=wanted)
+    return (first, *result[1:])
+
+
+def _channels_last(images: torch.Tensor) -> bool:
+    """As ATen's kernels ask: strides grow from the channels over the places to the batch."""
+    least = 0
+    for dim in (1, *range(images.dim() - 1, 1, -1), 0):
+        size, stride = images.shape[dim], images.stride(dim)
+        if size == 0 or stride < least or (dim == 0 and least == images.stride(1)):
+            return False
+        least = stride * size
+    return True
+
+
+@layout(
+    aten.copysign.Tensor, aten.div.Tensor_mode, aten.floor_divide.default, aten.heaviside.default,
+    aten.logaddexp.default, aten.logaddexp2.default, aten.logical_and.default, aten.logical_or.default,
+    aten.logical_xor.default, aten.logit_backward.default, aten.native_dropout_backward.default,
+    aten.special_xlog1py.default, aten.xlogy.Tensor,
+)  # fmt: skip
+def _of_two(result: Any, args: tuple[Any, ...]) -> Any:
+    """Computed in steps, of which the last gives the layout; the kernels take both operands', as ``eq`` does."""
+    strides = aten.eq.Tensor(args[0], args[1]).stride()
+    return result if result.stride() == strides else result.new_empty_strided(result.shape, strides)

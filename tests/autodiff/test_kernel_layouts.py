@@ -1,0 +1,70 @@
+"""Fake results lie in memory as the kernels' do: every rule beside its kernel, on transposed operands."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from torchglass.kernel_layouts import LAYOUTS
+from torchglass.torch_compat import fake_of, new_fake_mode
+
+aten = torch.ops.aten
+
+
+def turned(*shape: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(shape[::-1], generator=generator).permute(*range(len(shape))[::-1])
+
+
+x, y, number = turned(4, 6), turned(4, 6), torch.tensor(2.0)
+x3, ones, none = turned(4, 6, 5), torch.ones(6), torch.zeros(0)
+images = torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last)
+three, where = torch.ones(3), torch.arange(16).view(4, 4).expand(2, 3, 4, 4).to(memory_format=torch.channels_last)
+norm = (ones, ones, ones, ones, ones)
+CALLS = {
+    aten._log_softmax_backward_data.default: [(x, x, 1, torch.float32)],
+    aten.huber_loss_backward.default: [(x, x, y, 0, 1.0)],
+    aten.log_sigmoid_forward.default: [(x,)],
+    aten.mse_loss_backward.default: [(number, x, y, 1)],
+    aten.native_layer_norm_backward.default: [(x, x, [6], torch.ones(4, 1), torch.ones(4, 1), ones, ones, [True] * 3)],
+    aten.normal.Tensor_Tensor: [(x, y)],
+    aten.normal.Tensor_float: [(x, 1.0)],
+    aten.normal.float_Tensor: [(1.0, x)],
+    aten.poisson.default: [(x,)],
+    aten.pow.Scalar: [(2.0, x)],
+    aten.smooth_l1_loss_backward.default: [(number, x, y, 1, 1.0)],
+    aten.native_batch_norm.default: [
+        (x3, ones, ones, ones, ones, True, 0.1, 1e-5),
+        (x3, ones, ones, ones, ones, False, 0.1, 1e-5),
+        (images, three, three, three, three, True, 0.1, 1e-5),
+    ],
+    aten.native_batch_norm_backward.default: [
+        (x3, x3, *norm, True, 1e-5, [True] * 3),
+        (images, images, *[three] * 5, True, 1e-5, [True] * 3),
+    ],
+    aten.batch_norm_backward.default: [(x3, x3, *norm, True, 1e-5, [True] * 3, none)],
+    aten.max_unpool2d.default: [(images, where, [8, 8])],
+    aten.logit_backward.default: [(x, y, None)],
+    aten.native_dropout_backward.default: [(x, y > 0.5, 2.0)],
+}
+BROADCAST = (turned(4, 1, 6), turned(3, 6))
+for of_two in LAYOUTS.keys() - CALLS.keys():
+    rounding = {"rounding_mode": "floor"} if of_two is aten.div.Tensor_mode else {}
+    CALLS[of_two] = [(x, y, rounding), (x, number, rounding), (*BROADCAST, rounding)]
+
+
+@pytest.mark.parametrize("target", LAYOUTS, ids=str)
+def test_fake_results_lie_as_the_kernels_do(target):
+    for call in CALLS[target]:
+        args, kwargs = (call[:-1], call[-1]) if isinstance(call[-1], dict) else (call, {})
+        real = target(*args, **kwargs)
+        mode = new_fake_mode()
+        fakes = tree_map_only(torch.Tensor, lambda value, mode=mode: fake_of(mode, value), args)
+        with mode:
+            fake = target(*fakes, **kwargs)
+        assert [layout(value) for value in tree_leaves(fake)] == [layout(value) for value in tree_leaves(real)]
+
+
+def layout(value: torch.Tensor | None) -> tuple[int, ...] | None:
+    return None if value is None else tuple(s for s, d in zip(value.stride(), value.shape) if d != 1)
