@@ -588,7 +588,9 @@ class GraphCompiler:
                 return generated
             self.kept = ()
             return _on_list(forward)
-        except ToolchainError as error:
+        except Exception as error:
+            if side == "forward" and not isinstance(error, ToolchainError):
+                raise  # the whole call can still run eagerly; a backward has only its graph
             warnings.warn(
                 f"torchglass runs the graph in {self.folder.path} with ATen: {error}", UserWarning, stacklevel=2
             )

@@ -139,3 +139,23 @@ def test_memory_is_freed_after_backward():
     loss.backward()
     gc.collect()
     assert all(ref() is None for ref in kept)
+
+
+def test_backward_that_cannot_be_generated_runs_with_aten(monkeypatch):
+    import torchglass as tg
+    from torchglass import pipeline
+
+    real = pipeline.fuse.run
+
+    def failing(loops, options):
+        if loops.name == "backward":
+            raise AttributeError("a mistake")
+        return real(loops, options)
+
+    monkeypatch.setattr(pipeline.fuse, "run", failing)
+    call = tg.compile(lambda x: x.sin() * x, fullgraph=True)
+    x = tensor(4)
+    out = call(x).sum()
+    with pytest.warns(UserWarning, match="with ATen: a mistake"):
+        out.backward()
+    torch.testing.assert_close(x.grad, (x.cos() * x + x.sin()).detach())

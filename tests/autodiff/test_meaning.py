@@ -118,6 +118,19 @@ def view_made_without_grad_mode_alone(x):
     return a, x.cos() * b
 
 
+@case(tensor(4, 4, dtype=torch.float64), tensor(4, 4, seed=1, dtype=torch.complex128))
+def products_of_complex_matrices(x, y):
+    values, vectors = torch.linalg.eig(x)
+    return (y @ y.t()).abs(), values.abs().sort().values, vectors.abs().sum()
+
+
+@case(tensor(2, 3, 4))
+def layouts_that_meta_functions_do_not_know(x):
+    y = x.transpose(0, 2)
+    a = F.batch_norm(y, None, None, training=True)
+    return a, a.view(-1), 2.0**y, F.logsigmoid(y).view(3, 8), y.detach().floor_divide(torch.tensor(2.0))
+
+
 @case(tensor(3, 4))
 def integer_and_boolean_outputs(x):
     return x.argmax(-1), x > 0, x.sum(), x.shape[0], None

@@ -56,7 +56,7 @@ def _has_out(node: fx.Node) -> bool:
     if namespace != "aten" or packet not in OUT_OPS or node.target._overloadname != "default":
         return False
     val = node.meta["val"]
-    return is_dense(sizes_of(val.shape), sizes_of(val.stride())) and str(val.dtype) != "torch.complex64"
+    return is_dense(sizes_of(val.shape), sizes_of(val.stride())) and not val.dtype.is_complex
 
 
 def _result(low: Lowering, val: Any, name: str) -> Any:
