@@ -89,5 +89,5 @@ def _channels_last(images: torch.Tensor) -> bool:
 )  # fmt: skip
 def _of_two(result: Any, args: tuple[Any, ...]) -> Any:
     """Computed in steps, of which the last gives the layout; the kernels take both operands', as ``eq`` does."""
-    strides = aten.eq.Tensor(args[0], args[1]).stride()
+    strides = torch.eq(args[0], args[1]).stride()
     return result if result.stride() == strides else result.new_empty_strided(result.shape, strides)

@@ -528,7 +528,8 @@ class GraphCompiler:
     def _traced(self, captured: GraphCall, examples: Sequence[Any], inputs: Any, gm: torch.fx.GraphModule) -> GraphCall:
         """The graph through autodiff and what follows; ``captured`` is what runs it as it is."""
         entered = torch.is_grad_enabled()
-        training = (any(i.requires_grad for i in inputs) or _differentiates(gm)) and (entered or _enables_grad(gm))
+        training = any(i.requires_grad for i in inputs) or autodiff.differentiates(gm)
+        training = training and (entered or autodiff.enables_grad(gm))
         if self.options.get("freezing") and not training:
             placeholders = gm.graph.find_nodes(op="placeholder")
             self.frozen = frozenset(
@@ -664,16 +665,6 @@ _WHAT_RUNS = {
     "backward": 'Calls run this file with backend="aot_eager" and ' + _IF_NOT.format("forward"),
 }
 """What the top of a graph's file says about breakpoints in it."""
-
-
-def _enables_grad(gm: torch.fx.GraphModule) -> bool:
-    """Whether the graph switches grad mode on."""
-    return any(n.target is torch_compat.set_grad_mode and n.args[0] for n in gm.graph.nodes)
-
-
-def _differentiates(gm: torch.fx.GraphModule) -> bool:
-    """Whether the graph asks for gradients itself, perhaps by tensors that it makes."""
-    return any(n.target is torch.autograd.grad for n in gm.graph.nodes)
 
 
 def _on_list(forward: GraphCall, laid_out: torch.fx.GraphModule | None = None) -> GraphCall:

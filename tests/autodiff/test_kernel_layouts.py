@@ -52,6 +52,7 @@ BROADCAST = (turned(4, 1, 6), turned(3, 6))
 for of_two in LAYOUTS.keys() - CALLS.keys():
     rounding = {"rounding_mode": "floor"} if of_two is aten.div.Tensor_mode else {}
     CALLS[of_two] = [(x, y, rounding), (x, number, rounding), (*BROADCAST, rounding)]
+CALLS[aten.floor_divide.default] += [(x, 2)]
 
 
 @pytest.mark.parametrize("target", LAYOUTS, ids=str)

@@ -5,9 +5,18 @@ Order of reading: ``joint`` runs the captured graph below functionalization, ``r
 the prices of ``recompute``; ``graphs`` goes back to FX; all in the order of ``partition``. ``link`` is the run time.
 """
 
+from .graphs import differentiates, enables_grad
 from .inference_mode import outside_inference_mode
 from .joint import AutodiffError
 from .link import link
 from .partition import trace_inference, trace_training
 
-__all__ = ["AutodiffError", "link", "outside_inference_mode", "trace_inference", "trace_training"]
+__all__ = [
+    "AutodiffError",
+    "differentiates",
+    "enables_grad",
+    "link",
+    "outside_inference_mode",
+    "trace_inference",
+    "trace_training",
+]

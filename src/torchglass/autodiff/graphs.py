@@ -1,4 +1,4 @@
-"""Builds an FX graph module from ops.
+"""Builds an FX graph module from ops; and what captured graphs say of gradients.
 
 Input: ops in execution order, which of them are inputs and which are returned. Output: a ``torch.fx.GraphModule`` whose
 nodes carry ``meta["val"]`` (FakeTensor), ``meta["origin"]`` (Origin) and ``meta["captured"]`` (name of the captured
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 import torch.fx
 
-from ..torch_compat import graph_module
+from ..torch_compat import graph_module, set_grad_mode
 from .ops import CALL, CONSTANT, Op, substitute
 
 
@@ -54,3 +54,13 @@ def _stamped(node: torch.fx.Node, op: Op) -> torch.fx.Node:
     node.meta["origin"] = op.origin
     node.meta["captured"] = op.captured
     return node
+
+
+def enables_grad(gm: torch.fx.GraphModule) -> bool:
+    """Whether a captured graph switches grad mode on."""
+    return any(n.target is set_grad_mode and n.args[0] for n in gm.graph.nodes)
+
+
+def differentiates(gm: torch.fx.GraphModule) -> bool:
+    """Whether a captured graph asks for gradients itself, perhaps by tensors that it makes."""
+    return any(n.target is torch.autograd.grad for n in gm.graph.nodes)
