@@ -1659,3 +1659,57 @@ def isinstance_many(x):
         isinstance(deco, types.FunctionType),
         isinstance(THING.__init__, types.MethodType),
     )
+
+
+# --- keys whose classes say what is equal ---------------------------------------------------------------------------
+class Key:
+    def __init__(self, a):
+        self.a = a
+
+    def __hash__(self):
+        return hash(self.a)
+
+    def __eq__(self, other):
+        return isinstance(other, Key) and self.a == other.a
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenKey:
+    a: int
+    b: str
+
+
+KEYED = {Key(1): 2.0, Key(2): 3.0}
+
+
+@whole
+def own_hash_in_new_dicts(x):
+    d = {Key(1): x, Key(2): x + 1}
+    d[Key(1)] = x * 2
+    del d[Key(2)]
+    return d[Key(1)], Key(2) in d, len(d), d.get(Key(9)), (1, Key(1)) in {(1, Key(1)): 3}, [k.a for k in d]
+
+
+@whole
+def own_hash_in_sets(x):
+    return x + len({Key(3), Key(3), Key(4)}), Key(3) in {Key(3)}, len({FrozenKey(1, "a"), FrozenKey(1, "a")})
+
+
+@whole
+def own_hash_in_dicts_from_outside(x):
+    return x * KEYED[Key(2)], KEYED.get(Key(5), 7), Key(1) in KEYED, len(KEYED)
+
+
+@whole
+def own_hash_returned(x):
+    d = {FrozenKey(1, "a"): x}
+    return [(k.a, k.b, v) for k, v in d.items()], d[FrozenKey(1, "a")]
+
+
+@whole
+def functions_handed_to_functional(x):
+    def distance(a, b):
+        return (a - b).abs().sum(-1)
+
+    loss = torch.nn.functional.triplet_margin_with_distance_loss
+    return loss(x, x + 1, x + 2, distance_function=distance), loss(x, x, x, distance_function=nn.PairwiseDistance())

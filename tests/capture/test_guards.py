@@ -378,3 +378,24 @@ def test_a_mode_around_the_call_sees_the_program_alone():
         compiled(x), compiled(x[1:])
     assert [f.__name__ for f in mode.log] == ["sin", "add", "__getitem__", "sin", "add"]
     assert len(tg.explain(compiled).entries) == 1
+
+
+def test_what_decides_on_a_key_is_guarded():
+    class Key:
+        def __init__(self, a):
+            self.a = a
+
+        def __hash__(self):
+            return hash(self.a)
+
+        def __eq__(self, other):
+            return self.a == other.a
+
+    table = {Key(1): 2.0, Key(2): 3.0}
+    compiled = tg.compile(lambda x, key: x * table[key], backend="eager", fullgraph=True)
+    x, key = torch.ones(2), Key(2)
+    assert compiled(x, key)[0] == 3 and compiled(x, Key(2))[0] == 3
+    assert len(tg.explain(compiled).entries) == 1
+    assert compiled(x, Key(1))[0] == 2
+    key.a = 1
+    assert compiled(x, key)[0] == 2

@@ -81,7 +81,7 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
         return m.fold(real, args, kwargs)
     if isinstance(real, (MethodDescriptorType, WrapperDescriptorType)):
         return call_descriptor(m, real, args, kwargs)
-    if tensor_ops.is_operation(real):
+    if tensor_ops.is_operation(real) and not tensor_ops.takes_code(real, [*args, *kwargs.values()]):
         return tensor_ops.call_function(m, real, args, kwargs)
     if isinstance(real, FunctionType):
         plain = torch_compat.untagged(real)

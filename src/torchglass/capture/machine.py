@@ -24,6 +24,7 @@ from ..records.sources import Attr, Global, InstanceDict, Item, Module, Source, 
 from . import calls, class_bodies, constant_tensors, function_modes, graph, inference, tensor_ops, wrap
 from .errors import Unsupported, UserError
 from .frame import Frame
+from .values import hashing
 from .values.arrays import is_array
 from .values.base import Lazy, NotConstant, Value
 from .values.binding import bind, class_lookup, is_data_descriptor
@@ -149,7 +150,9 @@ class Machine:
 
     def settled_key(self, key: Value) -> Value:
         """A key or set member, with the items of a tuple read."""
-        return self.settle(key) if isinstance(key, TupleV) else key
+        key = self.settle(key) if isinstance(key, TupleV) else key
+        hashing.prepare(self, key)
+        return key
 
     def forced_local(self, frame: Frame, name: str, value: Any) -> Value:
         if isinstance(value, Lazy):

@@ -18,7 +18,7 @@ from .values.base import Lazy, Value
 from .values.constant import ConstantV
 from .values.containers import SequenceV
 from .values.dicts import DictV
-from .values.functions import TensorMethodV
+from .values.functions import CallableV, TensorMethodV
 from .values.instance import InstanceV
 from .values.tensor import TensorV
 
@@ -176,6 +176,13 @@ def is_operation(real: Any) -> bool:
             or _is_functions_class(owner)
         )
     return False
+
+
+def takes_code(real: Any, values: list[Value]) -> bool:
+    """Whether a function of PyTorch's in Python gets objects or functions of the user's, and so is interpreted."""
+    if not isinstance(real, FunctionType) or real.__dict__.get(IN_GRAPH):
+        return False
+    return any(isinstance(v, (CallableV, InstanceV)) and getattr(v, "payload", None) is None for v in values)
 
 
 def _is_functions_class(owner: Any) -> bool:

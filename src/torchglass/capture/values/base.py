@@ -23,6 +23,7 @@ class Value:
     """One symbolic value. ``source`` says how to reach it from the call, None when it was made inside."""
 
     source: Source | None = None
+    asked_by: Any = None  # the machine that asks for its hash, where its class says in Python what is equal
 
     def python_type(self) -> type:
         """The class ``type()`` would give."""

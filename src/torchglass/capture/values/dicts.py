@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...records.sources import DictKey, Item, Source
 from .base import Lazy, NotConstant, Value
 from .constant import ConstantV, is_constant_object
-from .hashing import IdentityKey, hash_key
+from .hashing import EqualKey, IdentityKey, hash_key, says_what_is_equal
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -63,6 +63,8 @@ class DictV(Value):
     # --- raw access (no mutation record) --------------------------------------------------------------------------
     def lookup(self, m: Machine, key: Any) -> Value | None:
         """The value at a hash key, None when it is missing (guarded either way)."""
+        if isinstance(key, EqualKey):
+            self.fill(m)  # the real keys are to be asked symbolically
         if key in self.items:
             value = self.items[key]
             if isinstance(value, Lazy):
@@ -94,13 +96,14 @@ class DictV(Value):
             m.guard(self.source, "dict_keys", list(self.real), "depended on all keys")
         written, self.items = self.items, {}
         for n, (key, value) in enumerate(self.real.items()):
-            if written.get(key) is DELETED:
-                continue
-            self.items[key] = (
-                written[key] if key in written else Lazy(value, Item(self.source, key) if self.source else None)
-            )
+            hashed, source = key, Item(self.source, key) if self.source else None
             if not is_constant_object(key):
-                self.key_values[key] = m.wrap(key, DictKey(self.source, n) if self.source else None)
+                known = m.wrap(key, DictKey(self.source, n) if self.source else None)
+                if says_what_is_equal(known):
+                    hashed = hash_key(m.settled_key(known))
+                self.key_values[hashed] = known
+            if written.get(hashed) is not DELETED:
+                self.items[hashed] = written[hashed] if hashed in written else Lazy(value, source)
         for key, value in written.items():
             if value is not DELETED:
                 self.items.setdefault(key, value)
@@ -151,6 +154,8 @@ class DictV(Value):
 
     def contains(self, m: Machine, item: Value) -> bool:
         key = hash_key(item)
+        if isinstance(key, EqualKey):
+            self.fill(m)
         if not self.complete and key not in self.items and self.source is not None and key in self.real:
             m.guard(self.source, "dict_has", key, f"asked whether {key!r} is in it")
             return True

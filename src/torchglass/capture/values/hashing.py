@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
 from .base import NotConstant, Value
+
+if TYPE_CHECKING:
+    from ..machine import Machine
 
 
 class IdentityKey:
@@ -21,6 +25,49 @@ class IdentityKey:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IdentityKey) and other.value is self.value
+
+
+class EqualKey(IdentityKey):
+    """Key of an object whose class says in Python what is equal: its ``__hash__`` and ``__eq__`` are interpreted."""
+
+    __slots__ = ("hashed", "m")
+
+    def __init__(self, m: Machine, value: Value, hashed: int) -> None:
+        super().__init__(value)
+        self.m, self.hashed = m, hashed
+
+    def __hash__(self) -> int:
+        return self.hashed
+
+    def __eq__(self, other: object) -> bool:
+        theirs = other.value if isinstance(other, IdentityKey) else self.m.wrap_result(other)
+        return self.m.equal(self.value, theirs)
+
+
+def says_what_is_equal(value: Value) -> bool:
+    """Whether Python code decides what ``value`` is equal to as a key."""
+    cls = value.python_type()
+    return not hasattr(value, "node") and isinstance(cls.__hash__, FunctionType) and not value.is_constant()
+
+
+def prepare(m: Machine, value: Value) -> None:
+    """Let an object that may become a key, or those in a tuple, have its ``__hash__`` interpreted."""
+    items = getattr(value, "items", None)
+    if isinstance(items, list) and issubclass(value.python_type(), tuple):
+        for item in items:
+            prepare(m, item)
+    elif says_what_is_equal(value):
+        value.asked_by = m
+
+
+def _equal_key(value: Value) -> EqualKey:
+    m = value.asked_by
+    if m is None:
+        raise Unsupported(f"a {value.describe()} with its own __hash__ as key")
+    hashed = m.call(m.get_attr(value, "__hash__"), [], {})
+    if not isinstance(hashed.as_constant() if hashed.is_constant() else None, int):
+        raise Unsupported(f"the hash of a {value.describe()}")
+    return EqualKey(m, value, hash(hashed.as_constant()))
 
 
 def hash_key(value: Value) -> Any:
@@ -40,6 +87,8 @@ def hash_key(value: Value) -> Any:
         return tuple(hash_key(i) for i in items)
     if value.python_type().__hash__ is None:
         raise Unsupported(f"an unhashable {value.describe()} as key")
+    if says_what_is_equal(value):
+        return _equal_key(value)
     real = getattr(value, "real", None)
     if real is not None:
         return real
