@@ -74,6 +74,26 @@ def test_bench(folder, capfd):
     assert "eager" in said and "torchglass" in said and "compiling" in said
 
 
-def test_a_missing_script_is_said(capsys):
-    assert main(["run", "/no/such/script.py"]) == 2
-    assert "no such file" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "required: SUBCOMMAND"),
+        (("frobnicate",), "invalid choice: 'frobnicate'"),
+        (("run",), "required: script"),
+        (("run", "/no/such/script.py"), "no such file: /no/such/script.py"),
+        (("run", "--runs", "code", __file__), "invalid choice: 'code'"),
+        (("report", "/no/such/folder"), "/no/such/folder has no artifacts"),
+        (("diff", "/no/such/folder"), "required: after"),
+        (("diff", "/no/such/folder", "/no/other"), "/no/such/folder has no artifacts"),
+        (("bench", "/no/such/script.py"), "no such file: /no/such/script.py"),
+        (("bench", "--repeats", "0", __file__), "'0' is no number of runs"),
+        (("decompile", "no_such_module:f"), "cannot import 'no_such_module'"),
+        (("decompile", "json:nothing"), "no 'nothing' in json"),
+    ],
+)
+def test_wrong_arguments_are_said(arguments, said, capsys):
+    try:
+        status = main(list(arguments))
+    except SystemExit as end:  # argparse's own way
+        status = end.code
+    assert status in (1, 2) and said in capsys.readouterr().err

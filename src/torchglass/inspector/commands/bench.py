@@ -53,10 +53,16 @@ finally:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=["eager", "torchglass"], help="what to time")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each side (default: %(default)s)")
+    parser.add_argument("--repeats", type=_number, default=3, help="runs of each side (default: %(default)s)")
     parser.add_argument("--output", action="store_true", help="let the script's own output through")
     parser.add_argument("script", help="a Python file")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+
+
+def _number(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of runs")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
