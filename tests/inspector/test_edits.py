@@ -85,3 +85,23 @@ def test_a_broken_edit_names_file_and_line(program, graph, name, old, new, said)
     line = 1 + text[: text.index(old)].count("\n")
     assert said.format(line=line) in done.stderr, done.stderr
     assert done.stdout == "1.0 3.0\n"  # eager, or ATen, goes on
+
+
+def test_two_processes_at_one_folder(tmp_path):
+    """Both run right, and what they leave is whole: every text of the last writer, no half-written file."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    environment = {**os.environ, "TORCHGLASS_DIR": str(tmp_path / "glass")}
+    both = [
+        subprocess.Popen([sys.executable, str(program)], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    assert [process.communicate(timeout=240)[0] for process in both] == ["1.0 3.0\n"] * 2
+    top = tmp_path / "glass/f"
+    for path in top.rglob("*.py"):
+        compile(path.read_text(), str(path), "exec")
+    assert (top / "report.html").read_text().rstrip().endswith("</html>")
+    before = {path: path.read_text() for path in top.rglob("*.py")}
+    again = run(program)
+    assert again.stdout == "1.0 3.0\n" and "edited" not in again.stderr, again.stderr
+    assert {path: path.read_text() for path in top.rglob("*.py")} == before

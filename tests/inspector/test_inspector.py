@@ -97,15 +97,15 @@ def test_readme(record):
     for words in (
         "1 entry, 1 graph, 1 graph break, 1 recompile.",
         "## entry 0",
-        "Folder `entry_0/`: runs if its 2 guards hold",
-        "- **graph_0**: 3 operations, 1 kernel, 1 tensor (40 bytes) kept for backward",
+        "[guards.py](entry_0/guards.py): 2 guards. [transformed.py](entry_0/transformed.py): what a call executes.",
+        "- [graph_0](entry_0/graph_0/): 3 operations, 1 kernel, 1 tensor (40 bytes) kept for backward",
         "  - `kernel_0`: mul, add (called 2 times)",
-        "- **Graph break** at `model.py:12`: a branch on a tensor. use torch.where",
-        "| capture | 0.500 |",
+        "- **Graph break** at `model.py:12`: a branch on a tensor; use torch.where",
+        "capture 500 ms",
         "| `mod.training == False` | `False` | `True` |",
         "**Runs eagerly** at `model.py:12`: past the cache limit",
-        "## Continues as resume_at_8",
-        "`entry_0/resume_at_8/entry_0/`",
+        "## Continues as entry_0/resume_at_8",
+        "](entry_0/resume_at_8/entry_0/guards.py)",
     ):
         assert words in text
     assert "\n\n\n" not in text
