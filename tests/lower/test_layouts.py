@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import torchglass as tg
+from torchglass import pipeline
 from torchglass.lower import layouts
 
 Tensor = torch.Tensor
@@ -154,3 +155,24 @@ def test_where_images_are_laid_out_anew() -> None:
         compiled = tg.compile(fn, fullgraph=True)
         torch.testing.assert_close(compiled(x), fn(x), rtol=1e-3, atol=1e-3)
         assert expected in notes(compiled) and bool(expected) == bool(notes(compiled))
+
+
+def test_a_backward_run_by_aten_gets_what_it_was_traced_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Saved channels last by the forward, viewed in a way that only eager's layout allows."""
+    monkeypatch.setattr(layouts, "WORTH", 0)
+    generate = pipeline.codegen.run
+
+    def run(fused: Any, *more: Any) -> Any:
+        if fused.graph.name != "forward":
+            raise RuntimeError("no backward today")
+        return generate(fused, *more)
+
+    monkeypatch.setattr(pipeline.codegen, "run", run)
+
+    def fn(x: Tensor) -> Tensor:
+        return F.conv2d(F.silu(F.conv2d(x, W["w83"])), W["w83"]).sin().flatten(1).softmax(1)
+
+    with pytest.warns(UserWarning, match="no backward today"):
+        theirs, ours = both_ways(fn, torch.randn(2, 8, 12, 20, generator=torch.Generator().manual_seed(0)))
+    for a, b in zip(theirs, ours, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
