@@ -1,0 +1,106 @@
+"""What ``fullgraph=True`` says: the function, the user's line, the reason, and a hint where there is one."""
+
+import re
+
+import pytest
+import torch
+
+import torchglass as tg
+
+CASES = []
+
+
+def says(reason, hint=""):
+    def register(function):
+        CASES.append((function, reason, hint))
+        return function
+
+    return register
+
+
+@says("a branch on the value of a tensor", "use torch.where")
+def branch(x):
+    return x + 1 if x.sum() > 0 else x
+
+
+@says("a branch on the value of a tensor", "use torch.where")
+def loop(x):
+    while x.sum() < 0:
+        x = x + 1
+    return x
+
+
+@says("`.item()` of a tensor reads its data", "move it out")
+def number(x):
+    return x * x.sum().item()
+
+
+@says("`.tolist()` of a tensor reads its data", "move it out")
+def numbers(x):
+    return x.tolist()
+
+
+@says("`nonzero` needs the data", "move it out")
+def places(x):
+    return x.nonzero()
+
+
+@says("formatting a tensor", "print tensors outside")
+def text(x):
+    return f"{x}"
+
+
+@says("tg.graph_break()")
+def asked_for(x):
+    tg.graph_break()
+    return x
+
+
+@says("calling `torch.random.manual_seed`", "outside the compiled function")
+def seed(x):
+    torch.manual_seed(0)
+    return x
+
+
+@says("is disabled for torchglass")
+def disabled(x):
+    return aside(x)
+
+
+@tg.disable
+def aside(x):
+    return x + 1
+
+
+@says("a builtin that looks at or changes the interpreter's own state")
+def evaluated(x):
+    return eval("x + 1")
+
+
+@says("writing attribute `requires_grad` of a tensor", "outside the compiled function")
+def flag(x):
+    x.requires_grad = True
+    return x
+
+
+@says("`except*` inside a compiled function")
+def groups(x):
+    try:
+        raise ExceptionGroup("both", [ValueError("a")])
+    except* ValueError:
+        x = x + 1
+    return x
+
+
+@pytest.mark.parametrize(("function", "reason", "hint"), CASES, ids=lambda c: getattr(c, "__name__", ""))
+def test_message(function, reason, hint):
+    tg.reset()
+    with pytest.raises(tg.GraphBreakError) as caught:
+        tg.compile(function, backend="eager", fullgraph=True)(torch.ones(2))
+    message = str(caught.value)
+    assert f"the graph of `{function.__name__}` breaks" in message
+    line = int(re.search(rf"at {re.escape(__file__)}:(\d+) in {function.__name__}\b", message)[1])
+    first = function.__code__.co_firstlineno
+    assert first < line <= max(n for _, _, n in function.__code__.co_lines() if n)
+    assert reason in message.partition("because of ")[2]
+    assert hint in message.partition("hint: ")[2]
