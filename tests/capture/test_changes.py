@@ -152,7 +152,7 @@ LATER_CHANGES = CHANGES | {
     "swapped to dtype": swapped,
     "data of another dtype": lambda m: setattr(m.linear.weight, "data", torch.ones(4, 4, dtype=torch.float64)),
     "data of another layout": lambda m: setattr(m.linear.weight, "data", torch.arange(16.0).view(4, 4).t()),
-    "set_": in_place(lambda w: w.set_(torch.arange(32.0), 3, (4, 4), (8, 2))),
+    "set_": in_place(lambda w: w.set_(torch.arange(34.0), 3, (4, 4), (8, 2))),
     "transposed in place": in_place(lambda w: w.t_()),
     "class of a parameter": lambda m: setattr(m.linear.weight, "__class__", Marked),
     "class of a module": lambda m: setattr(m.linear, "__class__", type("Other", (nn.Linear,), {"forward": doubled})),
