@@ -7,17 +7,23 @@ once).
 Run ``python -m benchmarks.autodiff --beside [layers]``: BERT in training, each side in its own processes: CPU seconds
 of our trace and cut, of which the cut, beside those of torch.compile's ``aot_eager`` for the graph that its frontend
 hands it; the least of three.
+
+Run ``python -m benchmarks.autodiff --solvers [layers]``: the least of five times in which scipy, networkx and igraph
+(where they are installed) find the flow of BERT's network.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import torch
 from transformers import BertConfig, BertModel, GPT2Config, GPT2Model, LlamaConfig, LlamaModel
 
@@ -124,6 +130,64 @@ def seconds_theirs(layers: int) -> dict[str, float]:
     return {"seconds": sum(spent)}
 
 
+def flow_scipy(size: int, edges: dict[tuple[int, int], int]) -> Callable[[], int]:
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import maximum_flow
+
+    tails, heads = zip(*edges)
+    matrix = csr_matrix((np.array([*edges.values()], dtype=np.int32), (tails, heads)), shape=(size, size))
+    return lambda: int(maximum_flow(matrix, 0, 1).flow_value)
+
+
+def flow_networkx(size: int, edges: dict[tuple[int, int], int]) -> Callable[[], int]:
+    import networkx
+
+    graph = networkx.DiGraph()
+    graph.add_weighted_edges_from(((a, b, c) for (a, b), c in edges.items()), weight="capacity")
+    return lambda: networkx.minimum_cut(graph, 0, 1)[0]
+
+
+def flow_igraph(size: int, edges: dict[tuple[int, int], int]) -> Callable[[], int]:
+    import igraph
+
+    graph = igraph.Graph(size, list(edges), directed=True)
+    return lambda: int(graph.mincut(0, 1, [*edges.values()]).value)
+
+
+def solvers(layers: int) -> None:
+    """Print each solver's seconds for the same network, and the flow that it finds."""
+    networks: list[cut.Network] = []
+    solve = cut.Network.sink_side
+
+    def noted(network: cut.Network) -> Any:
+        networks.append(network)
+        return solve(network)
+
+    with mock.patch.object(cut.Network, "sink_side", noted):
+        seconds_ours(layers)
+    network = max(networks, key=lambda n: n.size)
+    finite = sum(c for c in network.edges.values() if c != math.inf)
+    scale = min(1.0, cut.INFINITE / 2 / finite)
+    edges = {e: cut.INFINITE if c == math.inf else max(1, round(c * scale)) for e, c in network.edges.items()}
+    for make in (flow_scipy, flow_networkx, flow_igraph):
+        name = make.__name__.removeprefix("flow_")
+        try:
+            flow = make(network.size, edges)
+        except ImportError:
+            print(json.dumps({"solver": name, "seconds": None, "why": "not installed"}))
+            continue
+        times = []
+        for _ in range(5):
+            begin = time.perf_counter()
+            value = flow()
+            times.append(time.perf_counter() - begin)
+        print(
+            json.dumps(
+                {"solver": name, "nodes": network.size, "edges": len(edges), "seconds": min(times), "flow": value}
+            )
+        )
+
+
 SIDES = {"torchglass": seconds_ours, "aot_eager": seconds_theirs}
 
 
@@ -145,6 +209,9 @@ def main() -> None:
         return
     if sys.argv[1:2] == ["--beside"]:
         beside(int(sys.argv[2]) if len(sys.argv) > 2 else 12)
+        return
+    if sys.argv[1:2] == ["--solvers"]:
+        solvers(int(sys.argv[2]) if len(sys.argv) > 2 else 12)
         return
     layers = int(sys.argv[1]) if len(sys.argv) > 1 else 4
     ids = torch.randint(0, 1000, (4, 128))

@@ -11,8 +11,8 @@ between ops cannot be cut, ops that need tangents hang on the sink::
 For ``cos(cos(x))`` backward needs x and cos(x); the price of a second cos is below the bytes of its result, so x alone
 is saved. A chain of more than ``LONGEST`` ops computed again is broken: its first tensors would be alive through most
 of backward, which saves nothing. Among equal cuts the one nearest the sink is taken: it computes least twice. The
-solver is scipy's Dinic, which takes about 2 ms for 2,000 nodes; its capacities are 32 bit, so bytes are scaled where
-they would not fit.
+solver is scipy's Dinic, the fastest of three (``benchmarks.autodiff --solvers``); its capacities are 32 bit, so bytes
+are scaled where they would not fit.
 """
 
 from __future__ import annotations
