@@ -91,3 +91,15 @@ def _of_two(result: Any, args: tuple[Any, ...]) -> Any:
     """Computed in steps, of which the last gives the layout; the kernels take both operands', as ``eq`` does."""
     strides = torch.eq(args[0], args[1]).stride()
     return result if result.stride() == strides else result.new_empty_strided(result.shape, strides)
+
+
+@layout(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
+def _as_a_copy(result: Any, args: tuple[Any, ...]) -> Any:
+    """They fill a copy, which keeps the order of the dimensions, gaps left out."""
+    return torch.empty_like(args[0])
+
+
+@layout(aten.roll.default)
+def _as_joined(result: Any, args: tuple[Any, ...]) -> Any:
+    """Two parts joined, which keeps channels last; without dimensions it rolls what was flattened."""
+    return _as_images(result, args[0]) if len(args) > 2 and args[2] else result

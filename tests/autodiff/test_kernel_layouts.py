@@ -18,6 +18,7 @@ def turned(*shape: int) -> torch.Tensor:
 
 
 x, y, number = turned(4, 6), turned(4, 6), torch.tensor(2.0)
+gaps = torch.rand(2, 7, 16).unfold(0, 2, 1)[..., ::2, :]
 x3, ones, none = turned(4, 6, 5), torch.ones(6), torch.zeros(0)
 images = torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last)
 three, where = torch.ones(3), torch.arange(16).view(4, 4).expand(2, 3, 4, 4).to(memory_format=torch.channels_last)
@@ -47,6 +48,9 @@ CALLS = {
     aten.max_unpool2d.default: [(images, where, [8, 8])],
     aten.logit_backward.default: [(x, y, None)],
     aten.native_dropout_backward.default: [(x, y > 0.5, 2.0)],
+    aten.index_fill.int_Scalar: [(x, 0, torch.tensor([1]), 3.0), (gaps, 2, torch.tensor([1]), 3.0)],
+    aten.index_fill.int_Tensor: [(x, 0, torch.tensor([1]), number), (gaps, 2, torch.tensor([1]), number)],
+    aten.roll.default: [(x, [1], [0]), (images, [1, 2], [0, 3]), (images, [1]), (gaps, [1], [1]), (x3, [1], [2])],
 }
 BROADCAST = (turned(4, 1, 6), turned(3, 6))
 for of_two in LAYOUTS.keys() - CALLS.keys():
