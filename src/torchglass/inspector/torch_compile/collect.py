@@ -20,6 +20,7 @@ from .graphs import graph_file
 from .guards import guard_lines, guards_file
 from .layout import Entry, Function, Layout
 from .names import GRAPH, RESUME, renamed, shown_names
+from .output_code import OutputCode
 from .replay import remember
 from .trace import TraceListener
 
@@ -50,6 +51,7 @@ class Collection:
         self.layout = Layout(directory)
         self.waiting: dict[tuple[int, int], list[tuple[str, str, dict[str, Any]]]] = {}
         self.entries: dict[tuple[int, int], Entry] = {}
+        self.output_code = OutputCode()
 
     @property
     def functions(self) -> list[Function]:
@@ -119,10 +121,10 @@ class Collection:
             write(folder / file, entry.files[file])
         elif name == "inductor_output_code":
             file = f"inductor_{_direction(entry, name)}.py"
-            place = details.get("filename") or details.get("file_path") or "a file of Inductor's cache"
-            note = f"# Inductor's output code, a copy. What runs is {place}: set breakpoints there.\n"
-            entry.files[file] = note + text
+            place = details.get("filename") or details.get("file_path")
+            entry.files[file] = self.output_code.note(place) + text
             write(folder / file, entry.files[file])
+            self.output_code.written(place, folder / file)
         else:
             file = ""
             if name.endswith("compilation_metrics"):
@@ -255,8 +257,8 @@ def collect(directory: str | Path, *, anew: bool = True) -> Iterator[Collection]
     """While open, what torch.compile makes is written below ``directory``; what was compiled before is not.
 
     ``anew`` keeps Inductor from taking graphs out of its cache, since it then skips the stages that are to be seen.
-    Transformed code whose source was verified runs from its file, so that breakpoints in it are hit; everything else
-    runs as torch.compile made it, and its file says so.
+    Transformed code whose source was verified and Inductor's output code run from their files, so that breakpoints in
+    them are hit; everything else runs as torch.compile made it, and its file says so.
     """
     from torch._dynamo.convert_frame import register_bytecode_hook
 
@@ -265,7 +267,7 @@ def collect(directory: str | Path, *, anew: bool = True) -> Iterator[Collection]
     handle = register_bytecode_hook(collection.on_bytecode)
     listener.install()
     try:
-        with _without_caches() if anew else contextlib.nullcontext():
+        with _without_caches() if anew else contextlib.nullcontext(), collection.output_code.watching():
             yield collection
     finally:
         listener.remove()
