@@ -5,7 +5,6 @@ import sys
 
 import pytest
 import torch
-
 from tests.inspector.test_stepping import assert_stopped, line_of, pdb
 
 PROGRAM = """
