@@ -77,10 +77,17 @@ def evaluated(x):
     return eval("x + 1")
 
 
-@says("writing attribute `requires_grad` of a tensor", "outside the compiled function")
-def flag(x):
-    x.requires_grad = True
+@says("writing attribute `grad` of a tensor", "outside the compiled function")
+def attribute(x):
+    x.grad = None
     return x
+
+
+@says("`requires_grad` of an input, which is changed after its use", "change it before")
+def flag(x):
+    y = x * 2
+    x.requires_grad = True
+    return y
 
 
 @says("`except*` inside a compiled function")

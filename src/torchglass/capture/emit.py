@@ -628,7 +628,8 @@ WRITERS: tuple[tuple[Any, Callable[[Emitter, Any], list[str]]], ...] = (
 def entry_source(e: Emitter, input_count: int, has_graph: bool, title: str) -> str:
     """The module text of the entry, from what the emitter collected."""
     names = [e.parameter_names[p] for p in e.parameters]
-    graph_call = _number_lines(e, names) + (_graph_call(e, names, input_count) if has_graph else [])
+    graph_call = [*_number_lines(e, names), *_flag_lines(e, True)]
+    graph_call += _graph_call(e, names, input_count) if has_graph else []
     lines = [f'"""{title}"""', "", "import torch", "", "from torchglass.runtime import rebuild", "", ""]
     comments = [f"# {name}: {_describe(real)}" for name, real in sorted(e.namespace.items())]
     if any(line.strip() == "with compiled_calls:" for line in e.body):
@@ -655,6 +656,11 @@ def _number_lines(e: Emitter, names: list[str]) -> list[str]:
     return ["try:", *(f"    {text}" for text in e.numbers), f"except Exception as {error}:", again]
 
 
+def _flag_lines(e: Emitter, flag: bool) -> list[str]:
+    """Make inputs require grad that the program makes so before it uses them, or undo that."""
+    return [f"{e.expr(value)}.requires_grad_({flag})" for value in e.m.builder.flagged]
+
+
 def _graph_call(e: Emitter, names: list[str], input_count: int) -> list[str]:
     """Run the graph. Where an operation fails on the data it gets, nothing has happened yet: Python runs it all again,
     and raises at the user's line, within the user's blocks. A graph that writes to an input can only be undone in its
@@ -673,13 +679,14 @@ def _graph_call(e: Emitter, names: list[str], input_count: int) -> list[str]:
     lines = [f"{modes} = rebuild.Modes()"] if sets_modes else []
     lines += ["try:", f"    {call}", f"except {failure} as {error}:"]
     values = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
-    again = f"    return rebuild.without_graph({error}, {e.pin(e.m.function)}, {values})"
+    again = [f"    {text}" for text in _flag_lines(e, False)]
+    again.append(f"    return rebuild.without_graph({error}, {e.pin(e.m.function)}, {values})")
     if not sets_modes:
-        return [*lines, again]
+        return [*lines, *again]
     restored = f"    {modes}.restore({error})"
     if failure == "Exception":
-        return [*lines, restored, again]
-    return [*lines, restored, again, f"except Exception as {error}:", restored, "    raise"]
+        return [*lines, restored, *again]
+    return [*lines, restored, *again, f"except Exception as {error}:", restored, "    raise"]
 
 
 def _describe(real: Any) -> str:

@@ -58,6 +58,7 @@ class GraphBuilder:
         self.regions = 0
         self.held: dict[str, Any] = {}
         self.inner_leaves: list[torch.Tensor] = []  # made to require grad inside: eager would keep them as leaves
+        self.flagged: list[TensorV] = []  # inputs that the entry makes require grad before the graph runs
         self.numbers: list[NumberTensorV] = []
         self.computed: set[torch.fx.Node] = set()  # constants that are results of operations on constants
         self._placeholder_anchor: torch.fx.Node | None = None
@@ -119,12 +120,24 @@ class GraphBuilder:
         self.by_fake[id(fake)] = value
         return value
 
+    def require_grad(self, value: TensorV) -> bool:
+        """Make an unused input require grad, as the entry will before the graph; False where it cannot."""
+        if value.node.graph is not self.graph or self.parent is not None or self.region is not None:
+            return False
+        try:
+            value.fake.requires_grad_()
+        except RuntimeError:  # integers
+            return False
+        self.flagged.append(value)
+        return True
+
     def refuse_inner_leaves(self, outputs: list[TensorV]) -> None:
         """What leaves the graph must not be a leaf made inside, nor owe its gradient to such leaves alone: later stages
         differentiate by the graph's inputs only. Raises Unsupported.
         """
         inner = {id(leaf) for leaf in self.inner_leaves}
-        for output in outputs if inner else ():
+        written = [v for v in self.inputs if inner and self.is_written(v)]
+        for output in (*outputs, *written) if inner else ():
             leaves = {id(leaf) for leaf in leaves_of(output.fake)}
             if id(output.fake) in inner or (leaves & inner and not leaves - inner):
                 raise Unsupported("a tensor made to require grad in the graph that leaves it", "make it before")

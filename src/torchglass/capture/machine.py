@@ -267,6 +267,8 @@ class Machine:
             others = [v for v in existing if v is not written and v.python_type() is kind]
             if others:
                 self.guard_distinct([written, *others], "one of them is written to")
+        if self.builder.flagged and len(self.builder.inputs) > 1:
+            self.guard_distinct([*self.builder.inputs], "one of them is made to require grad")
 
     def equal(self, left: Value, right: Value) -> bool:
         """``left == right`` as a Python bool (as list.__contains__ and tuple comparison use it)."""
@@ -424,14 +426,14 @@ class Machine:
         finally:
             self.sealed_by = before
 
-    def _refuse_when_sealed(self) -> None:
+    def refuse_when_sealed(self) -> None:
         if self.sealed_by:
             raise Unsupported(f"{self.sealed_by}, which writes to an object that was there before the call")
 
     def mutate(self, value: Value) -> None:
         """Note that an existing object was written to (new ones are rebuilt in their final state anyway)."""
         if getattr(value, "real", None) is not None:
-            self._refuse_when_sealed()
+            self.refuse_when_sealed()
             self.mutated.setdefault(id(value), value)
 
     def attribute_overlay(self, real: Any, name: str) -> Value | None:
@@ -467,7 +469,7 @@ class Machine:
             special = name.startswith("__") or is_data_descriptor(class_lookup(owner.real, name))
             if special or (written is not None and hasattr(type(written), "__get__")) or isinstance(value, FunctionV):
                 raise Unsupported(f"writing attribute `{name}` of the {owner.describe()}")
-        self._refuse_when_sealed()
+        self.refuse_when_sealed()
         if isinstance(owner.real, ModuleType) and (key := self.module_key(owner.real)) is not None:
             self.written_globals[(key, name)] = value
             return
@@ -496,7 +498,7 @@ class Machine:
         return Global(name, frame.module)
 
     def store_global(self, frame: Frame, name: str, value: Value) -> None:
-        self._refuse_when_sealed()
+        self.refuse_when_sealed()
         self.written_globals[(frame.module, name)] = value
 
     def import_name(self, frame: Frame, name: str, names: Any, level: int) -> Value:

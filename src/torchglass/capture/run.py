@@ -240,11 +240,14 @@ class _Attempt:
         numbers = [v for v in m.builder.numbers if module is not None and v.node.users]
         for tensor in numbers:
             e.number_input(tensor.number)
+        for value in m.builder.flagged:
+            e.expr(value)
         sources = [v.source for v in inputs]
         e_fetch = [s for s in sources if s is not None]
         # the graph's inputs come first in what is fetched: renumber what the body already refers to
         order = e_fetch + [s for s in e.fetch if s not in e_fetch]
         self._renumber(order)
+        examples = [v.real.detach().requires_grad_() if v in m.builder.flagged else v.real for v in inputs]
         code = self.code
         title = f"Entry code of {code.co_qualname} ({code.co_filename}:{code.co_firstlineno})."
         guards = [Guard(None, "global_state", self.state, "the mode it was compiled in"), *m.guards.values()]
@@ -253,10 +256,10 @@ class _Attempt:
             origin=Origin(code.co_filename, code.co_firstlineno, code.co_qualname),
             graph=module,
             example_inputs=(
-                *(v.real for v in inputs),
+                *examples,
                 *(torch.scalar_tensor(v.number.known, dtype=v.fake.dtype) for v in numbers),
             ),
-            fake_inputs=(*(_as_given(v.fake, v.real) for v in inputs), *(v.fake for v in numbers)),
+            fake_inputs=(*(_as_given(v.fake, real) for v, real in zip(inputs, examples)), *(v.fake for v in numbers)),
             guards=tuple(guards),
             fetch=tuple(order),
             transformed=entry_source(e, len(inputs), module is not None, title),

@@ -240,9 +240,26 @@ def call_method(m: Machine, owner: Value, name: str, args: list[Value], kwargs: 
     answer = m.dispatched(_method_function(name), [owner, *args], kwargs)
     if answer is not None:
         return answer
-    if name == "requires_grad_" and isinstance(owner, TensorV) and owner.source is not None:
-        raise Unsupported("`requires_grad_()` of an input")
+    if name == "requires_grad_" and isinstance(owner, TensorV) and _flag_set(m, owner, [*args, *kwargs.values()]):
+        return owner
     return _operate(m, "call_method", name, _method_function(name), [owner, *args], kwargs)
+
+
+def _flag_set(m: Machine, owner: TensorV, wanted: list[Value]) -> bool:
+    """Whether ``owner.requires_grad_(wanted)`` needs no node: the flag is so already, or this is an input that nothing
+    has used yet, whose flag the entry sets before the graph runs.
+    """
+    flag = wanted[0].as_constant() if wanted else True
+    if type(flag) is not bool or len(wanted) > 1:
+        return False
+    if flag is owner.fake.requires_grad:
+        return True
+    if owner.source is None:
+        return False
+    if not flag or owner.node.users or m.builder.wrote_to(owner.fake) or not m.builder.require_grad(owner):
+        raise Unsupported("`requires_grad` of an input, which is changed after its use", "change it before")
+    m.refuse_when_sealed()
+    return True
 
 
 def _method_function(name: str) -> Any:

@@ -9,7 +9,7 @@ import torch
 import torch.fx
 
 from ...records.sources import Attr, Source
-from ..errors import Unsupported
+from ..errors import Fails, Unsupported
 from .base import Value
 from .constant import ConstantV
 
@@ -142,4 +142,9 @@ class TensorV(Value):
         m.torch_call(operator.setitem, [self, key, value], {})
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
+        if name == "requires_grad":
+            if not self.fake.is_leaf:  # `requires_grad_(True)` lets that pass
+                raise Fails("the program raises RuntimeError")
+            m.torch_method(self, "requires_grad_", [value], {})
+            return
         raise Unsupported(f"writing attribute `{name}` of a tensor", "do this outside the compiled function")
