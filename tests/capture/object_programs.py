@@ -956,7 +956,7 @@ def logs(x):
     return x + 1
 
 
-@breaking
+@whole
 def except_star(x):
     log = []
     try:

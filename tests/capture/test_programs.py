@@ -11,9 +11,15 @@ import torch
 
 import torchglass as tg
 
-from . import class_programs, mode_programs, object_programs, programs, tensor_programs
+from . import class_programs, group_programs, mode_programs, object_programs, programs, tensor_programs
 
-FILES = {"objects": object_programs, "tensors": tensor_programs, "classes": class_programs, "modes": mode_programs}
+FILES = {
+    "objects": object_programs,
+    "tensors": tensor_programs,
+    "classes": class_programs,
+    "modes": mode_programs,
+    "groups": group_programs,
+}
 WHOLE = programs.WHOLE | {f"{n} of {kind}": f for kind, file in FILES.items() for n, f in file.WHOLE.items()}
 BREAKING = programs.BREAKING | {f"{n} of {kind}": f for kind, file in FILES.items() for n, f in file.BREAKING.items()}
 

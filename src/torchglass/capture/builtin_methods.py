@@ -60,7 +60,8 @@ def call(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Value
             return _item_or_missing(m, owner, owner.payload, rest[0])
         owner = owner.payload
     if issubclass(owner_class, BaseException):
-        owner_class = BaseException
+        of_groups = issubclass(owner_class, BaseExceptionGroup) and (BaseExceptionGroup, name) in METHODS
+        owner_class = BaseExceptionGroup if of_groups else BaseException
     handler = METHODS.get((owner_class, name))
     if handler is not None:
         return fitting(f"{owner_class.__name__}.{name}", handler, m, owner, *rest, **kwargs)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import class_bodies, constant_tensors, polyfills
+from . import class_bodies, constant_tensors, exception_groups, polyfills
 from .builtin_functions import make_super
 from .errors import Unsupported, fitting
 from .values.arrays import is_scalar_class
@@ -94,6 +94,8 @@ def new(m: Machine, owner: type, args: list[Value], kwargs: dict[str, Value]) ->
     cls = args[0].as_constant()
     if issubclass(cls, type):
         return class_bodies.new_class(m, args, kwargs)
+    if issubclass(cls, BaseExceptionGroup):
+        return exception_groups.make(m, cls, args[1:])
     if issubclass(cls, BaseException):
         return ExceptionV(cls, args[1:])
     if cls in CONSTRUCTORS:

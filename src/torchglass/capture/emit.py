@@ -186,6 +186,8 @@ def entry_point(
     caught = []
     for n, slot in enumerate(stack):
         if isinstance(slot, HandledV):
+            if slot.star:
+                raise CannotResume("a graph break inside `except*`")
             error = e.expr(slot.error)
             same = (v for v, text in variables.items() if text == error and v not in code.co_cellvars)
             caught += [(n, name) for name in same]
@@ -308,6 +310,8 @@ def _exception(e: Emitter, v: ExceptionV) -> str:
 
 def _exception_text(e: Emitter, v: ExceptionV) -> str:
     attributes = e.mapping(v.attrs) if v.attrs is not None else "{}"
+    if v.group is not None:
+        return f"rebuild.group({e.pin(v.cls)}, {e.listing([*v.group, TupleV(v.args)])}, {attributes})"
     if v.raised is not None and attributes == "{}":
         return f"rebuild.raised({e.pin(v.raised)})"
     items = e.listing(v.args)

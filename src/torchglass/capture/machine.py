@@ -391,6 +391,8 @@ class Machine:
         try:
             return frame.run(self)
         except (Unsupported, UserError) as error:
+            if isinstance(error, UserError) and isinstance(error.value, ExceptionV):
+                error.value.trace = object()
             # messages name the innermost line of the user's, not the call it happened in
             if isinstance(error, Unsupported) and error.origin is None:
                 self.frames.append(frame)

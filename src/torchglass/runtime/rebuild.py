@@ -74,6 +74,20 @@ def exception(cls: type[BaseException], args: tuple[Any, ...], attributes: dict[
     return made
 
 
+def group(
+    cls: type[BaseExceptionGroup[Any]],
+    message: str,
+    exceptions: tuple[BaseException, ...],
+    args: tuple[Any, ...],
+    attributes: dict[str, Any],
+) -> BaseExceptionGroup[Any]:
+    """An exception group, made as ``exception`` makes others."""
+    made = BaseExceptionGroup.__new__(cls, message, exceptions)
+    made.args = args
+    made.__dict__.update(attributes)
+    return made
+
+
 def raised(error: BaseException) -> BaseException:
     """An exception like one that was raised while capturing: each call has its own, with its own context.
 

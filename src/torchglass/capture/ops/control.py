@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 
+from .. import exception_groups
 from ..errors import Unsupported, UserError
 from ..values.base import NULL, HandledV
 from ..values.constant import ConstantV
 from ..values.containers import TupleV
-from ..values.instance import InstanceV
+from ..values.instance import ExceptionV, InstanceV
 from ..values.iterators import GeneratorV
 from .registry import BEFORE_312, BEFORE_313, SINCE_312, SINCE_313, handler
+
+PREP_RERAISE_STAR = 1  # of CALL_INTRINSIC_2's functions
 
 
 # --- jumps ------------------------------------------------------------------------------------------------------------
@@ -196,6 +199,8 @@ def raise_varargs(m, f, i):
         value.slots["__cause__"] = cause
         value.slots["__suppress_context__"] = ConstantV(True)
     m.chain(value)
+    if isinstance(value, ExceptionV):
+        value.trace = object()
     raise UserError(value)
 
 
@@ -230,8 +235,22 @@ def reraise(m, f, i):
 
 
 @handler("CHECK_EG_MATCH")
-def exception_groups(m, f, i):
-    raise Unsupported("`except*` inside a compiled function")
+def check_eg_match(m, f, i):
+    wanted, error = f.pop(), f.pop()
+    f.stack.extend(exception_groups.match(m, f, error, wanted))
+
+
+@handler("PREP_RERAISE_STAR", versions=BEFORE_312)
+def prep_reraise_star(m, f, i):
+    raised, original = f.pop(), f.pop()
+    f.push(exception_groups.prepare(m, f, original, raised))
+
+
+@handler("CALL_INTRINSIC_2", versions=SINCE_312)
+def call_intrinsic_2(m, f, i):
+    if i.arg != PREP_RERAISE_STAR:
+        raise Unsupported("type parameters with bounds")
+    prep_reraise_star(m, f, i)
 
 
 @handler("CLEANUP_THROW", versions=SINCE_312)

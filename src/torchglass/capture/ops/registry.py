@@ -28,8 +28,6 @@ NEVER_REACHED = {
     "EXIT_INIT_CHECK": "only CPython's own call trampoline has it",
 }
 BREAKS_THE_GRAPH = {
-    "CALL_INTRINSIC_2": "except*, and type parameters with bounds",
-    "PREP_RERAISE_STAR": "except*",
     "PRINT_EXPR": "the interactive prompt",
     "IMPORT_STAR": "only modules have it",
     "ASYNC_GEN_WRAP": "async generators",

@@ -100,6 +100,7 @@ class HandledV(Value):
 
     def __init__(self, error: Value) -> None:
         self.error = error
+        self.star = False  # whether `except*` has split it
 
     def python_type(self) -> type:
         return type(None)

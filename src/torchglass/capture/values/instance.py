@@ -276,12 +276,14 @@ class ExceptionV(InstanceV):
         self.args = args
         self.attrs = DictV()
         self.raised = raised
+        self.group: tuple[Value, TupleV] | None = None  # text and members of an exception group
+        self.trace: object = None  # another one whenever the traceback grows
 
     @classmethod
     def existing(cls, real: BaseException, source: Source | None) -> ExceptionV:
         made = cls.__new__(cls)
         InstanceV.__init__(made, type(real), real, source)
-        made.args, made.raised = [], None
+        made.args, made.raised, made.group, made.trace = [], None, None, None
         return made
 
     def arguments(self, m: Machine) -> list[Value]:
@@ -294,6 +296,8 @@ class ExceptionV(InstanceV):
     def find_attr(self, m: Machine, name: str) -> Value | None:
         if name == "args":
             return TupleV(self.arguments(m))
+        if self.group is not None and name in ("message", "exceptions"):
+            return self.group[name == "exceptions"]
         if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
             return self._link(m, name)
         if name == "value" and issubclass(self.cls, StopIteration):
