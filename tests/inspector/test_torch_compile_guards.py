@@ -35,6 +35,8 @@ CASES = [
     ("not ___check_type_id(L['v'], 1), type=<class 'dict'>", [], {}),
     ("hasattr(L['v'], 'real') == False  # x.real  # m.py:3 in f", "text", 1),
     ("L['v'] == 'a  # b'  # if v == 'a  # b':  # m.py:3 in f", "a  # b", "a"),
+    ("L['v'] == \"it's 'a'\"  # m.py:3 in f", "it's 'a'", "it's 'b'"),
+    ("L['v'] in ('‹1›', '‹0›', r'\\d')  # m.py:3 in f", "‹0›", "‹2›"),
     ("___dict_contains('k', L['v'])", {"k": 1}, {}),
     ("not ___dict_contains('k', L['v'])", {}, {"k": 1}),
 ]

@@ -110,12 +110,11 @@ def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, st
     texts: list[tuple[str, str | None]] = []
     failure: DecompileError | None = None
     made = _made(code)
-    # a tool's code is no compiler's copies: plain or shuffled
-    likeliest = [0, MODES.index("named")] if made else []
-    order = [*likeliest, *(n for n in range(len(MODES)) if n not in likeliest)]
+    # a tool's code is no compiler's copies: its temporaries are read by name
+    order = sorted(range(len(MODES)), key=lambda n: MODES[n] != "named") if made else range(len(MODES))
     readings = [(0, k) for k in range(1, _READINGS)]
     for tried, (n, reading) in enumerate([*((n, 0) for n in order), *readings]):
-        if made and tried in (len(likeliest), len(order)):
+        if made and tried in (1, len(order)):
             # no source compiles to the same instructions, and other readings are no better
             by_value = _same_by_value(texts, code, name)
             if by_value is not None:

@@ -19,8 +19,6 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-import platformdirs
-
 try:
     import fcntl
 except ImportError:  # not a Unix: no locks; then a run counts as alive for a day (see _alive)
@@ -48,6 +46,8 @@ def asked(root: Path) -> Path:
 
 def of_this_run() -> Path:
     """A new folder for this process in the user's cache folder, after pruning older runs there."""
+    import platformdirs  # here, since who names a folder never needs it
+
     runs = Path(platformdirs.user_cache_dir("torchglass", appauthor=False)) / "runs"
     run = runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     made = _or_temporary(run, runs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import re
 import sys
@@ -71,7 +72,8 @@ class Collection:
     def on_bytecode(self, old: CodeType, new: CodeType) -> CodeType | None:
         """A function was compiled: write its entry; returns our own code if it is known to be the same."""
         try:
-            return self.write_entry(old, new)
+            with _without_collections():
+                return self.write_entry(old, new)
         except Exception:
             logger.warning("could not write what torch.compile made of %s", old.co_name, exc_info=True)
             return None
@@ -242,6 +244,19 @@ def _current_frame() -> tuple[int, int]:
 
 
 @contextlib.contextmanager
+def _without_collections() -> Iterator[None]:
+    """The garbage collector waits: what writing makes is gone right after, and going through all that torch has loaded
+    takes longer than the writing."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextlib.contextmanager
 def _without_caches() -> Iterator[None]:
     import torch._functorch.config
     import torch._inductor.config
@@ -273,6 +288,7 @@ def collect(directory: str | Path, *, anew: bool = True) -> Iterator[Collection]
         listener.remove()
         handle.remove()
         try:
-            collection.finish()
+            with _without_collections():
+                collection.finish()
         except Exception:  # a folder that cannot be written must not harm the program it shows
             logger.warning("the folder %s is not complete", collection.directory, exc_info=True)

@@ -13,8 +13,6 @@ from functools import partial
 from types import CodeType, FunctionType
 from typing import Any
 
-from bytecode import Bytecode, Instr
-
 _PREFIX = "torch_dynamo_resume_in_"
 _CLOSURE = 8
 
@@ -24,6 +22,8 @@ def with_factories(code: CodeType, around: dict[str, Any]) -> tuple[CodeType, di
     found = {c: n for n, c in enumerate(code.co_consts) if isinstance(c, CodeType) and c.co_name.startswith(_PREFIX)}
     if not found or sys.version_info >= (3, 13):  # the versions of torch that run there call factories
         return code, {}
+    from bytecode import Bytecode  # here, since most functions need none and it is slow to load
+
     instructions = Bytecode.from_code(code)
     factories: dict[str, CodeType] = {}
     at = 0
@@ -56,7 +56,9 @@ def _name(code: CodeType, around: dict[str, Any], number: int) -> str:
     return f"{known}_over"
 
 
-def _call(name: str) -> list[Instr]:
+def _call(name: str) -> list[Any]:
     """A call of the global ``name`` with what is on top of the stack."""
+    from bytecode import Instr
+
     push = [Instr("PUSH_NULL"), Instr("SWAP", 2), Instr("LOAD_GLOBAL", (False, name)), Instr("SWAP", 2)]
     return [*push, *([Instr("PRECALL", 1)] if sys.version_info < (3, 12) else []), Instr("CALL", 1)]

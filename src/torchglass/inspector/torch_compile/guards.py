@@ -11,7 +11,7 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from .support import object_name, without_addresses
@@ -155,7 +155,8 @@ def _without_comment(text: str) -> str:
 def _parsed(text: str) -> str | None:
     """``text`` as one Python expression over known names, without its comment; None if it is none.
 
-    A model has thousands of guards, so the tree is taken apart and written again only where a name must change.
+    A model has thousands of guards that differ in strings alone: these are taken out and put back, so that each form is
+    parsed once.
     """
     of_tensor = _TENSOR.match(text)
     if of_tensor is not None:
@@ -163,16 +164,38 @@ def _parsed(text: str) -> str | None:
         if source is not None and rest is not None:
             return f"is_tensor({source}, {rest})"
     for candidate in (_without_comment(text), text.strip()):  # a string of the guard may have a # of its own
-        lacks = _LACKS.fullmatch(candidate)
-        candidate = f"not {lacks[1]}" if lacks else candidate
-        try:
-            tree = ast.parse(candidate, mode="eval")
-        except (SyntaxError, ValueError):
-            continue
-        if "#" not in candidate and "\n" not in candidate and not _SPECIAL.search(candidate):
-            return candidate
-        return ast.unparse(ast.fix_missing_locations(_Names().visit(tree)))
+        strings: list[str] = []
+        expression = _over_known_names(_PLAIN_STRING.sub(partial(_taken_out, strings), candidate))
+        if expression is not None:
+            return _TAKEN_OUT.sub(partial(_put_back, strings), expression) if strings else expression
     return None
+
+
+_PLAIN_STRING = re.compile(r"(?<!\w)'[^'\"\\\n]*'")
+"""What differs between the guards of a model's layers: names of modules and parameters."""
+_TAKEN_OUT = re.compile("'‹([0-9]+)›'")
+
+
+def _taken_out(strings: list[str], found: re.Match[str]) -> str:
+    strings.append(found[0])
+    return f"'‹{len(strings) - 1}›'"
+
+
+def _put_back(strings: list[str], found: re.Match[str]) -> str:
+    return strings[int(found[1])]
+
+
+@lru_cache(maxsize=1024)
+def _over_known_names(text: str) -> str | None:
+    lacks = _LACKS.fullmatch(text)
+    text = f"not {lacks[1]}" if lacks else text
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError):
+        return None
+    if "#" not in text and "\n" not in text and not _SPECIAL.search(text):
+        return text
+    return ast.unparse(_Names().visit(tree))
 
 
 _TENSOR = re.compile(r"check_tensor\((L\[[^#]*?), (\w+, DispatchKeySet\([^#]*\))(?:  # .*)?$", re.S)

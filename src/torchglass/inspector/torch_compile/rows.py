@@ -35,6 +35,7 @@ def rows_of_text(text: str) -> tuple[NodeRow, ...]:
     parameters = dict(_parameters(lines[begin : end + 1]))
     aliases: dict[str, str] = {}
     rows: list[NodeRow] = []
+    known: set[str] = set()
     origin = UNKNOWN
     for number, line in enumerate(lines[end + 1 :], end + 2):
         place = _PLACE.match(line)
@@ -42,15 +43,17 @@ def rows_of_text(text: str) -> tuple[NodeRow, ...]:
             origin = Origin(place[1], int(place[2]), place[3])
         elif line.startswith("        return "):
             body = [part.split("#")[0] for part in lines[number - 1 :]]
-            rows.append(_row("output", "output", " ".join(_until_closed(body)), "", number, UNKNOWN, _known(rows)))
+            rows.append(_row("output", "output", " ".join(_until_closed(body)), "", number, UNKNOWN, known))
             break
         elif (alias := _ALIAS.match(line)) is not None and alias[2] in parameters:
             aliases[alias[2]] = alias[1]  # l_x_ = L_x_
         elif (statement := _STATEMENT.match(line)) is not None:
             if not rows:
                 rows += _inputs(parameters, aliases)
+                known.update(row.name for row in rows)
             name, shape, value = statement[1], statement[2] or "", statement[3].split(";  ")[0]
-            rows.append(_row(name, "call_function", f"{name} = {value}", shape, number, origin, _known(rows)))
+            rows.append(_row(name, "call_function", f"{name} = {value}", shape, number, origin, known))
+            known.add(name)
     if all(row.op == "output" for row in rows):
         rows = [*_inputs(parameters, aliases), *rows]
     return tuple({row.name: row for row in rows}.values())
@@ -68,10 +71,6 @@ def _inputs(parameters: dict[str, str], aliases: dict[str, str]) -> list[NodeRow
         NodeRow(aliases.get(name, name), "placeholder", aliases.get(name, name), (), shape_text(annotation), 0)
         for name, annotation in parameters.items()
     ]
-
-
-def _known(rows: list[NodeRow]) -> set[str]:
-    return {row.name for row in rows}
 
 
 def _row(name: str, op: str, statement: str, shape: str, line: int, origin: Origin, known: set[str]) -> NodeRow:
