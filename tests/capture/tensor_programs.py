@@ -159,7 +159,7 @@ def func_jvp(x):
     return torch.func.jvp(torch.sin, (x,), (torch.ones_like(x),))
 
 
-@breaking
+@whole
 def func_vjp(x):
     o, f = torch.func.vjp(torch.sin, x)
     return o, f(torch.ones_like(x))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vmap
+from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 import torchglass as tg
 
@@ -19,6 +19,10 @@ def clean(tmp_path):
 
 def cube(a):
     return (a**3).sum()
+
+
+def pulled(out, pull, aux):
+    return out, aux, *pull(out), *pull(aux)
 
 
 made_outside = vmap(lambda a: a.sin().sum(), out_dims=0)
@@ -37,6 +41,13 @@ FUNCTIONS = {
     "jacobians": lambda x: (jacrev(lambda a: a.sum(0).sin())(x), jacfwd(lambda a: a.sum(0).sin())(x.detach())),
     "hessian": lambda x: hessian(cube)(x[0].detach()),
     "jvp": lambda x: jvp(torch.sin, (x.detach(),), (torch.ones(3, 4),)),
+    "vjp": lambda x: (lambda out, pull: (out, *pull(out.cos())))(*vjp(torch.sin, x)),
+    "vjp of two": lambda x: vjp(lambda a, b: (a * b.exp(), a.sum()), x, x.cos())[1]((x, x.mean())),
+    "vjp with auxiliary": lambda x: pulled(*vjp(lambda a: (a**3, a * 2), x, has_aux=True)),
+    "vjp over a closure": lambda x: vjp(lambda a: a * x.sum(), x.cos())[1](x)[0],
+    "vjp of dictionaries": lambda x: vjp(lambda d: {"r": d["a"] * d["b"][0]}, {"a": x, "b": [x]})[1]({"r": x})[0]["a"],
+    "vjp of vjp": lambda x: vjp(lambda a: vjp(torch.sin, a)[1](a)[0], x)[1](x)[0],
+    "vjp of rows": lambda x: vmap(vjp(lambda a: a.sin().sum(0), x)[1])(torch.eye(4))[0],
     "made before the call": lambda x: made_outside(x) + grad_outside(x).sum(1),
     "nested containers": lambda x: grad(lambda d: (d["a"] * d["b"][0]).sum())({"a": x, "b": [x + 1]})["a"],
     "branch inside": lambda x: vmap(lambda a: a if a.dim() == 1 else -a)(x) + 1,
@@ -121,3 +132,58 @@ def test_errors_are_pytorchs():
     with pytest.raises(RuntimeError) as found:
         tg.compile(f, backend="eager")(make_input())
     assert str(found.value) == str(expected.value)
+
+
+@backends
+@pytest.mark.parametrize("grad_mode", [True, False])
+def test_vjp_in_both_modes(backend, grad_mode):
+    def f(x):
+        with torch.set_grad_enabled(grad_mode):
+            out, pull = vjp(lambda a: (a**3).sum(0), x)
+            return out, pull(torch.ones(4))[0], torch.is_grad_enabled()
+
+    compiled = tg.compile(f, backend=backend, fullgraph=True)
+    for x in (make_input(), make_input(False)):
+        for mine, theirs in zip(compiled(x), f(x)):
+            assert mine is theirs if isinstance(mine, bool) else mine.requires_grad == theirs.requires_grad
+            torch.testing.assert_close(mine, theirs)
+
+
+def drawn(x):
+    out, pull = vjp(lambda a: nn.functional.dropout(a) * a, x)
+    return out, pull(x)[0], torch.rand(2)
+
+
+def written_between(x):
+    y = x * 2
+    out, pull = vjp(torch.sin, y)
+    y.add_(1)
+    return out, pull(x)[0]
+
+
+def kept(x):
+    out, pull = vjp(torch.sin, x)
+    return out, pull
+
+
+def across_a_branch(x):
+    pull = vjp(torch.sin, x)[1]
+    return pull(x)[0] if x.sum() > 0 else pull(-x)[0]
+
+
+@backends
+@pytest.mark.parametrize("function", [drawn, written_between, across_a_branch])
+def test_vjp_breaks(function, backend):
+    compiled = tg.compile(function, backend=backend)
+    for _ in range(2):
+        torch.manual_seed(0)
+        expected = function(make_input(False))
+        torch.manual_seed(0)
+        torch.testing.assert_close(compiled(make_input(False)), expected)
+    with pytest.raises(tg.GraphBreakError):
+        tg.compile(function, backend=backend, fullgraph=True)(make_input(False))
+
+
+def test_a_pull_that_leaves():
+    out, pull = tg.compile(kept)(make_input(False))
+    torch.testing.assert_close(pull(out)[0], kept(make_input(False))[1](out)[0])

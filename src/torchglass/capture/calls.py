@@ -32,6 +32,7 @@ from . import (
     standard_library,
     tensor_ops,
     transforms,
+    vjp,
 )
 from .binding import bind_arguments
 from .errors import Unsupported, fitting
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 # Imported for the handlers that they enter.
-WITH_HANDLERS = (autograd_functions, checkpoints, checks, class_bodies, gradients, standard_library, transforms)
+WITH_HANDLERS = (autograd_functions, checkpoints, checks, class_bodies, gradients, standard_library, transforms, vjp)
 
 CODE_GENERATOR = 0x20
 CODE_COROUTINE = 0x80 | 0x200

@@ -17,7 +17,7 @@ from ..torch_compat import DispatchMode
 _NEVER = frozenset({operator.getitem, getattr})
 
 
-class _Watch(DispatchMode):
+class Watch(DispatchMode):
     """Notes whether a random operator is called."""
 
     seen = False
@@ -31,7 +31,7 @@ def draws(node: torch.fx.Node, fake_mode: Any) -> bool:
     """Run the operation once more on fake tensors and look. What cannot be run so counts as drawing."""
     if node.op not in ("call_function", "call_method") or node.target in _NEVER:
         return False
-    watch = _Watch()
+    watch = Watch()
     try:
         args, kwargs = map_arg((node.args, node.kwargs), lambda read: read.meta["val"])
         call = getattr(args[0], node.target) if node.op == "call_method" else node.target

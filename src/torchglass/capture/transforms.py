@@ -10,11 +10,12 @@ and errors are PyTorch's affair. Tensors from outside that the function reads be
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
+from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 from .. import torch_compat
 from ..records.sources import Source
@@ -90,12 +91,23 @@ class Transformed:
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], outer: tuple[torch.Tensor, ...]) -> Any:
         def function(*inner: Any, **named: Any) -> Any:
             own = tensors_of((inner, named))
-            return self.body(*[own[p] if p >= 0 else outer[-1 - p] for p in self.places])
+            return plain(self.body(*[own[p] if p >= 0 else outer[-1 - p] for p in self.places]))
 
-        return self.transform(function)(*args, **kwargs)
+        return self.transform(function)(*plain(args), **plain(kwargs))
 
     def __repr__(self) -> str:
         return f"torch.func.{self.__name__} of: {self.body.code.strip()}"
+
+
+def plain(structure: Any) -> Any:
+    """A structure as the program made it: torch.fx keeps lists and dictionaries in classes of its own."""
+    if isinstance(structure, immutable_dict):
+        return {k: plain(v) for k, v in structure.items()}
+    if isinstance(structure, immutable_list) or type(structure) is list:
+        return [plain(item) for item in structure]
+    if type(structure) is tuple:
+        return tuple(plain(item) for item in structure)
+    return structure
 
 
 def tensors_of(structure: Any) -> list[torch.Tensor]:
@@ -114,6 +126,13 @@ def call_transformed(
     m: Machine, transform: Transform, function: Value, args: list[Value], kwargs: dict[str, Value]
 ) -> Value:
     """``transform(function)(*args, **kwargs)``; ``transform`` has its options bound."""
+    return recorded(m, *interpreted(m, transform, function, args, kwargs))
+
+
+def interpreted(
+    m: Machine, transform: Transform, function: Value, args: list[Value], kwargs: dict[str, Value]
+) -> tuple[Transformed, list[Value], Any]:
+    """The call as a node has it: what it calls, its operands (arguments, named ones, outer tensors), its result."""
     outer = m.builder
     args, kwargs = [_known(m, a) for a in args], {k: _known(m, v) for k, v in kwargs.items()}
     body = BodyBuilder(outer)
@@ -148,7 +167,7 @@ def call_transformed(
     target = Transformed(transform, _close(body, finished[0]), _places(body))
     lifted = TupleV([value for value, _ in body.lifted.values()])
     operands: list[Value] = [TupleV(args), DictV.of([(ConstantV(k), v) for k, v in kwargs.items()]), lifted]
-    return _recorded(m, target, operands, result)
+    return target, operands, result
 
 
 def _name(transform: Any) -> str:
@@ -202,22 +221,36 @@ def _places(body: BodyBuilder) -> list[int]:
     return places
 
 
-def _recorded(m: Machine, target: Transformed, operands: list[Value], result: Any) -> Value:
-    """The node; results in dictionaries are taken apart like those in tuples."""
-    if not isinstance(result, dict):
-        return m.builder.record("call_function", target, operands, {}, result, m.origin(), m.stack_trace())
-    keys = list(result)
-    transform = target
+def recorded(m: Machine, target: Transformed, operands: list[Value], result: Any) -> Value:
+    """The node; results with dictionaries in them leave it as a flat tuple of tensors."""
+    origin, trace = m.origin(), m.stack_trace()
+    if not _has_dict(result):
+        return m.builder.record("call_function", target, operands, {}, result, origin, trace)
 
-    def values_of(*args: Any) -> tuple[Any, ...]:
-        return tuple(transform(*args).values())
+    def tensors(*args: Any) -> tuple[torch.Tensor, ...]:
+        return tuple(tensors_of(target(*args)))
 
-    values_of.__name__ = target.__name__
-    parts = m.builder.record(
-        "call_function", values_of, operands, {}, tuple(result.values()), m.origin(), m.stack_trace()
-    )
-    assert isinstance(parts, TupleV)
-    return DictV.of([(ConstantV(k), v) for k, v in zip(keys, parts.all(m))])
+    tensors.__name__ = target.__name__
+    parts = m.builder.record("call_function", tensors, operands, {}, tuple(tensors_of(result)), origin, trace)
+    return _structured(m, result, iter(m.listed(parts)))
+
+
+def _has_dict(result: Any) -> bool:
+    if isinstance(result, (tuple, list)):
+        return any(map(_has_dict, result))
+    return isinstance(result, dict)
+
+
+def _structured(m: Machine, result: Any, tensors: Iterator[Value]) -> Value:
+    """``tensors`` in containers as those of ``result``."""
+    if isinstance(result, torch.Tensor):
+        return next(tensors)
+    if isinstance(result, dict):
+        return DictV.of([(ConstantV(k), _structured(m, v, tensors)) for k, v in result.items()])
+    if isinstance(result, (tuple, list)):
+        items = [_structured(m, item, tensors) for item in result]
+        return ListV(items) if isinstance(result, list) else TupleV(items, type(result))
+    return m.wrap_result(result)
 
 
 # --- the transforms ---------------------------------------------------------------------------------------------------
