@@ -6,11 +6,14 @@ to look at.
 
 from __future__ import annotations
 
+import functools
 import logging
+import re
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -531,6 +534,26 @@ def packs_weights(dtype: torch.dtype) -> bool:
     if supported is None:
         return dtype == torch.float32
     return bool(getattr(torch.ops.mkldnn, supported)())
+
+
+ONEDNN_LINEAR = "torch.ops.mkldnn._linear_pointwise.default"
+
+
+def multiplies_faster() -> bool:
+    """Whether oneDNN multiplies float32 faster here than what PyTorch's products call."""
+    return packs_weights(torch.float32) and _mkl_is_slow()
+
+
+@functools.cache
+def _mkl_is_slow() -> bool:
+    """Whether the processor has AVX-512 and is not Intel's: MKL does not use it there."""
+    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not torch.backends.mkl.is_available():
+        return False
+    try:
+        maker = re.search(r"vendor_id\s*: (\w+)", Path("/proc/cpuinfo").read_text())
+    except OSError:
+        return False
+    return maker is not None and maker[1] != "GenuineIntel"
 
 
 def packed_weight(x: torch.Tensor, weight: torch.Tensor, *geometry: Any) -> torch.Tensor:

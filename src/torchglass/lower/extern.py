@@ -16,6 +16,7 @@ from ..records.loops import Value
 from ..torch_compat import OpOverload
 from .context import Lowering, Splat, is_dense, sizes_of
 from .packing import packed
+from .products import product
 from .table import NotLowered
 
 # Operators whose out= overload is worth calling: the result's memory is then ours to plan.
@@ -28,9 +29,9 @@ def lower_extern(low: Lowering, node: fx.Node) -> Any:
     kwargs = {k: _in_memory(low, v) for k, v in low.argument(node.kwargs).items()}
     vals = node.meta.get("val")
     target = target_name(node.target)
-    product = packed(low, node, args, kwargs)
-    if product is not None:
-        return product
+    faster = packed(low, node, args, kwargs) or product(low, node, args)
+    if faster is not None:
+        return faster
     if _has_out(node):
         view = low.result(node)
         low.extern(target.rpartition(".")[0] + ".out", args, kwargs, [view.buffer], out=True)
