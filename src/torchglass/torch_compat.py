@@ -47,7 +47,14 @@ _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeT
 class LightFakeMode(FakeTensorMode):
     """FakeTensorMode without ``torch._disable_dynamo`` around each operation, which would import torch._dynamo, whose
     own code no TorchFunctionMode hears of, and whose results lie in memory as the kernels' do.
+
+    Entering FakeTensorMode itself replaces PyTorch's CUDA device guard where there is no GPU, which crashes a build for
+    CUDA (seen on 2.11) once threads have come and gone.
     """
+
+    @property
+    def avoid_device_init(self) -> bool:
+        return False
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

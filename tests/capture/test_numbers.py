@@ -193,3 +193,16 @@ def test_inside_checkpoints_and_transforms():
         return torch.func.vmap(inner)(x) + torch.utils.checkpoint.checkpoint(inner, x, use_reentrant=False)
 
     check(f, [0.5, 1.5, 2.5], most=3)
+
+
+def test_unused_computation_that_fails_for_another_value():
+    def f(x, n):
+        try:
+            math.sqrt(n)
+        except ValueError:
+            return x + 100
+        return x + 1, isinstance(n**0.5, complex)
+
+    compiled = tg.compile(f, backend="eager")
+    for n in (1.0, 2.0, 3.0, -1.0, 4.0):
+        assert str(compiled(torch.ones(1), n)) == str(f(torch.ones(1), n))

@@ -58,6 +58,7 @@ class Machine:
         self.mutated: dict[int, Value] = {}
         self.overlays: dict[tuple[int, str], tuple[KnownV, Value]] = {}
         self.written_globals: dict[tuple[str, str], Value] = {}
+        self.fallible: list[NumberV] = []  # numbers whose computation may raise for other values
         self.modes = torch_compat.Modes()
         self.function_modes: list[InstanceV] = []  # entered inside, innermost last
         self.device_contexts: list[list[InstanceV]] = []  # what stood there before each `with torch.device(...)`

@@ -238,6 +238,8 @@ class _Attempt:
         m.guard_written()
         inputs, module = self._graph()
         numbers = [v for v in m.builder.numbers if module is not None and v.node.users]
+        for number in m.fallible:
+            e.expr(number)
         for tensor in numbers:
             e.number_input(tensor.number)
         for value in m.builder.flagged:

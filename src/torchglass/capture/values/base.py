@@ -6,6 +6,8 @@ graph, so a kind that implements little is safe.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...records.sources import Source
@@ -23,6 +25,7 @@ class Value:
     """One symbolic value. ``source`` says how to reach it from the call, None when it was made inside."""
 
     source: Source | None = None
+    walked = False
     asked_by: Any = None  # the machine that asks for its hash, where its class says in Python what is equal
 
     def python_type(self) -> type:
@@ -39,6 +42,17 @@ class Value:
         except NotConstant:
             return False
         return True
+
+    @contextmanager
+    def once(self) -> Iterator[None]:
+        """Walk into what is inside; raises NotConstant where that is this value again."""
+        if self.walked:
+            raise NotConstant(self)
+        self.walked = True
+        try:
+            yield
+        finally:
+            self.walked = False
 
     def describe(self) -> str:
         """A short phrase for messages: what this is, and where it came from."""

@@ -84,7 +84,8 @@ class SequenceV(Value):
             keep = self.cls if self.cls in (list, tuple, torch.Size) else self.default_class
             return type(self)(m.real(list.__getitem__, self.items, index), keep)
         if not -len(self.items) <= index < len(self.items):
-            m.throw(IndexError, f"{self.cls.__name__} index out of range")
+            named = deque if self.cls is deque else self.default_class  # subclasses do not name themselves here
+            m.throw(IndexError, f"{named.__name__} index out of range")
         return self.at(m, index % len(self.items))
 
 
@@ -112,7 +113,8 @@ class ListV(SequenceV):
     default_class = list
 
     def as_constant(self) -> Any:
-        values = [i.as_constant() for i in self.items]
+        with self.once():
+            values = [i.as_constant() for i in self.items]
         return deque(values, self.maxlen) if self.cls is deque else values
 
     def get_attr(self, m: Machine, name: str) -> Value:

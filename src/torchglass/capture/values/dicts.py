@@ -54,10 +54,11 @@ class DictV(Value):
         if not self.complete:
             raise NotConstant(self)
         result = {}
-        for k, v in self.items.items():
-            if isinstance(k, IdentityKey):
-                raise NotConstant(self)
-            result[k] = v.as_constant()
+        with self.once():
+            for k, v in self.items.items():
+                if isinstance(k, IdentityKey):
+                    raise NotConstant(self)
+                result[k] = v.as_constant()
         return result if self.cls is dict else self.cls(result)
 
     # --- raw access (no mutation record) --------------------------------------------------------------------------

@@ -41,6 +41,10 @@ _FUNCTIONS: tuple[Any, ...] = (
 FUNCTIONS = frozenset(map(id, _FUNCTIONS))
 
 
+NEVER_FAIL = frozenset({operator.add, operator.sub, operator.mul, *COMPARISONS, *UNARY, min, max})
+"""What raises for no numbers and keeps its type: entry code computes the rest even where nobody needs it."""
+
+
 class NumberV(ConstantV):
     """A float, an int, or what a comparison of floats gave. ``leaves`` are the numbers from outside that it depends on;
     ``text`` is the expression that makes it of ``parts``, None for a number from outside.
@@ -116,7 +120,10 @@ def computed(m: Machine, function: Callable[..., Any], text: str, parts: tuple[V
         return None  # with the values guarded, the program raises it
     if type(result) not in (float, int, bool):
         return None
-    return NumberV(m, result, None, text, parts)
+    number = NumberV(m, result, None, text, parts)
+    if function not in NEVER_FAIL:
+        m.fallible.append(number)
+    return number
 
 
 def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) -> NumberV | None:
