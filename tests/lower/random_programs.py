@@ -4,7 +4,8 @@
 
 Inputs are small whole numbers, and most operations keep them small and whole, so that results are the same in every
 order of summing and dtypes, values and layouts can be compared exactly. Operations that round (``exp``, ``mean``, a
-softmax) end a chain and are compared closely.
+softmax) are compared closely. What would make a last bit large (``fmod`` of a rounded value, say) is not written:
+every program is made beside a copy of itself whose rounded values are a little larger, and the two have to agree.
 """
 
 from __future__ import annotations
@@ -35,15 +36,16 @@ class Program:
         self.rng = random.Random(seed)
         self.inputs = [self._input() for _ in range(self.rng.randint(1, 3))]
         self.steps: list[Step] = []
-        values = list(self.inputs)
+        values, moved = list(self.inputs), list(self.inputs)
         while len(self.steps) < length:
-            made = self._step(values)
+            made = self._step(values, moved)
             if made is None:
                 continue
-            (text, step), value = made
+            (text, step), value, nudged = made
             self.steps.append(step)
             self.text.append(f"v{len(values)} = {text}  # {value.dtype} {tuple(value.shape)} {value.stride()}")
             values.append(value)
+            moved.append(nudged)
         count = len(values)
         self.returned = sorted(self.rng.sample(range(len(self.inputs), count), min(5, length))) + [count - 1]
 
@@ -87,21 +89,34 @@ class Program:
         return x
 
     # -- steps -------------------------------------------------------------------------------------------------------
-    def _step(self, values: list[Tensor]) -> tuple[tuple[str, Step], Tensor] | None:
-        """A random step that eager takes and whose result is small; None where the choice does not fit."""
+    def _step(self, values: list[Tensor], moved: list[Tensor]) -> tuple[tuple[str, Step], Tensor, Tensor] | None:
+        """A random step that eager takes and whose result is small; None where the choice does not fit.
+
+        Behind its value the one that it has on ``moved``: the values, each rounded one a little larger.
+        """
         make = self.rng.choice(MAKERS)
         made = make(self.rng, values)
         if made is None:
             return None
         try:
-            value = made[1](values)
+            value, nudged = made[1](values), made[1](moved)
         except (RuntimeError, IndexError, TypeError, ValueError):
             return None
         whole = value.dtype.is_floating_point and "rounds" not in made[0]
         large = value.numel() and value.dtype is not torch.bool and bool((value.double().abs() > 100).any())
         if value.numel() > 4000 or (whole and large) or value.dtype.is_complex:
             return None
-        return made, value
+        if same(value, nudged):
+            return None
+        return made, value, larger(nudged)
+
+
+def larger(x: Tensor) -> Tensor:
+    """``x`` with what is no multiple of 1/8 larger by some units of the last place, by one in half precision."""
+    if not x.is_floating_point():
+        return x
+    units = 1 if x.dtype in (torch.bfloat16, torch.float16) else 4
+    return torch.where(x * 8 == (x * 8).round(), x, x * (1 + units * torch.finfo(x.dtype).eps))
 
 
 def same(want: Tensor, got: Tensor) -> str:
