@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +44,22 @@ def test_the_smallest_number_by_minus_one_does_not_trap(tmp_path: Path) -> None:
         y = torch.full((9,), -1, dtype=dtype)
         for division in DIVISIONS:
             tg.compile(division)(x, y)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_integers_that_overflow_wrap(dtype: torch.dtype, tmp_path: Path) -> None:
+    """C leaves it open, and a compiler that knows so takes x + 1 > x for granted."""
+    ends = torch.iinfo(dtype)
+    x = torch.tensor([ends.max, ends.min, ends.max - 1, ends.min + 1, 0, 1, 5], dtype=dtype)
+    check(lambda x: (x + 1 > x, x - 1 < x, x * 2 // 2 == x, -x > 0, x.abs() >= 0, x.square() >= 0), (x,), tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_numbers_out_of_range_become_integers_as_in_eager(dtype: torch.dtype, tmp_path: Path) -> None:
+    """And are still these integers when the same kernel makes them floating-point again."""
+    x = torch.tensor([300.7, -300.2, 40000.0, 3e9, -3e9, 1e19, -1e30, math.inf, -math.inf, math.nan, 0.5]).to(dtype)
+    back = [lambda x, to=to: (x.to(to), x.to(to).to(dtype) + 1) for to in (*INTEGERS, torch.bool)]
+    check(lambda x: [y for f in back for y in f(x)], (x,), tmp_path, loops_only=True)
 
 
 @pytest.mark.parametrize("division", DIVISIONS)

@@ -142,13 +142,20 @@ def _fma(dtype: str, operand: str, args: Sequence[str]) -> str:
     return f"{args[0]} * {args[1]} + {args[2]}"
 
 
+# Eager's way for numbers out of range, which C leaves open: without a step between, GCC writes back to float as trunc.
+FROM_FLOAT = {
+    "int64": "tg_i64_of_{0}({1})", "int32": "tg_i32_of_{0}({1})", "int16": "(int16_t)(int32_t){1}",
+    "int8": "(int8_t)(int32_t){1}", "uint8": "(uint8_t)(int64_t){1}",
+}  # fmt: skip
+
+
 @printer("cast")
 def _cast(dtype: str, operand: str, args: Sequence[str]) -> str:
     value = f"tg_from_bf16({args[0]})" if operand == "bfloat16" else args[0]
     if dtype == "bfloat16":
         return f"tg_to_bf16({value})"
-    if dtype == "uint8" and "float" in operand:
-        return f"(uint8_t)(int64_t){value}"  # eager's way for negative numbers, which C leaves open
+    if dtype in FROM_FLOAT and "float" in operand:
+        return FROM_FLOAT[dtype].format("f64" if operand == "float64" else "f32", value)
     return f"{value} != 0" if dtype == "bool" else f"({CTYPES[dtype]}){value}"
 
 

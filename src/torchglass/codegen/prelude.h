@@ -22,6 +22,12 @@ INLINE bf16 tg_to_bf16(float x)
     return x != x ? 0x7fc0 : (bf16)((u + 0x7fff + ((u >> 16) & 1)) >> 16);
 }
 
+/* Numbers out of range give the smallest integer, as the processor's conversion does. */
+INLINE int32_t tg_i32_of_f32(float x) { return __builtin_fabsf(x) < 0x1p31f ? (int32_t)x : INT32_MIN; }
+INLINE int32_t tg_i32_of_f64(double x) { return __builtin_fabs(x) < 0x1p31 ? (int32_t)x : INT32_MIN; }
+INLINE int64_t tg_i64_of_f32(float x) { return __builtin_fabsf(x) < 0x1p63f ? (int64_t)x : INT64_MIN; }
+INLINE int64_t tg_i64_of_f64(double x) { return __builtin_fabs(x) < 0x1p63 ? (int64_t)x : INT64_MIN; }
+
 INLINE int64_t tg_floordiv_i64(int64_t a, int64_t b) { int64_t q = a / b; return q - ((a % b != 0) & ((a < 0) != (b < 0))); }
 INLINE int64_t tg_mod_i64(int64_t a, int64_t b) { int64_t r = a % b; return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r; }
 INLINE float tg_mod_f32(float a, float b) { float r = fmodf(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
