@@ -143,7 +143,8 @@ def install(patch: pytest.MonkeyPatch) -> None:
     """Make ``import triton`` find the stand-in."""
     language = Language(int1=torch.bool, **{name: getattr(torch, name) for name in TYPES.split()})
     functions = {name: getattr(torch, name) for name in FUNCTIONS.split()}
-    extra = types.SimpleNamespace(libdevice=types.SimpleNamespace(rint=torch.round, **functions))
+    functions |= {"rint": torch.round, "normcdf": torch.special.ndtr}
+    extra = types.SimpleNamespace(libdevice=types.SimpleNamespace(**functions))
     package = types.ModuleType("triton")
     package.jit = lambda fn: Function(fn, language)  # type: ignore[attr-defined]
     package.language = language  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ CTYPES = {
 }  # fmt: skip
 
 # Math with our own branch-free float versions in the prelude; the rest is libm's under its own name.
-OWN_F32 = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "expm1", "log1p"})
+OWN_F32 = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "expm1", "log1p", "ndtr"})
 LIBM = frozenset({
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
     "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma",
@@ -70,7 +70,7 @@ def c_op(op: str, dtype: str, operand: str, args: Sequence[str]) -> str:
     if found is not None:
         return found(dtype, operand, args)
     suffix = "f" if dtype == "float32" else ""
-    if op in OWN_F32 and (dtype == "float32" or op == "sigmoid"):
+    if op in OWN_F32 and (dtype == "float32" or op in ("sigmoid", "ndtr")):
         return f"tg_{op}_{'f32' if dtype == 'float32' else 'f64'}({', '.join(args)})"
     if op in LIBM:
         return f"{op}{suffix}({', '.join(args)})"

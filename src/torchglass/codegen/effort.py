@@ -7,7 +7,7 @@ from .nest import Nest
 
 PARALLEL_EFFORT = 50_000  # estimated operations below which one thread is faster than waking the others
 HEAVY = frozenset(
-    {"exp", "log", "tanh", "erf", "sigmoid", "expm1", "log1p", "sin", "cos", "pow", "exp2", "lgamma", "atan"}
+    {"exp", "log", "tanh", "erf", "ndtr", "sigmoid", "expm1", "log1p", "sin", "cos", "pow", "exp2", "lgamma", "atan"}
 )
 
 

@@ -167,6 +167,11 @@ def _sigmoid(dtype: str, operand: str, a: str) -> str:
     return f"tl.div_rn(1.0, 1.0 + libdevice.exp(-{a}))" if dtype == "float32" else f"1.0 / (1.0 + libdevice.exp(-{a}))"
 
 
+@prints("ndtr")
+def _ndtr(dtype: str, operand: str, a: str) -> str:
+    return f"libdevice.normcdf({a})"
+
+
 @prints("sign")
 def _sign_of(dtype: str, operand: str, a: str) -> str:
     return f"({a} > 0).to({TYPES[dtype]}) - ({a} < 0).to({TYPES[dtype]})"

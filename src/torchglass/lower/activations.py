@@ -15,9 +15,7 @@ from ..records.loops import View
 from .context import Lowering
 from .pointwise import pointwise
 from .table import NotLowered, rule
-from .values import Number, V, absolute, erf, exp, is_float, sigmoid, tanh, where
-
-SQRT1_2 = math.sqrt(0.5)
+from .values import Number, V, absolute, exp, is_float, ndtr, sigmoid, tanh, where
 
 
 @pointwise("relu")
@@ -48,15 +46,14 @@ def _elu(x: V, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) ->
 @pointwise("gelu")
 def _gelu(x: V, approximate: str = "none") -> V:
     if approximate == "none":
-        return x * 0.5 * (1 + erf(x * SQRT1_2))
+        return x * ndtr(x)
     return 0.5 * x * (1 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
 @pointwise("gelu_backward")
 def _gelu_backward(grad: V, x: V, approximate: str = "none") -> V:
     if approximate == "none":
-        cdf = 0.5 * (1 + erf(x * SQRT1_2))
-        return grad * (cdf + x * (exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))))
+        return grad * (ndtr(x) + x * (exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))))
     beta, kappa = math.sqrt(2 / math.pi), 0.044715
     t = tanh(beta * (x + kappa * x * x * x))
     return grad * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * (beta * (1 + 3 * kappa * x * x)))

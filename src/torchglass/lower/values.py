@@ -169,5 +169,5 @@ def _unary(op: str) -> Callable[[V], V]:
     return lambda x: x.do(op)
 
 
-exp, log, sqrt, rsqrt, tanh, erf = (_unary(o) for o in ("exp", "log", "sqrt", "rsqrt", "tanh", "erf"))
+exp, log, sqrt, rsqrt, tanh, ndtr = (_unary(o) for o in ("exp", "log", "sqrt", "rsqrt", "tanh", "ndtr"))
 sigmoid, sin, cos, absolute = (_unary(o) for o in ("sigmoid", "sin", "cos", "abs"))

@@ -36,7 +36,7 @@ ANY_OPERANDS = frozenset({"cast"})
 FLOAT_OPS = frozenset({
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "sigmoid", "floor", "ceil", "trunc",
-    "round", "lgamma", "pow", "atan2", "copysign", "hypot", "nextafter",
+    "round", "ndtr", "lgamma", "pow", "atan2", "copysign", "hypot", "nextafter",
 })  # fmt: skip
 DTYPES = frozenset({"float32", "float64", "bfloat16", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"})
 

@@ -157,7 +157,7 @@ OPS: dict[str, int] = {
     **dict.fromkeys(("copysign", "hypot", "nextafter"), 2),
     **dict.fromkeys(("neg", "abs", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt"), 1),
     **dict.fromkeys(("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh"), 1),
-    **dict.fromkeys(("atanh", "erf", "erfc", "sigmoid", "floor", "ceil", "trunc", "round", "not", "isnan"), 1),
+    **dict.fromkeys(("atanh", "erf", "erfc", "sigmoid", "ndtr", "floor", "ceil", "trunc", "round", "not", "isnan"), 1),
     **dict.fromkeys(("cast", "lgamma", "isinf", "sign"), 1),
     "where": 3,
     "fma": 3,
