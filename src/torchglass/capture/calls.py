@@ -38,7 +38,7 @@ from .binding import bind_arguments
 from .errors import Unsupported, fitting
 from .frame import Frame
 from .values import number
-from .values.arrays import is_numpy_function
+from .values.arrays import ArrayV, is_numpy_function, numpy_draws
 from .values.base import Lazy, Value
 from .values.binding import MISSING, class_lookup
 from .values.constant import ConstantV, is_constant_object
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 # Imported for the handlers that they enter.
 WITH_HANDLERS = (autograd_functions, checkpoints, checks, class_bodies, gradients, standard_library, transforms, vjp)
 
-CODE_GENERATOR = 0x20
 CODE_COROUTINE = 0x80 | 0x200
 
 
@@ -116,6 +115,8 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
     method = class_lookup(type(real), "__call__")
     if isinstance(method, FunctionType):
         return m.call(m.wrap_known(method), [function, *args], kwargs)
+    if numpy_draws(real):
+        raise Unsupported(f"`numpy.random.{real.__name__}`, which draws random numbers", "draw them before the call")
     raise Unsupported(f"calling the {function.describe()}")
 
 
@@ -282,7 +283,9 @@ def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) 
     left, right = m.settle(left), m.settle(right)
     if plain in (operator.eq, operator.ne) and not (left.is_constant() and right.is_constant()):
         return ConstantV(m.identical(left, right) == (plain is operator.eq))
-    return m.fold(function if isinstance(left, ConstantV) else plain, [left, right], {})
+    if isinstance(left, ArrayV) and function is not plain:
+        left.refuse_when_sealed(m)
+    return m.fold(function if isinstance(left, (ConstantV, ArrayV)) else plain, [left, right], {})
 
 
 def _payload(value: Value) -> Value:

@@ -389,6 +389,15 @@ def _new_cell(e: Emitter, cell: CellV) -> bool:
     return cell.real is None and cell.source is None and id(cell) not in e.names
 
 
+def _array(e: Emitter, v: ArrayV) -> str:
+    if v.root is None:
+        return e.name_value(v, "array", f"{e.pin(v.array)}.copy(order='K')")
+    if not (v.root.array.flags.c_contiguous or v.root.array.flags.f_contiguous):
+        raise CannotResume("a view of a NumPy array that is laid out out of order")
+    layout = f"{v.array.shape}, {v.array.strides}, {v.offset()}, {v.array.flags.writeable}"
+    return e.name_value(v, "array", f"rebuild.array_view({e.expr(v.root)}, {e.pin(v.array.dtype)}, {layout})")
+
+
 def _iterator(e: Emitter, v: Value) -> str:
     """An iterator over what it iterated over, as far on: what changes there later is seen."""
     if isinstance(v, ZipV):
@@ -507,7 +516,7 @@ BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
     (TensorV, _tensor),
     (KnownV, _known),
     (OpaqueV, _known),
-    (ArrayV, lambda e, v: e.name_value(v, "array", f"{e.pin(v.array)}.copy()")),
+    (ArrayV, _array),
     (WeakRefV, lambda e, v: e.name_value(v, "reference", f"{e.pin(weakref.ref)}({e.expr(v.target)})")),
     (SequenceV, _sequence),
     (DictV, _dict),

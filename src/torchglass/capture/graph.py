@@ -18,6 +18,7 @@ from .. import torch_compat
 from ..records.origin import Origin
 from ..records.sources import Source
 from .errors import NeedsData, Unsupported
+from .values.arrays import is_array
 from .values.base import Lazy, NotConstant, Value
 from .values.constant import ConstantV
 from .values.containers import ListV, SequenceV, SliceV, TupleV
@@ -227,6 +228,8 @@ class GraphBuilder:
     def _held(self, real: Any) -> Any:
         if type(real) in PRINTED or isinstance(real, (enum.Enum, slice, torch_compat.OpOverload)):
             return real
+        if is_array(real):
+            real = real.copy()  # the program may write to its own later
         for name, held in self.held.items():
             if held is real:
                 return self.graph.get_attr(name)

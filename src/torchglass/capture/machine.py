@@ -25,7 +25,7 @@ from . import calls, class_bodies, constant_tensors, function_modes, graph, infe
 from .errors import Unsupported, UserError
 from .frame import Frame
 from .values import hashing
-from .values.arrays import is_array
+from .values.arrays import ArrayV, is_array
 from .values.base import Lazy, NotConstant, Value
 from .values.binding import bind, class_lookup, is_data_descriptor
 from .values.closure import ClosureV
@@ -54,6 +54,7 @@ class Machine:
         self.builder = graph.GraphBuilder()
         self.frames: list[Frame] = []
         self.guards: dict[tuple[Any, ...], Guard] = {}
+        self.arrays: dict[int, ArrayV] = {}
         self.wrapped: dict[int, tuple[Any, Value]] = {}
         self.mutated: dict[int, Value] = {}
         self.overlays: dict[tuple[int, str], tuple[KnownV, Value]] = {}

@@ -256,5 +256,5 @@ def wrap_result(m: Machine, real: Any) -> Value:
     if cls in (set, frozenset):
         return SetV([wrap_result(m, v) for v in real], cls)
     if is_array(real):
-        return ArrayV(real)
+        return ArrayV.of(m, real)
     return m.wrap(real, None)

@@ -88,6 +88,16 @@ def group(
     return made
 
 
+def array_view(
+    root: Any, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, writeable: bool
+) -> Any:
+    """A view of a NumPy array that is contiguous, in either order."""
+    buffer = root if root.flags.c_contiguous else root.T
+    view = type(root)(shape, dtype, buffer, offset, strides)
+    view.flags.writeable = writeable
+    return view
+
+
 def raised(error: BaseException) -> BaseException:
     """An exception like one that was raised while capturing: each call has its own, with its own context.
 

@@ -30,10 +30,32 @@ IMPURE = frozenset([
 
 
 class ArrayV(Value):
-    """A ``numpy.ndarray`` computed from constants while capturing. Entry code hands out copies of it."""
+    """A ``numpy.ndarray`` computed from constants while capturing; ``root`` is the array that it is a view of.
 
-    def __init__(self, array: Any) -> None:
+    It is as the program left it, since what writes to it does so while capturing. Entry code hands out a copy, and
+    views of that copy.
+    """
+
+    def __init__(self, array: Any, root: ArrayV | None = None) -> None:
         self.array = array
+        self.root = root
+
+    @classmethod
+    def of(cls, m: Machine, array: Any) -> ArrayV:
+        """The one value for ``array``."""
+        known = m.arrays.get(id(array))
+        if known is not None:
+            return known
+        base = array.base
+        if base is not None and not is_array(base):
+            raise Unsupported("a NumPy array in memory of others")
+        known = m.arrays[id(array)] = cls(array, None if base is None else cls.of(m, base))
+        return known
+
+    def offset(self) -> int:
+        """Where a view begins in its root, in bytes."""
+        assert self.root is not None
+        return int(self.array.ctypes.data - self.root.array.ctypes.data)
 
     def __repr__(self) -> str:
         return f"ArrayV({self.array.dtype}, {self.array.shape})"
@@ -67,6 +89,14 @@ class ArrayV(Value):
     def get_item(self, m: Machine, key: Value) -> Value:
         return m.fold(operator.getitem, [self, key], {})
 
+    def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        self.refuse_when_sealed(m)
+        m.fold(operator.setitem, [self, key, value], {})
+
+    def refuse_when_sealed(self, m: Machine) -> None:
+        if m.sealed_by:
+            raise Unsupported(f"{m.sealed_by}, which writes to a NumPy array")
+
     def contains(self, m: Machine, item: Value) -> bool:
         return bool(m.truth(m.fold(operator.contains, [self, item], {})))
 
@@ -85,6 +115,11 @@ def is_numpy_function(real: Any) -> bool:
     if cls.__module__.partition(".")[0] == "numpy":
         return cls.__name__ in ("ufunc", "_ArrayFunctionDispatcher")
     return isinstance(real, (BuiltinFunctionType, FunctionType)) and module.partition(".")[0] == "numpy"
+
+
+def numpy_draws(real: Any) -> bool:
+    """Whether ``real`` draws from a generator of NumPy's, or sets one."""
+    return str(getattr(real, "__module__", "")).startswith("numpy.random") and hasattr(real, "__name__")
 
 
 def is_scalar_class(cls: type) -> bool:
