@@ -9,14 +9,18 @@ class TorchglassError(Exception):
     """Base of the package's errors."""
 
 
+# The hint for what nothing more is known about.
+ANY_BREAK = "do this outside the compiled function, or let the graph break there by compiling without fullgraph=True"
+
+
 class GraphBreakError(TorchglassError):
     """``fullgraph=True``, and the function has a graph break. ``found`` has reason, place and hint."""
 
     def __init__(self, name: str, found: GraphBreak) -> None:
         self.found = found
-        hint = f"\n  hint: {found.hint}" if found.hint else ""
         super().__init__(
-            f"fullgraph=True, but the graph of `{name}` breaks\n  at {found.origin}\n  because of {found.reason}{hint}"
+            f"fullgraph=True, but the graph of `{name}` breaks\n  at {found.origin}\n  because of {found.reason}\n"
+            f"  hint: {found.hint or ANY_BREAK}"
         )
 
 

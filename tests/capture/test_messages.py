@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -60,6 +61,11 @@ def asked_for(x):
 def seed(x):
     torch.manual_seed(0)
     return x
+
+
+@says("`numpy.random.rand`, which draws random numbers", "draw them before the call")
+def drawn(x):
+    return x * np.random.rand()
 
 
 @says("is disabled for torchglass")

@@ -142,10 +142,8 @@ def _jump(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     stack, (value,) = _split(frame, 1)
     assert i.target is not None
     text = e.expr(value)
-    test = f"{text} is None" if "NONE" in i.opname else text
-    jumps_when_true = i.opname.endswith(("IF_TRUE", "IF_NONE"))
-    yes, no = (i.target, i.index + 1) if jumps_when_true else (i.index + 1, i.target)
-    return [Path(test, stack, yes), Path(None, list(stack), no)]
+    yes, no = (i.target, i.index + 1) if i.opname.endswith("IF_TRUE") else (i.index + 1, i.target)
+    return [Path(text, stack, yes), Path(None, list(stack), no)]
 
 
 def _jump_or_pop(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
@@ -158,7 +156,7 @@ def _jump_or_pop(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     return [jump, fall]
 
 
-for _kind in ("TRUE", "FALSE", "NONE", "NOT_NONE"):
+for _kind in ("TRUE", "FALSE"):
     breaks_at(f"POP_JUMP_FORWARD_IF_{_kind}", f"POP_JUMP_BACKWARD_IF_{_kind}", f"POP_JUMP_IF_{_kind}")(_jump)
 breaks_at("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP")(_jump_or_pop)
 
@@ -238,11 +236,10 @@ def _compare(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     return _result(e, i, stack, f"bool({text})" if sys.version_info >= (3, 13) and i.arg & 16 else text)
 
 
-@breaks_at("CONTAINS_OP", "IS_OP")
+@breaks_at("CONTAINS_OP")
 def _contains(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     stack, (left, right) = _split(frame, 2)
-    words = {("CONTAINS_OP", 0): "in", ("CONTAINS_OP", 1): "not in", ("IS_OP", 0): "is", ("IS_OP", 1): "is not"}
-    return _result(e, i, stack, f"{e.expr(left)} {words[i.opname, i.arg or 0]} {e.expr(right)}")
+    return _result(e, i, stack, f"{e.expr(left)} {'not in' if i.arg else 'in'} {e.expr(right)}")
 
 
 UNARY_TEXT = {"UNARY_NOT": "not {}", "UNARY_NEGATIVE": "-{}", "UNARY_INVERT": "~{}", "UNARY_POSITIVE": "+{}",
@@ -362,7 +359,7 @@ def _extend(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     return [Path(None, stack, i.index + 1)]
 
 
-@breaks_at("LOAD_GLOBAL", "LOAD_NAME")
+@breaks_at("LOAD_GLOBAL")
 def _load_global(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     table = e.pin(frame.namespace, "globals_of_function")
     assert i.arg is not None
@@ -372,13 +369,6 @@ def _load_global(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     if i.opname == "LOAD_GLOBAL" and i.arg & 1:
         pushed = [NULL, value] if sys.version_info < (3, 13) else [value, NULL]
     return [Path(None, [*frame.stack, *pushed], i.index + 1)]
-
-
-@breaks_at("IMPORT_NAME")
-def _import(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, (level, names) = _split(frame, 2)
-    table = e.pin(frame.namespace, "globals_of_function")
-    return _result(e, i, stack, f"__import__({i.argval!r}, {table}, None, {e.expr(names)}, {e.expr(level)})")
 
 
 # --- with -------------------------------------------------------------------------------------------------------------
@@ -450,13 +440,6 @@ def _get_len(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
 @breaks_at("IMPORT_FROM")
 def _import_from(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     return _result(e, i, list(frame.stack), f"rebuild.import_from({e.expr(frame.stack[-1])}, {i.argval!r})")
-
-
-@breaks_at("STORE_GLOBAL")
-def _store_global(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, (value,) = _split(frame, 1)
-    e.line(f"{e.pin(frame.namespace, 'globals_of_function')}[{i.argval!r}] = {e.expr(value)}")
-    return [Path(None, stack, i.index + 1)]
 
 
 @breaks_at("DELETE_GLOBAL")

@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
 from typing import Any
 
 import torch
@@ -27,7 +28,6 @@ from ..records.guards import Guard
 from ..records.origin import Origin
 from ..records.sources import Cell, Local
 from . import breaks, function_modes, inference
-from .calls import CODE_COROUTINE, CODE_GENERATOR
 from .draws import draws
 from .emit import Emitter, emit_effects, entry_point, entry_source, slot_text
 from .errors import CannotResume, Fails, LeafLeaves, Restart, Unsupported, UserError
@@ -40,6 +40,11 @@ from .values.constant import ConstantV
 from .values.containers import CellV
 
 RECURSION_LIMIT = 20_000
+RUNS_LATER = {
+    CO_GENERATOR: "a generator function",
+    CO_COROUTINE | CO_ITERABLE_COROUTINE: "a coroutine function",
+    CO_ASYNC_GENERATOR: "an asynchronous generator function",
+}
 
 
 class Stopped(Exception):
@@ -57,8 +62,9 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
     """
     code = request.function.__code__
     origin = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
-    if code.co_flags & (CODE_GENERATOR | CODE_COROUTINE):
-        raise Stopped(GraphBreak("a generator or coroutine function", origin, "compile the functions it calls"))
+    if any(code.co_flags & flags for flags in RUNS_LATER):
+        kind = next(kind for flags, kind in RUNS_LATER.items() if code.co_flags & flags)
+        raise Stopped(GraphBreak(f"{kind}, which runs after the call", origin, "compile the functions it calls"))
     state = global_state()
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
