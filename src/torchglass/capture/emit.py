@@ -28,7 +28,6 @@ from . import emit_modes
 from .errors import CannotResume
 from .inference import GuardMethodV, InferenceV
 from .resume import EntryPoint, Slot, live_cells, live_locals, resume_code
-from .tensor_ops import MODE_CHANGES
 from .values.arrays import ArrayV
 from .values.base import NULL, HandledV, Lazy, Value
 from .values.binding import class_lookup
@@ -635,74 +634,3 @@ WRITERS: tuple[tuple[Any, Callable[[Emitter, Any], list[str]]], ...] = (
     (CellV, _write_cell),
     (InstanceV, _write_slots),
 )
-
-
-# --- the whole text ---------------------------------------------------------------------------------------------------
-def entry_source(e: Emitter, input_count: int, has_graph: bool, title: str) -> str:
-    """The module text of the entry, from what the emitter collected."""
-    names = [e.parameter_names[p] for p in e.parameters]
-    graph_call = [*_number_lines(e, names), *_flag_lines(e, True)]
-    graph_call += _graph_call(e, names, input_count) if has_graph else []
-    lines = [f'"""{title}"""', "", "import torch", "", "from torchglass.runtime import rebuild", "", ""]
-    comments = [f"# {name}: {_describe(real)}" for name, real in sorted(e.namespace.items())]
-    if any(line.strip() == "with compiled_calls:" for line in e.body):
-        comments.append("# compiled_calls: functions called inside are compiled as functions of their own")
-    if comments:
-        lines += [*comments, "", ""]
-    lines.append(f"def transformed({', '.join([*names, 'fetched'])}):")
-    for n, source in enumerate(e.fetch):
-        mark = "graph input" if n < input_count else "read by this entry"
-        lines.append(f"    # fetched[{n}] = {source.render()}  ({mark})")
-    lines += [f"    {text}" for text in [*graph_call, *e.body]]
-    return "\n".join(lines) + "\n"
-
-
-def _number_lines(e: Emitter, names: list[str]) -> list[str]:
-    """Compute with numbers before anything happens. Where that raises, or gives a number of another type than at
-    capture, Python runs the call.
-    """
-    if not e.numbers:
-        return []
-    error = e.fresh("error")
-    values = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
-    again = f"    return rebuild.plainly({error}, {e.pin(e.m.function)}, {values})"
-    return ["try:", *(f"    {text}" for text in e.numbers), f"except Exception as {error}:", again]
-
-
-def _flag_lines(e: Emitter, flag: bool) -> list[str]:
-    """Make inputs require grad that the program makes so before it uses them, or undo that."""
-    return [f"{e.expr(value)}.requires_grad_({flag})" for value in e.m.builder.flagged]
-
-
-def _graph_call(e: Emitter, names: list[str], input_count: int) -> list[str]:
-    """Run the graph. Where an operation fails on the data it gets, nothing has happened yet: Python runs it all again,
-    and raises at the user's line, within the user's blocks. A graph that writes to an input can only be undone in its
-    first run.
-    """
-    arguments = "*fetched" if input_count == len(e.fetch) else f"*fetched[:{input_count}]" if input_count else ""
-    arguments = ", ".join([*([arguments] if arguments else []), *e.number_inputs])
-    results = [e.names[id(v)] for v in e.outputs]
-    call = f"graph_0({arguments})"
-    if results:
-        call = f"{', '.join(results)}{',' if len(results) == 1 else ''} = {call}"
-    nodes = e.m.builder.graph.nodes
-    sets_modes = any(n.op == "call_function" and n.target in MODE_CHANGES for n in nodes)
-    error, modes = e.fresh("error"), e.fresh("modes")
-    failure = "rebuild.Undone" if e.m.builder.writes_inputs() else "Exception"
-    lines = [f"{modes} = rebuild.Modes()"] if sets_modes else []
-    lines += ["try:", f"    {call}", f"except {failure} as {error}:"]
-    values = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
-    again = [f"    {text}" for text in _flag_lines(e, False)]
-    again.append(f"    return rebuild.without_graph({error}, {e.pin(e.m.function)}, {values})")
-    if not sets_modes:
-        return [*lines, *again]
-    restored = f"    {modes}.restore({error})"
-    if failure == "Exception":
-        return [*lines, restored, *again]
-    return [*lines, restored, *again, f"except Exception as {error}:", restored, "    raise"]
-
-
-def _describe(real: Any) -> str:
-    text = getattr(real, "__qualname__", None) or getattr(real, "__name__", None) or type(real).__name__
-    module = getattr(real, "__module__", None)
-    return f"{module}.{text}" if module else str(text)

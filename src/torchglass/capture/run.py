@@ -29,7 +29,8 @@ from ..records.origin import Origin
 from ..records.sources import Cell, Local
 from . import breaks, function_modes, inference
 from .draws import draws
-from .emit import Emitter, emit_effects, entry_point, entry_source, slot_text
+from .emit import Emitter, emit_effects, entry_point, slot_text
+from .entry_text import entry_source
 from .errors import CannotResume, Fails, LeafLeaves, Restart, Unsupported, UserError
 from .frame import Frame
 from .machine import Machine
