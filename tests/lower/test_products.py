@@ -68,6 +68,29 @@ def test_gradients() -> None:
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
 
+BIASED: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], object], tuple[int, int]]] = {
+    "a loop reads it": (lambda x, w, b: F.gelu(F.linear(x, w, b)), (1, 0)),
+    "through a view": (lambda x, w, b: F.linear(x, w, b).view(4, 8, 40).softmax(-1), (1, 0)),
+    "two loops": (lambda x, w, b: (y := F.linear(x, w, b)).sum(0) + y.exp(), (1, 0)),
+    "it is returned": (lambda x, w, b: ((y := F.linear(x, w, b)), y.exp()), (0, 1)),
+    "a product reads it": (lambda x, w, b: F.linear(x, w, b).t() @ x, (1, 1)),
+    "a matrix is added": (lambda x, w, b: torch.addmm(b.expand(32, 40), x, w.t()).exp(), (0, 1)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", BIASED)
+def test_loops_add_the_bias(name: str, dtype: torch.dtype) -> None:
+    fn, expected = BIASED[name]
+    torch.manual_seed(0)
+    x, w, b = (torch.randn(shape, dtype=dtype) for shape in ((32, 24), (40, 24), (40,)))
+    compiled = tg.compile(fn, fullgraph=True)
+    torch.testing.assert_close(compiled(x, w, b), fn(x, w, b))
+    (graph,) = tg.explain(compiled).graphs()
+    text = graph.files["forward_wrapper.py"]
+    assert (text.count("aten_mm_out("), text.count("aten_addmm_out(")) == expected
+
+
 def test_symbolic_sizes_and_other_dtypes() -> None:
     weight = torch.randn(200, 160)
     compiled = tg.compile(lambda x: x @ weight.to(x.dtype).t(), dynamic=True)

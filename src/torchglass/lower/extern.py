@@ -16,7 +16,7 @@ from ..records.loops import Value
 from ..torch_compat import OpOverload
 from .context import Lowering, Splat, is_dense, sizes_of
 from .packing import packed
-from .products import product
+from .products import biased_later, product
 from .table import NotLowered
 
 # Operators whose out= overload is worth calling: the result's memory is then ours to plan.
@@ -29,7 +29,7 @@ def lower_extern(low: Lowering, node: fx.Node) -> Any:
     kwargs = {k: _in_memory(low, v) for k, v in low.argument(node.kwargs).items()}
     vals = node.meta.get("val")
     target = target_name(node.target)
-    faster = packed(low, node, args, kwargs) or product(low, node, args)
+    faster = packed(low, node, args, kwargs) or product(low, node, args) or biased_later(low, node, args)
     if faster is not None:
         return faster
     if _has_out(node):
