@@ -70,6 +70,16 @@ def test_activations_at_special_values(tmp_path: Path) -> None:
     check(fn, (special(33, 257), make(33, 257)), tmp_path, loops_only=True)
 
 
+def test_signs_of_zeros() -> None:
+    x = torch.tensor([0.0, -0.0] * 50)
+
+    def fn(x: Tensor) -> list[Tensor]:
+        return [F.relu(x), F.relu6(x), x.clamp(0, 6), x.clamp_min(0), x.clamp_max(0), torch.fmax(x, -x), x.round(), -x]
+
+    for got, want in zip(tg.compile(fn)(x), fn(x)):
+        assert torch.equal(got.signbit(), want.signbit())
+
+
 def test_losses(tmp_path: Path) -> None:
     def fn(x: Tensor, y: Tensor) -> Any:
         return (

@@ -15,12 +15,12 @@ from ..records.loops import View
 from .context import Lowering
 from .pointwise import pointwise
 from .table import NotLowered, rule
-from .values import Number, V, absolute, exp, is_float, ndtr, sigmoid, tanh, where
+from .values import Number, V, absolute, at_least, at_most, exp, is_float, ndtr, sigmoid, tanh, where
 
 
 @pointwise("relu")
 def _relu(x: V) -> V:
-    return x.do("maximum", 0)
+    return at_least(x, 0)
 
 
 @pointwise("threshold_backward")
@@ -94,7 +94,7 @@ def _softplus_backward(grad: V, x: V, beta: Number, threshold: Number) -> V:
 
 @pointwise("hardtanh")
 def _hardtanh(x: V, low: Number = -1, high: Number = 1) -> V:
-    return x.do("maximum", low).do("minimum", high)
+    return at_most(at_least(x, low), high)
 
 
 @pointwise("hardtanh_backward")
@@ -104,12 +104,12 @@ def _hardtanh_backward(grad: V, x: V, low: Number, high: Number) -> V:
 
 @pointwise("hardsigmoid")
 def _hardsigmoid(x: V) -> V:
-    return (x + 3).do("maximum", 0).do("minimum", 6) / 6
+    return at_most(at_least(x + 3, 0), 6) / 6
 
 
 @pointwise("hardswish")
 def _hardswish(x: V) -> V:
-    return x * (x + 3).do("maximum", 0).do("minimum", 6) / 6
+    return x * at_most(at_least(x + 3, 0), 6) / 6
 
 
 @pointwise("mish")

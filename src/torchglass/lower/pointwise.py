@@ -18,7 +18,7 @@ from ..records.loops import View
 from .context import Lowering, dtype_name
 from .integers import power, quotient, shift
 from .table import NotLowered, add_rule
-from .values import Number, V, absolute, compute_dtype, exp, fits, is_float, rsqrt, sqrt, where
+from .values import Number, V, absolute, at_least, at_most, compute_dtype, exp, fits, is_float, rsqrt, sqrt, where
 
 
 def pointwise(
@@ -291,20 +291,20 @@ def _fitting(x: V, *numbers: V | Number | None) -> None:
 def _clamp(x: V, low: V | Number | None = None, high: V | Number | None = None) -> V:
     _fitting(x, low, high)
     if low is not None:
-        x = x.do("maximum", low)
-    return x if high is None else x.do("minimum", high)
+        x = at_least(x, low)
+    return x if high is None else at_most(x, high)
 
 
 @pointwise("clamp_min")
 def _clamp_min(x: V, low: V | Number) -> V:
     _fitting(x, low)
-    return x.do("maximum", low)
+    return at_least(x, low)
 
 
 @pointwise("clamp_max")
 def _clamp_max(x: V, high: V | Number) -> V:
     _fitting(x, high)
-    return x.do("minimum", high)
+    return at_most(x, high)
 
 
 # -- comparisons, logic, selection -----------------------------------------------------------------------------------

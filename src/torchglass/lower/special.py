@@ -12,10 +12,10 @@ import torch
 from torch import fx
 
 from ..records.loops import View
-from .context import Lowering
+from .context import Lowering, dtype_name
 from .pointwise import pointwise
-from .table import rule
-from .values import Number, V, absolute, exp, is_float, log, sin, where
+from .table import NotLowered, rule
+from .values import COMPUTE, Number, V, absolute, exp, is_float, log, sin, where
 
 
 @pointwise("xlogy")
@@ -62,20 +62,12 @@ def _lerp_tensor(x: V, y: V, weight: V) -> V:
 
 @pointwise("fmax")
 def _fmax(x: V, y: V) -> V:
-    return (
-        where(y.do("isnan"), x, where(x.do("isnan"), y, x.do("maximum", y)))
-        if is_float(x.dtype)
-        else x.do("maximum", y)
-    )
+    return where((y > x).do("or", x.do("isnan")), y, x) if is_float(x.dtype) else x.do("maximum", y)
 
 
 @pointwise("fmin")
 def _fmin(x: V, y: V) -> V:
-    return (
-        where(y.do("isnan"), x, where(x.do("isnan"), y, x.do("minimum", y)))
-        if is_float(x.dtype)
-        else x.do("minimum", y)
-    )
+    return where((y < x).do("or", x.do("isnan")), y, x) if is_float(x.dtype) else x.do("minimum", y)
 
 
 @pointwise("frac")
@@ -115,9 +107,12 @@ def _hypot(x: V, y: V) -> V:
     return x.do("hypot", y)
 
 
-@pointwise("nextafter")
-def _nextafter(x: V, y: V) -> V:
-    return x.do("nextafter", y)
+@rule("nextafter")
+def _nextafter(low: Lowering, node: fx.Node, x: Any, y: Any) -> View:
+    to = dtype_name(node.meta["val"].dtype)
+    if to in COMPUTE:
+        raise NotLowered("the neighbour in half precision")
+    return low.finish(lambda x, y: x.cast(to).do("nextafter", y.cast(to)), [x, y], node)
 
 
 @pointwise("signbit", cast="none")

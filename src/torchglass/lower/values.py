@@ -165,6 +165,16 @@ def where(cond: V, a: V | Number, b: V | Number) -> V:
     return cond.body.compute("where", (cond, a, a.lift(b)))
 
 
+def at_least(x: V, low: V | Number) -> V:
+    """The larger of the two. Beside a number, ``x`` where they are equal: relu(-0.0) is -0.0, as in eager."""
+    return x.do("maximum", low) if isinstance(low, V) else x.lift(low).do("maximum", x)
+
+
+def at_most(x: V, high: V | Number) -> V:
+    """The smaller of the two."""
+    return x.do("minimum", high) if isinstance(high, V) else x.lift(high).do("minimum", x)
+
+
 def _unary(op: str) -> Callable[[V], V]:
     return lambda x: x.do(op)
 
