@@ -30,7 +30,7 @@ from ..records.partition import (
     ViewOf,
     ViewStep,
 )
-from ..torch_compat import below_autograd, in_forward_mode, release_saved_tensors
+from ..torch_compat import below_autograd, in_forward_mode, plain_apply, release_saved_tensors
 from .aliases import apply
 
 Graph = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
@@ -255,7 +255,7 @@ def _training(
             release_saved_tensors(ctx)  # the list holds them now, and the graph clears it
             return (None, *backward_of(tensors, tangents))
 
-    apply = CompiledGraph.apply
+    apply = plain_apply(CompiledGraph)
     if not partition.gradients:
         return _without_gradients(partition, forward_call, eager)
 
