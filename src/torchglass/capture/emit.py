@@ -531,7 +531,7 @@ BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
     (GuardMethodV, lambda e, v: f"{e.expr(v.owner)}.{v.name}"),
     (SliceV, lambda e, v: f"slice({e.listing(v.parts)})"),
     (TensorMethodV, lambda e, v: f"{e.expr(v.owner)}.{v.name}"),
-    (BuiltinMethodV, lambda e, v: f"{e.owner(v.owner)}.{v.descriptor.__name__}"),
+    (BuiltinMethodV, lambda e, v: e.existing(v) or f"{e.owner(v.owner)}.{v.descriptor.__name__}"),
     (DictViewV, lambda e, v: f"{e.expr(v.of)}.{v.kind}()"),
     (SuperV, lambda e, v: f"super({e.pin(v.cls)}, {e.expr(v.owner)})"),
     ((SequenceIterV, ZipV, MapV, FilterV, EnumerateV), _iterator),

@@ -39,7 +39,7 @@ from .values.closure import ClosureV, is_made_anew
 from .values.constant import ConstantV, is_constant_object
 from .values.containers import CellV, ListV, SetV, TupleV
 from .values.dicts import DictV
-from .values.functions import MethodV, PartialV
+from .values.functions import BuiltinMethodV, MethodV, PartialV
 from .values.instance import ExceptionV, InstanceV
 from .values.known import KnownV
 from .values.opaque import OpaqueV, is_opaque
@@ -174,6 +174,18 @@ def _method(m: Machine, real: MethodType, source: Source | None) -> Value:
     return MethodV(m.wrap(real.__func__, at("__func__")), m.wrap(real.__self__, at("__self__")), source)
 
 
+def _builtin(m: Machine, real: BuiltinFunctionType, source: Source | None) -> Value:
+    """A bound method of a C type is made anew whenever it is read: it is known by its owner and name."""
+    owner = real.__self__
+    method = getattr(type(owner), real.__name__, None)
+    known = owner is None or isinstance(owner, (type, ModuleType, torch.Tensor))
+    if source is None or known or not isinstance(method, MethodDescriptorType):
+        return _known(m, real, source)
+    m.guard(source, "type", type(real), "was called or read")
+    m.guard(Attr(source, "__name__"), "constant", real.__name__, "was called or read")
+    return BuiltinMethodV(method, m.wrap(owner, Attr(source, "__self__")), real, source)
+
+
 def _cell(m: Machine, real: Any, source: Source | None) -> Value:
     return CellV.existing(real, source)
 
@@ -208,6 +220,7 @@ EXACT: dict[type, Wrapper] = {
     frozenset: _set,
     FunctionType: _function,
     MethodType: _method,
+    BuiltinFunctionType: _builtin,
     CellType: _cell,
     functools.partial: _partial,
     weakref.ref: _weakref,

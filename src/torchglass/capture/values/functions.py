@@ -139,9 +139,11 @@ class TensorMethodV(CallableV):
 class BuiltinMethodV(CallableV):
     """A method of a C type (``list.append``) bound to a symbolic value."""
 
-    def __init__(self, descriptor: Any, owner: Value) -> None:
+    def __init__(self, descriptor: Any, owner: Value, real: Any = None, source: Source | None = None) -> None:
         self.descriptor = descriptor
         self.owner = owner
+        self.real = real
+        self.source = source
 
     def __repr__(self) -> str:
         return f"BuiltinMethodV({self.descriptor})"

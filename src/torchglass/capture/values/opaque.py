@@ -31,4 +31,5 @@ def is_opaque(real: Any) -> bool:
     cls = type(real)
     if isinstance(real, (type, ModuleType)):
         return False
-    return hasattr(cls, "__next__") or hasattr(cls, "__setitem__") or cls.__module__ == "_io"
+    drawing = cls.__module__.startswith("numpy.random")
+    return hasattr(cls, "__next__") or hasattr(cls, "__setitem__") or cls.__module__ == "_io" or drawing

@@ -1,0 +1,210 @@
+"""Guards hold what was relied on and nothing more: what makes a new entry, what does not, and what the report says."""
+
+import inspect
+import types
+
+import pytest
+import torch
+from torch import nn
+
+import torchglass as tg
+
+from . import edge_programs, user_programs
+from .test_programs import same
+from .test_user_programs import run
+
+PROGRAMS = user_programs.PROGRAMS | edge_programs.PROGRAMS
+# Programs that are called with something else the second time, by what has changed.
+CHANGING = {
+    "aliasing_of_results": "the list in the arguments grew",
+    "class_attribute_counter": "a counter is a key",
+    "data_augmentation": "each call makes a torch.Generator",
+    "default_argument_that_grows": "the list in the default is read",
+    "exit_stack": "the list outside is read",
+    "gradient_penalty": "the argument requires grad now",
+    "hook_removed": "each hook has a key of its own",
+    "inputs_returned_unchanged": "the list in the arguments grew",
+    "inputs_written": "the table in the arguments was written to",
+    "list_of_tensors_mutated": "the list in the arguments changed",
+    "module_with_cache": "the cache holds what was asked before",
+    "nonlocal_counter": "the list outside is read",
+    "seeds_and_generators": "each call makes a torch.Generator",
+    "time_is_measured": "a branch reads a time",
+}
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path):
+    tg.reset()
+    with tg.prepare_debug(tmp_path):
+        yield
+
+
+@pytest.mark.parametrize("name", [n for n in PROGRAMS if n not in CHANGING])
+def test_calls_of_the_same_kind_are_hits(name):
+    torch.manual_seed(0)
+    function, arguments = PROGRAMS[name]()
+    compiled = tg.compile(function, backend="eager")
+    counts = []
+    for _ in range(3):
+        run(compiled, arguments)
+        counts.append(len(list(tg.explain(compiled).all_entries())))
+    assert counts[1] == counts[2], [r for record in tg.explain(compiled).record.walk() for r in record.recompiles]
+
+
+# --- one change at a time ---------------------------------------------------------------------------------------------
+class World:
+    """What a function may read: each test changes one part of it."""
+
+    def __init__(self):
+        self.config = {"scale": 2, "other": 3}
+        self.items = [1, 2, 3]
+        self.module = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.0))
+        self.space = types.SimpleNamespace(used=1, unused=2)
+        self.flag, self.name = True, "a"
+        self.tensor = torch.ones(2)
+
+
+WORLD = World()
+FACTOR = OTHER = 2
+
+
+def helper(x):
+    return x * FACTOR
+
+
+def scaled(x):
+    return x * WORLD.config["scale"]
+
+
+def first_of(x):
+    return x * WORLD.items[0]
+
+
+def attribute(x):
+    return x * WORLD.space.used
+
+
+def branch(x):
+    return x + 1 if WORLD.flag else x - 1
+
+
+def called(x):
+    return helper(x)
+
+
+def through_module(x):
+    return WORLD.module(x)
+
+
+def layer(x):
+    return WORLD.module[0](x)
+
+
+def tensor_of_a_global(x):
+    return x * WORLD.tensor
+
+
+def shape_alone(x):
+    return x * WORLD.tensor.shape[0]
+
+
+def formatted(x):
+    return x, f"{WORLD.name}!"
+
+
+def has(x):
+    return x * ("extra" in WORLD.config)
+
+
+def put(where, key, value):
+    return lambda: (where() if callable(where) else where).__setitem__(key, value)
+
+
+def write(owner, name, value):
+    return lambda: setattr(owner(), name, value)
+
+
+world = lambda: WORLD
+space = lambda: WORLD.space
+config = lambda: WORLD.config
+module = lambda: inspect.getmodule(world)
+
+NOT_READ = {
+    "another key": (scaled, put(config, "other", 9)),
+    "a new key": (scaled, put(config, "extra", 9)),
+    "another attribute": (attribute, write(space, "unused", 9)),
+    "a new attribute": (attribute, write(space, "more", 9)),
+    "another global": (called, write(module, "OTHER", 9)),
+    "another attribute of the world": (branch, write(world, "name", "b")),
+    "a module that is not called": (attribute, write(world, "module", nn.Linear(2, 3))),
+    "values of a tensor": (tensor_of_a_global, lambda: WORLD.tensor.add_(1)),
+    "another tensor of its kind": (tensor_of_a_global, write(world, "tensor", torch.zeros(2))),
+    "values of a parameter": (layer, lambda: nn.init.ones_(WORLD.module[0].weight)),
+    "another parameter of its kind": (layer, lambda: put_parameter(nn.Parameter(torch.ones(2, 2)))),
+    "an equal list": (first_of, write(world, "items", [1, 2, 3])),
+    "an equal dictionary": (scaled, write(world, "config", {"scale": 2, "other": 3})),
+    "a key that is asked for and still missing": (has, put(config, "more", 1)),
+    "a function that is not called": (attribute, write(module, "helper", lambda x: x)),
+}
+
+READ = {
+    "a key's value": (scaled, put(config, "scale", 5), "['scale']", 2, 5),
+    "an item": (first_of, put(lambda: WORLD.items, 0, 7), "[0]", 1, 7),
+    "an attribute": (attribute, write(space, "used", 7), "used", 1, 7),
+    "a branch": (branch, write(world, "flag", False), "flag", True, False),
+    "a global of the callee": (called, write(module, "FACTOR", 7), "FACTOR", 2, 7),
+    "a string": (formatted, write(world, "name", "b"), "name", "a", "b"),
+    "a mode": (through_module, lambda: WORLD.module.eval(), "training", True, False),
+    "a shape": (shape_alone, write(world, "tensor", torch.ones(1)), "tensor", (2,), (1,)),
+    "a dtype": (tensor_of_a_global, write(world, "tensor", torch.ones(2).double()), "tensor", "float32", "float64"),
+    "a flag of a parameter": (layer, lambda: WORLD.module[0].weight.requires_grad_(False), "weight", True, False),
+    "a key that was missing": (has, put(config, "extra", 1), "config", None, None),
+    "a layer": (through_module, lambda: WORLD.module.append(nn.ReLU()), "_modules", None, None),
+}
+
+
+def put_parameter(parameter):
+    WORLD.module[0].weight = parameter
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    for name in ("FACTOR", "OTHER", "helper"):
+        monkeypatch.setitem(globals(), name, globals()[name])
+    monkeypatch.setitem(globals(), "WORLD", World())
+
+
+def compiled_and_changed(function, change):
+    compiled = tg.compile(function, backend="eager", fullgraph=True)
+    for _ in range(2):
+        compiled(torch.ones(2))
+    assert len(tg.explain(compiled).entries) == 1
+    change()
+    same(compiled(torch.ones(2)), function(torch.ones(2)))
+    return tg.explain(compiled)
+
+
+@pytest.mark.parametrize("name", NOT_READ)
+def test_what_was_not_read(name, fresh):
+    found = compiled_and_changed(*NOT_READ[name])
+    assert len(found.entries) == 1, found.record.recompiles
+
+
+@pytest.mark.parametrize("name", READ)
+def test_what_was_read(name, fresh):
+    function, change, source, old, new = READ[name]
+    found = compiled_and_changed(function, change)
+    assert len(found.entries) == 2
+    (recompile,) = found.record.recompiles
+    assert source in str(recompile.guard.source)
+    if old is not None:
+        assert str(old) in str(recompile.old) and str(new) in str(recompile.new)
+    origin = recompile.guard.origin
+    user = helper if source == "FACTOR" else function
+    lines = inspect.getsourcelines(user)
+    if origin.file == __file__:
+        assert lines[1] <= origin.line < lines[1] + len(lines[0])
+    else:
+        assert name in ("a mode", "a layer", "a flag of a parameter")  # read in PyTorch's own code
+    assert f":{origin.line}" in str(found)
