@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import collections, contextlib, copy, dataclasses, enum, functools, inspect, itertools, logging, math, operator, types, typing, warnings, weakref, abc, string, textwrap, json, re, random, time, os, bisect, heapq, numbers, statistics, fractions, decimal, datetime, uuid, hashlib, string
-from typing import Any, NamedTuple, Generic, TypeVar, Optional
+from typing import Any, Dict, Generic, List, NamedTuple, Optional, Tuple, TypeVar, Union
 import numpy as np
 import torch, torch.nn.functional as F
 from torch import nn
@@ -1713,3 +1713,35 @@ def functions_handed_to_functional(x):
 
     loss = torch.nn.functional.triplet_margin_with_distance_loss
     return loss(x, x + 1, x + 2, distance_function=distance), loss(x, x, x, distance_function=nn.PairwiseDistance())
+
+
+T = TypeVar("T")
+
+
+class Boxed(Generic[T]):
+    def __init__(self, value):
+        self.value = value
+
+
+@whole
+def types_written_inside(x):
+    def inner(y: Tuple[int, T], z: Optional[List[int]] = None) -> List[T]:
+        return y
+
+    made = List[torch.Tensor], Dict[str, Union[int, None]], List[T][int], list[int]
+    return inner(x), [str(t) for t in made], sorted(inner.__annotations__), made[0] is List[torch.Tensor]
+
+
+@whole
+def generic_class_called(x):
+    return Boxed[int](x + 1).value, isinstance(Boxed[int](3), Boxed)
+
+
+@whole
+def annotated_for_torchscript(x):
+    return torch.jit.annotate(List[torch.Tensor], [x])[0]
+
+
+@breaking
+def type_of_a_number_of_the_data(x):
+    return x, str(Tuple[(int,) * int(x.sum().item() > 0)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from .. import typed
 from ..errors import Unsupported
 from ..values.base import NULL, Value
 from ..values.constant import ConstantV
@@ -257,7 +258,10 @@ def load_super_attr(m, f, i):
 @handler("BINARY_SUBSCR")
 def binary_subscr(m, f, i):
     key, owner = f.pop(), f.pop()
-    f.push(m.forced(owner.get_item(m, m.settled_key(key))))
+    if typed.is_generic(owner):
+        f.push(typed.item(m, owner, key))
+    else:
+        f.push(m.forced(owner.get_item(m, m.settled_key(key))))
 
 
 @handler("STORE_SUBSCR")
