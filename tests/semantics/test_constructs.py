@@ -227,6 +227,131 @@ def deletion(t):
 
 
 @construct
+def except_star(t):
+    log = []
+    try:
+        raise ExceptionGroup("g", [ValueError(1), TypeError(2)])
+    except* ValueError as e:
+        log.append(len(e.exceptions))
+        t = t + 1
+    except* TypeError:
+        t = t * 2
+    return t, log
+
+
+@construct
+def keyword_only_and_positional_only(t):
+    def f(a, b=2, /, c=3, *, d, e=5, **rest):
+        return a + b + c + d + e, sorted(rest)
+
+    try:
+        f(t, b=3, d=1, c=1)
+        f(a=t, d=1)
+    except TypeError as error:
+        return f(t, d=4), f(t, 1, 2, d=3, e=4, x=5, a=6), str(error)
+
+
+WRITTEN = 0
+
+
+@construct
+def global_writes(t):
+    global WRITTEN
+    before, WRITTEN = WRITTEN, 5
+    try:
+        return t + WRITTEN, before
+    finally:
+        WRITTEN = 0
+
+
+@construct
+def super_in_several_bases(t):
+    class A:
+        def go(self, t):
+            return [*super().go(t), "A"]
+
+    class B:
+        def go(self, t):
+            return [t, "B"]
+
+    class C(A, B):
+        def go(self, t):
+            return [*super().go(t + 1), super(A, self).go(t)]
+
+    return C().go(t)
+
+
+@construct
+def bare_raise_and_reraise(t):
+    log = []
+    for kind in (ValueError, KeyError):
+        try:
+            try:
+                raise kind("x")
+            except ValueError:
+                log.append("again")
+                raise
+            finally:
+                log.append("inner")
+        except (ValueError, KeyError) as error:
+            log.append((type(error), error.__context__))
+    return t, log
+
+
+@construct
+def with_several_managers(t):
+    log = []
+
+    @contextlib.contextmanager
+    def manager(name):
+        log.append(f"enter {name}")
+        try:
+            yield name
+        except ValueError:
+            log.append(f"error in {name}")
+            raise
+        finally:
+            log.append(f"leave {name}")
+
+    try:
+        with manager("a") as a, manager("b") as b, contextlib.suppress(KeyError):
+            t = t + len(a + b)
+            raise ValueError
+    except ValueError:
+        pass
+    return t, log
+
+
+@construct
+def loops_left_from_inside(t):
+    seen = []
+    for i in range(3):
+        for j in range(3):
+            try:
+                if j == 1:
+                    continue
+                if i == 1:
+                    break
+                seen.append((i, j))
+            finally:
+                seen.append("f")
+        else:
+            seen.append("else")
+    return t, seen
+
+
+@construct
+def chained_comparisons_and_short_circuits(t):
+    log = []
+
+    def noted(value):
+        log.append(value)
+        return value
+
+    return t, noted(1) < noted(2) < noted(0) < noted(9), noted(0) or noted("") or noted(3), noted(1) and noted(0), log
+
+
+@construct
 def uncaught_exceptions(t):
     t = t + 1
     raise ValueError("here", 3)
