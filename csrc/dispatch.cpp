@@ -9,6 +9,7 @@
 //   compiled.add_entry(table: GuardTable, entry: callable); compiled.clear()
 //   compiled.entries: tuple of (table, entry); compiled.hits, compiled.misses: int
 //   compiled.disabled: bool     True: calls go to `function` (past the cache limit); so they do if its code is replaced
+//   compiled.continues: bool    True: entries return what it returns: tail_calls.h
 //   compiled.region: Region or None    what calls that go to `function` for being disabled are watched by: frame_hook.cpp
 //   compiled.function, compiled.miss, compiled.bound
 //
@@ -18,6 +19,7 @@
 #include "frame_hook.h"
 #include "guard_table.h"
 #include "native.h"
+#include "tail_calls.h"
 
 #include <c10/util/SmallVector.h>
 
@@ -42,6 +44,7 @@ struct CompiledFunction {
   Py_ssize_t hits;
   Py_ssize_t misses;
   char disabled;
+  char continues;
 };
 
 CompiledFunction* as_compiled(PyObject* object) {
@@ -281,12 +284,22 @@ PyObject* answer(CompiledFunction* self, const Arguments& given) {
   return tuple ? PyObject_CallOneArg(miss.get(), tuple.get()) : nullptr;
 }
 
-PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* names) {
-  CompiledFunction* self = as_compiled(object);
-  const Arguments given{self->bound, args, PyVectorcall_NARGS(nargsf), names};
+PyObject* answer_unwatched(CompiledFunction* self, const Arguments& given) {
   if (watching_threads == 0) return answer(self, given);
   const Watching nothing(nullptr);
   return answer(self, given);
+}
+
+PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* names) {
+  CompiledFunction* self = as_compiled(object);
+  const Arguments given{self->bound, args, PyVectorcall_NARGS(nargsf), names};
+  if (!self->continues) {
+    TailCalls calls;
+    return calls.finish(answer_unwatched(self, given));
+  }
+  if (too_deep() && names == nullptr) return put_off(object, args, given.positional);
+  const Deeper deeper;
+  return answer_unwatched(self, given);
 }
 
 // ------------------------------------------------------------------------------------------------ the Python type
@@ -440,6 +453,7 @@ PyMemberDef compiled_members[] = {
     {"hits", T_PYSSIZET, offsetof(CompiledFunction, hits), READONLY, "calls that an entry answered"},
     {"misses", T_PYSSIZET, offsetof(CompiledFunction, misses), READONLY, "calls that no entry fitted"},
     {"disabled", T_BOOL, offsetof(CompiledFunction, disabled), 0, "whether calls go to the Python function"},
+    {"continues", T_BOOL, offsetof(CompiledFunction, continues), 0, "whether entries call it, as the last thing they do"},
     {nullptr, 0, 0, 0, nullptr},
 };
 
@@ -493,7 +507,7 @@ int add_dispatch(PyObject* module) {
   compiled_type.tp_methods = compiled_methods;
   compiled_type.tp_members = compiled_members;
   compiled_type.tp_getset = compiled_properties;
-  if (PyType_Ready(&compiled_type) < 0) return -1;
+  if (PyType_Ready(&compiled_type) < 0 || add_tail_calls() < 0) return -1;
   return PyModule_AddObjectRef(module, "CompiledFunction", reinterpret_cast<PyObject*>(&compiled_type));
 }
 

@@ -22,6 +22,7 @@
 // their entries. One with a closure is known by itself, as guards on its cells are; when it dies its entries die. After
 // `most_closures` of one code it is left alone: such functions are made faster than compiling them pays.
 #include "frame_hook.h"
+#include "tail_calls.h"
 
 #define Py_BUILD_CORE 1
 #include <internal/pycore_frame.h>
@@ -230,7 +231,9 @@ bool answer(Region* region, _PyInterpreterFrame* frame, PyObject* function, PyOb
   std::vector<PyObject*> slots(count + 2);
   std::copy_n(parameters, count, slots.begin() + 1);
   slots[count + 1] = fetched.get();
-  result = PyObject_Vectorcall(entry.get(), slots.data() + 1, (count + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  const size_t given = (count + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET;
+  TailCalls calls;
+  result = calls.finish(PyObject_Vectorcall(entry.get(), slots.data() + 1, given, nullptr));
   return true;
 }
 

@@ -59,6 +59,7 @@ class CompiledFunction:
     hits: int
     misses: int
     disabled: bool
+    continues: bool
     region: Region | None
     __name__: str
     __qualname__: str

@@ -120,6 +120,7 @@ class FunctionState:
         parent: FunctionState | None = None,
         bound: tuple[Any, ...] = (),
         rebuild: Callable[[tuple[Any, ...]], Any] | None = None,
+        continued: FunctionState | None = None,
     ) -> None:
         code = function.__code__
         self.function = function
@@ -127,7 +128,9 @@ class FunctionState:
         self.name = name or code.co_qualname.replace(".<locals>", "").rpartition(".<locals>.")[2]
         self.parent = parent
         origin = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
-        self.record = FunctionRecord(self.name, origin, function=function)
+        self.continued: FunctionState = self if continued is None else continued  # whose middle this enters
+        before = continued.record if continued is not None else None
+        self.record: FunctionRecord = FunctionRecord(self.name, origin, function=function, continued=before)
         self.resume_names: dict[Hashable, str] = {}
         self.resumes: dict[Hashable, _native.CompiledFunction] = {}
         self.guards: list[tuple[Any, ...]] = []
@@ -177,7 +180,8 @@ class FunctionState:
         self.guards.clear()
         self.warned = False
         self._folder = None
-        self.record = FunctionRecord(self.record.name, self.record.origin, function=self.function)
+        before = self.record.continued
+        self.record = FunctionRecord(self.record.name, self.record.origin, function=self.function, continued=before)
 
     # --- a call that no entry fits ---------------------------------------------------------------------------------
     def miss(self, arguments: tuple[Any, ...]) -> Any:
@@ -340,7 +344,7 @@ class FunctionState:
 
     def _request(self, arguments: tuple[Any, ...]) -> Request:
         fullgraph = self.options.fullgraph
-        return Request(self.function, arguments, self.name, self.resume_names, self.changes, fullgraph)
+        return Request(self.function, arguments, self.name, self.continued.resume_names, self.changes, fullgraph)
 
     def _entry_record(
         self,
@@ -370,15 +374,17 @@ class FunctionState:
         return FunctionType(resume.code, self.function.__globals__, None, None, self.function.__closure__)
 
     def _resume_function(self, resume: Resume) -> _native.CompiledFunction:
-        """The continuation as a compiled function of its own; the same one for all entries that reach it."""
-        known = self.resumes.get(resume.key)
+        """The continuation as a compiled function of its own, one for all entries and rounds that go on there."""
+        continued = self.continued
+        known = continued.resumes.get(resume.key)
         if known is not None:
             return known
         function = self._plain_function(resume)
-        state = FunctionState(function, self.options, resume.name, self)
+        state = FunctionState(function, self.options, resume.name, continued, continued=continued)
         state.record.source_text = decompiled(resume)
-        self.record.resumes.append(state.record)
-        compiled = self.resumes[resume.key] = state.release()
+        continued.record.resumes.append(state.record)
+        compiled = continued.resumes[resume.key] = state.release()
+        compiled.continues = True
         if self.folder.store.runs == "lines":
             compiled.disabled = True
             why = "your own lines were asked for after a graph break (runs='lines')"

@@ -3,6 +3,7 @@
 // In place of compiled functions it takes callables: compiled(parameters) returns (entry, fetched), None for a call
 // without an entry, or False to leave the frame to Python.
 #include "../../csrc/frame_hook.h"
+#include "../../csrc/tail_calls.h"
 
 namespace torchglass {
 
@@ -24,5 +25,5 @@ PyMODINIT_FUNC PyInit_frame_hook_alone() {
   static PyModuleDef definition = {
       PyModuleDef_HEAD_INIT, "frame_hook_alone", nullptr, -1, nullptr, nullptr, nullptr, nullptr, nullptr};
   PyObject* module = PyModule_Create(&definition);
-  return module != nullptr && torchglass::add_frame_hook(module) == 0 ? module : nullptr;
+  return module != nullptr && torchglass::add_frame_hook(module) == 0 && torchglass::add_tail_calls() == 0 ? module : nullptr;
 }

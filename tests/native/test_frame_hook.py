@@ -34,7 +34,8 @@ def test_checks_hold(python: str, tmp_path: Path) -> None:
         pytest.skip("needs Python 3.11 to 3.13 with its headers")
     if shutil.which("g++") is None:
         pytest.skip("needs g++")
-    sources = [HERE / "frame_hook_alone.cpp", HERE.parents[1] / "csrc/frame_hook.cpp"]
+    core = HERE.parents[1] / "csrc"
+    sources = [HERE / "frame_hook_alone.cpp", core / "frame_hook.cpp", core / "tail_calls.cpp"]
     built = tmp_path / f"frame_hook_alone{suffix}"
     flags = ["-std=c++17", "-O1", "-g", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall", "-Werror"]
     subprocess.run(["g++", *flags, f"-I{include}", "-o", built, *sources], check=True)

@@ -85,14 +85,20 @@ def _used(code: CodeType, index: int, by: tuple[str, ...]) -> set[str]:
     return names
 
 
+def in_original(code: CodeType, entry: EntryPoint) -> tuple[CodeType, EntryPoint]:
+    """The same point in the function that ``code`` continues, or is: a prologue is not put before a prologue, and each
+    round of a loop goes on in the same code."""
+    original, shift = _originals.get(code, (code, 0))
+    return original, replace(entry, index=entry.index - shift)
+
+
 def resume_code(code: CodeType, entry: EntryPoint, name: str) -> CodeType:
     """Code that continues ``code`` at an instruction.
 
     Its parameters are ``stack_0``, ... for the stack's values, ``cell_of_x`` for each shared cell, then the variables.
     A generator's code gives, when called, a generator that after one ``next`` waits there, with no value yet.
     """
-    code, shift = _originals.get(code, (code, 0))  # a prologue is not put before a prologue
-    entry = replace(entry, index=entry.index - shift)
+    code, entry = in_original(code, entry)
     body = Bytecode.from_code(code)
     real = [n for n, item in enumerate(body) if isinstance(item, Instr)]
     target = Label()

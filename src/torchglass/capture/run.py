@@ -34,7 +34,7 @@ from .entry_text import entry_source
 from .errors import CannotResume, Fails, LeafLeaves, Restart, Unsupported, UserError
 from .frame import Frame
 from .machine import Machine
-from .resume import EntryPoint, live_cells, live_locals, protection, resume_code
+from .resume import EntryPoint, in_original, live_cells, live_locals, protection, resume_code
 from .tensor_ops import MODE_CHANGES
 from .values.base import NULL, Lazy, Value
 from .values.constant import ConstantV
@@ -220,11 +220,12 @@ class _Attempt:
         live = live_locals(self.code, path.index)
         cells = breaks.shared_cells(e, frame, live_cells(self.code, path.index))
         variables = {n: text for n, text in values.items() if n in live and n not in cells}
-        entry, arguments = entry_point(e, self.code, path.index, path.stack, variables, cells)
+        entered, arguments = entry_point(e, self.code, path.index, path.stack, variables, cells)
+        _, entry = in_original(self.code, entered)
         line = frame.instructions[path.index].line or self.code.co_firstlineno
         name = self._resume_name(entry, line, "raise" if plain else "resume")
         try:
-            code = resume_code(self.code, entry, name)
+            code = resume_code(self.code, entered, name)
         except ValueError as error:
             raise CannotResume(str(error)) from None
         self.resumes.append(Resume(name, entry, code, parameter_names(code), line, plain))

@@ -68,7 +68,7 @@ class _Chart:
 def flow(record: FunctionRecord) -> str:
     """The chart as a stand-alone SVG document."""
     chart = _Chart()
-    depths = dict(_depths(record, 0))
+    depths = _depths(record)
     heads: dict[int, tuple[int, int]] = {}
     jumps: list[tuple[tuple[int, int], int]] = []
     for number, function in enumerate(record.walk()):
@@ -87,9 +87,18 @@ def flow(record: FunctionRecord) -> str:
     return chart.text()
 
 
-def _depths(function: FunctionRecord, depth: int) -> list[tuple[int, int]]:
-    below = [pair for inner in (*function.resumes, *function.called) for pair in _depths(inner, depth + 1)]
-    return [(id(function), depth), *below]
+def _depths(record: FunctionRecord) -> dict[int, int]:
+    """The column of each function: one to the right of the first that goes on in it or calls it."""
+    depths = {id(record): 0}
+    for function in record.walk():
+        depth = depths.setdefault(id(function), 1)
+        depths |= {id(called): depth + 1 for called in function.called}
+        for entry in function.entries:
+            names = continues(function, entry)
+            for resume in function.goes_on_in():
+                if resume.name in names:
+                    depths.setdefault(id(resume), depth + 1)
+    return depths
 
 
 def _entry(
@@ -111,7 +120,7 @@ def _entry(
         below = chart.box(column, "break", (title, graph_break.reason), "tab:breaks")
         chart.down(last, below)
         last = below
-    targets = {resume.name: resume for resume in function.resumes}
+    targets = {resume.name: resume for resume in function.goes_on_in()}
     arrows = [(last, id(targets[name])) for name in continues(function, entry)]
     if "with compiled_calls:" in entry.transformed_text:
         arrows += [(last, id(called)) for called in function.called]

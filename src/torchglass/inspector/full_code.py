@@ -143,7 +143,7 @@ def _entry(
 ) -> tuple[_Text | None, _Text | None]:
     """The guards' and the entry's texts under names that no other entry has."""
     own_name = f"{name}_{entry.index}"
-    others = {resume.name: names[id(resume)] for resume in function.resumes}
+    others = {resume.name: names[id(resume)] for resume in function.goes_on_in()}
     others |= {free: f"{free}_of_{own_name}" for free in (*entry.names, "E")}
     if "with compiled_calls:" in entry.transformed_text:
         others |= {"compiled_calls": "contextlib.nullcontext()"}  # here, what is called inside runs as it is

@@ -32,8 +32,8 @@ def readme(record: FunctionRecord, asked: bool = True) -> str:
     def where(function: FunctionRecord) -> str:
         return "" if function is record else subfolder(record, function) or f"{function.name}/"
 
-    def reached(function: FunctionRecord) -> list[str]:
-        return [resume.name for resume in function.resumes if resume.entries]
+    def reached(function: FunctionRecord) -> dict[str, str]:
+        return {resume.name: where(resume) for resume in function.goes_on_in() if resume.entries}
 
     given = {"record": record, "functions": functions, "asked": asked, "where": where, "reached": reached}
     text = _template().render(summary=summary + ".", **given)

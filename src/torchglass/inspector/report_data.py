@@ -166,7 +166,7 @@ def subfolder(top: FunctionRecord, function: FunctionRecord) -> str:
 def continues(function: FunctionRecord, entry: EntryRecord) -> list[str]:
     """The resume functions that an entry's code calls."""
     mentioned = set(re.findall(r"\w+", entry.transformed_text))
-    return [resume.name for resume in function.resumes if resume.name in mentioned]
+    return [resume.name for resume in function.goes_on_in() if resume.name in mentioned]
 
 
 def _unique(keys: Any) -> list[str]:

@@ -28,7 +28,8 @@ class GraphBreak:
 class Resume:
     """A continuation: the user's own bytecode entered at an instruction.
 
-    ``name`` as it appears in the entry code and as folder name; ``key`` tells the continuations of one function apart;
+    ``name`` as it appears in the entry code and as folder name; ``key`` tells the continuations of one function apart,
+    whether the function itself goes on there or another of its continuations;
     ``code`` is the assembled code object, whose ``parameters`` are the values on the stack (``stack_0``, ...) followed
     by the live locals.
     """
@@ -70,8 +71,8 @@ class Capture:
 class Request:
     """What capture is asked for: a function and the values of its parameters (co_varnames order), as it was called.
 
-    ``resume_names`` is the function's register of continuations, by key: a continuation keeps its name from entry to
-    entry. ``changes`` says for how many values of a number an entry had to be added.
+    ``resume_names`` is the register of continuations, by key, of the function and all that continues it: a continuation
+    keeps its name from entry to entry. ``changes`` says for how many values of a number an entry had to be added.
     """
 
     function: Callable[..., Any]

@@ -128,7 +128,8 @@ class FunctionRecord:
 
     ``called`` are functions that became compiled functions of their own because they were called from code between
     the graphs. ``source_text`` of a resume function is its decompiled text; '' for the user's own functions.
-    ``function`` is the Python function itself (of a resume function the one that enters in the middle).
+    ``function`` is the Python function itself (of a resume function the one that enters in the middle), ``continued``
+    the record of the function that a resume function continues: it has them all, since each may go on in any other.
     """
 
     name: str
@@ -141,9 +142,14 @@ class FunctionRecord:
     called: list[FunctionRecord] = field(default_factory=list)
     source_text: str = ""
     function: Callable[..., Any] | None = field(default=None, repr=False)
+    continued: FunctionRecord | None = field(default=None, repr=False)
+
+    def goes_on_in(self) -> list[FunctionRecord]:
+        """The resume functions that its entries may call."""
+        return self.resumes if self.continued is None else self.continued.resumes
 
     def walk(self) -> Iterator[FunctionRecord]:
-        """This function, its resume functions, theirs and so on, and likewise the functions it called."""
+        """This function, its resume functions, and likewise the functions it called."""
         yield self
         for record in (*self.resumes, *self.called):
             yield from record.walk()

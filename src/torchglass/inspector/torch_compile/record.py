@@ -33,7 +33,7 @@ _SOURCE_NODES = re.compile(r"# Topologically Sorted Source Nodes: \[([^\]]*)\]")
 def function_record(function: Function) -> FunctionRecord:
     """The record of a function, its resume functions included."""
     code = function.code
-    return FunctionRecord(
+    record = FunctionRecord(
         name=function.name,
         origin=Origin(code.co_filename, code.co_firstlineno, code.co_name),
         folder=function.folder,
@@ -42,6 +42,9 @@ def function_record(function: Function) -> FunctionRecord:
         resumes=[function_record(resume) for resume in function.resumes],
         source_text=function.source,
     )
+    for resume in record.resumes:
+        resume.continued = record
+    return record
 
 
 def _entry(function: Function, entry: Entry, index: int) -> EntryRecord:
