@@ -70,6 +70,17 @@ def test_activations_at_special_values(tmp_path: Path) -> None:
     check(fn, (special(33, 257), make(33, 257)), tmp_path, loops_only=True)
 
 
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+def test_deviations_whose_squares_are_out_of_range(scale: float) -> None:
+    x = make(70, 40) * scale
+
+    def fn(x: Tensor) -> list[Tensor]:
+        return [x.std(0), x.std(1), x.std(), *torch.std_mean(x, 1)]
+
+    for got, want in zip(tg.compile(fn)(x), fn(x.double())):
+        assert torch.allclose(got.double(), want, rtol=1e-5, atol=0.01 * scale * 1e-5)
+
+
 def test_signs_of_zeros() -> None:
     x = torch.tensor([0.0, -0.0] * 50)
 

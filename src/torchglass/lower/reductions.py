@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import fx
 
 from ..records.loops import Size, View, product
@@ -126,14 +127,14 @@ def squared_difference(to: str) -> Callable[[V, V], V]:
 def _var(
     low: Lowering, node: fx.Node, x: Any, dims: Any = None, *rest: Any, correction: Any = None, keepdim: bool = False
 ) -> View:
-    return _variance(low, node, x, dims, rest, correction, keepdim, lambda v: v)
+    return _variance(low, node, x, dims, rest, correction, keepdim, root=False)
 
 
 @rule("std.correction")
 def _std(
     low: Lowering, node: fx.Node, x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False
 ) -> View:
-    return _variance(low, node, x, dims, (), correction, keepdim, lambda v: v.do("sqrt"))
+    return _variance(low, node, x, dims, (), correction, keepdim, root=True)
 
 
 def _variance(
@@ -144,36 +145,48 @@ def _variance(
     rest: tuple[Any, ...],
     correction: Any,
     keepdim: bool,
-    last: Callable[[V], V],
+    root: bool,
 ) -> View:
     if rest or isinstance(dims, bool):
         raise NotLowered("the old unbiased flag")
-    mean, over, freedom = _moments(low, node.meta["val"], x, dims, correction, node.name)
-    to = compute_dtype(dtype_name(node.meta["val"].dtype))
-    return to_node(low, node, "sum", [x, mean], over, keepdim, squared_difference(to), lambda s: last(s / freedom))
+    to = _accumulated(node.meta["val"], root)
+    mean, over, freedom = _moments(low, x, dims, correction, node.name, to)
+    return to_node(low, node, "sum", [x, mean], over, keepdim, squared_difference(to), _spread(freedom, root))
+
+
+def _accumulated(val: Any, root: bool) -> str:
+    """What squared differences are summed in. Those of a standard deviation may be out of float32's range where it is
+    not: of numbers past 1e19, or below 1e-19.
+    """
+    dtype = compute_dtype(dtype_name(val.dtype))
+    return "float64" if root and dtype == "float32" and val.dtype is not torch.float16 else dtype
+
+
+def _spread(freedom: float | int, root: bool) -> Callable[[V], V]:
+    return lambda s: (s / freedom).do("sqrt") if root else s / freedom
 
 
 def _moments(
-    low: Lowering, val: Any, x: Any, dims: Any, correction: Any, name: str
+    low: Lowering, x: Any, dims: Any, correction: Any, name: str, to: str
 ) -> tuple[View, list[int], float | int]:
     """The mean with its dimensions kept, the dimensions, and what to divide squared differences by."""
     over = normalize_dims(dims, len(x.shape))
-    mean, count = mean_of(low, x, over, compute_dtype(dtype_name(val.dtype)), name)
+    mean, count = mean_of(low, x, over, to, name)
     freedom = count - (1 if correction is None else correction)
     if freedom <= 0:
         raise NotLowered("too few elements: eager's NaN or inf")
     return mean, over, freedom
 
 
-def _with_mean(last: Callable[[V], V]) -> Callable[..., Any]:
+def _with_mean(root: bool) -> Callable[..., Any]:
     def lower(
         low: Lowering, node: fx.Node, x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False
     ) -> Any:
         spread, middle = node.meta["val"]
-        mean, over, freedom = _moments(low, spread, x, dims, correction, node.name)
-        to = compute_dtype(dtype_name(spread.dtype))
+        to = _accumulated(spread, root)
+        mean, over, freedom = _moments(low, x, dims, correction, node.name, to)
         y = low.reduce(
-            "sum", [x, mean], over, squared_difference(to), lambda s: last(s / freedom), name=node.name,
+            "sum", [x, mean], over, squared_difference(to), _spread(freedom, root), name=node.name,
             dtype=dtype_name(spread.dtype),
         )  # fmt: skip
         return low.settled(y, spread), low.settled(mean, middle)
@@ -181,8 +194,8 @@ def _with_mean(last: Callable[[V], V]) -> Callable[..., Any]:
     return lower
 
 
-rule("var_mean.correction")(_with_mean(lambda v: v))
-rule("std_mean.correction")(_with_mean(lambda v: v.do("sqrt")))
+rule("var_mean.correction")(_with_mean(root=False))
+rule("std_mean.correction")(_with_mean(root=True))
 
 
 @rule("logsumexp")
