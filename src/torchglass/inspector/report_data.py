@@ -165,8 +165,8 @@ def subfolder(top: FunctionRecord, function: FunctionRecord) -> str:
 
 def continues(function: FunctionRecord, entry: EntryRecord) -> list[str]:
     """The resume functions that an entry's code calls."""
-    mentioned = set(re.findall(r"\w+", entry.transformed_text))
-    return [resume.name for resume in function.goes_on_in() if resume.name in mentioned]
+    called = set(re.findall(r"\b(\w+)\(", entry.transformed_text))
+    return [resume.name for resume in function.goes_on_in() if resume.name in called]
 
 
 def _unique(keys: Any) -> list[str]:
