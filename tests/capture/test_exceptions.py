@@ -1,5 +1,7 @@
 """Exceptions raised while capturing: every call has its own object, with eager's words, attributes and context."""
 
+import sys
+
 import pytest
 import torch
 
@@ -109,3 +111,19 @@ def test_each_call_has_its_own_exception(program):
     expected, _ = program(torch.ones(1))
     assert first is not second
     assert seen(first) == seen(second) == seen(expected)
+
+
+def test_nothing_is_handled_after_an_exception_in_finally():
+    """What continues the function where the clean-up raises again does not leave the exception behind."""
+
+    def f(x, n):
+        try:
+            n[n]
+        finally:
+            (x, 1) - n
+
+    with pytest.raises(TypeError, match="unsupported operand") as caught:
+        tg.compile(f, backend="eager")(torch.ones(1), 3)
+    assert sys.exc_info() == (None, None, None)
+    assert "not subscriptable" in str(caught.value.__context__)
+    assert caught.value.__context__.__context__ is None

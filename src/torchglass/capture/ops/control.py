@@ -223,7 +223,8 @@ def check_exc_match(m, f, i):
 
 @handler("POP_EXCEPT")
 def pop_except(m, f, i):
-    f.pop()
+    over = f.pop()  # of which cleaning up leaves a copy on the stack that means nothing any more
+    f.stack[:] = [ConstantV(None) if slot is over else slot for slot in f.stack]
 
 
 @handler("RERAISE")
