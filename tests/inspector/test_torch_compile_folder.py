@@ -94,7 +94,7 @@ def test_every_stage_of_training(tmp_path: Path) -> None:
 def test_names_and_texts_are_the_same_in_every_run(name: str, tmp_path: Path) -> None:
     use = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "from pathlib import Path; import test_torch_compile_folder as t\n"
+        "from pathlib import Path; import torch, test_torch_compile_folder as t; torch.manual_seed(0)\n"
         f"t.run({name!r}, Path(sys.argv[1]), 'aot_eager')\n"
     )
     for n in ("one", "two"):
