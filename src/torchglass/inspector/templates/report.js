@@ -75,7 +75,7 @@ function tableBody(id) {
 
 // --- panels ----------------------------------------------------------------------------------------------------------
 const PANELS = {
-  flow: ["Flow", () => `<div class="picture">${$("flow").innerHTML}</div><p class="none">Click a box to go there.</p>`],
+  flow: ["Flow", () => `<div class="picture flow" title="Click a box to go there.">${$("flow").innerHTML}</div>`],
   line: ["Line", linePanel],
   graphs: ["Graphs", graphPanel],
   loops: ["Loops", loopPanel],
