@@ -134,7 +134,7 @@ class FunctionState:
         self.resume_names: dict[Hashable, str] = {}
         self.resumes: dict[Hashable, _native.CompiledFunction] = {}
         self.guards: list[tuple[Any, ...]] = []
-        self.changes: dict[Source, int] = {}  # how often another value of a number made an entry necessary
+        self.changes: dict[Source, int] = {}  # how often another number or generator made an entry necessary
         self.warned = False
         self.called: bool = parent is not None and parent.called
         self._folder: Folder | None = None
@@ -242,7 +242,7 @@ class FunctionState:
         if not self.guards:
             return
         scope = guard_runtime.scope_of(self.function, arguments)
-        for source in guard_runtime.changed_numbers(self.guards[-1], scope):
+        for source in guard_runtime.changed_values(self.guards[-1], scope):
             self.changes[source] = self.changes.get(source, 0) + 1
         failure = guard_runtime.explain_failure(self.guards[-1], scope)
         if failure is not None:

@@ -37,6 +37,7 @@ from . import (
 from .binding import bind_arguments
 from .errors import Unsupported, fitting
 from .frame import Frame
+from .methods.lists import grow
 from .values import number
 from .values.arrays import ArrayV, is_numpy_function, numpy_draws
 from .values.base import Lazy, Value
@@ -334,16 +335,11 @@ def _sequence_operator(m: Machine, function: Any, plain: Any, left: Value, right
         assert isinstance(left, SequenceV)
         count = m.as_index(right)
         return type(left)(left.all(m) * count, left.cls if left.cls in (list, deque, torch.Size) else None)
-    if not (isinstance(left, SequenceV) and isinstance(right, SequenceV)):
-        if function is operator.iadd and isinstance(left, ListV):
-            m.mutate(left)
-            left.items.extend(m.listed(right))
-            return left
-        return None
     if function is operator.iadd and isinstance(left, ListV):
-        m.mutate(left)
-        left.items.extend(right.all(m))
+        grow(m, left, right)
         return left
+    if not (isinstance(left, SequenceV) and isinstance(right, SequenceV)):
+        return None
     if plain is operator.add and type(left) is type(right):
         cls = list if isinstance(left, ListV) else _sum_class(left.cls, right.cls)
         return type(left)(left.all(m) + right.all(m), cls)

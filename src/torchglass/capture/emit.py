@@ -571,6 +571,9 @@ def _at(container: Value, key: Any) -> Source | None:
 
 
 def _write_list(e: Emitter, v: ListV) -> list[str]:
+    if v.machine is not None:
+        added = e.listing(v.tail)
+        return [f"{e.existing(v)}.append({added})" if len(v.tail) == 1 else f"{e.existing(v)}.extend([{added}])"]
     real = list(v.real)
     if len(real) == len(v.items) and all(unchanged(e, a, _at(v, n), b) for n, (a, b) in enumerate(zip(v.items, real))):
         return []

@@ -143,10 +143,16 @@ def _sequence(m: Machine, real: Any, source: Source | None) -> Value:
     if source is not None:
         m.guard(source, "type", type(real), "its items were read")
         m.guard(source, "length", len(real), "its length was relied on")
-        if isinstance(real, deque):
-            m.guard(Attr(source, "maxlen"), "constant", real.maxlen, "its length is bounded")
-    kind = TupleV if isinstance(real, tuple) else ListV
-    return kind.existing(real, source)
+    return TupleV.existing(real, source)
+
+
+def _list(m: Machine, real: Any, source: Source | None) -> Value:
+    if source is None:
+        return ListV.existing(real, None)
+    m.guard(source, "type", type(real), "its items were read or added to")
+    if isinstance(real, deque):
+        m.guard(Attr(source, "maxlen"), "constant", real.maxlen, "its length is bounded")
+    return ListV.unread(m, real, source)
 
 
 def _dict(m: Machine, real: Any, source: Source | None) -> Value:
@@ -204,15 +210,23 @@ def _proxy(m: Machine, real: Any, source: Source | None) -> Value:
     return DictV(MappingProxyType, dict(real), None)
 
 
+def _generator(m: Machine, real: Any, source: Source | None) -> Value:
+    """A ``torch.Generator`` is held by the graph; one that proved to be another at each call ends it."""
+    if source is None or m.fullgraph or not m.changes.get(source):
+        return _known(m, real, source)
+    m.guard(source, "type", type(real), "was passed on")
+    return OpaqueV(real, source)
+
+
 def _inference_guard(m: Machine, real: Any, source: Source | None) -> Value:
     raise Unsupported("leaving a torch.inference_mode that was entered before the call")
 
 
 EXACT: dict[type, Wrapper] = {
     torch_compat.InferenceMode: _inference_guard,
-    list: _sequence,
+    list: _list,
     tuple: _sequence,
-    deque: _sequence,
+    deque: _list,
     dict: _dict,
     OrderedDict: _dict,
     defaultdict: _dict,
@@ -224,6 +238,7 @@ EXACT: dict[type, Wrapper] = {
     CellType: _cell,
     functools.partial: _partial,
     weakref.ref: _weakref,
+    torch.Generator: _generator,
     MappingProxyType: _proxy,
 }
 

@@ -72,7 +72,8 @@ class Request:
     """What capture is asked for: a function and the values of its parameters (co_varnames order), as it was called.
 
     ``resume_names`` is the register of continuations, by key, of the function and all that continues it: a continuation
-    keeps its name from entry to entry. ``changes`` says for how many values of a number an entry had to be added.
+    keeps its name from entry to entry. ``changes`` says for how many values of a number, or for
+    how many generators, an entry had to be added.
     """
 
     function: Callable[..., Any]

@@ -163,10 +163,14 @@ def explain_failure(guards: Iterable[Guard], scope: Scope) -> Failure | None:
     return None
 
 
-def changed_numbers(guards: Iterable[Guard], scope: Scope) -> Iterator[Source]:
-    """Sources of numbers (int and float, not bool) that a guard wants to have one value, and that have another now."""
+# What may be another one at each call, by the check that holds it to one: numbers (no bools), generators.
+CHANGING: dict[str, tuple[type, ...]] = {"constant": (int, float), "identity": (torch.Generator,)}
+
+
+def changed_values(guards: Iterable[Guard], scope: Scope) -> Iterator[Source]:
+    """Sources of numbers and generators that a guard wants to be one and the same, and that are others now."""
     for guard in guards:
-        if guard.check == "constant" and type(guard.expected) in (int, float) and guard.source is not None:
+        if guard.source is not None and type(guard.expected) in CHANGING.get(guard.check, ()):
             try:
                 now = reach(guard.source, scope)
             except Exception:

@@ -6,14 +6,16 @@ import operator
 from collections import deque
 from typing import TYPE_CHECKING
 
+from ..errors import Unsupported
 from ..values.constant import NONE, ConstantV
-from ..values.containers import ListV, TupleV
+from ..values.containers import ListV, SequenceV, TupleV
 from .table import METHODS, method
 
 if TYPE_CHECKING:
     pass
 
 
+MOST_ITEMS = 1_000_000
 LAST = ConstantV(-1)
 ZERO = ConstantV(0)
 ONE = ConstantV(1)
@@ -21,17 +23,8 @@ ONE = ConstantV(1)
 
 @method(list, deque)
 def append(m, self, value):
-    self.all(m)
-    m.mutate(self)
-    self.items.append(value)
-    _trim(self, left=True)
+    self.grow(m, [value])
     return NONE
-
-
-def _trim(self, left):
-    maxlen = self.maxlen
-    if maxlen is not None and len(self.items) > maxlen:
-        self.items.pop(0 if left else -1)
 
 
 @method(deque)
@@ -39,15 +32,29 @@ def appendleft(m, self, value):
     self.all(m)
     m.mutate(self)
     self.items.insert(0, value)
-    _trim(self, left=False)
+    if self.maxlen is not None:
+        del self.items[self.maxlen :]
     return NONE
 
 
 @method(list, deque)
 def extend(m, self, values):
-    for value in m.listed(values):
-        append(m, self, value)
+    grow(m, self, values)
     return NONE
+
+
+def grow(m, target, values):
+    """``target += values``: what a generator gave before it raised is there."""
+    if isinstance(values, SequenceV):
+        target.grow(m, values.all(m))
+        return
+    iterator = m.iterate(values)
+    for _ in range(MOST_ITEMS):
+        item = iterator.next(m)
+        if item is None:
+            return
+        target.grow(m, [m.forced(item)])
+    raise Unsupported(f"an iteration of over {MOST_ITEMS:,} steps")
 
 
 @method(list, deque)

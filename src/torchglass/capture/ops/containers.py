@@ -46,8 +46,6 @@ def build_const_key_map(m, f, i):
 def _target(m, f, i):
     """The container being built below on the stack: behind a graph break it is an existing object."""
     target = f.stack[-i.arg]
-    if isinstance(target, ListV):
-        target.all(m)
     m.mutate(target)
     return target
 
@@ -55,7 +53,7 @@ def _target(m, f, i):
 @handler("LIST_APPEND")
 def list_append(m, f, i):
     value = f.pop()
-    _target(m, f, i).items.append(value)
+    f.stack[-i.arg].grow(m, [value])
 
 
 @handler("SET_ADD")
@@ -73,7 +71,7 @@ def map_add(m, f, i):
 @handler("LIST_EXTEND")
 def list_extend(m, f, i):
     values = m.listed(f.pop())
-    _target(m, f, i).items.extend(values)
+    f.stack[-i.arg].grow(m, values)
 
 
 @handler("SET_UPDATE")

@@ -108,9 +108,58 @@ class TupleV(SequenceV):
 
 
 class ListV(SequenceV):
-    """A list (or deque: ``cls``)."""
+    """A list (or deque: ``cls``).
+
+    One that was there before the call is ``unread`` until somebody asks for ``items``: only then is its length guarded.
+    What was appended before that is its ``tail``, so a list that is only appended to may have any length.
+    """
 
     default_class = list
+    machine: Machine | None = None  # of an unread list
+    tail: list[Any]
+
+    @classmethod
+    def unread(cls, m: Machine, real: Any, source: Source) -> ListV:
+        made = cls([], type(real), real, source)
+        made.machine, made.tail = m, made.items
+        made.maxlen = real.maxlen if isinstance(real, deque) else None
+        return made
+
+    @property
+    def items(self) -> list[Any]:
+        m = self.machine
+        if m is not None:
+            assert self.source is not None
+            self.machine = None
+            before = [Lazy(item, Item(self.source, n)) for n, item in enumerate(self.real)]
+            m.guard(self.source, "length", len(before), "its length was relied on")
+            self._items = before + self.tail
+            self._drop_first()
+        return self._items
+
+    @items.setter
+    def items(self, items: list[Any]) -> None:
+        self._items = items
+
+    def grow(self, m: Machine, values: list[Value]) -> None:
+        """Append ``values``, which needs to know nothing of what is there."""
+        m.mutate(self)
+        if self.machine is not None:
+            self.tail += values
+        else:
+            self._items += values
+            self._drop_first()
+
+    def get_item(self, m: Machine, key: Value) -> Value:
+        if self.machine is not None and self.tail and self.maxlen is None:
+            index = m.as_index(key)
+            if isinstance(index, int) and -len(self.tail) <= index < 0:
+                return m.forced(self.tail[index])
+        return super().get_item(m, key)
+
+    def _drop_first(self) -> None:
+        if self.maxlen is not None:
+            del self._items[: max(len(self._items) - self.maxlen, 0)]
 
     def as_constant(self) -> Any:
         with self.once():
