@@ -5,17 +5,25 @@
 #include <omp.h>
 
 typedef uint8_t bool8;
+
 typedef uint16_t bf16;
+
 #ifdef __FLT16_MAX__
 typedef _Float16 f16;
 #endif
+
 #define ALIGNED __attribute__((aligned(64)))
+
 #define OPAQUE(x) __asm__("" : "+r"(x)) /* the compiler no longer knows its value */
+
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE float tg_bits_f32(int32_t x) { float y; memcpy(&y, &x, 4); return y; }
+
 INLINE int32_t tg_bits_i32(float x) { int32_t y; memcpy(&y, &x, 4); return y; }
+
 INLINE float tg_from_bf16(bf16 x) { return tg_bits_f32((int32_t)((uint32_t)x << 16)); }
+
 INLINE bf16 tg_to_bf16(float x)
 {
     uint32_t u = (uint32_t)tg_bits_i32(x);
@@ -29,9 +37,13 @@ INLINE int64_t tg_i64_of_f32(float x) { return __builtin_fabsf(x) < 0x1p63f ? (i
 INLINE int64_t tg_i64_of_f64(double x) { return __builtin_fabs(x) < 0x1p63 ? (int64_t)x : INT64_MIN; }
 
 INLINE int64_t tg_floordiv_i64(int64_t a, int64_t b) { int64_t q = a / b; return q - ((a % b != 0) & ((a < 0) != (b < 0))); }
+
 INLINE int64_t tg_mod_i64(int64_t a, int64_t b) { int64_t r = a % b; return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r; }
+
 INLINE float tg_mod_f32(float a, float b) { float r = fmodf(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
+
 INLINE double tg_mod_f64(double a, double b) { double r = fmod(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
+
 INLINE float tg_floordiv_f32(float a, float b)
 {
     if (b == 0) return a / b;
@@ -41,6 +53,7 @@ INLINE float tg_floordiv_f32(float a, float b)
     float f = floorf(q);
     return q - f > 0.5f ? f + 1 : f;
 }
+
 INLINE double tg_floordiv_f64(double a, double b)
 {
     if (b == 0) return a / b;
@@ -97,9 +110,8 @@ INLINE float tg_log1p_f32(float x) { return log1pf(x); }
 #endif
 #endif
 
-/* The float functions below have no branches, so that loops around them vectorize. Polynomials: minimax fits. */
-
-/* e^x - 1 for |x| <= ln2 / 2 */
+/* This and the float functions below have no branches, so that loops around them vectorize. Polynomials: minimax fits.
+   e^x - 1 for |x| <= ln2 / 2 */
 INLINE float tg_expm1_core(float r)
 {
     float p = 1.99075740e-4f;
@@ -208,9 +220,11 @@ INLINE float tg_ndtr_f32(float x)
     float h = tg_exp2_down(q);
     return x < 0.0f ? h : 1.0f - h;
 }
+
 INLINE double tg_ndtr_f64(double x) { return 0.5 * erfc(x * -0.70710678118654752); }
 
 INLINE float tg_sigmoid_f32(float x) { return 1.0f / (1.0f + tg_exp_f32(-x)); }
+
 INLINE double tg_sigmoid_f64(double x) { return 1.0 / (1.0 + exp(-x)); }
 
 #ifndef LIBMVEC_HAS_THEM
@@ -227,7 +241,9 @@ INLINE float tg_expm1_f32(float x)
     z = y > 88.0f ? tg_exp_f32(y) : z;
     return x == 0.0f ? x : z;
 }
+#endif
 
+#ifndef LIBMVEC_HAS_THEM
 INLINE float tg_log1p_f32(float x)
 {
     float u = 1.0f + x;
@@ -236,7 +252,9 @@ INLINE float tg_log1p_f32(float x)
     float all = (u == INFINITY) | (u <= 0.0f) ? 0.0f : lost;
     return u == 1.0f ? x : z + all;
 }
+#endif
 
+#ifndef LIBMVEC_HAS_THEM
 INLINE float tg_tanh_f32(float x)
 {
     float t = __builtin_fabsf(x), s = x * x;

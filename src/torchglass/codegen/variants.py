@@ -6,7 +6,8 @@ A layernorm's backward over (4096, 256) on two threads is printed for one and tw
 from __future__ import annotations
 
 from ..records.kernels import Choice, FusedGraph, Variants
-from .c import Unit, prelude
+from .c import Unit
+from .prelude import prelude_of
 from .run import check
 
 TILES = (8, 16, 32)
@@ -33,7 +34,8 @@ def variants(fused: FusedGraph, threads: int, most_threads: int | None = None) -
                 parts.append(f"/* {choice} */\n{printer.text(name)}\n{printer.adapter(name)}")
         functions[printed.name] = tuple(texts.values())
         arguments[printed.name] = tuple(fused.buffers[b] for b in printed.arguments)
-    return Variants("\n\n".join((prelude().rstrip(), *parts)) + "\n", functions, arguments)
+    text = "\n\n".join(parts)
+    return Variants(f"{prelude_of(text)}\n\n{text}\n", functions, arguments)
 
 
 def _choices(threads: int) -> list[Choice]:
