@@ -28,6 +28,7 @@ from typing import Any
 from ..records.guards import CHECKS, Guard, TensorMeta
 from ..records.origin import UNKNOWN
 from ..records.sources import Attr, Cell, Derived, DictKey, Global, InstanceDict, Item, Local, Module, Source
+from .global_state import GlobalState
 
 _HEAD = '''"""What one entry relies on. `check` returns the values that the entry reads, or None if a guard fails.
 
@@ -208,8 +209,10 @@ class Names:
         """Literals as such, objects by name where a name leads to them, else ``E[n]``."""
         if isinstance(value, TensorMeta):
             return self._meta(value)
-        if isinstance(value, tuple) and type(value).__name__ == "GlobalState":
-            named = zip(getattr(value, "_fields", ()), value)
+        if isinstance(value, GlobalState):
+            # Whether gradients are recorded is said always, the rest where it is not as usual.
+            pairs = zip(value._asdict().items(), GlobalState())
+            named = [pair for pair, usual in pairs if pair[0] == "grad_mode" or pair[1] != usual]
             return f"GlobalState({', '.join(f'{name}={self.text(item)}' for name, item in named)})"
         if type(value) in (tuple, list):
             inner = "".join(f"{self.text(item)}, " for item in value).rstrip()

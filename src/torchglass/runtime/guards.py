@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from .. import _native
 from ..records.guards import CHECKS, Guard, TensorMeta
 from ..records.sources import Source
+from .global_state import GlobalState, global_state
 from .guard_build import build_table
 from .guard_sources import Scope, parameter_names, reach, scope_of
 from .guard_text import GuardText, render, write
@@ -43,27 +44,6 @@ __all__ = [
     "tensor_meta",
     "write",
 ]
-
-
-class GlobalState(NamedTuple):
-    """What decides an operation's meaning besides its arguments. Compared field by field."""
-
-    grad_mode: bool
-    inference_mode: bool
-    default_dtype: torch.dtype
-    autocast_cpu: torch.dtype | None
-    autocast_cuda: torch.dtype | None
-    deterministic: int
-    torch_function: int
-    included_keys: int
-    excluded_keys: int
-    function_modes: tuple[Any, ...]
-    dispatch_modes: tuple[Any, ...]
-
-
-def global_state() -> GlobalState:
-    """The state now, as a ``global_state`` guard expects it; ``deterministic`` is 2 for "warn only"."""
-    return GlobalState(*_native.global_state())
 
 
 def tensor_meta(tensor: torch.Tensor) -> TensorMeta:

@@ -1,0 +1,43 @@
+"""The state around a call that a guard compares: grad mode, default dtype, autocast, modes.
+
+global_state() == GlobalState(grad_mode=True)     # everything else is as PyTorch starts
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import _native
+
+
+def _of_a_new_thread() -> tuple[Any, ...]:
+    """The state that nobody has changed: most of it belongs to a thread."""
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        return thread.submit(_native.global_state).result()
+
+
+_UNCHANGED = _of_a_new_thread()
+
+
+class GlobalState(NamedTuple):
+    """What decides an operation's meaning besides its arguments. Compared field by field. Defaults are PyTorch's."""
+
+    grad_mode: bool = True
+    inference_mode: bool = False
+    default_dtype: torch.dtype = torch.float32
+    autocast_cpu: torch.dtype | None = None
+    autocast_cuda: torch.dtype | None = None
+    deterministic: int = 0
+    torch_function: int = _UNCHANGED[6]
+    included_keys: int = _UNCHANGED[7]
+    excluded_keys: int = _UNCHANGED[8]
+    function_modes: tuple[Any, ...] = ()
+    dispatch_modes: tuple[Any, ...] = ()
+
+
+def global_state() -> GlobalState:
+    """The state now, as a ``global_state`` guard expects it; ``deterministic`` is 2 for "warn only"."""
+    return GlobalState(*_native.global_state())
