@@ -129,14 +129,14 @@ class _Data:
         for step in fused.steps if fused is not None else ():
             if isinstance(step, FusedKernel):
                 for loop in step.loops:
-                    keys = [self.mark(self.sources.key(o), "kernel") for o in loop.origins]
-                    loops.append([loop.name, str(loop), _unique(keys), of_loop.get(loop.name, -1)])
+                    keys = _unique(map(self.sources.key, loop.origins))
+                    loops.append([loop.name, str(loop), keys, of_loop.get(loop.name, -1)])
             elif isinstance(step, ExternCall):
-                keys = [self.mark(self.sources.key(o), "aten") for o in step.origins]
-                loops.append([step.name, str(step), _unique(keys), -1])
+                keys = [self.mark(key, "aten") for key in _unique(map(self.sources.key, step.origins))]
+                loops.append([step.name, str(step), keys, -1])
         rows = []
         for k in kernels:
-            keys = _unique(map(self.sources.key, k.origins))
+            keys = [self.mark(key, "kernel") for key in _unique(map(self.sources.key, k.origins))]
             file = f"{side}_kernels.{'c' if k.language == 'c' else 'py'}"
             if k.language.startswith("inductor"):
                 file = f"inductor_{side}.py"

@@ -1,6 +1,15 @@
 "use strict";
 const D = JSON.parse(document.getElementById("data").textContent);
-const FATES = { graph: "graph", kernel: "kernel", aten: "ATen", recomputed: "recomputed", saved: "saved", break: "break", eager: "eager" };
+// What became of a line: [the badge, given how many; what it means].
+const FATES = {
+  graph: [(n) => plural(n, "node"), "nodes of captured graphs that this line made"],
+  kernel: [(n) => plural(n, "kernel"), "generated kernels, forward and backward, that compute this line"],
+  aten: [(n) => plural(n, "ATen call"), "calls of PyTorch's own kernels, forward and backward, for this line"],
+  recomputed: [(n) => `${n} recomputed`, "values that backward computes again instead of keeping them"],
+  saved: [(n) => `${n} saved`, "tensors kept for backward"],
+  break: [() => "break", "the graph ends here, Python goes on"],
+  eager: [() => "eager", "runs without compiling"],
+};
 const SIDES = ["captured", "joint", "forward", "backward"];
 const state = { tab: "flow", line: "", graph: 0, side: "", node: -1, program: "", loop: "", kernel: -1, zoom: 1 };
 const $ = (id) => document.getElementById(id);
@@ -31,7 +40,7 @@ function drawSource() {
       const key = file.file + ":" + number;
       const fates = D.marks[key] || {};
       const classes = Object.keys(fates).map((f) => "f-" + f).join(" ") || "quiet";
-      const badges = Object.entries(fates).map(([f, n]) => `<span class="badge ${f}">${FATES[f]}${n > 1 ? " " + n : ""}</span>`);
+      const badges = Object.entries(fates).map(([f, n]) => `<span class="badge ${f}" title="${FATES[f][1]}">${FATES[f][0](n)}</span>`);
       out.push(`<div class="ln ${classes}" id="L${key}" data-line="${key}"><i>${number}</i><code>${esc(text)}</code>${badges.join("")}</div>`);
     }
     if (folded) out.push("</details>");
