@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 import torchglass as tg
 from torchglass import pipeline
-from torchglass.lower import layouts
+from torchglass.lower import layouts, long_sums
 
 Tensor = torch.Tensor
 OF_TWO = [
@@ -131,6 +131,52 @@ def test_convolutions_one_after_the_other(name: str, last: bool, monkeypatch: py
     for a, b in zip(theirs, ours, strict=True):
         assert a.stride() == b.stride()
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+LONG: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+    "plain": ((96, 64, 3, 3), {"padding": 1}),
+    "biased": ((64, 96, 3, 3), {"bias": torch.linspace(-1, 1, 64)}),
+    "strided": ((96, 96, 3, 3), {"stride": 2, "padding": (1, 0), "dilation": (1, 2)}),
+    "even": ((64, 64, 4, 2), {"stride": (3, 2), "padding": 1}),
+    "pointwise": ((1024, 512, 1, 1), {}),
+    "odd channels": ((40, 70, 3, 3), {"padding": 1}),
+}
+"""Weights' shapes and geometries of convolutions that add up many numbers."""
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_sums_are_as_exact_as_eagers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images channels last, whose channels oneDNN adds up in one chain."""
+    monkeypatch.setattr(layouts, "WORTH", 0)
+    monkeypatch.setattr(long_sums, "_chains", lambda: True)
+    (outs, channels, *window), geometry = LONG[name]
+    draw = torch.Generator().manual_seed(0)
+    weight = torch.randn(outs, channels, *window, generator=draw)
+    back = torch.randn(channels, outs, 1, 1, generator=draw)
+
+    def fn(x: Tensor, weight: Tensor, back: Tensor) -> Tensor:
+        bias = geometry.get("bias")
+        more = {**geometry, "bias": None if bias is None else bias.to(x.dtype)}
+        return F.conv2d(F.conv2d(x, weight, **more).tanh(), back)
+
+    compiled = tg.compile(fn, fullgraph=True)
+
+    def results(call: Callable[..., Tensor], dtype: torch.dtype) -> list[Tensor]:
+        leaves = [
+            t.to(dtype).requires_grad_()
+            for t in (torch.randn(2, channels, 23, 24, generator=torch.Generator().manual_seed(1)), weight, back)
+        ]
+        out = call(*leaves)
+        return [out.detach(), *torch.autograd.grad(out.square().sum(), leaves)]
+
+    for exact, eager, ours in zip(
+        results(fn, torch.float64), results(fn, torch.float32), results(compiled, torch.float32), strict=True
+    ):
+        assert layouts._lies(ours, eager.stride())
+        assert (ours - exact).norm() <= 2 * (eager - exact).norm() + 1e-7 * exact.norm()
+    (graph,) = tg.explain(compiled).graphs()
+    calls = [node for node in graph.fused["forward"].graph.nodes if getattr(node, "args", None)]
+    assert any(node.args[-1] > 1 for node in calls if "convolution" in node.target) == (name != "odd channels")
 
 
 def notes(compiled: Any) -> str:

@@ -7,7 +7,7 @@ each channel, and one scaled map; running statistics are loops over C numbers.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import fx
@@ -42,6 +42,11 @@ def _scaled(to: str) -> Any:
     return scaled
 
 
+def _inverse_root(eps: float, to: str) -> Callable[[V], V]:
+    """1 / sqrt(variance + eps), rounded once: all elements of a channel are scaled by it, so their errors add up."""
+    return lambda v: rsqrt(v.cast("float64") + eps).cast(to)
+
+
 def _statistics(low: Lowering, x: View, dims: list[int], eps: float, to: str, n: str) -> tuple[View, View, View]:
     """Mean, biased variance and 1 / sqrt(variance + eps) with their dimensions kept."""
     count = count_of(product(tuple(x.shape[d] for d in dims)))
@@ -49,7 +54,7 @@ def _statistics(low: Lowering, x: View, dims: list[int], eps: float, to: str, n:
         raise NotLowered("no elements")
     mean = low.reduce("sum", [x], dims, lambda v: v.cast(to), lambda s: s / count, name=f"{n}_mean", dtype=to)
     var = low.reduce("sum", [x, mean], dims, squared_difference(to), lambda s: s / count, name=f"{n}_var", dtype=to)
-    return mean, var, low.map(lambda v: rsqrt(v + eps), [var], name=f"{n}_rstd", dtype=to)
+    return mean, var, low.map(_inverse_root(eps, to), [var], name=f"{n}_rstd", dtype=to)
 
 
 def _normalized(low: Lowering, val: Any, inputs: list[Any], to: str, n: str) -> View:
@@ -74,7 +79,7 @@ def _batch_norm(
             raise NotLowered("no running statistics")
         if to != low.dtype(x) and any(user.args[1] in (1, 2) for user in node.users):
             raise NotLowered("empty results whose dtype fake tensors do not know")
-        r = low.map(lambda v: rsqrt(v.cast(to) + eps), [old_var], name=f"{n}_rstd", dtype=to)
+        r = low.map(_inverse_root(eps, to), [old_var], name=f"{n}_rstd", dtype=to)
         y = _normalized(low, vals[0], [x, old_mean, r, w, b], to, n)
         saved = tuple(_empty(low, val, f"{n}_none") for val in vals[1:3])
         return (y, *saved, *((mean, var) if updates else ()))
@@ -134,7 +139,7 @@ def _batch_norm_backward(
         m, r = _row_of(save_mean, shape, 1), _row_of(save_rstd, shape, 1)
     else:
         m = _row_of(mean, shape, 1)
-        r = low.map(lambda v: rsqrt(v.cast(to) + eps), [_row_of(var, shape, 1)], name=f"{n}_rstd", dtype=to)
+        r = low.map(_inverse_root(eps, to), [_row_of(var, shape, 1)], name=f"{n}_rstd", dtype=to)
     sums = low.reduce("sum", [grad], dims, lambda g: g.cast(to), shape=shape, name=f"{n}_db", dtype=to)
     dots = low.reduce(
         "sum", [grad, x, m], dims, lambda g, v, c: g.cast(to) * (v.cast(to) - c), shape=shape, name=f"{n}_dot", dtype=to
@@ -190,12 +195,12 @@ def _group_statistics(low: Lowering, g: View, eps: float, to: str, n: str) -> tu
     if not _channels_are_neighbours(g):
         mean, _, rstd = _statistics(low, g, [2, 3], eps, to, n)
         return mean, rstd
-    count = count_of(product(g.shape[2:]))
+    count, inverse = count_of(product(g.shape[2:])), _inverse_root(eps, to)
     sums = low.reduce("sum", [g], [3], lambda v: v.cast(to), name=f"{n}_sums", dtype=to)
     mean = low.reduce("sum", [sums], [2], post=lambda s: s / count, name=f"{n}_mean", dtype=to)
     centers = low.map(lambda m: m, [mean], shape=sums.shape, name=f"{n}_centers", dtype=to)
     squares = low.reduce("sum", [g, centers], [3], squared_difference(to), name=f"{n}_squares", dtype=to)
-    rstd = low.reduce("sum", [squares], [2], post=lambda s: rsqrt(s / count + eps), name=f"{n}_rstd", dtype=to)
+    rstd = low.reduce("sum", [squares], [2], post=lambda s: inverse(s / count), name=f"{n}_rstd", dtype=to)
     return mean, rstd
 
 

@@ -71,6 +71,12 @@ def broadcast(*shapes: Sequence[Size]) -> tuple[Size, ...]:
     return tuple(out)
 
 
+def channels_last(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of an image whose channels are neighbours."""
+    _, c, h, w = shape
+    return (h * w * c, 1, w * c, c)
+
+
 def is_dense(shape: Sequence[Size], strides: Sequence[Size]) -> bool:
     """Whether distinct indices have distinct addresses (gaps allowed)."""
     extent: Size = 1

@@ -25,7 +25,8 @@ from torch import fx
 
 from ..records.loops import Size
 from ..torch_compat import OpOverload
-from .context import is_dense
+from .context import channels_last, is_dense
+from .long_sums import forward_in_parts, gradient_in_parts, parts_of
 from .table import find_rule
 from .views import SPLITTING_OPS, VIEW_OPS
 
@@ -219,6 +220,24 @@ def _convolution(work: _Pass, node: fx.Node) -> None:
     out = before[0] if isinstance(before, (tuple, list)) else before
     work.convolutions += 1
     work.convolved += _bytes(out) + sum(_bytes(n.meta["val"]) for n in images)
+    if weight.name not in work.frozen and (parts := parts_of(node)) > 1:
+        _divide(work, node, weight, parts, out)
+
+
+def _divide(work: _Pass, node: fx.Node, weight: fx.Node, parts: int, before: Any) -> None:
+    """A convolution in parts, whose sums are as exact as those of eager, whose image lies otherwise (``before``)."""
+    if node.target is aten.convolution.default:
+        total = forward_in_parts(node, weight, parts)
+        node.replace_all_uses_with(total)
+    else:
+        image = next((user for user in node.users if user.args[1] == 0), None)
+        if image is None:
+            return
+        total = gradient_in_parts(node, parts)
+        image.replace_all_uses_with(total)
+        node.args = (*node.args[:10], [False, *node.args[10][1:]])
+        node.meta["val"] = (None, *node.meta["val"][1:])
+    work.eager[total] = before
 
 
 def _operator(work: _Pass, node: fx.Node) -> None:
@@ -297,11 +316,6 @@ def _as_eager_gives(work: _Pass, node: fx.Node) -> None:
 
 
 # -- strides -------------------------------------------------------------------------------------------------------
-def channels_last(shape: Sequence[int]) -> tuple[int, ...]:
-    _, c, h, w = shape
-    return (h * w * c, 1, w * c, c)
-
-
 def _lies(val: torch.Tensor, strides: Sequence[Any]) -> bool:
     """Whether a tensor has these strides, but for dimensions of one element."""
     return all(a == b or d == 1 for a, b, d in zip(val.stride(), strides, val.shape))

@@ -1,0 +1,112 @@
+"""Convolutions of images channels last in parts, so that they add up as exactly as eager's.
+
+oneDNN with AVX-512 adds up all channels of such an image in one chain, whose error grows with its length; images as
+eager lays them out are added up 16 channels at a time. Where a chain is longer than ``LONGEST``, the channels are
+divided into groups, whose sums are results of their own that loops add::
+
+    y = convolution(x, w)  =>  parts = convolution(x, w by groups, groups=2); y = parts[:, :n] + parts[:, n:]
+
+(192 channels, 3 x 3: an error of 3.1 times eager's without it, 1.6 times with four groups, for 10 to 20 % of the
+time.) The gradient of an image sums over the channels of the result and is divided likewise; the gradients of weights
+are more exact than eager's as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from math import prod
+from typing import Any
+
+import torch
+from torch import fx
+
+from .context import channels_last
+
+aten = torch.ops.aten
+
+LONGEST = 432
+"""Summands of one chain: 48 channels of 3 x 3 have 1.6 times eager's error."""
+
+VECTOR = 16
+"""Channels that oneDNN adds up at once: groups are made of whole ones."""
+
+
+def parts_of(node: fx.Node) -> int:
+    """Into how many groups the channels that a convolution adds up are to be divided; 1: it stays as it is."""
+    back = node.target is aten.convolution_backward.default
+    weight, transposed, groups = (node.args[k] for k in ((2, 7, 9) if back else (1, 6, 8)))
+    assert isinstance(weight, fx.Node)
+    val = weight.meta["val"]
+    if transposed or groups != 1 or val.dtype != torch.float32 or not _chains():
+        return 1
+    channels, window = val.shape[0 if back else 1], prod(val.shape[2:])
+    if channels * window <= LONGEST:
+        return 1
+    fitting = [n for n in range(2, channels // VECTOR + 1) if channels % (n * VECTOR) == 0]
+    return next((n for n in fitting if channels // n * window <= LONGEST), max(fitting, default=1))
+
+
+def _chains() -> bool:
+    """Without AVX-512 eager's convolutions add up in one chain, too."""
+    return "AVX512" in torch.backends.cpu.get_cpu_capability()
+
+
+def forward_in_parts(node: fx.Node, weight: fx.Node, parts: int) -> fx.Node:
+    """A convolution's value from ``parts`` groups of its channels; ``weight`` as the user laid it out."""
+    x, _, bias, *geometry = node.args
+    out = node.meta["val"]
+    outs, channels, *window = weight.meta["val"].shape
+    made, size = _Maker(node), channels // parts
+    grouped = made(aten.view.default, weight, [outs, parts, size, *window])
+    turned = made(aten.permute.default, grouped, [1, 0, 2, 3, 4])
+    last = (outs * size * prod(window), size * prod(window), 1, window[1] * size, size)
+    laid = made(aten.clone.default, turned, val=out.new_empty_strided(turned.meta["val"].shape, last))
+    flat = made(aten.view.default, laid, [parts * outs, size, *window])
+    total = _sums(made, [x, flat, None, *geometry[:-1], parts], out, parts)
+    if bias is not None:
+        total = made(aten.add.Tensor, total, made(aten.view.default, bias, [1, outs, 1, 1]), val=out)
+    return total
+
+
+def gradient_in_parts(node: fx.Node, parts: int) -> fx.Node:
+    """The gradient of a convolution's image: groups of the channels of the result's gradient, each with its part of
+    the weight, in one transposed convolution.
+    """
+    grad, _, weight, _, stride, padding, dilation, *_ = node.args
+    assert isinstance(grad, fx.Node) and isinstance(weight, fx.Node)
+    out = node.meta["val"][0]
+    axes = zip(
+        out.shape[2:], grad.meta["val"].shape[2:], weight.meta["val"].shape[2:], *map(_two, (stride, padding, dilation))
+    )
+    beyond = [size - ((count - 1) * s - 2 * p + d * (k - 1) + 1) for size, count, k, s, p, d in axes]
+    call = [grad, weight, None, stride, padding, dilation, True, beyond, parts]
+    return _sums(_Maker(node), call, out, parts)
+
+
+def _two(values: Any) -> Sequence[int]:
+    return values if len(values) == 2 else [*values, *values]
+
+
+def _sums(made: _Maker, call: list[Any], out: torch.Tensor, parts: int) -> fx.Node:
+    """The groups' sums, side by side, and what loops add of them."""
+    batch, count, *image = out.shape
+    shape = (batch, parts * count, *image)
+    sums = made(aten.convolution.default, *call, val=out.new_empty_strided(shape, channels_last(shape)))
+    each = [made(aten.slice.Tensor, sums, 1, k * count, (k + 1) * count) for k in range(parts)]
+    return reduce(lambda a, b: made(aten.add.Tensor, a, b, val=out), each)
+
+
+class _Maker:
+    """Makes nodes ahead of ``node``, as from its place in the user's code; ``val``: what the value is like."""
+
+    def __init__(self, node: fx.Node) -> None:
+        self._node = node
+
+    def __call__(self, target: Any, *args: Any, val: Any = None) -> fx.Node:
+        node = self._node
+        with node.graph.inserting_before(node):
+            new = node.graph.call_function(target, args)
+        val = target(*fx.map_arg(args, lambda n: n.meta["val"])) if val is None else val
+        new.meta = {**node.meta, "val": val}
+        return new
