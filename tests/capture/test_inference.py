@@ -155,11 +155,12 @@ def test_inside(function, backend):
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
 def test_around(backend):
     def function(x):
+        BUFFER.add_(1)
         y = x.sin() * 2
         y[0] = 3
         mask = torch.ones(3).nonzero()
         y.view(-1).mul_(2)
-        return y, NET(x), x.view(-1), y.is_inference(), mask
+        return y, NET(x), x.view(-1), y.is_inference(), mask, BUFFER
 
     compiled = tg.compile(function, backend=backend, fullgraph=True)
     with torch.inference_mode():

@@ -61,7 +61,9 @@ def describe(trace: Trace, recorder: Recorder) -> Ends:
     describer = _Describer(trace, recorder)
     for index, entry in enumerate(trace.inputs):
         if entry.final is not None:
-            wrapper = entry.wrapper if entry.tracked else entry.wrapper.detach()
+            wrapper = entry.wrapper
+            if tracked(wrapper) and not entry.tracked:
+                wrapper = wrapper.detach()
             position = describer.add_result(wrapper, describer.own(entry.final, _memory(entry.wrapper)))
             describer.ends.mutations.append(Mutation(index, position, entry.tracked, entry.bumps_version))
     for value in trace.outputs:
