@@ -7,7 +7,10 @@ print(tg.explain(compiled))
 
 from __future__ import annotations
 
+import copyreg
 import functools
+import sys
+import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _native
+from . import _native, torch_compat
 from .backends import registry
 from .inspector import reports
 from .markers import allow_in_graph, disable, graph_break, is_compiling
@@ -67,34 +70,87 @@ def compile(
     return _compile(model, chosen, disable)
 
 
-def _compile(model: Any, options: CompileOptions, off: bool) -> Any:
+def _compile(model: Any, options: CompileOptions, off: bool = False) -> Any:
     if off:
         return model
+    model = torch_compat.uncompiled(model)
+    if isinstance(model, torch.jit.ScriptModule):
+        warnings.warn("TorchScript has compiled this module: it runs as it is", UserWarning, stacklevel=3)
+        return model
     if isinstance(model, torch.nn.Module):
-        return _compile_module(model, options)
-    if isinstance(model, _native.CompiledFunction):
-        return _compile_function(model.function, options)  # type: ignore[arg-type]
-    if isinstance(model, FunctionType):
-        return _compile_function(model, options)
-    if isinstance(model, MethodType) and isinstance(function := model.__func__, FunctionType):
-        return _compile_function(function, options, bound=(model.__self__,))
+        return compile_module(model, options)
+    if isinstance(model, (staticmethod, classmethod)):
+        return type(model)(_compile(model.__func__, options))
     if isinstance(model, functools.partial):
-        return functools.partial(_compile(model.func, options, off), *model.args, **model.keywords)
+        return functools.partial(_compile(model.func, options), *model.args, **model.keywords)
+    if isinstance(model, property):
+        raise TypeError("model must not be a property: decorate its getter, with @property above @tg.compile")
     if isinstance(model, type) or not callable(model):
         raise TypeError(f"model must be a function, method, callable object or nn.Module, not {model!r}")
+    return compile_function(*code_of(model), options)
+
+
+def code_of(model: Any) -> tuple[FunctionType, tuple[Any, ...]]:
+    """The Python function that a call of ``model`` runs, and the arguments that it is bound to."""
+    if isinstance(model, FunctionType):
+        return model, ()
+    if isinstance(model, _native.CompiledFunction):
+        return model.function, model.bound  # type: ignore[return-value]
+    if isinstance(model, MethodType) and not _is_apply(model):
+        function, bound = code_of(model.__func__)
+        return function, (model.__self__, *bound)
     call = getattr(type(model), "__call__", None)  # noqa: B004  (the function is wanted, not the answer)
-    if isinstance(call, FunctionType):
-        return _compile_function(call, options, bound=(model,))
-    raise TypeError(f"model must have Python code to compile; {model!r} has none")
+    if isinstance(call, FunctionType) and not isinstance(model, torch_compat.OpOverload):
+        return call, (model,)
+    return _calling(model), ()
 
 
-def _compile_function(function: FunctionType, options: CompileOptions, bound: tuple[Any, ...] = ()) -> Any:
-    state = FunctionState(function, options, bound=bound)
+def _is_apply(method: MethodType) -> bool:
+    """Capture knows ``Function.apply`` by its name, not by its code."""
+    return isinstance(method.__self__, type) and issubclass(method.__self__, torch.autograd.Function)
+
+
+def _calling(function: Callable[..., Any]) -> FunctionType:
+    """A Python function that calls one without Python code: a builtin, an operator, a TorchScript function."""
+
+    @functools.wraps(function)
+    def calls(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return calls  # type: ignore[return-value]
+
+
+def compile_function(
+    function: FunctionType, bound: tuple[Any, ...], options: CompileOptions, name: str | None = None
+) -> _native.CompiledFunction:
+    """``function`` compiled, its first arguments bound. A copy with copied arguments is compiled anew."""
+    again = functools.partial(_compile_copy, function, options, name)
+    state = FunctionState(function, options, name=name, bound=bound, rebuild=again)
     _states.add(state)
     return state.release()
 
 
-def _compile_module(module: torch.nn.Module, options: CompileOptions) -> torch.nn.Module:
+def _compile_copy(
+    function: FunctionType, options: CompileOptions, name: str | None, bound: tuple[Any, ...]
+) -> _native.CompiledFunction:
+    return compile_function(function, bound, options, name)
+
+
+def _reduced(compiled: _native.CompiledFunction) -> Any:
+    """For pickle: by name where the name leads to it, else compiled anew where it is loaded."""
+    found: Any = sys.modules.get(compiled.__module__)
+    for name in compiled.__qualname__.split("."):
+        found = getattr(found, name, None)
+    if found is compiled:
+        return compiled.__qualname__
+    again: Any = compiled.rebuild
+    return again.func, (*again.args, compiled.bound)
+
+
+copyreg.pickle(_native.CompiledFunction, _reduced)
+
+
+def compile_module(module: torch.nn.Module, options: CompileOptions) -> torch.nn.Module:
     """An object of a subclass with the module's own ``__dict__`` and a compiled ``forward`` of the original object.
 
     ``forward`` sees the original module as self, so its class, identity and ``super()`` are unchanged; hooks of the
@@ -103,19 +159,21 @@ def _compile_module(module: torch.nn.Module, options: CompileOptions) -> torch.n
     if isinstance(module, CompiledModule):
         module = module._torchglass_original
     cls = type(module)
-    forward = getattr(cls.forward, "function", cls.forward)
-    if not isinstance(forward, FunctionType):
-        raise TypeError(f"the forward of {cls.__name__} is no Python function: {forward!r}")
-    state = FunctionState(forward, options, name=cls.__name__, bound=(module,))
-    _states.add(state)
-    members = {
-        "forward": staticmethod(state.release()),
+    members: dict[str, Any] = {
         "_torchglass_original": module,
         "_torchglass_options": options,
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
     }
+    if cls.forward is torch.nn.Module.forward and cls.__call__ is not torch.nn.Module.__call__:
+        members["_torchglass_runs"] = "__call__"
+    runs = members.get("_torchglass_runs", "forward")
+    if runs in module.__dict__:
+        members[runs] = OwnFunction(runs, module, options)
+    else:
+        function, bound = code_of(getattr(cls, runs))
+        members[runs] = staticmethod(compile_function(function, (module, *bound), options, cls.__name__))
     # The bases are set afterwards: making a subclass must not run the class's own __init_subclass__.
     made: Any = type(cls.__name__, (CompiledModule, torch.nn.Module), members)
     made.__bases__ = (CompiledModule, cls)
@@ -124,30 +182,52 @@ def _compile_module(module: torch.nn.Module, options: CompileOptions) -> torch.n
     return compiled
 
 
+class OwnFunction:
+    """A compiled ``forward`` that a module has in its ``__dict__``, where it would hide its class's.
+
+    Libraries put one there to run code around the module's own. Whatever is there when it is called runs compiled.
+    """
+
+    def __init__(self, name: str, module: torch.nn.Module, options: CompileOptions) -> None:
+        self.name, self.module, self.options = name, module, options
+        self.own: Any = None
+        self.compiled: Any = None
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        own = self.module.__dict__.get(self.name)
+        if self.compiled is None or own is not self.own:
+            self.own, self.compiled = own, _compile(getattr(self.module, self.name), self.options)
+        return self.compiled
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self.name] = value
+
+    def __delete__(self, instance: Any) -> None:
+        del instance.__dict__[self.name]
+
+
 class CompiledModule:
     """What compiled modules share beside the class of the original: copying compiles the copy."""
 
     _torchglass_original: torch.nn.Module
     _torchglass_options: CompileOptions
+    _torchglass_runs = "forward"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         import copy
 
-        return _compile_module(copy.deepcopy(self._torchglass_original, memo), self._torchglass_options)
+        return compile_module(copy.deepcopy(self._torchglass_original, memo), self._torchglass_options)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        options = self._torchglass_options
-        return _restore_module, (self._torchglass_original, options)
-
-
-def _restore_module(module: torch.nn.Module, options: CompileOptions) -> torch.nn.Module:
-    return _compile_module(module, options)
+        return compile_module, (self._torchglass_original, self._torchglass_options)
 
 
 def _state_of(compiled: Any) -> FunctionState:
     if isinstance(compiled, CompiledModule):
-        compiled = compiled.forward  # type: ignore[attr-defined]
+        compiled = getattr(compiled, compiled._torchglass_runs)
     compiled = getattr(compiled, "__func__", compiled)
+    if isinstance(compiled, functools.partial):
+        compiled = compiled.func
     state = getattr(compiled, "__dict__", {}).get("_torchglass_state")
     if not isinstance(state, FunctionState):
         raise TypeError(f"compiled must be what tg.compile returned, not {compiled!r}")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from types import FunctionType, MethodType
 from typing import Any, TypeVar
+
+import torch
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DISABLED = "_torchglass_disabled"
+DISABLED = "_torchglass_disabled"  # True: and what it calls; False: the function alone. csrc/frame_hook.cpp reads it
+REASON = "_torchglass_reason"
 IN_GRAPH = "_torchglass_in_graph"
 
 
@@ -20,16 +25,42 @@ def graph_break() -> None:
     """End the graph here; the rest goes on in a graph of its own. Does nothing in eager Python."""
 
 
-def disable(function: F) -> F:
-    """Mark a function: compiled code calls it as ordinary Python and does not look inside."""
-    setattr(function, DISABLED, True)
-    return function
+def disable(function: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """What compiled code calls as ordinary Python and does not look inside; without ``function``, a decorator.
+
+    A function or method, or a module or class: its ``forward``, or else its ``__call__``. ``recursive=False``: the
+    functions that it calls may be compiled. ``reason`` is told where the graph breaks for it.
+    """
+    if function is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    if isinstance(function, (type, torch.nn.Module)):
+        name = "forward" if hasattr(function, "forward") else "__call__"
+        setattr(function, name, disable(getattr(function, name), recursive, reason=reason))
+        return function
+    if isinstance(function, MethodType):
+        return MethodType(disable(function.__func__, recursive, reason=reason), function.__self__)
+    made = _twin(function)
+    vars(made)[DISABLED] = recursive
+    vars(made)[REASON] = reason
+    return made
+
+
+def _twin(function: Callable[..., Any]) -> Any:
+    """A Python function that does the same: a mark on it means nothing to who has the original."""
+    if isinstance(function, FunctionType):
+        names = function.__name__, function.__defaults__, function.__closure__
+        twin = FunctionType(function.__code__, function.__globals__, *names)
+        twin.__kwdefaults__ = function.__kwdefaults__
+        return functools.update_wrapper(twin, function)
+    return functools.wraps(function)(lambda *args, **kwargs: function(*args, **kwargs))
 
 
 def allow_in_graph(function: F) -> F:
-    """Mark a function of tensors: it becomes one node of the graph, and its body is not captured.
+    """Mark a function of tensors, or each of several: it becomes one node of the graph, and its body is not captured.
 
     It must be pure but for its results, take tensors and constants, and return tensors.
     """
-    setattr(function, IN_GRAPH, True)
+    for one in function if isinstance(function, (list, tuple)) else (function,):
+        if isinstance(one, FunctionType):  # what has no Python code is a node anyway, or cannot be one
+            setattr(one, IN_GRAPH, True)
     return function

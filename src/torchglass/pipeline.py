@@ -334,6 +334,7 @@ class FunctionState:
                 names["graph_0"] = FirstRun(names["graph_0"], capture.written_inputs)
             artifact = folder.write("transformed.py", capture.transformed)
             entry = load_python(artifact, names).transformed
+            torch_compat.hide_from_dynamo(entry.__code__)
             if isinstance(graph := names.get("graph_0"), (_Foreign, FirstRun)):
                 graph.namespaces.append(entry.__globals__)
         compiled.add_entry(table, entry)
@@ -432,10 +433,16 @@ def _entry_of_another_thread(compiled: _native.CompiledFunction, arguments: tupl
 
 
 def _watched() -> bool:
-    """Whether a mode or a function transform wants to see each operation as it happens, and none of the compiler's."""
+    """Whether a mode, a function transform or a tracer wants to see each operation as it happens, and none of the
+    compiler's.
+    """
     state = guard_runtime.global_state()
     functions = any(not isinstance(key, torch.device) for key in state.function_modes)
-    return functions or bool(state.dispatch_modes) or torch_compat.in_function_transform()
+    modes = functions or bool(state.dispatch_modes)
+    return modes or torch_compat.in_function_transform() or torch_compat.tracing_state() is not None
+
+
+torch_compat.hide_from_dynamo(FunctionState.miss.__code__)
 
 
 def _entry_for(compiled: _native.CompiledFunction, arguments: tuple[Any, ...]) -> Entry | None:

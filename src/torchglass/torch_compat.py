@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -389,7 +390,34 @@ def untagged(function: Any) -> Any:
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
         wrapped = cells.get(function.__name__.removeprefix("patched_"))
         return function if wrapped is None else wrapped.cell_contents
-    return function
+    return uncompiled(function)
+
+
+def uncompiled(model: Any) -> Any:
+    """What torch.compile was given to make ``model``; ``model`` itself if it is of no such making.
+
+    ``_torchdynamo_orig_callable``, ``_orig_mod``: without them a function that torch.compile made would call its
+    compiler from within ours. Those that torch.compiler.disable made stay: they carry ``_torchdynamo_disable``.
+    ``__marked_compile_region_fn__``: the same for nested_compile_region; without it such a function breaks the graph.
+    Tried: 2.13.
+    """
+    if type(model).__module__ == "torch._dynamo.eval_frame" and isinstance(model, torch.nn.Module):
+        return model._orig_mod
+    known = getattr(model, "__dict__", None) if isinstance(model, FunctionType) else None
+    if known is None or known.get("_torchdynamo_disable"):
+        return model
+    given = known.get("_torchdynamo_orig_callable", known.get("__marked_compile_region_fn__"))
+    return model if given is None else uncompiled(given)
+
+
+def hide_from_dynamo(code: CodeType) -> None:
+    """Frames of ``code``, and of all that they call, are not for torch.compile: they run as they are.
+
+    ``set_code_exec_strategy``: without it a function of ours that is called from one under torch.compile would have
+    its compiler and its generated code compiled. Tried: 2.13.
+    """
+    frames = torch._C._dynamo.eval_frame
+    frames.set_code_exec_strategy(code, frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP))
 
 
 # --- rendering graphs ------------------------------------------------------------------------------------------------
@@ -413,7 +441,6 @@ PRIVATE_HOMES: tuple[tuple[str, Any], ...] = (
 import importlib
 import sys
 import threading
-from types import ModuleType
 
 _DYNAMO = "torch._dynamo"
 
@@ -516,16 +543,23 @@ def _autocast_nesting() -> int:
 
 
 class Compiling:
-    """A lock for compiling, one thread at a time and reentrant, that keeps torch._dynamo unloaded meanwhile."""
+    """A lock for compiling, one thread at a time and reentrant, that keeps torch._dynamo unloaded meanwhile, and
+    autograd's anomaly detection off, which would read the data of fake tensors.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._depth = 0
+        self._anomaly = False, True
 
     def __enter__(self) -> None:
         self._lock.acquire()
         self._depth += 1
-        if self._depth == 1 and _DYNAMO not in sys.modules:
+        if self._depth > 1:
+            return
+        self._anomaly = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+        torch.set_anomaly_enabled(False)
+        if _DYNAMO not in sys.modules:
             sys.modules.update(_STAND_INS)
             torch.__dict__["_dynamo"] = _package
 
@@ -533,6 +567,7 @@ class Compiling:
         self._depth -= 1
         if self._depth == 0:
             _remove_stand_in()
+            torch.set_anomaly_enabled(*self._anomaly)
         self._lock.release()
 
 

@@ -68,7 +68,7 @@ def drawn(x):
     return x * np.random.rand()
 
 
-@says("is disabled for torchglass")
+@says("`aside` is disabled")
 def disabled(x):
     return aside(x)
 

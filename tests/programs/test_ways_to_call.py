@@ -1,7 +1,10 @@
 """Program 7: function, decorator, method, module; modes and flags."""
 
 import copy
+import functools
 import inspect
+import pickle
+import warnings
 
 import pytest
 import torch
@@ -141,6 +144,195 @@ def test_disable(pair):
         return x * 2
 
     torch.testing.assert_close(tg.compile(lambda x: aside(x + 1) + 1)(pair[0]), (pair[0] + 1) * 2 + 1)
+
+
+def plus(x):
+    return x + 1
+
+
+class Twice:
+    def __call__(self, x):
+        return x * 2
+
+
+@torch.jit.script
+def scripted(x):
+    return x - 1
+
+
+class Cubed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3 * ctx.saved_tensors[0] ** 2
+
+
+CALLABLE = {
+    "builtin": torch.sin,
+    "function of torch": torch.nn.functional.gelu,
+    "method of tensors": torch.Tensor.cos,
+    "operator": torch.ops.aten.sin.default,
+    "operator of any overload": torch.ops.aten.sin,
+    "TorchScript": scripted,
+    "object": Twice(),
+    "partial": functools.partial(foo, y=torch.ones(1)),
+    "cached": functools.lru_cache(plus),
+    "autograd.Function": Cubed.apply,
+    "vmap": torch.vmap(plus),
+    "bound method": torch.nn.Linear(10, 3).forward,
+    "torch.compile's": torch.compile(plus, backend="eager"),
+    "torch.compile's module": torch.compile(torch.nn.Linear(10, 3), backend="eager"),
+    "nested region": torch.compiler.nested_compile_region(plus),
+    "ours": tg.compile(plus),
+    "ours, bound": tg.compile(Twice()),
+}
+
+
+@pytest.mark.parametrize("what", CALLABLE)
+def test_whatever_can_be_called(what, pair):
+    compiled = tg.compile(CALLABLE[what])
+    torch.testing.assert_close(compiled(pair[0]), CALLABLE[what](pair[0]))
+    assert not tg.explain(compiled).record.fallbacks
+
+
+def test_torch_compiles_functions_and_ours_in_each_other(pair):
+    """Neither compiler works on the other's code."""
+    ours, theirs = tg.compile(foo), torch.compile(foo, backend="eager")
+    for function in (lambda x, y: theirs(x, y) + 1, torch.compile(lambda x, y: ours(x, y) + 1, backend="eager")):
+        compiled = tg.compile(function)
+        torch.testing.assert_close(compiled(*pair), foo(*pair) + 1)
+    torch.testing.assert_close(torch.compile(ours, backend="eager")(*pair), foo(*pair))
+    network = tg.compile(Network())
+    x = torch.randn(2, 100)
+    torch.testing.assert_close(torch.compile(network, backend="eager")(x), network(x))
+
+
+def test_traced_by_torch_jit(pair):
+    """The tracer has to see the operations: a compiled graph would be a constant to it."""
+    compiled = tg.compile(foo)
+    for _ in range(2):
+        traced = torch.jit.trace(compiled, pair)
+        torch.testing.assert_close(traced(pair[1], pair[0]), foo(pair[1], pair[0]))
+        compiled(*pair)
+
+
+def test_a_script_module_runs_as_it_is():
+    module = torch.jit.script(torch.nn.Linear(4, 2))
+    with pytest.warns(UserWarning, match="TorchScript"):
+        assert tg.compile(module) is module
+
+
+class Kinds:
+    scale = 3
+
+    @tg.compile
+    @staticmethod
+    def static(x):
+        return x + 1
+
+    @tg.compile
+    @classmethod
+    def of_class(cls, x):
+        return x * cls.scale
+
+    @property
+    @tg.compile
+    def scaled(self):
+        return torch.ones(2) * self.scale
+
+
+def test_static_and_class_methods_and_properties():
+    x = torch.randn(3)
+    child = type("Child", (Kinds,), {"scale": 5})
+    torch.testing.assert_close(Kinds.static(x), x + 1)
+    torch.testing.assert_close(child().of_class(x), x * 5)
+    torch.testing.assert_close(Kinds.of_class(x), x * 3)
+    torch.testing.assert_close(child().scaled, torch.full((2,), 5.0))
+    with pytest.raises(TypeError, match="decorate its getter"):
+        tg.compile(Kinds.scaled)
+
+
+def test_a_forward_that_the_module_itself_has():
+    """Libraries wrap `module.forward` in place, before or after compiling."""
+    model, x = Network(), torch.randn(2, 100)
+    plain = model.forward
+    model.forward = lambda x: plain(x) * 2
+    compiled = tg.compile(model)
+    torch.testing.assert_close(compiled(x), plain(x) * 2)
+    assert len(tg.explain(compiled).entries) == 1
+    compiled.forward = functools.partial(plain)
+    torch.testing.assert_close(compiled(x), plain(x))
+    assert model.forward is not plain
+    del model.forward
+    torch.testing.assert_close(compiled(x), plain(x))
+    assert len(tg.explain(compiled).entries) == 1
+
+
+def test_a_module_with_a_call_of_its_own():
+    class Doubled(torch.nn.Module):
+        def __call__(self, x):
+            return x * 2
+
+    compiled = tg.compile(Doubled())
+    torch.testing.assert_close(compiled(torch.ones(2)), torch.full((2,), 2.0))
+    assert len(tg.explain(compiled).entries) == 1
+
+
+def test_copies_of_modules_with_a_compiled_forward():
+    model, x = Network(), torch.randn(2, 100)
+    model.forward = tg.compile(model.forward)
+    expected = model(x)
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert twin.linear is not model.linear
+        with torch.no_grad():
+            model.linear.weight += 1
+        torch.testing.assert_close(twin(x), expected)
+        with torch.no_grad():
+            model.linear.weight -= 1
+    assert pickle.loads(pickle.dumps(Kinds.static)) is Kinds.static
+    torch.testing.assert_close(pickle.loads(pickle.dumps(tg.compile(plus)))(x), x + 1)
+
+
+DISABLED = {
+    "reason": tg.disable(reason="for a reason")(plus),
+    "nothing given": tg.disable()(plus),
+    "a builtin": tg.disable(torch.sin),
+    "an object's method": tg.disable(Twice().__call__),
+    "a module": tg.disable(torch.nn.ReLU()),
+    "torch's": torch.compiler.disable(plus),
+    "the function alone": tg.disable(plus, recursive=False),
+}
+
+
+@pytest.mark.parametrize("what", DISABLED)
+def test_ways_to_disable(what, pair):
+    aside = DISABLED[what]
+    compiled = tg.compile(lambda x: aside(x + 1) + 1)
+    torch.testing.assert_close(compiled(pair[0]), aside(pair[0] + 1) + 1)
+    (found,) = tg.explain(compiled).entries[0].breaks
+    assert "disabled" in found.reason and ("for a reason" in found.reason) == (what == "reason")
+    torch.testing.assert_close(tg.compile(plus, fullgraph=True)(pair[0]), pair[0] + 1)  # which is not marked itself
+
+
+def test_what_a_disabled_function_calls():
+    def inner(x):
+        return x * 2, tg.is_compiling()
+
+    for recursive in (True, False):
+        outer = tg.disable(lambda x: (*inner(x), tg.is_compiling()), recursive=recursive)
+        assert tg.compile(lambda x: outer(x + 1))(torch.ones(2))[1:] == (not recursive, False)  # noqa: B023
+
+
+def test_anomaly_detection_around_a_compile():
+    compiled, x = tg.compile(lambda x: (x.sqrt() * 0).sum()), torch.zeros(3, requires_grad=True)
+    with torch.autograd.detect_anomaly(), pytest.raises(RuntimeError, match="nan values"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled(x).backward()
+    assert not tg.explain(compiled).record.fallbacks
 
 
 def test_is_compiling_is_false_outside():

@@ -63,6 +63,8 @@ CODE_COROUTINE = 0x80 | 0x200
 def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call an existing function, class or builtin."""
     real = function.real
+    if isinstance(real, FunctionType):
+        tensor_ops.check_not_disabled(real)
     if id(real) in number.FUNCTIONS and not kwargs:
         found = number.called(m, real, args)
         if found is not None:

@@ -10,7 +10,7 @@ import torch
 import torch.utils.checkpoint
 
 from .. import torch_compat
-from ..markers import DISABLED, IN_GRAPH
+from ..markers import DISABLED, IN_GRAPH, REASON
 from . import constant_tensors, numbers
 from .errors import Fails, NeedsData, Unsupported
 from .graph import has_tensor
@@ -193,13 +193,19 @@ def _is_functions_class(owner: Any) -> bool:
 INLINED = frozenset({torch.utils.checkpoint.checkpoint_sequential, torch.overrides.is_tensor_like})
 
 
+def check_not_disabled(function: FunctionType) -> None:
+    """Break the graph at a function marked by ``tg.disable`` or ``torch.compiler.disable``."""
+    marks = function.__dict__
+    if DISABLED in marks or marks.get("_torchdynamo_disable"):
+        reason = marks.get(REASON) or marks.get("_torchdynamo_disable_msg")
+        raise Unsupported(f"`{function.__qualname__}` is disabled" + (f": {reason}" if reason else ""))
+
+
 def refused(function: FunctionType) -> tuple[str, str] | None:
     """Reason and hint when a Python function must not be inlined."""
     if function in INLINED or function.__name__ == "__torch_function__":
         return None  # what a mode or a class means is in its code, wherever that stands
     module = function.__module__ or ""
-    if function.__dict__.get(DISABLED):
-        return f"`{function.__qualname__}` is disabled for torchglass", ""
     for prefix in REFUSED_PREFIXES:
         if module == prefix or module.startswith(prefix + "."):
             return f"calling `{module}.{function.__qualname__}`", "call it outside the compiled function"

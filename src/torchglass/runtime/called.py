@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from .. import _native, torch_compat
+from ..markers import DISABLED
 
 Entry = tuple[Callable[..., Any], tuple[Any, ...]]  # what to call, and what its guards fetched
 
@@ -55,7 +56,7 @@ class Callees:
     ) -> Entry | None:
         """What runs in place of this call's frame; None: the frame."""
         code = function.__code__
-        if compiled is None and not self._is_wanted(code, parameters):
+        if compiled is None and (DISABLED in function.__dict__ or not self._is_wanted(code, parameters)):
             return None
         if not can_compile_now():
             return None
