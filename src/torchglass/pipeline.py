@@ -42,7 +42,7 @@ from .records.render_graph import render
 from .records.sources import Source
 from .runtime import edits, replay, tune
 from .runtime import guards as guard_runtime
-from .runtime.called import Callees, Entry
+from .runtime.called import Callees, Entry, watched
 from .runtime.calling import call_original
 from .runtime.dispatch import compiled_function
 from .runtime.load import conform, load
@@ -204,7 +204,7 @@ class FunctionState:
             found = _entry_of_another_thread(compiled, arguments)
             if found is not None or compiled.disabled or not self._below_limit(compiled):
                 return found
-            if _watched():
+            if watched():
                 return None
             self._note_recompile(arguments)
             try:
@@ -430,16 +430,6 @@ def _entry_of_another_thread(compiled: _native.CompiledFunction, arguments: tupl
         if fetched is not None:
             return entry, fetched
     return None
-
-
-def _watched() -> bool:
-    """Whether a mode, a function transform or a tracer wants to see each operation as it happens, and none of the
-    compiler's.
-    """
-    state = guard_runtime.global_state()
-    functions = any(not isinstance(key, torch.device) for key in state.function_modes)
-    modes = functions or bool(state.dispatch_modes)
-    return modes or torch_compat.in_function_transform() or torch_compat.tracing_state() is not None
 
 
 torch_compat.hide_from_dynamo(FunctionState.miss.__code__)

@@ -24,7 +24,7 @@ from . import cut, names
 from .cleanup import FOLD, MERGE, Cleanup, Wants
 from .graphs import build
 from .joint import Trace, trace_backward
-from .ops import TANGENT, Op, operands
+from .ops import CALL, TANGENT, Op, operands, view_root
 
 log = logging.getLogger("torchglass")
 
@@ -37,6 +37,7 @@ def fields(
     gradients: Sequence[tuple[int, Op]],
 ) -> dict[str, Any]:
     """``backward``, ``tangents`` and ``gradients`` of a partition. ``copies`` stand for inputs that are written to."""
+    ops, gradients = _apart(ops, gradients, saved)
     reads = _tangents_read(ops, tangents)
     none: frozenset[int] = frozenset()
     return {
@@ -44,6 +45,31 @@ def fields(
         "tangents": tuple(_spec(op) for op in tangents),
         "gradients": tuple(Gradient(index, reads.get(op, none)) for index, op in gradients),
     }
+
+
+def _apart(
+    ops: Sequence[Op], gradients: Sequence[tuple[int, Op]], saved: Sequence[Op]
+) -> tuple[Sequence[Op], Sequence[tuple[int, Op]]]:
+    """Gradients that share no memory with each other or with what was saved: copies for those that would.
+
+    Autograd keeps a gradient that nobody else holds as the ``.grad`` of its parameter, and programs write to that: the
+    biases of two layers that are added have equal gradients, and clipping would scale the one tensor twice.
+    """
+    taken = set(map(view_root, saved))
+    copies: list[Op] = []
+    apart = []
+    for index, op in gradients:
+        root = view_root(op)
+        if root in taken:
+            with torch.no_grad():
+                copy = Op(CALL, torch.ops.aten.clone.default, (op,), None, op.val.clone())
+            copy.name, copy.captured, copy.origin = f"{op.name}_copy_{len(copies)}", op.captured, op.origin
+            copy.backward = True
+            copies.append(copy)
+            op = copy
+        taken.add(root)
+        apart.append((index, op))
+    return [*ops, *copies], apart
 
 
 @dataclass

@@ -20,6 +20,7 @@ import torch
 
 from .. import _native, torch_compat
 from ..markers import DISABLED
+from .guards import global_state
 
 Entry = tuple[Callable[..., Any], tuple[Any, ...]]  # what to call, and what its guards fetched
 
@@ -80,6 +81,16 @@ class Callees:
             del self.without_tensors[code]
             self.region.skip(code)
         return False
+
+
+def watched() -> bool:
+    """Whether a mode, a function transform or a tracer wants to see each operation as it happens, and none of the
+    compiler's.
+    """
+    state = global_state()
+    functions = any(not isinstance(key, torch.device) for key in state.function_modes)
+    modes = functions or bool(state.dispatch_modes)
+    return modes or torch_compat.in_function_transform() or torch_compat.tracing_state() is not None
 
 
 def can_compile_now() -> bool:
