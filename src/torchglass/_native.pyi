@@ -21,6 +21,23 @@ def tensor_flags(tensor: torch.Tensor) -> tuple[str, ...]: ...
 def global_state() -> tuple[Any, ...]: ...
 def same_constant(value: object, expected: object) -> bool: ...
 
+def below_autograd(graph: Callable[[Any], Any], tensors: list[Any]) -> tuple[Any, ...]: ...
+
+class GraphFunction:
+    def __init__(
+        self,
+        forward: Callable[[list[Any]], Any],
+        backward: Callable[[list[Any], list[Any]], Any] | None,
+        inputs: int,
+        saved: tuple[int, ...],
+        kept: int,
+        gradients: tuple[int, ...],
+        differentiable: tuple[int, ...],
+        returned: int,
+        instead: Callable[..., tuple[Any, ...]] | None = None,
+    ) -> None: ...
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]: ...
+
 class GuardTable:
     remember: bool
     remembers: bool

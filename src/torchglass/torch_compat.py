@@ -324,27 +324,6 @@ def shielded_saved_tensor_hooks() -> Any:
     return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
 
 
-def release_saved_tensors(ctx: Any) -> None:
-    """In a backward that nobody repeats (no ``retain_graph``): let go of what its node saved, before it ends.
-
-    ``maybe_clear_saved_tensors``: without it all that is saved stays alive until the whole backward graph has run.
-    Tried: 2.13.
-    """
-    release = getattr(ctx, "maybe_clear_saved_tensors", None)
-    if release is not None:
-        release()
-
-
-def plain_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
-    """``function.apply`` without what it does first for functions of users: 2 microseconds of looking at a signature
-    and at wrappers that a ``torch.func`` transform left behind. Within such a transform it is ``apply`` itself.
-
-    ``_are_functorch_transforms_active``: ``apply`` asks the same. Tried: 2.11, 2.13.
-    """
-    direct, transforming = super(torch.autograd.Function, function).apply, torch._C._are_functorch_transforms_active
-    return lambda *args: function.apply(*args) if transforming() else direct(*args)
-
-
 def in_forward_mode() -> bool:
     """Whether we are within ``torch.autograd.forward_ad.dual_level``.
 

@@ -1,22 +1,22 @@
 """Puts compiled forward and backward graphs behind one callable with eager's meaning.
 
 Input: a ``Partition``, the compiled forward, and a function that compiles the backward when it is first needed. Output:
-``call(*inputs) -> tuple of user outputs``. Around the graphs it does what they cannot: an ``autograd.Function`` keeps
-the saved tensors and receives gradients, writes go back to inputs, views are made of inputs and results::
+``call(*inputs) -> tuple of user outputs``. Around the graphs it does what they cannot: a node in the autograd graph
+keeps the saved tensors and receives gradients, writes go back to inputs, views are made of inputs and results::
 
-    outs = forward([x, w])            # inside autograd.Function, below autograd
+    outs = forward([x, w])            # below autograd
     running_mean.copy_(outs[0])       # mutations, in order
     return outs[1], outs[1].view(-1)  # outputs
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
+from .._native import GraphFunction, below_autograd
 from ..records.partition import (
     Arrived,
     Computed,
@@ -30,7 +30,7 @@ from ..records.partition import (
     ViewOf,
     ViewStep,
 )
-from ..torch_compat import below_autograd, in_forward_mode, plain_apply, release_saved_tensors
+from ..torch_compat import in_forward_mode
 from .aliases import apply
 
 Graph = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
@@ -68,7 +68,7 @@ def link(
     if partition.training:
         run = _training(partition, forward_call, compile_backward, instead)
     else:
-        run = _inference(forward_call, instead)
+        run = _inference(partition, forward_call, instead)
     if finish is None:
         return run
     written = [mutation.input for mutation in partition.mutations]
@@ -90,16 +90,6 @@ def _overlap(inputs: Sequence[torch.Tensor], written: list[int]) -> bool:
 
 
 # --- around the call --------------------------------------------------------------------------------------------------
-def _inference(forward_call: Graph, eager: Callable[..., Any] | None) -> Callable[..., tuple[torch.Tensor, ...]]:
-    def run(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        if eager is not None and in_forward_mode():
-            return tuple(eager(*inputs))
-        with below_autograd():
-            return tuple(forward_call(list(inputs)))
-
-    return run
-
-
 def _without_autocast(kinds: tuple[str, ...], forward_call: Graph, compile_backward: CompileBackward) -> Any:
     """The graphs hold every cast already; the surrounding autocast must not add its own."""
 
@@ -225,68 +215,54 @@ def _view_of(output: ViewOf) -> Maker:
 def _training(
     partition: Partition, forward_call: Graph, compile_backward: CompileBackward, eager: Callable[..., Any] | None
 ) -> Callable[..., Any]:
-    """The autograd.Function of one graph, as a callable."""
+    """The graph with its node in the autograd graph: csrc/graph_function.cpp. It calls ``_Backward``."""
     width = len(partition.input_names)
     saved = [saved.place.index + (0 if saved.place.kind == "input" else width) for saved in partition.saved]
-    count = len(saved)
-    pick_saved = _picker([*saved, *(width + index for index in partition.watched)])
-    pick_differentiated = _picker([gradient.input for gradient in partition.gradients])
-    returned = partition.returned
-    silent = [index for index in range(returned) if index not in partition.differentiable]
-    backward_of = _Backward(partition, compile_backward)
-
-    class CompiledGraph(torch.autograd.Function):
-        # ``differentiated`` are in ``inputs`` too: autograd looks at each argument, so it gets no more than it needs
-        @staticmethod
-        def forward(ctx: Any, inputs: tuple[torch.Tensor, ...], *differentiated: torch.Tensor) -> Any:
-            with below_autograd():
-                results = tuple(forward_call(list(inputs)))
-            ctx.save_for_backward(*pick_saved(inputs + results))
-            ctx.set_materialize_grads(False)
-            if silent:
-                ctx.mark_non_differentiable(*(results[index] for index in silent))
-            return results[:returned]
-
-        @staticmethod
-        def backward(ctx: Any, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-            if torch.is_grad_enabled():
-                raise RuntimeError(NO_DOUBLE_BACKWARD)
-            tensors = list(ctx.saved_tensors[:count])
-            release_saved_tensors(ctx)  # the list holds them now, and the graph clears it
-            return (None, *backward_of(tensors, tangents))
-
-    apply = plain_apply(CompiledGraph)
-    if not partition.gradients:
-        return _without_gradients(partition, forward_call, eager)
-
-    def run(*inputs: torch.Tensor) -> Any:
-        if eager is not None and in_forward_mode():
-            return tuple(eager(*inputs))
-        return apply(inputs, *pick_differentiated(inputs))
-
-    return run
+    watched = [width + index for index in partition.watched]
+    run = GraphFunction(
+        forward_call,
+        _Backward(partition, compile_backward),
+        inputs=width,
+        saved=(*saved, *watched),
+        kept=len(saved),
+        gradients=tuple(gradient.input for gradient in partition.gradients),
+        differentiable=partition.differentiable,
+        returned=partition.returned,
+        instead=_as_tuple(eager),
+    )
+    return run if partition.gradients else _without_gradients(run, partition.differentiable)
 
 
-def _without_gradients(
-    partition: Partition, forward_call: Graph, eager: Callable[..., Any] | None
-) -> Callable[..., Any]:
+def _inference(partition: Partition, forward_call: Graph, eager: Callable[..., Any] | None) -> Callable[..., Any]:
+    """The graph alone: its results have no history."""
+    return GraphFunction(
+        forward_call,
+        None,
+        inputs=len(partition.input_names),
+        saved=(),
+        kept=0,
+        gradients=(),
+        differentiable=(),
+        returned=partition.returned,
+        instead=_as_tuple(eager),
+    )
+
+
+def _as_tuple(eager: Callable[..., Any] | None) -> Callable[..., tuple[Any, ...]] | None:
+    """What runs in place of a graph, with its results as a tuple."""
+    return None if eager is None else lambda *inputs: tuple(eager(*inputs))
+
+
+def _without_gradients(run: Callable[..., Any], differentiable: Sequence[int]) -> Callable[..., Any]:
     """Outputs require a gradient but no input influences them: eager's backward runs and finds nothing."""
-    run = _inference(forward_call, eager)
 
     def call(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         results = run(*inputs)
-        for index in partition.differentiable:
+        for index in differentiable:
             results[index].requires_grad_()
         return results
 
     return call
-
-
-def _picker(indices: Sequence[int]) -> Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]]:
-    """Takes the tensors at ``indices`` out of a tuple."""
-    if len(indices) > 1:
-        return operator.itemgetter(*indices)
-    return lambda tensors: tuple(tensors[index] for index in indices)
 
 
 class _Route(NamedTuple):
@@ -310,18 +286,19 @@ class _Backward:
         self.made: dict[Arrived, _Route] = {}  # by what matters of the strides
         self.expected = tuple(_layout(spec.shape, spec.strides) for spec in partition.tangents)
 
-    def __call__(self, tensors: list[torch.Tensor], arrived: Sequence[torch.Tensor | None]) -> Any:
-        """One gradient, or None, for each of the partition's gradients. ``tensors`` are those saved; the list is used
-        up.
+    def __call__(self, tensors: list[torch.Tensor], tangents: list[torch.Tensor | None]) -> Any:
+        """One gradient, or None, for each of the partition's gradients. ``tensors`` are those saved; both lists are
+        used up.
         """
-        tangents = [_plain(arrived[index]) for index in self.partition.differentiable]
+        if torch.is_grad_enabled():
+            raise RuntimeError(NO_DOUBLE_BACKWARD)
         kind = tuple([None if tangent is None else tangent.stride() for tangent in tangents])
         route = self.routes.get(kind)
         if route is None:
             route = self.routes[kind] = self._route(kind)
-        with below_autograd():
-            tensors += [_fit(tangents[index], spec) for index, spec in route.taken]
-            computed = route.graph(tensors)
+        tensors += [_fit(tangents[index], spec) for index, spec in route.taken]
+        tangents.clear()
+        computed = below_autograd(route.graph, tensors)
         return [None if place is None else computed[place] for place in route.given]
 
     def _route(self, kind: Arrived) -> _Route:
@@ -364,19 +341,6 @@ def _layout(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
     if 0 in shape:
         return (0,) * len(shape)
     return tuple(stride if size != 1 else 0 for size, stride in zip(shape, strides))
-
-
-def _plain(tangent: torch.Tensor | None) -> torch.Tensor | None:
-    """A gradient as graphs take it: strided, its numbers in memory as they are."""
-    if tangent is None:
-        return None
-    if tangent.layout is not torch.strided:
-        return tangent.to_dense()
-    if tangent.is_complex() and tangent.is_conj():
-        tangent = tangent.resolve_conj()
-    if tangent.is_neg():
-        tangent = tangent.resolve_neg()
-    return tangent.clone() if tangent._is_zerotensor() else tangent
 
 
 def _fit(tangent: torch.Tensor | None, spec: TensorSpec) -> torch.Tensor:
