@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..records.kernels import Choice
-from ..records.loops import Buffer, Size, address, product
+from ..records.loops import Access, Buffer, Size, address, item_bytes, product
 from .c_body import Accumulator, BodyPrinter, Pass, total_type, value_type
 from .c_ops import CTYPES, is_float, reduction_start
 from .effort import PARALLEL_EFFORT, effort
@@ -28,8 +28,8 @@ from .stages import Plan, schedule
 LONG_ROW = 1024  # elements past which a row's sum is added up in blocks
 WIDE_ROW = 4096  # columns past which column sums are shared out by columns
 COLUMN_BLOCK = 512
-TILE = 16  # a cache line of floats: the side of the blocks in which transposed reads go
-WIDE_TILE = 64  # its other side, along which arithmetic is vectorized
+CACHE_LINE = 16  # floats
+WIDE_TILE = 64  # the side of the blocks in which transposed reads go along which arithmetic is vectorized
 STACK_BYTES = 32768  # scratch rows larger than this live in a thread's own heap block
 MOST_SHUFFLED = 8  # elements apart that GCC may load together and take apart
 DEFAULT = Choice()
@@ -203,7 +203,7 @@ class CKernel:
         for name in sorted(self.plan.scratch):
             dtype = self.printer._scratch_dtype(name)
             size = self.nest.columns
-            item = 8 if dtype in ("float64", "int64") else 4 if dtype in ("float32", "int32") else 1
+            item = item_bytes(dtype)
             ctype = CTYPES[dtype]
             nbytes = size * item if isinstance(size, int) else STACK_BYTES + 1
             if nbytes + total <= STACK_BYTES:
@@ -247,36 +247,36 @@ class CKernel:
         plain = _for(last, nest.dims[last])
         moved = f"for (int64_t i{last} = from; i{last} < to; ++i{last}) {{"
         row = [line.replace(plain, moved) for line in row]
-        turned: list[str] = []
-        for k, (name, text) in enumerate(self._reads_across(across)):
+        lines = [_limit("bottom", "top", tile, nest.dims[across]), _limit("to", "from", WIDE_TILE, nest.dims[last])]
+        for k, (access, text) in enumerate(self._reads_across(across)):
             block = f"tile{k}[(i{across} - top) * {WIDE_TILE} + i{last} - from]"
             if not any(text in line for line in row):
                 continue
             row = [line.replace(text, block) for line in row]
-            copy = [f"for (int64_t i{across} = top; i{across} < bottom; ++i{across}) {block} = {text};"]
-            turned += [f"{self._memory(name)} tile{k}[{tile * WIDE_TILE}] ALIGNED;", moved, *_indent(copy), "}"]
-        tall = [*turned, f"for (int64_t i{across} = top; i{across} < bottom; ++i{across}) {{", *_indent(row), "}"]
-        wide_end = f"from + {WIDE_TILE} < {nest.dims[last]} ? from + {WIDE_TILE} : {nest.dims[last]}"
-        wide = [f"const int64_t to = {wide_end};", *tall]
-        wide = [f"for (int64_t from = 0; from < {nest.dims[last]}; from += {WIDE_TILE}) {{", *_indent(wide), "}"]
-        end = f"const int64_t bottom = top + {tile} < {nest.dims[across]} ? top + {tile} : {nest.dims[across]};"
-        code = [f"for (int64_t top = 0; top < {nest.dims[across]}; top += {tile}) {{", *_indent([end, *wide]), "}"]
+            ctype = self._memory(access.buffer)
+            turn = f"tg_turn_{8 * item_bytes(self.buffers[access.buffer].dtype)}"
+            corner = f"const int64_t i{across} = top, i{last} = from;"
+            call = f"{turn}(tile{k}, {WIDE_TILE}, &{text}, {access.strides[last]}, to - from, bottom - top);"
+            lines += [f"{ctype} tile{k}[{tile * WIDE_TILE}] ALIGNED;", f"{{ {corner} {call} }}"]
+        lines += [f"for (int64_t i{across} = top; i{across} < bottom; ++i{across}) {{", *_indent(row), "}"]
+        code = [f"for (int64_t from = 0; from < {nest.dims[last]}; from += {WIDE_TILE}) {{", *_indent(lines), "}"]
+        code = [f"for (int64_t top = 0; top < {nest.dims[across]}; top += {tile}) {{", *_indent(code), "}"]
         outer = [k for k in range(nest.rows) if k != across]
         code = _wrap(code, nest.dims, outer)
-        collapse = f" collapse({len(outer) + 1})" if outer else ""
-        return [f"#pragma omp parallel for schedule(static){collapse}", *code] if self.parallel else code
+        threads = f"#pragma omp parallel for schedule(static) collapse({len(outer) + 2})"
+        return [threads, *code] if self.parallel else code
 
-    def _reads_across(self, across: int) -> list[tuple[str, str]]:
+    def _reads_across(self, across: int) -> list[tuple[Access, str]]:
         """Buffers read element by element along ``across`` and in jumps along rows, with the text of the read."""
         last, kernel = len(self.nest.dims) - 1, self.nest.kernel
-        found: dict[str, str] = {}
+        found: dict[str, Access] = {}
         for loop in self.nest.loops:
             for load in loop.loads:
                 steps, name = load.access.strides, load.access.buffer
-                jumps = isinstance(steps[last], int) and abs(steps[last]) >= TILE
+                jumps = isinstance(steps[last], int) and abs(steps[last]) >= CACHE_LINE
                 if jumps and steps[across] == 1 and name in kernel.reads and not load.access.indirect and not load.mask:
-                    found[f"{self.ident(name)}[{address(steps, load.access.offset)}]"] = name
-        return [(name, text) for text, name in found.items()]
+                    found[f"{self.ident(name)}[{address(steps, load.access.offset)}]"] = load.access
+        return [(access, text) for text, access in found.items()]
 
     def _simple(self, passes: list[Pass]) -> bool:
         """One pass without reductions or scratch: its inner loop itself can run in parallel."""
@@ -437,11 +437,11 @@ def transposed_dim(nest: Nest) -> int | None:
     for loop in nest.loops:
         for load in loop.loads:
             steps = load.access.strides
-            if load.access.indirect or not isinstance(steps[last], int) or abs(steps[last]) < TILE:
+            if load.access.indirect or not isinstance(steps[last], int) or abs(steps[last]) < CACHE_LINE:
                 continue
             for k in range(nest.rows):
                 size = nest.dims[k]
-                if steps[k] == 1 and isinstance(size, int) and size >= TILE:
+                if steps[k] == 1 and isinstance(size, int) and size >= CACHE_LINE:
                     return k
     return None
 
@@ -481,6 +481,11 @@ def _wrap(body: list[str], dims: tuple[Size, ...], which: range | list[int]) -> 
     for k in reversed(which):
         body = [_for(k, dims[k]), *_indent(body), "}"]
     return body
+
+
+def _limit(name: str, start: str, step: int, size: Size) -> str:
+    """Where the block that begins at ``start`` ends."""
+    return f"const int64_t {name} = {start} + {step} < {size} ? {start} + {step} : {size};"
 
 
 def _indent(lines: list[str]) -> list[str]:

@@ -13,7 +13,6 @@ CTYPES = {
     "float32": "float", "float64": "double", "int64": "int64_t", "int32": "int32_t", "int16": "int16_t",
     "int8": "int8_t", "uint8": "uint8_t", "bool": "bool8", "bfloat16": "bf16", "float16": "f16",
 }  # fmt: skip
-
 # Math with our own branch-free float versions in the prelude; the rest is libm's under its own name.
 OWN_F32 = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "expm1", "log1p", "ndtr"})
 LIBM = frozenset({

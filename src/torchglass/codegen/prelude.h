@@ -89,6 +89,66 @@ static char* tg_scratch(int64_t bytes)
     return tg_block;
 }
 
+/* A matrix turned: to[c * ld + r] = from[r * step + c] for r < rows, c < columns. Square blocks go through registers, in
+   log2(lanes) rounds: round d swaps, in rows r and r + d, the elements whose column has bit d (r) or has not (r + d). */
+#if defined(__AVX512BW__)
+#define REGISTER 64
+#elif defined(__AVX2__)
+#define REGISTER 32
+#else
+#define REGISTER 16
+#endif
+#ifdef __clang__
+#define SHUFFLE(type, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(type, a, b, ...) __builtin_shuffle(a, b, (type){__VA_ARGS__})
+#endif
+#define PICK(c, d, up, n) ((c) & (d) ? (n) + (c) - (up ? 0 : (d)) : (c) + (up ? (d) : 0))
+#define PICK2(c, d, up, n) PICK(c, d, up, n), PICK((c) + 1, d, up, n)
+#define PICK4(c, d, up, n) PICK2(c, d, up, n), PICK2((c) + 2, d, up, n)
+#define PICK8(c, d, up, n) PICK4(c, d, up, n), PICK4((c) + 4, d, up, n)
+#define PICK16(c, d, up, n) PICK8(c, d, up, n), PICK8((c) + 8, d, up, n)
+#define ROUND(type, n, pick, d)                                                                             \
+    _Pragma("GCC unroll 16") for (int k = 0; k < n; ++k) if (d < n && !(k & d)) {                           \
+        type a = block[k], b = block[(k + d) % n];                                                          \
+        block[k] = SHUFFLE(type, a, b, pick(0, d % n, 0, n));                                               \
+        block[(k + d) % n] = SHUFFLE(type, a, b, pick(0, d % n, 1, n));                                     \
+    }
+#define TURN(name, bits, n, pick)                                                                           \
+    typedef int##bits##_t turned##bits __attribute__((may_alias));                                          \
+    typedef int##bits##_t lanes##bits __attribute__((vector_size(n * bits / 8), may_alias));                \
+    typedef int##bits##_t loose##bits __attribute__((vector_size(n * bits / 8), aligned(bits / 8), may_alias));\
+    INLINE void name##_block(turned##bits* to, int64_t ld, const turned##bits* from, int64_t step)          \
+    {                                                                                                       \
+        lanes##bits block[n];                                                                               \
+        _Pragma("GCC unroll 16") for (int k = 0; k < n; ++k) block[k] = *(const loose##bits*)(from + k * step);\
+        ROUND(lanes##bits, n, pick, 1) ROUND(lanes##bits, n, pick, 2)                                       \
+        ROUND(lanes##bits, n, pick, 4) ROUND(lanes##bits, n, pick, 8)                                       \
+        _Pragma("GCC unroll 16") for (int k = 0; k < n; ++k) *(loose##bits*)(to + k * ld) = block[k];       \
+    }                                                                                                       \
+    INLINE void name(void* tile, int64_t ld, const void* matrix, int64_t step, int64_t rows, int64_t columns)\
+    {                                                                                                       \
+        turned##bits* to = (turned##bits*)tile;                                                             \
+        const turned##bits* from = (const turned##bits*)matrix;                                             \
+        const int64_t high = rows / n * n, wide = columns / n * n;                                          \
+        for (int64_t r = 0; r < high; r += n)                                                               \
+            for (int64_t c = 0; c < wide; c += n) name##_block(to + c * ld + r, ld, from + r * step + c, step);\
+        for (int64_t r = 0; r < rows; ++r)                                                                  \
+            for (int64_t c = r < high ? wide : 0; c < columns; ++c) to[c * ld + r] = from[r * step + c];    \
+    }
+TURN(tg_turn_8, 8, 8, PICK8)
+TURN(tg_turn_16, 16, 8, PICK8)
+#if REGISTER == 64
+TURN(tg_turn_32, 32, 16, PICK16)
+TURN(tg_turn_64, 64, 8, PICK8)
+#elif REGISTER == 32
+TURN(tg_turn_32, 32, 8, PICK8)
+TURN(tg_turn_64, 64, 4, PICK4)
+#else
+TURN(tg_turn_32, 32, 4, PICK4)
+TURN(tg_turn_64, 64, 2, PICK2)
+#endif
+
 /* libm functions that glibc has in vector form (libmvec, at most 4 ulp); the rest runs one element at a time. */
 #if defined(__x86_64__) && defined(__GLIBC__)
 #define VECTOR __attribute__((simd("notinbranch"), const))

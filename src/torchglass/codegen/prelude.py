@@ -17,6 +17,7 @@ _DEFINED = (
     re.compile(r"^typedef .*\b(\w+);", re.MULTILINE),
     re.compile(r"^(?:INLINE|static|int64_t) .*?\b(tg_\w+)(?=[(;\[])", re.MULTILINE),
     re.compile(r"\bVECTOR \w+ (\w+)\("),
+    re.compile(r"^TURN\((\w+)", re.MULTILINE),
     re.compile(r"\bVECTOR_OF\((\w+)\)"),
 )
 

@@ -10,7 +10,7 @@ from .c import Unit
 from .prelude import prelude_of
 from .run import check
 
-TILES = (8, 16, 32)
+TILES = (16, 32, 64)
 ROW_BLOCKS = (8, 16)  # never above the default: larger blocks add up less exactly
 
 

@@ -9,13 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..records.kernels import Allocate, Free, FusedKernel, Step
-from ..records.loops import Buffer, ExternCall, LoopGraph, Size, Value, View
-
-ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
-
-
-def item_bytes(dtype: str) -> int:
-    return ITEM_BYTES.get(dtype, 1)
+from ..records.loops import Buffer, ExternCall, LoopGraph, Size, Value, View, item_bytes
 
 
 def storage_items(buffer: Buffer) -> Size:

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..records.kernels import FusedGraph, FusedKernel, FusionDecision
-from ..records.loops import ExternCall, Loop, LoopGraph, Node, Value, View
+from ..records.loops import ExternCall, Loop, LoopGraph, Node, Value, View, item_bytes
 from .groups import Group, Refused, merged, single
-from .memory import item_bytes, plan, storage_items
+from .memory import plan, storage_items
 
 MAX_OPERATIONS = 600  # of one kernel: past this compile time grows and registers spill
 MAX_STREAMS = 40  # buffers one kernel may touch

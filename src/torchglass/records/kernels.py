@@ -152,7 +152,7 @@ class Choice:
     """
 
     threads: int | None = None
-    tile: int = 16
+    tile: int = 64
     row_block: int = 16
 
     def __str__(self) -> str:

@@ -32,6 +32,14 @@ RESERVED = frozenset(
 """Names that a generated wrapper uses itself: no buffer is called so."""
 
 
+ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
+
+
+def item_bytes(dtype: str) -> int:
+    """Bytes of one element in memory."""
+    return ITEM_BYTES.get(dtype, 1)
+
+
 @dataclass(frozen=True)
 class Access:
     """The address of one element: ``offset + sum(strides[k] * i_k) + sum(value * stride)`` in elements of ``buffer``.
