@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import torchglass as tg
+from torchglass.records.sources import Attr, Cell, Global, InstanceDict, Item, Local
 
 CASES = []
 
@@ -78,7 +79,7 @@ def aside(x):
     return x + 1
 
 
-@says("a builtin that looks at or changes the interpreter's own state")
+@says("`eval()`, which looks at or changes what no graph holds", "do this outside")
 def evaluated(x):
     return eval("x + 1")
 
@@ -94,6 +95,17 @@ def flag(x):
     y = x * 2
     x.requires_grad = True
     return y
+
+
+ITEMS = [1, 2, 3]
+STARTED = iter(ITEMS)
+
+
+@says("the next item of a list_iterator `STARTED`, made before the call", "pass what it goes through")
+def started(x):
+    for n in STARTED:
+        x = x * n
+    return x
 
 
 KEPT = ExceptionGroup("both", [ValueError("a")])
@@ -120,3 +132,40 @@ def test_message(function, reason, hint):
     assert first < line <= max(n for _, _, n in function.__code__.co_lines() if n)
     assert reason in message.partition("because of ")[2]
     assert hint in message.partition("hint: ")[2]
+
+
+def test_no_reason_names_what_the_compiler_has_named():
+    """What a resume function is given on the stack has no name in the user's code."""
+
+    def total(x, layers):
+        found = 0.0
+        for layer in layers:
+            found = found + (x * layer).sum().item() + x.sum().item()
+        return found
+
+    tg.reset()
+    compiled = tg.compile(total, backend="eager")
+    compiled(torch.ones(2), [torch.ones(2)] * 3)
+    breaks = tg.explain(compiled).breaks()
+    assert {b.reason for b in breaks} == {
+        "`.item()` of a tensor reads its data",
+        "the next round of a loop that a graph break interrupted",
+    }
+    assert all(b.hint for b in breaks)
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (Attr(Local("self"), "weight"), "self.weight"),
+        (Local("stack_2"), ""),
+        (Attr(Local("stack_2"), "shape"), ""),
+        (Attr(Attr(Local("cell_of_x"), "cell_contents"), "grad"), "x.grad"),
+        (Cell("x"), "x"),
+        (Global("LEVEL"), "LEVEL"),
+        (Global("LEVEL", "settings"), "settings.LEVEL"),
+        (Item(Item(InstanceDict(Local("self")), "_modules"), "head"), "self.head"),
+    ],
+)
+def test_sources_as_they_are_written(source, text):
+    assert source.written() == text

@@ -77,7 +77,7 @@ def _plain(m: Machine, cls: type, value: Value) -> Value:
     try:
         m.settle(value).as_constant()
     except NotConstant:
-        raise Unsupported(f"a {value.describe()} as argument of `{cls.__name__}.apply`") from None
+        raise Unsupported(f"{value.a()} as argument of `{cls.__name__}.apply`") from None
     return value
 
 

@@ -192,9 +192,14 @@ def vars_(m, args, kwargs):
     return m.get_attr(_one(m, args, "vars"), "__dict__")
 
 
-@handles(dir, globals, eval, exec, compile, input, open, breakpoint, memoryview)
-def not_here(m, args, kwargs):
-    raise Unsupported("a builtin that looks at or changes the interpreter's own state")
+def _left_to_python(function: Any) -> None:
+    @handles(function)
+    def refuse(m, args, kwargs):
+        raise Unsupported(f"`{function.__name__}()`, which looks at or changes what no graph holds")
+
+
+for _builtin in (dir, globals, eval, exec, compile, input, open, breakpoint, memoryview):
+    _left_to_python(_builtin)
 
 
 @handles(markers.graph_break)

@@ -278,7 +278,7 @@ def _require_constants(namespace: dict[str, Value]) -> None:
     for name, value in namespace.items():
         plain = isinstance(value, (ConstantV, KnownV, FunctionV, TupleV)) or name == "__annotations__"
         if not plain or (isinstance(value, TupleV) and not value.is_constant()):
-            raise Unsupported(f"an enumeration whose `{name}` is a {value.describe()}")
+            raise Unsupported(f"an enumeration whose `{name}` is {value.a()}")
 
 
 @method(type, name="__setattr__")

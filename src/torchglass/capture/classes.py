@@ -231,7 +231,7 @@ def make_str(m, args, kwargs):
             if method is not None:
                 return m.call(method, [], {})
         if value.real is None:
-            raise Unsupported(f"str() of a {value.describe()}")
+            raise Unsupported(f"str() of {value.a()}")
     return m.fold(str, args, kwargs)
 
 

@@ -137,7 +137,7 @@ class Emitter:
                     return builder(self, value)
                 finally:
                     self.building.discard(id(value))
-        raise CannotResume(f"a {value.describe()} cannot be rebuilt outside the graph")
+        raise CannotResume(f"{value.a()} cannot be rebuilt outside the graph")
 
     def name_value(self, value: Value, hint: str, text: str) -> str:
         name = self.fresh(hint)
@@ -416,7 +416,7 @@ def _iterator(e: Emitter, v: Value) -> str:
         return e.name_value(v, "iterator", f"rebuild.advanced({e.expr(v.items)}, {v.index})")
     if isinstance(v, SequenceIterV):
         return e.name_value(v, "iterator", f"rebuild.rest([{e.listing(v.rest(e.m))}])")
-    raise CannotResume(f"a {v.describe()} across a graph break")
+    raise CannotResume(f"{v.a()} across a graph break")
 
 
 def _generator(e: Emitter, v: GeneratorV) -> str:

@@ -364,9 +364,9 @@ def convert(
     try:
         constant = value.as_constant()
     except NotConstant:
-        raise Unsupported(f"a {value.describe()} as argument of a tensor operation") from None
+        raise Unsupported(f"{value.a()} as argument of a tensor operation") from None
     if callable(constant) and not isinstance(constant, type):
-        raise Unsupported(f"a {value.describe()} as argument of a tensor operation")
+        raise Unsupported(f"{value.a()} as argument of a tensor operation")
     return constant_of(constant)
 
 

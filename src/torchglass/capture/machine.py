@@ -223,7 +223,7 @@ class Machine:
         try:
             constant = key.as_constant()
         except NotConstant:
-            raise Unsupported(f"a {key.describe()} as index of a list") from None
+            raise Unsupported(f"{key.a()} as index of a list") from None
         if isinstance(constant, slice):
             return constant
         return self.real(operator.index, constant)
@@ -295,7 +295,7 @@ class Machine:
             return ConstantV(self.real(format, text.value, spec.as_constant()))
         if spec.is_constant() and spec.as_constant() == "":
             return self.call(self.wrap_known(str), [text], {})
-        raise Unsupported(f"formatting a {value.describe()}")
+        raise Unsupported(f"formatting {value.a()}")
 
     # --- running real code -----------------------------------------------------------------------------------------
     def real(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -20,6 +20,7 @@ from bytecode import Bytecode, CellVar, Instr, Label
 from bytecode.instr import TryBegin, TryEnd
 
 from ..bytecode import ExceptionEntry, build_table, decode, exception_entries
+from ..records.sources import SHARED, STACK
 
 NO_FALL = frozenset(
     ("RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS", "JUMP_FORWARD", "JUMP_BACKWARD",
@@ -107,8 +108,8 @@ def resume_code(code: CodeType, entry: EntryPoint, name: str) -> CodeType:
     prologue = _prologue(code, entry, line, target)
     # `bytecode` would work out the exception table from the flow, which here enters blocks from their side
     body[:] = [*prologue, *(item for item in body if not isinstance(item, (TryBegin, TryEnd)))]
-    values = [f"stack_{n}" for n, slot in enumerate(entry.stack) if slot in (Slot.VALUE, Slot.HANDLED)]
-    body.argnames = [*values, *(f"cell_of_{c}" for c in entry.cells), *entry.variables]
+    values = [f"{STACK}{n}" for n, slot in enumerate(entry.stack) if slot in (Slot.VALUE, Slot.HANDLED)]
+    body.argnames = [*values, *(f"{SHARED}{c}" for c in entry.cells), *entry.variables]
     body.argcount = len(body.argnames)
     body.posonlyargcount = body.kwonlyargcount = 0
     body.flags = body.flags & ~(CO_VARARGS | CO_VARKEYWORDS)
@@ -139,12 +140,12 @@ def _prologue(code: CodeType, entry: EntryPoint, line: int, target: Label) -> li
     made.append(instr("RESUME", 0))
     for cell in entry.cells:
         # stored where the code has its cell: ``_with_cells`` puts the slot's number here
-        made += [instr("LOAD_FAST", f"cell_of_{cell}"), instr("STORE_FAST", f"cell_of_{cell}")]
+        made += [instr("LOAD_FAST", f"{SHARED}{cell}"), instr("STORE_FAST", f"{SHARED}{cell}")]
     for n, slot in enumerate(entry.stack):
         if slot is Slot.NULL:
             made.append(instr("PUSH_NULL"))
         elif slot is not Slot.CAUGHT:
-            made.append(instr("LOAD_FAST", f"stack_{n}"))
+            made.append(instr("LOAD_FAST", f"{STACK}{n}"))
         if slot is Slot.HANDLED:
             made += [instr("PUSH_EXC_INFO"), *_caught(entry, n, instr)]
     if code.co_flags & CO_GENERATOR:
@@ -189,7 +190,7 @@ def _with_cells(code: CodeType, prologue: int, cells: Iterable[str]) -> CodeType
     text = bytearray(code.co_code)
     for i in decode(code)[:prologue]:
         if i.opname == "STORE_FAST" and i.arg is not None:
-            slot = slots[i.argval.removeprefix("cell_of_")]
+            slot = slots[i.argval.removeprefix(SHARED)]
             if slot > 255 or i.arg > 255:
                 raise ValueError("a shared variable in a function of over 255 variables")
             text[i.offset + 1] = slot

@@ -105,6 +105,10 @@ def _state_kept() -> Iterator[None]:
         torch_compat.FAKE_LOG.disabled = log_off
 
 
+ANY_HINT = "do this outside the compiled function"
+"""What to do about a break of which nothing more is known."""
+
+
 class _Attempt:
     """One pass over the function, up to its return or to the marked step."""
 
@@ -153,7 +157,8 @@ class _Attempt:
         origin = getattr(error, "origin", None) or self.m.origin()
         if isinstance(error, UserError):
             return GraphBreak(f"the program raises {error.value.python_type().__name__}", origin, "", raises=True)
-        return GraphBreak(error.reason, origin, error.hint, raises=isinstance(error, Fails))
+        raises = isinstance(error, Fails)
+        return GraphBreak(error.reason, origin, error.hint or ("" if raises else ANY_HINT), raises)
 
     # --- the two ends ----------------------------------------------------------------------------------------------
     def _return(self, value: Value) -> Capture:

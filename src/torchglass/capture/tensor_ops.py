@@ -337,7 +337,7 @@ def _ready_one(m: Machine, value: Value | Lazy) -> Value:
     elif isinstance(value, DictV):
         value.pairs(m)
     elif isinstance(value, InstanceV) and value.method(m, "__torch_function__") is not None:
-        raise Unsupported(f"`__torch_function__` of a {value.describe()}")
+        raise Unsupported(f"`__torch_function__` of {value.a()}")
     elif isinstance(value, TensorMethodV):
         raise Unsupported("a tensor's method as argument of an operation")
     return value

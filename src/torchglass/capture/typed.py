@@ -57,4 +57,4 @@ def _type(m: Machine, value: Value) -> Any:
         if value.source is not None:
             m.guard(value.source, "identity", value.real, "is part of a type")
         return value.real
-    raise Unsupported(f"a type made of a {value.describe()}")
+    raise Unsupported(f"a type made of {value.a()}")

@@ -7,8 +7,15 @@ Sources are hashable, so equal chains are one node of the table.
 from __future__ import annotations
 
 import keyword
+import re
 from dataclasses import dataclass
 from typing import Any
+
+STACK, SHARED = "stack_", "cell_of_"
+"""How parameters of resume functions begin that no variable is: values on the interpreter's stack, shared cells."""
+
+_UNNAMED = re.compile(rf"{STACK}\d+")
+_IN_DICT = re.compile(r"\.__dict__(?:\['_(?:modules|parameters|buffers)'\])?\['(\w+)'\]")
 
 
 def _hash_once(self: Source) -> int:
@@ -43,6 +50,20 @@ class Source:
     def render(self) -> str:
         """The Python expression; names of parameters and globals appear as the user wrote them."""
         raise NotImplementedError
+
+    def written(self) -> str:
+        """The expression as the user's code has it, for messages; '' for a value that has no name there."""
+        root = self
+        while root.base is not None:
+            root = root.base
+        text, name = root.render(), str(getattr(root, "name", ""))
+        if isinstance(root, Local) and _UNNAMED.fullmatch(name):
+            return ""
+        if isinstance(root, Local) and name.startswith(SHARED):
+            text, name = f"{text}.cell_contents", name.removeprefix(SHARED)
+        elif isinstance(root, Global) and root.module:
+            name = f"{root.module}.{name}"
+        return _IN_DICT.sub(r".\1", self.render().replace(text, name, 1))
 
     def __str__(self) -> str:
         return self.render()

@@ -89,7 +89,7 @@ def object_hash(m, self):
 
 @method(object, name="__repr__")
 def object_repr(m, self):
-    raise Unsupported(f"repr() of a {self.describe()}")
+    raise Unsupported(f"repr() of {self.a()}")
 
 
 @method(object, name="__str__")

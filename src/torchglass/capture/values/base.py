@@ -56,47 +56,52 @@ class Value:
 
     def describe(self) -> str:
         """A short phrase for messages: what this is, and where it came from."""
-        where = f" `{self.source.render()}`" if self.source is not None else ""
-        return f"{self.python_type().__name__}{where}"
+        name = self.source.written() if self.source is not None else ""
+        return self.python_type().__name__ + (f" `{name}`" if name else "")
+
+    def a(self) -> str:
+        """The same with its article."""
+        text = self.describe()
+        return f"an {text}" if text[0] in "aeioAEIO" else f"a {text}"
 
     # --- protocols -------------------------------------------------------------------------------------------------
     def get_attr(self, m: Machine, name: str) -> Value:
-        raise Unsupported(f"reading attribute `{name}` of a {self.describe()}")
+        raise Unsupported(f"reading attribute `{name}` of {self.a()}")
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
-        raise Unsupported(f"writing attribute `{name}` of a {self.describe()}")
+        raise Unsupported(f"writing attribute `{name}` of {self.a()}")
 
     def del_attr(self, m: Machine, name: str) -> None:
-        raise Unsupported(f"deleting attribute `{name}` of a {self.describe()}")
+        raise Unsupported(f"deleting attribute `{name}` of {self.a()}")
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        raise Unsupported(f"calling a {self.describe()}")
+        raise Unsupported(f"calling {self.a()}")
 
     def truth(self, m: Machine) -> bool:
-        raise Unsupported(f"the truth of a {self.describe()}")
+        raise Unsupported(f"the truth of {self.a()}")
 
     def iterate(self, m: Machine) -> Value:
         """An iterator over this value: something with ``next``."""
-        raise Unsupported(f"iterating over a {self.describe()}")
+        raise Unsupported(f"iterating over {self.a()}")
 
     def next(self, m: Machine) -> Value | None:
         """The next item of an iterator, None at its end."""
-        raise Unsupported(f"a {self.describe()} is no iterator known here")
+        raise Unsupported(f"the next item of {self.a()}, whose state is not known here")
 
     def length(self, m: Machine) -> int:
-        raise Unsupported(f"len() of a {self.describe()}")
+        raise Unsupported(f"len() of {self.a()}")
 
     def get_item(self, m: Machine, key: Value) -> Value:
-        raise Unsupported(f"an item of a {self.describe()}")
+        raise Unsupported(f"an item of {self.a()}")
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
-        raise Unsupported(f"writing an item of a {self.describe()}")
+        raise Unsupported(f"writing an item of {self.a()}")
 
     def del_item(self, m: Machine, key: Value) -> None:
-        raise Unsupported(f"deleting an item of a {self.describe()}")
+        raise Unsupported(f"deleting an item of {self.a()}")
 
     def contains(self, m: Machine, item: Value) -> bool:
-        raise Unsupported(f"`in` on a {self.describe()}")
+        raise Unsupported(f"`in` on {self.a()}")
 
 
 class Null(Value):

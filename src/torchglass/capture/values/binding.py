@@ -121,4 +121,4 @@ def _builtin_attribute(m: Machine, owner: Value, cls: type, name: str) -> Value:
         return m.wrap_result(m.real(getattr, real, name))
     if slots is not None:
         m.throw(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
-    raise Unsupported(f"attribute `{name}` of a {owner.describe()}")
+    raise Unsupported(f"attribute `{name}` of {owner.a()}")

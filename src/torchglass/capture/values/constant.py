@@ -79,7 +79,7 @@ class ConstantV(Value):
 
     def contains(self, m: Machine, item: Value) -> bool:
         if not item.is_constant():
-            raise Unsupported(f"`in` with a {item.describe()}")
+            raise Unsupported(f"`in` with {item.a()}")
         return bool(m.real(operator.contains, self.value, item.as_constant()))
 
 

@@ -177,7 +177,7 @@ class PartialV(CallableV):
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
         if self.source is not None:
-            raise Unsupported(f"writing attribute `{name}` of a {self.describe()}")
+            raise Unsupported(f"writing attribute `{name}` of {self.a()}")
         self.attrs.set_item(m, ConstantV(name), value)
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -63,10 +63,10 @@ def prepare(m: Machine, value: Value) -> None:
 def _equal_key(value: Value) -> EqualKey:
     m = value.asked_by
     if m is None:
-        raise Unsupported(f"a {value.describe()} with its own __hash__ as key")
+        raise Unsupported(f"{value.a()} with its own __hash__ as key")
     hashed = m.call(m.get_attr(value, "__hash__"), [], {})
     if not isinstance(hashed.as_constant() if hashed.is_constant() else None, int):
-        raise Unsupported(f"the hash of a {value.describe()}")
+        raise Unsupported(f"the hash of {value.a()}")
     return EqualKey(m, value, hash(hashed.as_constant()))
 
 
@@ -79,7 +79,7 @@ def hash_key(value: Value) -> Any:
     except NotConstant:
         pass
     except TypeError:
-        raise Unsupported(f"a {value.describe()} as dictionary key or set item") from None
+        raise Unsupported(f"{value.a()} as dictionary key or set item") from None
     items = getattr(value, "items", None)
     if isinstance(items, list) and value.python_type() is not list:
         if not all(isinstance(i, Value) for i in items):
@@ -93,5 +93,5 @@ def hash_key(value: Value) -> Any:
     if real is not None:
         return real
     if value.python_type().__hash__ is not object.__hash__ and not hasattr(value, "node"):
-        raise Unsupported(f"a {value.describe()} with its own __hash__ as key")
+        raise Unsupported(f"{value.a()} with its own __hash__ as key")
     return IdentityKey(value)

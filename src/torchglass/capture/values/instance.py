@@ -153,7 +153,7 @@ class InstanceV(Value):
                 m.throw(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter")
             m.call(m.wrap_known(attribute.fset), [self, value], {})
         elif name == "__class__" or name == "__dict__":
-            raise Unsupported(f"writing `{name}` of a {self.describe()}")
+            raise Unsupported(f"writing `{name}` of {self.a()}")
         elif attribute is not MISSING and is_data_descriptor(attribute):
             setter = class_lookup(type(attribute), "__set__")
             if isinstance(setter, FunctionType):
@@ -196,7 +196,7 @@ class InstanceV(Value):
                 m.throw(AttributeError, name)
             del self.slots[name]
         else:
-            raise Unsupported(f"deleting attribute `{name}` of a {self.describe()}")
+            raise Unsupported(f"deleting attribute `{name}` of {self.a()}")
 
     # --- protocols -------------------------------------------------------------------------------------------------
     def method(self, m: Machine, name: str) -> Value | None:

@@ -98,4 +98,4 @@ class MadeV(KnownV):
 
     def _refuse_other(self, name: str) -> None:
         if not isinstance(self.real, type):
-            raise Unsupported(f"writing attribute `{name}` of a {self.describe()}")
+            raise Unsupported(f"writing attribute `{name}` of {self.a()}")

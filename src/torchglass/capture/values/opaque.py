@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ...records.sources import Source
+from ..errors import Unsupported
 from .base import Value
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ class OpaqueV(Value):
 
     def iterate(self, m: Machine) -> Value:
         return self if hasattr(self.python_type(), "__next__") else super().iterate(m)
+
+    def next(self, m: Machine) -> Value | None:
+        if self.source is not None and not self.source.written():  # it was on the stack: a loop is at work
+            raise Unsupported("the next round of a loop that a graph break interrupted", "keep breaks out of the loop")
+        raise Unsupported(f"the next item of {self.a()}, made before the call", "pass what it goes through")
 
 
 def is_opaque(real: Any) -> bool:
