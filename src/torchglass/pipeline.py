@@ -31,6 +31,7 @@ from .capture.run import Stopped
 from .capture.run import run as capture_run
 from .errors import CompileError, GraphBreakError
 from .inspector import progress, reports
+from .inspector.show import on_the_stack
 from .options import CompileOptions
 from .records.capture import Capture, GraphBreak, Request, Resume
 from .records.compilation import EntryRecord, Event, Fallback, FunctionRecord, GraphRecord, Recompile
@@ -125,7 +126,7 @@ class FunctionState:
         code = function.__code__
         self.function = function
         self.options = options
-        self.name = name or code.co_qualname.replace(".<locals>", "").rpartition(".<locals>.")[2]
+        self.name = name or function.__qualname__.replace(".<locals>", "")  # of the function that a wrapper wraps
         self.parent = parent
         origin = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
         self.continued: FunctionState = self if continued is None else continued  # whose middle this enters
@@ -383,6 +384,7 @@ class FunctionState:
         function = self._plain_function(resume)
         state = FunctionState(function, self.options, resume.name, continued, continued=continued)
         state.record.source_text = decompiled(resume)
+        state.record.origin = replace(state.record.origin, line=resume.line)
         continued.record.resumes.append(state.record)
         compiled = continued.resumes[resume.key] = state.release()
         compiled.continues = True
@@ -413,7 +415,8 @@ class FunctionState:
         for function in root.record.walk():
             if function.source_text and function.folder is not None:
                 relative = function.folder.relative_to(top.path)
-                functools.reduce(Folder.child, relative.parts, top).write("resume_function.py", function.source_text)
+                text = f"{on_the_stack(function, '# ')}{function.source_text}"
+                functools.reduce(Folder.child, relative.parts, top).write("resume_function.py", text)
         reports.changed(root.record, top.write, top.store.asked)
 
 

@@ -89,3 +89,11 @@ def test_resume_functions_of_one_name_are_told_apart(record, tmp_path):
 
 def test_an_empty_record():
     ast.parse(full_code(FunctionRecord("<lambda>")))
+
+
+def test_modes_are_written_once(record):
+    mode = "GlobalState(grad_mode=True, dispatch_modes=())"
+    check = f"def check(a, b):\n    if not (global_state() == {mode}): return None  # the mode\n    return (a, b)\n"
+    record.entries = [EntryRecord(n, (), check, TRANSFORMED.format(scale=1)) for n in range(3)]
+    text = full_code(record)
+    assert text.count(mode) == 1 and text.count("global_state() == MODE_0): return None  # the mode") == 3

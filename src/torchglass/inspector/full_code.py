@@ -60,7 +60,20 @@ def full_code(record: FunctionRecord) -> str:
     ordered = sorted(imports, key=lambda line: (not line.startswith("from __future__"), line.startswith("from"), line))
     where = f"{record.origin.file!r}, {_qualified(record)!r}"
     setup = f"program = Program(__file__, {where})\nG, C = program.globals, program.cells"
-    return "\n".join([head, *ordered, "", setup, *sections]).rstrip() + "\n"
+    body, modes = _modes("\n".join(sections))
+    return "\n".join([head, *ordered, "", setup, *modes, body]).rstrip() + "\n"
+
+
+def _modes(text: str) -> tuple[str, list[str]]:
+    """The modes that guards ask for under a name each: they are long, and most entries have the same."""
+    names: dict[str, str] = {}
+
+    def named(found: re.Match[str]) -> str:
+        name = names.setdefault(found[1], f"MODE_{len(names)}")
+        return f"global_state() == {name}): return None"
+
+    text = re.sub(r"(?m)\bglobal_state\(\) == (GlobalState\(.*\))\): return None", named, text)
+    return text, [f"{name} = {mode}  # grad mode, default dtype, ..." for mode, name in names.items()]
 
 
 def _qualified(record: FunctionRecord) -> str:
@@ -84,7 +97,7 @@ def _names(record: FunctionRecord) -> dict[int, str]:
     for function in record.walk():
         name = re.sub(r"\W", "_", function.name) or "function"
         name = f"_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
-        name += "_" * (name in _TAKEN)
+        name += "_" * (name in _TAKEN or name.startswith("MODE_"))
         taken[name] = taken.get(name, 0) + 1
         names[id(function)] = f"{name}_{taken[name]}" if taken[name] > 1 else name
     return names
@@ -100,7 +113,7 @@ def _function(
     folder = subfolder(top, function)
     yield _dispatcher(function, name, folder, parts)
     if function.source_text:
-        yield "# What it continues with, decompiled:"
+        yield f"{show.on_the_stack(function, '# ')}# What it continues with, decompiled:"
         yield _commented(function.source_text)
     for entry, check, transformed in parts:
         path = f"{folder}entry_{entry.index}"

@@ -16,10 +16,11 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+from ..records.compilation import FunctionRecord
 from ..records.guards import CHECKS, Guard, TensorMeta
 from ..records.origin import UNKNOWN, Origin
 from ..records.partition import SavedTensor
-from ..records.sources import Source
+from ..records.sources import STACK, Source
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range)
 
@@ -47,6 +48,13 @@ def reason(guard: Guard) -> str:
 def place(origin: Origin) -> str:
     """``model.py:12``; '' for an origin that is not known."""
     return "" if origin == UNKNOWN else f"{os.path.basename(origin.file)}:{origin.line}"
+
+
+def on_the_stack(function: FunctionRecord, before: str = "") -> str:
+    """A line that says what ``stack_0`` of a resume function is, '' for a function that has none; after ``before``."""
+    if f"({STACK}" not in function.source_text.partition("\n")[0]:
+        return ""
+    return f"{before}{STACK}0, ...: what the loop or expression that the break interrupted had at hand\n"
 
 
 def value(thing: Any, limit: int = 80) -> str:
