@@ -24,6 +24,7 @@ from .names import GRAPH, RESUME, renamed, shown_names
 from .output_code import OutputCode
 from .replay import remember
 from .trace import TraceListener
+from .whose import variables_being_compiled, wrapped_name
 
 logger = logging.getLogger("torchglass.inspector")
 
@@ -81,11 +82,13 @@ class Collection:
     # -- writing -----------------------------------------------------------------------------------------------------
     def write_entry(self, old: CodeType, new: CodeType) -> CodeType | None:
         frame = _current_frame()
-        function, entry = self.layout.entry(frame, old, new)
-        entry.globals = _globals_being_compiled() or _globals(entry)
+        compiling = variables_being_compiled()
+        function, entry = self.layout.entry(frame, old, new, wrapped_name(old, compiling))
+        entry.globals = compiling.get("globals") or _globals(entry)
         entry.new, factories = with_factories(new, entry.globals)
         entry.targets = {**_resume_functions(new, entry.globals), **factories}
-        entry.names = shown_names(entry.new, {name: self.layout.plan(code)[1] for name, code in entry.targets.items()})
+        resumes = {name: self.layout.plan(code, caller=function)[1] for name, code in entry.targets.items()}
+        entry.names = shown_names(entry.new, resumes)
         self.entries[frame] = entry
         if function.parent is not None and len(function.entries) == 1:
             function.source = _PROLOGUE.sub("", readable(old)) + "\n"
@@ -184,17 +187,6 @@ def _reports(function: Function) -> Iterator[tuple[str, Callable[[], str]]]:
             for graph in its_entry.graphs:
                 for side, rows in graph.nodes.items():
                     yield f"{folder}/{side}.svg", lambda rows=rows, side=side: svg(rows, side)  # type: ignore[misc]
-
-
-def _globals_being_compiled() -> dict[str, Any] | None:
-    """The globals of the frame that is compiled just now: a local of torch.compile's own frame below the hook."""
-    frame = sys._getframe()
-    while frame.f_back is not None:
-        frame = frame.f_back
-        if frame.f_code.co_name == "_compile" and frame.f_code.co_filename.endswith("convert_frame.py"):
-            found = frame.f_locals.get("globals")
-            return found if isinstance(found, dict) else None
-    return None
 
 
 def _globals(entry: Entry) -> dict[str, Any]:

@@ -66,43 +66,49 @@ class Function:
 
 
 class Layout:
-    """The functions seen so far below ``root``."""
+    """The functions seen so far below ``root``. A decorator's wrapper is one code object for all that it wraps."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.functions: dict[CodeType, Function] = {}
+        self.functions: dict[tuple[CodeType, str], Function] = {}
         self.tops: list[Function] = []
-        self.planned: dict[CodeType, tuple[Function | None, str]] = {}
+        self.planned: dict[tuple[CodeType, str], tuple[Function | None, str]] = {}
 
-    def entry(self, frame: tuple[int, int], old: CodeType, new: CodeType) -> tuple[Function, Entry]:
-        function = self.function(old)
+    def entry(self, frame: tuple[int, int], old: CodeType, new: CodeType, name: str = "") -> tuple[Function, Entry]:
+        function = self.function(old, name)
         entry = Entry(function.folder / f"entry_{len(function.entries)}", frame, old, new)
         function.entries.append(entry)
         return function, entry
 
-    def function(self, code: CodeType) -> Function:
-        known = self.functions.get(code)
+    def function(self, code: CodeType, name: str = "") -> Function:
+        """The function of that code; ``name`` is what the user knows it by, where the code does not say."""
+        known = self.functions.get((code, name))
         if known is not None:
             return known
-        parent, name = self.plan(code)
-        folder = (parent.folder if parent is not None else self.root) / name
-        function = self.functions[code] = Function(name, folder, code, parent)
+        parent, folder_name = self.plan(code, name)
+        folder = (parent.folder if parent is not None else self.root) / folder_name
+        function = self.functions[code, name] = Function(folder_name, folder, code, parent)
         (parent.resumes if parent is not None else self.tops).append(function)
         return function
 
-    def plan(self, code: CodeType) -> tuple[Function | None, str]:
-        """Whose resume function ``code`` is, None for a function of the user's, and the name that its folder gets."""
-        if code not in self.planned:
+    def plan(self, code: CodeType, name: str = "", caller: Function | None = None) -> tuple[Function | None, str]:
+        """Whose resume function ``code`` is, None for a function of the user's, and the name that its folder gets.
+
+        ``caller`` is the function whose entry calls it.
+        """
+        if (code, name) not in self.planned:
             match = _RESUME.match(code.co_name)
-            parent = self._parent(code, match[1]) if match else None
-            qualified = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
-            name = f"resume_at_{match[2]}" if match else file_name(qualified)
+            parent = None
+            if match:
+                parent = (caller.parent or caller) if caller is not None else self._parent(code, match[1])
+            qualified = name or getattr(code, "co_qualname", code.co_name)
+            wanted = f"resume_at_{match[2]}" if match else file_name(qualified.rpartition("<locals>.")[2])
             taken = {other for its_parent, other in self.planned.values() if its_parent is parent}
-            unique, n = name, 2
+            unique, n = wanted, 2
             while unique in taken:
-                unique, n = f"{name}_{n}", n + 1
-            self.planned[code] = parent, unique
-        return self.planned[code]
+                unique, n = f"{wanted}_{n}", n + 1
+            self.planned[code, name] = parent, unique
+        return self.planned[code, name]
 
     def _parent(self, code: CodeType, name: str) -> Function | None:
         """The function that was left at the break: the last of that name in that file (resumes nest one deep)."""
