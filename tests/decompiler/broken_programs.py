@@ -298,3 +298,13 @@ def formatted_text() -> Any:
         return b if a.mean() > 0 else -b
 
     return function, [(ONES, "x"), (MINUS, "y")]
+
+
+@program
+def shared_by_a_generator() -> Any:
+    """The argument is a cell, which nothing reads any more once the generator is in the graph."""
+
+    def function(x):
+        return sum(x * n for n in range(3))
+
+    return function, [(ONES,), (MINUS,)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import inspect
 import logging
 import re
 import sys
@@ -105,7 +106,7 @@ class Collection:
         runs = None
         if not text.startswith("#"):
             candidate = compiled(text, shown.replace(co_filename=str(path)), None)
-            if candidate.co_freevars == entry.new.co_freevars:
+            if _frame(candidate) == _frame(entry.old):  # torch.compile insists on it
                 runs = renamed(candidate, {new: old for old, new in entry.names.items()})
         entry.runs_own_file = runs is not None
         if runs is None:
@@ -213,6 +214,13 @@ def _resume_functions(code: CodeType, globals_of_function: Any) -> dict[str, Cod
             nested = [c for c in inner.co_consts if isinstance(c, CodeType)]
             found[name] = inner if inner.co_name.startswith("torch_dynamo_resume") or not nested else nested[0]
     return found
+
+
+def _frame(code: CodeType) -> tuple[tuple[str, ...], ...]:
+    """The variables that a caller puts into a frame of the code: parameters, cells of its own and of others."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[:count], code.co_cellvars, code.co_freevars
 
 
 def _direction(entry: Entry, name: str) -> str:
