@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 
 PROGRAMS: dict[str, Callable[[], tuple[Callable[..., Any], list[tuple[Any, ...]]]]] = {}
 
@@ -306,5 +307,16 @@ def shared_by_a_generator() -> Any:
 
     def function(x):
         return sum(x * n for n in range(3))
+
+    return function, [(ONES,), (MINUS,)]
+
+
+@program
+def checkpointed() -> Any:
+    """A graph within the graph, and a variable of the name that graphs give to what they return."""
+
+    def function(x):
+        output = torch.utils.checkpoint.checkpoint(lambda v: v.sin() * 2, x, use_reentrant=False)
+        return output + x
 
     return function, [(ONES,), (MINUS,)]

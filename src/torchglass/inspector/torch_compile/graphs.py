@@ -18,14 +18,14 @@ import torch
 from math import inf, nan  # noqa: F401
 from torch import device  # noqa: F401
 
-from torchglass.inspector.torch_compile.support import example_inputs
+from torchglass.inspector.torch_compile.support import example_inputs, graph_module
 
 
 {text}
 
 
 if __name__ == "__main__":
-    module = GraphModule()
+    module = graph_module(GraphModule)
     print(module(*example_inputs(module)))
 '''
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import CellType, CodeType, FunctionType
@@ -20,8 +21,11 @@ from ...runtime.modules import imported_module
 from ...runtime.store import load_python
 from .layout import Function
 from .names import GRAPH
+from .support import graph_module
 
 _live: dict[str, Function] = {}
+_READ, _INNER = re.compile(r" self\.(\w+)"), re.compile(r"^ +class (\w+)\(", re.M)
+"""What a graph reads of itself, and what is printed inside it."""
 
 
 def remember(function: Function) -> None:
@@ -113,8 +117,9 @@ class Program:
         def call(*inputs: Any) -> Any:
             if not loaded:
                 file = self.folder / path
-                text = file.read_text() if file.is_file() else "self."
-                loaded.append(self._compiled(entry) if " self." in text else load_python(file).GraphModule())
+                text = file.read_text() if file.is_file() else " self.graph"
+                held = {*_READ.findall(text)} - {*_INNER.findall(text)}
+                loaded.append(self._compiled(entry) if held else graph_module(load_python(file).GraphModule))
             return loaded[0](*inputs)
 
         return call

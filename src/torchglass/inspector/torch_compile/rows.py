@@ -43,7 +43,8 @@ def rows_of_text(text: str) -> tuple[NodeRow, ...]:
             origin = Origin(place[1], int(place[2]), place[3])
         elif line.startswith("        return "):
             body = [part.split("#")[0] for part in lines[number - 1 :]]
-            rows.append(_row("output", "output", " ".join(_until_closed(body)), "", number, UNKNOWN, known))
+            name = "output" if "output" not in known else "output_"  # a variable of the user's may be called so
+            rows.append(_row(name, "output", " ".join(_until_closed(body)), "", number, UNKNOWN, known))
             break
         elif (alias := _ALIAS.match(line)) is not None and alias[2] in parameters:
             aliases[alias[2]] = alias[1]  # l_x_ = L_x_

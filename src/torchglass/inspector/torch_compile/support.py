@@ -147,6 +147,18 @@ DTYPES = {
 _ANNOTATION = re.compile(r"(\w+)\[([^\]]*)\](?:\[([^\]]*)\])?(\w+)?(?::(\d+))?")
 
 
+def graph_module(printed: type[torch.nn.Module]) -> torch.nn.Module:
+    """The graph of a printed class, with one of each class inside it, which is a graph of its own."""
+    module = printed()
+    for name, inner in vars(printed).items():
+        if isinstance(inner, type) and issubclass(inner, torch.nn.Module):
+            graph = graph_module(inner)
+            if name.startswith("wrap_body"):  # what is checkpointed must be an fx graph
+                graph = torch.fx.symbolic_trace(graph)
+            module.__dict__[name] = graph  # a submodule would be hidden by the class of its name
+    return module
+
+
 def example_inputs(module: torch.nn.Module, seed: int = 0) -> list[Any]:
     """Inputs of the shapes that the annotations of ``module.forward`` give; symbols of dynamic shapes become 4."""
     generator = torch.Generator().manual_seed(seed)
