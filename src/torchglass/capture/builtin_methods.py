@@ -97,7 +97,7 @@ def call_class_method(m: Machine, cls: type, real: Any, args: list[Value], kwarg
         return classes.new(m, cls, args, kwargs)
     if name == "fromkeys":
         value = args[1] if len(args) > 1 else NONE
-        result = DictV.of([(k, value) for k in m.listed(args[0])])
+        result = DictV.of([(m.settled_key(k), value) for k in m.listed(args[0])])
         result.cls = cls
         return result
     if name in ("__subclasshook__", "__init_subclass__"):

@@ -113,7 +113,7 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
             result = m.real(real, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
             if is_constant_object(result):
                 return ConstantV(result)
-        with m.sealed(f"the cached `{wrapped.__qualname__}`"):
+        with m.sealed(f"the cached `{getattr(wrapped, '__qualname__', type(wrapped).__name__)}`"):
             return m.call(m.wrap_known(wrapped), args, kwargs)
     method = class_lookup(type(real), "__call__")
     if isinstance(method, FunctionType):

@@ -57,6 +57,7 @@ class Machine:
         self.arrays: dict[int, ArrayV] = {}
         self.wrapped: dict[int, tuple[Any, Value]] = {}
         self.mutated: dict[int, Value] = {}
+        self.keys: dict[int, Value] = {}  # objects of before the call that were keys or members
         self.overlays: dict[tuple[int, str], tuple[KnownV, Value]] = {}
         self.written_globals: dict[tuple[str, str], Value] = {}
         self.fallible: list[NumberV] = []  # numbers whose computation may raise for other values
@@ -197,10 +198,17 @@ class Machine:
         return bind(self, class_lookup(cls, name), owner, cls, name)
 
     def class_attr_source(self, owner: Value, cls: type, name: str) -> Source | None:
-        """How to reach a class's attribute: through its first instance seen, since all are guarded on their class."""
-        if owner.source is None or self.is_stable(cls.__module__):
+        """How to reach a class's attribute: through the class or the first instance seen, since all are guarded."""
+        place = self.class_source(owner, cls)
+        return Attr(place, name) if place is not None else None
+
+    def class_source(self, owner: Value, cls: type) -> Source | None:
+        """How to reach the class of ``owner``; None for one that is taken as it is, or was made inside."""
+        if self.is_stable(cls.__module__):
             return None
-        return Attr(self.class_sources.setdefault(cls, TypeOf(owner.source)), name)
+        if owner.source is not None:
+            return self.class_sources.setdefault(cls, TypeOf(owner.source))
+        return self.class_sources.get(cls)
 
     def iterate(self, value: Value) -> Value:
         return value.iterate(self)
@@ -255,8 +263,10 @@ class Machine:
             key = ("distinct", tuple(sources))
             self.guards.setdefault(key, Guard(None, "distinct", tuple(sources), why, self.origin()))
 
-    def guard_written(self) -> None:
-        """What is written through one name must not be reached through another at the next call."""
+    def guard_told_apart(self) -> None:
+        """What is written through one name must not be reached through another at the next call, and different keys
+        must not be one.
+        """
         for written in list(self.mutated.values()):
             each = {id(v): v for _, v in self.wrapped.values()}.values()  # stand-ins lead to one value twice
             existing = [v for v in each if v.source is not None and not isinstance(v, CellV)]
@@ -269,6 +279,10 @@ class Machine:
             others = [v for v in existing if v is not written and v.python_type() is kind]
             if others:
                 self.guard_distinct([written, *others], "one of them is written to")
+        for kind in {v.python_type() for v in self.keys.values()}:
+            alike = [v for v in self.keys.values() if v.python_type() is kind]
+            if len(alike) > 1:
+                self.guard_distinct(alike, "they were different keys")
         if self.builder.flagged and len(self.builder.inputs) > 1:
             self.guard_distinct([*self.builder.inputs], "one of them is made to require grad")
 

@@ -248,7 +248,7 @@ class _Attempt:
 
     def _finish(self, found: tuple[GraphBreak, ...]) -> Capture:
         m, e = self.m, self.emitter
-        m.guard_written()
+        m.guard_told_apart()
         inputs, module = self._graph()
         numbers = [v for v in m.builder.numbers if module is not None and v.node.users]
         for number in m.fallible:

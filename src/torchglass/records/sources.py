@@ -6,6 +6,7 @@ Sources are hashable, so equal chains are one node of the table.
 
 from __future__ import annotations
 
+import enum
 import keyword
 import re
 from dataclasses import dataclass
@@ -141,14 +142,35 @@ class InstanceDict(Derived):
         return f"{self.of.render()}.__dict__"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Item(Derived):
-    """``base[key]`` for a dict key, or an index of a list or tuple. ``key`` is a hashable constant."""
+    """``base[key]`` for a dict key, or an index of a list or tuple. ``key`` is a hashable constant, or an object that
+    another guard holds to be the same.
+    """
 
     key: Any
 
+    __hash__ = _hash_once
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not Item or hash(self) != hash(other) or self.of != other.of:
+            return False  # by the hash first: tensors as keys are compared element by element
+        return self.key is other.key or bool(self.key == other.key)
+
     def render(self) -> str:
-        return f"{self.of.render()}[{self.key!r}]"
+        return f"{self.of.render()}[{key_text(self.key)}]"
+
+
+def is_plain_key(key: Any) -> bool:
+    """Whether ``repr`` of a key is an expression, or at least one line and no code of the user's."""
+    if type(key) is tuple:
+        return all(map(is_plain_key, key))
+    known = type(key).__module__ in ("builtins", "torch") and not hasattr(key, "requires_grad")
+    return known or isinstance(key, enum.Enum)
+
+
+def key_text(key: Any) -> str:
+    return repr(key) if is_plain_key(key) else f"<{type(key).__qualname__}>"
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,19 @@ from typing import Any
 
 from ..records.guards import CHECKS, Guard, TensorMeta
 from ..records.origin import UNKNOWN
-from ..records.sources import Attr, Cell, Derived, DictKey, Global, InstanceDict, Item, Local, Module, Source
+from ..records.sources import (
+    Attr,
+    Cell,
+    Derived,
+    DictKey,
+    Global,
+    InstanceDict,
+    Item,
+    Local,
+    Module,
+    Source,
+    is_plain_key,
+)
 from .global_state import GlobalState
 
 _HEAD = '''"""What one entry relies on. `check` returns the values that the entry reads, or None if a guard fails.
@@ -156,7 +168,10 @@ class _Text:
             return self.locals[source]
         text = source.render()
         if isinstance(source, Derived):
-            text = replace(source, of=_Written(self.expression(source.of))).render()
+            of = self.expression(source.of)
+            text = replace(source, of=_Written(of)).render()
+            if isinstance(source, Item) and not is_plain_key(source.key):
+                text = f"{of}[{self.names.text(source.key)}]"
         if self.uses[source] < 2 or isinstance(source, Local):
             return text
         name = self.locals[source] = self.name(source)

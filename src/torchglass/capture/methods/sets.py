@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _keys(m, values):
-    return {hash_key(v): v for v in m.listed(values)}
+    return {hash_key(v): v for v in map(m.settled_key, m.listed(values))}
 
 
 @method(set)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from ...records.sources import DictKey, Item, Source
+from ...records.sources import DictKey, Item, Source, key_text
 from .base import Lazy, NotConstant, Value
 from .constant import ConstantV, is_constant_object
-from .hashing import EqualKey, IdentityKey, hash_key, says_what_is_equal
+from .hashing import EqualKey, IdentityKey, hash_key, rely_on, says_what_is_equal
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -64,6 +64,8 @@ class DictV(Value):
     # --- raw access (no mutation record) --------------------------------------------------------------------------
     def lookup(self, m: Machine, key: Any) -> Value | None:
         """The value at a hash key, None when it is missing (guarded either way)."""
+        if type(key) is not str and self.real is not None:
+            rely_on(m, key)
         if isinstance(key, EqualKey):
             self.fill(m)  # the real keys are to be asked symbolically
         if key in self.items:
@@ -78,7 +80,7 @@ class DictV(Value):
             self.items[key] = value
             return value
         if self.source is not None:
-            m.guard(self.source, "dict_lacks", key, f"looked for {key!r} and did not find it")
+            m.guard(self.source, "dict_lacks", key, f"looked for {key_text(key)} and did not find it")
         return None
 
     def put(self, key: Value, value: Value) -> None:
@@ -100,6 +102,8 @@ class DictV(Value):
             hashed, source = key, Item(self.source, key) if self.source else None
             if not is_constant_object(key):
                 known = m.wrap(key, DictKey(self.source, n) if self.source else None)
+                if type(key) is tuple:
+                    known = m.settled_key(known)
                 if says_what_is_equal(known):
                     hashed = hash_key(m.settled_key(known))
                 self.key_values[hashed] = known
@@ -158,7 +162,8 @@ class DictV(Value):
         if isinstance(key, EqualKey):
             self.fill(m)
         if not self.complete and key not in self.items and self.source is not None and key in self.real:
-            m.guard(self.source, "dict_has", key, f"asked whether {key!r} is in it")
+            rely_on(m, key)
+            m.guard(self.source, "dict_has", key, f"asked whether {key_text(key)} is in it")
             return True
         return self.lookup(m, key) is not None
 

@@ -51,13 +51,27 @@ def says_what_is_equal(value: Value) -> bool:
 
 
 def prepare(m: Machine, value: Value) -> None:
-    """Let an object that may become a key, or those in a tuple, have its ``__hash__`` interpreted."""
+    """Let an object that may become a key, or those in a tuple, have its ``__hash__`` interpreted; note those that were
+    there before the call and are told apart by identity.
+    """
     items = getattr(value, "items", None)
     if isinstance(items, list) and issubclass(value.python_type(), tuple):
         for item in items:
             prepare(m, item)
     elif says_what_is_equal(value):
         value.asked_by = m
+    elif value.source is not None and getattr(value, "real", None) is not None:
+        m.keys[id(value)] = value
+
+
+def rely_on(m: Machine, key: Any) -> None:
+    """Guard that a key which an existing dictionary was asked for, or what is in it, is the same object."""
+    if type(key) is tuple:
+        for part in key:
+            rely_on(m, part)
+    known = m.wrapped.get(id(key))
+    if known is not None and known[1].source is not None:
+        m.guard(known[1].source, "identity", key, "it was looked up as a key")
 
 
 def _equal_key(value: Value) -> EqualKey:
