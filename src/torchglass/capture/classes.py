@@ -69,6 +69,8 @@ def construct(
     if issubclass(cls, type) and m.is_stable(cls.__module__):
         return class_bodies.new_class(m, [m.wrap_known(cls), *args], kwargs)
     meta_call = class_lookup(type(cls), "__call__")
+    if through_metaclass and isinstance(meta_call, type):
+        return construct(m, meta_call, args, kwargs)  # a TypedDict's is dict
     if through_metaclass and isinstance(meta_call, FunctionType):
         return m.call(m.wrap_known(meta_call), [m.wrap_known(cls), *args], kwargs)
     if issubclass(cls, tuple) and hasattr(cls, "_fields") and cls.__new__ is not tuple.__new__:
@@ -184,8 +186,12 @@ def make_deque(m, args, kwargs):
     return result
 
 
-CONSTRUCTORS[set] = lambda m, args, kwargs: SetV(m.listed(args[0]) if args else [], set)
-CONSTRUCTORS[frozenset] = lambda m, args, kwargs: SetV(m.listed(args[0]) if args else [], frozenset)
+CONSTRUCTORS[set] = lambda m, args, kwargs: SetV(_members(m, args), set)
+CONSTRUCTORS[frozenset] = lambda m, args, kwargs: SetV(_members(m, args), frozenset)
+
+
+def _members(m: Machine, args: list[Value]) -> list[Value]:
+    return [m.settled_key(v) for v in m.listed(args[0])] if args else []
 
 
 def _make_dict(cls: type) -> Constructor:

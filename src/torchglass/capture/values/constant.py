@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from types import CodeType, EllipsisType, NoneType, NotImplementedType
+from types import CodeType, EllipsisType, FunctionType, NoneType, NotImplementedType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +12,7 @@ import torch
 from ...records.sources import Source
 from ..errors import Unsupported
 from .base import Value
+from .binding import class_lookup
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -60,6 +61,9 @@ class ConstantV(Value):
         return m.wrap_result(m.real(getattr, self.value, name), owner=self)
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        method = class_lookup(type(self.value), "__call__")
+        if isinstance(method, FunctionType):  # of an enum's member
+            return m.call(m.wrap_known(method), [self, *args], kwargs)
         return m.fold(self.value, args, kwargs)
 
     def truth(self, m: Machine) -> bool:
