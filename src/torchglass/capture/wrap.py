@@ -71,6 +71,9 @@ def wrap(m: Machine, real: Any, source: Source | None) -> Value:
         value = known[1]
         if source is not None and value.source is None and not isinstance(value, TensorV):
             value.source = source
+            if isinstance(real, type):
+                m.guard(source, "identity", real, "was called or read")
+                m.class_sources.setdefault(real, source)
         elif source is not None and value.source is not None and source != value.source:
             if isinstance(value, ClosureV) or not isinstance(value, KnownV):
                 m.guard(source, "same", value.source, "both names reached one object")
@@ -136,6 +139,8 @@ def _function(m: Machine, real: FunctionType, source: Source | None) -> Value:
 def _known(m: Machine, real: Any, source: Source | None) -> Value:
     if source is not None:
         m.guard(source, "identity", real, "was called or read")
+        if isinstance(real, type):
+            m.class_sources.setdefault(real, source)
     return KnownV(real, source)
 
 

@@ -15,7 +15,7 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any
 
-from ...records.sources import Attr
+from ...records.sources import Attr, InstanceDict, Item
 from ..errors import Unsupported
 from .base import Value
 
@@ -55,6 +55,7 @@ def bind(
     ``is_class``: owner is the class itself. ``by_super``: the look-up started behind the class of owner, so that
     reading the attribute from that class again would find another one.
     """
+    from .constant import ConstantV
     from .functions import BuiltinMethodV, MethodV
     from .known import KnownV
 
@@ -74,6 +75,12 @@ def bind(
         return KnownV(attribute) if is_class else BuiltinMethodV(attribute, owner)
     if isinstance(attribute, ClassMethodDescriptorType):
         return m.wrap_known(attribute.__get__(None, cls))
+    getter = class_lookup(type(attribute), "__get__")
+    library = m.is_stable(type(attribute).__module__) and (is_class or isinstance(attribute, functools.cached_property))
+    if isinstance(getter, FunctionType) and not library:
+        instance = ConstantV(None) if is_class else owner
+        found = attribute_on_class(m, attribute, owner, cls, name, is_class, by_super)
+        return m.call(KnownV(getter), [found, instance, m.wrap_known(cls)], {})
     if is_class and not hasattr(type(attribute), "__get__"):
         return m.wrap(attribute, Attr(owner.source, name) if owner.source and not by_super else None)
     if is_class:
@@ -92,12 +99,22 @@ def bind(
         return m.wrap_known(attribute)
     if isinstance(attribute, functools._lru_cache_wrapper):
         return MethodV(KnownV(attribute), owner)
-    getter = class_lookup(type(attribute), "__get__")
-    if isinstance(getter, FunctionType):
-        return m.call(KnownV(getter), [m.wrap(attribute, None), owner, m.wrap_known(cls)], {})
     if getter is not MISSING:
         raise Unsupported(f"the descriptor `{cls.__name__}.{name}` of type {type(attribute).__name__}")
     return m.wrap(attribute, source)
+
+
+def attribute_on_class(
+    m: Machine, attribute: Any, owner: Value, cls: type, name: str, is_class: bool = False, by_super: bool = False
+) -> Value:
+    """The object that stands in a class's dictionary, as it is: reading it as an attribute calls its ``__get__``."""
+    place = owner.source if is_class else m.class_source(owner, cls)
+    if place is None or by_super or m.is_stable(type(attribute).__module__):
+        return m.wrap(attribute, None)
+    depth = next(n for n, base in enumerate(cls.__mro__) if name in base.__dict__)
+    if depth:
+        place = Item(Attr(place, "__mro__"), depth)
+    return m.wrap(attribute, Item(InstanceDict(place), name))
 
 
 def _builtin_attribute(m: Machine, owner: Value, cls: type, name: str) -> Value:

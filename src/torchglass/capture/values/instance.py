@@ -11,7 +11,7 @@ import torch
 from ...records.sources import Attr, InstanceDict, Source
 from ..errors import Unsupported
 from .base import Value
-from .binding import MISSING, bind, class_lookup, is_data_descriptor
+from .binding import MISSING, attribute_on_class, bind, class_lookup, is_data_descriptor
 from .constant import ConstantV
 from .containers import ListV, SetV, TupleV
 from .dicts import DictV
@@ -157,7 +157,8 @@ class InstanceV(Value):
         elif attribute is not MISSING and is_data_descriptor(attribute):
             setter = class_lookup(type(attribute), "__set__")
             if isinstance(setter, FunctionType):
-                m.call(m.wrap_known(setter), [m.wrap(attribute, None), self, value], {})
+                found = attribute_on_class(m, attribute, self, self.cls, name)
+                m.call(m.wrap_known(setter), [found, self, value], {})
             else:
                 m.mutate(self)
                 self.slots[name] = value
@@ -190,7 +191,7 @@ class InstanceV(Value):
         if isinstance(attribute, property) and attribute.fdel is not None:
             m.call(m.wrap_known(attribute.fdel), [self], {})
         elif isinstance(deleter, FunctionType):
-            m.call(m.wrap_known(deleter), [m.wrap(attribute, None), self], {})
+            m.call(m.wrap_known(deleter), [attribute_on_class(m, attribute, self, self.cls, name), self], {})
         elif isinstance(attribute, MemberDescriptorType) and self.real is None:
             if name not in self.slots:
                 m.throw(AttributeError, name)

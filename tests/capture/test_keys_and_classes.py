@@ -1,0 +1,178 @@
+"""Objects as keys, and what stands on classes: relied on by identity and by value, wherever they are reached from."""
+
+import functools
+import typing
+from collections import OrderedDict
+
+import pytest
+import torch
+from torch import nn
+
+import torchglass as tg
+
+from .test_programs import same
+
+
+class Key:
+    pass
+
+
+class Counted:
+    """A decorator with a state, which stands on a class."""
+
+    def __init__(self, function):
+        self.function, self.calls = function, 0
+
+    def __call__(self, *args):
+        self.calls += 1
+        return self.function(*args)
+
+    def __get__(self, owner, cls=None):
+        return self if owner is None else functools.partial(self, owner)
+
+
+class Stored:
+    """A data descriptor that keeps one value for all."""
+
+    value = 1
+
+    def __get__(self, owner, cls=None):
+        return self.value
+
+    def __set__(self, owner, value):
+        self.value = value
+
+
+class Model:
+    scale = 2
+    sizes = [1, 2]
+    stored = Stored()
+
+    @Counted
+    def doubled(self, x):
+        return x * 2
+
+    def scaled(self, x):
+        return x * self.scale
+
+
+class Heir(Model):
+    pass
+
+
+A, B, C = Key(), Key(), Key()
+P, Q, R = torch.ones(2), torch.ones(2), torch.ones(2)
+M, N = nn.ReLU(), nn.ReLU()
+TABLE = {A: 1, B: 2, P: 3, Q: 4, M: 5, N: 6, (A, 1): 7, (B, 1): 8}
+MADE, INHERITED = Model(), Heir()
+
+
+def pairs(k):
+    return [(A, 1), (k, 1)]
+
+
+# What is looked up, and the objects it is looked up with, one after the other: each may be told from the one before.
+LOOKED_UP = {
+    "an item": (lambda x, k: x * TABLE[k], (A, B, A)),
+    "with a default": (lambda x, k: x * TABLE.get(k, 9), (A, C, B)),
+    "a member": (lambda x, k: x + (k in TABLE), (A, C, B)),
+    "a tensor": (lambda x, k: x * TABLE[k], (P, Q, P)),
+    "a tensor that is missing": (lambda x, k: x * TABLE.get(k, 9), (R, P, Q)),
+    "a module": (lambda x, k: k(x) * TABLE[k], (M, N)),
+    "in a tuple": (lambda x, k: x * TABLE[k, 1], (A, B)),
+    "among all keys": (lambda x, k: x * next(n for n, key in enumerate(TABLE) if key is k), (A, B)),
+    "a dictionary made inside": (lambda x, k: x * {A: 1}.get(k, 2), (B, A, C)),
+    "a set made inside": (lambda x, k: x * len({A, k}), (B, A)),
+    "a set of pairs": (lambda x, k: x * len(set(pairs(k))), (B, A)),
+    "keys of tensors": (lambda x, k: x * len(OrderedDict.fromkeys([P, k])), (Q, P)),
+}
+
+
+@pytest.mark.parametrize("name", LOOKED_UP)
+def test_objects_as_keys(name):
+    function, keys = LOOKED_UP[name]
+    tg.reset()
+    compiled = tg.compile(function, backend="eager", fullgraph=True)
+    for key in (*keys, *keys):
+        same(compiled(torch.ones(1), key), function(torch.ones(1), key))
+    assert len(tg.explain(compiled).entries) <= len(set(map(id, keys)))
+
+
+def test_states_of_an_optimizer_are_found_by_parameter():
+    """Two optimizers whose parameters look alike, as the state of one that is written by hand is kept."""
+
+    class Momentum(torch.optim.Optimizer):
+        def __init__(self, params):
+            super().__init__(params, {"lr": 0.1})
+
+        @torch.no_grad()
+        def step(self, closure=None):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    state = self.state[p]
+                    state["sum"] = state.get("sum", 0) * 0.9 + p.grad
+                    p.sub_(state["sum"] * group["lr"])
+
+    def run(compiling):
+        tg.reset()
+        step = tg.compile(Momentum.step, backend="eager") if compiling else Momentum.step
+        parameters = [[nn.Parameter(torch.ones(2) * n) for n in range(2)] for _ in range(2)]
+        optimizers = [Momentum(p) for p in parameters]
+        for round_ in range(3):
+            for o, optimizer in enumerate(optimizers):
+                for n, p in enumerate(parameters[o]):
+                    p.grad = torch.full((2,), 1.0 + round_ + 10 * o + n)
+                step(optimizer)
+        return [p.detach() for each in parameters for p in each]
+
+    same(run(True), run(False))
+
+
+# What stands on a class, reached from objects made before and inside, and what changes it.
+ON_CLASSES = {
+    "through an object made inside": (lambda x: x * Model().scale, lambda: setattr(Model, "scale", Model.scale + 1)),
+    "in a method of one": (lambda x: Model().scaled(x), lambda: setattr(Model, "scale", Model.scale + 1)),
+    "inherited": (lambda x: x * Heir().scale * INHERITED.scale, lambda: setattr(Model, "scale", Model.scale + 1)),
+    "a list": (lambda x: x * len(Model().sizes), lambda: Model.sizes.append(1)),
+    "state of a decorator": (lambda x: (MADE.doubled(x), Model.doubled.calls), lambda: None),
+    "state of a decorator of a base": (lambda x: (INHERITED.doubled(x), Heir.doubled.calls), lambda: None),
+    "written beside": (lambda x: (Model().doubled(x), Model.doubled.calls), lambda: Model.doubled.__init__(torch.neg)),
+    "a data descriptor": (lambda x: x * MADE.stored, lambda: setattr(MADE, "stored", MADE.stored + 1)),
+    "one that is written": (lambda x: x * count(), lambda: None),
+}
+
+
+def count():
+    MADE.stored = MADE.stored + 1
+    return Model().stored
+
+
+@pytest.mark.parametrize("name", ON_CLASSES)
+def test_what_stands_on_classes(name, monkeypatch):
+    function, change = ON_CLASSES[name]
+
+    def run(call):
+        monkeypatch.setattr(Model, "scale", 2)
+        monkeypatch.setattr(Model, "sizes", [1, 2])
+        Model.__dict__["stored"].value = 1
+        Model.__dict__["doubled"].__init__(lambda self, x: x * 2)
+        found = []
+        for _ in range(4):
+            try:
+                found.append(call(torch.ones(1)))
+            except TypeError as error:
+                found.append(str(error))
+            change()
+        return found
+
+    tg.reset()
+    same(run(tg.compile(function, backend="eager")), run(function))
+
+
+class Record(typing.TypedDict, total=False):
+    image: torch.Tensor
+
+
+def test_an_instance_of_a_typed_dict_is_a_dict():
+    compiled = tg.compile(lambda x: Record(image=x), backend="eager", fullgraph=True)
+    assert type(compiled(torch.ones(1))) is dict
