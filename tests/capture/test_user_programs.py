@@ -11,10 +11,10 @@ import torch
 
 import torchglass as tg
 
-from . import edge_programs, user_programs
+from . import edge_programs, research_programs, user_programs
 from .test_programs import same
 
-PROGRAMS = user_programs.PROGRAMS | edge_programs.PROGRAMS
+PROGRAMS = user_programs.PROGRAMS | edge_programs.PROGRAMS | research_programs.PROGRAMS
 
 
 @pytest.fixture(autouse=True)
