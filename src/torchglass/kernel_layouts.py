@@ -7,6 +7,7 @@ Input: an operator's fake result and its arguments. Output: the same, laid out a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,65 @@ def layout(*targets: Any) -> Callable[[Rule], Rule]:
         return rule
 
     return enter
+
+
+@functools.cache
+def is_elementwise(target: Any) -> bool:
+    """Whether an operator makes a new tensor, element by element."""
+    schema = target._schema
+    return (
+        torch.Tag.pointwise in target.tags
+        and not schema.is_mutable
+        and len(schema.returns) == 1
+        and schema.returns[0].alias_info is None
+    )
+
+
+def of_unequal_ranks(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
+    """An element-wise result laid out as the kernels do (``TensorIterator``) where an operand has fewer dimensions.
+
+    They pass over dimensions that it lacks when they look for an order; meta functions give it strides there, which
+    decide where the dimension has one element.
+    """
+    shape = result.shape
+    operands = [a for a in args if isinstance(a, torch.Tensor)]
+    lacking = [len(shape) - a.dim() for a in operands]
+    if not any(1 in shape[:n] for n in lacking) or not all(type(size) is int for size in shape):
+        return result
+    steps = [
+        [0] * n + [0 if s == 1 and d != 1 else step for s, d, step in zip(a.shape, shape[n:], a.stride())]
+        for a, n in zip(operands, lacking)
+    ]
+    order = list(range(len(shape) - 1, -1, -1))
+    for place in range(1, len(order)):
+        moving = place
+        for before in range(place - 1, -1, -1):
+            swap = _swaps(order[before], order[moving], steps, shape)
+            if swap < 0:
+                break
+            if swap > 0:
+                order[before], order[moving] = order[moving], order[before]
+                moving = before
+    strides, size = [0] * len(shape), 1
+    for dim in order:
+        strides[dim] = size
+        size *= shape[dim]
+    if order == list(range(len(shape) - 1, -1, -1)):
+        strides = list(result.new_empty(shape).stride())
+    return result if list(result.stride()) == strides else result.new_empty_strided(shape, strides)
+
+
+def _swaps(inner: int, outer: int, steps: list[list[int]], shape: torch.Size) -> int:
+    """1: the dimension ``outer`` belongs inside ``inner``; -1: it does not; 0: no operand says."""
+    for step in steps:
+        a, b = step[inner], step[outer]
+        if 0 in (a, b):
+            continue
+        if a != b:
+            return 1 if a > b else -1
+        if shape[inner] > shape[outer]:
+            return 1
+    return 0
 
 
 def laid_out(target: Any, result: Any, args: tuple[Any, ...]) -> Any:

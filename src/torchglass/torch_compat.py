@@ -32,7 +32,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
-from .kernel_layouts import LAYOUTS, laid_out
+from .kernel_layouts import LAYOUTS, is_elementwise, laid_out, of_unequal_ranks
 
 NEEDS_DATA: tuple[type[Exception], ...] = (
     DataDependentOutputException,
@@ -68,10 +68,13 @@ class LightFakeMode(FakeTensorMode):
             if self.writes is not None and func._schema.is_mutable:
                 self.writes += _written(func, args, kwargs or {})
             result = _fake_dispatch(self, func, types, args, kwargs)
-            if func not in LAYOUTS:
-                return result
-            with self:
-                return laid_out(func, result, args)
+            if func in LAYOUTS:
+                with self:
+                    return laid_out(func, result, args)
+            if isinstance(result, torch.Tensor) and 1 in result.shape and is_elementwise(func):
+                with self:
+                    return of_unequal_ranks(result, args)
+            return result
 
 
 def _written(operator: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:

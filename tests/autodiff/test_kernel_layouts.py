@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -73,3 +76,28 @@ def test_fake_results_lie_as_the_kernels_do(target):
 
 def layout(value: torch.Tensor | None) -> tuple[int, ...] | None:
     return None if value is None else tuple(s for s, d in zip(value.stride(), value.shape) if d != 1)
+
+
+OF_UNEQUAL = [
+    torch.add, torch.div, torch.eq, torch.maximum, torch.atan2, torch.pow, torch.fmod, torch.copysign, torch.xlogy,
+    lambda a, b: torch.where(a > 0, a, b), lambda a, b: torch.addcmul(a, b, b), lambda a, b: torch.clamp(a, b, b),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", OF_UNEQUAL)
+def test_operands_of_unequal_ranks(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+    """Permuted operands, of which one lacks dimensions that may have one element."""
+    draw, mode = random.Random(0), new_fake_mode()
+
+    def operand(sizes: list[int]) -> torch.Tensor:
+        order = draw.sample(range(len(sizes)), len(sizes))
+        wide = torch.ones([sizes[k] if draw.random() < 0.75 else 1 for k in order])
+        return wide.permute(sorted(range(len(sizes)), key=order.__getitem__))
+
+    for _ in range(300):
+        sizes = [draw.choice((1, 2, 3)) for _ in range(draw.randint(1, 4))]
+        pair = [operand(sizes), operand(sizes[draw.randint(0, len(sizes)) :])]
+        draw.shuffle(pair)
+        with mode:
+            fake = function(*(fake_of(mode, x) for x in pair))
+        assert layout(fake) == layout(function(*pair)), [(x.shape, x.stride()) for x in pair]

@@ -74,6 +74,22 @@ def test_extremes_of_rounded_values_are_found_again(dtype: torch.dtype) -> None:
         torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_functions_that_jump_see_rounded_values(dtype: torch.dtype) -> None:
+    """Numbers just below 1 are 1 in half precision, and large ones infinite, also where they stay in registers."""
+    x = torch.tensor([-3.0, -2.9, -0.3, 0.0, 0.1, 2.9, 3.0, 300.0]).to(dtype)
+
+    def fn(x: Tensor) -> tuple[Any, ...]:
+        y, huge = torch.erf(x), x * x * x * 1e30 if dtype is torch.bfloat16 else x * x
+        return (
+            torch.fmod(y, 0.5), torch.remainder(y, 0.5), y // 0.5, y.floor(), y.ceil(), y.round(), y.trunc(), y.frac(),
+            y.long(), huge.isinf(), huge.isposinf(), (y - y * 1).sign(),
+        )  # fmt: skip
+
+    for k, (theirs, ours) in enumerate(zip(fn(x), tg.compile(fn, fullgraph=True)(x), strict=True)):
+        assert torch.equal(ours, theirs), k
+
+
 # -- images channels last between convolutions -----------------------------------------------------------------------
 W = {
     f"w{c}{k}": torch.randn(8, c, k, k, generator=torch.Generator().manual_seed(1)) / 8 for c in (8, 16) for k in (1, 3)

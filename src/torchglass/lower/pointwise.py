@@ -22,13 +22,16 @@ from .values import Number, V, absolute, at_least, at_most, compute_dtype, exp, 
 
 
 def pointwise(
-    *names: str, cast: str = "result", keep: Sequence[int] = ()
+    *names: str, cast: str = "result", keep: Sequence[int] = (), jumps: bool = False
 ) -> Callable[[Callable[..., V]], Callable[..., V]]:
     """Register an element-wise rule ``fn(*values) -> V``.
 
     ``cast``: convert tensor arguments to the dtype of the "result", to their common dtype ("operands"), or "none".
-    Arguments whose positions are in ``keep`` are never converted.
+    Arguments whose positions are in ``keep`` are never converted. ``jumps``: nearly equal numbers give different
+    results, so that half-precision operands are rounded as eager's are; comparisons do so, too.
     """
+    exact = jumps or cast == "operands"
+
 
     def register(fn: Callable[..., V]) -> Callable[..., V]:
         def lower(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
@@ -37,7 +40,7 @@ def pointwise(
                 k: v for k, v in kwargs.items() if k not in ("dtype", "layout", "device", "pin_memory", "memory_format")
             }
             extra = list(kwargs.items())
-            inexact = {k for k, x in enumerate(args) if cast == "operands" and may_be_unrounded(low, x)}
+            inexact = {k for k, x in enumerate(args) if exact and may_be_unrounded(low, x)}
 
             def element(*values: Any) -> V:
                 values = tuple(rounded(v, low.dtype(args[k])) if k in inexact else v for k, v in enumerate(values))
@@ -161,17 +164,17 @@ def _div(x: V | Number, y: V | Number, rounding_mode: str | None = None) -> V:
     return quotient(x, y, "div") if not is_float(x.dtype) else (x / y).do("trunc")
 
 
-@pointwise("floor_divide")
+@pointwise("floor_divide", jumps=True)
 def _floor_divide(x: V | Number, y: V | Number) -> V:
     return quotient(*_both(x, y), "floordiv")
 
 
-@pointwise("remainder")
+@pointwise("remainder", jumps=True)
 def _remainder(x: V | Number, y: V | Number) -> V:
     return quotient(*_both(x, y), "mod")
 
 
-@pointwise("fmod")
+@pointwise("fmod", jumps=True)
 def _fmod(x: V | Number, y: V | Number) -> V:
     return quotient(*_both(x, y), "fmod")
 
@@ -257,7 +260,7 @@ def _abs(x: V) -> V:
     return absolute(x) if x.dtype not in ("bool", "uint8") else x
 
 
-@pointwise("sign", "sgn")
+@pointwise("sign", "sgn", jumps=True)
 def _sign(x: V) -> V:
     return x.do("sign") if x.dtype != "bool" else x
 
@@ -277,8 +280,8 @@ def _rounding(op: str) -> Callable[..., V]:
 
 
 for _name in ("floor", "ceil", "trunc"):
-    pointwise(_name)(_rounding(_name))
-pointwise("round.default")(_rounding("round"))
+    pointwise(_name, jumps=True)(_rounding(_name))
+pointwise("round.default", jumps=True)(_rounding("round"))
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------
@@ -355,12 +358,12 @@ for _names, _left in ((("bitwise_left_shift", "__lshift__"), True), (("bitwise_r
     pointwise(*_names)(lambda x, y, _left=_left: shift(*_both(x, y), left=_left))
 
 
-@pointwise("isnan", cast="none")
+@pointwise("isnan", cast="none", jumps=True)
 def _isnan(x: V) -> V:
     return x.do("isnan") if is_float(x.dtype) else x.body.const(False, "bool")
 
 
-@pointwise("isinf", cast="none")
+@pointwise("isinf", cast="none", jumps=True)
 def _isinf(x: V) -> V:
     return x.do("isinf") if is_float(x.dtype) else x.body.const(False, "bool")
 
@@ -391,8 +394,11 @@ def _to_copy(low: Lowering, node: fx.Node, x: Any, **kwargs: Any) -> View:
     dtype = dtype_name(node.meta["val"].dtype)
     if node.meta["val"].device != _device(node):
         raise NotLowered("a copy to another device")
-    rounds = compute_dtype(dtype) != dtype and low.dtype(x) != dtype
-    return low.finish(lambda v: v.cast(dtype).cast(compute_dtype(dtype)) if rounds else v, [x], node)
+    source = low.dtype(x)
+    if compute_dtype(dtype) != dtype and source != dtype:
+        return low.finish(lambda v: rounded(v, dtype), [x], node)
+    cut = not is_float(dtype) and may_be_unrounded(low, x)  # numbers just below 1 are 1 in half precision
+    return low.finish(lambda v: rounded(v, source) if cut else v, [x], node)
 
 
 _to_copy.elementwise = True  # type: ignore[attr-defined]

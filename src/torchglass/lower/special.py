@@ -70,7 +70,7 @@ def _fmin(x: V, y: V) -> V:
     return where((y < x).do("or", x.do("isnan")), y, x) if is_float(x.dtype) else x.do("minimum", y)
 
 
-@pointwise("frac")
+@pointwise("frac", jumps=True)
 def _frac(x: V) -> V:
     return x - x.do("trunc")
 
@@ -82,12 +82,12 @@ def _logaddexp(x: V, y: V) -> V:
     return where(equal_infinities, x, top + exp(-absolute(x - y)).do("log1p"))
 
 
-@pointwise("isposinf", cast="none")
+@pointwise("isposinf", cast="none", jumps=True)
 def _isposinf(x: V) -> V:
     return x.do("eq", math.inf) if is_float(x.dtype) else x.body.const(False, "bool")
 
 
-@pointwise("isneginf", cast="none")
+@pointwise("isneginf", cast="none", jumps=True)
 def _isneginf(x: V) -> V:
     return x.do("eq", -math.inf) if is_float(x.dtype) else x.body.const(False, "bool")
 
@@ -115,14 +115,14 @@ def _nextafter(low: Lowering, node: fx.Node, x: Any, y: Any) -> View:
     return low.finish(lambda x, y: x.cast(to).do("nextafter", y.cast(to)), [x, y], node)
 
 
-@pointwise("signbit", cast="none")
+@pointwise("signbit", cast="none", jumps=True)
 def _signbit(x: V) -> V:
     if x.dtype == "bool":
         return x.body.const(False, "bool")
     return x.lift(1).do("copysign", x) < 0 if is_float(x.dtype) else x < 0
 
 
-@pointwise("heaviside")
+@pointwise("heaviside", jumps=True)
 def _heaviside(x: V, y: V) -> V:
     return where(x.do("eq", 0), y, (x > 0).cast(x.dtype))
 
