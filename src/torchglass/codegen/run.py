@@ -22,10 +22,12 @@ def run(
     unit = Unit(fused.buffers, options.get("threads") if options is not None else None, tried)
     calls = {kernel.name: unit.add(kernel) for kernel in fused.kernels}
     wrapper = WrapperPrinter(fused, calls, f"{fused.graph.name}_kernels.c")
+    source = unit.text(f"{fused.graph.name} graph")
+    wrapper.checks = "tg_failed" in source  # kernels over no elements check nothing
     large = {name: value for name, value in fused.graph.constants.items() if not is_written_out(value)}
     text = wrapper.text()  # which meets the generators
     handed = large | wrapper.generators
-    return KernelSources(unit.text(f"{fused.graph.name} graph"), "c", text, tuple(unit.kernels), handed)
+    return KernelSources(source, "c", text, tuple(unit.kernels), handed)
 
 
 def check(fused: FusedGraph) -> None:
