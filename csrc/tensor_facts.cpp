@@ -57,6 +57,12 @@ bool has_forward_grad(const torch::autograd::AutogradMeta* meta) {
   return meta != nullptr && meta->fw_grad_ && !meta->fw_grad_->empty();
 }
 
+// As Tensor.requires_grad says. A view also has its base's, without a member of its own: one made under no_grad.
+bool requires_grad(const torch::autograd::AutogradMeta* meta) {
+  if (meta == nullptr) return false;
+  return meta->requires_grad_ || meta->grad_fn_ || (meta->is_view_ && meta->requires_grad());
+}
+
 bool read_numbers(PyObject* tuple, std::vector<int64_t>& out) {
   if (!PyTuple_Check(tuple)) {
     PyErr_SetString(PyExc_TypeError, "shape and strides of a TensorMeta must be tuples");
@@ -179,7 +185,7 @@ bool TensorFacts::match_impl(const c10::TensorImpl& impl) const {
     if (sizes[i] != sizes_[i] && sizes_[i] != any) return false;
   }
   const auto* meta = autograd_meta(impl);
-  if ((meta != nullptr && (meta->requires_grad_ || meta->grad_fn_)) != requires_grad_) return false;
+  if (requires_grad(meta) != requires_grad_) return false;
   if (has_forward_grad(meta) != forward_grad_) return false;
   if (!check_strides_) return true;
   const auto strides = impl.strides();
@@ -192,8 +198,10 @@ bool TensorFacts::match_impl(const c10::TensorImpl& impl) const {
 TensorSnapshot::TensorSnapshot(PyObject* object, const TensorFacts* facts) : object_(object), facts_(facts) {
   if (!is_tensor(object) || facts->forward_grad_ || facts->traits_ != bits_of(normal_key)) return;
   if (facts->sizes_.size() > C10_SIZES_AND_STRIDES_MAX_INLINE_SIZE) return;  // more lie elsewhere
-  implementation_ = THPVariable_Unpack(object).unsafeGetTensorImpl();
-  autograd_ = meta_of(*implementation_);
+  const auto* implementation = THPVariable_Unpack(object).unsafeGetTensorImpl();
+  autograd_ = meta_of(*implementation);
+  if (autograd_ != nullptr && autograd_->is_view_) return;  // its base's requires_grad is its own, too
+  implementation_ = implementation;
 }
 
 int add_tensor_facts(PyObject* module) {

@@ -566,6 +566,24 @@ def test_tensor_facts() -> None:
     assert not check_one(Guard(Local("a"), "tensor", tensor_meta(conj)), conj.resolve_conj())
 
 
+def test_a_view_requires_grad_with_its_base(net: Net, x: torch.Tensor) -> None:
+    """One made under no_grad has no gradient function and requires_grad is its base's: as Tensor.requires_grad says."""
+    base = torch.zeros(4, 2, requires_grad=True)
+    with torch.no_grad():
+        view = base.t()
+    guard = Guard(Local("a"), "tensor", tensor_meta(view))
+    assert view.requires_grad and view.grad_fn is None and check_one(guard, view)
+    assert not check_one(guard, torch.zeros(2, 4).t().contiguous().t()) and not check_one(guard, view.detach())
+
+    with torch.no_grad():
+        base = torch.zeros_like(net.b)
+        net.b = base.view_as(base)
+    table, guards = remembered(net, x), net_guards(net, x)
+    base.requires_grad_()
+    assert table.check((net, x)) is None
+    assert explain_failure(guards, scope_of(Net.forward, (net, x))) is not None
+
+
 def test_strides_that_no_kernel_reads() -> None:
     guard = Guard(Local("a"), "tensor", tensor_meta(torch.zeros(1, 3)))
     assert check_one(guard, torch.zeros(4, 6)[:1, :3])
