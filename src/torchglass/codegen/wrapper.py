@@ -20,9 +20,9 @@ from typing import Any
 import torch
 
 from ..records.kernels import Allocate, Free, FusedGraph, FusedKernel
-from ..records.loops import JOIN, Buffer, Compute, ExternCall, Value, View
+from ..records.loops import JOIN, Buffer, ExternCall, Value, View
 from ..records.origin import UNKNOWN
-from .c import Call
+from .c import Call, has_bounds
 
 PACKED = "packed_"  # targets of products with frozen weights; each call holds one
 MOST_NUMBERS = 1000  # of a constant in a wrapper's text
@@ -54,7 +54,7 @@ class WrapperPrinter:
         self.packed: dict[str, str] = {}
         self.returned: set[str] = set()  # by ATen calls: such a tensor may begin anywhere in its storage
         self.generators: dict[str, torch.Generator] = {}
-        self.checks = any(_has_bounds(kernel) for kernel in fused.kernels)
+        self.checks = any(has_bounds(kernel) for kernel in fused.kernels)
 
     def text(self) -> str:
         body = self._body()
@@ -98,7 +98,7 @@ class WrapperPrinter:
             elif isinstance(step, FusedKernel):
                 call = self.calls[step.name]
                 lines.append(_commented(f"{call.kernel}({', '.join(call.buffers)})", step.ops, step.origins))
-                if self.checks and _has_bounds(step):
+                if self.checks and has_bounds(step):
                     lines += ["if failed[0]:", "    raise index_error(failed)"]
             elif step.target != JOIN:
                 lines += self._extern(step)
@@ -203,11 +203,6 @@ class WrapperPrinter:
 def is_written_out(value: torch.Tensor) -> bool:
     """Whether the wrapper holds a constant's numbers; larger ones are handed to it when it is loaded."""
     return value.numel() <= MOST_NUMBERS and value.layout == torch.strided and value.is_contiguous()
-
-
-def _has_bounds(kernel: FusedKernel) -> bool:
-    """Whether the kernel reads at places that tensors say, which may be out of range."""
-    return any(isinstance(op, Compute) and op.op == "bound" for loop in kernel.loops for op in loop.body)
 
 
 def _tuple(values: tuple[Any, ...]) -> str:
