@@ -72,6 +72,11 @@ GRAPHS: dict[str, tuple[Callable[..., torch.Tensor], list[torch.Tensor]]] = {
         lambda x, y: x.view(50, 6, 40).mean(1) * (x * y).view(50, 3, 2, 40).amax((1, 2)) + y.view(50, 6, 40).prod(1),
         [make(300, 40), make(300, 40, seed=1)],
     ),
+    "bags": (
+        lambda table, ids, w: (F.embedding(ids, table) * w).sum(1) + F.embedding(ids, table).amax(1),
+        [make(20, 40), torch.arange(60).view(20, 3) % 20, make(40)],
+    ),
+    "gather": (lambda x, i: x.gather(1, i).exp() * x[:, :20], [make(24, 40), torch.arange(480).view(24, 20) % 40]),
     "columns": (lambda x, y: x.mean(0) * y.sum(0) + (x * y).amax(0), [make(300, 40), make(300, 40, seed=1)]),
 }
 
@@ -82,6 +87,14 @@ def test_forward_and_backward(name: str, tmp_path: Path) -> None:
     check(fn, args, tmp_path, tol=1e-5)
     (tmp_path / "b").mkdir()
     check(with_gradients(fn), args, tmp_path / "b", tol=2e-5)
+
+
+def test_few_rows_are_added_in_registers_and_gathers_go_first(tmp_path: Path) -> None:
+    for name, has, lacks in (("bags", "t2_2", "acc1["), ("gather", "got0[i1]", "acc1[")):
+        (tmp_path / name).mkdir()
+        fn, args = GRAPHS[name]
+        kernels = "".join(k.source for k in check(fn, args, tmp_path / name, tol=1e-5).sources.kernels)
+        assert has in kernels and lacks not in kernels, name
 
 
 def test_short_rows_read_under_conditions(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from ..records.kernels import Choice
 from ..records.loops import Access, Buffer, Size, address, item_bytes, product
+from . import gathers
 from .c_body import Accumulator, BodyPrinter, Pass, total_type, value_type
 from .c_ops import CTYPES, is_float, reduction_start
 from .effort import PARALLEL_EFFORT, effort
@@ -32,6 +33,8 @@ CACHE_LINE = 16  # floats
 WIDE_TILE = 64  # the side of the blocks in which transposed reads go along which arithmetic is vectorized
 STACK_BYTES = 32768  # scratch rows larger than this live in a thread's own heap block
 MOST_SHUFFLED = 8  # elements apart that GCC may load together and take apart
+MOST_WRITTEN_OUT = 8  # rows whose sum stays in a register
+MOST_LINES = 64  # that are written out for them
 DEFAULT = Choice()
 
 
@@ -61,7 +64,7 @@ class CKernel:
         passes = self._passes()
         row = self._scratch() + self._row_code(passes)
         columns = self.printer.accumulators
-        body = self._with_columns(row, columns) if columns else self._row_loops(row, passes)
+        body = self._with_columns(row, columns, passes) if columns else self._row_loops(row, passes)
         body = self._hide_steps([*self._late_locals(), *body, *self._after()])
         if self.team is not None:
             body = [_with_team(line, self.team) for line in body]
@@ -156,9 +159,17 @@ class CKernel:
         if not p.reductions and not p.masked and last > first and isinstance(size, int) and size <= SHORT:
             return _wrap(self._written_out(p.body, last, size), nest.dims, range(first, last - 1))
         if not blocked:
-            code = [f"#pragma omp simd{clauses}", _for(last, size), *_indent(p.body), "}"]
-            return _wrap(code, nest.dims, range(first, last))
+            return _wrap(self._simd(p, clauses, last, size), nest.dims, range(first, last))
         return self._blocked_loops(p, first, last, size)
+
+    def _simd(self, p: Pass, clauses: str, last: int, size: Size) -> list[str]:
+        """The innermost loop, behind one of its own for what it gathers."""
+        memory = {self.ident(b): self._memory(b) for b in self.inputs}
+        possible = self.nest.rows and isinstance(size, int) and not p.masked
+        apart = gathers.split(p.body, f"i{last}", size, memory) if possible else None
+        arrays, gather, body = apart or ([], [], p.body)
+        before = [*arrays, _for(last, size), *_indent(gather), "}"] if apart else []
+        return [*before, f"#pragma omp simd{clauses}", _for(last, size), *_indent(body), "}"]
 
     def _written_out(self, body: list[str], last: int, size: int) -> list[str]:
         """The last dimension written out, the one before it vectorized: its neighbours interleave in memory."""
@@ -170,7 +181,7 @@ class CKernel:
     def _blocked_loops(self, p: Pass, first: int, last: int, size: Size) -> list[str]:
         """Sums in blocks, blocks added in double: as accurate as pairwise, and the compiler sees a simple loop."""
         sums = [(op, var) for op, var in p.reductions if op == "+"]
-        body = [_rename(line, {var: f"{var}_b" for _, var in sums}) for line in p.body]
+        body = [_renamed(line, {var: f"{var}_b" for _, var in sums}) for line in p.body]
         clauses = "".join(f" reduction({op}:{var + '_b' if op == '+' else var})" for op, var in p.reductions)
         start = [f"{self._sum_type(p, var)} {var}_b = 0;" for _, var in sums]
         join = [f"{var}_t += {var}_b;" for _, var in sums]
@@ -284,7 +295,7 @@ class CKernel:
         return len(busy) == 1 and not busy[0].reductions and not self.plan.scratch and len(self.nest.inner_dims) == 1
 
     # -- column reductions -------------------------------------------------------------------------------------------
-    def _with_columns(self, row: list[str], columns: list[Accumulator]) -> list[str]:
+    def _with_columns(self, row: list[str], columns: list[Accumulator], passes: list[Pass]) -> list[str]:
         """Row dimensions that all column reductions keep stay outside; the others run in blocks with accumulators."""
         nest = self.nest
         outer = _kept_rows(nest, columns)
@@ -292,7 +303,8 @@ class CKernel:
         if not outer and self._wide(columns):
             return self._column_blocks(row, columns, inside)
         if outer and self._few(columns, inside):
-            code = _wrap(self._few_rows(row, columns, inside), nest.dims, outer)
+            few = self._rows_in_registers(columns, inside, passes) or self._few_rows(row, columns, inside)
+            code = _wrap(few, nest.dims, outer)
             collapse = f" collapse({len(outer)})" if len(outer) > 1 else ""
             return [*([f"#pragma omp parallel for schedule(static){collapse}"] if self.parallel else []), *code]
         block = self._row_block(row, columns, inside)
@@ -310,6 +322,36 @@ class CKernel:
         rows = product(tuple(self.nest.dims[k] for k in inside))
         return isinstance(rows, int) and rows <= self.choice.row_block and all(map(self._on_stack, columns))
 
+    def _rows_in_registers(self, columns: list[Accumulator], inside: list[int], passes: list[Pass]) -> list[str]:
+        """The sums of very few rows, whose loop is written out inside the one over columns; empty if it cannot be.
+
+        What is known once a row is a variable of its own for each of them: ``t2_0``, ``t2_1``.
+        """
+        nest, last = self.nest, len(self.nest.dims) - 1
+        rows = product(tuple(nest.dims[k] for k in inside))
+        busy = [p for p in passes if p.body]
+        if not isinstance(rows, int) or rows > MOST_WRITTEN_OUT or len(inside) != 1 or not self._simple(passes):
+            return []
+        if busy[0].masked or any(p.post for p in passes) or any(acc.size != nest.columns for acc in columns):
+            return []
+        if rows * len(busy[0].body) > MOST_LINES:
+            return []
+        names = {acc.name: f"{acc.name}[i{last}]" for acc in columns}
+        before: list[str] = []
+        body = [f"{value_type(acc.reduce.dtype)} {acc.name} = {self._neutral(acc)};" for acc in columns]
+        for k in range(rows):
+            known = [line for p in passes for line in p.pre]
+            own = {found[1]: f"{found[1]}_{k}" for line in known if (found := re.match(r"const \w+ (t\d+) =", line))}
+            before += [re.sub(rf"\bi{inside[0]}\b", str(k), _renamed(line, own)) for line in known]
+            lines = [_renamed(line, own) for line in busy[0].body]
+            for name, element in names.items():
+                lines = [line.replace(element, name) for line in lines]
+            body += ["{", *_indent([f"const int64_t i{inside[0]} = {k};", *lines]), "}"]
+        for acc in columns:
+            sum_ = f"const {value_type(acc.reduce.dtype)} sum = {acc.name};"
+            body += ["{", *_indent([f"const int64_t c = i{last};", sum_, *self._finished(acc)]), "}"]
+        return [*before, "#pragma omp simd", _for(last, nest.dims[last]), *_indent(body), "}"]
+
     def _few_rows(self, row: list[str], columns: list[Accumulator], inside: list[int]) -> list[str]:
         """The sums of a few rows, stored as they are."""
         rows = product(tuple(self.nest.dims[k] for k in inside))
@@ -324,8 +366,11 @@ class CKernel:
     def _started(self, acc: Accumulator) -> list[str]:
         """One block's sums, before the first row."""
         own = [f"{value_type(acc.reduce.dtype)} {acc.name}[{acc.size}] ALIGNED;"] if self._on_stack(acc) else []
-        start = reduction_start(acc.reduce.kind, acc.reduce.dtype)
-        return [*own, f"for (int64_t c = 0; c < {acc.size}; ++c) {acc.name}[c] = {start};"]
+        return [*own, f"for (int64_t c = 0; c < {acc.size}; ++c) {acc.name}[c] = {self._neutral(acc)};"]
+
+    @staticmethod
+    def _neutral(acc: Accumulator) -> str:
+        return reduction_start(acc.reduce.kind, acc.reduce.dtype)
 
     def _finished(self, acc: Accumulator) -> list[str]:
         """What is done with the ``sum`` of column ``c``."""
@@ -492,5 +537,6 @@ def _indent(lines: list[str]) -> list[str]:
     return ["    " + line for line in lines]
 
 
-def _rename(line: str, names: dict[str, str]) -> str:
-    return re.sub(r"\br\d+\b", lambda m: names.get(m.group(0), m.group(0)), line)
+def _renamed(line: str, names: dict[str, str]) -> str:
+    """The line with the printer's own variables, ``r1`` and ``t2``, called otherwise."""
+    return re.sub(r"\b[rt]\d+\b", lambda m: names.get(m.group(0), m.group(0)), line)
