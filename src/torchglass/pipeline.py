@@ -16,7 +16,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import CellType, FunctionType
@@ -274,7 +274,8 @@ class FunctionState:
             f"torchglass could not compile `{self.name}` and runs it eagerly: {type(error).__name__}: {error} "
             f"(at {where}; artifacts in {self.folder.path})"
         )
-        self._write_reports()
+        with suppress(OSError):  # a full disk may be what failed
+            self._write_reports()
 
     def _guards_do_not_hold(self, arguments: tuple[Any, ...]) -> None:
         failure = guard_runtime.explain_failure(self.guards[-1], guard_runtime.scope_of(self.function, arguments))

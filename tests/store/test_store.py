@@ -1,17 +1,21 @@
 """The artifact store: names, what is written, and what becomes of a person's edit."""
 
+import errno
 import gc
 import linecache
 import os
 import sys
 import threading
 import traceback
+import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
 
+import torchglass as tg
 from torchglass.runtime import store as store_module
 from torchglass.runtime.store import ArtifactStore, current_store, file_name, load_python, use
 
@@ -199,3 +203,21 @@ def test_a_relative_folder_stays_where_it_was_when_the_program_changes_directory
     with use("glass") as store:
         monkeypatch.chdir("/")
         assert Path(store.root) == tmp_path / "glass"
+
+
+@pytest.mark.complains("No space left")
+def test_a_full_disk(tmp_path, monkeypatch):
+    """Functions run eagerly then, and a warning says why."""
+
+    def full(path, text):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(store_module, "write_atomically", full)
+    with tg.prepare_debug(tmp_path):
+        compiled = tg.compile(lambda x: (x.sin() * 2).sum())
+        for _ in range(2):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                torch.testing.assert_close(compiled(torch.ones(3)), (torch.ones(3).sin() * 2).sum())
+    (fallback,) = tg.explain(compiled).record.fallbacks
+    assert "No space left" in fallback.reason
