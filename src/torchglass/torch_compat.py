@@ -558,6 +558,20 @@ class Compiling:
 batch_norm_legit = torch._native_batch_norm_legit
 
 
+@contextmanager
+def without_onednn() -> Iterator[None]:
+    """Composite operators choose other kernels than oneDNN's inside.
+
+    ``_set_mkldnn_enabled``: torch.backends.mkldnn.flags sets more, and warns where there is no Intel GPU. Tried: 2.13.
+    """
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
+
+
 # torch.ops.mkldnn: oneDNN's products with packed weights, which inductor's own freezing calls. Without them
 # options={"freezing": True} packs nothing. Tried on 2.11 and 2.13.
 def packs_weights(dtype: torch.dtype) -> bool:

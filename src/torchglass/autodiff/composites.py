@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..torch_compat import batch_norm_legit
+from ..torch_compat import batch_norm_legit, without_onednn
 
 Composite = Callable[..., Any]
 COMPOSITES: dict[Any, Composite] = {}
@@ -51,3 +51,13 @@ def _batch_norm_legit(*args: Any, **kwargs: Any) -> Any:
     if kwargs or len(args) != 8 or args[5]:
         return None
     return torch.native_batch_norm(*args)
+
+
+@composite(torch.lstm)
+def _lstm(*args: Any, **kwargs: Any) -> Any:
+    """oneDNN's layer keeps what its backward needs only where autograd sees the call, so training goes without it."""
+    tensors = torch.utils._pytree.tree_leaves((args, kwargs))
+    if not any(isinstance(t, torch.Tensor) and t.requires_grad for t in tensors):
+        return None
+    with without_onednn():
+        return torch.lstm(*args, **kwargs)

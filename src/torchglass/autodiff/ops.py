@@ -98,9 +98,19 @@ def is_view(op: Op) -> bool:
     if op.is_item:
         return is_view(op.args[0])
     target = op.target
-    if target is torch.ops.aten._unsafe_view.default:
-        return True  # allocates nothing; its schema hides it because nobody else sees the operand
+    if target in HIDDEN_VIEWS:
+        return True
     return isinstance(target, OpOverload) and target.is_view
+
+
+HIDDEN_VIEWS = frozenset(
+    {
+        torch.ops.aten._unsafe_view.default,
+        torch.ops.aten.unsafe_split.Tensor,
+        torch.ops.aten.unsafe_split_with_sizes.default,
+    }
+)
+"""Operators that allocate nothing and whose schemas hide it, because nobody else sees the operand."""
 
 
 def view_root(op: Op) -> Op:

@@ -22,6 +22,9 @@ from .table import NotLowered
 # Operators whose out= overload is worth calling: the result's memory is then ours to plan.
 OUT_OPS = ("mm", "addmm", "bmm", "baddbmm")
 
+# Operators whose results are views of an argument, which their schemas do not say.
+HIDDEN_VIEWS = ("_unsafe_view", "unsafe_split", "unsafe_chunk")
+
 
 def lower_extern(low: Lowering, node: fx.Node) -> Any:
     """Append the call; return the node's value: a View, a Value, or a tuple of them."""
@@ -84,7 +87,7 @@ def _in_memory(low: Lowering, arg: Any) -> Any:
 def may_alias(node: fx.Node) -> bool:
     """Whether results may be views of arguments: then the arguments' memory must not be reused early."""
     schema = getattr(node.target, "_schema", None)
-    if schema is None:
+    if schema is None or schema.name.rpartition("::")[2].startswith(HIDDEN_VIEWS):
         return True
     return any(r.alias_info is not None for r in schema.returns)
 

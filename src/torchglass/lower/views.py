@@ -18,7 +18,7 @@ VIEW_OPS = (
     "view", "_unsafe_view", "_reshape_alias", "expand", "t", "transpose", "permute", "slice", "select", "unsqueeze",
     "squeeze", "diagonal", "unfold", "alias", "detach", "as_strided", "lift_fresh", "movedim",
 )  # fmt: skip
-SPLITTING_OPS = ("split", "split_with_sizes", "unbind", "chunk")
+SPLITTING_OPS = ("split", "split_with_sizes", "unbind", "chunk", "unsafe_split", "unsafe_split_with_sizes")
 
 
 def same_memory(base: Any, base_val: Any, val: Any) -> Any:

@@ -74,11 +74,18 @@ def index_error(failed: Any) -> Exception:
     return kind(message.format(index=index, size=size, dim=failed[3]))
 
 
-def conform(tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+def conform(
+    tensor: torch.Tensor | None, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
+) -> torch.Tensor:
     """The tensor itself when it is what the graph was compiled for, else a copy that is.
 
-    Shapes, strides and dtypes were asked of operators' meta functions, and not all of those tell the truth.
+    Shapes, strides and dtypes were asked of operators' meta functions, and not all of those tell the truth. A result
+    that the operator does not make is empty to them, and None here.
     """
+    if tensor is None:
+        if 0 not in sizes:
+            raise RuntimeError(f"an ATen call returned nothing, compiled for {sizes}")
+        return torch.empty_strided(sizes, strides, dtype=dtype)
     if tensor.dtype != dtype:
         tensor = tensor.to(dtype)
     if tensor.stride() == strides and tensor.size() == sizes:
