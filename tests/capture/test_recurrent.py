@@ -54,3 +54,11 @@ def test_generated(module, backend):
         return [*outputs, *(p.grad.clone() for p in module.parameters()), *unwatched]
 
     torch.testing.assert_close(outcome(compiled), outcome(module), atol=1e-5, rtol=1e-5)
+
+
+def test_types_of_an_lstm_under_autocast():
+    tg.reset()
+    module, x = nn.LSTM(4, 5), torch.randn(3, 2, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, expected = tg.compile(module)(x), module(x)
+    torch.testing.assert_close(found, expected, atol=0.05, rtol=0.05)

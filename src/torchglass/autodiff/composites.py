@@ -54,10 +54,24 @@ def _batch_norm_legit(*args: Any, **kwargs: Any) -> Any:
 
 
 @composite(torch.lstm)
-def _lstm(*args: Any, **kwargs: Any) -> Any:
-    """oneDNN's layer keeps what its backward needs only where autograd sees the call, so training goes without it."""
-    tensors = torch.utils._pytree.tree_leaves((args, kwargs))
-    if not any(isinstance(t, torch.Tensor) and t.requires_grad for t in tensors):
+def _lstm(*args: Any) -> Any:
+    """oneDNN's layer keeps what its backward needs only where autograd sees the call, so training goes without it.
+    Autocast casts what that layer takes, and knows nothing of the cells that it is made of here.
+    """
+    parts = [arg if isinstance(arg, (list, tuple)) else [arg] for arg in args]
+    if not any(isinstance(t, torch.Tensor) and t.requires_grad for part in parts for t in part):
         return None
     with without_onednn():
-        return torch.lstm(*args, **kwargs)
+        if not torch.is_autocast_enabled("cpu") or args[0].device.type != "cpu":
+            return torch.lstm(*args)
+        lower = torch.get_autocast_dtype("cpu")
+        with torch.autocast("cpu", enabled=False):
+            return torch.lstm(*(_cast(arg, lower) for arg in args))
+
+
+def _cast(arg: Any, dtype: torch.dtype) -> Any:
+    """Floating-point tensors, alone or in a list, as ``dtype``."""
+    if isinstance(arg, (list, tuple)):
+        return [_cast(item, dtype) for item in arg]
+    floating = isinstance(arg, torch.Tensor) and arg.is_floating_point()
+    return arg.to(dtype) if floating else arg
