@@ -1,11 +1,14 @@
 """full_code.py: one module out of the texts of many entries."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+import torchglass as tg
 from torchglass.inspector.full_code import full_code
 from torchglass.records.compilation import EntryRecord, FunctionRecord, GraphRecord
 
@@ -97,3 +100,26 @@ def test_modes_are_written_once(record):
     record.entries = [EntryRecord(n, (), check, TRANSFORMED.format(scale=1)) for n in range(3)]
     text = full_code(record)
     assert text.count(mode) == 1 and text.count("global_state() == MODE_0): return None  # the mode") == 3
+
+
+def test_a_graph_whose_objects_no_file_can_make_says_so_and_shows_them(tmp_path):
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, k):
+            return x * x * k
+
+        @staticmethod
+        def backward(ctx, g):
+            return g, None
+
+    def f(x):
+        return torch.func.vmap(torch.func.grad(lambda t: (t**3).sum()))(Square.apply(x, 3))
+
+    with tg.prepare_debug(tmp_path):
+        tg.compile(f, backend="eager")(torch.rand(2, 3))
+    (file,) = tmp_path.rglob("captured.py")
+    text = file.read_text()
+    assert "#   Square.apply(tensors[0], 3)  (test_full_code.py:" in text
+    assert "#   torch.func.vmap of\n" in text and "#   torch.func.grad of\n" in text and "argument_0 ** 3" in text
+    ran = subprocess.run([sys.executable, file], capture_output=True, text=True)
+    assert ran.returncode == 1 and "does not run alone: Square, vmap_ " in ran.stderr

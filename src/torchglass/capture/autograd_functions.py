@@ -10,6 +10,8 @@ its guards; what a replay could not repeat (writes to the outside, tensors that 
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +99,25 @@ def _target(cls: Any, arguments: list[Value]) -> Callable[..., Any]:
         return cls.apply(*[_filled(part, rest) for part in template])
 
     call.__name__ = call.__qualname__ = cls.__name__
+    call.shown = _shown(cls, template)  # type: ignore[attr-defined]
     return call
+
+
+def _shown(cls: Any, template: list[Any]) -> str:
+    """What captured.py says of the call: the user's class, and what ``apply`` gets besides the tensors."""
+    numbers = itertools.count()
+
+    def said(part: Any) -> str:
+        if part is _TENSOR:
+            return f"tensors[{next(numbers)}]"
+        if type(part) in (list, tuple):
+            return f"{type(part).__name__}({', '.join(map(said, part))})"
+        # an object's own repr may differ from run to run
+        return repr(part) if type(part) in (int, float, str, bool, type(None)) else f"<{type(part).__qualname__}>"
+
+    code = getattr(cls.forward, "__code__", None)
+    where = f"  ({os.path.basename(code.co_filename)}:{code.co_firstlineno})" if code is not None else ""
+    return f"{cls.__name__}.apply({', '.join(map(said, template))}){where}"
 
 
 _TENSOR = object()

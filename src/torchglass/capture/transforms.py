@@ -95,8 +95,14 @@ class Transformed:
 
         return self.transform(function)(*plain(args), **plain(kwargs))
 
+    @property
+    def shown(self) -> str:
+        """What captured.py says of it."""
+        within = [node.target.shown for node in self.body.graph.nodes if isinstance(node.target, Transformed)]
+        return "\n".join((f"torch.func.{self.__name__} of", self.body.code.strip(), *within))
+
     def __repr__(self) -> str:
-        return f"torch.func.{self.__name__} of: {self.body.code.strip()}"
+        return self.shown
 
 
 def plain(structure: Any) -> Any:
@@ -231,6 +237,7 @@ def recorded(m: Machine, target: Transformed, operands: list[Value], result: Any
         return tuple(tensors_of(target(*args)))
 
     tensors.__name__ = target.__name__
+    tensors.shown = target.shown  # type: ignore[attr-defined]
     parts = m.builder.record("call_function", tensors, operands, {}, tuple(tensors_of(result)), origin, trace)
     return _structured(m, result, iter(m.listed(parts)))
 

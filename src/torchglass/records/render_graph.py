@@ -198,9 +198,13 @@ def example_inputs():
 
 
 if __name__ == "__main__":
-    for result in forward(*example_inputs()):
-        print(tuple(result.shape) if isinstance(result, torch.Tensor) else result)
 '''
+
+ALONE = """    for result in forward(*example_inputs()):
+        print(tuple(result.shape) if isinstance(result, torch.Tensor) else result)
+"""
+
+_NOT_ALONE = "this file does not run alone: {} is made by the program that compiled it; full_code.py runs it there"
 
 
 class _Printer:
@@ -210,6 +214,7 @@ class _Printer:
         self.objects: dict[str, Any] = {}
         self.declared: dict[str, str] = {}  # object's name -> its line
         self.unsaid: list[str] = []  # names of objects that the text cannot make
+        self.absent: list[str] = []  # those of them that are no tensors, without which it does not run alone
         self.files: dict[str, str] = {}  # full path -> short name
         self.taken: set[str] = set(RESERVED)
         self.names: dict[torch.fx.Node, str] = {}
@@ -225,7 +230,8 @@ class _Printer:
         lines = [*self.declared.values(), *([f"SET_BY_LOADER = {tuple(self.unsaid)!r}"] if self.unsaid else [])]
         globals_ = "".join(f"{line}\n" for line in lines)
         head = f'"""{title}{legend}"""\n\n{HEAD}{globals_}\n\n{self._signature()}\n'
-        text = head + "\n".join(body) + "\n" + TAIL.replace("{inputs}", self._inputs())
+        alone = f"    raise SystemExit({_NOT_ALONE.format(', '.join(self.absent))!r})\n" if self.absent else ALONE
+        text = head + "\n".join(body) + "\n" + TAIL.replace("{inputs}", self._inputs()) + alone
         return Rendered(text, self.objects, self._rows(head.count("\n") + 1))
 
     def _free(self, wanted: str) -> str:
@@ -402,8 +408,10 @@ class _Printer:
             written = f"torch.zeros({tuple(value.shape)}, dtype={value.dtype})  # set by whoever loads this file"
         else:
             self.unsaid.append(name)
+            self.absent.append(name)
             written = f"None  # {_kind(value)}: set by whoever loads this file"
-        self.declared[name] = f"{name} = {written}"
+        shown = str(getattr(value, "shown", "")).strip()
+        self.declared[name] = "\n".join((f"{name} = {written}", *(f"#   {line}" for line in shown.splitlines())))
         return name
 
     def _place(self, origin: Origin) -> str:
