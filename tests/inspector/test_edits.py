@@ -75,6 +75,9 @@ def test_the_wrapper(program, graph):
     [
         ("captured.py", "mul + 1", "mul + nobody", "captured.py, line {line}: NameError: name 'nobody' is not defined"),
         ("forward.py", "aten.add.Tensor(mul, 1)", "aten.sum.default(mul)", "forward.py returns torch.float32[] as"),
+        ("captured.py", "    return (", "    return ((", "graph_0/captured.py, line {line}: '(' was never closed"),
+        ("forward_wrapper.py", "    kernel_0(", "    kernel_9(", "graph_0/forward_wrapper.py, line {line})"),
+        ("../transformed.py", "graph_0(", "graph_9(", "entry_0/transformed.py, line {line})"),
         ("forward_kernels.c", "static void kernel_0(", "static viod kernel_0(", "forward_kernels.c:{line}"),
     ],
 )

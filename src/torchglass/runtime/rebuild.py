@@ -182,12 +182,28 @@ def without_graph(error: Exception, function: types.FunctionType, arguments: tup
         _told.add(function.__code__)
         cause = error.__cause__ or error
         log.warning(
-            "a graph of `%s` failed and the function itself, which ran eagerly instead, did not: %s: %s",
+            "a graph of `%s` failed and the function itself, which ran eagerly instead, did not: %s: %s%s",
             function.__name__,
             type(cause).__name__,
             cause,
+            _place_of(cause),
         )
     return result
+
+
+def _place_of(error: BaseException) -> str:
+    """`` (at .../forward_wrapper.py, line 20)``: the last line of a generated file on the way to the error."""
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if file.endswith(_GENERATED):
+            place = f" (at {file}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return place
+
+
+_GENERATED = ("transformed.py", "captured.py", "forward.py", "backward.py", "_wrapper.py")
 
 
 def generator(made: types.GeneratorType[Any, Any, Any]) -> types.GeneratorType[Any, Any, Any]:
