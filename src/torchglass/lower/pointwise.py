@@ -32,7 +32,6 @@ def pointwise(
     """
     exact = jumps or cast == "operands"
 
-
     def register(fn: Callable[..., V]) -> Callable[..., V]:
         def lower(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
             to = _target_dtype(cast, node)

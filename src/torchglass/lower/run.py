@@ -37,6 +37,7 @@ from . import (  # noqa: F401  they fill the table
 from .context import Lowering, Splat, contiguous, size_of, sizes_of
 from .extern import lower_extern
 from .layouts import lay_out
+from .narrow import narrow
 from .packing import normalized
 from .table import NotLowered, find_rule
 
@@ -76,6 +77,7 @@ def run(
             raise ValueError(f"an ATen graph has no {node.op} nodes: {node}")
     nodes = _live(low.nodes, outputs)
     graph = LoopGraph(name, tuple(inputs), low.buffers, nodes, outputs, low.constants, notes=(note,) if note else ())
+    graph = narrow(graph)
     check_graph(graph)
     return graph
 
