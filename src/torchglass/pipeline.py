@@ -271,7 +271,7 @@ class FunctionState:
         compiled.disabled = True
         log.debug("compiling %s failed", self.name, exc_info=error)
         self._say(
-            f"torchglass could not compile `{self.name}` and runs it eagerly: {type(error).__name__}: {error} "
+            f"torchglass could not compile `{self.name}` and runs it eagerly: {edits.told(error)} "
             f"(at {where}; artifacts in {self.folder.path})"
         )
         with suppress(OSError):  # a full disk may be what failed

@@ -29,6 +29,7 @@ def record() -> FunctionRecord:
         "graph_0",
         captured_text="def forward(x): ...",
         kernels=(kernel,),
+        sides={"forward": (kernel,)},
         decisions=(
             FusionDecision("mul", "add", True, "pointwise", "same ranges", 40),
             FusionDecision("norm", "matmul", False, "producer", "a kernel calls no ATen"),
@@ -99,7 +100,7 @@ def test_readme(record):
         "## entry 0",
         "[guards.py](entry_0/guards.py): 2 guards. [transformed.py](entry_0/transformed.py): what a call executes.",
         "- [graph_0](entry_0/graph_0/): 3 operations, 1 kernel, 1 tensor (40 bytes) kept for backward",
-        "  - `kernel_0`: mul, add (called 2 times)",
+        "  - forward `kernel_0`: mul, add (called 2 times)",
         "- **Graph break** at `model.py:12`: a branch on a tensor; use torch.where",
         "capture 500 ms",
         "| `mod.training == False` | `False` | `True` |",

@@ -73,6 +73,13 @@ def _facts(value: Any) -> Any:
     return f"{value.dtype}{list(value.shape)}" if isinstance(value, torch.Tensor) else value
 
 
+def told(error: BaseException) -> str:
+    """An error for a message: its class and text; a SyntaxError with its whole path, where it says the last name."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"SyntaxError: {error.filename}, line {error.lineno}: {error.msg}"
+    return f"{type(error).__name__}: {error}"
+
+
 def _line(error: BaseException, path: Path) -> str:
     """``, line 12`` where the error was raised in the file."""
     line = line_in(error, path)

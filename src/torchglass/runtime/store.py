@@ -176,19 +176,15 @@ def load_python(artifact: Artifact | Path, names: Mapping[str, Any] | None = Non
     """Run the file and return it as a module, with ``names`` in its globals before it starts.
 
     Code objects carry the real file name, so tracebacks show its lines and breakpoints in it are hit. The
-    module is not entered in ``sys.modules``. An error in the file (a broken edit) is raised as it is, but for what
-    is no Python: then SyntaxError names the file in full.
+    module is not entered in ``sys.modules``. An error in the file (a broken edit) is raised as it is: it
+    names file and line.
     """
     path = artifact.path if isinstance(artifact, Artifact) else artifact
     text = artifact.text if isinstance(artifact, Artifact) else path.read_text(encoding="utf-8")
     module = ModuleType(path.stem)
     module.__file__ = str(path)
     vars(module).update(names or {})
-    try:
-        code = compile(text, str(path), "exec", dont_inherit=True)
-    except SyntaxError as error:
-        raise SyntaxError(f"{path}, line {error.lineno}: {error.msg}") from error
-    exec(code, vars(module))
+    exec(compile(text, str(path), "exec", dont_inherit=True), vars(module))
     return module
 
 

@@ -6,7 +6,8 @@ def forward(self, ids): ...          # wrapped_name gives "BertModel.forward"
 
 from __future__ import annotations
 
-import contextlib
+import gc
+import inspect
 import sys
 from collections.abc import Iterator
 from inspect import CO_VARARGS, CO_VARKEYWORDS
@@ -29,7 +30,7 @@ def wrapped_name(code: CodeType, compiling: dict[str, Any]) -> str:
     passes_all_on = CO_VARARGS | CO_VARKEYWORDS
     if "<locals>" not in getattr(code, "co_qualname", "") or code.co_flags & passes_all_on != passes_all_on:
         return ""
-    functions = (*_methods(code, compiling.get("locals")), *_held(compiling.get("closure")))
+    functions = (*_methods(code, compiling.get("locals")), *_wrapped(code, compiling.get("closure")))
     return functions[0].__qualname__ if functions else ""
 
 
@@ -45,8 +46,14 @@ def _methods(code: CodeType, variables: Any) -> Iterator[FunctionType]:
                 yield value
 
 
-def _held(closure: Any) -> Iterator[FunctionType]:
-    for cell in closure or ():
-        with contextlib.suppress(ValueError):  # of an empty cell
-            if isinstance(cell.cell_contents, FunctionType):
-                yield cell.cell_contents
+def _ids(closure: Any) -> list[int]:
+    return list(map(id, closure or ()))
+
+
+def _wrapped(code: CodeType, closure: Any) -> Iterator[FunctionType]:
+    """What the function of this code and closure says that it wraps, as ``functools.wraps`` has it say."""
+    for function in gc.get_referrers(code) if closure else ():
+        if isinstance(function, FunctionType) and _ids(function.__closure__) == _ids(closure):
+            wrapped = inspect.unwrap(function)
+            if wrapped is not function and isinstance(wrapped, FunctionType):
+                yield wrapped
