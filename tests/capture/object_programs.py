@@ -1745,3 +1745,138 @@ def annotated_for_torchscript(x):
 @breaking
 def type_of_a_number_of_the_data(x):
     return x, str(Tuple[(int,) * int(x.sum().item() > 0)])
+
+
+# --- copies -----------------------------------------------------------------------------------------------------------
+class Slotted:
+    __slots__ = ("a", "b", "__private")
+
+    def __init__(self, a, b):
+        self.a, self.b, self.__private = a, b, 3
+
+    def private(self):
+        return self.__private
+
+
+class Stated:
+    def __init__(self, value):
+        self.value, self.cache = value, "never copied"
+
+    def __getstate__(self):
+        return {"value": self.value}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state, cache="made anew")
+
+
+class Reduced:
+    def __init__(self, value):
+        self.value, self.log = value, ["init"]
+
+    def __reduce__(self):
+        return Reduced, (self.value,), {"extra": 5}
+
+
+class Tagged(dict):
+    tag = None
+
+
+class Stack(list):
+    pass
+
+
+@whole
+def copies_of_every_kind(x):
+    found = []
+    for do in (copy.copy, copy.deepcopy):
+        for value in (
+            [x, [1]], {"a": [x]}, {1, 2}, collections.deque([[1], x], maxlen=3), collections.OrderedDict(a=[1]),
+            collections.defaultdict(list, a=[1]), collections.Counter("aab"), ([1], x), (1, 2),
+        ):  # fmt: skip
+            made = do(value)
+            found.append((made, made is value, type(made) is type(value)))
+    return found
+
+
+@whole
+def copies_of_objects(x):
+    found = []
+    for do in (copy.copy, copy.deepcopy):
+        slotted = do(Slotted(x, [1]))
+        stated, reduced = do(Stated([x])), do(Reduced([x]))
+        tagged = Tagged(a=[1])
+        tagged.tag = [2]
+        tag = do(tagged)
+        stack = do(Stack([x, [1]]))
+        found.append((slotted.a, slotted.b, slotted.private(), vars(stated), vars(reduced)))
+        found.append((dict(tag), tag.tag, tag["a"] is tagged["a"], tag.tag is tagged.tag, list(stack), type(stack)))
+    return found
+
+
+@whole
+def copies_of_bound_methods_and_partials(x):
+    owner = Reduced([1])
+    bound = copy.deepcopy(owner.__reduce__)
+    partial = copy.deepcopy(functools.partial(list.append, owner.value))
+    owner.value.append(2)
+    partial(3)
+    return bound()[1], owner.value, x
+
+
+@whole
+def copies_keep_cycles_and_sharing(x):
+    shared = [x]
+    holder = types.SimpleNamespace()
+    holder.me, holder.pair = holder, [shared, shared]
+    made = copy.deepcopy(holder)
+    return made.me is made, made.pair[0] is made.pair[1], made.pair[0] is shared, made.pair
+
+
+# --- iterators whose users see how far they went ----------------------------------------------------------------------
+@whole
+def windows_take_what_python_takes(x):
+    found = []
+    for bounds in ((3,), (0, 5, 3), (2, 2), (4, 1), (1, None, 2), (0,)):
+        numbers = iter(range(8))
+        found.append((list(itertools.islice(numbers, *bounds)), list(numbers)))
+    for wrong in ((-1,), (0, 3, 0), (0, "a"), (-2, 3)):
+        try:
+            itertools.islice([1], *wrong)
+        except ValueError as error:
+            found.append(str(error))
+    return found, x
+
+
+@whole
+def groups_end_when_the_next_begins(x):
+    late = [(k, g) for k, g in itertools.groupby("aabbc")]
+    first = []
+    for k, g in itertools.groupby([1, 1, 2, 3, 3], lambda n: n > 1):
+        first.append((k, next(g)))
+    return [(k, list(g)) for k, g in late], first, [(k, [*g]) for k, g in itertools.groupby("xxy")], x
+
+
+@whole
+def errors_of_builtins_that_loop(x):
+    found = []
+    for do in (
+        lambda: functools.reduce(operator.add, []),
+        lambda: sum(["a"], ""),
+        lambda: min([]),
+        lambda: operator.indexOf([1], 2),
+        lambda: operator.concat(1, 2),
+        lambda: setattr([], "name", 1),
+    ):
+        try:
+            do()
+        except (TypeError, ValueError, AttributeError) as error:
+            found.append((type(error), str(error)))
+    return found, x
+
+
+@whole
+def operators_that_write(x):
+    rows = [1, 2, x]
+    operator.delitem(rows, 0)
+    same = operator.iconcat(rows, [3])
+    return rows, same is rows, operator.abs(-x), typing.get_type_hints(Slotted.__init__), issubclass(dict, typing.Dict)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import _collections
 import _thread
 import builtins
-import copy
 import functools
 import heapq
 import inspect
@@ -33,7 +32,6 @@ from .values.base import Value
 from .values.binding import MISSING, class_lookup
 from .values.constant import NONE, ConstantV
 from .values.containers import ListV, TupleV
-from .values.dicts import DictV
 from .values.functions import CallableV, MethodV, SuperV
 from .values.instance import InstanceV
 from .values.iterators import IteratorV
@@ -104,7 +102,7 @@ def isinstance_(m, args, kwargs):
 def _isinstance(m: Machine, value: Value, wanted: Value) -> bool:
     if isinstance(wanted, TupleV):
         return any(_isinstance(m, value, w) for w in wanted.all(m))
-    real = wanted.real if isinstance(wanted, InstanceV) and wanted.real is not None else wanted.as_constant()
+    real = m.as_class(wanted)
     existing = getattr(value, "real", None)
     if isinstance(value, TensorV) and existing is None:
         # a tensor made inside is a plain torch.Tensor; its metaclass also answers for legacy types and nn.Buffer
@@ -121,7 +119,7 @@ def _isinstance(m: Machine, value: Value, wanted: Value) -> bool:
 
 @handles(issubclass)
 def issubclass_(m, args, kwargs):
-    return ConstantV(m.is_subclass(args[0].as_constant(), args[1]))
+    return ConstantV(m.is_subclass(m.as_class(args[0]), args[1]))
 
 
 def _attribute_name(value: Value) -> str:
@@ -219,7 +217,7 @@ def len_(m, args, kwargs):
     return ConstantV(value.length(m))
 
 
-@handles(abs)
+@handles(abs, operator.abs)
 def abs_(m, args, kwargs):
     return m.unary(abs, args[0])
 
@@ -316,6 +314,17 @@ def setitem_(m, args, kwargs):
     return NONE
 
 
+@handles(operator.delitem)
+def delitem_(m, args, kwargs):
+    args[0].del_item(m, args[1])
+    return NONE
+
+
+@handles(operator.call)
+def call_(m, args, kwargs):
+    return m.call(args[0], args[1:], kwargs)
+
+
 @handles(operator.contains)
 def contains_(m, args, kwargs):
     return ConstantV(m.contains(args[0], args[1]))
@@ -391,7 +400,8 @@ POLYFILLED: dict[Any, Callable[..., Any]] = {
     _collections._count_elements: polyfills.count_elements, functools.cmp_to_key: polyfills.cmp_to_key,
     heapq.nlargest: polyfills.nlargest, heapq.nsmallest: polyfills.nsmallest,
     math.prod: polyfills.prod, itertools.tee: polyfills.tee,
-    typing.get_type_hints: polyfills.no_hints,
+    operator.concat: polyfills.concat, operator.iconcat: polyfills.iconcat,
+    operator.countOf: polyfills.count_of, operator.indexOf: polyfills.index_of,
 }  # fmt: skip
 
 
@@ -461,49 +471,17 @@ def signature_(m, args, kwargs):
     return KnownV(m.real(inspect.signature, MethodType(real, object()) if bound else real))
 
 
+@handles(typing.get_type_hints)
+def get_type_hints_(m, args, kwargs):
+    return m.fold(typing.get_type_hints, args, kwargs)
+
+
 @handles(inspect.getfullargspec)
 def getfullargspec_(m, args, kwargs):
-    real = getattr(args[0], "real", None)
+    real = getattr(args[0].function if isinstance(args[0], MethodV) else args[0], "real", None)
     if real is None:
         raise Unsupported("inspect.getfullargspec of a function made inside")
     return m.wrap_result(m.real(inspect.getfullargspec, real))
-
-
-@handles(copy.copy)
-def copy_(m, args, kwargs):
-    value = args[0]
-    if isinstance(value, InstanceV):
-        return m.call(m.wrap_known(polyfills.copy_instance), [value], {})
-    if isinstance(value, TensorV):
-        raise Unsupported("copy.copy of a tensor")
-    return m.get_attr(value, "copy").call(m, [], {}) if isinstance(value, (ListV, DictV)) else value
-
-
-@handles(copy.deepcopy)
-def deepcopy_(m, args, kwargs):
-    return m.call(m.wrap_known(polyfills.deepcopy), args, kwargs)
-
-
-@handles(polyfills.identity)
-def identity_(m, args, kwargs):
-    m.kept.append(args[0])
-    return ConstantV(id(args[0]))
-
-
-@handles(polyfills.copy_of_tensor)
-def copy_of_tensor_(m, args, kwargs):
-    """What copying ``args[0]`` deeply gives if it is a tensor, NotImplemented for other things."""
-    value = args[0]
-    if not isinstance(value, TensorV):
-        return ConstantV(NotImplemented)
-    if value.fake.requires_grad or not torch.empty_like(value.fake, device="meta").stride() == value.fake.stride():
-        raise Unsupported("copy.deepcopy of a tensor that requires grad or is not dense")
-    return m.torch_method(value, "clone", [], {})
-
-
-@handles(polyfills.is_atomic)
-def is_atomic_(m, args, kwargs):
-    return ConstantV(isinstance(args[0], (ConstantV, KnownV, CallableV)))
 
 
 # --- closures, super --------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from . import (
     checks,
     class_bodies,
     classes,
+    copying,
     gradients,
     standard_library,
     tensor_ops,
@@ -55,7 +56,9 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 # Imported for the handlers that they enter.
-WITH_HANDLERS = (autograd_functions, checkpoints, checks, class_bodies, gradients, standard_library, transforms, vjp)
+WITH_HANDLERS = (
+    autograd_functions, checkpoints, checks, class_bodies, copying, gradients, standard_library, transforms, vjp,
+)  # fmt: skip
 
 CODE_COROUTINE = 0x80 | 0x200
 

@@ -365,8 +365,12 @@ class Machine:
         """``issubclass(cls, wanted)`` where wanted is a class or a tuple of classes."""
         if isinstance(wanted, TupleV):
             return any(self.is_subclass(cls, w) for w in wanted.all(self))
-        real = wanted.as_constant() if wanted.is_constant() else None
-        return bool(self.real(issubclass, cls, real))
+        return bool(self.real(issubclass, cls, self.as_class(wanted)))
+
+    def as_class(self, wanted: Value) -> Any:
+        """A class, or an object that answers for some (``typing.List``)."""
+        real = wanted.real if isinstance(wanted, InstanceV) else None
+        return wanted.as_constant() if real is None else real
 
     # --- calls -----------------------------------------------------------------------------------------------------
     def call(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:

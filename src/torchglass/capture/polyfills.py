@@ -1,6 +1,6 @@
 """Python versions of builtins that the machine interprets instead of knowing them: loops over symbolic values."""
 
-# ruff: noqa: SIM110, SIM113  (the machine cannot use the builtins that these stand for)
+# ruff: noqa: SIM110  (the machine cannot use the builtins that these stand for)
 # mypy: ignore-errors
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ def all_(iterable):
 
 
 def sum_(iterable, /, start=0):
+    if isinstance(start, (str, bytes, bytearray)):
+        raise TypeError("sum() can't sum strings [use ''.join(seq) instead]")
     total = start
     for value in iterable:
         total = total + value
@@ -41,10 +43,9 @@ _MISSING = object()
 
 def reduce(function, iterable, initial=_MISSING, /):
     iterator = iter(iterable)
-    if initial is _MISSING:
-        total = next(iterator)
-    else:
-        total = initial
+    total = next(iterator, _MISSING) if initial is _MISSING else initial
+    if total is _MISSING:
+        raise TypeError("reduce() of empty iterable with no initial value")
     for value in iterator:
         total = function(total, value)
     return total
@@ -76,10 +77,6 @@ def max(values, *, key=None, default=_MISSING):
     return best
 
 
-def no_hints(*args, **kwargs):
-    return {}
-
-
 def iterate_by_index(sequence):
     index = 0
     while True:
@@ -97,30 +94,6 @@ def iterate_until(function, sentinel):
         if value == sentinel:
             return
         yield value
-
-
-def copy_instance(value):
-    cls = type(value)
-    if hasattr(cls, "__copy__"):
-        return value.__copy__()
-    result = cls.__new__(cls)
-    result.__dict__.update(value.__dict__)
-    return result
-
-
-def is_atomic(value):
-    """Whether copying ``value`` gives the object itself; the machine answers."""
-    raise NotImplementedError
-
-
-def identity(value):
-    """A number for ``value`` that nothing outside the capture sees; the machine answers."""
-    raise NotImplementedError
-
-
-def copy_of_tensor(value):
-    """A tensor's copy, or NotImplemented; the machine answers."""
-    raise NotImplementedError
 
 
 def count_elements(mapping, iterable):
@@ -161,41 +134,6 @@ class Compared:
 
 def cmp_to_key(mycmp):
     return lambda obj: Compared(mycmp, obj)
-
-
-def deepcopy(value, memo=None):
-    if is_atomic(value):
-        return value
-    memo = {} if memo is None else memo
-    key = identity(value)
-    if key in memo:
-        return memo[key]
-    copied = copy_of_tensor(value)
-    if copied is not NotImplemented:
-        memo[key] = copied
-        return copied
-    cls = type(value)
-    if hasattr(value, "__deepcopy__"):
-        memo[key] = result = value.__deepcopy__(memo)
-        return result
-    if isinstance(value, (tuple, frozenset)):
-        items = [deepcopy(item, memo) for item in value]
-        memo[key] = result = cls(*items) if hasattr(cls, "_fields") else cls(items)
-        return result
-    memo[key] = result = cls.__new__(cls)
-    if isinstance(value, list):
-        for item in list.__iter__(value):
-            list.append(result, deepcopy(item, memo))
-    elif isinstance(value, dict):
-        for name, item in dict.items(value):
-            result[deepcopy(name, memo)] = deepcopy(item, memo)
-    elif isinstance(value, set):
-        for item in value:
-            result.add(deepcopy(item, memo))
-    if hasattr(value, "__dict__"):
-        for name, item in value.__dict__.items():
-            result.__dict__[name] = deepcopy(item, memo)
-    return result
 
 
 # --- torch.autograd.Function ------------------------------------------------------------------------------------------
@@ -276,17 +214,28 @@ def cycle(iterable):
 
 def islice(iterable, *bounds):
     window = slice(*bounds)
-    start, stop, step = window.start or 0, window.stop, window.step or 1
-    wanted = start
-    index = 0
-    if stop is not None and wanted >= stop:
-        return
-    for value in iterable:
+    start = 0 if window.start is None else window.start
+    step = 1 if window.step is None else window.step
+    if not (window.stop is None or (isinstance(window.stop, int) and window.stop >= 0)):
+        subject = "Stop argument" if not isinstance(window.stop, int) or window.stop == -1 else "Indices"
+        must = "must be None or an integer: 0 <= x <= sys.maxsize."
+        raise ValueError(f"{subject} for islice() {must}")
+    if not (isinstance(start, int) and start >= 0):
+        raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+    if not (isinstance(step, int) and step > 0):
+        raise ValueError("Step for islice() must be a positive integer or None.")
+    return _window(iter(iterable), start, window.stop, step)
+
+
+def _window(iterator, start, stop, step):
+    index, wanted = 0, start
+    while stop is None or index < start or index < stop:
+        value = next(iterator, _MISSING)
+        if value is _MISSING:
+            return
         if index == wanted:
-            yield value
             wanted += step
-            if stop is not None and wanted >= stop:
-                return
+            yield value
         index += 1
 
 
@@ -420,19 +369,62 @@ def filterfalse(predicate, iterable):
 
 
 def groupby(iterable, key=None):
-    group, current = [], _MISSING
-    for value in iterable:
-        rank = value if key is None else key(value)
-        if current is not _MISSING and rank != current:
-            yield current, iter(group)
-            group = []
-        current = rank
-        group.append(value)
-    if current is not _MISSING:
-        yield current, iter(group)
+    """Groups share the iterator: one is over as soon as the next has been asked for."""
+    iterator = iter(iterable)
+    value = rank = wanted = current = _MISSING
+
+    def step():
+        nonlocal value, rank
+        value = next(iterator, _MISSING)
+        if value is not _MISSING:
+            rank = value if key is None else key(value)
+        return value is not _MISSING
+
+    def group(mine):
+        nonlocal value
+        while current is mine and (value is not _MISSING or step()) and rank == mine[0]:
+            given, value = value, _MISSING
+            yield given
+
+    while True:
+        current = _MISSING
+        while rank is _MISSING or (wanted is not _MISSING and wanted == rank):
+            if not step():
+                return
+        wanted = rank
+        current = [rank]
+        yield rank, group(current)
 
 
 # --- operator ---------------------------------------------------------------------------------------------------------
+def concat(a, b, /):
+    if not hasattr(a, "__getitem__"):
+        raise TypeError(f"'{type(a).__name__}' object can't be concatenated")
+    return a + b
+
+
+def iconcat(a, b, /):
+    if not hasattr(a, "__getitem__"):
+        raise TypeError(f"'{type(a).__name__}' object can't be concatenated")
+    a += b
+    return a
+
+
+def count_of(a, b, /):
+    found = 0
+    for value in a:
+        if value is b or value == b:
+            found += 1
+    return found
+
+
+def index_of(a, b, /):
+    for position, value in enumerate(a):
+        if value is b or value == b:
+            return position
+    raise ValueError("sequence.index(x): x not in sequence")
+
+
 def itemgetter(key, /, *more):
     if not more:
         return lambda value: value[key]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
+import typing
 import warnings
 from collections.abc import Callable
 from types import CodeType
@@ -75,7 +77,7 @@ def _ask(function: Any, m: Machine, args: list[Value], kwargs: dict[str, Value])
 _answered(
     torch.cuda.is_available, torch.cuda.device_count, torch.cuda.is_bf16_supported, torch.cuda.get_device_capability,
     torch.cuda.get_device_name, torch.backends.mps.is_available, torch.backends.mps.is_built,
-    torch.backends.cuda.is_built, torch.xpu.is_available, torch.distributed.is_available,
+    torch.backends.cuda.is_built, torch.xpu.is_available, torch.distributed.is_available, sys.getrecursionlimit,
 )  # fmt: skip
 
 record_function = torch.autograd.profiler.record_function
@@ -127,6 +129,12 @@ def from_numpy_(m, args, kwargs):
     if not (len(args) == 1 and isinstance(args[0], ArrayV)):
         raise Unsupported("torch.from_numpy of an array that was there before the call")
     return m.torch_call(torch.tensor, args, {})
+
+
+# --- typing -----------------------------------------------------------------------------------------------------------
+_same = getattr(typing, "_idfunc", None)
+if _same is not None:  # what calling a NewType is until 3.11
+    HANDLERS[id(_same)] = (_same, lambda m, args, kwargs: args[0])
 
 
 # --- logging ----------------------------------------------------------------------------------------------------------

@@ -69,6 +69,9 @@ class Value:
         raise Unsupported(f"reading attribute `{name}` of {self.a()}")
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
+        cls = self.python_type()
+        if cls.__module__ in ("builtins", "collections") and not cls.__dictoffset__ and not hasattr(cls, name):
+            m.throw(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
         raise Unsupported(f"writing attribute `{name}` of {self.a()}")
 
     def del_attr(self, m: Machine, name: str) -> None:

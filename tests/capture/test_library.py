@@ -1,0 +1,54 @@
+"""The standard library's functions in captured code: plain Python's results, in one graph but where the row says so."""
+
+import warnings
+
+import pytest
+import torch
+
+import torchglass as tg
+
+from . import library_calls
+from .test_programs import same
+
+PROGRAMS = {name: (function, breaks) for name, function, breaks in library_calls.programs()}
+
+
+def arguments(k):
+    """Other numbers at each call, and each time other objects."""
+    return torch.arange(6.0).reshape(2, 3) + 1, 3 + k, 0.5 / (k + 1), [3, 1, 2], {"k": 7, "j": torch.ones(2)}
+
+
+def outcome(function, *args):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return function(*args)
+        except Exception as error:
+            return type(error), str(error)
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path):
+    tg.reset()
+    with tg.prepare_debug(tmp_path):
+        yield
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_call(name):
+    function, breaks = PROGRAMS[name]
+    compiled = tg.compile(function, backend="eager")
+    for k in (0, 1, 0, 2):
+        expected = outcome(function, *arguments(k))
+        same(outcome(compiled, *arguments(k)), expected)
+    reasons = [b.reason for b in tg.explain(compiled).breaks()]
+    raised = isinstance(expected[0], type)
+    assert bool([r for r in reasons if not raised or "the program raises" not in r]) == breaks, reasons
+
+
+@pytest.mark.parametrize("module", library_calls.MODULES, ids=lambda module: module.__name__)
+def test_nothing_is_left_out(module):
+    rows = library_calls.ROWS[module.__name__]
+    left_out = library_calls.LEFT_OUT.get(module.__name__, ())
+    missing = [n for n in library_calls.names_of(module) if n not in left_out and not library_calls.called(n, rows)]
+    assert not missing, sorted(missing)
