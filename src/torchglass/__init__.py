@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from .collector import paused
+
 if TYPE_CHECKING:
     from .api import allow_in_graph, compile, disable, explain, graph_break, is_compiling, list_backends, reset
     from .debugging import debug, prepare_debug
@@ -48,7 +50,8 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{home}", __name__), name)
+    with paused():
+        value = getattr(importlib.import_module(f".{home}", __name__), name)
     globals()[name] = value
     return value
 

@@ -32,6 +32,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
+from .collector import Sheltered
 from .kernel_layouts import LAYOUTS, is_elementwise, laid_out, of_unequal_ranks
 
 NEEDS_DATA: tuple[type[Exception], ...] = (
@@ -526,11 +527,13 @@ def _autocast_nesting() -> int:
 
 class Compiling:
     """A lock for compiling, one thread at a time and reentrant, that keeps torch._dynamo unloaded meanwhile, and
-    autograd's anomaly detection off, which would read the data of fake tensors.
+    autograd's anomaly detection off, which would read the data of fake tensors. The cyclic collector leaves alone what
+    was there before.
     """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._sheltered = Sheltered()
         self._depth = 0
         self._anomaly = False, True
 
@@ -539,6 +542,7 @@ class Compiling:
         self._depth += 1
         if self._depth > 1:
             return
+        self._sheltered.__enter__()
         self._anomaly = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
         torch.set_anomaly_enabled(False)
         if _DYNAMO not in sys.modules:
@@ -550,6 +554,7 @@ class Compiling:
         if self._depth == 0:
             _remove_stand_in()
             torch.set_anomaly_enabled(*self._anomaly)
+            self._sheltered.__exit__()
         self._lock.release()
 
 

@@ -947,3 +947,10 @@ def backend_switches(x):
     with torch.backends.cudnn.flags(enabled=False):
         attended = attended + x
     return attended, torch.backends.cudnn.enabled
+
+
+@whole
+def asks_whether_it_is_exported(x):
+    if torch.onnx.is_in_onnx_export() or torch.jit.is_tracing() or torch.jit.is_scripting():
+        return x
+    return x + 1

@@ -19,7 +19,7 @@ import sys
 import typing
 import warnings
 from collections.abc import Callable
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 Handler = Callable[["Machine", list[Value], dict[str, Value]], Value]
 HANDLERS: dict[int, tuple[Any, Handler]] = {}
+# Python functions by module and name, of modules that are not loaded for the sake of a question that few ask.
+LATE: dict[tuple[str, str], Handler] = {}
 
 
 def handles(*functions: Any) -> Callable[[Handler], Handler]:
@@ -62,7 +64,9 @@ def handles(*functions: Any) -> Callable[[Handler], Handler]:
 
 def lookup(real: Any) -> Handler | None:
     found = HANDLERS.get(id(real))
-    return found[1] if found is not None else None
+    if found is not None:
+        return found[1]
+    return LATE.get((real.__module__, real.__qualname__)) if type(real) is FunctionType else None
 
 
 # --- pure builtins: folded on constants -------------------------------------------------------------------------------
@@ -425,8 +429,8 @@ _answers(
     False,
     torch.jit.is_scripting, torch.jit.is_tracing, torch_compat.tracing_state,
     getattr(torch.compiler, "is_exporting", None),
-    getattr(torch.onnx, "is_in_onnx_export", None),
 )  # fmt: skip
+LATE["torch.onnx", "is_in_onnx_export"] = lambda m, args, kwargs: ConstantV(False)
 _answers(0, torch_compat.dispatch_mode_count)  # nothing is compiled under a dispatch mode
 _answers(None, warnings.warn, torch_compat.log_api_usage, warnings.warn_explicit)
 

@@ -17,11 +17,12 @@ Bodies are tuples of frozen operations in single-assignment form, so loops hash,
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
-
-import sympy
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .origin import UNKNOWN, Origin
+
+if TYPE_CHECKING:
+    import sympy  # a fifth of a second to load
 
 Size: TypeAlias = "int | sympy.Expr"
 
@@ -55,6 +56,8 @@ class Access:
 
     def expr(self) -> sympy.Expr:
         """The address as one sympy expression in ``i0, i1, ...`` and the names of indirect values."""
+        import sympy
+
         terms = [sympy.Symbol(f"i{k}") * s for k, s in enumerate(self.strides)]
         terms += [sympy.Symbol(v) * s for v, s in self.indirect]
         return sympy.Add(sympy.sympify(self.offset), *terms)

@@ -1,0 +1,77 @@
+"""What a first compile must not cost: modules that it has no use for, and collections of what was there before."""
+
+import gc
+import subprocess
+import sys
+
+import pytest
+
+from torchglass.collector import Sheltered, paused
+
+FIRST_COMPILE = """
+import sys
+import torch
+import torchglass as tg
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.LayerNorm(16), torch.nn.GELU(), torch.nn.Linear(16, 4))
+compiled = tg.compile(model)
+{step}
+print(*[name for name in {slow!r} if name in sys.modules])
+"""
+STEPS = {
+    "import": "",
+    "inference": "with torch.no_grad(): compiled(torch.randn(5, 8))",
+    "training": "compiled(torch.randn(5, 8)).sum().backward()",
+}
+SLOW = {"import": ("sympy", "scipy", "torch.onnx", "rich", "torch._dynamo")}
+SLOW |= {"inference": ("scipy", "torch.onnx", "rich", "torch._dynamo"), "training": ("torch.onnx", "torch._dynamo")}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_modules_that_stay_unloaded(step: str) -> None:
+    program = FIRST_COMPILE.format(step=STEPS[step], slow=SLOW[step])
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+class Cycle:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_no_collection_while_paused() -> None:
+    gc.collect()
+    with paused():
+        counts = [generation["collections"] for generation in gc.get_stats()]
+        made = [Cycle() for _ in range(20_000)]
+        assert [generation["collections"] for generation in gc.get_stats()] == counts
+    assert gc.isenabled() and len(made) == 20_000
+
+
+def test_a_program_without_collector_stays_without() -> None:
+    gc.disable()
+    try:
+        with paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_garbage_of_a_compile_is_collected_and_what_was_there_is_not_visited() -> None:
+    before = Cycle()
+    with Sheltered():
+        after = Cycle()
+        visited = gc.get_objects()
+        assert any(one is after for one in visited) and not any(one is before for one in visited)
+    assert gc.get_freeze_count() == 0 and any(one is before for one in gc.get_objects())
+
+
+def test_what_the_program_froze_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with Sheltered():
+            pass
+        assert gc.get_freeze_count() >= frozen - 1000  # what died meanwhile
+    finally:
+        gc.unfreeze()
