@@ -77,6 +77,7 @@ def programs() -> Iterator[LoopGraph]:
         (lambda x: torch.softmax(x * 2, 1).sum(0), (x,)),
         (lambda x: F.gelu(F.layer_norm(x, (8,))).to(torch.bfloat16), (x,)),
         (lambda x, i: torch.cat([F.embedding(i, x), x], 0).max(1), (x, ids)),
+        (lambda x, i: (x * 2).index_add(0, i, x[:3]), (x, ids)),
         (lambda x: F.interpolate(F.max_pool2d(x, 3, 2, 1), scale_factor=2.0, mode="bilinear"), (image,)),
         (lambda x: (x.t().argmax(0), (x > 0).any(1), x.flip(0) @ x.t()), (x,)),
     ):
@@ -133,6 +134,11 @@ def broken_operations(op: object) -> Iterator[tuple[str, tuple[object, ...]]]:
             yield "beyond the end", (replace(op, access=replace(access, offset=10**6)),)
             yield "before the start", (replace(op, access=replace(access, offset=-1)),)
             yield "of what does not exist", (replace(op, arg="t999"),)
+            yield "onto what does not exist", (replace(op, onto="nowhere"),)
+            if op.onto is None:
+                yield "added to nothing", (replace(op, add=True),)
+            else:
+                yield "onto nothing", (replace(op, onto=None),)
             yield "to what a tensor says", (replace(op, access=replace(access, indirect=(("t999", 1),))),)
     if isinstance(op, Reduce):
         yield "by an unknown kind", (replace(op, kind="median"),)

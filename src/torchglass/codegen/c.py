@@ -109,7 +109,9 @@ def canonical(kernel: FusedKernel, buffers: dict[str, Buffer]) -> tuple[object, 
                 body.append(("load", op.result, number(op.access.buffer), op.access.strides, op.access.offset,
                              op.access.indirect, op.dtype, op.mask, repr(op.other)))  # fmt: skip
             elif isinstance(op, Store):
-                body.append(("store", number(op.access.buffer), op.access.strides, op.access.offset, op.arg))
+                onto = None if op.onto is None else number(op.onto)
+                body.append(("store", number(op.access.buffer), op.access.strides, op.access.offset,
+                             op.access.indirect, op.arg, onto, op.add))  # fmt: skip
             elif isinstance(op, Const):
                 body.append(("const", op.result, repr(op.value), op.dtype))
             else:

@@ -119,7 +119,7 @@ class BodyPrinter:
             if column and self._finished_later(op, after):
                 continue
             if isinstance(op, Store):
-                self._store(p, loop, op, env[op.arg], full, again)
+                self._store(p, loop, op, env, full, again)
             elif isinstance(op, Reduce):
                 if column:
                     self._accumulate(p, loop, op, env[op.arg], full)
@@ -204,8 +204,11 @@ class BodyPrinter:
     def to_memory(text: str, dtype: str) -> str:
         return {"bfloat16": f"tg_to_bf16({text})", "float16": f"(f16)({text})"}.get(dtype, text)
 
-    def _store(self, p: Pass, loop: Loop, op: Store, value: CValue, full: bool, again: bool) -> None:
-        name = op.access.buffer
+    def _store(self, p: Pass, loop: Loop, op: Store, env: dict[str, CValue], full: bool, again: bool) -> None:
+        name, value = op.access.buffer, env[op.arg]
+        if op.onto is not None:
+            (p.body if full else p.pre).append(self._scattered(op, env))
+            return
         row_value = not full or loop.is_reduction
         if row_value:
             self.row_values[name] = value
@@ -220,6 +223,14 @@ class BodyPrinter:
         elif name not in self.nest.kernel.local:
             where = address(op.access.strides, op.access.offset)
             target.append(f"{self.ident(name)}[{where}] = {self.to_memory(value.text, self.buffers[name].dtype)};")
+
+    def _scattered(self, op: Store, env: dict[str, CValue]) -> str:
+        """A store at a computed address, rounded each time where it adds, as eager's sums of half precision are."""
+        name, dtype = op.access.buffer, self.buffers[op.access.buffer].dtype
+        places = tuple((env[v].text, s) for v, s in op.access.indirect)
+        place = f"{self.ident(name)}[{address(op.access.strides, op.access.offset, places)}]"
+        value = env[op.arg].text
+        return f"{place} = {self.to_memory(f'{self.from_memory(place, dtype)} + {value}' if op.add else value, dtype)};"
 
     # -- reductions --------------------------------------------------------------------------------------------------
     def _reduce(self, p: Pass, op: Reduce, arg: CValue, loop: Loop) -> CValue:

@@ -30,6 +30,7 @@ LONG_ROW = 1024  # elements past which a row's sum is added up in blocks
 WIDE_ROW = 4096  # columns past which column sums are shared out by columns
 COLUMN_BLOCK = 512
 CACHE_LINE = 16  # floats
+ENOUGH = 16  # rows for threads to share them rather than the columns
 WIDE_TILE = 64  # the side of the blocks in which transposed reads go along which arithmetic is vectorized
 STACK_BYTES = 32768  # scratch rows larger than this live in a thread's own heap block
 MOST_SHUFFLED = 8  # elements apart that GCC may load together and take apart
@@ -234,6 +235,8 @@ class CKernel:
     # -- rows --------------------------------------------------------------------------------------------------------
     def _row_loops(self, row: list[str], passes: list[Pass]) -> list[str]:
         nest = self.nest
+        if nest.apart is not None:
+            return self._rows_in_turn(row, nest.apart)
         count = nest.rows
         across = transposed_dim(nest) if self._simple(passes) else None
         if across is not None:
@@ -248,6 +251,30 @@ class CKernel:
             code = [line.replace("#pragma omp simd", "#pragma omp parallel for simd schedule(static)") for line in row]
             return _wrap(code, nest.dims, range(count))
         return _wrap(row, nest.dims, range(count))
+
+    def _rows_in_turn(self, row: list[str], apart: int) -> list[str]:
+        """Rows that may write the same elements, one after the other. Threads share the dimensions before them where
+        there are enough, else the columns.
+        """
+        nest, last = self.nest, len(self.nest.dims) - 1
+        code, many = _wrap(row, nest.dims, range(nest.rows)), product(nest.dims[:apart])
+        if not self.parallel:
+            return code
+        if apart and not (isinstance(many, int) and many < ENOUGH and nest.inner_dims):
+            collapse = f" collapse({apart})" if apart > 1 else ""
+            return [f"#pragma omp parallel for schedule(static){collapse}", *code]
+        if not nest.inner_dims:
+            return code
+        size = nest.dims[last]
+        moved = f"for (int64_t i{last} = from; i{last} < to; ++i{last}) {{"
+        lines = [
+            "const int64_t team = omp_get_num_threads();",
+            f"const int64_t block = (({size} + team - 1) / team + {CACHE_LINE - 1}) / {CACHE_LINE} * {CACHE_LINE};",
+            "const int64_t from = omp_get_thread_num() * block;",
+            _limit("to", "from", "block", size),
+            *(line.replace(_for(last, size), moved) for line in code),
+        ]
+        return ["#pragma omp parallel", "{", *_indent(lines), "}"]
 
     def _tiles(self, row: list[str], across: int) -> list[str]:
         """Blocks of the dimension that reads walk and the one that writes walk: both stay in cache.
@@ -528,7 +555,7 @@ def _wrap(body: list[str], dims: tuple[Size, ...], which: range | list[int]) -> 
     return body
 
 
-def _limit(name: str, start: str, step: int, size: Size) -> str:
+def _limit(name: str, start: str, step: int | str, size: Size) -> str:
     """Where the block that begins at ``start`` ends."""
     return f"const int64_t {name} = {start} + {step} < {size} ? {start} + {step} : {size};"
 

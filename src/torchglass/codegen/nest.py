@@ -17,12 +17,16 @@ TOTAL_BLOCK = 1024  # elements one partial sum of a whole-tensor reduction cover
 
 @dataclass(frozen=True)
 class Nest:
-    """``dims[:rows]`` are the row dimensions, the rest one row's; both outermost first. Loops are over ``dims``."""
+    """``dims[:rows]`` are the row dimensions, the rest one row's; both outermost first. Loops are over ``dims``.
+
+    ``apart``: how many of the first rows' dimensions may run at once; the other rows run in order. None: all of them.
+    """
 
     kernel: FusedKernel
     dims: tuple[Size, ...]
     rows: int
     loops: tuple[Loop, ...]
+    apart: int | None = None
 
     @property
     def row_dims(self) -> tuple[Size, ...]:
@@ -39,13 +43,15 @@ class Nest:
 
 def build(kernel: FusedKernel) -> Nest:
     """Order, collapse and divide the dimensions of a kernel."""
+    if any(loop.is_scatter for loop in kernel.loops):
+        return _scattering(kernel)
     kernel = _without_short_rows(kernel)
     inner = kernel.inner
     order = _memory_order(kernel)
     order = [k for k in order if not inner[k]] + [k for k in order if inner[k]]
     loops = [_permute(loop, order) for loop in kernel.loops]
     dims = [kernel.dims[k] for k in order]
-    flags = [inner[k] for k in order]
+    flags: list[int] = [inner[k] for k in order]
     dims, flags, loops = _collapse(dims, flags, loops)
     if not any(flags) and dims and not any(loop.is_reduction for loop in loops):
         flags[-1] = True
@@ -60,6 +66,27 @@ def build(kernel: FusedKernel) -> Nest:
     ):
         dims, flags, loops = _split_total(dims, flags, loops)
     return Nest(kernel, tuple(dims), flags.count(False), tuple(loops))
+
+
+def _scattering(kernel: FusedKernel) -> Nest:
+    """Points run in order along the dimensions in which the stored address has no stride: two may write one element.
+
+    Outside them those along which all elements differ, but for one with elements closer than the computed places: it
+    is the row.
+    """
+    (loop,) = kernel.loops
+    access = loop.stores[0].access
+    steps, near = access.strides, min(_magnitude(s) for _, s in access.indirect)
+    free = sorted((k for k, s in enumerate(steps) if s != 0), key=lambda k: _magnitude(steps[k]), reverse=True)
+    row = free[-1:] if free and _magnitude(steps[free[-1]]) < near else []
+    outer, turns = free[: len(free) - len(row)], [k for k, s in enumerate(steps) if s == 0]
+    order, kind = [*outer, *turns, *row], [0] * len(outer) + [1] * len(turns) + [2] * len(row)
+    dims, kinds, loops = _collapse([kernel.dims[k] for k in order], kind, [_permute(loop, order)])
+    return Nest(kernel, tuple(dims), len(kinds) - kinds.count(2), tuple(loops), kinds.count(0))
+
+
+def _magnitude(stride: Size) -> float:
+    return float(abs(stride)) if isinstance(stride, int) else 2.0**40
 
 
 def _without_short_rows(kernel: FusedKernel) -> FusedKernel:
@@ -94,10 +121,10 @@ def _reads_total(loops: list[Loop]) -> bool:
     return False
 
 
-def _split_total(dims: list[Size], flags: list[bool], loops: list[Loop]) -> tuple[list[Size], list[bool], list[Loop]]:
+def _split_total(dims: list[Size], flags: list[int], loops: list[Loop]) -> tuple[list[Size], list[int], list[Loop]]:
     """A reduction of everything runs as rows of blocks, each with its own partial result."""
     if len(dims) > 1:
-        return dims, [False] * (len(dims) - 1) + [True], loops
+        return dims, [0] * (len(dims) - 1) + [1], loops
     size = dims[0]
     if not isinstance(size, int) or size <= TOTAL_BLOCK:
         return dims, flags, loops
@@ -110,7 +137,7 @@ def _split_total(dims: list[Size], flags: list[bool], loops: list[Loop]) -> tupl
         return (strides[0] * block, strides[0])
 
     split = [rename_dims(lp, (count, block), lp.reduced * 2, move) for lp in loops]
-    return [count, block], [False, True], split
+    return [count, block], [0, 1], split
 
 
 def accesses(loop: Loop) -> list[Access]:
@@ -150,8 +177,8 @@ def _permute(loop: Loop, order: list[int]) -> Loop:
     return rename_dims(loop, tuple(loop.dims[k] for k in order), tuple(loop.reduced[k] for k in order), move)
 
 
-def _collapse(dims: list[Size], flags: list[bool], loops: list[Loop]) -> tuple[list[Size], list[bool], list[Loop]]:
-    """Merge neighbouring dimensions that every access walks as one."""
+def _collapse(dims: list[Size], flags: list[int], loops: list[Loop]) -> tuple[list[Size], list[int], list[Loop]]:
+    """Merge neighbouring dimensions with one flag that every access walks as one."""
     k = len(dims) - 2
     while k >= 0:
         if flags[k] == flags[k + 1] and all(_mergeable(loop, k, dims[k + 1]) for loop in loops):

@@ -39,7 +39,8 @@ class Group:
 
     @property
     def reads(self) -> dict[str, Access]:
-        return {o.access.buffer: o.access for loop in self.loops for o in loop.loads}
+        onto = {s.onto: s.access for loop in self.loops for s in loop.stores if s.onto is not None}
+        return onto | {o.access.buffer: o.access for loop in self.loops for o in loop.loads}
 
 
 def single(loop: Loop, position: int) -> Group:

@@ -127,6 +127,7 @@ class _Fusing:
     def _try(self, first: Group, second: Group, rule: str, saving: int) -> Group | None:
         """Merge two groups, ``first`` before ``second``, if nothing between them forbids it."""
         try:
+            self._check_order(first, second)
             self._check_cycle(first, second)
             self._check_size(first, second)
             self._check_parts(first, second)
@@ -141,6 +142,11 @@ class _Fusing:
         )
         self._replace(first, second, group)
         return group
+
+    def _check_order(self, first: Group, second: Group) -> None:
+        for loop in (*first.loops, *second.loops):
+            if loop.is_scatter:
+                raise Refused(f"the points of {loop.name} run in order")
 
     def _check_cycle(self, first: Group, second: Group) -> None:
         for inner, outer in ((first, second), (second, first)):

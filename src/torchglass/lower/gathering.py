@@ -21,7 +21,7 @@ from .context import Lowering, sizes_of
 from .table import NotLowered, rule
 from .values import Body, V, compute_dtype, where
 
-INDEX_SELF, INDEX_DIM, INDEX_GATHER, INDEX_TARGET, ZERO_DIVISION = range(len(INDEX_ERRORS))
+INDEX_SELF, INDEX_DIM, INDEX_GATHER, INDEX_TARGET, ZERO_DIVISION, INDEX_COPY = range(len(INDEX_ERRORS))
 
 
 def bounded(index: V, size: Size, error: int, dim: int = 0) -> V:
@@ -102,7 +102,8 @@ def _at_place(made: Loop, dim: int, place: V, rank: int, at: Sequence[int]) -> V
     return result
 
 
-def _indices(low: Lowering, index: Any) -> View:
+def indices_of(low: Lowering, index: Any) -> View:
+    """An argument that is a tensor of whole numbers."""
     if not isinstance(index, View) or low.dtype(index) not in ("int64", "int32"):
         raise NotLowered("indices of another kind")
     return index
@@ -119,7 +120,7 @@ def _embedding(
     low: Lowering, node: fx.Node, weight: Any, ids: Any, padding: int = -1, by_frequency: bool = False,
     sparse: bool = False,
 ) -> View:  # fmt: skip
-    weight, ids = _table(weight, 0), _indices(low, ids)
+    weight, ids = _table(weight, 0), indices_of(low, ids)
     rank = len(ids.shape)
     wide = View(ids.buffer, (*ids.shape, 1), (*ids.strides, 0), ids.offset)
 
@@ -134,14 +135,18 @@ def _index_select(low: Lowering, node: fx.Node, x: Any, dim: int, index: Any) ->
     if not isinstance(x, View) or not x.shape:
         raise NotLowered("a single number")
     dim = dim % len(x.shape)
-    x, index, rank = _table(x, dim), _indices(low, index), len(x.shape)
+    x, index, rank = _table(x, dim), indices_of(low, index), len(x.shape)
     if len(index.shape) != 1:
         raise NotLowered("a single index")
-    along = View(
-        index.buffer, tuple(index.shape[0] if d == dim else 1 for d in range(rank)),
-        tuple(index.strides[0] if d == dim else 0 for d in range(rank)), index.offset,
-    )  # fmt: skip
-    return low.finish(lambda i: picked(low, x, dim, bounded(i, x.shape[dim], INDEX_SELF), rank), [along], node)
+    where_to = along(index, dim, rank)
+    return low.finish(lambda i: picked(low, x, dim, bounded(i, x.shape[dim], INDEX_SELF), rank), [where_to], node)
+
+
+def along(index: View, dim: int, rank: int) -> View:
+    """One index (or one number) as a view of ``rank`` dimensions that moves along ``dim`` alone."""
+    size, stride = (index.shape[0], index.strides[0]) if index.shape else (1, 0)
+    shape = tuple(size if d == dim else 1 for d in range(rank))
+    return View(index.buffer, shape, tuple(stride if d == dim else 0 for d in range(rank)), index.offset)
 
 
 @rule("gather")
@@ -149,7 +154,7 @@ def _gather(low: Lowering, node: fx.Node, x: Any, dim: int, index: Any, sparse_g
     if not isinstance(x, View) or not x.shape:
         raise NotLowered("a single number")
     dim = dim % len(x.shape)
-    x, index = _table(x, dim), _indices(low, index)
+    x, index = _table(x, dim), indices_of(low, index)
 
     def element(i: V) -> V:
         return picked(low, x, dim, bounded(i, x.shape[dim], INDEX_GATHER, dim), len(index.shape))
@@ -160,7 +165,7 @@ def _gather(low: Lowering, node: fx.Node, x: Any, dim: int, index: Any, sparse_g
 @rule("index.Tensor")
 def _index(low: Lowering, node: fx.Node, x: Any, indices: Sequence[Any]) -> View:
     """``x[:, i, j]``: the indices' common shape stands where they stand, or first when they are apart."""
-    given = {d: _indices(low, i) for d, i in enumerate(indices) if i is not None}
+    given = {d: indices_of(low, i) for d, i in enumerate(indices) if i is not None}
     if not isinstance(x, View) or not given or any(x.shape[d] == 0 for d in given):
         raise NotLowered("nothing to read from")
     shape = sizes_of(node.meta["val"].shape)
@@ -171,7 +176,7 @@ def _index(low: Lowering, node: fx.Node, x: Any, indices: Sequence[Any]) -> View
     places = [p for p in range(len(shape)) if not start <= p < start + width]
     if len(places) != len(kept):
         raise NotLowered("dimensions that do not add up")
-    views = [_at_dims(i, start, width, len(shape)) for i in given.values()]
+    views = [at_dims(i, start, width, len(shape)) for i in given.values()]
 
     def element(*values: V) -> V:
         strides: list[Size] = [0] * len(shape)
@@ -184,7 +189,7 @@ def _index(low: Lowering, node: fx.Node, x: Any, indices: Sequence[Any]) -> View
     return low.finish(element, views, node)
 
 
-def _at_dims(index: View, start: int, width: int, rank: int) -> View:
+def at_dims(index: View, start: int, width: int, rank: int) -> View:
     """The index's dimensions at ``start`` .. ``start + width`` of ``rank`` dimensions."""
     before = start + width - len(index.shape)
     after = rank - start - width

@@ -92,8 +92,8 @@ class Body:
     def reduce(self, kind: str, arg: V) -> V:
         return self.value(("reduce", kind, arg.name), arg.dtype, lambda n: Reduce(n, kind, arg.name, arg.dtype))
 
-    def store(self, access: Access, value: V) -> None:
-        self.ops.append(Store(access, value.name))
+    def store(self, access: Access, value: V, onto: str | None = None, add: bool = False) -> None:
+        self.ops.append(Store(access, value.name, onto, add))
 
 
 class V:

@@ -4,9 +4,9 @@ It holds: values are defined once and before use; operators exist and have their
 and agree: both sides of an addition, what is chosen between, a number stored and its buffer; comparisons yield bool,
 masks and conditions are bool, computed addresses are integers; accesses have one stride per dimension and name known
 buffers; a loop writes only temporary buffers, none that it reads, and each buffer is written by one node; a value
-stored is one that the reduction has finished; a kept store never moves along a reduced dimension; addresses of affine
-accesses with known sizes stay inside their buffer (inputs may be views into more memory than their shape says), and so
-do results.
+stored is one that the reduction has finished; a kept store never moves along a reduced dimension; addresses of
+known sizes stay inside their buffer (inputs may be views into more memory than their shape says), and so do results; a
+store at computed addresses goes onto a buffer in the same memory, and its loop does nothing else.
 """
 
 from __future__ import annotations
@@ -78,13 +78,16 @@ def check_loop(loop: Loop, buffers: Mapping[str, Buffer]) -> None:
         raise LoopError(f"{loop.name}: {len(loop.dims)} dimensions but {len(loop.reduced)} reduction flags")
     dtypes: dict[str, str] = {}
     partial: set[str] = set()  # values that still vary along reduced dimensions
+    most = _bounds(loop)
     for op in loop.body:
         where = f"{loop.name}: `{op}`"
         _check_operands(op, dtypes, where)
         if isinstance(op, (Load, Store)):
-            _check_access(op.access, loop, buffers, where, masked=isinstance(op, Load) and op.mask is not None)
+            masked = isinstance(op, Load) and op.mask is not None
+            _check_access(op.access, loop, buffers, where, masked, most)
         if isinstance(op, Store):
             _check_store(op, loop, partial, where)
+            _check_scatter(op, loop, buffers, where)
             _check_stored(op, loop, dtypes, buffers, where)
             continue
         if op.result in dtypes:
@@ -154,13 +157,24 @@ def _check_operands(op: object, dtypes: Mapping[str, str], where: str) -> None:
         raise LoopError(f"{where}: no reduction {op.kind}")
 
 
-def _check_access(access: Access, loop: Loop, buffers: Mapping[str, Buffer], where: str, masked: bool) -> None:
+def _bounds(loop: Loop) -> dict[str, int]:
+    """The largest value of each computed place that is kept within 0 and a number."""
+    numbers = {op.result: op.value for op in loop.body if isinstance(op, Const)}
+    kept = [op for op in loop.body if isinstance(op, Compute) and op.op == "bound" and len(op.args) == OPS["bound"]]
+    return {op.result: size - 1 for op in kept if isinstance(size := numbers.get(op.args[1]), int)}
+
+
+def _check_access(
+    access: Access, loop: Loop, buffers: Mapping[str, Buffer], where: str, masked: bool, most: Mapping[str, int]
+) -> None:
     if access.buffer not in buffers:
         raise LoopError(f"{where}: no buffer {access.buffer}")
     if len(access.strides) != len(loop.dims):
         raise LoopError(f"{where}: {len(access.strides)} strides over {len(loop.dims)} dimensions")
-    if not masked and not access.indirect:
-        _check_range(loop.dims, access, buffers, where)
+    if not masked and all(v in most for v, _ in access.indirect):
+        dims = (*loop.dims, *(most[v] + 1 for v, _ in access.indirect))
+        strides = (*access.strides, *(s for _, s in access.indirect))
+        _check_range(dims, Access(access.buffer, strides, access.offset), buffers, where)
 
 
 def _check_range(dims: tuple[Size, ...], access: Access, buffers: Mapping[str, Buffer], where: str) -> None:
@@ -176,6 +190,19 @@ def _check_range(dims: tuple[Size, ...], access: Access, buffers: Mapping[str, B
     last = sum((d - 1) * s for d, s in zip(buffer.shape, buffer.strides))
     if low < 0 or high > last:
         raise LoopError(f"{where}: addresses {low}..{high} leave {access.buffer} (0..{last})")
+
+
+def _check_scatter(op: Store, loop: Loop, buffers: Mapping[str, Buffer], where: str) -> None:
+    """A store at computed addresses: onto a buffer that lies where its own does, and nothing else is done with them."""
+    if op.onto is None:
+        if op.access.indirect or op.add:
+            raise LoopError(f"{where} writes some elements onto nothing")
+        return
+    old, new = buffers.get(op.onto), buffers[op.access.buffer]
+    if old is None or old.inside != (new.name, 0) or old.dtype != new.dtype or old.numel != new.numel:
+        raise LoopError(f"{where}: {op.onto} is not the same memory as {new.name}")
+    if loop.is_reduction or len(loop.stores) != 1 or {old.name, new.name} & {o.access.buffer for o in loop.loads}:
+        raise LoopError(f"{where}: a loop that writes some elements does nothing else")
 
 
 def _check_store(op: Store, loop: Loop, partial: set[str], where: str) -> None:

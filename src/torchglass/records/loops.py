@@ -149,13 +149,20 @@ class Reduce:
 
 @dataclass(frozen=True)
 class Store:
-    """``buffer[...] = arg`` converted to the buffer's dtype."""
+    """``buffer[...] = arg`` converted to the buffer's dtype.
+
+    At computed addresses only some elements are written, perhaps several times: the others keep what ``onto`` holds, a
+    buffer that is the same memory under the name it had before. ``add``: to what is there.
+    """
 
     access: Access
     arg: str
+    onto: str | None = None
+    add: bool = False
 
     def __str__(self) -> str:
-        return f"store {self.access} {self.arg}"
+        onto = f" onto {self.onto}" if self.onto is not None else ""
+        return f"{'add' if self.add else 'store'} {self.access} {self.arg}{onto}"
 
 
 Operation: TypeAlias = "Load | Const | Index | Compute | Reduce | Store"
@@ -181,6 +188,7 @@ INDEX_ERRORS: tuple[tuple[type[Exception], str], ...] = (
     (RuntimeError, "index {index} is out of bounds for dimension {dim} with size {size}"),
     (IndexError, "Target {index} is out of bounds."),
     (RuntimeError, "ZeroDivisionError"),
+    (IndexError, "index_copy_(): index {index} is out of bounds for dimension {dim} with size {size}"),
 )
 BOOL_OPS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"})
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
@@ -219,11 +227,17 @@ class Loop:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(o.access.buffer for o in self.loads))
+        loaded = (o.access.buffer for o in self.loads)
+        return tuple(dict.fromkeys((*loaded, *(o.onto for o in self.stores if o.onto is not None))))
 
     @property
     def writes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(o.access.buffer for o in self.stores))
+
+    @property
+    def is_scatter(self) -> bool:
+        """Whether it stores at computed addresses: its points run in order where the address has no stride."""
+        return any(o.access.indirect for o in self.stores)
 
     @property
     def is_reduction(self) -> bool:
