@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from tests.codegen.harness import check
 
 import torchglass as tg
@@ -127,3 +128,21 @@ def test_numbers_wrap_in_narrow_integers_where_eager_wraps_them() -> None:
     for refused in (lambda: x.clamp(0, 300), lambda: torch.where(x > 0, x, 300), lambda: torch.full_like(x, 300)):
         with pytest.raises(RuntimeError, match="without overflow"):
             tg.compile(refused)()
+
+
+def test_dropout_is_one_kernel_with_what_is_around_it() -> None:
+    """The random numbers are ATen's call, so that they are eager's; it needs nothing that a loop makes."""
+
+    def block(x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        return F.dropout(F.gelu(x), 0.25) + residual
+
+    x, residual = torch.randn(32, 48, requires_grad=True), torch.randn(32, 48)
+    compiled, results = tg.compile(block, fullgraph=True), []
+    for fn in (block, compiled):
+        torch.manual_seed(3)
+        out = fn(x, residual)
+        results.append((out, *torch.autograd.grad(out.sum(), x)))
+    torch.testing.assert_close(*results)
+    (graph,) = tg.explain(compiled).graphs()
+    calls = graph.files["forward_wrapper.py"].split("def call")[1]
+    assert calls.count("    kernel_") == 1

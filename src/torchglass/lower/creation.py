@@ -27,6 +27,15 @@ def _splat(node: fx.Node, value: Any) -> Splat:
     return Splat(value, dtype, sizes_of(val.shape))
 
 
+@rule("empty_like", "new_empty", "new_empty_strided")
+def _empty(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
+    """Memory that a call of ATen fills (dropout's random numbers), made without what it is to be like."""
+    val, view = node.meta["val"], low.result(node)
+    where = {"dtype": val.dtype, "device": val.device}
+    low.extern("torch.ops.aten.empty_strided.default", [list(view.shape), list(view.strides)], where, [view.buffer])
+    return view
+
+
 @rule("zeros", "zeros_like", "new_zeros")
 def _zeros(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> Splat:
     return _splat(node, 0)
