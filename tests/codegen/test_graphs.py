@@ -129,6 +129,12 @@ def test_reads_at_wide_steps_are_not_shuffled(tmp_path: Path) -> None:
     assert "OPAQUE(step4096)" in compiled.sources.kernels_text
 
 
+def test_counters_become_floats_by_way_of_32_bits(tmp_path: Path) -> None:
+    fn = lambda x: x * torch.arange(300, dtype=torch.float32) - torch.arange(4)[:, None]
+    compiled = check(fn, [make(4, 300)], tmp_path, loops_only=True)
+    assert "(float)(int32_t)t" in compiled.sources.kernels_text
+
+
 def test_a_softmax_is_one_kernel(tmp_path: Path) -> None:
     compiled = check(lambda x, m: torch.softmax(x * 0.5 + m, -1), [make(64, 128), make(128)], tmp_path, loops_only=True)
     (kernel,) = compiled.fused.kernels

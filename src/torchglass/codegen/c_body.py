@@ -60,6 +60,14 @@ def total_type(dtype: str) -> str:
     return "double" if is_float(dtype) else value_type(dtype)
 
 
+def _is_small(op: Index, dims: tuple[Size, ...]) -> bool:
+    """Whether a counter's values are known to fit into 32 bits."""
+    known = (op.offset, *dims, *op.strides)
+    if not all(isinstance(v, int) for v in known):
+        return False
+    return abs(op.offset) + sum(abs(s) * d for s, d in zip(op.strides, dims)) < 2**31
+
+
 class BodyPrinter:
     """Writes the loops of one nest; keeps what is known across the passes of a row."""
 
@@ -68,6 +76,7 @@ class BodyPrinter:
         self.row_values: dict[str, CValue] = {}
         self.row_seen: dict[object, CValue] = {}
         self.accumulators: list[Accumulator] = []
+        self.small: set[str] = set()  # counters of 64 bits whose values fit into 32
         self.count = 0
 
     # -- addresses ---------------------------------------------------------------------------------------------------
@@ -143,7 +152,10 @@ class BodyPrinter:
             return CValue(constant(op.value, op.dtype), op.dtype, PRE)
         if isinstance(op, Index):
             level = BODY if full and self.moves_inside(op.strides) else PRE
-            return self.define(p, (op.strides, op.offset, op.dtype), level, op.dtype, address(op.strides, op.offset))
+            counter = self.define(p, (op.strides, op.offset, op.dtype), level, op.dtype, address(op.strides, op.offset))
+            if _is_small(op, self.nest.dims):
+                self.small.add(counter.text)
+            return counter
         if isinstance(op, Compute):
             return self._compute(p, op, [env[a] for a in op.args])
         assert isinstance(op, Load)
@@ -152,7 +164,10 @@ class BodyPrinter:
     def _compute(self, p: Pass, op: Compute, args: list[CValue]) -> CValue:
         level = max((a.level for a in args), default=PRE)
         texts = [a.text for a in args]
-        text = c_op(op.op, op.dtype, args[-1].dtype, texts)
+        operand = args[-1].dtype
+        if op.op == "cast" and texts[0] in self.small:  # two to four vectors of 64 bits for one of floats, otherwise
+            texts, operand = [f"(int32_t){texts[0]}"], "int32"
+        text = c_op(op.op, op.dtype, operand, texts)
         return self.define(p, (op.op, tuple(texts), op.dtype), level, op.dtype, text)
 
     def _load(self, p: Pass, op: Load, env: dict[str, CValue], full: bool) -> CValue:
