@@ -8,7 +8,7 @@ Run ``python -m benchmarks.autodiff --beside [layers]``: BERT in training, each 
 of our trace and cut, of which the cut, beside those of torch.compile's ``aot_eager`` for the graph that its frontend
 hands it; the least of three.
 
-Run ``python -m benchmarks.autodiff --solvers [layers]``: the least of five times in which scipy, networkx and igraph
+Run ``python -m benchmarks.autodiff --solvers [layers]``: the least of five times in which ours, scipy, networkx and igraph
 (where they are installed) find the flow of BERT's network.
 """
 
@@ -30,6 +30,7 @@ from transformers import BertConfig, BertModel, GPT2Config, GPT2Model, LlamaConf
 import torchglass as tg
 from torchglass import autodiff
 from torchglass.autodiff import cut
+from torchglass.autodiff.network import Flow
 
 
 def models(layers: int, attention: str) -> dict[str, Callable[[], torch.nn.Module]]:
@@ -130,6 +131,15 @@ def seconds_theirs(layers: int) -> dict[str, float]:
     return {"seconds": sum(spent)}
 
 
+def flow_ours(size: int, edges: dict[tuple[int, int], int]) -> Callable[[], int]:
+    def found() -> int:
+        flow = Flow(size, edges)
+        flow.maximize(0, 1)
+        return sum(edges[edge] - flow.left[2 * n] for n, edge in enumerate(edges) if edge[0] == 0)
+
+    return found
+
+
 def flow_scipy(size: int, edges: dict[tuple[int, int], int]) -> Callable[[], int]:
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import maximum_flow
@@ -166,10 +176,11 @@ def solvers(layers: int) -> None:
     with mock.patch.object(cut.Network, "sink_side", noted):
         seconds_ours(layers)
     network = max(networks, key=lambda n: n.size)
+    infinite = 2**31 - 1  # scipy's capacities are 32 bit
     finite = sum(c for c in network.edges.values() if c != math.inf)
-    scale = min(1.0, cut.INFINITE / 2 / finite)
-    edges = {e: cut.INFINITE if c == math.inf else max(1, round(c * scale)) for e, c in network.edges.items()}
-    for make in (flow_scipy, flow_networkx, flow_igraph):
+    scale = min(1.0, infinite / 2 / finite)
+    edges = {e: infinite if c == math.inf else max(1, round(c * scale)) for e, c in network.edges.items()}
+    for make in (flow_ours, flow_scipy, flow_networkx, flow_igraph):
         name = make.__name__.removeprefix("flow_")
         try:
             flow = make(network.size, edges)

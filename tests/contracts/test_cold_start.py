@@ -22,8 +22,8 @@ STEPS = {
     "inference": "with torch.no_grad(): compiled(torch.randn(5, 8))",
     "training": "compiled(torch.randn(5, 8)).sum().backward()",
 }
-SLOW = {"import": ("sympy", "scipy", "torch.onnx", "rich", "torch._dynamo")}
-SLOW |= {"inference": ("scipy", "torch.onnx", "rich", "torch._dynamo"), "training": ("torch.onnx", "torch._dynamo")}
+ALWAYS = ("scipy", "torch.onnx", "rich", "torch._dynamo")
+SLOW = {"import": ("sympy", *ALWAYS), "inference": ALWAYS, "training": ALWAYS}
 
 
 @pytest.mark.parametrize("step", STEPS)

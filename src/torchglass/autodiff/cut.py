@@ -10,9 +10,7 @@ between ops cannot be cut, ops that need tangents hang on the sink::
 
 For ``cos(cos(x))`` backward needs x and cos(x); the price of a second cos is below the bytes of its result, so x alone
 is saved. A chain of more than ``LONGEST`` ops computed again is broken: its first tensors would be alive through most
-of backward, which saves nothing. Among equal cuts the one nearest the sink is taken: it computes least twice. The
-solver is scipy's Dinic, the fastest of three (``benchmarks.autodiff --solvers``); its capacities are 32 bit, so bytes
-are scaled where they would not fit.
+of backward, which saves nothing. Among equal cuts the one nearest the sink is taken: it computes least twice.
 """
 
 from __future__ import annotations
@@ -22,13 +20,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-import numpy
 import torch
 
+from .network import Network
 from .ops import CONSTANT, INPUT, TANGENT, Op, is_random, is_view, must_stay, operands
 from .recompute import ALONE, NEVER, family
 
-INFINITE = 2**31 - 1
 LONGEST = 20
 
 
@@ -45,48 +42,6 @@ class Reading(IntEnum):
     """How backward reads an op: not at all, only in calls that no kernel is fused into, or within kernels."""
 
     NOT, ALONE, FUSED = 0, 1, 2
-
-
-class Network:
-    """Edges with capacities in bytes, solved with integers."""
-
-    SOURCE, SINK = 0, 1
-
-    def __init__(self) -> None:
-        self.size = 2
-        self.edges: dict[tuple[int, int], float] = {}
-
-    def node(self) -> int:
-        self.size += 1
-        return self.size - 1
-
-    def edge(self, tail: int, head: int, capacity: float) -> None:
-        if capacity > 0:
-            self.edges[tail, head] = max(capacity, self.edges.get((tail, head), 0.0))
-
-    def sink_side(self) -> numpy.ndarray:
-        """Which nodes lie on the sink's side of the minimum cut that is nearest the sink; a boolean array."""
-        if not any(head == self.SINK for _, head in self.edges):
-            return numpy.zeros(self.size, dtype=bool)  # backward needs nothing
-        from scipy.sparse import csr_matrix  # here, since inference needs no scipy and it is slow to load
-        from scipy.sparse.csgraph import breadth_first_order, maximum_flow
-
-        finite = sum(capacity for capacity in self.edges.values() if capacity != math.inf)
-        scale = min(1.0, (INFINITE // 2) / max(finite, 1.0))
-        capacities = [INFINITE if c == math.inf else max(1, round(c * scale)) for c in self.edges.values()]
-        tails, heads = zip(*self.edges)
-        shape = (self.size, self.size)
-        matrix = csr_matrix((numpy.array(capacities, dtype=numpy.int32), (tails, heads)), shape=shape)
-        flow = maximum_flow(matrix, self.SOURCE, self.SINK).flow
-        # Residual edges reversed, walked from the sink: whoever can still push flow to it is on its side.
-        residual = (matrix.astype(numpy.int64) - flow.astype(numpy.int64)).T.tocsr()
-        residual.eliminate_zeros()
-        reached = breadth_first_order(residual, self.SINK, return_predecessors=False)
-        side = numpy.zeros(self.size, dtype=bool)
-        side[reached] = True
-        if side[self.SOURCE]:
-            raise AssertionError("the cut does not separate forward from backward")
-        return side
 
 
 class Problem:
