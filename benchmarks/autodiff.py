@@ -8,8 +8,8 @@ Run ``python -m benchmarks.autodiff --beside [layers]``: BERT in training, each 
 of our trace and cut, of which the cut, beside those of torch.compile's ``aot_eager`` for the graph that its frontend
 hands it; the least of three.
 
-Run ``python -m benchmarks.autodiff --solvers [layers]``: the least of five times in which ours, scipy, networkx and igraph
-(where they are installed) find the flow of BERT's network.
+Run ``python -m benchmarks.autodiff --solvers [layers]``: the least of five times in which ours, scipy, networkx and
+igraph (where they are installed) find the flow of BERT's network.
 """
 
 from __future__ import annotations
