@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..records.loops import Compute, Loop, Reduce, Size, rename_dims
+from ..records.loops import Compute, Index, Loop, Reduce, Size, rename_dims
 
 
 @dataclass(frozen=True)
@@ -155,3 +155,20 @@ def drop_ones(loop: Loop) -> Loop:
         body = tuple(Compute(o.result, "cast", (o.arg,), o.dtype) if isinstance(o, Reduce) else o for o in slim.body)
         slim = replace(slim, body=body)
     return slim
+
+
+def collapsed(loop: Loop) -> Loop:
+    """The loop with neighbouring dimensions as one wherever all its addresses walk them as one."""
+    for k in reversed(range(len(loop.dims) - 1)):
+        walks = [load.access.strides for load in loop.loads] + [store.access.strides for store in loop.stores]
+        walks += [op.strides for op in loop.body if isinstance(op, Index)]
+        size = loop.dims[k + 1]
+        if loop.reduced[k] != loop.reduced[k + 1] or any(s[k] != s[k + 1] * size for s in walks):
+            continue
+
+        def move(strides: tuple[Size, ...], k: int = k) -> tuple[Size, ...]:
+            return (*strides[:k], *strides[k + 1 :])
+
+        dims = (*loop.dims[:k], loop.dims[k] * size, *loop.dims[k + 2 :])
+        loop = rename_dims(loop, dims, (*loop.reduced[:k], *loop.reduced[k + 1 :]), move)
+    return loop

@@ -13,6 +13,7 @@ from ..records.kernels import FusedGraph, FusedKernel, FusionDecision
 from ..records.loops import ExternCall, Loop, LoopGraph, Node, Value, View, item_bytes
 from .groups import Group, Refused, merged, single
 from .memory import plan, storage_items
+from .places import compute_at_places
 
 MAX_OPERATIONS = 600  # of one kernel: past this compile time grows and registers spill
 MAX_STREAMS = 40  # buffers one kernel may touch
@@ -22,7 +23,8 @@ SIBLING_DISTANCE = 48  # nodes apart: joining readers far from each other keeps 
 
 def run(graph: LoopGraph, options: Any = None) -> FusedGraph:
     """Fuse, order and plan memory."""
-    work = _Fusing(graph)
+    graph, decisions = compute_at_places(graph)
+    work = _Fusing(graph, decisions)
     for position, node in enumerate(graph.nodes):
         work.add(position, node)
     order = work.kernels_in_order()
@@ -33,7 +35,7 @@ def run(graph: LoopGraph, options: Any = None) -> FusedGraph:
 class _Fusing:
     """Groups as they grow. ``place[name]`` is the group that writes a buffer."""
 
-    def __init__(self, graph: LoopGraph) -> None:
+    def __init__(self, graph: LoopGraph, decisions: list[FusionDecision]) -> None:
         self.graph = graph
         self.groups: list[Group] = []
         self.extern: dict[int, ExternCall] = {}
@@ -42,7 +44,7 @@ class _Fusing:
         self.maker: dict[str, Group] = {}
         self.readers: dict[str, list[Group]] = {}
         self.uses: dict[str, set[int]] = {}
-        self.decisions: list[FusionDecision] = []
+        self.decisions = decisions
         self.outputs = {
             o.buffer if isinstance(o, View) else o.name for o in graph.outputs if isinstance(o, (View, Value))
         }

@@ -16,10 +16,10 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import INDEX_ERRORS, Access, Compute, Const, Index, Load, Loop, Size, Store, View
+from ..records.loops import INDEX_ERRORS, Access, Size, View
 from .context import Lowering, sizes_of
 from .table import NotLowered, rule
-from .values import Body, V, compute_dtype, where
+from .values import V, compute_dtype, where
 
 INDEX_SELF, INDEX_DIM, INDEX_GATHER, INDEX_TARGET, ZERO_DIVISION, INDEX_COPY = range(len(INDEX_ERRORS))
 
@@ -44,62 +44,15 @@ def wrapped(index: V, size: Size, error: int, dim: int = 0) -> V:
 def picked(low: Lowering, x: View, dim: int, place: V, rank: int, at: Sequence[int] | None = None) -> V:
     """``x`` at the loop's point, but for dimension ``dim``, where ``place`` says.
 
-    ``at[d]``: which of the loop's ``rank`` dimensions walks dimension d of x (default: d itself). When the last loop
-    that was written made ``x`` element by element, its formula is used instead, so that x may never be stored.
+    ``at[d]``: which of the loop's ``rank`` dimensions walks dimension d of x (default: d itself).
     """
     at = list(range(len(x.shape))) if at is None else list(at)
     strides: list[Size] = [0] * rank
     for d, stride in enumerate(x.strides):
         if d != dim and x.shape[d] != 1:
             strides[at[d]] = stride
-    made = _formula(low, x)
-    if made is not None:
-        return _at_place(made, dim, place, rank, at)
     access = Access(x.buffer, tuple(strides), x.offset, ((place.name, x.strides[dim]),))
     return place.body.load(access, compute_dtype(low.dtype(x)))
-
-
-FORMULA = 8  # operations that are cheaper to do again for one element than to read back
-
-
-def _formula(low: Lowering, x: View) -> Loop | None:
-    """The element-wise loop that made all of ``x``, if it is short."""
-    made = next((n for n in reversed(low.nodes) if x.buffer in n.writes), None)
-    if not isinstance(made, Loop) or made.is_reduction or made.dims != x.shape or len(made.body) > FORMULA:
-        return None
-    (store, *others) = made.stores
-    if others or store.access.strides != x.strides or store.access.offset != x.offset:
-        return None
-    if low.buffers[x.buffer].dtype in ("bfloat16", "float16"):
-        return None  # what is stored is rounded
-    plain = all(isinstance(op, (Load, Const, Compute, Store)) for op in made.body)
-    return made if plain and not any(op.access.indirect or op.mask for op in made.loads) else None
-
-
-def _at_place(made: Loop, dim: int, place: V, rank: int, at: Sequence[int]) -> V:
-    """The body of ``made`` with ``place`` for its counter of dimension ``dim``."""
-    body: Body = place.body
-    known: dict[str, V] = {}
-    result: V | None = None
-    for op in made.body:
-        if isinstance(op, Load):
-            strides: list[Size] = [0] * rank
-            for d, stride in enumerate(op.access.strides):
-                if d != dim and made.dims[d] != 1:
-                    strides[at[d]] = stride
-            step = op.access.strides[dim]
-            indirect = ((place.name, step),) if step != 0 else ()
-            known[op.result] = body.load(Access(op.access.buffer, tuple(strides), op.access.offset, indirect), op.dtype)
-        elif isinstance(op, Const):
-            known[op.result] = body.const(op.value, op.dtype)
-        elif isinstance(op, Compute):
-            known[op.result] = body.compute(op.op, tuple(known[a] for a in op.args), op.dtype)
-        elif isinstance(op, Store):
-            result = known[op.arg]
-        else:
-            assert not isinstance(op, Index)
-    assert result is not None
-    return result
 
 
 def indices_of(low: Lowering, index: Any) -> View:
