@@ -273,8 +273,26 @@ def test_broken_c_names_file_and_line(tmp_path: Path) -> None:
         toolchain.compile_c(source)
 
 
-def test_golden_softmax(tmp_path: Path) -> None:
+def spinning(monkeypatch: pytest.MonkeyPatch, policy: str | None = None) -> None:
+    """OpenMP's threads wait as ``policy`` says, by spinning when it says nothing."""
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    if policy is not None:
+        monkeypatch.setenv("OMP_WAIT_POLICY", policy)
+
+
+@pytest.mark.parametrize("policy, rows, shared", [
+    (None, 32, False), (None, 512, True), ("passive", 512, False), ("PASSIVE", 4096, True), ("active", 512, True),
+])  # fmt: skip
+def test_sleeping_threads_are_woken_for_more(policy, rows, shared, tmp_path: Path, monkeypatch) -> None:
+    spinning(monkeypatch, policy)
+    compiled = Compiled(lambda x: x + 1, [make(rows, 128)], tmp_path)
+    assert ("#pragma omp parallel" in compiled.sources.kernels[0].source) == shared
+
+
+def test_golden_softmax(tmp_path: Path, monkeypatch) -> None:
     """The C and the wrapper of a masked softmax, as reviewed. TORCHGLASS_GOLDEN=1 rewrites the files."""
+    spinning(monkeypatch)
     compiled = Compiled(lambda x, m: torch.softmax(x * 0.5 + m, -1), [make(64, 128), make(128)], tmp_path)
     texts = {"softmax_kernel.c": compiled.sources.kernels[0].source + "\n", "softmax.fused": str(compiled.fused)}
     for name, text in texts.items():

@@ -55,9 +55,10 @@ def value_type(dtype: str) -> str:
     return "int" if dtype == "bool" else CTYPES[dtype]
 
 
-def total_type(dtype: str) -> str:
-    """What partial sums of many blocks are added in."""
-    return "double" if is_float(dtype) else value_type(dtype)
+def total_type(reduce: Reduce) -> str:
+    """What partial results of many blocks are joined in: sums and products of floats in double."""
+    exact = reduce.kind not in ("sum", "prod")
+    return value_type(reduce.dtype) if exact or not is_float(reduce.dtype) else "double"
 
 
 def _is_small(op: Index, dims: tuple[Size, ...]) -> bool:

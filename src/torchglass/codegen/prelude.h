@@ -188,8 +188,8 @@ INLINE float tg_expm1_core(float r)
 INLINE float tg_exp_f32(float x)
 {
     int gone = x < -104.0f;
-    x = gone ? 0.0f : x;
     x = x > 95.0f ? 95.0f : x;
+    x = gone ? 0.0f : x; /* in this order GCC needs one comparison less */
     float n = __builtin_rintf(x * 1.44269504f);
     float r = __builtin_fmaf(n, -0.693145752f, x);
     r = __builtin_fmaf(n, -1.42860677e-6f, r);
