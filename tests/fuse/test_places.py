@@ -42,6 +42,16 @@ def across(x: Tensor, index: Tensor) -> Tensor:
     return (x.t().contiguous() + 1).view(-1)[index.view(-1)]
 
 
+def added_at_places(x: Tensor, index: Tensor) -> Tensor:
+    return x.new_zeros(COLUMNS).index_add(0, index[:8, 0], x.exp()[::5, ::COLUMNS].view(-1))
+
+
+def overwritten(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    y = x * 2
+    z = y.exp()
+    return y.index_add(0, index[:2, 0], x[:2]), z.gather(1, index) + 1
+
+
 def gathered_twice(x: Tensor, index: Tensor) -> Tensor:
     return x.gather(1, index.expand(-1, COLUMNS)).neg().gather(1, index)
 
@@ -66,6 +76,7 @@ def returned(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize(
     "function, taken",
     [(picked, 2), (cross_entropy, 1), (smooth, 1), (chain, 3), (counted, 3), (padded, 1), (across, 1),
+     (added_at_places, 1), (overwritten, 2),
      (gathered_twice, 1), (narrow_numbers, 3), (diagonal, 0), (most_is_read, 0), (returned, 0)],
 )  # fmt: skip
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

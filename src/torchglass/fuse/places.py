@@ -59,6 +59,8 @@ def compute_at_places(graph: LoopGraph) -> tuple[LoopGraph, list[FusionDecision]
         maker = nodes[position]
         if not isinstance(maker, Loop) or not _is_plain(maker) or maker.writes[0] in outside:
             continue
+        if any(graph.buffers[name].inside is not None for name in maker.reads):
+            continue  # which may be written onto before the reader runs
         name = maker.writes[0]
         readers = [n for n, node in enumerate(nodes) if isinstance(node, Loop) and name in node.reads]
         few = [n for n in readers if _is_worth_it(maker, nodes[n], name)]
@@ -229,11 +231,11 @@ def _dtype(maker: Loop) -> str:
 
 def _renamed(op: Operation, names: dict[str, str], count: int, record: bool = True) -> Operation:
     """The operation over values as they are called in the new body; ``names`` learns its own."""
-    if isinstance(op, Store):
-        return replace(op, arg=names[op.arg])
     result = f"t{count}"
-    if isinstance(op, Load):
+    if isinstance(op, (Load, Store)):
         access = replace(op.access, indirect=tuple((names[v], s) for v, s in op.access.indirect))
+        if isinstance(op, Store):
+            return replace(op, access=access, arg=names[op.arg])
         new: Operation = replace(op, result=result, access=access, mask=names[op.mask] if op.mask else None)
     elif isinstance(op, Compute):
         new = replace(op, result=result, args=tuple(names[a] for a in op.args))
