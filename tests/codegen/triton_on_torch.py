@@ -87,6 +87,13 @@ class Language(types.SimpleNamespace):
         pointer.memory[offsets[real]] = value[real]
 
     @staticmethod
+    def atomic_add(pointer: Pointer, value: Any, mask: Any = None) -> None:
+        offsets, real = pointer.at(mask)
+        value = torch.as_tensor(value).as_subclass(torch.Tensor)
+        assert value.dtype == pointer.memory.dtype, (value.dtype, pointer.memory.dtype)
+        pointer.memory.index_add_(0, offsets[real], value.broadcast_to(offsets.shape)[real])
+
+    @staticmethod
     def full(shape: Sequence[int], value: Any, dtype: torch.dtype) -> Block:
         return block(torch.full(shape, value, dtype=dtype))
 

@@ -19,6 +19,7 @@ from .triton_ops import INFIX, TYPES, CannotPrint, combine, literal, neutral, re
 
 PRE, BODY, POST = 0, 1, 2
 PLAIN = frozenset({"float32", "float64", "int64", "int32"})  # dtypes whose literals may stand beside an infix operator
+ATOMIC = frozenset({"float32", "float64", "int32", "int64"})  # what a sum in memory may be of
 HALF = {"bfloat16": "float32", "float16": "float32"}
 
 
@@ -182,8 +183,8 @@ class BodyPrinter:
     def store(self, loop: Loop, op: Store, env: dict[str, Value], again: bool) -> None:
         """Remember a value as its buffer's; write it unless the buffer lives only within a row."""
         name, value = op.access.buffer, env[op.arg]
-        if op.access.indirect:
-            raise CannotPrint("stores at computed addresses are not printed yet")
+        if op.onto is not None:
+            return self._scatter(op, env)
         self.values[name] = value
         if again or name in self.nest.kernel.local:
             return
@@ -198,6 +199,20 @@ class BodyPrinter:
         level = BODY if "r" in wide else value.level
         text = f"tl.store({pointer(name)} + {_grouped(where)}, {self.block(value)}{f', {mask}' if mask else ''})"
         self.sections[level].append(text)
+
+    def _scatter(self, op: Store, env: dict[str, Value]) -> None:
+        """A store at computed addresses, by all programs at once: sums are atomic and in no order, as eager's are."""
+        stored = self.buffers[op.access.buffer].dtype
+        if op.add and stored not in ATOMIC:
+            raise CannotPrint(f"no atomic sum of {stored}")
+        places = [(env[v].text, s) for v, s in op.access.indirect]
+        every = frozenset(self.tile.axis)
+        have = self.axes_of(op.access.strides).union(*(env[v].axes for v, _ in op.access.indirect))
+        where = self._spread(address_text(op.access.strides, op.access.offset, places), have, every)
+        arguments = [f"{pointer(op.access.buffer)} + {_grouped(where)}", self.block(env[op.arg])]
+        if mask := self.mask(every):
+            arguments.append(mask)
+        self.sections[PRE].append(f"tl.{'atomic_add' if op.add else 'store'}({', '.join(arguments)})")
 
     def _repeated(self, loop: Loop, axes: frozenset[str]) -> list[int]:
         """Dimensions of the nest along which a loop does not move, though the tile does: its first point stores."""
