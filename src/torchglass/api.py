@@ -14,13 +14,14 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FunctionType, MethodType
+from types import FunctionType, MemberDescriptorType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from . import _native, torch_compat
 from .backends import registry
+from .bytecode.objects import new_class
 from .inspector import reports
 from .markers import allow_in_graph, disable, graph_break, is_compiling
 from .options import CompileOptions
@@ -175,11 +176,33 @@ def compile_module(module: torch.nn.Module, options: CompileOptions) -> torch.nn
         function, bound = code_of(getattr(cls, runs))
         members[runs] = staticmethod(compile_function(function, (module, *bound), options, cls.__name__))
     # The bases are set afterwards: making a subclass must not run the class's own __init_subclass__.
-    made: Any = type(cls.__name__, (CompiledModule, torch.nn.Module), members)
-    made.__bases__ = (CompiledModule, cls)
+    slots = _slots_of(module)
+    if slots:
+        made: Any = new_class(type(cls), cls.__name__, (CompiledModule, cls), members | slots, {}, quiet=True)
+    else:
+        made = type(cls.__name__, (CompiledModule, torch.nn.Module), members)
+        made.__bases__ = (CompiledModule, cls)
     compiled = object.__new__(made)
     object.__setattr__(compiled, "__dict__", module.__dict__)
     return compiled
+
+
+def _slots_of(module: torch.nn.Module) -> dict[str, Any]:
+    """For each slot of the module's class a property that reads and writes the module's own."""
+
+    def shared(slot: MemberDescriptorType) -> property:
+        return property(
+            lambda _: slot.__get__(module),
+            lambda _, value: slot.__set__(module, value),
+            lambda _: slot.__delete__(module),
+        )
+
+    found: dict[str, Any] = {}
+    for base in type(module).__mro__:
+        for name, member in vars(base).items():
+            if isinstance(member, MemberDescriptorType) and base.__module__ != "builtins":
+                found.setdefault(name, shared(member))
+    return found
 
 
 class OwnFunction:

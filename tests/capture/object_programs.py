@@ -1880,3 +1880,66 @@ def operators_that_write(x):
     operator.delitem(rows, 0)
     same = operator.iconcat(rows, [3])
     return rows, same is rows, operator.abs(-x), typing.get_type_hints(Slotted.__init__), issubclass(dict, typing.Dict)
+
+
+# --- descriptors ------------------------------------------------------------------------------------------------------
+class Doubling:
+    def __set_name__(self, owner, name):
+        self.name = "_" + name
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else getattr(instance, self.name) + 1
+
+    def __set__(self, instance, value):
+        setattr(instance, self.name, value * 2)
+
+
+class Described:
+    value = Doubling()
+
+    @property
+    def level(self):
+        return self._level
+
+    @level.setter
+    def level(self, new):
+        self._level = new
+
+
+class DescribedAgain(Described):
+    value = 5
+
+    @property
+    def level(self):
+        return super().level + 1
+
+    @level.setter
+    def level(self, new):
+        Described.level.fset(self, new + 1)
+
+
+@whole
+def descriptors_by_super(x):
+    held = DescribedAgain()
+    Described.value.__set__(held, x)
+    held.level = 3
+    first = held.level
+    Described.level.__set__(held, 7)
+    above = super(DescribedAgain, held)
+    return above.value, above.level, first, held.level, Described.value.__get__(held), Described.level.__get__(held)
+
+
+class ModuleWithSlots(nn.Module):
+    __slots__ = ("scale",)
+
+    def forward(self, x):
+        return x * self.scale
+
+
+SLOTS = ModuleWithSlots()
+
+
+@whole
+def slots_of_modules(x):
+    SLOTS.scale = 3
+    return SLOTS(x), SLOTS.scale

@@ -494,6 +494,48 @@ def partial_across(x, log):
 INPUTS = [torch.tensor([1.0, 2.0, 3.0]), torch.tensor([-1.0, -2.0, 0.5]), torch.tensor([4.0, 0.0, 9.0])]
 
 
+class Scaled:
+    factor = 2
+
+    def scaled(self, x):
+        return x * self.factor
+
+
+class ScaledTwice(Scaled):
+    """``super()`` means the first parameter, which no instruction names: it goes on in what continues the method."""
+
+    def scaled(self, x):
+        if x.sum() > 3:
+            x = x - 1
+        return super().scaled(x) + super().scaled(x).sum().item()
+
+    def with_a_shared_cell(self, x):
+        factor = lambda: self.factor
+        self.factor = 3
+        if x.sum() > 3:
+            x = x - 1
+        return super().scaled(x) * factor()
+
+    def generated(self, x):
+        for n in range(2):
+            yield super().scaled(x) + n
+
+    def in_handler(self, x):
+        try:
+            raise ValueError(x.sum().item())
+        except ValueError as error:
+            tg.graph_break()
+            return super().scaled(x), str(error)
+
+
+@program
+def super_after_a_break(x, log):
+    held = ScaledTwice()
+    for value in held.generated(x):
+        log.append(value.sum().item())
+    return held.scaled(x), held.with_a_shared_cell(x), held.in_handler(x)
+
+
 def run(function, x):
     log: list[Any] = []
     x = x.clone().requires_grad_()

@@ -356,3 +356,30 @@ def test_modules_made_while_running_after_torch_compile_was_used():
     torch.compile(lambda x: x + 1, backend="eager")(x)
     model = Stack()
     torch.testing.assert_close(tg.compile(model, fullgraph=True)(x), model(x))
+
+
+def test_a_module_with_slots():
+    class Counting(torch.nn.Module):
+        __slots__ = ("calls", "scale")
+
+        def __init__(self):
+            super().__init__()
+            self.calls, self.scale = 0, 2.0
+            self.linear = torch.nn.Linear(3, 3)
+
+        def forward(self, x):
+            self.calls += 1
+            return self.linear(x) * self.scale
+
+    module = Counting()
+    compiled = tg.compile(module, backend="eager")
+    x = torch.ones(2, 3)
+    for scale in (2.0, 3.0):
+        compiled.scale = scale
+        torch.testing.assert_close(compiled(x), module.linear(x) * scale)
+    assert module.scale == 3.0 and compiled.calls == module.calls == 2
+    assert isinstance(compiled, Counting) and list(compiled.state_dict()) == list(module.state_dict())
+    del compiled.calls
+    assert not hasattr(module, "calls")
+    copied = copy.deepcopy(compiled)
+    torch.testing.assert_close(copied.linear(x), module.linear(x))

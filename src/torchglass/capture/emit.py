@@ -27,7 +27,7 @@ from ..records.sources import InstanceDict, Item, Local, Source
 from . import emit_modes
 from .errors import CannotResume
 from .inference import GuardMethodV, InferenceV
-from .resume import EntryPoint, Slot, live_cells, live_locals, resume_code
+from .resume import EntryPoint, Slot, live_cells, live_locals, receiver, resume_code
 from .values.arrays import ArrayV
 from .values.base import NULL, HandledV, Lazy, Value
 from .values.binding import class_lookup
@@ -192,7 +192,14 @@ def entry_point(
             caught += [(n, name) for name in same]
     passed = {name: text for name, text in variables.items() if name not in {name for _, name in caught}}
     arguments = [slot_text(e, v) for v, slot in zip(stack, slots) if slot in (Slot.VALUE, Slot.HANDLED)]
-    entry = EntryPoint(index, tuple(slots), tuple(passed), tuple(cells), tuple(caught))
+    first = receiver(code)
+    if first in cells:
+        arguments.insert(0, f"{cells[first]}.cell_contents")
+    elif first in passed:
+        arguments.insert(0, passed.pop(first))
+    else:
+        first = ""
+    entry = EntryPoint(index, tuple(slots), tuple(passed), tuple(cells), tuple(caught), first)
     return entry, ", ".join([*arguments, *cells.values(), *passed.values()])
 
 

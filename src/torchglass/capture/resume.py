@@ -44,6 +44,7 @@ class EntryPoint:
     """Where code is entered: the instruction, its stack, the variables that live, the cells that others share.
 
     ``caught`` maps slots that are HANDLED to the variable that is that exception (``except ... as name``).
+    ``receiver`` is the variable that must be the first parameter, if any.
     """
 
     index: int
@@ -51,6 +52,12 @@ class EntryPoint:
     variables: tuple[str, ...]
     cells: tuple[str, ...] = ()
     caught: tuple[tuple[int, str], ...] = ()
+    receiver: str = ""
+
+
+def receiver(code: CodeType) -> str:
+    """The parameter that ``super()`` without arguments means, which no instruction reads: the first. "" if none."""
+    return code.co_varnames[0] if "__class__" in code.co_freevars and code.co_argcount else ""
 
 
 def live_locals(code: CodeType, index: int) -> set[str]:
@@ -69,7 +76,7 @@ def _used(code: CodeType, index: int, by: tuple[str, ...]) -> set[str]:
     handlers = exception_entries(code)
     reached: set[int] = set()
     todo = [index]
-    names: set[str] = set()
+    names = {receiver(code)} - {""}
     while todo:
         at = todo.pop()
         if at in reached or at >= len(instructions):
@@ -96,7 +103,9 @@ def in_original(code: CodeType, entry: EntryPoint) -> tuple[CodeType, EntryPoint
 def resume_code(code: CodeType, entry: EntryPoint, name: str) -> CodeType:
     """Code that continues ``code`` at an instruction.
 
-    Its parameters are ``stack_0``, ... for the stack's values, ``cell_of_x`` for each shared cell, then the variables.
+    Its parameters are the receiver, ``stack_0``, ... for the stack's values, ``cell_of_x`` for each shared cell, then
+    the variables.
+
     A generator's code gives, when called, a generator that after one ``next`` waits there, with no value yet.
     """
     code, entry = in_original(code, entry)
@@ -109,7 +118,7 @@ def resume_code(code: CodeType, entry: EntryPoint, name: str) -> CodeType:
     # `bytecode` would work out the exception table from the flow, which here enters blocks from their side
     body[:] = [*prologue, *(item for item in body if not isinstance(item, (TryBegin, TryEnd)))]
     values = [f"{STACK}{n}" for n, slot in enumerate(entry.stack) if slot in (Slot.VALUE, Slot.HANDLED)]
-    body.argnames = [*values, *(f"{SHARED}{c}" for c in entry.cells), *entry.variables]
+    body.argnames = [*filter(None, [entry.receiver]), *values, *(f"{SHARED}{c}" for c in entry.cells), *entry.variables]
     body.argcount = len(body.argnames)
     body.posonlyargcount = body.kwonlyargcount = 0
     body.flags = body.flags & ~(CO_VARARGS | CO_VARKEYWORDS)

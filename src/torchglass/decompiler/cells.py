@@ -47,7 +47,7 @@ def with_free_cells(code: CodeType) -> tuple[CodeType, tuple[str, ...]]:
         co_nlocals=len(names),
         co_cellvars=cells,
         co_freevars=free,
-        co_argcount=code.co_argcount - len(parameters),
+        co_argcount=sum(n in names for n in code.co_varnames[: code.co_argcount]),  # a shared one may be one too
     )
     return made, shared
 

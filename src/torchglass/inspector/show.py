@@ -52,7 +52,7 @@ def place(origin: Origin) -> str:
 
 def on_the_stack(function: FunctionRecord, before: str = "") -> str:
     """A line that says what ``stack_0`` of a resume function is, '' for a function that has none; after ``before``."""
-    if f"({STACK}" not in function.source_text.partition("\n")[0]:
+    if f"{STACK}0" not in function.source_text.partition("\n")[0]:
         return ""
     return f"{before}{STACK}0, ...: what the loop or expression that the break interrupted had at hand\n"
 

@@ -147,6 +147,21 @@ def function_get(m, self, owner, cls=NONE):
     return self if isinstance(owner, ConstantV) and owner.value is None else MethodV(self, owner)
 
 
+@method(property, name="__set__")
+def property_set(m, self, owner, value):
+    if self.as_constant().fset is None:
+        m.throw(AttributeError, "property has no setter")
+    m.call(m.wrap_known(self.as_constant().fset), [owner, value], {})
+    return NONE
+
+
+@method(property, name="__get__")
+def property_get(m, self, owner, cls=NONE):
+    if isinstance(owner, ConstantV) and owner.value is None:
+        return self
+    return m.call(m.wrap_known(self.as_constant().fget), [owner], {})
+
+
 @method(GeneratorType)
 def send(m, self, value):
     result = self.send(m, value)
