@@ -92,3 +92,11 @@ def test_broken_and_right(name):
     for sign in (1, -1, 1):
         x = make_input() * sign
         same(outcome(compiled, x), outcome(BREAKING[name], x))
+
+
+@pytest.mark.parametrize("name", [n for n in WHOLE if "of tensors" not in n and "of modes" not in n])
+def test_without_tensors(name):
+    """What the program does with a number: results, or the exception where it wanted a tensor."""
+    compiled = tg.compile(WHOLE[name], backend="eager")
+    for _ in range(2):
+        same(outcome(compiled, 4), outcome(WHOLE[name], 4))
