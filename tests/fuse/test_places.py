@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.codegen.harness import check
+from tests.codegen.harness import Compiled, check
+
+from torchglass.fuse.places import compute_at_places
+from torchglass.records.loops import Loop
 
 Tensor = torch.Tensor
 ROWS, COLUMNS = 40, 24
@@ -64,8 +68,13 @@ def diagonal(x: Tensor, index: Tensor) -> Tensor:
     return x.cos()[:COLUMNS].diagonal(), x.cos()
 
 
-def most_is_read(x: Tensor, index: Tensor) -> Tensor:
+def cheap_in_no_order(x: Tensor, index: Tensor) -> Tensor:
     return x.exp().gather(1, index.expand(-1, COLUMNS))
+
+
+def most_is_read(x: Tensor, index: Tensor) -> Tensor:
+    y = torch.lerp(x.exp(), x.sin(), x.cos()) - x.tanh() * x.sigmoid()
+    return F.gelu(y, approximate="tanh").gather(1, index.expand(-1, COLUMNS))
 
 
 def returned(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,7 +86,8 @@ def returned(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     "function, taken",
     [(picked, 2), (cross_entropy, 1), (smooth, 1), (chain, 3), (counted, 3), (padded, 1), (across, 1),
      (added_at_places, 1), (overwritten, 2),
-     (gathered_twice, 1), (narrow_numbers, 3), (diagonal, 0), (most_is_read, 0), (returned, 0)],
+     (gathered_twice, 1), (narrow_numbers, 3), (diagonal, 0), (most_is_read, 0), (cheap_in_no_order, 1),
+     (returned, 0)],
 )  # fmt: skip
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_as_eager(function: Callable, taken: int, dtype: torch.dtype, tmp_path):
@@ -87,6 +97,24 @@ def test_as_eager(function: Callable, taken: int, dtype: torch.dtype, tmp_path):
     compiled = check(function, [x, index], tmp_path, tol=0.03 if dtype is torch.bfloat16 else None)
     places = [d for d in compiled.fused.decisions if d.rule == "place"]
     assert len(places) == taken and all(d.fused and d.bytes_saved > 0 for d in places)
+
+
+def test_many_loops_take_linear_time(tmp_path):
+    """No loop is looked at once for each other one."""
+    seen = 0
+
+    class Counted(Loop):
+        @property
+        def reads(self):
+            nonlocal seen
+            seen += 1
+            return super().reads
+
+    graph = Compiled(lambda *xs: [x + 1 for x in xs], [torch.ones(3) for _ in range(60)], tmp_path).graph
+    fields = [f.name for f in dataclasses.fields(Loop)]
+    nodes = tuple(Counted(**{f: getattr(node, f) for f in fields}) for node in graph.nodes)
+    compute_at_places(dataclasses.replace(graph, nodes=nodes))
+    assert 0 < seen <= 4 * len(nodes)
 
 
 def test_an_index_out_of_range_still_raises(tmp_path):

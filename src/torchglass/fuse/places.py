@@ -35,6 +35,7 @@ from .align import collapsed
 
 FEW = 8  # numbers are made for each one that is read
 SHORT = 8  # operations that are cheaper to do again for one element than to store it and read it back
+UNKNOWN_POINTS = 1 << 62
 MOST_LOADS = 4  # of what makes one of them
 RULE = "place"
 
@@ -55,6 +56,10 @@ def compute_at_places(graph: LoopGraph) -> tuple[LoopGraph, list[FusionDecision]
     outside |= {name for node in nodes if node is not None and not isinstance(node, Loop) for name in node.reads}
     outside |= {name for b in graph.buffers.values() if b.inside is not None for name in (b.name, b.inside[0])}
     decisions: list[FusionDecision] = []
+    reading: dict[str, set[int]] = {}
+    for n, node in enumerate(graph.nodes):
+        for name in node.reads:
+            reading.setdefault(name, set()).add(n)
     for position in reversed(range(len(nodes))):
         maker = nodes[position]
         if not isinstance(maker, Loop) or not _is_plain(maker) or maker.writes[0] in outside:
@@ -62,11 +67,11 @@ def compute_at_places(graph: LoopGraph) -> tuple[LoopGraph, list[FusionDecision]
         if any(graph.buffers[name].inside is not None for name in maker.reads):
             continue  # which may be written onto before the reader runs
         name = maker.writes[0]
-        readers = [n for n, node in enumerate(nodes) if isinstance(node, Loop) and name in node.reads]
+        readers = sorted(reading.get(name, ()))
         few = [n for n in readers if _is_worth_it(maker, nodes[n], name)]
         changed = {n: loop for n in few if (loop := _at_its_places(maker, nodes[n])) is not None}
         points = sum(_points_read(nodes[n], name) for n in changed)
-        if not changed or points * FEW > _points(maker):
+        if not changed or points * (1 if len(maker.body) <= SHORT else FEW) > _points(maker):
             continue
         each = item_bytes(graph.buffers[name].dtype)
         saved = each * (points if len(changed) < len(readers) else _points(maker))
@@ -74,8 +79,12 @@ def compute_at_places(graph: LoopGraph) -> tuple[LoopGraph, list[FusionDecision]
             why = f"{points} of {_points(maker)} numbers are read"
             decisions.append(FusionDecision(maker.name, loop.name, True, RULE, why, saved))
             nodes[n] = loop
+            for taken in maker.reads:
+                reading[taken].add(n)
         if len(changed) == len(readers):
             nodes[position] = None
+            for taken in maker.reads:
+                reading[taken].discard(position)
     if not decisions:
         return graph, []
     kept = tuple(node for node in nodes if node is not None)
@@ -85,8 +94,7 @@ def compute_at_places(graph: LoopGraph) -> tuple[LoopGraph, list[FusionDecision]
 
 def _points(node: Node | None) -> int:
     count = product(node.dims) if isinstance(node, Loop) else 0
-    assert isinstance(count, int)
-    return count
+    return count if isinstance(count, int) else UNKNOWN_POINTS
 
 
 def _points_read(node: Node | None, name: str) -> int:
