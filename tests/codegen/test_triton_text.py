@@ -123,7 +123,11 @@ def test_equal_layers_share_kernels(check: Callable[..., KernelSources]) -> None
 def test_graphs(name: str, check: Callable[..., KernelSources]) -> None:
     fn, args = GRAPHS[name]
     check(fn, args, tol=1e-5)
-    check(with_gradients(fn), args, tol=2e-5)
+    if name == "columns of few rows":  # the gradient of a product is made of cumulative products
+        with pytest.raises(CannotPrint, match="scans"):
+            check(with_gradients(fn), args)
+    else:
+        check(with_gradients(fn), args, tol=2e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

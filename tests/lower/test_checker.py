@@ -12,12 +12,13 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from torchglass import lower
 from torchglass.records.check_loops import LoopError, check_graph, check_loop, operands
-from torchglass.records.loops import Access, Buffer, Compute, Const, Load, Loop, LoopGraph, Reduce, Store
+from torchglass.records.loops import Access, Buffer, Compute, Const, Load, Loop, LoopGraph, Reduce, Scan, Store
 
 BUFFERS = {n: Buffer(n, "float32", (4, 8), (8, 1)) for n in "xy"} | {"z": Buffer("z", "float32", (4,), (1,))}
 X, Y, Z = Access("x", (8, 1)), Access("y", (8, 1)), Access("z", (1, 0))
 
 LOAD = Load("t0", X, "float32")
+SCAN = Scan("t1", "sum", "t0", (0, 1), "float32")
 
 
 def loop(*body: object, dims: tuple[int, ...] = (4, 8), reduced: tuple[bool, ...] = (False, False)) -> Loop:
@@ -55,6 +56,10 @@ def test_a_sound_loop_passes_and_prints() -> None:
         (loop(Load("t0", X, "float32"), Store(Z, "t0"), reduced=(False, True)), "before its reduction"),
         (loop(LOAD, Reduce("t1", "sum", "t0", "float32"), Store(Y, "t1"), reduced=(False, True)), "along a reduced"),
         (loop(Const("t0", 1.0, "float32"), Store(Z, "t0"), reduced=(False, True)), "no reduce"),
+        (loop(LOAD, SCAN, Compute("t2", "add", ("t0", "t1"), "float32"), Store(Y, "t2")), "more than the scan"),
+        (loop(LOAD, SCAN, Reduce("t2", "sum", "t1", "float32"), Store(Z, "t2"), reduced=(False, True)), "and reduces"),
+        (loop(LOAD, SCAN, replace(SCAN, result="t2", strides=(1, 0)), Store(Y, "t1")), "another line"),
+        (loop(LOAD, replace(SCAN, strides=(1, 1)), Store(Y, "t1")), "one by one"),
     ],
 )  # fmt: skip
 def test_broken_loops_are_refused(broken: Loop, complaint: str) -> None:
@@ -79,6 +84,7 @@ def programs() -> Iterator[LoopGraph]:
         (lambda x, i: torch.cat([F.embedding(i, x), x], 0).max(1), (x, ids)),
         (lambda x, i: (x * 2).index_add(0, i, x[:3]), (x, ids)),
         (lambda x: F.interpolate(F.max_pool2d(x, 3, 2, 1), scale_factor=2.0, mode="bilinear"), (image,)),
+        (lambda x: (torch.softmax(x, 1).cumsum(0), *(x * 2).cummax(1)), (x,)),
         (lambda x: (x.t().argmax(0), (x > 0).any(1), x.flip(0) @ x.t()), (x,)),
     ):
         yield lower.run(make_fx(fn, tracing_mode="fake")(*args))
@@ -142,6 +148,13 @@ def broken_operations(op: object) -> Iterator[tuple[str, tuple[object, ...]]]:
             yield "to what a tensor says", (replace(op, access=replace(access, indirect=(("t999", 1),))),)
     if isinstance(op, Reduce):
         yield "by an unknown kind", (replace(op, kind="median"),)
+    if isinstance(op, Scan):
+        yield "of an unknown kind", (replace(op, kind="mean"),)
+        yield "along nothing", (replace(op, strides=(0,) * len(op.strides)),)
+        yield "every other point", (replace(op, strides=tuple(2 * s for s in op.strides)),)
+        yield "backwards", (replace(op, strides=tuple(-s for s in op.strides)),)
+        yield "with a stride fewer", (replace(op, strides=op.strides[1:]),)
+        yield "twice, the second of the first", (op, replace(op, result="t999", arg=op.result))
 
 
 def test_every_mutant_is_refused() -> None:

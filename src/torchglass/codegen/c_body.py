@@ -1,7 +1,8 @@
 """Loop bodies as C statements: which value is computed once per row, which once per element, which after a reduction.
 
 Statements go to three lists of a pass over a row: ``pre`` (constant along the row), ``body`` (in the inner loop) and
-``post`` (once the row's reductions are complete). Loads and computations that occur twice are written once.
+``post`` (once the row's reductions are complete). In a pass that carries values along the row, ``after`` is what an
+element needs of them. Loads and computations that occur twice are written once.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..records.loops import Buffer, Compute, Const, Index, Load, Loop, Operation, Reduce, Size, Store, address
-from .c_ops import CTYPES, OPENMP, c_op, combine, constant, is_float, reduction_start
+from ..records.loops import Buffer, Compute, Const, Index, Load, Loop, Operation, Reduce, Scan, Size, Store, address
+from .c_ops import CTYPES, OPENMP, c_op, carried, combine, constant, is_float, reduction_start
 from .nest import Nest
 
-PRE, BODY, POST = 0, 1, 2
+PRE, BODY, AFTER, POST = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -27,17 +28,25 @@ class CValue:
 
 @dataclass
 class Pass:
-    """The statements of one pass over a row. ``reductions``: (OpenMP operator, variable) of the inner loop; ``masked``:
-    memory is read under a condition.
+    """The statements of one pass over a row. ``reductions``: (OpenMP operator, variable) of the inner loop.
+
+    ``carried``: the same of what it carries from element to element, no operator where OpenMP may not carry it in
+    vectors; ``masked``: memory is read under a condition.
     """
 
     pre: list[str] = field(default_factory=list)
     body: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
     post: list[str] = field(default_factory=list)
+    carried: list[tuple[str, str]] = field(default_factory=list)
     reductions: list[tuple[str, str]] = field(default_factory=list)
     forward: dict[str, CValue] = field(default_factory=dict)
     seen: dict[object, CValue] = field(default_factory=dict)
     masked: bool = False
+
+    def at(self, level: int) -> list[str]:
+        """The statements of a level."""
+        return (self.pre, self.body, self.after, self.post)[level]
 
 
 @dataclass
@@ -48,6 +57,22 @@ class Accumulator:
     loop: Loop
     reduce: Reduce
     size: Size
+
+
+@dataclass
+class Line:
+    """A scan from row to row: ``name`` is an array of what each column has come to."""
+
+    name: str
+    scan: Scan
+
+
+def _in_any_order(loop: Loop, scan: Scan) -> bool:
+    """Whether products of neighbours stay in range: those of eight floats do as doubles, those of floats do not."""
+    made = {op.result: op for op in loop.body if not isinstance(op, Store)}
+    cast = made[scan.arg]
+    widened = isinstance(cast, Compute) and cast.op == "cast" and made[cast.args[0]].dtype == "float32"
+    return not is_float(scan.dtype) or (widened and scan.dtype == "float64")
 
 
 def value_type(dtype: str) -> str:
@@ -78,6 +103,7 @@ class BodyPrinter:
         self.row_seen: dict[object, CValue] = {}
         self.accumulators: list[Accumulator] = []
         self.small: set[str] = set()  # counters of 64 bits whose values fit into 32
+        self.lines: list[Line] = []
         self.count = 0
 
     # -- addresses ---------------------------------------------------------------------------------------------------
@@ -104,7 +130,7 @@ class BodyPrinter:
         if known is not None:
             return known
         value = CValue(self.fresh(), dtype, level)
-        (p.pre, p.body, p.post)[level].append(f"const {value_type(dtype)} {value.text} = {text};")
+        p.at(level).append(f"const {value_type(dtype)} {value.text} = {text};")
         if level == PRE:
             self.row_seen[key] = value
         else:
@@ -136,6 +162,8 @@ class BodyPrinter:
                     after.add(op.result)
                 else:
                     env[op.result] = self._reduce(p, op, env[op.arg], loop)
+            elif isinstance(op, Scan):
+                env[op.result] = self._scan(p, op, env[op.arg], loop)
             else:
                 env[op.result] = self.value(p, op, env, full)
 
@@ -232,8 +260,7 @@ class BodyPrinter:
             p.forward[name] = value
         if again:
             return
-        level = max(value.level, PRE) if row_value else BODY
-        target = (p.pre, p.body, p.post)[level]
+        target = p.at(value.level if row_value else max(value.level, BODY))
         if name in self.scratch:
             target.append(f"{self.ident(name)}[{self.column_index()}] = {value.text};")
         elif name not in self.nest.kernel.local:
@@ -285,14 +312,43 @@ class BodyPrinter:
             arg = self.row_partial(p, self.fresh("r"), op, arg)
             p.post.append(f"{name}[0] = {self.joined(op, f'{name}[0]', arg.text)};")
         else:
-            (p.pre, p.body, p.post)[arg.level].append(f"{name}[0] = {self.joined(op, f'{name}[0]', arg.text)};")
+            p.at(arg.level).append(f"{name}[0] = {self.joined(op, f'{name}[0]', arg.text)};")
 
     @staticmethod
     def joined(op: Reduce, a: str, b: str) -> str:
-        if op.kind in ("max", "min") and is_float(op.dtype):
-            sign = ">" if op.kind == "max" else "<"
-            return f"({b} {sign} {a} || {b} != {b}) ? {b} : {a}"
-        return combine(op.kind, a, b)
+        return carried(op.kind, op.dtype, a, b)
+
+    # -- scans -------------------------------------------------------------------------------------------------------
+    def _scan(self, p: Pass, op: Scan, arg: CValue, loop: Loop) -> CValue:
+        """Along the row: a variable, which OpenMP carries through vectors. As in reductions, a flag keeps NaN."""
+        if not self.moves_inside(op.strides):
+            return self._carry(p, op, arg)
+        name = self.fresh("r")
+        p.pre.append(f"{value_type(op.dtype)} {name} = {reduction_start(op.kind, op.dtype)};")
+        value = CValue(name, op.dtype, AFTER)
+        if op.kind == "logaddexp":
+            p.pre.append(f"{value_type(op.dtype)} {name}_sum = 0;")
+            p.body.append(f"tg_add_exp_{'f32' if op.dtype == 'float32' else 'f64'}(&{name}, &{name}_sum, {arg.text});")
+            p.carried.append(("", name))
+            log = c_op("log", op.dtype, op.dtype, [f"{name}_sum"])
+            return self.define(p, ("scan", name), AFTER, op.dtype, f"{name} + {log}")
+        p.body.append(f"{name} = {combine(op.kind, name, arg.text)};")
+        p.carried.append((OPENMP[op.kind] if op.kind != "prod" or _in_any_order(loop, op) else "", name))
+        if op.kind not in ("max", "min") or not is_float(op.dtype):
+            return value
+        flag = f"{name}_nan"
+        p.pre.append(f"int {flag} = 0;")
+        p.body.append(f"{flag} |= {arg.text} != {arg.text};")
+        p.carried.append(("|", flag))
+        return self.define(p, ("scan", name), AFTER, op.dtype, f"{flag} ? NAN : {name}")
+
+    def _carry(self, p: Pass, op: Scan, arg: CValue) -> CValue:
+        """From row to row: an array over the row."""
+        line = Line(self.fresh("acc"), op)
+        self.lines.append(line)
+        where = f"{line.name}[{self.column_index()}]"
+        p.body.append(f"{where} = {carried(op.kind, op.dtype, where, arg.text)};")
+        return self.define(p, ("scan", line.name), BODY, op.dtype, where)
 
     def finish_column(self, acc: Accumulator, total: str) -> list[str]:
         """Statements that store one column's result, given the expression of its total."""

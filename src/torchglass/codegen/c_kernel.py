@@ -19,9 +19,10 @@ from dataclasses import replace
 
 from ..records.kernels import Choice
 from ..records.loops import Access, Buffer, Size, address, item_bytes, product
-from . import gathers
+from . import c_scans, gathers
 from .c_body import Accumulator, BodyPrinter, Pass, total_type, value_type
 from .c_ops import CTYPES, is_float, reduction_start
+from .c_text import copies, decode, indent, limit, loop_over, wrap
 from .effort import effort, least_shared
 from .nest import SHORT, Nest
 from .stages import Plan, schedule
@@ -66,11 +67,14 @@ class CKernel:
         passes = self._passes()
         row = self._scratch() + self._row_code(passes)
         columns = self.printer.accumulators
-        body = self._with_columns(row, columns, passes) if columns else self._row_loops(row, passes)
+        if self.printer.lines:
+            body = c_scans.from_row_to_row(self.nest, row, self.printer.lines, self._simple(passes), self.parallel)
+        else:
+            body = self._with_columns(row, columns, passes) if columns else self._row_loops(row, passes)
         body = self._hide_steps([*self._late_locals(), *body, *self._after()])
         if self.team is not None:
             body = [_with_team(line, self.team) for line in body]
-        return "\n".join([f"static void {name}({self.signature()})", "{", *_indent(body), "}"])
+        return "\n".join([f"static void {name}({self.signature()})", "{", *indent(body), "}"])
 
     def signature(self) -> str:
         parts = [f"const {self._memory(b)}* restrict {self.ident(b)}" for b in self.inputs]
@@ -117,7 +121,7 @@ class CKernel:
         for loop in self.nest.loops:
             if loop.name in needed:
                 self.printer.loop(p, loop, full=False, again=loop.name not in known)
-        return ["{", *_indent([*p.pre, *p.body, *p.post]), "}"] if self.plan.after else []
+        return ["{", *indent([*p.pre, *p.body, *p.post]), "}"] if self.plan.after else []
 
     # -- passes over a row -------------------------------------------------------------------------------------------
     def _passes(self) -> list[Pass]:
@@ -153,16 +157,20 @@ class CKernel:
         nest = self.nest
         first, last = nest.rows, len(nest.dims) - 1
         if first > last:
-            return ["{", *_indent(p.body), "}"] if p.reductions else list(p.body)
+            return ["{", *indent(p.body), "}"] if p.reductions else list(p.body)
         size = nest.dims[last]
+        if p.carried:
+            return wrap(c_scans.along_row(p, last, size), nest.dims, range(first, last))
+        if self.printer.lines and not p.reductions and not p.masked and isinstance(size, int) and size <= SHORT:
+            return wrap(copies(p.body, last, size), nest.dims, range(first, last))
         adds = any(op == "+" for op, _ in p.reductions)
         blocked = adds and (last > first or not isinstance(size, int) or size > LONG_ROW)
         clauses = "".join(f" reduction({op}:{var})" for op, var in p.reductions)
         # GCC 12 gives zeros for the second of two masked loads that are written out (-O1 and above)
         if not p.reductions and not p.masked and last > first and isinstance(size, int) and size <= SHORT:
-            return _wrap(self._written_out(p.body, last, size), nest.dims, range(first, last - 1))
+            return wrap(self._written_out(p.body, last, size), nest.dims, range(first, last - 1))
         if not blocked:
-            return _wrap(self._simd(p, clauses, last, size), nest.dims, range(first, last))
+            return wrap(self._simd(p, clauses, last, size), nest.dims, range(first, last))
         return self._blocked_loops(p, first, last, size)
 
     def _simd(self, p: Pass, clauses: str, last: int, size: Size) -> list[str]:
@@ -171,15 +179,13 @@ class CKernel:
         possible = self.nest.rows and isinstance(size, int) and not p.masked
         apart = gathers.split(p.body, f"i{last}", size, memory) if possible else None
         arrays, gather, body = apart or ([], [], p.body)
-        before = [*arrays, _for(last, size), *_indent(gather), "}"] if apart else []
-        return [*before, f"#pragma omp simd{clauses}", _for(last, size), *_indent(body), "}"]
+        before = [*arrays, loop_over(last, size), *indent(gather), "}"] if apart else []
+        return [*before, f"#pragma omp simd{clauses}", loop_over(last, size), *indent(body), "}"]
 
     def _written_out(self, body: list[str], last: int, size: int) -> list[str]:
         """The last dimension written out, the one before it vectorized: its neighbours interleave in memory."""
-        copies: list[str] = []
-        for k in range(size):
-            copies += ["{", *_indent([f"const int64_t i{last} = {k};", *body]), "}"]
-        return ["#pragma omp simd", _for(last - 1, self.nest.dims[last - 1]), *_indent(copies), "}"]
+        written = copies(body, last, size)
+        return ["#pragma omp simd", loop_over(last - 1, self.nest.dims[last - 1]), *indent(written), "}"]
 
     def _blocked_loops(self, p: Pass, first: int, last: int, size: Size) -> list[str]:
         """Sums in blocks, blocks added in double: as accurate as pairwise, and the compiler sees a simple loop."""
@@ -189,19 +195,19 @@ class CKernel:
         start = [f"{self._sum_type(p, var)} {var}_b = 0;" for _, var in sums]
         join = [f"{var}_t += {var}_b;" for _, var in sums]
         if isinstance(size, int) and size <= LONG_ROW:
-            inner = [*start, f"#pragma omp simd{clauses}", _for(last, size), *_indent(body), "}", *join]
+            inner = [*start, f"#pragma omp simd{clauses}", loop_over(last, size), *indent(body), "}", *join]
         else:
             block = [
                 *start, f"const int64_t end = block + {LONG_ROW // 2} < {size} ? block + {LONG_ROW // 2} : {size};",
                 f"#pragma omp simd{clauses}", f"for (int64_t i{last} = block; i{last} < end; ++i{last}) {{",
-                *_indent(body), "}", *join,
+                *indent(body), "}", *join,
             ]  # fmt: skip
-            inner = [f"for (int64_t block = 0; block < {size}; block += {LONG_ROW // 2}) {{", *_indent(block), "}"]
+            inner = [f"for (int64_t block = 0; block < {size}; block += {LONG_ROW // 2}) {{", *indent(block), "}"]
         totals = [
             f"{'double' if is_float(self._dtype(p, var)) else value_type(self._dtype(p, var))} {var}_t = 0;"
             for _, var in sums
         ]
-        return [*totals, *_wrap(inner, self.nest.dims, range(first, last)), *(f"{var} = {var}_t;" for _, var in sums)]
+        return [*totals, *wrap(inner, self.nest.dims, range(first, last)), *(f"{var} = {var}_t;" for _, var in sums)]
 
     def _dtype(self, p: Pass, var: str) -> str:
         line = next(x for x in p.pre if f" {var} = " in x)
@@ -244,22 +250,22 @@ class CKernel:
         if across is not None:
             return self._tiles(row, across)
         if not self.parallel:
-            return _wrap(row, nest.dims, range(count))
+            return wrap(row, nest.dims, range(count))
         rows = product(nest.row_dims)
         if count and not (isinstance(rows, int) and rows < 16 and self._simple(passes)):
             collapse = f" collapse({count})" if count > 1 else ""
-            return [f"#pragma omp parallel for schedule(static){collapse}", *_wrap(row, nest.dims, range(count))]
+            return [f"#pragma omp parallel for schedule(static){collapse}", *wrap(row, nest.dims, range(count))]
         if self._simple(passes):
             code = [line.replace("#pragma omp simd", "#pragma omp parallel for simd schedule(static)") for line in row]
-            return _wrap(code, nest.dims, range(count))
-        return _wrap(row, nest.dims, range(count))
+            return wrap(code, nest.dims, range(count))
+        return wrap(row, nest.dims, range(count))
 
     def _rows_in_turn(self, row: list[str], apart: int) -> list[str]:
         """Rows that may write the same elements, one after the other. Threads share the dimensions before them where
         there are enough, else the columns.
         """
         nest, last = self.nest, len(self.nest.dims) - 1
-        code, many = _wrap(row, nest.dims, range(nest.rows)), product(nest.dims[:apart])
+        code, many = wrap(row, nest.dims, range(nest.rows)), product(nest.dims[:apart])
         if not self.parallel:
             return code
         if apart and not (isinstance(many, int) and many < ENOUGH and nest.inner_dims):
@@ -273,10 +279,10 @@ class CKernel:
             "const int64_t team = omp_get_num_threads();",
             f"const int64_t block = (({size} + team - 1) / team + {CACHE_LINE - 1}) / {CACHE_LINE} * {CACHE_LINE};",
             "const int64_t from = omp_get_thread_num() * block;",
-            _limit("to", "from", "block", size),
-            *(line.replace(_for(last, size), moved) for line in code),
+            limit("to", "from", "block", size),
+            *(line.replace(loop_over(last, size), moved) for line in code),
         ]
-        return ["#pragma omp parallel", "{", *_indent(lines), "}"]
+        return ["#pragma omp parallel", "{", *indent(lines), "}"]
 
     def _tiles(self, row: list[str], across: int) -> list[str]:
         """Blocks of the dimension that reads walk and the one that writes walk: both stay in cache.
@@ -287,10 +293,10 @@ class CKernel:
         half = any(item_bytes(self.buffers[access.buffer].dtype) == 2 for access, _ in reads)
         wide = HALF_TILE if half else WIDE_TILE
         tile = min(self.choice.tile, wide)
-        plain = _for(last, nest.dims[last])
+        plain = loop_over(last, nest.dims[last])
         moved = f"for (int64_t i{last} = from; i{last} < to; ++i{last}) {{"
         row = [line.replace(plain, moved) for line in row]
-        lines = [_limit("bottom", "top", tile, nest.dims[across]), _limit("to", "from", wide, nest.dims[last])]
+        lines = [limit("bottom", "top", tile, nest.dims[across]), limit("to", "from", wide, nest.dims[last])]
         for k, (access, text) in enumerate(reads):
             block = f"tile{k}[(i{across} - top) * {wide} + i{last} - from]"
             if not any(text in line for line in row):
@@ -301,11 +307,11 @@ class CKernel:
             corner = f"const int64_t i{across} = top, i{last} = from;"
             call = f"{turn}(tile{k}, {wide}, &{text}, {access.strides[last]}, to - from, bottom - top);"
             lines += [f"{ctype} tile{k}[{tile * wide}] ALIGNED;", f"{{ {corner} {call} }}"]
-        lines += [f"for (int64_t i{across} = top; i{across} < bottom; ++i{across}) {{", *_indent(row), "}"]
-        code = [f"for (int64_t from = 0; from < {nest.dims[last]}; from += {wide}) {{", *_indent(lines), "}"]
-        code = [f"for (int64_t top = 0; top < {nest.dims[across]}; top += {tile}) {{", *_indent(code), "}"]
+        lines += [f"for (int64_t i{across} = top; i{across} < bottom; ++i{across}) {{", *indent(row), "}"]
+        code = [f"for (int64_t from = 0; from < {nest.dims[last]}; from += {wide}) {{", *indent(lines), "}"]
+        code = [f"for (int64_t top = 0; top < {nest.dims[across]}; top += {tile}) {{", *indent(code), "}"]
         outer = [k for k in range(nest.rows) if k != across]
-        code = _wrap(code, nest.dims, outer)
+        code = wrap(code, nest.dims, outer)
         threads = f"#pragma omp parallel for schedule(static) collapse({len(outer) + 2})"
         return [threads, *code] if self.parallel else code
 
@@ -322,9 +328,11 @@ class CKernel:
         return [(access, text) for text, access in found.items()]
 
     def _simple(self, passes: list[Pass]) -> bool:
-        """One pass without reductions or scratch: its inner loop itself can run in parallel."""
+        """One pass without reductions, scans or scratch: its inner loop itself can run in parallel."""
         busy = [p for p in passes if p.body]
-        return len(busy) == 1 and not busy[0].reductions and not self.plan.scratch and len(self.nest.inner_dims) == 1
+        if len(busy) != 1 or busy[0].carried:
+            return False
+        return not busy[0].reductions and not self.plan.scratch and len(self.nest.inner_dims) == 1
 
     # -- column reductions -------------------------------------------------------------------------------------------
     def _with_columns(self, row: list[str], columns: list[Accumulator], passes: list[Pass]) -> list[str]:
@@ -332,18 +340,18 @@ class CKernel:
         nest = self.nest
         outer = _kept_rows(nest, columns)
         inside = [k for k in range(nest.rows) if k not in outer]
-        if not outer and self._wide(columns):
+        if not outer and self._wide(columns, passes):
             return self._column_blocks(row, columns, inside)
         if outer and self._few(columns, inside):
             few = self._rows_in_registers(columns, inside, passes) or self._few_rows(row, columns, inside)
-            code = _wrap(few, nest.dims, outer)
+            code = wrap(few, nest.dims, outer)
             collapse = f" collapse({len(outer)})" if len(outer) > 1 else ""
             return [*([f"#pragma omp parallel for schedule(static){collapse}"] if self.parallel else []), *code]
         block = self._row_block(row, columns, inside)
         outer_count = product(tuple(nest.dims[k] for k in outer))
         threads_inside = self.parallel and not (isinstance(outer_count, int) and outer_count >= 16)
         code = self._column_region(block, columns, threads_inside)
-        code = _wrap(code, nest.dims, outer)
+        code = wrap(code, nest.dims, outer)
         if self.parallel and not threads_inside:
             collapse = f" collapse({len(outer)})" if len(outer) > 1 else ""
             code.insert(0, f"#pragma omp parallel for schedule(static){collapse}")
@@ -378,22 +386,22 @@ class CKernel:
             lines = [_renamed(line, own) for line in busy[0].body]
             for name, element in names.items():
                 lines = [line.replace(element, name) for line in lines]
-            body += ["{", *_indent([f"const int64_t i{inside[0]} = {k};", *lines]), "}"]
+            body += ["{", *indent([f"const int64_t i{inside[0]} = {k};", *lines]), "}"]
         for acc in columns:
             sum_ = f"const {value_type(acc.reduce.dtype)} sum = {acc.name};"
-            body += ["{", *_indent([f"const int64_t c = i{last};", sum_, *self._finished(acc)]), "}"]
-        return [*before, "#pragma omp simd", _for(last, nest.dims[last]), *_indent(body), "}"]
+            body += ["{", *indent([f"const int64_t c = i{last};", sum_, *self._finished(acc)]), "}"]
+        return [*before, "#pragma omp simd", loop_over(last, nest.dims[last]), *indent(body), "}"]
 
     def _few_rows(self, row: list[str], columns: list[Accumulator], inside: list[int]) -> list[str]:
         """The sums of a few rows, stored as they are."""
         rows = product(tuple(self.nest.dims[k] for k in inside))
-        decode = _decode("row", [(k, self.nest.dims[k]) for k in inside])
+        counters = decode("row", [(k, self.nest.dims[k]) for k in inside])
         lines = [line for acc in columns for line in self._started(acc)]
-        lines += [f"for (int64_t row = 0; row < {rows}; ++row) {{", *_indent(decode + row), "}"]
+        lines += [f"for (int64_t row = 0; row < {rows}; ++row) {{", *indent(counters + row), "}"]
         for acc in columns:
             body = [f"const {value_type(acc.reduce.dtype)} sum = {acc.name}[c];", *self._finished(acc)]
-            lines += [f"for (int64_t c = 0; c < {acc.size}; ++c) {{", *_indent(body), "}"]
-        return ["{", *_indent(lines), "}"]
+            lines += [f"for (int64_t c = 0; c < {acc.size}; ++c) {{", *indent(body), "}"]
+        return ["{", *indent(lines), "}"]
 
     def _started(self, acc: Accumulator) -> list[str]:
         """One block's sums, before the first row."""
@@ -407,10 +415,12 @@ class CKernel:
     def _finished(self, acc: Accumulator) -> list[str]:
         """What is done with the ``sum`` of column ``c``."""
         dims = [(k, self.nest.dims[k]) for k in range(self.nest.rows, len(self.nest.dims))]
-        return [*(_decode("c", dims) if acc.size != 1 else []), *self.printer.finish_column(acc, "sum")]
+        return [*(decode("c", dims) if acc.size != 1 else []), *self.printer.finish_column(acc, "sum")]
 
-    def _wide(self, columns: list[Accumulator]) -> bool:
+    def _wide(self, columns: list[Accumulator], passes: list[Pass]) -> bool:
         """Whether threads should share out the columns: nothing in a row needs the whole row, and rows are long."""
+        if any(p.carried for p in passes):
+            return False
         alone = len(self.plan.stages) == 1 and not self.plan.scratch and len(self.nest.inner_dims) == 1
         simple = not any(lp.is_reduction and not any(lp.reduced[: self.nest.rows]) for lp in self.nest.loops)
         every = all(acc.size == self.nest.columns for acc in columns)
@@ -436,23 +446,23 @@ class CKernel:
                 f"const {value_type(acc.reduce.dtype)} sum = {acc.name}_t[{moved}];",
                 *self.printer.finish_column(acc, "sum"),
             ]
-            lines += [f"for (int64_t i{last} = from; i{last} < to; ++i{last}) {{", *_indent(body), "}"]
+            lines += [f"for (int64_t i{last} = from; i{last} < to; ++i{last}) {{", *indent(body), "}"]
         head = f"for (int64_t from = 0; from < {nest.columns}; from += {COLUMN_BLOCK}) {{"
-        code = [head, *_indent(lines), "}"]
+        code = [head, *indent(lines), "}"]
         return ["#pragma omp parallel for schedule(static)", *code] if self.parallel else code
 
     def _row_block(self, row: list[str], columns: list[Accumulator], inside: list[int]) -> list[str]:
         """One block of rows: sums in the values' own dtype, then joined to the thread's totals."""
         nest, step = self.nest, self.choice.row_block
         rows = product(tuple(nest.dims[k] for k in inside))
-        decode = _decode("row", [(k, nest.dims[k]) for k in inside])
+        counters = decode("row", [(k, nest.dims[k]) for k in inside])
         lines = [line for acc in columns for line in self._started(acc)]
         lines.append(f"const int64_t stop = first + {step} < {rows} ? first + {step} : {rows};")
-        lines += ["for (int64_t row = first; row < stop; ++row) {", *_indent(decode + row), "}"]
+        lines += ["for (int64_t row = first; row < stop; ++row) {", *indent(counters + row), "}"]
         for acc in columns:
             joined = self.printer.joined(acc.reduce, f"{acc.name}_t[c]", f"{acc.name}[c]")
             lines.append(f"for (int64_t c = 0; c < {acc.size}; ++c) {acc.name}_t[c] = {joined};")
-        return [f"for (int64_t first = 0; first < {rows}; first += {step}) {{", *_indent(lines), "}"]
+        return [f"for (int64_t first = 0; first < {rows}; first += {step}) {{", *indent(lines), "}"]
 
     @staticmethod
     def _on_stack(acc: Accumulator) -> bool:
@@ -483,18 +493,18 @@ class CKernel:
             region = ["const int thread = omp_get_thread_num();", *mine, *start, *share, *done]
             lines.append("int used = 1;")
             region.insert(1, "if (thread == 0) used = omp_get_num_threads();")
-            lines += ["#pragma omp parallel num_threads(team)", "{", *_indent(region), "}"]
+            lines += ["#pragma omp parallel num_threads(team)", "{", *indent(region), "}"]
         else:
             lines += [
                 "const int used = 1;",
                 "{",
-                *_indent(["const int thread = 0;", *mine, *start, *block, *done]),
+                *indent(["const int thread = 0;", *mine, *start, *block, *done]),
                 "}",
             ]
         for acc in columns:
             lines += self._store_columns(acc)
             lines.append(f"free({acc.name}_all);")
-        return ["{", *_indent(lines), "}"]
+        return ["{", *indent(lines), "}"]
 
     def _store_columns(self, acc: Accumulator) -> list[str]:
         ctype = total_type(acc.reduce)
@@ -505,7 +515,7 @@ class CKernel:
             f"for (int t = 1; t < used; ++t) total = {self.printer.joined(acc.reduce, 'total', part)};",
             f"const {value_type(acc.reduce.dtype)} sum = total;", *self._finished(acc),
         ]  # fmt: skip
-        return [f"for (int64_t c = 0; c < {acc.size}; ++c) {{", *_indent(body), "}"]
+        return [f"for (int64_t c = 0; c < {acc.size}; ++c) {{", *indent(body), "}"]
 
 
 def transposed_dim(nest: Nest) -> int | None:
@@ -528,17 +538,9 @@ def _kept_rows(nest: Nest, columns: list[Accumulator]) -> list[int]:
     return [k for k in range(nest.rows) if not any(acc.loop.reduced[k] for acc in columns)]
 
 
-def _decode(name: str, dims: list[tuple[int, Size]]) -> list[str]:
-    """Counters of several dimensions from one that runs over all of them."""
-    if not dims:
-        return []
-    lines = []
-    rest = name
-    for k, size in reversed(dims[1:]):
-        lines.append(f"const int64_t i{k} = {rest} % {size};")
-        rest = f"{rest} / {size}" if rest == name else f"({rest}) / {size}"
-    lines.append(f"const int64_t i{dims[0][0]} = {rest};")
-    return lines
+def _renamed(line: str, names: dict[str, str]) -> str:
+    """The line with the printer's own variables, ``r1`` and ``t2``, called otherwise."""
+    return re.sub(r"\b[rt]\d+\b", lambda m: names.get(m.group(0), m.group(0)), line)
 
 
 def _with_team(line: str, team: int) -> str:
@@ -547,28 +549,3 @@ def _with_team(line: str, team: int) -> str:
     if "#pragma omp parallel" in line and "num_threads" not in line:
         line += f" num_threads({team})"
     return line
-
-
-def _for(k: int, size: Size) -> str:
-    return f"for (int64_t i{k} = 0; i{k} < {size}; ++i{k}) {{"
-
-
-def _wrap(body: list[str], dims: tuple[Size, ...], which: range | list[int]) -> list[str]:
-    """Plain loops over the given dimensions around ``body``, the first outermost."""
-    for k in reversed(which):
-        body = [_for(k, dims[k]), *_indent(body), "}"]
-    return body
-
-
-def _limit(name: str, start: str, step: int | str, size: Size) -> str:
-    """Where the block that begins at ``start`` ends."""
-    return f"const int64_t {name} = {start} + {step} < {size} ? {start} + {step} : {size};"
-
-
-def _indent(lines: list[str]) -> list[str]:
-    return ["    " + line for line in lines]
-
-
-def _renamed(line: str, names: dict[str, str]) -> str:
-    """The line with the printer's own variables, ``r1`` and ``t2``, called otherwise."""
-    return re.sub(r"\b[rt]\d+\b", lambda m: names.get(m.group(0), m.group(0)), line)

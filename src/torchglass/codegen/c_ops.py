@@ -204,7 +204,7 @@ def reduction_start(kind: str, dtype: str) -> str:
     if kind in ("prod", "all"):
         return "1"
     if is_float(dtype):
-        return "-INFINITY" if kind == "max" else "INFINITY"
+        return "INFINITY" if kind == "min" else "-INFINITY"
     if dtype == "bool":
         return "0" if kind == "max" else "1"
     bits = {"int64": "INT64", "int32": "INT32", "int16": "INT16", "int8": "INT8", "uint8": "UINT8"}[dtype]
@@ -213,6 +213,15 @@ def reduction_start(kind: str, dtype: str) -> str:
 
 
 OPENMP = {"sum": "+", "prod": "*", "max": "max", "min": "min", "any": "|", "all": "&"}
+
+
+def carried(kind: str, dtype: str, a: str, b: str) -> str:
+    """A scan's value so far and the next element as one."""
+    if kind == "logaddexp":
+        return f"tg_logaddexp_{'f32' if dtype == 'float32' else 'f64'}({a}, {b})"
+    if kind in ("max", "min") and is_float(dtype):
+        return f"({b} {'>' if kind == 'max' else '<'} {a} || {b} != {b}) ? {b} : {a}"
+    return combine(kind, a, b)
 
 
 def combine(kind: str, a: str, b: str) -> str:

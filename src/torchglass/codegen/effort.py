@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..records.loops import Compute, Index, Load, Loop, Reduce, Store, product
+from ..records.loops import Compute, Index, Load, Loop, Reduce, Scan, Store, product
 from .nest import Nest
 
 PARALLEL_EFFORT = 50_000  # estimated operations below which one thread is faster than waking the others
@@ -29,7 +29,7 @@ def effort(nest: Nest) -> float:
         each, once = product(loop.dims), product(loop.dims[: nest.rows])
         moving = _moving(loop, nest.rows)
         for op in loop.body:
-            if isinstance(op, (Load, Store, Reduce, Compute)):
+            if isinstance(op, (Load, Store, Reduce, Scan, Compute)):
                 count = once if isinstance(op, (Load, Compute)) and op.result not in moving else each
                 n = float(count) if isinstance(count, int) else 1e9
                 total += n * (8.5 if isinstance(op, Compute) and op.op in HEAVY else 0.5)
@@ -43,8 +43,8 @@ def _moving(loop: Loop, rows: int) -> set[str]:
         if isinstance(op, Load):
             differs = any(op.access.strides[rows:]) or any(v in moving for v, _ in op.access.indirect)
             differs = differs or op.mask in moving
-        elif isinstance(op, Index):
-            differs = any(op.strides[rows:])
+        elif isinstance(op, (Index, Scan)):
+            differs = any(op.strides[rows:]) or (isinstance(op, Scan) and op.arg in moving)
         elif isinstance(op, Compute):
             differs = any(arg in moving for arg in op.args)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..records.kernels import FusedKernel
-from ..records.loops import Access, Index, Load, Loop, Size, Store, product, rename_dims
+from ..records.loops import Access, Index, Load, Loop, Scan, Size, Store, product, rename_dims
 
 SHORT = 4  # elements of a dimension that is written out
 TOTAL_BLOCK = 1024  # elements one partial sum of a whole-tensor reduction covers
@@ -49,6 +49,7 @@ def build(kernel: FusedKernel) -> Nest:
     inner = kernel.inner
     order = _memory_order(kernel)
     order = [k for k in order if not inner[k]] + [k for k in order if inner[k]]
+    order = _lines_in_order(kernel, order)
     loops = [_permute(loop, order) for loop in kernel.loops]
     dims = [kernel.dims[k] for k in order]
     flags: list[int] = [inner[k] for k in order]
@@ -62,6 +63,7 @@ def build(kernel: FusedKernel) -> Nest:
         and dims
         and all(all(loop.reduced) for loop in loops if loop.is_reduction)
         and any(loop.is_reduction for loop in loops)
+        and not any(loop.is_scan for loop in loops)
         and not _reads_total(loops)
     ):
         dims, flags, loops = _split_total(dims, flags, loops)
@@ -92,7 +94,9 @@ def _magnitude(stride: Size) -> float:
 def _without_short_rows(kernel: FusedKernel) -> FusedKernel:
     """Where rows are a few elements that share what one loop computed, that loop computes it for each of them."""
     columns = kernel.columns
-    if not isinstance(columns, int) or columns > SHORT * SHORT or any(loop.is_reduction for loop in kernel.loops):
+    if not isinstance(columns, int) or columns > SHORT * SHORT:
+        return kernel
+    if any(loop.is_reduction or loop.is_scan for loop in kernel.loops):
         return kernel
     loops = []
     for loop in kernel.loops:
@@ -170,6 +174,16 @@ def _memory_order(kernel: FusedKernel) -> list[int]:
     return order
 
 
+def _lines_in_order(kernel: FusedKernel, order: list[int]) -> list[int]:
+    """The dimensions of each scan's lines outermost first, in the places that they take together."""
+    for op in (op for loop in kernel.loops for op in loop.body if isinstance(op, Scan)):
+        steps = {k: s for k, s in enumerate(op.strides) if s != 0}
+        if len(steps) > 1:
+            inward = iter(sorted(steps, key=lambda k: -steps[k] if isinstance(steps[k], int) else k))
+            order = [next(inward) if k in steps else k for k in order]
+    return order
+
+
 def _permute(loop: Loop, order: list[int]) -> Loop:
     def move(strides: tuple[Size, ...]) -> tuple[Size, ...]:
         return tuple(strides[k] for k in order)
@@ -192,7 +206,7 @@ def _collapse(dims: list[Size], flags: list[int], loops: list[Loop]) -> tuple[li
 def _mergeable(loop: Loop, k: int, size: Size) -> bool:
     if loop.reduced[k] != loop.reduced[k + 1] or (loop.dims[k] == 1) != (loop.dims[k + 1] == 1):
         return False
-    strides = [a.strides for a in accesses(loop)] + [o.strides for o in loop.body if isinstance(o, Index)]
+    strides = [a.strides for a in accesses(loop)] + [o.strides for o in loop.body if isinstance(o, (Index, Scan))]
     return all(s[k] == s[k + 1] * size for s in strides)
 
 

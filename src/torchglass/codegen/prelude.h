@@ -314,6 +314,34 @@ INLINE float tg_log1p_f32(float x)
 }
 #endif
 
+/* The logarithm of e^a + e^b. */
+INLINE float tg_logaddexp_f32(float a, float b)
+{
+    float high = a > b ? a : b, low = a > b ? b : a;
+    float sum = high + tg_log1p_f32(tg_exp_f32(low - high));
+    return (low == high) & (__builtin_fabsf(high) == INFINITY) ? high : sum;
+}
+INLINE double tg_logaddexp_f64(double a, double b)
+{
+    double high = a > b ? a : b, low = a > b ? b : a;
+    double sum = high + log1p(exp(low - high));
+    return (low == high) & (__builtin_fabs(high) == INFINITY) ? high : sum;
+}
+
+/* The same of a line, as the largest so far and the sum of e^(x - largest): the exponential waits for nothing. */
+INLINE void tg_add_exp_f32(float* largest, float* sum, float x)
+{
+    float t = tg_exp_f32(x == *largest ? 0.0f : -__builtin_fabsf(x - *largest));
+    *sum = x <= *largest ? *sum + t : *sum * t + 1.0f;
+    *largest = x > *largest ? x : *largest;
+}
+INLINE void tg_add_exp_f64(double* largest, double* sum, double x)
+{
+    double t = exp(x == *largest ? 0.0 : -__builtin_fabs(x - *largest));
+    *sum = x <= *largest ? *sum + t : *sum * t + 1.0;
+    *largest = x > *largest ? x : *largest;
+}
+
 #ifndef LIBMVEC_HAS_THEM
 INLINE float tg_tanh_f32(float x)
 {

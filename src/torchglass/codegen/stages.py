@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ..records.loops import Compute, Load, Loop, Reduce
+from ..records.loops import Compute, Load, Loop, Reduce, Scan
 from .nest import Nest
 
 CHEAP = frozenset({"add", "sub", "mul", "neg", "abs", "cast", "where", "minimum", "maximum"}) | {
@@ -49,6 +49,11 @@ def is_row_reduction(loop: Loop, nest: Nest) -> bool:
     return loop.is_reduction and not any(loop.reduced[: nest.rows])
 
 
+def is_row_scan(loop: Loop, nest: Nest) -> bool:
+    """Whether it carries a value along a row: its pass runs element by element, so it has one to itself."""
+    return any(loop.scanned[nest.rows :])
+
+
 def schedule(nest: Nest) -> Plan:
     """Assign every loop to the earliest pass, sink what only later passes read, and choose what to keep."""
     local = nest.kernel.local
@@ -61,15 +66,18 @@ def schedule(nest: Nest) -> Plan:
         at[loop.name] = _earliest(loop, nest, writer, full, at)
     _sink(nest, writer, full, at, local)
     count = max((at[name] for name in full), default=-1) + 1
-    stages = [Stage() for _ in range(count)]
+    stages = [Stage() for _ in range(2 * count)]  # of two each, the second is for what runs along rows in order
     before: list[Loop] = []
     for loop in nest.loops:
         if loop.name in full:
-            stages[at[loop.name]].full.append(loop)
+            stages[2 * at[loop.name] + is_row_scan(loop, nest)].full.append(loop)
         elif at[loop.name] < 0 or not stages:
             before.append(loop)
         else:
-            stages[at[loop.name]].row.append(loop)
+            stages[2 * at[loop.name]].row.append(loop)
+    if any(is_row_scan(loop, nest) for loop in nest.loops):
+        _leave_to_later(stages, writer, full, local)
+    stages = [stage for stage in stages if stage.full or stage.row]
     scratch = _keep(nest, stages, writer, full, local)
     return Plan(stages, before, scratch, full, after)
 
@@ -93,7 +101,7 @@ def _earliest(loop: Loop, nest: Nest, writer: dict[str, Loop], full: set[str], a
         if maker is None or maker is loop:
             continue
         done = at[maker.name]
-        row_value = maker.name not in full or is_row_reduction(maker, nest)
+        row_value = maker.name not in full or is_row_reduction(maker, nest) or is_row_scan(maker, nest)
         earliest = max(earliest, done + 1 if mine and row_value else done)
     return earliest
 
@@ -107,9 +115,21 @@ def _sink(nest: Nest, writer: dict[str, Loop], full: set[str], at: dict[str, int
     for loop in reversed(nest.loops):
         if loop.name not in full or loop.is_reduction or any(b not in local for b in loop.writes):
             continue
+        if is_row_scan(loop, nest):
+            continue
         users = [u for b in loop.writes for u in readers.get(b, ())]
         if users:
             at[loop.name] = max(at[loop.name], min(at[u.name] for u in users))
+
+
+def _leave_to_later(stages: list[Stage], writer: dict[str, Loop], full: set[str], local: frozenset[str]) -> None:
+    """Take out of each pass what only later ones read and is cheap enough for them to compute again."""
+    for stage in stages:
+        for loop in reversed(list(stage.full)):
+            here = {name for other in stage.full for name in other.reads}
+            stays = loop.is_reduction or any(b in here or b not in local for b in loop.writes)
+            if not stays and is_cheap(loop, writer, full, local):
+                stage.full.remove(loop)
 
 
 def _keep(nest: Nest, stages: list[Stage], writer: dict[str, Loop], full: set[str], local: frozenset[str]) -> set[str]:
@@ -143,7 +163,7 @@ def is_cheap(loop: Loop, writer: dict[str, Loop], full: set[str], local: frozens
     for op in loop.body:
         if isinstance(op, Compute) and op.op not in CHEAP:
             return False
-        if isinstance(op, Reduce):
+        if isinstance(op, (Reduce, Scan)):
             return False
         if isinstance(op, Load):
             if op.access.indirect:

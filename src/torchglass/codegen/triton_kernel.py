@@ -52,6 +52,8 @@ class TritonKernel:
         self.arguments = (*nest.kernel.reads, *nest.kernel.writes)
         self.symbols = symbols_of([*nest.dims, *(s for loop in nest.loops for op in loop.body for s in sizes_in(op))])
         for loop in nest.loops:
+            if loop.is_scan:
+                raise CannotPrint(f"{nest.kernel.name}, loop {loop.name}: scans are not printed yet")
             if loop.is_reduction and not _reduces_rows(loop, nest):
                 raise CannotPrint(f"{nest.kernel.name}, loop {loop.name}: it reduces other dimensions than a row's")
         self.rows, self.columns = product(nest.row_dims), product(nest.inner_dims)

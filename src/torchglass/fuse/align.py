@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..records.loops import Compute, Index, Loop, Reduce, Size, rename_dims
+from ..records.loops import Compute, Index, Loop, Reduce, Scan, Size, rename_dims
 
 
 @dataclass(frozen=True)
@@ -151,17 +151,16 @@ def drop_ones(loop: Loop) -> Loop:
 
     flags = tuple(loop.reduced[k] for k in keep)
     slim = rename_dims(loop, tuple(loop.dims[k] for k in keep), flags, move)
-    if loop.is_reduction and not any(flags):
-        body = tuple(Compute(o.result, "cast", (o.arg,), o.dtype) if isinstance(o, Reduce) else o for o in slim.body)
-        slim = replace(slim, body=body)
-    return slim
+    idle = (Reduce,) * (not any(flags)) + (Scan,) * (not any(slim.scanned))  # over a single element
+    body = tuple(Compute(o.result, "cast", (o.arg,), o.dtype) if isinstance(o, idle) else o for o in slim.body)
+    return replace(slim, body=body)
 
 
 def collapsed(loop: Loop) -> Loop:
     """The loop with neighbouring dimensions as one wherever all its addresses walk them as one."""
     for k in reversed(range(len(loop.dims) - 1)):
         walks = [load.access.strides for load in loop.loads] + [store.access.strides for store in loop.stores]
-        walks += [op.strides for op in loop.body if isinstance(op, Index)]
+        walks += [op.strides for op in loop.body if isinstance(op, (Index, Scan))]
         size = loop.dims[k + 1]
         if loop.reduced[k] != loop.reduced[k + 1] or any(s[k] != s[k + 1] * size for s in walks):
             continue

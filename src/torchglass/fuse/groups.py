@@ -13,6 +13,7 @@ from ..records.loops import Access, Loop, Size, product
 from .align import apply_split, drop_ones, match
 
 ALONE = 16_384  # elements that one thread reduces before others would be worth waking
+FEW_LINES = 16  # lines that threads cannot share well
 ROW, COLUMN, TOTAL = "row", "column", "total"
 
 
@@ -84,15 +85,32 @@ def reduction_kind(loop: Loop) -> str | None:
     return ROW if k is not None and loop.reduced[k] else COLUMN
 
 
+def scan_kind(loop: Loop) -> str | None:
+    """``row``: a scan runs along the contiguous dimension; ``column``: across it, and rows must come in order."""
+    if not any(loop.scanned):
+        return None
+    access = main_access(loop)
+    k = fastest(access, loop.dims) if access is not None else None
+    return ROW if k is None or loop.scanned[k] else COLUMN
+
+
 def roles(loops: list[Loop], dims: tuple[Size, ...]) -> tuple[bool, ...] | None:
     """Which dimensions make a row, as the loops demand; None when none demands; Refused when demands disagree."""
     demands: dict[tuple[bool, ...], str] = {}
     columns: list[Loop] = []
     totals: list[Loop] = []
+    carrying: list[Loop] = []
     for loop in loops:
         missing = tuple(own == 1 and d != 1 for own, d in zip(loop.dims, dims))
         kind = reduction_kind(loop)
-        if any(missing):
+        scan = scan_kind(loop)
+        if scan is not None and any(missing):
+            raise Refused(f"{loop.name} runs in order along lines that the other's points share")
+        if scan == COLUMN:
+            carrying.append(loop)
+        elif scan == ROW:
+            demands.setdefault(loop.scanned, loop.name)
+        elif any(missing):
             demands.setdefault(missing, loop.name)
             if kind is not None:
                 columns.append(loop)
@@ -105,6 +123,12 @@ def roles(loops: list[Loop], dims: tuple[Size, ...]) -> tuple[bool, ...] | None:
     if len(demands) > 1:
         raise Refused("their rows are along different dimensions")
     inner = next(iter(demands), None)
+    for loop in carrying:
+        inner = _carrying_role(loop, inner)
+    if len({loop.scanned for loop in carrying}) + any((*columns, *totals)) > 1 and carrying:
+        raise Refused("one needs rows in order, the other in another one or in none")
+    if carrying and demands and inner is not None:
+        _check_shared_out(carrying[0], dims, inner)
     for loop in columns:
         inner = _column_role(loop, dims, inner)
     if totals and inner is None:
@@ -118,6 +142,28 @@ def _check_kept_rows(loops: list[Loop], dims: tuple[Size, ...], inner: tuple[boo
     for k, size in enumerate(dims):
         if inner is not None and not inner[k] and size != 1 and len({loop.reduced[k] for loop in loops}) > 1:
             raise Refused("one keeps rows that the other reduces")
+
+
+def _carrying_role(loop: Loop, inner: tuple[bool, ...] | None) -> tuple[bool, ...]:
+    """Rows of a loop that carries values from row to row: what lies between two points of a line."""
+    if inner is None:
+        access = main_access(loop)
+        assert access is not None
+        steps = [s if isinstance(s, int) else None for s, c in zip(access.strides, loop.scanned) if c]
+        limit = None if None in steps else min(abs(s) for s in steps if s is not None)
+        if limit is None:
+            return tuple(not c and k == len(loop.dims) - 1 for k, c in enumerate(loop.scanned))
+        return tuple(not c and s != 0 and abs(s) < limit for c, s in zip(loop.scanned, access.strides))
+    if any(c and i for c, i in zip(loop.scanned, inner)):
+        raise Refused(f"{loop.name} runs in order along part of the other's rows")
+    return inner
+
+
+def _check_shared_out(loop: Loop, dims: tuple[Size, ...], inner: tuple[bool, ...]) -> None:
+    """Where rows are needed whole, threads cannot share out columns: there must be rows apart from lines."""
+    lines = product(tuple(d for d, c, i in zip(dims, loop.scanned, inner) if not c and not i))
+    if isinstance(lines, int) and lines < FEW_LINES:
+        raise Refused(f"{loop.name} runs from row to row, which leaves threads nothing to share")
 
 
 def _column_role(loop: Loop, dims: tuple[Size, ...], inner: tuple[bool, ...] | None) -> tuple[bool, ...]:

@@ -113,7 +113,7 @@ def _is_worth_it(maker: Loop, reader: Node | None, name: str) -> bool:
 
 def _is_plain(loop: Loop) -> bool:
     """Whether each point of the loop makes one number from few others, stored at a place of its own, without checks."""
-    if loop.is_reduction or len(loop.stores) != 1 or len(loop.loads) > MOST_LOADS:
+    if loop.is_reduction or loop.is_scan or len(loop.stores) != 1 or len(loop.loads) > MOST_LOADS:
         return False
     if not all(isinstance(d, int) and d > 0 for d in loop.dims):
         return False

@@ -201,6 +201,28 @@ class Lowering:
         self._emit(Loop(out.buffer, shape, flags, tuple(body.ops), (self.op,), (self.origin,)))
         return out
 
+    def scan(
+        self,
+        kind: str,
+        inputs: Sequence[Any],
+        dim: int,
+        val: torch.Tensor,
+        name: str,
+        fn: Callable[..., V] = lambda x: x,
+        post: Callable[[V], V] = lambda x: x,
+    ) -> View:
+        """One loop that stores, like ``val``, ``post`` of what ``fn(*inputs)`` comes to along ``dim``."""
+        shape, dtype = sizes_of(val.shape), dtype_name(val.dtype)
+        body = Body()
+        args = [self._argument(body, x, shape) for x in inputs]
+        value = fn(*args)
+        if shape and shape[dim] != 1:
+            value = body.scan(kind, value, tuple(int(k == dim) for k in range(len(shape))))
+        out = self.buffer(name, dtype, shape, sizes_of(val.stride()))
+        body.store(Access(out.buffer, out.strides), post(value).cast(compute_dtype(dtype)))
+        self._emit(Loop(out.buffer, shape, (False,) * len(shape), tuple(body.ops), (self.op,), (self.origin,)))
+        return out
+
     def counters(self, body: Body, shape: Sequence[Size]) -> list[V]:
         rank = len(shape)
         return [body.index(tuple(int(j == k) for j in range(rank))) for k in range(rank)]

@@ -63,7 +63,9 @@ def _readers(graph: LoopGraph) -> tuple[dict[str, list[int]], set[str]]:
 
 def _is_plain(loop: Loop) -> bool:
     """Whether every point of the loop writes one number, row by row, into a buffer that holds nothing else."""
-    if loop.is_reduction or len(loop.stores) != 1 or not all(isinstance(d, int) and d > 1 for d in loop.dims):
+    if loop.is_reduction or loop.is_scan or len(loop.stores) != 1:
+        return False
+    if not all(isinstance(d, int) and d > 1 for d in loop.dims):
         return False
     access = loop.stores[0].access
     return not access.indirect and access.offset == 0 and access.strides == _rows(loop.dims)

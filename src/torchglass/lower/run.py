@@ -30,6 +30,7 @@ from . import (  # noqa: F401  they fill the table
     pooling,
     reductions,
     resampling,
+    scans,
     scattering,
     special,
     views,

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from ..records.loops import BOOL_OPS, Access, Compute, Const, Index, Load, Operation, Reduce, Size, Store
+from ..records.loops import BOOL_OPS, Access, Compute, Const, Index, Load, Operation, Reduce, Scan, Size, Store
 
 Number: TypeAlias = "float | int | bool"
 
@@ -91,6 +91,11 @@ class Body:
 
     def reduce(self, kind: str, arg: V) -> V:
         return self.value(("reduce", kind, arg.name), arg.dtype, lambda n: Reduce(n, kind, arg.name, arg.dtype))
+
+    def scan(self, kind: str, arg: V, strides: tuple[Size, ...]) -> V:
+        return self.value(
+            ("scan", kind, arg.name, strides), arg.dtype, lambda n: Scan(n, kind, arg.name, strides, arg.dtype)
+        )
 
     def store(self, access: Access, value: V, onto: str | None = None, add: bool = False) -> None:
         self.ops.append(Store(access, value.name, onto, add))

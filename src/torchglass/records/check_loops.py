@@ -4,7 +4,8 @@ It holds: values are defined once and before use; operators exist and have their
 and agree: both sides of an addition, what is chosen between, a number stored and its buffer; comparisons yield bool,
 masks and conditions are bool, computed addresses are integers; accesses have one stride per dimension and name known
 buffers; a loop writes only temporary buffers, none that it reads, and each buffer is written by one node; a value
-stored is one that the reduction has finished; a kept store never moves along a reduced dimension; addresses of
+stored is one that the reduction has finished; a scan counts its line point by point and what follows it in the loop
+needs nothing else of the point; a kept store never moves along a reduced dimension; addresses of
 known sizes stay inside their buffer (inputs may be views into more memory than their shape says), and so do results; a
 store at computed addresses goes onto a buffer in the same memory, and its loop does nothing else.
 """
@@ -17,6 +18,7 @@ from .loops import (
     BOOL_OPS,
     OPS,
     REDUCTIONS,
+    SCANS,
     Access,
     Buffer,
     Compute,
@@ -26,6 +28,7 @@ from .loops import (
     Loop,
     LoopGraph,
     Reduce,
+    Scan,
     Size,
     Store,
     View,
@@ -98,10 +101,46 @@ def check_loop(loop: Loop, buffers: Mapping[str, Buffer]) -> None:
         if _varies(op, loop, partial):
             partial.add(op.result)
         dtypes[op.result] = op.dtype
+    if loop.is_scan:
+        _check_scans(loop)
     if loop.is_reduction and not any(isinstance(op, Reduce) for op in loop.body):
         raise LoopError(f"{loop.name}: has reduced dimensions but no reduce")
     if not loop.stores:
         raise LoopError(f"{loop.name}: stores nothing")
+
+
+def _check_scans(loop: Loop) -> None:
+    """Whether lines are counted point by point, and what follows a scan needs it alone: it runs apart from the rest."""
+    if loop.is_reduction:
+        raise LoopError(f"{loop.name}: scans and reduces")
+    scans = [op for op in loop.body if isinstance(op, Scan)]
+    for op in scans:
+        where, step = f"{loop.name}: `{op}`", 1
+        if len(op.strides) != len(loop.dims):
+            raise LoopError(f"{where}: {len(op.strides)} strides over {len(loop.dims)} dimensions")
+        moved = [(s, d) for s, d in zip(op.strides, loop.dims) if s != 0]
+        for stride, size in moved if any(not isinstance(v, int) for m in moved for v in m) else sorted(moved):
+            if isinstance(stride, int) and stride != step and isinstance(step, int):
+                raise LoopError(f"{where}: points of a line are not counted one by one")
+            step = step * size
+        if not moved or op.strides != scans[0].strides:
+            raise LoopError(f"{where}: {'runs along nothing' if not moved else 'another line than the scan before'}")
+    _check_after_scans(loop)
+
+
+def _check_after_scans(loop: Loop) -> None:
+    late: set[str] = set()  # what scans made, and what is computed from it
+    plain: set[str] = set()
+    for op in loop.body:
+        used = set(operands(op))
+        if not isinstance(op, Store) and (isinstance(op, Scan) or used & late):
+            if isinstance(op, Scan) and used & late:
+                raise LoopError(f"{loop.name}: `{op}` scans what a scan made")
+            late.add(op.result)
+        elif isinstance(op, Const):
+            plain.add(op.result)
+        if used & late and not used <= late | plain:
+            raise LoopError(f"{loop.name}: `{op}` needs more than the scan and numbers")
 
 
 def _check_dtypes(op: object, dtypes: Mapping[str, str], where: str) -> None:
@@ -113,9 +152,10 @@ def _check_dtypes(op: object, dtypes: Mapping[str, str], where: str) -> None:
     elif isinstance(op, Index):
         if op.dtype not in ("int64", "int32"):
             raise LoopError(f"{where}: counters are int64 or int32")
-    elif isinstance(op, Reduce):
+    elif isinstance(op, (Reduce, Scan)):
         if dtypes[op.arg] != op.dtype:
-            raise LoopError(f"{where} reduces {dtypes[op.arg]} to {op.dtype}")
+            verb = "reduces" if isinstance(op, Reduce) else "scans"
+            raise LoopError(f"{where} {verb} {dtypes[op.arg]} to {op.dtype}")
     elif isinstance(op, Compute) and op.op not in ANY_OPERANDS:
         given = [dtypes[a] for a in op.args]
         if op.op == "where" and given.pop(0) != "bool":
@@ -155,6 +195,8 @@ def _check_operands(op: object, dtypes: Mapping[str, str], where: str) -> None:
             raise LoopError(f"{where}: {op.op} yields bool, not {op.dtype}")
     if isinstance(op, Reduce) and op.kind not in REDUCTIONS:
         raise LoopError(f"{where}: no reduction {op.kind}")
+    if isinstance(op, Scan) and op.kind not in SCANS:
+        raise LoopError(f"{where}: no scan {op.kind}")
 
 
 def _bounds(loop: Loop) -> dict[str, int]:
@@ -230,7 +272,7 @@ def operands(op: object) -> tuple[str, ...]:
     """The values an operation uses."""
     if isinstance(op, Compute):
         return op.args
-    if isinstance(op, (Reduce, Store)):
+    if isinstance(op, (Reduce, Scan, Store)):
         extra = tuple(v for v, _ in op.access.indirect) if isinstance(op, Store) else ()
         return (op.arg, *extra)
     if isinstance(op, Load):

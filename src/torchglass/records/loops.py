@@ -148,6 +148,24 @@ class Reduce:
 
 
 @dataclass(frozen=True)
+class Scan:
+    """``result = kind`` of ``arg`` at this point and all before it on its line, as a cumulative sum has it.
+
+    ``strides`` say what a line is and in which order it is walked, as an ``Index`` would count its points: 0 along
+    dimensions that tell lines apart; ``8*i1 + i2`` where a line of 8*n points has been split in two dimensions.
+    """
+
+    result: str
+    kind: str
+    arg: str
+    strides: tuple[Size, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.result} = scan_{self.kind} {self.arg} along {address(self.strides)} : {self.dtype}"
+
+
+@dataclass(frozen=True)
 class Store:
     """``buffer[...] = arg`` converted to the buffer's dtype.
 
@@ -165,7 +183,7 @@ class Store:
         return f"{'add' if self.add else 'store'} {self.access} {self.arg}{onto}"
 
 
-Operation: TypeAlias = "Load | Const | Index | Compute | Reduce | Store"
+Operation: TypeAlias = "Load | Const | Index | Compute | Reduce | Scan | Store"
 
 # op -> number of arguments. Comparisons and logic yield bool; `cast` converts as C does; `floordiv` and `mod` round
 # as Python does; minimum and maximum propagate NaN. Math is that of the result's dtype.
@@ -192,6 +210,7 @@ INDEX_ERRORS: tuple[tuple[type[Exception], str], ...] = (
 )
 BOOL_OPS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"})
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
+SCANS = ("sum", "prod", "max", "min", "logaddexp")  # once max or min met NaN, it stays
 
 
 @dataclass(frozen=True)
@@ -224,6 +243,17 @@ class Loop:
     @property
     def stores(self) -> tuple[Store, ...]:
         return tuple(o for o in self.body if isinstance(o, Store))
+
+    @property
+    def scanned(self) -> tuple[bool, ...]:
+        """The dimensions along which a value is carried from point to point."""
+        return tuple(
+            d != 1 and any(o.strides[k] != 0 for o in self.body if isinstance(o, Scan)) for k, d in enumerate(self.dims)
+        )
+
+    @property
+    def is_scan(self) -> bool:
+        return any(isinstance(o, Scan) for o in self.body)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -394,7 +424,7 @@ def rename_dims(loop: Loop, dims: tuple[Size, ...], reduced: tuple[bool, ...], m
     def moved(op: Operation) -> Operation:
         if isinstance(op, (Load, Store)):
             return replace(op, access=replace(op.access, strides=move(op.access.strides)))
-        if isinstance(op, Index):
+        if isinstance(op, (Index, Scan)):
             return replace(op, strides=move(op.strides))
         return op
 

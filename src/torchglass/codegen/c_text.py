@@ -1,0 +1,46 @@
+"""Pieces of C as lists of lines: loops over dimensions, blocks of them, counters.
+
+``wrap(["y[i1] = 0;"], (4, 8), [0, 1])`` is that line in two loops, indented.
+"""
+
+from __future__ import annotations
+
+from ..records.loops import Size
+
+
+def decode(name: str, dims: list[tuple[int, Size]]) -> list[str]:
+    """Counters of several dimensions from one that runs over all of them."""
+    if not dims:
+        return []
+    lines = []
+    rest = name
+    for k, size in reversed(dims[1:]):
+        lines.append(f"const int64_t i{k} = {rest} % {size};")
+        rest = f"{rest} / {size}" if rest == name else f"({rest}) / {size}"
+    lines.append(f"const int64_t i{dims[0][0]} = {rest};")
+    return lines
+
+
+def loop_over(k: int, size: Size) -> str:
+    return f"for (int64_t i{k} = 0; i{k} < {size}; ++i{k}) {{"
+
+
+def wrap(body: list[str], dims: tuple[Size, ...], which: range | list[int]) -> list[str]:
+    """Plain loops over the given dimensions around ``body``, the first outermost."""
+    for k in reversed(which):
+        body = [loop_over(k, dims[k]), *indent(body), "}"]
+    return body
+
+
+def copies(body: list[str], k: int, size: int) -> list[str]:
+    """A body for each index of a dimension, one after the other."""
+    return [line for n in range(size) for line in ("{", *indent([f"const int64_t i{k} = {n};", *body]), "}")]
+
+
+def limit(name: str, start: str, step: int | str, size: Size) -> str:
+    """Where the block that begins at ``start`` ends."""
+    return f"const int64_t {name} = {start} + {step} < {size} ? {start} + {step} : {size};"
+
+
+def indent(lines: list[str]) -> list[str]:
+    return ["    " + line for line in lines]
