@@ -63,11 +63,12 @@ class LightFakeMode(FakeTensorMode):
         return False
 
     writes: list[torch.Tensor] | None = None  # what operators write to, while somebody wants to know
+    only_lists = False  # of them only members of lists, for whose versions fake kernels do not account
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with torch._C.DisableTorchFunction():
             if self.writes is not None and func._schema.is_mutable:
-                self.writes += _written(func, args, kwargs or {})
+                self.writes += _written(func, args, kwargs or {}, self.only_lists)
             result = _fake_dispatch(self, func, types, args, kwargs)
             if func in LAYOUTS:
                 with self:
@@ -78,13 +79,13 @@ class LightFakeMode(FakeTensorMode):
             return result
 
 
-def _written(operator: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """The tensors among an operator's arguments that it writes to."""
+def _written(operator: Any, args: Any, kwargs: dict[str, Any], only_lists: bool) -> list[torch.Tensor]:
+    """The tensors among an operator's arguments that it writes to, or only those in lists."""
     found: list[torch.Tensor] = []
     for n, parameter in enumerate(operator._schema.arguments):
         if parameter.alias_info is not None and parameter.alias_info.is_write:
             value = args[n] if n < len(args) else kwargs.get(parameter.name)
-            values = value if isinstance(value, (tuple, list)) else [value]
+            values = value if isinstance(value, (tuple, list)) else [] if only_lists else [value]
             found += [t for t in values if isinstance(t, torch.Tensor)]
     return found
 
@@ -199,6 +200,8 @@ CHECKS: dict[Callable[..., Any], type[Exception]] = {
 }
 TENSOR_CHECKS: tuple[Callable[..., Any], ...] = (torch._check_tensor_all,)
 assert_tensor: Callable[..., None] = torch._assert_async
+# Without it clip_grad_norm_ and its kin break the graph. Tried: 2.11, 2.13.
+group_tensors: Callable[..., Any] | None = getattr(torch._C, "_group_tensors_by_device_and_dtype", None)
 
 
 # temporarily_clear_interpreter_stack: leave torch.func's transforms for a moment. Without it an input of the graph that

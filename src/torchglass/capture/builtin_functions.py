@@ -405,7 +405,8 @@ POLYFILLED: dict[Any, Callable[..., Any]] = {
     heapq.nlargest: polyfills.nlargest, heapq.nsmallest: polyfills.nsmallest,
     math.prod: polyfills.prod, itertools.tee: polyfills.tee,
     operator.concat: polyfills.concat, operator.iconcat: polyfills.iconcat,
-    operator.countOf: polyfills.count_of, operator.indexOf: polyfills.index_of,
+    torch_compat.group_tensors: polyfills.group_tensors, operator.countOf: polyfills.count_of,
+    operator.indexOf: polyfills.index_of,
 }  # fmt: skip
 
 

@@ -148,9 +148,11 @@ class GraphBuilder:
         fake_args = [fake_of(a) for a in args]
         fake_kwargs = {k: fake_of(v) for k, v in kwargs.items()}
         versions = [(t, _version(t)) for t in tensors_in((*fake_args, fake_kwargs))]
-        # inference tensors count no versions: the operators say what they write to
-        written: list[torch.Tensor] | None = [] if any(t.is_inference() for t, _ in versions) else None
+        # inference tensors count no versions, nor do fakes in lists (torch._foreach_mul_): the operators say what they
+        # write to
+        written: list[torch.Tensor] = []
         self.fake_mode.writes = written
+        self.fake_mode.only_lists = not any(t.is_inference() for t, _ in versions)
         layouts = [(t.shape, t.stride()) for t, _ in versions]
         try:
             if versions and not any(t.numel() for t, _ in versions):
@@ -159,7 +161,7 @@ class GraphBuilder:
             with self.fake_mode:
                 result = function(*fake_args, **fake_kwargs)
             # an operation that returns its argument changed something about it: data, or a flag
-            storages = set(map(_storage, written or ()))
+            storages = set(map(_storage, written))
             self.changed = [
                 t for t, version in versions if _version(t) != version or (storages and _storage(t) in storages)
             ]

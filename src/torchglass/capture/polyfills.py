@@ -181,6 +181,21 @@ def without_gradients(function, *args):
         return function(*args)
 
 
+# --- torch ------------------------------------------------------------------------------------------------------------
+def group_tensors(lists, with_indices=False):
+    """Lists of tensors by device and dtype of the first list's, with the places that they came from. (The order of
+    eager's groups is that of a hash table.)
+    """
+    groups = {}
+    for n, first in enumerate(lists[0]):
+        rows, places = groups.setdefault((first.device, first.dtype), ([[] for _ in lists], []))
+        for row, tensors in zip(rows, lists):
+            row.append(tensors[n])
+        if with_indices:
+            places.append(n)
+    return groups
+
+
 # --- itertools --------------------------------------------------------------------------------------------------------
 def chain(*iterables):
     for iterable in iterables:

@@ -1,0 +1,67 @@
+"""Operations on lists of tensors: their writes in place happen, whatever the backend."""
+
+import pytest
+import torch
+from torch import nn
+
+import torchglass as tg
+
+
+def scaled(tensors):
+    torch._foreach_mul_(tensors, torch.tensor(2.0))
+    return tensors[0] + 1, torch._foreach_norm(tensors)
+
+
+def limited(tensors):
+    torch._foreach_clamp_max_(tensors, 1.5)
+
+
+def averaged(tensors):
+    torch._foreach_lerp_(tensors[:1], tensors[1:], 0.25)
+    torch._foreach_copy_(tensors[1:], tensors[:1])
+    return [t.clone() for t in tensors]
+
+
+def grouped(tensors):
+    found = {}
+    for (_, dtype), ([members], places) in torch.utils._foreach_utils._group_tensors_by_device_and_dtype(
+        [[*tensors, tensors[0].double()]], with_indices=True
+    ).items():
+        torch._foreach_add_(members, len(places))
+        found[str(dtype)] = places
+    return found["torch.float32"], found["torch.float64"]  # which comes first is arbitrary in eager, too
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
+@pytest.mark.parametrize("function", [scaled, limited, averaged, grouped], ids=lambda f: f.__name__)
+def test_writes_happen(function, backend):
+    tg.reset()
+    compiled = tg.compile(function, backend=backend, fullgraph=True)
+    for _ in range(2):
+        mine, theirs = ([torch.ones(3), torch.full((3,), 2.0)] for _ in range(2))
+        expected = function(theirs)
+        assert str(compiled(mine)) == str(expected)
+        torch.testing.assert_close(mine, theirs)
+    assert len(tg.explain(compiled).entries) == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "glass"])
+def test_gradients_are_clipped_in_the_graph(backend):
+    tg.reset()
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2).double())
+
+    def clip():
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        nn.utils.clip_grad_value_(model.parameters(), 0.2)
+        return norm, nn.utils.get_total_norm([p.grad for p in model.parameters()])
+
+    def clipped(function):
+        torch.manual_seed(0)
+        for p in model.parameters():
+            p.grad = torch.randn_like(p) * 5
+        return function(), [p.grad.clone() for p in model.parameters()]
+
+    compiled = tg.compile(clip, backend=backend, fullgraph=True)
+    for _ in range(2):
+        torch.testing.assert_close(clipped(compiled), clipped(clip))
+    assert len(tg.explain(compiled).entries) == 1
