@@ -41,7 +41,7 @@ from .records.origin import Origin
 from .records.partition import Arrived, Partition
 from .records.render_graph import render
 from .records.sources import Source
-from .runtime import edits, replay, tune
+from .runtime import edits, parts, replay, tune
 from .runtime import guards as guard_runtime
 from .runtime.called import Callees, Entry, watched
 from .runtime.calling import call_original
@@ -49,7 +49,7 @@ from .runtime.dispatch import compiled_function
 from .runtime.load import conform, load
 from .runtime.rebuild import FirstRun
 from .runtime.store import Folder, current_store, load_python
-from .runtime.toolchain import ToolchainError
+from .runtime.toolchain import ToolchainError, compile_c
 
 log = logging.getLogger("torchglass")
 GraphCall = Callable[..., Any]
@@ -639,6 +639,8 @@ class GraphCompiler:
             self.stages.line.kernels += len(sources.kernels)
         self.record.files |= {artifact.path.name: artifact.text for artifact in (kernels, wrapper)}
         with self.stages.stage(named("compile C")):
+            if sources.kernels and sources.language == "c" and not kernels.edited:
+                compile_c(kernels.path, parts.most())
             return load(wrapper.path, kernels.path, self.options, sources.constants)
 
     def _tried(self, fused: FusedGraph, side: str) -> dict[str, tuple[Trial, ...]]:

@@ -16,9 +16,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+
+from . import parts
 
 # -fno-tree-pre: partial redundancy elimination turns selections into branches, and loops stop being vectorized.
 # -fwrapv: integers that overflow wrap, as eager's do; without it GCC takes x + 1 > x for granted.
@@ -104,17 +106,26 @@ def _cpu() -> str:
         return ""
 
 
-def compile_c(source: Path) -> Path:
-    """The shared library of a C file, compiled unless one of the same content is there."""
+def compile_c(source: Path, most_parts: int = 1) -> Path:
+    """The shared library of a C file, compiled unless one of the same content is there.
+
+    ``most_parts``: how many compilers may share the work, of which each compiles some of the file's kernels. Only for
+    files as they are generated: what kernels share must be in the prelude.
+    """
     text = source.read_text()
     digest = hashlib.sha256(f"{text}{_identity(flags())}{openmp_library()}".encode()).hexdigest()[:16]
     library = source.with_name(f"{source.stem}.{digest}.so")
     if not library.exists():
-        _build(source, library)
+        _build(source, library, parts.of(text, most_parts) if splits() else ())
     return library
 
 
-def _build(source: Path, library: Path) -> None:
+def splits() -> bool:
+    """Whether this compiler knows the flag that leaves kernels out; gdb is to see one file."""
+    return os.path.basename(compiler()[0]).startswith("gcc") and "-g" not in flags()
+
+
+def _build(source: Path, library: Path, drivers: Sequence[str]) -> None:
     words = compiler()
     openmp = openmp_library()
     link = ["-nodefaultlibs"]
@@ -122,7 +133,8 @@ def _build(source: Path, library: Path) -> None:
     link += ["-lmvec", "-lm", "-lc", "-lgcc"]
     with tempfile.TemporaryDirectory(dir=source.parent, prefix=".build-") as folder:
         made = Path(folder) / library.name
-        command = [*words, *flags(), "-shared", "-o", str(made), str(source), *link]
+        inputs = parts.compiled([*words, *flags()], drivers, source, Path(folder)) or [str(source)]
+        command = [*words, *flags(), "-shared", "-o", str(made), *inputs, *link]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode:
             shown = "\n".join(result.stderr.splitlines()[:30])
