@@ -122,12 +122,12 @@ class Lowering:
         self.buffers[unique] = Buffer(unique, dtype, tuple(shape), strides, role, self.device)
         return View(unique, tuple(shape), strides)
 
-    def undo(self, nodes: int, buffers: set[str]) -> None:
-        """Forget what a rule made before it gave up: all but the first ``nodes`` nodes and ``buffers``."""
+    def undo(self, nodes: int, buffers: int) -> None:
+        """Forget what a rule made before it gave up: all but the first ``nodes`` nodes and ``buffers`` buffers."""
         del self.nodes[nodes:]
-        for name in set(self.buffers) - buffers:
-            del self.buffers[name]
-        self._splats = {key: view for key, view in self._splats.items() if view.buffer in buffers}
+        while len(self.buffers) > buffers:
+            self.buffers.popitem()
+        self._splats = {key: view for key, view in self._splats.items() if view.buffer in self.buffers}
 
     def dtype(self, x: View | Splat) -> str:
         return x.dtype if isinstance(x, Splat) else self.buffers[x.buffer].dtype

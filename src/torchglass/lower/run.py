@@ -119,7 +119,7 @@ def _call(low: Lowering, node: fx.Node) -> Any:
         return folded
     symbolic = any(isinstance(low.values.get(n), Value) for n in node.all_input_nodes)
     if found is not None and not symbolic and _is_plain(node):
-        done, known = len(low.nodes), set(low.buffers)
+        done, known = len(low.nodes), len(low.buffers)
         try:
             return found(low, node, *low.argument(node.args), **low.argument(node.kwargs))
         except NotLowered:

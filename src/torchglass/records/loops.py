@@ -17,6 +17,7 @@ Bodies are tuples of frozen operations in single-assignment form, so loops hash,
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .origin import UNKNOWN, Origin
@@ -236,11 +237,11 @@ class Loop:
     def reduce_ranges(self) -> tuple[Size, ...]:
         return tuple(d for d, r in zip(self.dims, self.reduced) if r)
 
-    @property
+    @cached_property
     def loads(self) -> tuple[Load, ...]:
         return tuple(o for o in self.body if isinstance(o, Load))
 
-    @property
+    @cached_property
     def stores(self) -> tuple[Store, ...]:
         return tuple(o for o in self.body if isinstance(o, Store))
 
@@ -255,12 +256,12 @@ class Loop:
     def is_scan(self) -> bool:
         return any(isinstance(o, Scan) for o in self.body)
 
-    @property
+    @cached_property
     def reads(self) -> tuple[str, ...]:
         loaded = (o.access.buffer for o in self.loads)
         return tuple(dict.fromkeys((*loaded, *(o.onto for o in self.stores if o.onto is not None))))
 
-    @property
+    @cached_property
     def writes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(o.access.buffer for o in self.stores))
 

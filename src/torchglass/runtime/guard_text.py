@@ -137,6 +137,7 @@ class _Text:
         self.known = list(parameters)
         # a parameter that has the name of something this text needs gets another one
         self.locals: dict[Source, str] = {Local(name): f"{name}_" for name in _RESERVED}
+        self.used: Counter[str] = Counter()  # how many names were made of one word
         self.taken = _RESERVED | set(parameters) | {s.name for s in uses if isinstance(s, Local)}
 
     def parameters(self) -> list[str]:
@@ -183,12 +184,12 @@ class _Text:
         base = re.sub(r"\W", "_", _stem(source)).strip("_") or "value"
         if base[0].isdigit() or keyword.iskeyword(base):
             base = f"_{base}"
-        name, n = base, 1
-        while name in self.taken:
-            n += 1
-            name = f"{base}_{n}"
-        self.taken.add(name)
-        return name
+        while True:
+            self.used[base] += 1
+            name = base if self.used[base] == 1 else f"{base}_{self.used[base]}"
+            if name not in self.taken:
+                self.taken.add(name)
+                return name
 
 
 def _stem(source: Source) -> str:
