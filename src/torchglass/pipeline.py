@@ -41,7 +41,7 @@ from .records.origin import Origin
 from .records.partition import Arrived, Partition
 from .records.render_graph import render
 from .records.sources import Source
-from .runtime import edits, parts, replay, tune
+from .runtime import edits, replay, tune
 from .runtime import guards as guard_runtime
 from .runtime.called import Callees, Entry, watched
 from .runtime.calling import call_original
@@ -49,7 +49,7 @@ from .runtime.dispatch import compiled_function
 from .runtime.load import conform, load
 from .runtime.rebuild import FirstRun
 from .runtime.store import Folder, current_store, load_python
-from .runtime.toolchain import ToolchainError, compile_c
+from .runtime.toolchain import ToolchainError
 
 log = logging.getLogger("torchglass")
 GraphCall = Callable[..., Any]
@@ -620,8 +620,7 @@ class GraphCompiler:
                 self.kept = tuple(getattr(one, "strides", None) for one in made)
             else:
                 loops = lower.run(gm, self.options, arrived=self.kept)
-            if loops.name != side:
-                loops = replace(loops, name=side)
+            loops = loops if loops.name == side else replace(loops, name=side)
             self.folder.write(f"{side}.loops", str(loops))
         with self.stages.stage(named("fuse")):
             fused = fuse.run(loops, self.options)
@@ -639,9 +638,8 @@ class GraphCompiler:
             self.stages.line.kernels += len(sources.kernels)
         self.record.files |= {artifact.path.name: artifact.text for artifact in (kernels, wrapper)}
         with self.stages.stage(named("compile C")):
-            if sources.kernels and sources.language == "c" and not kernels.edited:
-                compile_c(kernels.path, parts.most())
-            return load(wrapper.path, kernels.path, self.options, sources.constants)
+            generated = kernels.path if sources.kernels and not kernels.edited else None
+            return load(wrapper.path, generated, self.options, sources.constants)
 
     def _tried(self, fused: FusedGraph, side: str) -> dict[str, tuple[Trial, ...]]:
         """What mode="max-autotune" measures of each kernel's ways to run; nothing in other modes."""

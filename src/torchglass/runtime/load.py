@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..records.loops import INDEX_ERRORS
+from . import parts
 from .toolchain import compile_c
 
 try:
@@ -106,9 +107,12 @@ def load(
 ) -> Callable[..., tuple[Any, ...]]:
     """The ``call`` of a wrapper file: a list of tensors in, a tuple of results out.
 
-    The wrapper names its kernels file itself (it lies beside it); ``constants`` are the large tensors whose numbers it
-    does not hold. Raises ToolchainError when C cannot be compiled.
+    The wrapper names its kernels file itself (it lies beside it); ``kernels_path`` is that file if it is as it was
+    generated, which several compilers can share. ``constants`` are the large tensors whose numbers the wrapper does not
+    hold. Raises ToolchainError when C cannot be compiled.
     """
+    if kernels_path is not None and kernels_path.suffix == ".c":
+        compile_c(kernels_path, parts.most())
     path = Path(wrapper_path)
     name = f"torchglass_wrapper_{abs(hash(str(path.resolve()))):x}"
     spec = importlib.util.spec_from_file_location(name, path)
