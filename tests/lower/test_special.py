@@ -93,6 +93,29 @@ def test_special_functions(tmp_path: Path) -> None:
     check(fn, (x, y), tmp_path, loops_only=False)
 
 
+FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_the_larger_of_two_zeros_has_eagers_sign(dtype: torch.dtype) -> None:
+    x = torch.tensor([0.0, -0.0, 0.0, -0.0, math.nan, 1.0], dtype=dtype).repeat(9)
+    y = torch.tensor([-0.0, 0.0, 0.0, -0.0, -0.0, math.nan], dtype=dtype).repeat(9)
+    for fn in (torch.fmax, torch.fmin):
+        theirs, ours = fn(x, y), tg.compile(lambda x, y, fn=fn: fn(x, y))(x, y)
+        torch.testing.assert_close(1 / ours, 1 / theirs, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("limit", [0.3, 0.1, 1.7])
+def test_limits_of_shrinking_are_rounded_as_in_eager(dtype: torch.dtype, limit: float, tmp_path: Path) -> None:
+    near = torch.tensor(limit, dtype=dtype)
+    x = torch.stack([near, near.nextafter(near + 1), near.nextafter(near - 1)]).repeat(7)
+    x = torch.cat([x, -x])
+    check(lambda x: (F.hardshrink(x, limit), F.softshrink(x, limit)), (x,), tmp_path, loops_only=True)
+    for backward in (torch.ops.aten.hardshrink_backward, torch.ops.aten.softshrink_backward):
+        check(lambda x, fn=backward: fn(torch.ones_like(x), x, limit), (x,), tmp_path, loops_only=True)
+
+
 @pytest.mark.parametrize("name", ["erf", "exp", "expm1", "gelu", "log", "log1p", "sigmoid", "tanh"])
 def test_functions_of_our_own_are_exact(name: str) -> None:
     """Within four units of the last place of the result, for gelu of a tenth of the argument where that is more."""

@@ -22,13 +22,14 @@ from .values import Number, V, absolute, at_least, at_most, compute_dtype, exp, 
 
 
 def pointwise(
-    *names: str, cast: str = "result", keep: Sequence[int] = (), jumps: bool = False
+    *names: str, cast: str = "result", keep: Sequence[int] = (), jumps: bool = False, told: bool = False
 ) -> Callable[[Callable[..., V]], Callable[..., V]]:
     """Register an element-wise rule ``fn(*values) -> V``.
 
     ``cast``: convert tensor arguments to the dtype of the "result", to their common dtype ("operands"), or "none".
     Arguments whose positions are in ``keep`` are never converted. ``jumps``: nearly equal numbers give different
-    results, so that half-precision operands are rounded as eager's are; comparisons do so, too.
+    results, so that half-precision operands are rounded as eager's are; comparisons do so, too. ``told``: the rule gets
+    the result's own dtype as ``stored``, where eager does otherwise for a half than for the float32 it computes in.
     """
     exact = jumps or cast == "operands"
 
@@ -39,13 +40,14 @@ def pointwise(
                 k: v for k, v in kwargs.items() if k not in ("dtype", "layout", "device", "pin_memory", "memory_format")
             }
             extra = list(kwargs.items())
+            more = {"stored": dtype_name(node.meta["val"].dtype)} if told else {}
             inexact = {k for k, x in enumerate(args) if exact and may_be_unrounded(low, x)}
 
             def element(*values: Any) -> V:
                 values = tuple(rounded(v, low.dtype(args[k])) if k in inexact else v for k, v in enumerate(values))
                 ready = [_ready(v, to, position not in keep) for position, v in enumerate(values)]
                 plain, named = ready[: len(args)], dict(zip((k for k, _ in extra), ready[len(args) :]))
-                result = fn(*plain, **named)
+                result = fn(*plain, **named, **more)
                 if not isinstance(result, V):
                     raise NotLowered("a rule that folds to a number")
                 return result

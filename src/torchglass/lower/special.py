@@ -60,14 +60,23 @@ def _lerp_tensor(x: V, y: V, weight: V) -> V:
     return where(absolute(weight) < 0.5, x + weight * (y - x), y - (y - x) * (1 - weight))
 
 
-@pointwise("fmax")
-def _fmax(x: V, y: V) -> V:
-    return where((y > x).do("or", x.do("isnan")), y, x) if is_float(x.dtype) else x.do("maximum", y)
+@pointwise("fmax", told=True)
+def _fmax(x: V, y: V, stored: str) -> V:
+    if not is_float(stored):
+        return x.do("maximum", y)
+    return where(_after("ge" if stored == "bfloat16" else "gt", y, x), y, x)
 
 
-@pointwise("fmin")
-def _fmin(x: V, y: V) -> V:
-    return where((y < x).do("or", x.do("isnan")), y, x) if is_float(x.dtype) else x.do("minimum", y)
+@pointwise("fmin", told=True)
+def _fmin(x: V, y: V, stored: str) -> V:
+    if not is_float(stored):
+        return x.do("minimum", y)
+    return where(_after("le" if stored == "bfloat16" else "lt", y, x), y, x)
+
+
+def _after(order: str, y: V, x: V) -> V:
+    """Whether eager takes ``y``: of 0.0 and -0.0 it takes the first, but of bfloat16 the second."""
+    return y.do(order, x).do("or", x.do("isnan"))
 
 
 @pointwise("frac", jumps=True)
