@@ -95,3 +95,18 @@ def test_leaves_that_leave(backend):
             pairs = zip(found, expected) if isinstance(found, tuple) else [(found, expected)]
             for a, b in pairs:
                 assert (a.requires_grad, a.is_leaf) == (b.requires_grad, b.is_leaf)
+
+
+@pytest.mark.parametrize("backend", ["eager", "glass"])
+def test_by_an_iterator_over_parameters(backend):
+    model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1))
+
+    def f(x):
+        loss = model(x).square().mean()
+        last = torch.autograd.grad(inputs=model[2].parameters(), outputs=loss, retain_graph=True)
+        return torch.autograd.grad(loss, model.parameters()), last
+
+    compiled = tg.compile(f, backend=backend, fullgraph=True)
+    x = torch.randn(5, 4)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), f(x))

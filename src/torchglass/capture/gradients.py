@@ -11,6 +11,8 @@ import torch
 from . import tensor_ops
 from .builtin_functions import handles
 from .errors import Unsupported, UserError
+from .values.containers import TupleV
+from .values.iterators import IteratorV
 
 
 @handles(torch.autograd.grad)
@@ -19,6 +21,10 @@ def grad_(m, args, kwargs):
     for value in m.builder.inputs:
         if value.real.grad_fn is not None:
             raise Unsupported("torch.autograd.grad where a tensor has a history outside the graph")
+    # they may be any iterables, such as a module's parameters()
+    args = [TupleV(m.listed(a)) if n < 2 and isinstance(a, IteratorV) else a for n, a in enumerate(args)]
+    iterators = {k: v for k, v in kwargs.items() if k in ("outputs", "inputs") and isinstance(v, IteratorV)}
+    kwargs = kwargs | {k: TupleV(m.listed(v)) for k, v in iterators.items()}
     try:
         return tensor_ops.call_function(m, torch.autograd.grad, args, kwargs)
     except UserError as error:
