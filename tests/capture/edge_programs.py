@@ -11,15 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .user_programs import mlp, rand
+from .tables import rand, table
+from .user_programs import mlp
 
-PROGRAMS: dict = {}
-
-
-def program(make):
-    assert make.__name__ not in PROGRAMS, make.__name__
-    PROGRAMS[make.__name__] = make
-    return make
+PROGRAMS, program = table()
 
 
 @program

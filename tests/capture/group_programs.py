@@ -1,16 +1,8 @@
 """``except*`` and exception groups, by name: each captured in one graph where nothing leaves the function."""
 
-WHOLE, BREAKING = {}, {}
+from .tables import tables
 
-
-def whole(function):
-    WHOLE[function.__name__] = function
-    return function
-
-
-def breaking(function):
-    BREAKING[function.__name__] = function
-    return function
+WHOLE, BREAKING, whole, breaking = tables()
 
 
 def group(*errors):

@@ -21,18 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-WHOLE: dict[str, Any] = {}
-BREAKING: dict[str, Any] = {}
+from .tables import tables
 
-
-def whole(function):
-    WHOLE[function.__name__] = function
-    return function
-
-
-def breaking(function):
-    BREAKING[function.__name__] = function
-    return function
+WHOLE, BREAKING, whole, breaking = tables()
 
 
 # --- control flow -----------------------------------------------------------------------------------------------------

@@ -15,17 +15,9 @@ from torch import distributions as D
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
 
-PROGRAMS: dict = {}
+from .tables import rand, table
 
-
-def program(make):
-    assert make.__name__ not in PROGRAMS, make.__name__
-    PROGRAMS[make.__name__] = make
-    return make
-
-
-def rand(*shape, seed=0, grad=False):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).requires_grad_(grad)
+PROGRAMS, program = table()
 
 
 def mlp(*sizes, act=nn.Tanh):

@@ -6,17 +6,9 @@ import torch
 
 import torchglass as tg
 
-WHOLE, BREAKS = {}, {}
+from .tables import tables
 
-
-def whole(function):
-    WHOLE[function.__name__] = function
-    return function
-
-
-def breaks(function):
-    BREAKS[function.__name__] = function
-    return function
+WHOLE, BREAKS, whole, breaks = tables()
 
 
 @whole

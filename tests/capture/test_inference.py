@@ -5,19 +5,11 @@ import torch
 
 import torchglass as tg
 
+from .tables import tables
+
 NET = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
 BUFFER = torch.zeros(4)
-WHOLE, BREAKING = [], []
-
-
-def whole(function):
-    WHOLE.append(function)
-    return function
-
-
-def breaking(function):
-    BREAKING.append(function)
-    return function
+WHOLE, BREAKING, whole, breaking = tables()
 
 
 @whole
@@ -143,10 +135,10 @@ def clean(tmp_path):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
-@pytest.mark.parametrize("function", [*WHOLE, *BREAKING], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", [*WHOLE.values(), *BREAKING.values()], ids=lambda f: f.__name__)
 def test_inside(function, backend):
     x = torch.randn(3, 4)
-    compiled = tg.compile(function, backend=backend, fullgraph=function in WHOLE)
+    compiled = tg.compile(function, backend=backend, fullgraph=function.__name__ in WHOLE)
     for _ in range(2):
         assert outcome(compiled, x) == outcome(function, x)
     assert not tg.explain(compiled).record.fallbacks

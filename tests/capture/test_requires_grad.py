@@ -6,20 +6,11 @@ import torch
 import torchglass as tg
 
 from .gradients import backends
+from .tables import tables
 
-WHOLE, BREAKS = {}, {}
+WHOLE, BREAKS, whole, breaks = tables()
 W = torch.arange(1.0, 5).requires_grad_()
 FREE = torch.ones(4)
-
-
-def whole(function):
-    WHOLE[function.__name__] = function
-    return function
-
-
-def breaks(function):
-    BREAKS[function.__name__] = function
-    return function
 
 
 @whole
