@@ -7,7 +7,7 @@ Two kernels that are equal but for the names of their buffers (the twelve equal 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -15,6 +15,7 @@ from ..records.kernels import Choice, FusedKernel, Kernel, Trial
 from ..records.loops import Buffer, Compute, Const, Load, Store
 from .c_kernel import DEFAULT, CKernel
 from .c_ops import LIBM
+from .effort import least_shared
 from .nest import build
 from .prelude import prelude_of
 
@@ -94,6 +95,14 @@ class Call:
     buffers: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Together:
+    """Kernels that run in one call: the function, whose arguments are theirs in turn."""
+
+    function: str
+    kernels: tuple[str, ...]
+
+
 def canonical(kernel: FusedKernel, buffers: dict[str, Buffer]) -> tuple[object, tuple[str, ...]]:
     """A key that equal kernels share, and the kernel's buffers in the order the key names them."""
     names: dict[str, int] = {}
@@ -135,6 +144,9 @@ class Unit:
         self.known: dict[object, tuple[str, tuple[int, ...]]] = {}
         self.kernels: list[Kernel] = []
         self.parts: list[str] = []
+        self.called: dict[str, Call] = {}
+        self.work: dict[str, tuple[float, bool]] = {}  # a kernel's effort, and whether it has threads of its own
+        self.groups: dict[tuple[str, ...], str] = {}  # kernels in one call, and the name of its function
 
     def add(self, kernel: FusedKernel) -> Call:
         key, order = canonical(kernel, self.buffers)
@@ -145,7 +157,8 @@ class Unit:
         else:
             self._count(found[0], kernel)
         name, positions = found
-        return Call(name, tuple(order[k] for k in positions))
+        call = self.called[kernel.name] = Call(name, tuple(order[k] for k in positions))
+        return call
 
     def _print(self, kernel: FusedKernel, order: tuple[str, ...]) -> tuple[str, tuple[int, ...]]:
         name = f"kernel_{len(self.kernels)}"
@@ -154,6 +167,7 @@ class Unit:
         printer = self.printer(kernel, tried[0].choice if tried else DEFAULT)
         text = "\n".join((*_comment(kernel, tried), printer.text(name), printer.adapter(name)))
         self.parts.append(text)
+        self.work[name] = printer.effort, printer.parallel
         self.kernels.append(
             Kernel(
                 name,
@@ -168,6 +182,44 @@ class Unit:
         )
         return name, tuple(order.index(b) for b in printer.arguments)
 
+    def together(self, kernels: Sequence[FusedKernel]) -> list[Together]:
+        """How to call the kernels that run in one call with others: the first of each run, and those beside it."""
+        runs: list[list[str]] = []
+        for kernel in kernels:
+            if kernel.beside:
+                runs[-1].append(kernel.name)
+            else:
+                runs.append([kernel.name])
+        return [Together(self._named(run), tuple(run)) for run in runs if len(run) > 1]
+
+    def _named(self, run: list[str]) -> str:
+        names = tuple(self.called[name].kernel for name in run)
+        return self.groups.setdefault(names, f"kernel_group_{len(self.groups)}")
+
+    def _group(self, names: tuple[str, ...]) -> str:
+        """The function of several kernels, whose arguments are theirs in turn; one parallel region if all are small."""
+        counts = {kernel.name: len(kernel.arguments) for kernel in self.kernels}
+        first, total = [], 0
+        for name in names:
+            first.append(total)
+            total += counts[name]
+        if len(set(names)) == 1:
+            tables, call = [], f"{names[0]}_call(a + {counts[names[0]]} * k)"
+        else:
+            listed = ", ".join(f"{name}_call" for name in names)
+            tables = [
+                f"    static void (*const kernels[])(void**) = {{{listed}}};",
+                f"    static const int64_t first[] = {{{', '.join(map(str, first))}}};",
+            ]
+            call = "kernels[k](a + first[k])"
+        work = [self.work[name] for name in names]
+        shared = self.most_threads != 1 and sum(effort for effort, _ in work) > least_shared()
+        team = f" num_threads({self.most_threads})" if self.most_threads else ""
+        threads = shared and not any(parallel for _, parallel in work)
+        lines = [f"/* {len(names)} kernels in one call */", f"void {self.groups[names]}_call(void** a)", "{", *tables]
+        lines += [f"    #pragma omp parallel for schedule(static){team}"] if threads else []
+        return "\n".join((*lines, f"    for (int64_t k = 0; k < {len(names)}; ++k) {call};", "}"))
+
     def printer(self, kernel: FusedKernel, choice: Choice) -> CKernel:
         """What prints a kernel in the chosen way."""
         return CKernel(build(kernel), self.buffers, identifier, choice, self.most_threads)
@@ -181,7 +233,7 @@ class Unit:
         head = (
             f"/* {title}: {len(self.parts)} kernels. Generated by torchglass; edit and run again to see the effect. */"
         )
-        kernels = "\n\n".join(self.parts)
+        kernels = "\n\n".join((*self.parts, *map(self._group, self.groups)))
         return "\n\n".join((head, prelude_of(kernels), kernels)) + "\n"
 
 

@@ -60,7 +60,8 @@ class CKernel:
         self.inputs = kernel.reads
         self.outputs = kernel.writes
         self.arguments = (*self.inputs, *self.outputs)
-        self.parallel = self.team != 1 and (choice.threads is not None or effort(nest) > least_shared())
+        self.effort = effort(nest)
+        self.parallel = self.team != 1 and (choice.threads is not None or self.effort > least_shared())
 
     # -- the function ------------------------------------------------------------------------------------------------
     def text(self, name: str) -> str:

@@ -21,7 +21,8 @@ def run(
     check(fused)
     unit = Unit(fused.buffers, options.get("threads") if options is not None else None, tried)
     calls = {kernel.name: unit.add(kernel) for kernel in fused.kernels}
-    wrapper = WrapperPrinter(fused, calls, f"{fused.graph.name}_kernels.c")
+    groups = unit.together(fused.kernels)
+    wrapper = WrapperPrinter(fused, calls, f"{fused.graph.name}_kernels.c", groups)
     source = unit.text(f"{fused.graph.name} graph")
     wrapper.checks = "tg_failed" in source  # kernels over no elements check nothing
     large = {name: value for name, value in fused.graph.constants.items() if not is_written_out(value)}

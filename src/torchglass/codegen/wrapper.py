@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ import torch
 from ..records.kernels import Allocate, Free, FusedGraph, FusedKernel
 from ..records.loops import JOIN, Buffer, ExternCall, Value, View
 from ..records.origin import UNKNOWN
-from .c import Call, has_bounds
+from .c import Call, Together, has_bounds
 
 PACKED = "packed_"  # targets of products with frozen weights; each call holds one
 MOST_NUMBERS = 1000  # of a constant in a wrapper's text
@@ -45,10 +46,13 @@ from torchglass.runtime.load import conform, demo, empty, example_constant, inde
 
 
 class WrapperPrinter:
-    """Prints one graph. ``calls[kernel.name]`` says how each fused kernel is called."""
+    """Prints one graph. ``calls[kernel.name]`` says how each fused kernel is called, ``groups`` which with others."""
 
-    def __init__(self, fused: FusedGraph, calls: dict[str, Call], kernels_file: str) -> None:
+    def __init__(
+        self, fused: FusedGraph, calls: dict[str, Call], kernels_file: str, groups: Sequence[Together] = ()
+    ) -> None:
         self.fused, self.calls, self.kernels_file = fused, calls, kernels_file
+        self.groups = {name: group for group in groups for name in group.kernels}
         self.graph = fused.graph
         self.targets: dict[str, str] = {}
         self.packed: dict[str, str] = {}
@@ -58,7 +62,8 @@ class WrapperPrinter:
 
     def text(self) -> str:
         body = self._body()
-        names = sorted({c.kernel for c in self.calls.values()}, key=lambda n: int(n.rpartition("_")[2]))
+        alone = {call.kernel for name, call in self.calls.items() if name not in self.groups}
+        names = sorted(alone | {g.function for g in self.groups.values()}, key=lambda n: int(n.rpartition("_")[2]))
         inputs = ", ".join(str(self.graph.buffers[n]) if n in self.graph.buffers else n for n in self.graph.inputs)
         file = self.kernels_file.rpartition("_kernels")[0] + "_wrapper.py"
         lines = [HEADER.format(title=f"The {self.graph.name} graph.", inputs=inputs or "none", file=file)]
@@ -96,15 +101,26 @@ class WrapperPrinter:
             if isinstance(step, Allocate):
                 lines.append(self._allocate(step))
             elif isinstance(step, FusedKernel):
-                call = self.calls[step.name]
-                lines.append(_commented(f"{call.kernel}({', '.join(call.buffers)})", step.ops, step.origins))
-                if self.checks and has_bounds(step):
-                    lines += ["if failed[0]:", "    raise index_error(failed)"]
+                lines += self._kernel(step)
             elif step.target != JOIN:
                 lines += self._extern(step)
         results = ", ".join(self._argument(o) for o in self.graph.outputs)
         lines.append(f"return ({results},)" if self.graph.outputs else "return ()")
         return lines
+
+    def _kernel(self, step: FusedKernel) -> list[str]:
+        """A call, or a line of one that runs several kernels."""
+        call, group = self.calls[step.name], self.groups.get(step.name)
+        if group is not None:
+            text = f"    {', '.join(call.buffers)},"
+            begin = [] if step.beside else [f"{group.function}(  # {len(group.kernels)} kernels in one call"]
+            return [
+                *begin,
+                _commented(text, step.ops, step.origins),
+                *([")"] if group.kernels[-1] == step.name else []),
+            ]
+        lines = [_commented(f"{call.kernel}({', '.join(call.buffers)})", step.ops, step.origins)]
+        return [*lines, "if failed[0]:", "    raise index_error(failed)"] if self.checks and has_bounds(step) else lines
 
     def _allocate(self, step: Allocate) -> str:
         buffer = self.graph.buffers[step.buffer]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ..records.kernels import Allocate, Free, FusedKernel, Step
 from ..records.loops import Buffer, ExternCall, LoopGraph, Size, Value, View, item_bytes
+from .beside import runs
 
 
 def storage_items(buffer: Buffer) -> Size:
@@ -25,14 +26,16 @@ def storage_items(buffer: Buffer) -> Size:
 def plan(graph: LoopGraph, order: Sequence[FusedKernel | ExternCall]) -> tuple[tuple[Step, ...], int]:
     """The steps with allocations and frees between them, and the peak of bytes held by temporaries."""
     outputs = {o.buffer if isinstance(o, View) else o.name for o in graph.outputs if isinstance(o, (View, Value))}
-    last_use = {name: n for n, step in enumerate(order) for name in (*step.reads, *step.writes)}
+    batches = list(runs(order))
+    used = [dict.fromkeys(name for step in batch for name in (*step.reads, *step.writes)) for batch in batches]
+    last_use = {name: n for n, names in enumerate(used) for name in names}
     pinned = outputs | {r for s in order if isinstance(s, ExternCall) and s.aliases for r in (*s.reads, *s.writes)}
     steps: list[Step] = []
     pool: dict[tuple[str, Size], list[str]] = {}
     ours: set[str] = set()
     live = peak = 0
-    for n, step in enumerate(order):
-        for part in step.writes:
+    for n, batch in enumerate(batches):
+        for step, part in [(s, p) for s in batch for p in s.writes]:
             name = _whole(graph, part)
             if name not in graph.buffers or name in ours:
                 steps += [Allocate(part, inside=name)] if part != name else []
@@ -46,8 +49,8 @@ def plan(graph: LoopGraph, order: Sequence[FusedKernel | ExternCall]) -> tuple[t
             if part != name:
                 steps.append(Allocate(part, inside=name))
         peak = max(peak, live)
-        steps.append(step)
-        for name in dict.fromkeys((*step.reads, *step.writes)):
+        steps += batch
+        for name in used[n]:
             if last_use[name] != n or name in outputs:
                 continue
             steps.append(Free(name))

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..records.kernels import FusedGraph, FusedKernel, FusionDecision
 from ..records.loops import ExternCall, Loop, LoopGraph, Node, Value, View, item_bytes
+from .beside import side_by_side
 from .groups import Group, Refused, merged, single
 from .memory import plan, storage_items
 from .places import compute_at_places
@@ -27,7 +28,7 @@ def run(graph: LoopGraph, options: Any = None) -> FusedGraph:
     work = _Fusing(graph, decisions)
     for position, node in enumerate(graph.nodes):
         work.add(position, node)
-    order = work.kernels_in_order()
+    order = side_by_side(graph, work.kernels_in_order(), work.decisions)
     steps, peak = plan(graph, order)
     return FusedGraph(graph, steps, tuple(work.decisions), peak)
 

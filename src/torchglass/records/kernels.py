@@ -43,7 +43,8 @@ class FusedKernel:
     All ``loops`` are over the same ``dims`` (a size of 1 where a loop does not move along a dimension).
     ``inner`` marks the dimensions of one row. A loop may reduce all inner dimensions (a row reduction), row dimensions
     (a column reduction, whose result is read only by later kernels), or everything.
-    ``local`` names buffers that live only within a row and need no memory.
+    ``local`` names buffers that live only within a row and need no memory. ``beside``: it runs in one call with the
+    kernel before it, which it does not need; their buffers exist before and after both.
     """
 
     name: str
@@ -51,6 +52,7 @@ class FusedKernel:
     inner: tuple[bool, ...]
     loops: tuple[Loop, ...]
     local: frozenset[str] = frozenset()
+    beside: bool = False
 
     @property
     def rows(self) -> Size:
@@ -83,6 +85,8 @@ class FusedKernel:
         head = f"kernel {self.name} rows [{', '.join(rows)}] inner [{', '.join(inner)}]"
         if self.local:
             head += f" local {', '.join(sorted(self.local))}"
+        if self.beside:
+            head += ", in one call with the one before"
         return "\n".join((head + ":", *(f"    {line}" for loop in self.loops for line in str(loop).splitlines())))
 
 
