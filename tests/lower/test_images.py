@@ -36,6 +36,26 @@ def test_padding(mode: str, tmp_path: Path) -> None:
     check(fn, (image(3, 4, 5), image(2, 3, 5, 4).transpose(2, 3), image(2, 2, 3, 4, 5)), tmp_path, loops_only=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_padding_backward(mode: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    def fn(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Any:
+        kind = "reflection" if mode == "reflect" else "replication"
+        wide = 2 if mode == "reflect" else 4
+        pads = [(2, 1), (wide, wide), (1, 2, wide, 0), (1, 0, 2, 1, 1, 1), (2, 2, 2, 2), (0, 0)]
+        found = []
+        for x, pad in zip((a, a, b, c, d, a), pads, strict=True):
+            backward = getattr(torch.ops.aten, f"{kind}_pad{len(pad) // 2}d_backward")
+            grad = torch.cat([F.pad(x, pad, mode) + 1, F.pad(x, pad, mode)], -1).narrow(
+                -1, 1, x.shape[-1] + sum(pad[:2])
+            )
+            found.append(backward(grad, x, pad))
+        return tuple(found)
+
+    args = image(3, 4, 5), image(2, 3, 5, 4).transpose(2, 3), image(2, 2, 3, 4, 5), image(2, 3, 40, 61)
+    check(fn, [x.to(dtype) for x in args], tmp_path, loops_only=True, tol=None if dtype is torch.float32 else 0.1)
+
+
 @pytest.mark.parametrize("align", [False, True])
 @pytest.mark.parametrize("size", [(7, 9), (3, 4), (10, 14), (1, 1), (5, 7)])
 def test_resizing(size: tuple[int, int], align: bool, tmp_path: Path) -> None:

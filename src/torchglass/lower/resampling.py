@@ -69,6 +69,61 @@ for _spatial in (1, 2, 3):
     rule(f"replication_pad{_spatial}d")(_padding(_spatial, _limited))
 
 
+# Numbers of a padding at one side past which ATen's backward is faster: each is a read of its own here.
+MOST_MIRRORED, MOST_REPEATED = 2, 4
+Folds = list[tuple[int, int]]  # what a place in the middle gets from the padding: (place, where that lies in the whole)
+
+
+def _reflecting(size: int, before: int, after: int) -> Folds:
+    left = [(k, before - k) for k in range(1, before + 1)]
+    return left + [(size - 1 - k, before + size - 1 + k) for k in range(1, after + 1)]
+
+
+def _replicating(size: int, before: int, after: int) -> Folds:
+    return [(0, k) for k in range(before)] + [(size - 1, before + size + k) for k in range(after)]
+
+
+def _padding_backward(spatial: int, folds: Callable[[int, int, int], Folds], most: int) -> Callable[..., View]:
+    """One dimension after the other, each a loop that adds to what came from the middle what came from the padding."""
+
+    def lower(low: Lowering, node: fx.Node, grad: Any, x: Any, pad: Sequence[int]) -> View:
+        x, grad = _still(x, spatial), _still(grad, spatial)
+        rank, to = len(x.shape), compute_dtype(low.dtype(x))
+        if not all(0 <= p <= most for p in pad):
+            raise NotLowered("a padding that takes away, or a wide one")
+        padded = [rank - 1 - k for k in range(len(pad) // 2) if pad[2 * k] or pad[2 * k + 1]]
+        for d in sorted(padded):
+            before, after = pad[2 * (rank - 1 - d) : 2 * (rank - d)]
+            size = int(x.shape[d])
+            element = _folded(low, grad, d, before, folds(size, before, after))
+            if d == max(padded):
+                return low.finish(element, [], node, indexed=True)
+            shape = tuple(size if j == d else n for j, n in enumerate(grad.shape))
+            grad = low.map(element, [], shape=shape, dtype=to, name=f"{node.name}_{d}", indexed=True)
+        return low.finish(lambda g: g, [grad], node)
+
+    return lower
+
+
+def _folded(low: Lowering, grad: View, d: int, before: int, folds: Folds) -> Callable[[list[V]], V]:
+    step, dtype = grad.strides[d], compute_dtype(low.dtype(grad))
+
+    def element(counters: list[V]) -> V:
+        body = counters[d].body
+        total = body.load(Access(grad.buffer, grad.strides, grad.offset + before * step), dtype)
+        for place, source in folds:
+            there = Access(grad.buffer, grad.strides, grad.offset + (source - place) * step)
+            total = total + body.load(there, dtype, counters[d].do("eq", place))
+        return total
+
+    return element
+
+
+for _spatial in (1, 2, 3):
+    rule(f"reflection_pad{_spatial}d_backward")(_padding_backward(_spatial, _reflecting, MOST_MIRRORED))
+    rule(f"replication_pad{_spatial}d_backward")(_padding_backward(_spatial, _replicating, MOST_REPEATED))
+
+
 # -- resizing --------------------------------------------------------------------------------------------------------
 def _scale(small: int, large: int, align: bool, factor: Any) -> float:
     """Input elements per output element."""
