@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import torchglass as tg
 
@@ -89,3 +90,28 @@ def test_a_small_part_made_early_does_not_hold_the_whole():
     lines = wrapper.splitlines()
     whole = next(k for k, line in enumerate(lines) if " cat_1 = " in line)
     assert whole > max(k for k, line in enumerate(lines) if "relu" in line and "kernel" in line)
+
+
+@pytest.mark.parametrize("pad", [(1, 1, 1, 1), (0, 3), (2, 0, 0, 1, 1, 0), (0, 0, 1, 2)])
+def test_what_is_padded_is_written_to_its_place(pad):
+    def program(x, w):
+        return F.conv2d(F.pad(F.gelu(x), pad, value=0.5), w)
+
+    wrapper, kernels = run(program, torch.randn(2, 3, 9, 8), torch.randn(4, 3 + sum(pad[4:]), 3, 3))
+    assert wrapper.count("# a part of it") == 1 + sum(n > 0 for n in pad)
+    assert not any(set(kernel.ops) == {"aten.constant_pad_nd"} for kernel in kernels[:1])  # gelu writes the middle
+
+
+def test_a_channels_last_image_is_padded_in_place():
+    def program(x):
+        return F.pad(x.relu(), (1, 2, 1, 0))
+
+    run(program, torch.randn(2, 3, 5, 4).contiguous(memory_format=torch.channels_last))
+
+
+def test_what_calls_make_and_what_loops_read_is_padded_by_one_loop():
+    def program(x, w):
+        return F.pad(x @ w, (1, 1)).neg() + F.pad(x, (-1, 2)).sum()
+
+    wrapper, _ = run(program, torch.randn(4, 5), torch.randn(5, 3))
+    assert "# a part of it" not in wrapper

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import JOIN, Access, Size, View
+from ..records.loops import JOIN, Access, Loop, Size, View
 from .context import Lowering, Splat, dtype_name, is_dense, sizes_of
 from .table import NotLowered, find_rule, rule
 from .values import V, compute_dtype, where
@@ -171,6 +171,8 @@ def _pad(low: Lowering, node: fx.Node, x: Any, pad: Sequence[int], value: Any = 
     before = [0] * rank
     for k in range(len(pad) // 2):
         before[rank - 1 - k] = pad[2 * k]
+    if _is_stored(node) and _made_by_loop(low, x) and all(isinstance(n, int) and n >= 0 for n in pad):
+        return _padded_in_place(low, node, x, before, value)
 
     def element(counters: list[V]) -> V:
         mask: V | None = None
@@ -184,6 +186,36 @@ def _pad(low: Lowering, node: fx.Node, x: Any, pad: Sequence[int], value: Any = 
         return masked_load(low, counters[0], x, before, mask, value)
 
     return low.finish(element, [], node, indexed=True)
+
+
+def _made_by_loop(low: Lowering, x: Any) -> bool:
+    maker = next((n for n in reversed(low.nodes) if isinstance(x, View) and x.buffer in n.writes), None)
+    return isinstance(maker, Loop)
+
+
+def _padded_in_place(low: Lowering, node: fx.Node, x: View, before: Sequence[int], value: Any) -> View:
+    """A copy of ``x`` to the middle, which can become part of the kernel that makes it, and a border of numbers."""
+    whole = low.result(node)
+    shape, strides, dtype = whole.shape, whole.strides, low.dtype(whole)
+    if not is_dense(shape, strides) or 0 in x.shape:
+        raise NotLowered("elements that overlap, or none")
+    parts: list[View] = []
+
+    def part(source: View | Splat, starts: Sequence[Size]) -> None:
+        name = f"{node.name}_part_{len(parts)}"
+        copy = low.map(lambda v: v, [source], shape=source.shape, dtype=dtype, strides=strides, name=name)
+        place: Size = sum(start * stride for start, stride in zip(starts, strides))
+        low.buffers[copy.buffer] = replace(low.buffers[copy.buffer], inside=(whole.buffer, place))
+        parts.append(copy)
+
+    part(x, before)
+    for k, size in enumerate(x.shape):  # outside along k, inside along those before, anywhere along those after
+        for first, end in ((0, before[k]), (before[k] + size, shape[k])):
+            if first < end:
+                slab = (*x.shape[:k], end - first, *shape[k + 1 :])
+                part(Splat(value, dtype, slab), (*before[:k], first, *(0,) * (len(shape) - k - 1)))
+    low.extern(JOIN, parts, {}, [whole.buffer])
+    return whole
 
 
 @rule("slice_backward")
