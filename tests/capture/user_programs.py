@@ -1038,6 +1038,22 @@ def aliasing_of_results():
 
 
 @program
+def one_tuple_in_two_places():
+    def f(x, box):
+        pair = x * 2, len(box), [1]
+        box.append(pair)
+        return pair, {"pair": pair}, (pair, 1)
+
+    def with_a_break(x, box):
+        results = f(x, box)
+        print(len(box))
+        first, second, third = results
+        return results, first is second["pair"], first is third[0], first is box[-1]
+
+    return with_a_break, [(rand(2), []), (rand(2, seed=1), [1])]
+
+
+@program
 def in_place_on_views():
     def f(x):
         y = x.clone()

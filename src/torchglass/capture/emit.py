@@ -84,6 +84,15 @@ class Emitter:
     def line(self, text: str) -> None:
         self.body.append(text)
 
+    def written_out(self, name: str) -> str:
+        """The text of a tuple that was named in case something else holds it, and nothing does; else its name."""
+        uses = re.compile(rf"\b{re.escape(name)}\b")
+        naming = [line for line in self.body if uses.search(line)]
+        if len(naming) != 1 or not naming[0].startswith(f"{name} = ("):
+            return name
+        self.body.remove(naming[0])
+        return naming[0].removeprefix(f"{name} = ")
+
     def pin(self, real: Any, hint: str = "") -> str:
         """A name of the entry's module for an object that no source reaches."""
         known = self.names.get(id(real))
@@ -274,8 +283,9 @@ def _sequence(e: Emitter, v: SequenceV) -> str:
     items = e.listing(v.items)
     if isinstance(v, TupleV):
         plain = f"({items},)" if v.items else "()"
-        if v.cls is tuple:
-            return plain
+        if v.cls is tuple:  # may be seen to be one and the same in two places, unless it is a constant
+            is_plain = all(isinstance(item, (ConstantV, NumberV)) for item in v.items)
+            return plain if is_plain else e.name_value(v, "a_tuple", plain)
         if v.cls is torch.Size:
             return f"torch.Size({plain})"
         if hasattr(v.cls, "_make"):

@@ -38,7 +38,7 @@ from .resume import EntryPoint, in_original, live_cells, live_locals, protection
 from .tensor_ops import MODE_CHANGES
 from .values.base import NULL, Lazy, Value
 from .values.constant import ConstantV
-from .values.containers import CellV
+from .values.containers import CellV, TupleV
 
 RECURSION_LIMIT = 20_000
 RUNS_LATER = {
@@ -166,7 +166,7 @@ class _Attempt:
         result = e.expr(value)
         emit_effects(e)
         function_modes.push_modes(e)
-        e.line(f"return {result}")
+        e.line(f"return {e.written_out(result) if isinstance(value, TupleV) else result}")
         return self._finish(())
 
     def _break(self, frame: Frame) -> Capture:
