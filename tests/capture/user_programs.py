@@ -1040,13 +1040,13 @@ def aliasing_of_results():
 @program
 def one_tuple_in_two_places():
     def f(x, box):
-        pair = x * 2, len(box), [1]
+        pair = x * 2, [1]
         box.append(pair)
         return pair, {"pair": pair}, (pair, 1)
 
     def with_a_break(x, box):
         results = f(x, box)
-        print(len(box))
+        print("made")
         first, second, third = results
         return results, first is second["pair"], first is third[0], first is box[-1]
 
