@@ -1039,18 +1039,18 @@ def aliasing_of_results():
 
 @program
 def one_tuple_in_two_places():
-    def f(x, box):
-        pair = x * 2, [1]
+    def f(x):
+        pair, box = (x * 2, [1]), []
         box.append(pair)
-        return pair, {"pair": pair}, (pair, 1)
+        return pair, {"pair": pair}, (pair, 1), box
 
-    def with_a_break(x, box):
-        results = f(x, box)
+    def with_a_break(x):
+        results = f(x)
         print("made")
-        first, second, third = results
+        first, second, third, box = results
         return results, first is second["pair"], first is third[0], first is box[-1]
 
-    return with_a_break, [(rand(2), []), (rand(2, seed=1), [1])]
+    return with_a_break, [(rand(2),), (rand(2, seed=1),)]
 
 
 @program
