@@ -11,7 +11,7 @@ A softmax by these verbs::
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -222,6 +222,13 @@ class Lowering:
         body.store(Access(out.buffer, out.strides), post(value).cast(compute_dtype(dtype)))
         self._emit(Loop(out.buffer, shape, (False,) * len(shape), tuple(body.ops), (self.op,), (self.origin,)))
         return out
+
+    def copy_into(self, whole: View, x: View | Splat, place: Size, name: str) -> View:
+        """A loop that copies ``x`` into ``whole``, from element ``place`` on, with the whole's strides."""
+        dtype = self.dtype(whole)
+        copy = self.map(lambda v: v, [x], shape=x.shape, dtype=dtype, strides=whole.strides, name=name)
+        self.buffers[copy.buffer] = replace(self.buffers[copy.buffer], inside=(whole.buffer, place))
+        return copy
 
     def counters(self, body: Body, shape: Sequence[Size]) -> list[V]:
         rank = len(shape)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from torch import fx
@@ -149,11 +148,7 @@ def _written_in_place(low: Lowering, node: fx.Node, parts: Sequence[Any], dim: i
     start: Size = 0
     copies = []
     for k, part in enumerate(parts):
-        name, dtype = f"{node.name}_part_{k}", low.dtype(whole)
-        copy = low.map(lambda v: v, [part], shape=part.shape, dtype=dtype, strides=whole.strides, name=name)
-        place = (whole.buffer, start * whole.strides[dim])
-        low.buffers[copy.buffer] = replace(low.buffers[copy.buffer], inside=place)
-        copies.append(copy)
+        copies.append(low.copy_into(whole, part, start * whole.strides[dim], f"{node.name}_part_{k}"))
         start = start + part.shape[dim]
     low.extern(JOIN, copies, {}, [whole.buffer])
     return whole
@@ -202,11 +197,8 @@ def _padded_in_place(low: Lowering, node: fx.Node, x: View, before: Sequence[int
     parts: list[View] = []
 
     def part(source: View | Splat, starts: Sequence[Size]) -> None:
-        name = f"{node.name}_part_{len(parts)}"
-        copy = low.map(lambda v: v, [source], shape=source.shape, dtype=dtype, strides=strides, name=name)
         place: Size = sum(start * stride for start, stride in zip(starts, strides))
-        low.buffers[copy.buffer] = replace(low.buffers[copy.buffer], inside=(whole.buffer, place))
-        parts.append(copy)
+        parts.append(low.copy_into(whole, source, place, f"{node.name}_part_{len(parts)}"))
 
     part(x, before)
     for k, size in enumerate(x.shape):  # outside along k, inside along those before, anywhere along those after

@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from torch import fx
@@ -42,11 +41,7 @@ class _Writer:
         kind = compute_dtype(self.dtype) if wide else self.dtype
         name = node.name if kind == self.dtype else f"{node.name}_sum"
         self.out = out = low.buffer(name, kind, sizes_of(val.shape), sizes_of(val.stride()))
-        before = low.map(
-            lambda v: v, [x], shape=out.shape, dtype=low.dtype(out), strides=out.strides, name=f"{node.name}_before"
-        )
-        low.buffers[before.buffer] = replace(low.buffers[before.buffer], inside=(out.buffer, 0))
-        self.before = before.buffer
+        self.before = low.copy_into(out, x, 0, f"{node.name}_before").buffer
 
     def load(self, x: Any) -> V:
         """``x`` at the loop's point, with broadcasting; a number as it is."""
