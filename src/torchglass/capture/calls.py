@@ -29,6 +29,7 @@ from . import (
     class_bodies,
     classes,
     copying,
+    fields,
     gradients,
     standard_library,
     tensor_ops,
@@ -57,7 +58,8 @@ if TYPE_CHECKING:
 
 # Imported for the handlers that they enter.
 WITH_HANDLERS = (
-    autograd_functions, checkpoints, checks, class_bodies, copying, gradients, standard_library, transforms, vjp,
+    autograd_functions, checkpoints, checks, class_bodies, copying, fields, gradients, standard_library, transforms,
+    vjp,
 )  # fmt: skip
 
 CODE_COROUTINE = 0x80 | 0x200

@@ -373,7 +373,13 @@ def convert(
 
 
 def fake_of(value: Value) -> Any:
-    return convert(value, lambda t: t.fake)
+    return convert(value, _fake)
+
+
+def _fake(value: TensorV) -> torch.Tensor:
+    if value.replaced:
+        raise Unsupported("reading a tensor whose `.data` the program has written")
+    return value.fake
 
 
 def _empty(value: TensorV) -> torch.Tensor:

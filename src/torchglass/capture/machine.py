@@ -58,7 +58,7 @@ class Machine:
         self.wrapped: dict[int, tuple[Any, Value]] = {}
         self.mutated: dict[int, Value] = {}
         self.keys: dict[int, Value] = {}  # objects of before the call that were keys or members
-        self.overlays: dict[tuple[int, str], tuple[KnownV, Value]] = {}
+        self.overlays: dict[tuple[int, str], tuple[KnownV | TensorV, Value]] = {}
         self.written_globals: dict[tuple[str, str], Value] = {}
         self.fallible: list[NumberV] = []  # numbers whose computation may raise for other values
         self.modes = torch_compat.Modes()
@@ -483,7 +483,7 @@ class Machine:
             return ""
         return module.__name__ if sys.modules.get(module.__name__) is module else None
 
-    def set_overlay(self, owner: KnownV, name: str, value: Value) -> None:
+    def set_overlay(self, owner: KnownV | TensorV, name: str, value: Value) -> None:
         if owner.source is None:
             raise Unsupported(f"writing attribute `{name}` of the {owner.describe()}")
         if isinstance(owner.real, type):

@@ -545,3 +545,14 @@ def _derived(group, exceptions):
 def copy_traces(made, group):
     """Give ``made`` the traceback, cause, context and notes of ``group``: known to the machine."""
     raise NotImplementedError
+
+
+def drop_grads_of_module(module):
+    for parameter in module.parameters():
+        parameter.grad = None
+
+
+def drop_grads_of_optimizer(optimizer):
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = None

@@ -52,7 +52,11 @@ TENSOR_ATTRIBUTES = frozenset(["T", "mT", "H", "mH", "real", "imag", "data"])
 
 
 class TensorV(Value):
-    """A tensor. ``fake`` has its shape, dtype, strides, device; ``real`` is set for inputs."""
+    """A tensor. ``fake`` has its shape, dtype, strides, device; ``real`` is set for inputs. ``replaced``: the program
+    wrote to its ``.data``.
+    """
+
+    replaced = False
 
     def __init__(self, node: torch.fx.Node, fake: torch.Tensor, real: Any = None, source: Source | None = None) -> None:
         self.node = node
@@ -103,6 +107,9 @@ class TensorV(Value):
     def _grad(self, m: Machine) -> Value:
         if self.real is None or self.source is None:
             raise Unsupported("`.grad` of a tensor made inside the graph")
+        written = m.attribute_overlay(self.real, "grad")
+        if written is not None:
+            return written
         return m.wrap(self.real.grad, Attr(self.source, "grad"))
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -146,5 +153,11 @@ class TensorV(Value):
             if not self.fake.is_leaf:  # `requires_grad_(True)` lets that pass
                 raise Fails("the program raises RuntimeError")
             m.torch_method(self, "requires_grad_", [value], {})
+            return
+        if name in ("grad", "data") and self.real is not None and self.source is not None:
+            from .. import fields
+
+            write = fields.write_grad if name == "grad" else fields.write_data
+            write(m, self, value)
             return
         raise Unsupported(f"writing attribute `{name}` of a tensor", "do this outside the compiled function")
