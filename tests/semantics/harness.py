@@ -12,11 +12,12 @@ import itertools
 import linecache
 import math
 import re
+import signal
 import sys
 import types
 import warnings
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ import torchglass as tg
 PRELUDE = Path(__file__).with_name("prelude.py")
 _prelude = compile(PRELUDE.read_text(), str(PRELUDE), "exec")
 _numbers = itertools.count()
+LONGEST = 3.0  # seconds of the processor that plain Python may take for a call
 WATCHED = ("counter", "log", "table", "shared", "weight")
 LINES = False
 PLAIN = (int, float, str, bytes, bool, complex, type(None), type(Ellipsis), torch.dtype, torch.device, range, slice)
@@ -160,6 +162,26 @@ def lines_of(error: BaseException, filename: str) -> tuple[int, ...]:
 
 
 # --- running ---------------------------------------------------------------------------------------------------------
+class Endless(BaseException):
+    """Plain Python does not come to an end: the program goes through a list that grows on the way."""
+
+
+@contextlib.contextmanager
+def that_ends() -> Iterator[None]:
+    """Raise Endless within what takes longer than ``LONGEST``."""
+
+    def stop(*_: Any) -> None:
+        raise Endless
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST, 1.0)  # again and again: a `finally` may swallow the first
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
 def outcome(function: Callable[..., Any], module: types.ModuleType, call: int, filename: str) -> tuple[Any, ...]:
     given = arguments(module, call)
     printed = io.StringIO()
@@ -199,14 +221,20 @@ def _tensors(value: Any, around: tuple[int, ...] = ()) -> list[torch.Tensor]:
 
 
 def check(text: str, calls: tuple[int, ...] = (0, 1, 2, 3, 4), backend: Any = "eager", **options: Any) -> Any:
-    """Compare plain and compiled calls of a program; raises Difference. Returns the compiled function."""
+    """Compare plain and compiled calls of a program, up to one that does not end; raises Difference. Returns the
+    compiled function.
+    """
     filename = f"<program {next(_numbers)}>"
     plain, other = namespace(text, filename), namespace(text, filename)
     compiled = tg.compile(other.f, backend=backend, **options)
     try:
         for call in calls:
             sys.modules["program"] = plain
-            expected = outcome(plain.f, plain, call, filename)
+            try:
+                with that_ends():
+                    expected = outcome(plain.f, plain, call, filename)
+            except Endless:
+                break
             sys.modules["program"] = other
             with warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("always")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import torchglass as tg
 
+from . import harness
 from .grammar import program
 from .harness import check
 
@@ -31,6 +32,20 @@ def clean(tmp_path):
 @pytest.mark.parametrize("path", CORPUS, ids=lambda p: p.stem)
 def test_a_program_that_once_failed(path, backend):
     check(path.read_text(), backend=backend)
+
+
+ENDLESS = """
+def f(x, y, n, flag, items, pairs, box):
+    for item in items:
+        if n == 4:
+            items.append(item)
+    return x + n
+"""
+
+
+def test_a_call_that_plain_python_does_not_finish_is_not_compared(monkeypatch):
+    monkeypatch.setattr(harness, "LONGEST", 0.1)
+    assert len(tg.explain(check(ENDLESS)).entries) == 2  # for the first two calls
 
 
 choices = st.randoms(use_true_random=False)
