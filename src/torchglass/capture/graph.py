@@ -6,6 +6,7 @@ Every operation runs once on fake tensors; its result's metadata is what the res
 from __future__ import annotations
 
 import enum
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -406,9 +407,10 @@ def has_tensor(value: Any) -> bool:
 
 
 def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], written: list[torch.Tensor]) -> bool:
-    """Whether elements that an operation wrote share memory with each other, or in part with those of another tensor.
+    """Whether elements that an operation wrote share memory with each other, or with other ones of another tensor.
 
-    PyTorch's kernels check this, fake tensors do not.
+    PyTorch's kernels refuse this where it is easy to see, and what they make of the rest depends on the order in which
+    they go through memory. Fake tensors do not look.
     """
     if function is operator.setitem:
         shared = any(_storage(t) == _storage(args[0]) for t in tensors[1:])
@@ -417,12 +419,8 @@ def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], writte
     for target in written:
         if any(stride == 0 and size > 1 for size, stride in zip(target.shape, target.stride())):
             return True
-        mine = _place(target)
-        for other in tensors:
-            theirs = _place(other)
-            together = mine and theirs and _storage(other) == _storage(target)
-            if together and theirs != mine and theirs[0] < mine[1] and mine[0] < theirs[1]:
-                return True
+        if any(_storage(other) == _storage(target) and _cross(target, other) for other in tensors):
+            return True
     return False
 
 
@@ -434,13 +432,33 @@ def _storage(t: torch.Tensor) -> int:
     return t.untyped_storage()._cdata
 
 
-def _place(t: torch.Tensor) -> tuple[Any, ...]:
-    """Begin, end and strides in the storage; () for a tensor with gaps, of which PyTorch's check does not tell."""
-    span = sum((size - 1) * stride for size, stride in zip(t.shape, t.stride())) + 1
-    if span != t.numel():
-        return ()
-    first = t.storage_offset() * t.itemsize
-    return first, first + span * t.itemsize, t.stride()
+def _cross(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one storage share bytes without being one and the same view of it."""
+    first, second = _span(one), _span(other)
+    same = first == second and (one.shape, one.stride()) == (other.shape, other.stride())
+    if same or first[0] >= second[1] or second[0] >= first[1]:
+        return False
+    if all(end - begin == t.nbytes for (begin, end), t in ((first, one), (second, other))):
+        return True  # neither has gaps
+    unit = math.gcd(one.itemsize, other.itemsize, *first, *second)
+    size = max(first[1], second[1]) // unit
+    return bool((_marked(one, size, unit) & _marked(other, size, unit)).any())
+
+
+def _span(t: torch.Tensor) -> tuple[int, int]:
+    """Where a tensor begins and ends in its storage, in bytes."""
+    if not t.numel():
+        return 0, 0
+    last = sum((size - 1) * stride for size, stride in zip(t.shape, t.stride()))
+    return t.storage_offset() * t.itemsize, (t.storage_offset() + last + 1) * t.itemsize
+
+
+def _marked(t: torch.Tensor, size: int, unit: int) -> torch.Tensor:
+    """Which units of its storage a tensor lies in."""
+    marks, wide = torch.zeros(size, dtype=torch.bool, device="cpu"), t.itemsize // unit
+    strides = [stride * wide for stride in t.stride()]
+    marks.as_strided((*t.shape, wide), (*strides, 1), t.storage_offset() * wide).fill_(True)
+    return marks
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
