@@ -33,6 +33,7 @@ from torch._subclasses.fake_tensor import (
 )
 
 from .collector import Sheltered
+from .kernel_dtypes import refusal
 from .kernel_layouts import LAYOUTS, is_elementwise, laid_out, of_unequal_ranks
 
 NEEDS_DATA: tuple[type[Exception], ...] = (
@@ -48,7 +49,8 @@ _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeT
 
 class LightFakeMode(FakeTensorMode):
     """FakeTensorMode without ``torch._disable_dynamo`` around each operation, which would import torch._dynamo, whose
-    own code no TorchFunctionMode hears of, and whose results lie in memory as the kernels' do.
+    own code no TorchFunctionMode hears of, and whose results lie in memory as the kernels' do. While it is asked for
+    writes, it refuses the dtypes that the kernels refuse.
 
     Entering FakeTensorMode itself replaces PyTorch's CUDA device guard where there is no GPU, which crashes a build for
     CUDA (seen on 2.11) once threads have come and gone.
@@ -67,9 +69,10 @@ class LightFakeMode(FakeTensorMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with torch._C.DisableTorchFunction():
-            if self.writes is not None and func._schema.is_mutable:
-                self.writes += _written(func, args, kwargs or {}, self.only_lists)
-            result = _fake_dispatch(self, func, types, args, kwargs)
+            if self.writes is None:
+                result = _fake_dispatch(self, func, types, args, kwargs)
+            else:
+                result = self._watched(func, types, args, kwargs or {})
             if func in LAYOUTS:
                 with self:
                     return laid_out(func, result, args)
@@ -77,6 +80,20 @@ class LightFakeMode(FakeTensorMode):
                 with self:
                     return of_unequal_ranks(result, args)
             return result
+
+    def _watched(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Call an operator of the program itself: those that its meta function calls are not looked at."""
+        written, self.writes = self.writes, None
+        try:
+            result = _fake_dispatch(self, func, types, args, kwargs)
+        finally:
+            self.writes = written
+        if written is not None and func._schema.is_mutable:
+            written += _written(func, args, kwargs, self.only_lists)
+        refused = refusal(func, args, kwargs, result)
+        if refused is not None:
+            raise refused
+        return result
 
 
 def _written(operator: Any, args: Any, kwargs: dict[str, Any], only_lists: bool) -> list[torch.Tensor]:

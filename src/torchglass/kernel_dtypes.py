@@ -1,0 +1,90 @@
+"""Which dtypes PyTorch's CPU kernels refuse although fake tensors take them.
+
+``x & y`` of floats passes the meta functions; the kernel says ``"bitwise_and_cpu" not implemented for 'Float'``. A
+capture that believes them would compute what eager refuses, or drop the operation where nothing reads its result. So
+each operator is run once in a process with each combination of dtypes, on a few real numbers, and what it says is kept.
+Input: an operator, its arguments and its fake result. Output: the kernel's error, or None.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import torch
+
+# What kernels say of dtypes. Other errors of so small a call (of shapes, of data) say nothing about the real one.
+_OF_DTYPES = re.compile(
+    r"support|implemented|can't be cast|may not be a|non-complex|Could not run|handles only|"
+    r"but got (Bool|Byte|Char|Short|Int|Long|UInt\d*|Half|BFloat16|Float|Double|Complex\w*)\b"
+)
+_MANY = 1 << 12  # elements: larger tensors are cut to two a side, which some operators do not take
+_NAMED = (str, bool, torch.dtype, torch.layout, torch.memory_format)  # arguments that choose another kernel
+_known: dict[Any, Exception | None] = {}
+
+
+def refusal(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Exception | None:
+    """The error that the kernel raises at the dtypes of these arguments."""
+    if not _is_tried(operator):
+        return None
+    key = (operator, *map(_kind, args), *((name, _kind(value)) for name, value in kwargs.items()))
+    if key not in _known:
+        _known[key] = _tried(operator, args, kwargs, result)
+    return _known[key]
+
+
+def _kind(value: Any) -> Any:
+    """What the choice of a kernel depends on."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype, value.device.type, value.dim() == 0, value.numel() == 0
+    if isinstance(value, (list, tuple)):
+        return tuple(dict.fromkeys(map(_kind, value)))
+    if isinstance(value, _NAMED):
+        return value
+    return type(value), value if value in (0, 1) else None
+
+
+@functools.cache
+def _is_tried(operator: Any) -> bool:
+    """PyTorch's own operators are, but for views, which have no kernel, and those that move the one generator on."""
+    if operator.namespace != "aten" or operator.is_view:
+        return False
+    return torch.Tag.nondeterministic_seeded not in operator.tags or _takes_generator(operator)
+
+
+@functools.cache
+def _takes_generator(operator: Any) -> bool:
+    return any(parameter.name == "generator" for parameter in operator._schema.arguments)
+
+
+def _tried(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Exception | None:
+    """Run the operator; nothing is tried on other devices, nor what makes large tensors of numbers."""
+    if _takes_generator(operator):
+        kwargs = kwargs | {"generator": torch.Generator()}
+    read, made = _tensors([*args, *kwargs.values()]), _tensors(result)
+    if any(t.device.type != "cpu" or t.layout is not torch.strided or t.is_quantized for t in (*read, *made)):
+        return None
+    large = sum(t.numel() for t in (*read, *made)) > _MANY
+    if large and not read:
+        return None
+    try:
+        operator(*(_real(value, large) for value in args), **{n: _real(value, large) for n, value in kwargs.items()})
+    except Exception as error:
+        return type(error)(*error.args) if _OF_DTYPES.search(str(error)) else None
+    return None
+
+
+def _real(value: Any, large: bool) -> Any:
+    """A real argument like a fake one. Zeros are indices of anything."""
+    if isinstance(value, torch.Tensor):
+        shape = [min(size, 2) for size in value.shape] if large else value.shape
+        make = torch.ones if value.dtype.is_floating_point or value.dtype.is_complex else torch.zeros
+        return make(shape, dtype=value.dtype, device="cpu")
+    return type(value)(_real(item, large) for item in value) if isinstance(value, (list, tuple)) else value
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, (list, tuple)):
+        return [t for item in value for t in _tensors(item)]
+    return [value] if isinstance(value, torch.Tensor) else []

@@ -1,0 +1,121 @@
+"""Operations that kernels refuse though fake tensors take them: they raise as in eager, read or not."""
+
+import pytest
+import torch
+
+import torchglass as tg
+from torchglass.kernel_dtypes import refusal
+from torchglass.torch_compat import new_fake_mode
+
+REFUSED = {
+    "bits of floats": lambda x: x & x,
+    "complex extrema": lambda x: torch.maximum(x + 1j, x + 1j),
+    "complex of bfloat16": lambda x: torch.complex(x.bfloat16(), x.bfloat16()),
+    "complex positions": lambda x: torch.arange(3, dtype=torch.complex64),
+    "a common divisor of floats": lambda x: torch.gcd(x, x),
+    "in place": lambda x: x.to(torch.int32).erfinv().bitwise_not_(),
+    "in a list": lambda x: torch.block_diag(x & x, x),
+    "random integers": lambda x: torch.randn(3, dtype=torch.int64),
+}
+
+
+@pytest.mark.parametrize("size", [3, 100])
+@pytest.mark.parametrize("read", [True, False], ids=["read", "unread"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_dtypes_that_kernels_refuse(name, read, size):
+    def f(x):
+        y = REFUSED[name](x)
+        return y if read else x + 1
+
+    x = torch.ones(size, size)
+    with pytest.raises((RuntimeError, NotImplementedError)) as eager:
+        f(x)
+    for backend in ("eager", "glass"):
+        with pytest.raises(type(eager.value)) as ours:
+            tg.compile(f, backend=backend)(x)
+        assert str(ours.value) == str(eager.value)
+
+
+def test_what_the_program_catches():
+    def f(x, done):
+        done.append(1)
+        try:
+            x & x
+        except NotImplementedError as error:
+            return x * 2, str(error)
+        return x
+
+    x, done = torch.ones(3), []
+    assert tg.compile(f)(x, done)[1] == f(x, done)[1] and done == [1, 1]
+
+
+def test_each_kernel_is_tried_once():
+    mode, calls = new_fake_mode(), []
+    with mode:
+        x = torch.ones(3, dtype=torch.int16)
+
+    class Counted:
+        namespace, is_view, tags, _schema = "aten", False, (), torch.ops.aten.add.Tensor._schema
+
+        def __call__(self, *args):
+            calls.append(args)
+
+    operator = Counted()
+    for other in (x, x[:2], 2, 3, 2.0):
+        assert refusal(operator, (x, other), {}, x) is None
+    assert len(calls) == 3  # a tensor, an integer, a float
+
+
+# --- memory that is read and written at once -------------------------------------------------------------------------
+def shifted(y):
+    y[1:] *= y[:-1]
+
+
+def of_one_element(y):
+    y[1:] *= y[1]
+
+
+def shifted_columns(y):
+    z = y.view(2, 3)
+    z[:, 1:] *= z[:, :-1]
+
+
+def spread(y):
+    z = y.view(2, 3)
+    z[:] = z.t()[:2, :1].expand(2, 3)
+
+
+def parts_of_complex_numbers(y):
+    z = torch.view_as_complex(y.view(3, 2))
+    y.view(3, 2)[:, 0].mul_(z[1].real)
+
+
+@pytest.mark.parametrize("write", [shifted, of_one_element, shifted_columns, spread, parts_of_complex_numbers])
+def test_writes_to_what_is_read(write):
+    def f(x):
+        y = x + 1
+        write(y)
+        return y
+
+    x = torch.arange(6.0)
+    try:
+        expected = f(x)
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError) as ours:
+            tg.compile(f)(x)
+        assert str(ours.value) == str(error)
+    else:
+        assert torch.equal(tg.compile(f)(x), expected)
+
+
+def test_writes_beside_what_is_read_stay_whole():
+    def f(x):
+        y = (x + 1).view(3, 4)
+        y[:, ::2] += y[:, 1::2]
+        y[:, 1:3].mul_(y[:, 1:3])
+        z = torch.view_as_complex(y.view(3, 2, 2))
+        z.real.mul_(z.imag)
+        return y
+
+    x = torch.arange(12.0)
+    torch.testing.assert_close(tg.compile(f, fullgraph=True)(x), f(x))
