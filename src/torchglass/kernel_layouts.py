@@ -163,3 +163,40 @@ def _as_a_copy(result: Any, args: tuple[Any, ...]) -> Any:
 def _as_joined(result: Any, args: tuple[Any, ...]) -> Any:
     """Two parts joined, which keeps channels last; without dimensions it rolls what was flattened."""
     return _as_images(result, args[0]) if len(args) > 2 and args[2] else result
+
+
+@layout(aten._fft_c2c.default)
+def _transformed(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
+    return _innermost(result, args[0], _outer_first(args[0], args[1])) if args[1] else result
+
+
+@layout(aten._fft_r2c.default)
+def _transformed_from_real(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
+    dims = args[1]
+    return _innermost(result, args[0], [*_outer_first(args[0], dims[:-1]), dims[-1]])
+
+
+@layout(aten._fft_c2r.default)
+def _transformed_to_real(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
+    """The last dimension alone becomes real; the others are transformed before."""
+    x, dims = args[0], args[1]
+    if len(dims) > 1:
+        x = _innermost(x, x, _outer_first(x, dims[:-1]))
+    return _innermost(result, x, [dims[-1]])
+
+
+def _outer_first(x: torch.Tensor, dims: list[int]) -> list[int]:
+    return sorted(dims, key=x.stride, reverse=True)
+
+
+def _innermost(result: torch.Tensor, x: torch.Tensor, dims: list[int]) -> torch.Tensor:
+    """As MKL's transforms of ``x`` leave it: the dimensions ``dims``, in that order, inside all others, whose order
+    stays. Other libraries give what the meta function says.
+    """
+    if not torch.backends.mkl.is_available():
+        return result
+    last = [dim % x.dim() for dim in dims]
+    order = [*_outer_first(x, [dim for dim in range(x.dim()) if dim not in last]), *last]
+    empty = torch.empty([result.shape[dim] for dim in order], dtype=result.dtype, device=result.device)
+    laid = empty.permute([order.index(dim) for dim in range(x.dim())])
+    return result if result.stride() == laid.stride() else laid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 
@@ -25,6 +26,9 @@ gaps = torch.rand(2, 7, 16).unfold(0, 2, 1)[..., ::2, :]
 x3, ones, none = turned(4, 6, 5), torch.ones(6), torch.zeros(0)
 images = torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last)
 three, where = torch.ones(3), torch.arange(16).view(4, 4).expand(2, 3, 4, 4).to(memory_format=torch.channels_last)
+WAVES = [x3 + 0j, x3.contiguous() + 0j, x3.transpose(0, 1) + 0j]
+CHOICES = itertools.permutations if torch.__version__ >= "2.13" else itertools.combinations  # before, fakes may raise
+DIMS = [dims for n in (1, 2, 3) for dims in CHOICES(range(3), n)]
 norm = (ones, ones, ones, ones, ones)
 CALLS = {
     aten._log_softmax_backward_data.default: [(x, x, 1, torch.float32)],
@@ -53,6 +57,9 @@ CALLS = {
     aten.native_dropout_backward.default: [(x, y > 0.5, 2.0)],
     aten.index_fill.int_Scalar: [(x, 0, torch.tensor([1]), 3.0), (gaps, 2, torch.tensor([1]), 3.0)],
     aten.index_fill.int_Tensor: [(x, 0, torch.tensor([1]), number), (gaps, 2, torch.tensor([1]), number)],
+    aten._fft_c2c.default: [(waves, dims, 0, True) for waves in WAVES for dims in DIMS],
+    aten._fft_r2c.default: [(waves.real, dims, 0, half) for waves in WAVES for dims in DIMS for half in (True, False)],
+    aten._fft_c2r.default: [(waves, dims, 0, 2 * waves.shape[dims[-1]] - 2) for waves in WAVES for dims in DIMS],
     aten.roll.default: [(x, [1], [0]), (images, [1, 2], [0, 3]), (images, [1]), (gaps, [1], [1]), (x3, [1], [2])],
 }
 BROADCAST = (turned(4, 1, 6), turned(3, 6))
