@@ -331,6 +331,11 @@ def functional_storage_changed(wrapper: torch.Tensor) -> bool:
     return torch._functionalize_was_storage_changed(wrapper)
 
 
+def functional_written(wrapper: torch.Tensor) -> bool:
+    """Whether the memory that a functional tensor shows has been written to."""
+    return torch._functionalize_mutation_counter(wrapper) > 0
+
+
 def functional_writes_all_hidden(wrapper: torch.Tensor) -> bool:
     """Whether every write to a functional tensor happened behind autograd's back (no version counter moved)."""
     return torch._functionalize_are_all_mutations_hidden_from_autograd(wrapper)

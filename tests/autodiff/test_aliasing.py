@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from autodiff_helpers import capture, compare, compiled, fresh, tensor
 
+import torchglass as tg
 from torchglass import autodiff
 from torchglass.records.partition import Computed, InputItself, SameAs, ViewOf
 
@@ -223,6 +224,30 @@ def test_copy_into_a_fresh_tensor_is_a_tensor_of_its_own():
         return y, torch.empty(4).copy_(y)
 
     compare(function, tensor(4))
+
+
+PARTED = {
+    "of an input": lambda x: torch.unsafe_split(x, 2),
+    "with sizes, turned": lambda x: [part.t()[1:] for part in x.unsafe_split_with_sizes([2, 4])],
+    "of a result": lambda x: (lambda y: (*torch.unsafe_chunk(y, 3), y, y.t()))(x * 2),
+    "beside a copy": lambda x: (torch.unsafe_chunk(x, 2)[0], torch.empty(3, 4).copy_(torch.unsafe_chunk(x, 2)[0])),
+    "written": lambda x: (lambda y: [part.mul_(2) for part in torch.unsafe_chunk(y, 2)])(x + 1),
+}
+
+
+@pytest.mark.parametrize("name", PARTED)
+@pytest.mark.parametrize("grad", [False, True])
+def test_parts_show_the_memory_of_the_whole(name, grad):
+    """Not that they are views to autograd: writing to one is allowed, and seen in the whole."""
+    x, function = tensor(6, 4, grad=grad), PARTED[name]
+
+    def shown(results):
+        start = x.untyped_storage().data_ptr()
+        whole = [r.untyped_storage().data_ptr() == start or len(r) == 6 for r in results]
+        gradient = torch.autograd.grad(sum(r.sin().sum() for r in results), x)[0] if grad else x
+        return [(r, r.stride(), r._is_view(), w) for r, w in zip(results, whole)], gradient
+
+    torch.testing.assert_close(shown(tg.compile(function, fullgraph=True)(x)), shown(function(x)))
 
 
 def test_written_input_that_overlaps_another_runs_eagerly():

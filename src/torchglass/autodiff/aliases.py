@@ -25,9 +25,9 @@ from ..records.partition import (
     ViewOf,
     ViewStep,
 )
-from ..torch_compat import unwrap_functional
+from ..torch_compat import functional_written, unwrap_functional
 from .joint import Trace
-from .ops import CALL, Op, is_view, view_root
+from .ops import CALL, HIDDEN_VIEWS, Op, is_view, view_root
 from .recorder import AutodiffError, Recorder
 
 aten = torch.ops.aten
@@ -81,20 +81,32 @@ class _Describer:
         self.seen: dict[int, int] = {}  # id of an output -> its position
         self.bases: dict[int, int] = {}  # id of a functional tensor -> result that holds it
         self.roots: dict[Op, int] = {}  # op that made a result's memory -> the functional memory it stands for
+        self.returned = {self._op(v): v for v in trace.outputs if isinstance(v, torch.Tensor)}
+        self.returned |= {self._op(entry.wrapper): entry.wrapper for entry in trace.inputs if entry.final is None}
         self.shared = self._shared_memory()
 
     def _shared_memory(self) -> dict[int, torch.Tensor]:
         """For memory that several outputs show: the tensor to return once, whose views the others are."""
         groups: dict[int, dict[int, torch.Tensor]] = {}
         for value in self.trace.outputs:
-            if isinstance(value, torch.Tensor) and _memory(value) not in self.input_memory:
-                groups.setdefault(_memory(value), {})[id(value)] = value
+            if isinstance(value, torch.Tensor) and self._memory(value) not in self.input_memory:
+                groups.setdefault(self._memory(value), {})[id(value)] = value
         shared = {}
         for memory, members in groups.items():
             if len(members) > 1:
-                bases = [_base(member) for member in members.values()]
+                bases = [_base(member) for member in members.values() if _memory(member) == memory]
                 shared[memory] = next(filter(tracked, bases), bases[0])
         return shared
+
+    def _memory(self, wrapper: torch.Tensor) -> int:
+        """The memory an output shows. Parts of ``unsafe_split`` have memory of their own to autograd and
+        functionalization, and so in the graph; outside it they show an input's or another output's.
+        """
+        op = self._op(wrapper)
+        base = self.returned.get(view_root(op))
+        if base is None or functional_written(wrapper) or not _is_parted(_steps(self._op(base), op)):
+            return _memory(wrapper)
+        return _memory(base)
 
     def own(self, op: Op, memory: int) -> Op:
         """``op``, or a copy of it where its value is an input's or another result's: results never share memory."""
@@ -122,7 +134,7 @@ class _Describer:
         first = self.seen.setdefault(id(value), position)
         if first != position:
             return SameAs(first)
-        memory = _memory(value)
+        memory = self._memory(value)
         if memory in self.input_memory:
             return self._view_of_input(self.input_memory[memory], value)
         if memory in self.shared:
@@ -134,8 +146,8 @@ class _Describer:
 
     def _view_of_input(self, index: int, value: torch.Tensor) -> ViewOf:
         entry = self.trace.inputs[index]
-        _check_history(entry.wrapper, value)
         steps = _steps(self._op(entry.wrapper), self._op(value))
+        _check_history(entry.wrapper, value, steps)
         return _view_of(Place("input", index), steps, entry.wrapper, value)
 
     def _view_of_result(self, base: torch.Tensor, value: torch.Tensor) -> Output:
@@ -144,8 +156,8 @@ class _Describer:
         result = self.bases[id(base)]
         if base is value:
             return self._computed(result, value)
-        _check_history(base, value)
         steps = _steps(self._op(base), self._op(value))
+        _check_history(base, value, steps)
         return _view_of(Place("output", result), steps, base, value)
 
     def _op(self, wrapper: torch.Tensor) -> Op:
@@ -176,7 +188,7 @@ def _view_of(place: Place, steps: tuple[ViewStep, ...], base: torch.Tensor, valu
     return ViewOf(place, steps, base.requires_grad and not value.requires_grad, _is_leaf(value))
 
 
-def _check_history(base: torch.Tensor, value: torch.Tensor) -> None:
+def _check_history(base: torch.Tensor, value: torch.Tensor, steps: tuple[ViewStep, ...]) -> None:
     """A view made again from ``base`` has ``base``'s gradients: refuse where eager gave it others.
 
     ``y = x.detach(); y.mul_(w)`` makes y depend on w while x, whose memory it is, does not; ``no_grad`` around one of
@@ -187,7 +199,7 @@ def _check_history(base: torch.Tensor, value: torch.Tensor) -> None:
     end, node = base.grad_fn, value.grad_fn
     while node is not None and node is not end:
         node = node.next_functions[0][0] if node.next_functions else None
-    if node is None or _base(value) is not _base(base):
+    if node is None or (_base(value) is not _base(base) and not _is_parted(steps)):
         raise AutodiffError("an output shares memory with another tensor but has gradients of its own")
 
 
@@ -208,6 +220,11 @@ def _steps(base: Op, view: Op) -> tuple[ViewStep, ...]:
         raise AutodiffError("an output is a view of another tensor in a way that cannot be made again")
     offset = value.storage_offset() - base_value.storage_offset()
     return (ViewStep(strided_within, (tuple(value.shape), tuple(value.stride()), offset)),)
+
+
+def _is_parted(steps: tuple[ViewStep, ...]) -> bool:
+    """Whether a view is none to autograd."""
+    return any(step.target in HIDDEN_VIEWS for step in steps)
 
 
 def apply(step: ViewStep, value: torch.Tensor) -> torch.Tensor:
