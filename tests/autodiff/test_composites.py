@@ -1,4 +1,4 @@
-"""one_hot stays in the graph, with eager's errors."""
+"""Functions that stay in the graph because they are written in other operators, with eager's results and errors."""
 
 from __future__ import annotations
 
@@ -20,3 +20,31 @@ def test_one_hot_is_captured_and_raises_as_eager() -> None:
     for wrong, message in ((classes + 3, "smaller than num_classes"), (classes - 1, "non-negative")):
         with pytest.raises(RuntimeError, match=message):
             compiled(wrong)
+
+
+def put(x: torch.Tensor, mask: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[mask] = value
+    return y
+
+
+FILLS = {
+    "a mask": put,
+    "index_put": lambda x, m, v: torch.index_put(x, (m,), v),
+    "a full mask": lambda x, m, v: x.index_put((x.t() > 0,), v.sum()),
+    "added": lambda x, m, v: x.clone().index_put_((m,), v[None], accumulate=True),
+    "index_fill": lambda x, m, v: x.t().index_fill(-1, torch.tensor([0, 2, 0]), v[0]),
+    "index_fill_": lambda x, m, v: x.clone().index_fill_(0, torch.tensor([4]), v.sum()),
+}
+
+
+@pytest.mark.parametrize("name", FILLS)
+def test_a_value_with_gradient_fills_places(name: str) -> None:
+    """Eager's gradient by the value has steps of data-dependent shapes."""
+    torch.manual_seed(0)
+    x, v = torch.randn(5, 5, requires_grad=True), torch.randn(5, requires_grad=True)
+    mask = torch.tensor([True, False, True, True, False])
+    results = [FILLS[name](x, mask, v), tg.compile(FILLS[name], fullgraph=True)(x, mask, v)]
+    assert results[0].stride() == results[1].stride()
+    ours, theirs = ([y.detach(), *torch.autograd.grad(y.sin().sum(), (x, v))] for y in results)
+    torch.testing.assert_close(ours, theirs)

@@ -99,6 +99,10 @@ WRITES: dict[str, tuple[Program, Callable[[], tuple[Any, ...]]]] = {
         lambda x, i, s: x.index_copy(1, i, s),
         lambda: (numbers(9, 6, 5), torch.tensor([4, 0, 2]), numbers(9, 3, 5)),
     ),
+    "index_fill": (
+        lambda x, i, v: (x.index_fill(1, i, 2.5), x.t().index_fill(0, i, v), x.to(torch.int32).index_fill(0, i, 2.5)),
+        lambda: (numbers(9, 6), torch.tensor([4, -1, 4]), numbers(1)[0]),
+    ),
     "scatter of a number": (lambda x, i: x.scatter(1, i, 3.5), lambda: (numbers(100, 64), places(64, 100, 3))),
     "scatter of a larger source": (
         lambda x, i, s: x.scatter(0, i, s),
@@ -166,6 +170,7 @@ def test_writes_are_loops(name: str) -> None:
         lambda x, i: x.index_add(0, i, x[:2]),
         lambda x, i: x[0].index_add(0, i, x[0, :2]),
         lambda x, i: x.index_copy(0, i, x[:2]),
+        lambda x, i: x.index_fill(0, i * 4, 1.0),
         lambda x, i: x.scatter(0, i[None, :], 1.0),
         lambda x, i: x.scatter_add(0, i[None, :], x),
     ],

@@ -6,6 +6,7 @@ Input: the arguments of a call in the captured graph. Output: its result, or Non
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -75,3 +76,55 @@ def _cast(arg: Any, dtype: torch.dtype) -> Any:
         return [_cast(item, dtype) for item in arg]
     floating = isinstance(arg, torch.Tensor) and arg.is_floating_point()
     return arg.to(dtype) if floating else arg
+
+
+@composite(torch.index_fill, torch.Tensor.index_fill)
+def _index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> torch.Tensor | None:
+    """Its gradient by the value asks which indices there are, so as many numbers as the data say."""
+    if not isinstance(dim, int) or not _differentiable(value) or value.dim():
+        return None
+    shape = [1] * x.dim()
+    if shape:
+        shape[dim] = x.shape[dim]
+    filled = torch.zeros(shape, dtype=torch.bool, device=x.device).index_fill(dim, index, True)
+    return _as_a_copy(x, torch.where(filled, value.to(x.dtype), x))
+
+
+@composite(torch.Tensor.index_fill_)
+def _index_fill_(x: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> torch.Tensor | None:
+    filled = _index_fill(x, dim, index, value)
+    return None if filled is None else x.copy_(filled)
+
+
+@composite(torch.index_put, torch.Tensor.index_put)
+def _index_put(x: torch.Tensor, indices: Any, values: Any, accumulate: bool = False) -> torch.Tensor | None:
+    """``x[mask] = value`` with one value for all elements of the mask: the gradient by it would gather those elements,
+    so as many as the data say.
+    """
+    mask = indices[0] if isinstance(indices, (tuple, list)) and len(indices) == 1 else indices
+    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool or not _differentiable(values):
+        return None
+    rest = x.dim() - mask.dim()
+    if values.dtype != x.dtype or mask.shape != x.shape[: mask.dim()]:
+        return None
+    if values.dim() == rest + 1 and values.shape[0] == 1:
+        values = values[0]
+    if values.dim() > rest or any(v not in (1, d) for v, d in zip(values.shape[::-1], x.shape[::-1])):
+        return None
+    mask = mask.reshape(*mask.shape, *(1,) * rest)
+    return _as_a_copy(x, torch.where(mask, x + values if accumulate else values, x))
+
+
+@composite(torch.Tensor.index_put_, operator.setitem)
+def _index_put_(x: torch.Tensor, indices: Any, values: Any, accumulate: bool = False) -> torch.Tensor | None:
+    put = _index_put(x, indices, values, accumulate) if isinstance(x, torch.Tensor) else None
+    return None if put is None else x.copy_(put)
+
+
+def _as_a_copy(x: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """``value`` laid out as a copy of ``x``."""
+    return x.clone().copy_(value)
+
+
+def _differentiable(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad

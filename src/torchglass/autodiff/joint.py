@@ -158,12 +158,11 @@ class Tracer:
         self.places.append((node.name, self.recorder.origin, self.recorder.region))
 
     def _call(self, node: torch.fx.Node, args: Any, kwargs: Any) -> Any:
-        if node.op == "call_function":
-            written = COMPOSITES.get(node.target)
+        if node.op in ("call_function", "call_method"):
+            function = node.target if node.op == "call_function" else getattr(type(args[0]), str(node.target))
+            written = COMPOSITES.get(function)
             result = written(*args, **kwargs) if written is not None else None
-            return node.target(*args, **kwargs) if result is None else result
-        if node.op == "call_method":
-            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+            return function(*args, **kwargs) if result is None else result
         value: Any = self.gm
         for part in str(node.target).split("."):
             value = getattr(value, part)

@@ -95,6 +95,17 @@ def _index_copy(low: Lowering, node: fx.Node, x: Any, dim: int, index: Any, sour
     return w.write_along(dim, bounded(w.load(index), x.shape[dim], INDEX_COPY, dim), w.load(source), add=False)
 
 
+@rule("index_fill.int_Scalar", "index_fill.int_Tensor")
+def _index_fill(low: Lowering, node: fx.Node, x: Any, dim: int, index: Any, value: Any) -> View:
+    if not isinstance(x, (View, Splat)) or not x.shape:
+        raise NotLowered("a single number")
+    dim, index = dim % len(x.shape), indices_of(low, index)
+    rows = index.shape[0] if index.shape else 1
+    w = _Writer(low, node, x, (*x.shape[:dim], rows, *x.shape[dim + 1 :]))
+    place = wrapped(w.load(along(index, dim, len(x.shape))), x.shape[dim], INDEX_DIM, dim)
+    return w.write_along(dim, place, w.load(value), add=False)
+
+
 @rule("scatter.src", "scatter.value", "scatter_add")
 def _scatter(low: Lowering, node: fx.Node, x: Any, dim: int, index: Any, source: Any) -> View:
     """``x[..., index[i], ...] = source[i]``, or ``+=``: source may be larger than the index, or a number."""
