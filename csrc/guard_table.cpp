@@ -229,7 +229,31 @@ bool GuardTable::check_relations(Run& run, bool unchanged) {
   for (Distinct& group : distinct_) {
     if (!check_distinct(run, group, unchanged)) return false;
   }
+  for (const Computed& computed : computed_) {
+    if (!check_computed(run, computed)) return false;
+  }
   return true;
+}
+
+// The sources are numbers, which other guards have seen to: no code of the user's runs here.
+bool GuardTable::check_computed(Run& run, const Computed& computed) {
+  c10::SmallVector<Ref, 8> stack;
+  for (const Computed::Operation& operation : computed.operations) {
+    if (operation.arity < 0) {
+      stack.push_back(Ref::borrow(operation.node >= 0 ? value_of(run, operation.node) : operation.object.get()));
+      continue;
+    }
+    c10::SmallVector<PyObject*, 4> arguments;
+    for (size_t i = stack.size() - operation.arity; i < stack.size(); ++i) arguments.push_back(stack[i].get());
+    Ref result(PyObject_Vectorcall(operation.object.get(), arguments.data(), arguments.size(), nullptr));
+    if (!result) {
+      PyErr_Clear();
+      return false;
+    }
+    stack.resize(stack.size() - operation.arity);
+    stack.push_back(std::move(result));
+  }
+  return same_constant(stack.back().get(), computed.expected.get());
 }
 
 namespace {

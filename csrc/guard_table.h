@@ -94,6 +94,17 @@ struct Distinct {
   uint64_t epoch = 0;
 };
 
+// A constant that functions of builtins compute from sources: postfix, `(i + 1) % 4` is i 1 add 4 remainder.
+struct Computed {
+  struct Operation {
+    int node = -1;   // push this source's value
+    Ref object;      // or this constant, or what this function gives for the last `arity` values
+    int arity = -1;
+  };
+  std::vector<Operation> operations;
+  Ref expected;
+};
+
 struct Evaluation {
   std::vector<Ref> values;      // by node
   std::vector<Way> ways;
@@ -137,6 +148,8 @@ class GuardTable {
  private:
   // guard_table_type.cpp
   bool add_node(PyObject* tuple);
+  bool add_relation(PyObject* tuple);
+  bool add_computed(PyObject* operations, PyObject* expected);
 
   // guard_table.cpp
   bool read_root_values(Run& run);
@@ -147,6 +160,7 @@ class GuardTable {
   Ref check_once(PyObject* const* locals, bool lend, bool& again);
   bool check_relations(Run& run, bool unchanged);
   bool check_distinct(Run& run, Distinct& group, bool unchanged);
+  bool check_computed(Run& run, const Computed& computed);
 
   // guard_memo.cpp
   enum class Sweep { Holds, Fails, Again };
@@ -179,6 +193,7 @@ class GuardTable {
   std::vector<int> fetch_;
   std::vector<std::pair<int, int>> same_;
   std::vector<Distinct> distinct_;
+  std::vector<Computed> computed_;
   std::optional<GlobalState> state_;
   Py_ssize_t locals_needed_ = 0;
   bool alive_ = false;

@@ -6,7 +6,8 @@
 //                   position), "type_of"; parent is an index, -1 for the first three. A root is followed by its
 //                   descendants, parents first.
 //       conditions  tuple of (node, check, expected), expected in native form (TensorFacts::from_tuple, ...)
-//       relations   tuple of ("same", (a, b)) or ("distinct", (a, b, c, ...)) over node indices
+//       relations   tuple of ("same", (a, b)) or ("distinct", (a, b, c, ...)) over node indices, or of ("computed",
+//                   operations, expected): in postfix order (node,), (constant, None) or (builtin function, arity)
 //       state       what global_state() returned, or None
 //       fetch       tuple of node indices
 //   table.check(locals: tuple) -> tuple of fetched values, or None
@@ -155,27 +156,60 @@ bool for_each(PyObject* tuple, Function function) {
 
 }  // namespace
 
-bool GuardTable::build(PyObject* nodes, PyObject* conditions, PyObject* relations, PyObject* state, PyObject* fetch) {
-  const auto add_relation = [this](PyObject* tuple) {
-    const char* name = nullptr;
-    PyObject* members = nullptr;
-    std::vector<int> indices;
-    if (!PyArg_ParseTuple(tuple, "sO", &name, &members) || !read_indices(members, nodes_.size(), indices)) return false;
-    if (std::strcmp(name, "same") == 0 && indices.size() == 2) {
-      same_.emplace_back(indices[0], indices[1]);
-    } else if (std::strcmp(name, "distinct") == 0) {
-      distinct_.emplace_back();
-      distinct_.back().nodes = std::move(indices);
+bool GuardTable::add_relation(PyObject* tuple) {
+  const char* name = nullptr;
+  PyObject *members = nullptr, *expected = nullptr;
+  std::vector<int> indices;
+  if (!PyArg_ParseTuple(tuple, "sO|O", &name, &members, &expected)) return false;
+  if (std::strcmp(name, "computed") == 0 && expected != nullptr) return add_computed(members, expected);
+  if (!read_indices(members, nodes_.size(), indices)) return false;
+  if (std::strcmp(name, "same") == 0 && indices.size() == 2) {
+    same_.emplace_back(indices[0], indices[1]);
+  } else if (std::strcmp(name, "distinct") == 0) {
+    distinct_.emplace_back();
+    distinct_.back().nodes = std::move(indices);
+  } else {
+    PyErr_Format(PyExc_ValueError, "unknown relation %s", name);
+    return false;
+  }
+  return true;
+}
+
+bool GuardTable::add_computed(PyObject* operations, PyObject* expected) {
+  Computed computed;
+  computed.expected = Ref::borrow(expected);
+  int depth = 0;
+  const auto add = [&](PyObject* tuple) {
+    PyObject *object = nullptr, *arity = nullptr;
+    Computed::Operation operation;
+    if (!PyArg_ParseTuple(tuple, "O|O", &object, &arity)) return false;
+    if (arity == nullptr) {
+      if (!read_index(object, nodes_.size(), operation.node)) return false;
     } else {
-      PyErr_Format(PyExc_ValueError, "unknown relation %s", name);
-      return false;
+      operation.object = Ref::borrow(object);
+      if (arity != Py_None) operation.arity = static_cast<int>(PyLong_AsLong(arity));
+      if (PyErr_Occurred()) return false;
     }
-    return true;
+    depth += operation.arity < 0 ? 1 : 1 - operation.arity;
+    const bool fits = depth > 0 && (operation.arity < 0 || PyCFunction_Check(object) || PyType_Check(object));
+    if (!fits) PyErr_SetString(PyExc_ValueError, "an operation takes builtin functions, and values that are there");
+    computed.operations.push_back(std::move(operation));
+    return fits;
   };
+  if (!for_each(operations, add)) return false;
+  if (depth == 1) {
+    computed_.push_back(std::move(computed));
+    return true;
+  }
+  PyErr_SetString(PyExc_ValueError, "operations must leave one value");
+  return false;
+}
+
+bool GuardTable::build(PyObject* nodes, PyObject* conditions, PyObject* relations, PyObject* state, PyObject* fetch) {
   SharedFacts shared;
   if (!for_each(nodes, [this](PyObject* tuple) { return add_node(tuple); }) ||
       !for_each(conditions, [&](PyObject* tuple) { return add_condition(tuple, nodes_, shared); }) ||
-      !for_each(relations, add_relation) || !read_indices(fetch, nodes_.size(), fetch_)) {
+      !for_each(relations, [this](PyObject* tuple) { return add_relation(tuple); }) || !read_indices(fetch, nodes_.size(), fetch_)) {
     return false;
   }
   if (state != Py_None && !GlobalState::from_tuple(state, state_.emplace())) return false;
@@ -291,6 +325,10 @@ int GuardTable::traverse(visitproc visit, void* arg) {
   for (const Node& node : nodes_) {
     Py_VISIT(node.key.get());
     for (const Condition& condition : node.conditions) Py_VISIT(condition.expected.get());
+  }
+  for (const Computed& computed : computed_) {
+    for (const Computed::Operation& operation : computed.operations) Py_VISIT(operation.object.get());
+    Py_VISIT(computed.expected.get());
   }
   Py_VISIT(fetched_.get());
   if (state_) {

@@ -136,6 +136,52 @@ def test_branches_under_fullgraph_stay_guards():
         compiled(X, n / 7)
 
 
+def test_what_is_read_of_a_computed_number_is_the_guard():
+    """A counter that is compared, or an index made of it, is no guard on the counter."""
+    steps = list(range(40))
+    check(lambda x, n: x * 2 if (n + 1) % 4 == 0 else x, steps, most=3)
+    check(lambda x, n: x * (n % 2 == 0), steps, most=3)
+    check(lambda x, n: x[n % 3], steps, most=4)
+    check(lambda x, n: x / n if n != 0 and 10 / n > 2 else x, steps, most=4)
+    check(lambda x, n: x * n if n < 3 else x + 0.5 * (1 + math.cos(math.pi * (n - 3) / 10)), steps, most=3)
+    check(lambda x, n: x.repeat(n // 10 + 1), steps, most=5)
+    check(lambda x, n: x + {0: 1, 1: 5}[n // 2 % 2], [1.0, 3.0, 5.0, 1.0, 3.0], most=3)
+    check(lambda x, n: x * n if n > -math.inf else x, [0.1 * n for n in steps], most=2)
+
+
+def test_computations_that_grow_are_guarded_by_what_they_begin_with():
+    def f(x, n):
+        for k in range(60):
+            n = n * n % 7 + k
+        return x * 2 if n > 3 else x
+
+    check(f, [3, 4, 5, 3, 4, 5], most=3)
+
+
+def test_a_best_value_that_is_kept():
+    class Stopping:
+        def __init__(self):
+            self.best, self.wait, self.stop = float("inf"), 0, False
+
+        def __call__(self, x):
+            loss = x.mean().item()
+            if loss < self.best - 1e-6:
+                self.best, self.wait = loss, 0
+            else:
+                self.wait += 1
+                self.stop = self.wait >= 3
+            return x * loss, self.stop
+
+    mine, theirs = Stopping(), Stopping()
+    compiled = tg.compile(mine, backend="eager")
+    for k in (5, 4, 6, 3, 2, 7, 8, 9, 9, 1, 0, 4, 4):
+        assert compiled(X + k)[1] == theirs(X + k)[1]
+        assert (mine.best, mine.wait) == (theirs.best, theirs.wait)
+    assert max(entries(compiled)) <= 5
+    told = [str(r.guard.source) for record in tg.explain(compiled).record.walk() for r in record.recompiles]
+    assert any(" < (self.__dict__['best'] - 1e-06)" in text for text in told), told
+
+
 def test_values_that_are_read_are_guards():
     check(lambda x, n: x[:n], [1, 2, 3, 1, 2], most=3)
     check(lambda x, n: x * n if n is not None else x, [1.0, 2.0, None, 3.0], most=3)

@@ -6,6 +6,8 @@ import ast
 import collections
 import copy
 import gc
+import math
+import operator
 import sys
 import types
 import weakref
@@ -22,6 +24,8 @@ from torchglass.records.origin import Origin
 from torchglass.records.sources import (
     Attr,
     Cell,
+    Computed,
+    Constant,
     DictKey,
     Global,
     InstanceDict,
@@ -619,6 +623,47 @@ def test_same_and_distinct() -> None:
         assert table.check((x, x, y)) == ()
         assert table.check((x, y, y)) is None
         assert table.check((x, x, x)) is None
+
+
+def test_computed_numbers(net: Net, x: torch.Tensor) -> None:
+    """``(self.scale + 1) % x``: of an attribute that the table remembers, and of an argument."""
+    scale = Item(InstanceDict(SELF), "scale")
+    sum_ = Computed(operator.add, "{} + {}", (scale, Constant("1", 1)))
+    remainder = Guard(Computed(operator.mod, "{} % {}", (sum_, X)), "constant", 1)
+    root = Guard(Computed(math.sqrt, "math.sqrt({})", (scale,)), "constant", 2.0)
+    least = Guard(Computed(min, "min({}, {})", (scale, X)), "constant", 3)
+    guards = [Guard(SELF, "identity", net), *(Guard(s, "type", int) for s in (scale, X)), remainder]
+    for checked in (guards, [*guards, root], [*guards, least]):
+        table = build_table(checked, [scale], Net.forward)
+        answers = set()
+        for net.scale, divisor in (
+            (4, 2),
+            (4, 4),
+            (4, 0),
+            (-1, 2),
+            (3, 3),
+            (4, 2),
+            (4, 2),
+            (4, 2),
+            (6, 2),
+            (4, 0),
+            (4, 2),
+        ):
+            scope = scope_of(Net.forward, (net, divisor))
+            holds = all(evaluate(guard, scope) for guard in checked)
+            assert table.check((net, divisor)) == ((net.scale,) if holds else None)
+            assert (explain_failure(checked, scope) is None) is holds
+            answers.add(holds)
+        assert answers == {True, False}
+    text = render(guards, [scale], ("self", "x"))
+    assert "(scale + 1) % x" in text and str(remainder.source) == "(self.__dict__['scale'] + 1) % x"
+    assert "import math\n" in render([root], [])
+
+
+@pytest.mark.parametrize("operations", [(), ((0,), (0,)), ((operator.add, 2),), ((0,), (len.__call__, 1)), ((7,),)])
+def test_malformed_computations_are_refused(operations: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        _native.GuardTable((("local", -1, 0),), (), (("computed", operations, 1),), None, ())
 
 
 def test_distinct_of_remembered_and_fresh(net: Net, x: torch.Tensor) -> None:

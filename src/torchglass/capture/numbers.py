@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .graph import GraphBuilder
+from .graph import NUMBER_DTYPES, GraphBuilder
 from .values.base import Value
 from .values.constant import ConstantV
 from .values.number import NumberV
@@ -37,7 +37,9 @@ def operands(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value
     if len(args) != 2 or kwargs or not _is_operation(target):
         return args
     number, tensor = (args[0], args[1]) if isinstance(args[0], NumberV) else (args[1], args[0])
-    if not isinstance(number, NumberV) or not isinstance(tensor, TensorV) or type(m.builder) is not GraphBuilder:
+    if not isinstance(number, NumberV) or type(number.known) not in NUMBER_DTYPES:
+        return args
+    if not isinstance(tensor, TensorV) or type(m.builder) is not GraphBuilder:
         return args
     replaced = _operand(m, number, tensor.fake)
     return args if replaced is None else [replaced if a is number else a for a in args]

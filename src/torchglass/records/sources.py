@@ -9,7 +9,8 @@ from __future__ import annotations
 import enum
 import keyword
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 STACK, SHARED = "stack_", "cell_of_"
@@ -197,3 +198,46 @@ class Referent(Derived):
 
     def render(self) -> str:
         return f"{self.of.render()}()"
+
+
+@dataclass(frozen=True)
+class Constant(Source):
+    """A number written in the program; ``text`` tells apart what compares equal (1, 1.0 and True, 0.0 and -0.0)."""
+
+    text: str
+    value: Any = field(compare=False)
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def render(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Computed(Source):
+    """What a builtin function gives for ``parts``: numbers from outside, constants, computed numbers. ``text`` is the
+    expression with a hole for each part: Computed(operator.mod, "{} % {}", (Local("i"), Constant("4", 4))).
+    """
+
+    function: Callable[..., Any]
+    text: str
+    parts: tuple[Source, ...]
+
+    def render(self) -> str:
+        return self.filled([part.render() for part in self.parts])
+
+    def filled(self, texts: list[str]) -> str:
+        """The expression of texts of the parts; what is computed in it stands in parentheses."""
+        closed = (f"({text})" if isinstance(part, Computed) else text for part, text in zip(self.parts, texts))
+        return self.text.format(*closed)
+
+    def leaves(self) -> list[Source]:
+        """The sources that it is computed from, each once."""
+        found: dict[Source, None] = {}
+        for part in self.parts:
+            if isinstance(part, Computed):
+                found.update(dict.fromkeys(part.leaves()))
+            elif not isinstance(part, Constant):
+                found[part] = None
+        return list(found)

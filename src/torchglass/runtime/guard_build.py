@@ -18,6 +18,8 @@ from ..records.guards import CHECKS, Guard, TensorMeta
 from ..records.sources import (
     Attr,
     Cell,
+    Computed,
+    Constant,
     DictKey,
     Global,
     InstanceDict,
@@ -44,7 +46,7 @@ def build_table(guards: Iterable[Guard], fetch: Iterable[Source], function: Call
         tree.add(source)
     number = tree.number()
     conditions: list[tuple[int, str, Any]] = []
-    relations: list[tuple[str, tuple[int, ...]]] = []
+    relations: list[tuple[Any, ...]] = []
     states: list[tuple[Any, ...]] = []
     for guard in guards:
         if guard.check not in CHECKS:
@@ -57,6 +59,8 @@ def build_table(guards: Iterable[Guard], fetch: Iterable[Source], function: Call
             raise ValueError(f"a {guard.check} guard needs a source")
         elif guard.check == "same":
             relations.append(("same", (number[guard.source], number[guard.expected])))
+        elif isinstance(guard.source, Computed):
+            relations.append(("computed", tuple(_operations(guard.source, number)), guard.expected))
         else:
             conditions.append((number[guard.source], guard.check, tree.native_expected(guard)))
     if any(state != states[0] for state in states):
@@ -66,9 +70,21 @@ def build_table(guards: Iterable[Guard], fetch: Iterable[Source], function: Call
     return _native.GuardTable(tree.nodes(number), tuple(conditions), tuple(relations), state, fetched)
 
 
+def _operations(source: Source, number: dict[Source, int]) -> Iterable[tuple[Any, ...]]:
+    """A computed number in postfix order, as the native table takes it."""
+    if isinstance(source, Computed):
+        for part in source.parts:
+            yield from _operations(part, number)
+        yield source.function, len(source.parts)
+    else:
+        yield (source.value, None) if isinstance(source, Constant) else (number[source],)
+
+
 def _sources(guards: list[Guard], fetch: list[Source]) -> Iterable[Source]:
     for guard in guards:
-        if guard.source is not None:
+        if isinstance(guard.source, Computed):
+            yield from guard.source.leaves()
+        elif guard.source is not None:
             yield guard.source
         if guard.check == "same":
             yield guard.expected

@@ -21,6 +21,8 @@ from .. import bytecode
 from ..records.sources import (
     Attr,
     Cell,
+    Computed,
+    Constant,
     DictKey,
     Global,
     InstanceDict,
@@ -144,3 +146,13 @@ def _referent(source: Referent, scope: Scope) -> Any:
 @reaches(TypeOf)
 def _type_of(source: TypeOf, scope: Scope) -> Any:
     return type(reach(source.of, scope))
+
+
+@reaches(Constant)
+def _constant(source: Constant, scope: Scope) -> Any:
+    return source.value
+
+
+@reaches(Computed)
+def _computed(source: Computed, scope: Scope) -> Any:
+    return source.function(*(reach(part, scope) for part in source.parts))

@@ -30,6 +30,7 @@ from ..records.origin import UNKNOWN
 from ..records.sources import (
     Attr,
     Cell,
+    Computed,
     Derived,
     DictKey,
     Global,
@@ -113,6 +114,8 @@ def _uses(guards: list[Guard], fetch: list[Source]) -> Counter[Source]:
         source = pending.pop()
         if source not in uses and source.base is not None:
             pending.append(source.base)
+        if isinstance(source, Computed):
+            pending += source.leaves()
         uses[source] += 1
     return uses
 
@@ -167,6 +170,9 @@ class _Text:
         """The source's expression; one that is used again becomes a local first."""
         if source in self.locals:
             return self.locals[source]
+        if isinstance(source, Computed):
+            self.names.modules |= {"math"} if source.text.startswith("math.") else set()
+            return source.filled([self.expression(part) for part in source.parts])
         text = source.render()
         if isinstance(source, Derived):
             of = self.expression(source.of)

@@ -19,7 +19,7 @@ import torch
 
 from .. import _native
 from ..records.guards import CHECKS, Guard, TensorMeta
-from ..records.sources import Source
+from ..records.sources import Computed, Source
 from .global_state import GlobalState, global_state
 from .guard_build import build_table
 from .guard_sources import Scope, parameter_names, reach, scope_of
@@ -148,15 +148,22 @@ CHANGING: dict[str, tuple[type, ...]] = {"constant": (int, float), "identity": (
 
 
 def changed_values(guards: Iterable[Guard], scope: Scope) -> Iterator[Source]:
-    """Sources of numbers and generators that a guard wants to be one and the same, and that are others now."""
+    """Sources of numbers and generators that a guard wants to be one and the same, and that are others now; those of
+    a number that is computed from them.
+    """
+    computed: dict[Source, None] = {}
     for guard in guards:
-        if guard.source is not None and type(guard.expected) in CHANGING.get(guard.check, ()):
+        if isinstance(guard.source, Computed):
+            if not evaluate(guard, scope):
+                computed.update(dict.fromkeys(guard.source.leaves()))
+        elif guard.source is not None and type(guard.expected) in CHANGING.get(guard.check, ()):
             try:
                 now = reach(guard.source, scope)
             except Exception:
                 continue
             if type(now) is type(guard.expected) and not evaluate(guard, scope):
                 yield guard.source
+    yield from computed
 
 
 def _failure(guard: Guard, scope: Scope) -> Failure:

@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...records.sources import Source
+from ...records.sources import Computed, Constant, Source
 from ..errors import Unsupported
 from .base import Value
 from .constant import ConstantV
@@ -41,23 +41,34 @@ _FUNCTIONS: tuple[Any, ...] = (
 FUNCTIONS = frozenset(map(id, _FUNCTIONS))
 
 
+# The largest computation that a guard repeats; beyond it the numbers that it begins with are guarded.
+MOST_OPERATIONS = 24
+
 NEVER_FAIL = frozenset({operator.add, operator.sub, operator.mul, *COMPARISONS, *UNARY, min, max})
 """What raises for no numbers and keeps its type: entry code computes the rest even where nobody needs it."""
 
 
 class NumberV(ConstantV):
-    """A float, an int, or what a comparison of floats gave. ``leaves`` are the numbers from outside that it depends on;
-    ``text`` is the expression that makes it of ``parts``, None for a number from outside.
+    """A float, an int, or what a comparison of numbers gave. ``leaves`` are the numbers from outside that it depends
+    on; ``text`` is the expression that makes it of ``parts`` by ``function``, None for a number from outside.
     """
 
     def __init__(
-        self, m: Machine, real: Any, source: Source | None, text: str | None = None, parts: tuple[Value, ...] = ()
+        self,
+        m: Machine,
+        real: Any,
+        source: Source | None,
+        function: Callable[..., Any] | None = None,
+        text: str | None = None,
+        parts: tuple[Value, ...] = (),
     ) -> None:
         self.machine = m
         self.known = real
         self.source = source
+        self.function = function
         self.text = text
         self.parts = parts
+        self.operations: int = 1 + sum(part.operations for part in parts if isinstance(part, NumberV))
         self.leaves: list[NumberV] = [self]
         if source is not None:
             m.guard(source, "type", type(real), "the number was computed with")
@@ -69,10 +80,18 @@ class NumberV(ConstantV):
 
     @property
     def value(self) -> Any:
-        for leaf in self.leaves:
-            assert leaf.source is not None
-            self.machine.guard(leaf.source, "constant", leaf.known, "its value was used")
+        """The number as a constant: a branch on `step % 4 == 0` relies on that being false and not on ``step``."""
+        for number in [self] if self.operations <= MOST_OPERATIONS else self.leaves:
+            self.machine.guard(number.place(), "constant", number.known, "its value was used")
         return self.known
+
+    def place(self) -> Source:
+        """The source, or the expression of the sources that it was computed from."""
+        if self.source is not None:
+            return self.source
+        assert self.function is not None and self.text is not None
+        parts = (part.place() if isinstance(part, NumberV) else _constant(part.as_constant()) for part in self.parts)
+        return Computed(self.function, self.text, tuple(parts))
 
     def as_constant(self) -> Any:
         return self.value
@@ -98,6 +117,10 @@ class NumberV(ConstantV):
         return not m.fullgraph and any(m.changes.get(source, 0) >= MOST_VALUES for source in floats)
 
 
+def _constant(value: float) -> Constant:
+    return Constant(repr(value) if math.isfinite(value) else f"float({str(value)!r})", value)
+
+
 def _leaves(value: Value) -> list[NumberV]:
     return value.leaves if isinstance(value, NumberV) else []
 
@@ -120,7 +143,7 @@ def computed(m: Machine, function: Callable[..., Any], text: str, parts: tuple[V
         return None  # with the values guarded, the program raises it
     if type(result) not in (float, int, bool):
         return None
-    number = NumberV(m, result, None, text, parts)
+    number = NumberV(m, result, None, function, text, parts)
     if function not in NEVER_FAIL:
         m.fallible.append(number)
     return number
@@ -131,8 +154,7 @@ def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) 
     number = left if isinstance(left, NumberV) else right
     assert isinstance(number, NumberV)
     if function in COMPARISONS:
-        found = computed(m, function, COMPARISONS[function], (left, right))
-        return found if found is not None and found.branches_too_often() else None
+        return computed(m, function, COMPARISONS[function], (left, right))
     return computed(m, function, BINARY[function], (left, right)) if function in BINARY else None
 
 
