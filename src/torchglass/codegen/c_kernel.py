@@ -33,7 +33,7 @@ COLUMN_BLOCK = 512
 CACHE_LINE = 16  # floats
 ENOUGH = 16  # rows for threads to share them rather than the columns
 WIDE_TILE = 64  # the side of the blocks in which transposed reads go along which arithmetic is vectorized
-HALF_TILE = 32  # both sides for elements of two bytes: 4096 x 2048 of them take 4.1 ms, and 7.7 in blocks of 64
+HALF_TILE = 32, 128  # both sides for elements of two bytes: of a block's reads a cache line is all that is ever used
 STACK_BYTES = 32768  # scratch rows larger than this live in a thread's own heap block
 MOST_SHUFFLED = 8  # elements apart that GCC may load together and take apart
 MOST_WRITTEN_OUT = 8  # rows whose sum stays in a register
@@ -292,8 +292,8 @@ class CKernel:
         """
         nest, last, reads = self.nest, len(self.nest.dims) - 1, self._reads_across(across)
         half = any(item_bytes(self.buffers[access.buffer].dtype) == 2 for access, _ in reads)
-        wide = HALF_TILE if half else WIDE_TILE
-        tile = min(self.choice.tile, wide)
+        high, wide = HALF_TILE if half else (WIDE_TILE, WIDE_TILE)
+        tile = min(self.choice.tile, high)
         plain = loop_over(last, nest.dims[last])
         moved = f"for (int64_t i{last} = from; i{last} < to; ++i{last}) {{"
         row = [line.replace(plain, moved) for line in row]
