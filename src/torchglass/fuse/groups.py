@@ -179,8 +179,6 @@ def _column_role(loop: Loop, dims: tuple[Size, ...], inner: tuple[bool, ...] | N
         return inner  # a total beside rows
     if any(r and i for r, i in zip(loop.reduced, inner)):
         raise Refused("it reduces along the other's rows")
-    if any(not r and not i and d != 1 for r, i, d in zip(loop.reduced, inner, loop.dims)):
-        raise Refused("it keeps some of the row dimensions")
     return inner
 
 
