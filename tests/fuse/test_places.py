@@ -82,12 +82,45 @@ def returned(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     return y, y.gather(1, index)
 
 
+def turned(x: Tensor, index: Tensor) -> Tensor:
+    half = COLUMNS // 2
+    return torch.cat((-x[:, half:], x[:, :half]), -1) * x.cos() - x
+
+
+def three_parts(x: Tensor, index: Tensor) -> Tensor:
+    return torch.cat((-x[:, :5], x[:, 3:9] * 2, x[::2].repeat(2, 1) - 1), -1) * 3 + 1
+
+
+def parts_of_parts(x: Tensor, index: Tensor) -> Tensor:
+    inner = torch.cat((-x[:7], x[5:] * 2)) + 1
+    return torch.cat((inner[1:] - 2, -inner[:, 2:4].repeat(1, COLUMNS // 2))) * 0.5
+
+
+def infinite_outside(x: Tensor, index: Tensor) -> Tensor:
+    return torch.cat((-(x[:, :4] / x[:, :1].mul(0)), x[:, 4:]), -1) + 1
+
+
+def padded_part(x: Tensor, index: Tensor) -> Tensor:
+    return F.pad(-x[1:, 2:], (2, 0, 1, 0), value=-0.0) * x
+
+
+def heavy_parts(x: Tensor, index: Tensor) -> Tensor:
+    return torch.cat((x[:, :4].exp(), x[:, 4:].sin()), -1) * 2
+
+
+def part_of_two_sums(x: Tensor, index: Tensor) -> Tensor:
+    left, right = x.exp() + 1, x.sin() + 1
+    return torch.cat(((left * right)[:, 3:] + 1, (left * right)[:, :3]), -1) * left
+
+
 @pytest.mark.parametrize(
     "function, taken",
     [(picked, 2), (cross_entropy, 1), (smooth, 1), (chain, 3), (counted, 3), (padded, 1), (across, 1),
      (added_at_places, 1), (overwritten, 2),
      (gathered_twice, 1), (narrow_numbers, 3), (diagonal, 0), (most_is_read, 0), (cheap_in_no_order, 1),
-     (returned, 0)],
+     (returned, 0),
+     (turned, 1), (three_parts, 3), (parts_of_parts, 4), (infinite_outside, 1), (padded_part, 1), (heavy_parts, 0),
+     (part_of_two_sums, 5)],
 )  # fmt: skip
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_as_eager(function: Callable, taken: int, dtype: torch.dtype, tmp_path):

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ..records.loops import Compute, Load, Loop, Reduce, Scan
+from ..records.loops import CHEAP, Compute, Load, Loop, Reduce, Scan
 from .nest import Nest
 
-CHEAP = frozenset({"add", "sub", "mul", "neg", "abs", "cast", "where", "minimum", "maximum"}) | {
-    "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor",
-}  # fmt: skip
 CHEAP_LOADS = 3
 
 

@@ -7,15 +7,20 @@ reads 4,096 of the 8 million numbers that the first loop would store. The reader
     t8 = load logs[2048*i0 + t7]            t8 = load x[2048*i0 + t7]; t9 = load max[i0]; t10 = sub t8 t9; ...
 
 The first loop goes if nothing else reads it. If others do, it is theirs to fuse with, and needs no memory for this one.
+
+So does a reader of a part, which as a nest of another shape joins no loop over the whole: rotary embedding's
+``cat((-x[..., h:], x[..., :h]), -1) * sin`` negates where it reads, and is one kernel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ..records.kernels import FusionDecision
 from ..records.loops import (
+    CHEAP,
     Access,
     Compute,
     Const,
@@ -40,6 +45,10 @@ MOST_LOADS = 4  # of what makes one of them
 RULE = "place"
 
 
+Box: TypeAlias = "tuple[tuple[int, int], ...]"
+"""For each dimension of a reader the first of its counters at which a read happens, and the one after the last."""
+
+
 @dataclass(frozen=True)
 class _Place:
     """One dimension's index of the loop that is read: ``offset + sum(strides[j] * i_j) + sum(value * factor)``."""
@@ -55,6 +64,7 @@ def compute_at_places(graph: LoopGraph) -> tuple[LoopGraph, list[FusionDecision]
     outside = {o.buffer for o in graph.outputs if isinstance(o, View)}
     outside |= {name for node in nodes if node is not None and not isinstance(node, Loop) for name in node.reads}
     outside |= {name for b in graph.buffers.values() if b.inside is not None for name in (b.name, b.inside[0])}
+    made = {name for node in graph.nodes if isinstance(node, Loop) for name in node.writes} - outside
     decisions: list[FusionDecision] = []
     reading: dict[str, set[int]] = {}
     for n, node in enumerate(graph.nodes):
@@ -69,6 +79,8 @@ def compute_at_places(graph: LoopGraph) -> tuple[LoopGraph, list[FusionDecision]
         name = maker.writes[0]
         readers = sorted(reading.get(name, ()))
         few = [n for n in readers if _is_worth_it(maker, nodes[n], name)]
+        if len(made & {*maker.reads}) <= 1 and all(n in few or _is_part(maker, nodes[n], name) for n in readers):
+            few = readers  # the maker goes; of what it reads, no more needs memory than it did itself
         changed = {n: loop for n in few if (loop := _at_its_places(maker, nodes[n])) is not None}
         points = sum(_points_read(nodes[n], name) for n in changed)
         if not changed or points * (1 if len(maker.body) <= SHORT else FEW) > _points(maker):
@@ -98,17 +110,65 @@ def _points(node: Node | None) -> int:
 
 
 def _points_read(node: Node | None, name: str) -> int:
-    reads = sum(op.access.buffer == name for op in node.loads) if isinstance(node, Loop) else 0
-    return _points(node) * reads
+    """How many numbers a node reads: not those that a mask leaves out."""
+    if not isinstance(node, Loop):
+        return 0
+    boxes = [_box(node, load) for load in node.loads if load.access.buffer == name]
+    return sum(_points(node) if box is None else product(tuple(end - first for first, end in box)) for box in boxes)
 
 
 def _is_worth_it(maker: Loop, reader: Node | None, name: str) -> bool:
     """Whether few of the numbers are read; or no more than there are, but in no order, and each is cheap."""
+    if not isinstance(reader, Loop) or not _is_cheap_where_masked(maker, reader, name):
+        return False
     points = _points_read(reader, name)
     if points * FEW <= _points(maker):
         return True
-    gathers = isinstance(reader, Loop) and all(op.access.indirect for op in reader.loads if op.access.buffer == name)
+    gathers = all(op.access.indirect for op in reader.loads if op.access.buffer == name)
     return gathers and points <= _points(maker) and len(maker.body) <= SHORT
+
+
+def _is_part(maker: Loop, reader: Node | None, name: str) -> bool:
+    """Whether a reader takes a part of the numbers, each cheap, or reads them under a condition for its counters."""
+    if not isinstance(reader, Loop) or len(maker.body) > SHORT or not _is_cheap_where_masked(maker, reader, name):
+        return False
+    masked = any(load.mask is not None for load in reader.loads if load.access.buffer == name)
+    return masked or _points_read(reader, name) < _points(maker)
+
+
+def _is_cheap_where_masked(maker: Loop, reader: Loop, name: str) -> bool:
+    """Under a condition a number is computed at all of the reader's points, and left out where it is not wanted."""
+    cheap = all(op.op in CHEAP for op in maker.body if isinstance(op, Compute))
+    return cheap or all(load.mask is None for load in reader.loads if load.access.buffer == name)
+
+
+def _box(reader: Loop, load: Load) -> Box | None:
+    """Where a load happens: everywhere, or within the bounds that its mask sets for counters. None if unclear."""
+    whole = tuple((0, size) for size in reader.dims if isinstance(size, int))
+    if len(whole) < len(reader.dims):
+        return None
+    known = {op.result: op for op in reader.body if not isinstance(op, Store)}
+    return whole if load.mask is None else _within(whole, load.mask, known)
+
+
+def _within(box: Box, mask: str, known: Mapping[str, Operation]) -> Box | None:
+    """The box without what a condition ``i < 64``, ``i >= 64`` or two of them leave out."""
+    test = known[mask]
+    if not isinstance(test, Compute):
+        return None
+    if test.op == "and":
+        half = _within(box, test.args[0], known)
+        return None if half is None else _within(half, test.args[1], known)
+    counter, limit = (known[name] for name in test.args[:2]) if test.op in ("lt", "ge") else (None, None)
+    if not isinstance(counter, Index) or not isinstance(limit, Const) or counter.offset != 0:
+        return None
+    moving = [k for k, stride in enumerate(counter.strides) if stride != 0]
+    if len(moving) != 1 or counter.strides[moving[0]] != 1:
+        return None
+    first, end = box[moving[0]]
+    edge = int(limit.value)
+    bounds = (first, min(end, edge)) if test.op == "lt" else (max(first, edge), end)
+    return (*box[: moving[0]], bounds, *box[moving[0] + 1 :]) if bounds[0] < bounds[1] else None
 
 
 def _is_plain(loop: Loop) -> bool:
@@ -144,10 +204,13 @@ def _at_its_places(maker: Loop, reader: Node | None) -> Loop | None:
 
 def _places(maker: Loop, load: Load, reader: Loop, known: Mapping[str, Operation]) -> list[_Place] | None:
     """Where in each of the maker's dimensions a load reads; None if that is not certain."""
-    written, access = maker.stores[0].access, load.access
+    written, access, box = maker.stores[0].access, load.access, _box(reader, load)
+    if box is None or not all(isinstance(s, int) for s in (access.offset, *access.strides)):
+        return None
     sizes = [_bound(known, value) for value, _ in access.indirect]
-    numbers = (access.offset, *access.strides, *(s for _, s in access.indirect), *reader.dims, *sizes)
-    if load.mask is not None or not all(isinstance(n, int) and n >= 0 for n in numbers):
+    start = access.offset + sum(s * first for s, (first, _) in zip(access.strides, box))
+    numbers = (start, *access.strides, *(s for _, s in access.indirect), *sizes)
+    if not all(isinstance(n, int) and n >= 0 for n in numbers):
         return None
     order = sorted(range(len(maker.dims)), key=lambda k: (-written.strides[k], k))
     if any(written.strides[k] <= 0 and maker.dims[k] != 1 for k in order):
@@ -162,7 +225,7 @@ def _places(maker: Loop, load: Load, reader: Loop, known: Mapping[str, Operation
             parts.append(part)
         return parts if rest == 0 else None
 
-    offset = taken_apart(access.offset - written.offset) if access.offset >= written.offset else None
+    offset = taken_apart(start - written.offset) if start >= written.offset else None
     moves = [taken_apart(s) for s in access.strides]
     jumps = [taken_apart(s) for _, s in access.indirect]
     if offset is None or None in moves or None in jumps:
@@ -171,11 +234,11 @@ def _places(maker: Loop, load: Load, reader: Loop, known: Mapping[str, Operation
     for n, k in enumerate(order):
         strides = tuple(m[n] for m in moves if m is not None)
         values = tuple((v, j[n]) for (v, _), j in zip(access.indirect, jumps) if j is not None and j[n])
-        furthest = offset[n] + sum(s * (d - 1) for s, d in zip(strides, reader.dims))
+        furthest = offset[n] + sum(s * (end - first - 1) for s, (first, end) in zip(strides, box))
         furthest += sum(j[n] * (size - 1) for j, size in zip(jumps, sizes) if j is not None and size is not None)
         if furthest >= maker.dims[k]:
             return None
-        found[k] = _Place(strides, offset[n], values)
+        found[k] = _Place(strides, offset[n] - sum(s * first for s, (first, _) in zip(strides, box)), values)
     return [p for p in found if p is not None]
 
 
@@ -212,7 +275,9 @@ def _append(body: list[Operation], maker: Loop, load: Load, places: list[_Place]
         elif isinstance(op, Load):
             own, offset, values = sum_of(op.access.strides, op.access.offset)
             indirect = (*((names[v], s) for v, s in op.access.indirect), *values.items())
-            mask = names[op.mask] if op.mask is not None else None
+            mask = outer[load.mask] if load.mask is not None else None
+            if op.mask is not None:
+                mask = add(Compute(f"t{len(body)}", "and", (mask, names[op.mask]), "bool")) if mask else names[op.mask]
             access = Access(op.access.buffer, own, offset, indirect)
             names[op.result] = add(replace(op, result=f"t{len(body)}", access=access, mask=mask))
         elif isinstance(op, Index):
@@ -225,10 +290,13 @@ def _append(body: list[Operation], maker: Loop, load: Load, places: list[_Place]
                 names[op.result] = add(Compute(f"t{len(body)}", "add", (names[op.result], moved), op.dtype))
         else:
             names[op.result] = add(_renamed(op, names, len(body), record=False))
-    made = _dtype(maker)
-    if made != load.dtype:
-        return add(Compute(f"t{len(body)}", "cast", (names["result"],), load.dtype))
-    return names["result"]
+    result = names["result"]
+    if _dtype(maker) != load.dtype:
+        result = add(Compute(f"t{len(body)}", "cast", (result,), load.dtype))
+    if load.mask is None:
+        return result
+    other = add(Const(f"t{len(body)}", load.other, load.dtype))
+    return add(Compute(f"t{len(body)}", "where", (outer[load.mask], result, other), load.dtype))
 
 
 def _dtype(maker: Loop) -> str:

@@ -209,6 +209,10 @@ INDEX_ERRORS: tuple[tuple[type[Exception], str], ...] = (
     (RuntimeError, "ZeroDivisionError"),
     (IndexError, "index_copy_(): index {index} is out of bounds for dimension {dim} with size {size}"),
 )
+CHEAP = frozenset({"add", "sub", "mul", "neg", "abs", "cast", "where", "minimum", "maximum"}) | {
+    "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor",
+}  # fmt: skip
+"""Operations that take less time than reading a number from memory."""
 BOOL_OPS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"})
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
 SCANS = ("sum", "prod", "max", "min", "logaddexp")  # once max or min met NaN, it stays
