@@ -1,7 +1,7 @@
 """The order of the stages: a missed call in, an entry out; and what happens when a stage fails.
 
-    call misses ─ capture ─ compile_graph ─ entry file ─ guard table ─ entry added, and run
-                              └ captured.py ─ autodiff ─ lower ─ fuse ─ codegen ─ load
+    call misses ─ capture ─ compile_graph ─ entry file ─ entry added, and run
+                              └ guard table, resume functions: while the C compiler works
 
 Every text a stage leaves is written to the store first, and what the store returns is what runs.
 """
@@ -11,86 +11,42 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
-import re
-import time
 import warnings
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from types import CellType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-import torch.fx
 
-from . import _native, autodiff, codegen, fuse, lower, torch_compat
-from .backends import registry
+from . import _native, torch_compat
 from .capture.run import Stopped
 from .capture.run import run as capture_run
 from .errors import CompileError, GraphBreakError
-from .inspector import progress, reports
+from .graph_pipeline import Foreign, compile_graph
+from .inspector import reports
 from .inspector.show import on_the_stack
 from .options import CompileOptions
 from .records.capture import Capture, GraphBreak, Request, Resume
-from .records.compilation import EntryRecord, Event, Fallback, FunctionRecord, GraphRecord, Recompile
+from .records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
 from .records.guards import TensorMeta
-from .records.kernels import FusedGraph, Trial
 from .records.origin import Origin
-from .records.partition import Arrived, Partition
-from .records.render_graph import render
 from .records.sources import Source
-from .runtime import edits, replay, tune
+from .runtime import edits, replay
 from .runtime import guards as guard_runtime
 from .runtime.called import Callees, Entry, watched
 from .runtime.calling import call_original
 from .runtime.dispatch import compiled_function
-from .runtime.load import conform, load
 from .runtime.rebuild import FirstRun
 from .runtime.store import Folder, current_store, load_python
-from .runtime.toolchain import ToolchainError
+from .stages import Stages, compiling
 
 log = logging.getLogger("torchglass")
-GraphCall = Callable[..., Any]
 
 # Records of so many functions called from the regions of one are kept: programs that keep making functions stay flat.
 MOST_CALLED = 512
-
-# One capture at a time: it switches global state (grad mode, fake tensors) of the thread and the interpreter.
-_compiling = torch_compat.Compiling()
-
-
-class Stages:
-    """Seconds by stage of one entry, and when each stage ran."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.seconds: dict[str, float] = {}
-        self.events: list[Event] = []
-        self.line: progress.Line | None = None
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """A compile that may take long enough for a line on the terminal."""
-        with progress.compiling(self.name) as self.line:
-            try:
-                yield
-            finally:
-                self.line = None
-
-    @contextmanager
-    def stage(self, stage: str) -> Iterator[None]:
-        log.info("%s: %s", self.name, stage)
-        if self.line is not None:
-            self.line.stage = stage
-        begin = time.perf_counter()
-        try:
-            yield
-        finally:
-            seconds = time.perf_counter() - begin
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
-            self.events.append(Event(stage, begin, seconds))
 
 
 def _told(value: Any) -> Any:
@@ -108,6 +64,14 @@ class Described(str):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+class AroundGraph(NamedTuple):
+    """What an entry needs beside its graph."""
+
+    table: _native.GuardTable
+    guards: guard_runtime.GuardText
+    resumes: dict[str, Any]
 
 
 class FunctionState:
@@ -201,7 +165,7 @@ class FunctionState:
         compiled = self.compiled()
         if compiled is None:
             return None
-        with _compiling:
+        with compiling:
             found = _entry_of_another_thread(compiled, arguments)
             if found is not None or compiled.disabled or not self._below_limit(compiled):
                 return found
@@ -313,6 +277,8 @@ class FunctionState:
         folder = self.folder.child(f"entry_{index}")
         graphs: list[GraphRecord] = []
         names: dict[str, Any] = {**capture.namespace, "compiled_calls": self.callees.region}
+        # whichever comes first: the C compiler at work, or the need
+        around = functools.cache(functools.partial(self._around_the_graph, stages, capture, folder))
         if capture.graph is not None:
             graphs.append(GraphRecord("graph_0"))
             names["graph_0"] = compile_graph(
@@ -324,26 +290,35 @@ class FunctionState:
                 record=graphs[0],
                 stages=stages,
                 on_change=self._write_reports,
+                meanwhile=around,
             )
-        for resume in capture.resumes:
-            names[resume.name] = self._plain_function(resume) if resume.plain else self._resume_function(resume)
+        table, guards, resumes = around()
+        names |= resumes
         with stages.stage("guards"):
-            table = guard_runtime.build_table(capture.guards, capture.fetch, self.function)
-            parameters = guard_runtime.parameter_names(self.function)
-            guards = guard_runtime.write(capture.guards, capture.fetch, parameters, self.function.__globals__)
-            folder.write("guards.py", guards.text)
             if capture.written_inputs and "graph_0" in names:
                 names["graph_0"] = FirstRun(names["graph_0"], capture.written_inputs)
             artifact = folder.write("transformed.py", capture.transformed)
             entry = load_python(artifact, names).transformed
             torch_compat.hide_from_dynamo(entry.__code__)
-            if isinstance(graph := names.get("graph_0"), (_Foreign, FirstRun)):
+            if isinstance(graph := names.get("graph_0"), (Foreign, FirstRun)):
                 graph.namespaces.append(entry.__globals__)
         compiled.add_entry(table, entry)
         self.guards.append(capture.guards)
         self.record.entries.append(self._entry_record(index, capture, guards, artifact.text, graphs, stages))
         self._write_reports()
         return table, entry
+
+    def _around_the_graph(self, stages: Stages, capture: Capture, folder: Folder) -> AroundGraph:
+        resumes = {
+            resume.name: self._plain_function(resume) if resume.plain else self._resume_function(resume)
+            for resume in capture.resumes
+        }
+        with stages.stage("guards"):
+            table = guard_runtime.build_table(capture.guards, capture.fetch, self.function)
+            parameters = guard_runtime.parameter_names(self.function)
+            guards = guard_runtime.write(capture.guards, capture.fetch, parameters, self.function.__globals__)
+            folder.write("guards.py", guards.text)
+        return AroundGraph(table, guards, resumes)
 
     def _request(self, arguments: tuple[Any, ...]) -> Request:
         fullgraph = self.options.fullgraph
@@ -457,244 +432,3 @@ def decompiled(resume: Resume) -> str:
     from .decompiler import readable
 
     return readable(resume.code, name=resume.name)
-
-
-# --- graphs -----------------------------------------------------------------------------------------------------------
-def compile_graph(
-    gm: torch.fx.GraphModule,
-    example_inputs: Sequence[Any],
-    options: CompileOptions,
-    folder: Folder | None,
-    *,
-    fake_inputs: Sequence[Any] | None = None,
-    record: GraphRecord | None = None,
-    stages: Stages | None = None,
-    on_change: Callable[[], None] | None = None,
-) -> GraphCall:
-    """Compile a captured graph for its inputs: a callable with the graph's inputs and outputs.
-
-    ``gm`` takes and returns tensors, flat; ``example_inputs`` are real tensors, ``fake_inputs`` their fakes where
-    capture has made them. ``record`` is filled with the texts; ``on_change`` is called when the backward has been
-    compiled. Raises whatever a stage raises.
-    """
-    folder = folder or current_store().folder("graph", gm)
-    compiler = GraphCompiler(
-        gm,
-        options,
-        folder,
-        record or GraphRecord(folder.name),
-        stages or Stages(folder.name),
-        on_change or (lambda: None),
-    )
-    # tracing runs the graph, and so what it does to grad mode and autocast
-    with torch_compat.modes_kept():
-        return compiler.run(example_inputs, fake_inputs)
-
-
-class GraphCompiler:
-    """One captured graph on its way through the stages that its backend names."""
-
-    def __init__(
-        self,
-        gm: torch.fx.GraphModule,
-        options: CompileOptions,
-        folder: Folder,
-        record: GraphRecord,
-        stages: Stages,
-        on_change: Callable[[], None],
-    ) -> None:
-        self.gm = gm
-        self.options = options
-        self.folder = folder
-        self.record = record
-        self.stages = stages
-        self.on_change = on_change
-        self.backend = registry.resolve(options.backend)
-        self.frozen: frozenset[str] = frozenset()  # inputs whose layout is chosen once
-        self.edited: dict[str, Path] = {}  # graph files that a person changed
-        self.backwards = 0
-        self.partition: Partition | None = None
-        self.kept: tuple[Any, ...] = ()  # strides of what is kept for backward, None where they are eager's
-
-    def run(self, example_inputs: Sequence[Any], fake_inputs: Sequence[Any] | None) -> GraphCall:
-        gm = self.gm
-        self.record.node_count = len(gm.graph.nodes)
-        captured, text = self._python(gm, "captured.py", "The graph as captured")
-        self.record.captured_text = text
-        if "captured" in self.edited:
-            gm = edits.retraced(captured, self.edited["captured"], gm)
-        if self.backend.foreign is not None:
-            with self.stages.stage(f"backend {self.backend.name}"):
-                return _Foreign(self.backend.foreign(gm, list(example_inputs), self.options))
-        if "autodiff" not in self.backend.stages:
-            return captured
-        inputs = list(fake_inputs if fake_inputs is not None else example_inputs)
-        traced = functools.partial(self._traced, captured, example_inputs, inputs)
-        return autodiff.outside_inference_mode(gm, captured, traced)
-
-    def _traced(self, captured: GraphCall, examples: Sequence[Any], inputs: Any, gm: torch.fx.GraphModule) -> GraphCall:
-        """The graph through autodiff and what follows; ``captured`` is what runs it as it is."""
-        entered = torch.is_grad_enabled()
-        training = any(i.requires_grad for i in inputs) or autodiff.differentiates(gm)
-        training = training and (entered or autodiff.enables_grad(gm))
-        if self.options.get("freezing") and not training:
-            placeholders = gm.graph.find_nodes(op="placeholder")
-            self.frozen = frozenset(
-                p.name for p, example in zip(placeholders, examples) if isinstance(example, torch.nn.Parameter)
-            )
-        with self.stages.stage("autodiff"):
-            trace = autodiff.trace_training if training else autodiff.trace_inference
-            partition = trace(gm, inputs, self.options)
-        self.partition = partition
-        forward = self._lowered(partition.forward, "forward")
-        if partition.training:
-            _, self.record.joint_text = self._python(partition.joint, "joint.py", "Forward and backward as one graph")
-            partition = replace(partition, again=self._locked(partition.again))
-        self.record.saved = partition.saved
-        if self.folder.store.runs == "captured":
-            return captured
-        call = autodiff.link(partition, forward, self._backward, captured)
-        # a graph that begins inside `no_grad` and goes on after it records its derivatives itself
-        return torch.enable_grad()(call) if training and not entered else call
-
-    def _backward(self, partition: Partition) -> GraphCall:
-        """Compile a backward: backward.py for the gradients of the first one, backward_2.py for gradients that arrive
-        in another way, and so on.
-        """
-        assert partition.backward is not None
-        with _compiling, self.stages.shown(), torch_compat.modes_kept():
-            self.backwards += 1
-            side = "backward" if self.backwards == 1 else f"backward_{self.backwards}"
-            call = self._lowered(partition.backward, side)
-            self.on_change()
-        return call
-
-    def _locked(self, again: Any) -> Any:
-        """Tracing backward once more, by one thread at a time."""
-
-        def traced(arrived: Arrived) -> Partition | None:
-            with _compiling, self.stages.stage("backward autodiff"), torch_compat.modes_kept():
-                return again(arrived)
-
-        return traced
-
-    def _lowered(self, gm: torch.fx.GraphModule, side: str) -> GraphCall:
-        """An ATen graph as a callable on a list of tensors."""
-        forward, text = self._python(gm, f"{side}.py", f"The {side.partition('_')[0]} graph")
-        if side.endswith("ward"):
-            setattr(self.record, f"{side}_text", text)
-        else:
-            self.record.files[f"{side}.py"] = text
-        if "codegen" not in self.backend.stages:
-            return _on_list(forward)
-        if side in self.edited:
-            path = self.edited[side]
-            gm = edits.with_values(edits.retraced(forward, path, gm), path, gm)
-        try:
-            generated = self._generated(gm, side)
-            if self.folder.store.runs in ("kernels", "lines"):
-                return generated
-            self.kept = ()
-            return _on_list(forward)
-        except Exception as error:
-            if side == "forward" and not isinstance(error, ToolchainError):
-                raise  # the whole call can still run eagerly; a backward has only its graph
-            warnings.warn(
-                f"torchglass runs the graph in {self.folder.path} with ATen: {error}", UserWarning, stacklevel=2
-            )
-            if side == "forward":
-                self.kept = ()
-            return _on_list(forward, gm if self.kept else None)
-
-    def _generated(self, gm: torch.fx.GraphModule, side: str) -> GraphCall:
-        def named(stage: str) -> str:
-            return stage if side == "forward" else f"{side} {stage}"
-
-        with self.stages.stage(named("lower")):
-            if side == "forward":
-                assert self.partition is not None
-                returned = self.partition.returned
-                loops = lower.run(gm, self.options, frozen=self.frozen, returned=returned)
-                places = [saved.place for saved in self.partition.saved]
-                made = [loops.outputs[p.index] if p.kind == "output" and p.index >= returned else None for p in places]
-                self.kept = tuple(getattr(one, "strides", None) for one in made)
-            else:
-                loops = lower.run(gm, self.options, arrived=self.kept)
-            loops = loops if loops.name == side else replace(loops, name=side)
-            self.folder.write(f"{side}.loops", str(loops))
-        with self.stages.stage(named("fuse")):
-            fused = fuse.run(loops, self.options)
-            self.folder.write(f"{side}.fused", str(fused))
-        with self.stages.stage(named("codegen")):
-            sources = codegen.run(fused, self.options, self._tried(fused, side))
-            extension = {"c": "c", "triton": "py"}[sources.language]
-            kernels = self.folder.write(f"{side}_kernels.{extension}", sources.kernels_text)
-            wrapper = self.folder.write(f"{side}_wrapper.py", sources.wrapper_text)
-        self.record.kernels += tuple(sources.kernels)
-        self.record.decisions += tuple(fused.decisions)
-        self.record.sides[side] = tuple(sources.kernels)
-        self.record.fused[side] = fused
-        if self.stages.line is not None:
-            self.stages.line.kernels += len(sources.kernels)
-        self.record.files |= {artifact.path.name: artifact.text for artifact in (kernels, wrapper)}
-        with self.stages.stage(named("compile C")):
-            generated = kernels.path if sources.kernels and not kernels.edited else None
-            return load(wrapper.path, generated, self.options, sources.constants)
-
-    def _tried(self, fused: FusedGraph, side: str) -> dict[str, tuple[Trial, ...]]:
-        """What mode="max-autotune" measures of each kernel's ways to run; nothing in other modes."""
-        if not self.options.mode.startswith("max-autotune"):
-            return {}
-        variants = codegen.variants(fused, torch.get_num_threads(), self.options.get("threads"))
-        return tune.measure(variants, self.folder.write(f"{side}_variants.c", variants.text).path)
-
-    def _python(self, gm: torch.fx.GraphModule | None, filename: str, title: str) -> tuple[GraphCall, str]:
-        """A graph as a file: its ``forward`` function, as the file says it, and the text."""
-        assert gm is not None
-        what = _WHAT_RUNS[re.split("[_.]", filename)[0]]
-        rendered = render(gm, f"{title} of {self.folder.top.name}.\n\n{what}")
-        artifact = self.folder.write(filename, rendered.text)
-        if artifact.edited:
-            self.edited[artifact.path.stem] = artifact.path
-        module = load_python(artifact)
-        vars(module).update(rendered.objects)
-        self.record.nodes[artifact.path.stem] = rendered.nodes
-        if artifact.path.stem == "captured":
-            self.record.objects = rendered.objects
-        return module.forward, artifact.text
-
-
-_IF_NOT = 'under prepare_debug(dir, runs="{}"): breakpoints here are hit then, edits are always compiled.'
-_WHAT_RUNS = {
-    "captured": 'Calls run this file with backend="eager" and ' + _IF_NOT.format("captured"),
-    "joint": "For reading: forward.py and backward.py are its parts, and what is compiled.",
-    "forward": 'Calls run this file with backend="aot_eager" and ' + _IF_NOT.format("forward"),
-    "backward": 'Calls run this file with backend="aot_eager" and ' + _IF_NOT.format("forward"),
-}
-"""What the top of a graph's file says about breakpoints in it."""
-
-
-def _on_list(forward: GraphCall, laid_out: torch.fx.GraphModule | None = None) -> GraphCall:
-    """A graph file's function on a list of tensors, brought to the strides of ``laid_out``'s inputs if it is given."""
-    if laid_out is None:
-        return lambda inputs: forward(*inputs)
-    vals = [node.meta["val"] for node in laid_out.graph.find_nodes(op="placeholder")]
-    return lambda inputs: forward(*(conform(x, v.shape, v.stride(), v.dtype) for x, v in zip(inputs, vals)))
-
-
-class _Foreign:
-    """A foreign backend's callable. Entry code unpacks what graphs return, so the first call looks whether that is a
-    tuple or list; from then on ``namespaces`` hold the callable itself: passing 400 parameters on costs a microsecond.
-    """
-
-    def __init__(self, call: GraphCall) -> None:
-        self.call = call
-        self.namespaces: list[dict[str, Any]] = []
-
-    def __call__(self, *inputs: Any) -> Any:
-        results = self.call(*inputs)
-        if not isinstance(results, (list, tuple)):
-            return (results,)
-        for namespace in self.namespaces:
-            namespace["graph_0"] = self.call
-        return results

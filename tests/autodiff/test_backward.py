@@ -143,16 +143,16 @@ def test_memory_is_freed_after_backward():
 
 def test_backward_that_cannot_be_generated_runs_with_aten(monkeypatch):
     import torchglass as tg
-    from torchglass import pipeline
+    from torchglass import fuse
 
-    real = pipeline.fuse.run
+    real = fuse.run
 
     def failing(loops, options):
         if loops.name == "backward":
             raise AttributeError("a mistake")
         return real(loops, options)
 
-    monkeypatch.setattr(pipeline.fuse, "run", failing)
+    monkeypatch.setattr(fuse, "run", failing)
     call = tg.compile(lambda x: x.sin() * x, fullgraph=True)
     x = tensor(4)
     out = call(x).sum()

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import torchglass as tg
-from torchglass import pipeline
+from torchglass import codegen
 from torchglass.lower import layouts, long_sums
 
 Tensor = torch.Tensor
@@ -222,14 +222,14 @@ def test_where_images_are_laid_out_anew() -> None:
 def test_a_backward_run_by_aten_gets_what_it_was_traced_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Saved channels last by the forward, viewed in a way that only eager's layout allows."""
     monkeypatch.setattr(layouts, "WORTH", 0)
-    generate = pipeline.codegen.run
+    generate = codegen.run
 
     def run(fused: Any, *more: Any) -> Any:
         if fused.graph.name != "forward":
             raise RuntimeError("no backward today")
         return generate(fused, *more)
 
-    monkeypatch.setattr(pipeline.codegen, "run", run)
+    monkeypatch.setattr(codegen, "run", run)
 
     def fn(x: Tensor) -> Tensor:
         return F.conv2d(F.silu(F.conv2d(x, W["w83"])), W["w83"]).sin().flatten(1).softmax(1)

@@ -1,6 +1,6 @@
 """Loading generated wrappers, and the few functions they call: ``empty``, ``reinterpret``, ``conform``, ``kernels``.
 
-``load(wrapper_path, kernels_path)`` executes the wrapper *file* (breakpoints in it are hit) and returns its ``call``.
+``load(wrapper_path)`` executes the wrapper *file* (breakpoints in it are hit) and returns its ``call``.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -99,26 +101,40 @@ def conform(
     return copy.copy_(tensor)
 
 
+def compiled_beside(kernels_path: Path) -> Future[Path]:
+    """Begin to compile a kernels file, as it was generated, by several compilers beside this thread. ToolchainError is
+    raised where the result is asked for.
+    """
+    # of its own: threads of one that is shared are lost to forked processes
+    executor = ThreadPoolExecutor(1, "torchglass-cc")
+    try:
+        return executor.submit(compile_c, kernels_path, parts.most())
+    finally:
+        executor.shutdown(wait=False)
+
+
 def load(
     wrapper_path: Path,
-    kernels_path: Path | None = None,
+    building: Future[Path] | None = None,
     options: Any = None,
     constants: Mapping[str, torch.Tensor] | None = None,
 ) -> Callable[..., tuple[Any, ...]]:
     """The ``call`` of a wrapper file: a list of tensors in, a tuple of results out.
 
-    The wrapper names its kernels file itself (it lies beside it); ``kernels_path`` is that file if it is as it was
-    generated, which several compilers can share. ``constants`` are the large tensors whose numbers the wrapper does not
-    hold. Raises ToolchainError when C cannot be compiled.
+    The wrapper names its kernels file itself (it lies beside it) and compiles it if need be; ``building`` is waited for
+    before. ``constants`` are the large tensors whose numbers the wrapper does not hold. Raises ToolchainError when C
+    cannot be compiled.
     """
-    if kernels_path is not None and kernels_path.suffix == ".c":
-        compile_c(kernels_path, parts.most())
     path = Path(wrapper_path)
     name = f"torchglass_wrapper_{abs(hash(str(path.resolve()))):x}"
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None and isinstance(spec.loader, SourceFileLoader)
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    code = spec.loader.get_code(name)
+    assert code is not None
+    if building is not None:
+        building.result()
+    exec(code, vars(module))
     vars(module).update(constants or {})
     call: Callable[..., tuple[Any, ...]] = module.call
     return call

@@ -1,0 +1,288 @@
+"""The order of the stages of one graph: as captured in, a callable out.
+
+    captured.py ─ autodiff ─ lower ─ fuse ─ codegen ─ compile C ─ load
+
+What else a compile has to do (``meanwhile``) is done while the C compiler works, which needs no part of this process.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.fx
+
+from . import autodiff, codegen, fuse, lower, torch_compat
+from .backends import registry
+from .options import CompileOptions
+from .records.compilation import GraphRecord
+from .records.kernels import FusedGraph, Trial
+from .records.partition import Arrived, Partition
+from .records.render_graph import render
+from .runtime import edits, tune
+from .runtime.load import compiled_beside, conform, load
+from .runtime.store import Folder, current_store, load_python
+from .runtime.toolchain import ToolchainError
+from .stages import Stages, compiling
+
+GraphCall = Callable[..., Any]
+
+
+def compile_graph(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    options: CompileOptions,
+    folder: Folder | None,
+    *,
+    fake_inputs: Sequence[Any] | None = None,
+    record: GraphRecord | None = None,
+    stages: Stages | None = None,
+    on_change: Callable[[], None] | None = None,
+    meanwhile: Callable[[], Any] = lambda: None,
+) -> GraphCall:
+    """Compile a captured graph for its inputs: a callable with the graph's inputs and outputs.
+
+    ``gm`` takes and returns tensors, flat; ``example_inputs`` are real tensors, ``fake_inputs`` their fakes where
+    capture has made them. ``record`` is filled with the texts; ``on_change`` is called when the backward has been
+    compiled. ``meanwhile`` is called while the forward's C is compiled, if it is. Raises whatever a stage raises.
+    """
+    folder = folder or current_store().folder("graph", gm)
+    compiler = GraphCompiler(
+        gm,
+        options,
+        folder,
+        record or GraphRecord(folder.name),
+        stages or Stages(folder.name),
+        on_change or (lambda: None),
+        meanwhile,
+    )
+    # tracing runs the graph, and so what it does to grad mode and autocast
+    with torch_compat.modes_kept():
+        return compiler.run(example_inputs, fake_inputs)
+
+
+class GraphCompiler:
+    """One captured graph on its way through the stages that its backend names."""
+
+    def __init__(
+        self,
+        gm: torch.fx.GraphModule,
+        options: CompileOptions,
+        folder: Folder,
+        record: GraphRecord,
+        stages: Stages,
+        on_change: Callable[[], None],
+        meanwhile: Callable[[], Any],
+    ) -> None:
+        self.gm = gm
+        self.options = options
+        self.folder = folder
+        self.record = record
+        self.stages = stages
+        self.on_change = on_change
+        self.meanwhile = meanwhile
+        self.backend = registry.resolve(options.backend)
+        self.frozen: frozenset[str] = frozenset()  # inputs whose layout is chosen once
+        self.edited: dict[str, Path] = {}  # graph files that a person changed
+        self.backwards = 0
+        self.partition: Partition | None = None
+        self.kept: tuple[Any, ...] = ()  # strides of what is kept for backward, None where they are eager's
+
+    def run(self, example_inputs: Sequence[Any], fake_inputs: Sequence[Any] | None) -> GraphCall:
+        gm = self.gm
+        self.record.node_count = len(gm.graph.nodes)
+        captured, text = self._python(gm, "captured.py", "The graph as captured")
+        self.record.captured_text = text
+        if "captured" in self.edited:
+            gm = edits.retraced(captured, self.edited["captured"], gm)
+        if self.backend.foreign is not None:
+            with self.stages.stage(f"backend {self.backend.name}"):
+                return Foreign(self.backend.foreign(gm, list(example_inputs), self.options))
+        if "autodiff" not in self.backend.stages:
+            return captured
+        inputs = list(fake_inputs if fake_inputs is not None else example_inputs)
+        traced = functools.partial(self._traced, captured, example_inputs, inputs)
+        return autodiff.outside_inference_mode(gm, captured, traced)
+
+    def _traced(self, captured: GraphCall, examples: Sequence[Any], inputs: Any, gm: torch.fx.GraphModule) -> GraphCall:
+        """The graph through autodiff and what follows; ``captured`` is what runs it as it is."""
+        entered = torch.is_grad_enabled()
+        training = any(i.requires_grad for i in inputs) or autodiff.differentiates(gm)
+        training = training and (entered or autodiff.enables_grad(gm))
+        if self.options.get("freezing") and not training:
+            placeholders = gm.graph.find_nodes(op="placeholder")
+            self.frozen = frozenset(
+                p.name for p, example in zip(placeholders, examples) if isinstance(example, torch.nn.Parameter)
+            )
+        with self.stages.stage("autodiff"):
+            trace = autodiff.trace_training if training else autodiff.trace_inference
+            partition = trace(gm, inputs, self.options)
+        self.partition = partition
+        forward = self._lowered(partition.forward, "forward")
+        if partition.training:
+            self._write_joint()
+            partition = replace(partition, again=self._locked(partition.again))
+        self.record.saved = partition.saved
+        if self.folder.store.runs == "captured":
+            return captured
+        call = autodiff.link(partition, forward, self._backward, captured)
+        # a graph that begins inside `no_grad` and goes on after it records its derivatives itself
+        return torch.enable_grad()(call) if training and not entered else call
+
+    def _write_joint(self) -> None:
+        if self.partition is not None and self.partition.training and not self.record.joint_text:
+            _, self.record.joint_text = self._python(
+                self.partition.joint, "joint.py", "Forward and backward as one graph"
+            )
+
+    def _backward(self, partition: Partition) -> GraphCall:
+        """Compile a backward: backward.py for the gradients of the first one, backward_2.py for gradients that arrive
+        in another way, and so on.
+        """
+        assert partition.backward is not None
+        with compiling, self.stages.shown(), torch_compat.modes_kept():
+            self.backwards += 1
+            side = "backward" if self.backwards == 1 else f"backward_{self.backwards}"
+            call = self._lowered(partition.backward, side)
+            self.on_change()
+        return call
+
+    def _locked(self, again: Any) -> Any:
+        """Tracing backward once more, by one thread at a time."""
+
+        def traced(arrived: Arrived) -> Partition | None:
+            with compiling, self.stages.stage("backward autodiff"), torch_compat.modes_kept():
+                return again(arrived)
+
+        return traced
+
+    def _lowered(self, gm: torch.fx.GraphModule, side: str) -> GraphCall:
+        """An ATen graph as a callable on a list of tensors."""
+        forward, text = self._python(gm, f"{side}.py", f"The {side.partition('_')[0]} graph")
+        if side.endswith("ward"):
+            setattr(self.record, f"{side}_text", text)
+        else:
+            self.record.files[f"{side}.py"] = text
+        if "codegen" not in self.backend.stages:
+            return _on_list(forward)
+        if side in self.edited:
+            path = self.edited[side]
+            gm = edits.with_values(edits.retraced(forward, path, gm), path, gm)
+        try:
+            generated = self._generated(gm, side)
+            if self.folder.store.runs in ("kernels", "lines"):
+                return generated
+            self.kept = ()
+            return _on_list(forward)
+        except Exception as error:
+            if side == "forward" and not isinstance(error, ToolchainError):
+                raise  # the whole call can still run eagerly; a backward has only its graph
+            warnings.warn(
+                f"torchglass runs the graph in {self.folder.path} with ATen: {error}", UserWarning, stacklevel=2
+            )
+            if side == "forward":
+                self.kept = ()
+            return _on_list(forward, gm if self.kept else None)
+
+    def _generated(self, gm: torch.fx.GraphModule, side: str) -> GraphCall:
+        def named(stage: str) -> str:
+            return stage if side == "forward" else f"{side} {stage}"
+
+        with self.stages.stage(named("lower")):
+            if side == "forward":
+                assert self.partition is not None
+                returned = self.partition.returned
+                loops = lower.run(gm, self.options, frozen=self.frozen, returned=returned)
+                places = [saved.place for saved in self.partition.saved]
+                made = [loops.outputs[p.index] if p.kind == "output" and p.index >= returned else None for p in places]
+                self.kept = tuple(getattr(one, "strides", None) for one in made)
+            else:
+                loops = lower.run(gm, self.options, arrived=self.kept)
+            loops = loops if loops.name == side else replace(loops, name=side)
+            self.folder.write(f"{side}.loops", str(loops))
+        with self.stages.stage(named("fuse")):
+            fused = fuse.run(loops, self.options)
+            self.folder.write(f"{side}.fused", str(fused))
+        with self.stages.stage(named("codegen")):
+            sources = codegen.run(fused, self.options, self._tried(fused, side))
+            extension = {"c": "c", "triton": "py"}[sources.language]
+            kernels = self.folder.write(f"{side}_kernels.{extension}", sources.kernels_text)
+            wrapper = self.folder.write(f"{side}_wrapper.py", sources.wrapper_text)
+        self.record.kernels += tuple(sources.kernels)
+        self.record.decisions += tuple(fused.decisions)
+        self.record.sides[side] = tuple(sources.kernels)
+        self.record.fused[side] = fused
+        if self.stages.line is not None:
+            self.stages.line.kernels += len(sources.kernels)
+        self.record.files |= {artifact.path.name: artifact.text for artifact in (kernels, wrapper)}
+        generated = kernels.path if sources.language == "c" and sources.kernels and not kernels.edited else None
+        building = compiled_beside(generated) if generated is not None else None
+        if side == "forward":
+            self._write_joint()
+            self.meanwhile()
+        with self.stages.stage(named("compile C")):  # what is left of it
+            return load(wrapper.path, building, self.options, sources.constants)
+
+    def _tried(self, fused: FusedGraph, side: str) -> dict[str, tuple[Trial, ...]]:
+        """What mode="max-autotune" measures of each kernel's ways to run; nothing in other modes."""
+        if not self.options.mode.startswith("max-autotune"):
+            return {}
+        variants = codegen.variants(fused, torch.get_num_threads(), self.options.get("threads"))
+        return tune.measure(variants, self.folder.write(f"{side}_variants.c", variants.text).path)
+
+    def _python(self, gm: torch.fx.GraphModule | None, filename: str, title: str) -> tuple[GraphCall, str]:
+        """A graph as a file: its ``forward`` function, as the file says it, and the text."""
+        assert gm is not None
+        what = _WHAT_RUNS[re.split("[_.]", filename)[0]]
+        rendered = render(gm, f"{title} of {self.folder.top.name}.\n\n{what}")
+        artifact = self.folder.write(filename, rendered.text)
+        if artifact.edited:
+            self.edited[artifact.path.stem] = artifact.path
+        module = load_python(artifact)
+        vars(module).update(rendered.objects)
+        self.record.nodes[artifact.path.stem] = rendered.nodes
+        if artifact.path.stem == "captured":
+            self.record.objects = rendered.objects
+        return module.forward, artifact.text
+
+
+_IF_NOT = 'under prepare_debug(dir, runs="{}"): breakpoints here are hit then, edits are always compiled.'
+_WHAT_RUNS = {
+    "captured": 'Calls run this file with backend="eager" and ' + _IF_NOT.format("captured"),
+    "joint": "For reading: forward.py and backward.py are its parts, and what is compiled.",
+    "forward": 'Calls run this file with backend="aot_eager" and ' + _IF_NOT.format("forward"),
+    "backward": 'Calls run this file with backend="aot_eager" and ' + _IF_NOT.format("forward"),
+}
+"""What the top of a graph's file says about breakpoints in it."""
+
+
+def _on_list(forward: GraphCall, laid_out: torch.fx.GraphModule | None = None) -> GraphCall:
+    """A graph file's function on a list of tensors, brought to the strides of ``laid_out``'s inputs if it is given."""
+    if laid_out is None:
+        return lambda inputs: forward(*inputs)
+    vals = [node.meta["val"] for node in laid_out.graph.find_nodes(op="placeholder")]
+    return lambda inputs: forward(*(conform(x, v.shape, v.stride(), v.dtype) for x, v in zip(inputs, vals)))
+
+
+class Foreign:
+    """A foreign backend's callable. Entry code unpacks what graphs return, so the first call looks whether that is a
+    tuple or list; from then on ``namespaces`` hold the callable itself: passing 400 parameters on costs a microsecond.
+    """
+
+    def __init__(self, call: GraphCall) -> None:
+        self.call = call
+        self.namespaces: list[dict[str, Any]] = []
+
+    def __call__(self, *inputs: Any) -> Any:
+        results = self.call(*inputs)
+        if not isinstance(results, (list, tuple)):
+            return (results,)
+        for namespace in self.namespaces:
+            namespace["graph_0"] = self.call
+        return results
