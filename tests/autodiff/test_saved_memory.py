@@ -42,6 +42,15 @@ def with_budget(share: float):
     return autodiff.trace_training(capture(deep), list(inputs()), options)
 
 
+def test_an_image_made_larger_is_made_again():
+    def function(x, w):
+        up = F.interpolate(F.silu(x), scale_factor=2, mode="nearest").flip(-1)
+        return F.conv2d(torch.cat([up, up * 2], 1), w)
+
+    partition = compare(function, tensor(2, 3, 8, 8), tensor(4, 6, 3, 3, seed=1))
+    assert kept(partition) == 0
+
+
 # --- memory_budget ----------------------------------------------------------------------------------------------------
 def test_budget_bounds_what_is_kept():
     whole = kept(with_budget(1.0))

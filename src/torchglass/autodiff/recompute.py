@@ -59,7 +59,8 @@ MEMBERS: dict[str, str] = {
     "addcmul addcdiv leaky_relu hardtanh isnan isinf isfinite lerp triu tril cat stack constant_pad_nd "
     "threshold_backward relu6 hardsigmoid hardswish floor_divide remainder fmod lift_fresh_copy signbit "
     "heaviside sgn nan_to_num bitwise_left_shift bitwise_right_shift __lshift__ slice_scatter "
-    "select_scatter",
+    "select_scatter flip roll upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d "
+    "_upsample_nearest_exact2d _upsample_nearest_exact3d",
     "costly": "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt pow sin cos tan sinh cosh tanh asin acos atan atan2 "
     "sigmoid erf erfc gelu silu softplus mish elu selu celu log_sigmoid_forward gelu_backward "
     "silu_backward sigmoid_backward tanh_backward logit hypot xlogy",
