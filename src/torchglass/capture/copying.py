@@ -80,6 +80,11 @@ def copy_of_tensor_(m, args, kwargs):
     return m.torch_method(value, "clone", [], {})
 
 
+@handles(polyfills.attributes)
+def attributes_(m, args, kwargs):
+    return DictV.of([(ConstantV(name), value) for name, value in args[0].all_attributes(m).items()])
+
+
 @handles(polyfills.slot_names)
 def slot_names_(m, args, kwargs):
     names = []

@@ -304,7 +304,10 @@ def _dict(e: Emitter, v: DictV) -> str:
         text = f"{e.pin(v.cls)}({e.expr(v.default_factory)}, {text})"
     elif v.cls is not dict:
         text = f"{e.pin(v.cls)}({text})"
-    return e.name_value(v, "a_dict", text)
+    name = e.name_value(v, "a_dict", text)
+    for attribute, value in v.attrs.items():
+        e.line(f"setattr({name}, {attribute!r}, {e.expr(value)})")
+    return name
 
 
 def _set(e: Emitter, v: SetV) -> str:

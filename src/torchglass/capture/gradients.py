@@ -12,6 +12,7 @@ from . import tensor_ops
 from .builtin_functions import handles
 from .errors import Unsupported, UserError
 from .values.containers import TupleV
+from .values.dicts import DictViewV
 from .values.iterators import IteratorV
 
 
@@ -21,9 +22,10 @@ def grad_(m, args, kwargs):
     for value in m.builder.inputs:
         if value.real.grad_fn is not None:
             raise Unsupported("torch.autograd.grad where a tensor has a history outside the graph")
-    # they may be any iterables, such as a module's parameters()
-    args = [TupleV(m.listed(a)) if n < 2 and isinstance(a, IteratorV) else a for n, a in enumerate(args)]
-    iterators = {k: v for k, v in kwargs.items() if k in ("outputs", "inputs") and isinstance(v, IteratorV)}
+    # they may be any iterables, such as a module's parameters() or the values of a dictionary
+    kinds = (IteratorV, DictViewV)
+    args = [TupleV(m.listed(a)) if n < 2 and isinstance(a, kinds) else a for n, a in enumerate(args)]
+    iterators = {k: v for k, v in kwargs.items() if k in ("outputs", "inputs") and isinstance(v, kinds)}
     kwargs = kwargs | {k: TupleV(m.listed(v)) for k, v in iterators.items()}
     try:
         return tensor_ops.call_function(m, torch.autograd.grad, args, kwargs)

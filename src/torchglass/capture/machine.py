@@ -58,7 +58,7 @@ class Machine:
         self.wrapped: dict[int, tuple[Any, Value]] = {}
         self.mutated: dict[int, Value] = {}
         self.keys: dict[int, Value] = {}  # objects of before the call that were keys or members
-        self.overlays: dict[tuple[int, str], tuple[KnownV | TensorV, Value]] = {}
+        self.overlays: dict[tuple[int, str], tuple[KnownV | TensorV | DictV, Value]] = {}
         self.written_globals: dict[tuple[str, str], Value] = {}
         self.fallible: list[NumberV] = []  # numbers whose computation may raise for other values
         self.modes = torch_compat.Modes()
@@ -465,6 +465,10 @@ class Machine:
         found = self.overlays.get((id(real), name))
         return found[1] if found is not None else None
 
+    def overlaid(self, real: Any) -> list[str]:
+        """The names of the attributes that the program wrote to an object."""
+        return [name for key, name in self.overlays if key == id(real)]
+
     def class_overlay(self, cls: type, name: str) -> Value | None:
         """What the program wrote to the class attribute that a look-up through ``cls`` finds, None if it did not."""
         if not self.overlays:
@@ -483,7 +487,7 @@ class Machine:
             return ""
         return module.__name__ if sys.modules.get(module.__name__) is module else None
 
-    def set_overlay(self, owner: KnownV | TensorV, name: str, value: Value) -> None:
+    def set_overlay(self, owner: KnownV | TensorV | DictV, name: str, value: Value) -> None:
         if owner.source is None:
             raise Unsupported(f"writing attribute `{name}` of the {owner.describe()}")
         if isinstance(owner.real, type):

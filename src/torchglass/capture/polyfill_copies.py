@@ -1,6 +1,7 @@
 """``copy.copy`` and ``copy.deepcopy`` as Python that the machine interprets: what pickling would put in, put back.
 
-``is_atomic``, ``identity``, ``copy_of_tensor`` and ``slot_names`` are answered by the machine (``copying.py``).
+``is_atomic``, ``identity``, ``copy_of_tensor``, ``slot_names`` and ``attributes`` are answered by the machine
+(``copying.py``).
 """
 
 # mypy: ignore-errors
@@ -34,10 +35,17 @@ def slot_names(cls):
     raise NotImplementedError
 
 
+def attributes(value):
+    """The attributes of an OrderedDict as a dictionary."""
+    raise NotImplementedError
+
+
 def copy(value):
     if is_atomic(value):
         return value
     cls = type(value)
+    if cls is OrderedDict:
+        return _with_attributes(value.copy(), value, lambda part: part)
     if cls in CONTAINERS:
         return value.copy()
     if cls in (tuple, MethodType):
@@ -80,13 +88,19 @@ def _deeply(value, memo, key):
         made = _empty(value, cls, part)
         remember(made)
         _fill(made, value, part)
-        return made
+        return _with_attributes(made, value, part) if cls is OrderedDict else made
     if cls is tuple:
         copied = [part(item) for item in value]
         return value if all(a is b for a, b in zip(value, copied)) else tuple(copied)
     if hasattr(cls, "__deepcopy__"):
         return value.__deepcopy__(memo)
     return _remade(value, part, remember)
+
+
+def _with_attributes(made, value, part):
+    for name, attribute in attributes(value).items():
+        setattr(made, name, part(attribute))
+    return made
 
 
 def _empty(value, cls, part):

@@ -6,11 +6,13 @@ writes stay in ``items``; only what needs all keys (len, iteration, equality) gu
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from ...records.sources import DictKey, Item, Source, key_text
+from ...records.sources import DictKey, InstanceDict, Item, Source, key_text
+from ..errors import Unsupported
 from .base import Lazy, NotConstant, Value
+from .binding import MISSING, class_lookup
 from .constant import ConstantV, is_constant_object
 from .hashing import EqualKey, IdentityKey, hash_key, rely_on, says_what_is_equal
 
@@ -26,7 +28,9 @@ DELETED = _Deleted()
 
 
 class DictV(Value):
-    """A dictionary. ``items`` maps hash keys to values; ``keys`` keeps the key values that are not plain constants."""
+    """A dictionary. ``items`` maps hash keys to values; ``keys`` keeps the key values that are not plain constants.
+    ``attrs`` are the attributes that an OrderedDict made inside was given (``state_dict()`` has ``_metadata``).
+    """
 
     def __init__(self, cls: type = dict, real: Any = None, source: Source | None = None) -> None:
         self.cls = cls
@@ -36,6 +40,7 @@ class DictV(Value):
         self.key_values: dict[Any, Value] = {}
         self.complete = real is None
         self.default_factory: Value | None = None
+        self.attrs: dict[str, Value] = {}
 
     def __repr__(self) -> str:
         return f"DictV({self.cls.__name__}, {list(self.items)[:8]})"
@@ -145,7 +150,44 @@ class DictV(Value):
     def get_attr(self, m: Machine, name: str) -> Value:
         if name == "default_factory" and self.default_factory is not None:
             return self.default_factory
+        if self.cls is OrderedDict and (name == "__dict__" or class_lookup(self.cls, name) is MISSING):
+            found = self.attribute(m, name)
+            if found is not None:
+                return found
         return m.class_attr(self, name)
+
+    def attribute(self, m: Machine, name: str) -> Value | None:
+        """What was written to an attribute of this OrderedDict, here or before the call."""
+        if name == "__dict__":
+            raise Unsupported("`__dict__` of an OrderedDict", "read the attributes by name")
+        if self.real is None:
+            return self.attrs.get(name)
+        written = m.attribute_overlay(self.real, name)
+        if written is not None or self.source is None:
+            return written
+        place = InstanceDict(self.source)
+        if name in self.real.__dict__:
+            return m.wrap(self.real.__dict__[name], Item(place, name))
+        m.guard(place, "dict_lacks", name, f"looked for attribute `{name}` and did not find it")
+        return None
+
+    def all_attributes(self, m: Machine) -> dict[str, Value]:
+        """The attributes of an OrderedDict by name; what was there before the call is guarded."""
+        if self.real is None or self.cls is not OrderedDict:
+            return self.attrs
+        if self.source is not None:
+            m.guard(InstanceDict(self.source), "dict_keys", list(self.real.__dict__), "all attributes were read")
+        names = dict.fromkeys([*self.real.__dict__, *m.overlaid(self.real)])
+        found = {name: self.attribute(m, name) for name in names}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def set_attr(self, m: Machine, name: str, value: Value) -> None:
+        if self.cls is not OrderedDict or class_lookup(self.cls, name) is not MISSING:
+            super().set_attr(m, name, value)
+        elif self.real is None:
+            self.attrs[name] = value
+        else:
+            m.set_overlay(self, name, value)
 
     def truth(self, m: Machine) -> bool:
         return self.length(m) > 0
