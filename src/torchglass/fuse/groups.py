@@ -234,7 +234,7 @@ def check_flow(loops: list[Loop], inner: tuple[bool, ...] | None) -> None:
             writer, store = found
             if load.access.strides != store.strides or load.access.offset != store.offset or load.access.indirect:
                 raise Refused(f"{reader.name} reads other elements of {store.buffer} than its point's")
-            if writer.is_reduction and (inner is None or not _row_result(writer, inner)):
+            if writer.is_reduction and (inner is None or not is_row_result(writer, inner)):
                 raise Refused(f"{reader.name} needs {store.buffer} before its reduction is complete")
             if writer.is_reduction and all(writer.reduced) and _is_long(writer) and any(d != 1 for d in reader.dims):
                 raise Refused(f"{reader.name} would wait for one thread to reduce everything")
@@ -245,7 +245,8 @@ def _is_long(loop: Loop) -> bool:
     return not isinstance(count, int) or count > ALONE
 
 
-def _row_result(writer: Loop, inner: tuple[bool, ...]) -> bool:
+def is_row_result(writer: Loop, inner: tuple[bool, ...]) -> bool:
+    """Whether a reduction's result is known once its row is done."""
     return all(r == (i and d != 1) for r, i, d in zip(writer.reduced, inner, writer.dims))
 
 

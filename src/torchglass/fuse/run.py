@@ -12,7 +12,7 @@ from typing import Any
 from ..records.kernels import FusedGraph, FusedKernel, FusionDecision
 from ..records.loops import ExternCall, Loop, LoopGraph, Node, Value, View, item_bytes
 from .beside import side_by_side
-from .groups import Group, Refused, merged, single
+from .groups import Group, Refused, is_row_result, merged, single
 from .memory import plan, storage_items
 from .places import compute_at_places
 
@@ -49,9 +49,16 @@ class _Fusing:
         self.outputs = {
             o.buffer if isinstance(o, View) else o.name for o in graph.outputs if isinstance(o, (View, Value))
         }
+        self.needs: list[int] = []  # for each node the set of those before it that it needs, as bits
+        makers: dict[str, int] = {}
         for position, node in enumerate(graph.nodes):
+            needs = 0
             for name in node.reads:
                 self.uses.setdefault(name, set()).add(position)
+                if (made := makers.get(name)) is not None:
+                    needs |= self.needs[made] | 1 << made
+            self.needs.append(needs)
+            makers.update(dict.fromkeys(node.writes, position))
 
     def add(self, position: int, node: Node) -> None:
         """Enter the next node, and let it join what it can."""
@@ -137,6 +144,8 @@ class _Fusing:
             group = merged(first, second, self._shared(first, second))
             if rule == "sibling":
                 self._check_sibling(first, second, group)
+                self._check_waiting(first, second, group)
+                self._check_waiting(second, first, group)
         except Refused as why:
             self.decisions.append(FusionDecision(first.names[-1], second.names[-1], False, rule, str(why)))
             return None
@@ -190,6 +199,21 @@ class _Fusing:
             else:
                 return
         raise Refused("they share only little data")
+
+    def _check_waiting(self, one: Group, other: Group, group: Group) -> None:
+        """Numbers that are read only once all rows have been reduced are better made then: stored, they cost a write.
+
+        ``(x - mean) / (x - other_mean).square().sum(0)``: the difference joins the division, not the sum.
+        """
+        if any(loop.is_reduction or loop.is_scan for loop in one.loops) or set(one.writes) & self.outputs:
+            return
+        late = 0
+        for loop, position in zip(other.loops, other.positions):
+            if loop.is_reduction and (group.inner is None or not is_row_result(loop, group.inner)):
+                late |= 1 << position
+        readers = {u for name in one.writes for u in self.uses.get(name, ()) if not one.members >> u & 1}
+        if late and readers and all(self.needs[u] & late for u in readers):
+            raise Refused(f"what reads {one.names[-1]} waits for the whole of {other.names[-1]}")
 
     def _replace(self, first: Group, second: Group, group: Group) -> None:
         self.groups = [g for g in self.groups if g is not first and g is not second]
