@@ -16,6 +16,8 @@ from .registry import BEFORE_312, SINCE_312, SINCE_313, handler
 
 def _load_local(m, f, name):
     value = f.locals.get(name)
+    if value is None and name in f.cells:
+        return f.cells[name]  # to be handed to an inner function: what LOAD_CLOSURE said before 3.13
     if value is None:
         m.throw(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
     return m.forced_local(f, name, value)
@@ -33,7 +35,10 @@ def load_fast_check(m, f, i):
 
 @handler("LOAD_FAST_AND_CLEAR", versions=SINCE_312)
 def load_fast_and_clear(m, f, i):
-    value = f.locals.pop(i.argval, None)
+    # In a comprehension the name is another variable; where inner functions share the outer one, its cell is kept.
+    name = i.argval
+    kept = f.cells.pop(name, None) if name in f.code.co_cellvars else None
+    value = f.locals.pop(name, None) if kept is None else kept
     f.push(NULL if value is None else value)
 
 
