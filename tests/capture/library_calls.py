@@ -7,7 +7,7 @@ dictionary) and the names below; ``breaks: `` before it says that the call ends 
 # ruff: noqa
 from __future__ import annotations
 
-import collections, copy, functools, inspect, itertools, logging, math, operator, re, typing, warnings
+import collections, copy, functools, inspect, itertools, logging, math, operator, re, sys, typing, warnings
 
 import torch
 
@@ -259,6 +259,26 @@ breaks: LoggerAdapter(logger, {'k': n}).extra, LoggerAdapter(logger, {}).info('h
 breaks: logger.setLevel(20), logger.level, logger.addHandler(NullHandler()), logger.removeHandler(logger.handlers[0]), logger.setLevel(0)
 """,
 }
+
+# What later versions of Python have besides.
+SINCE = {
+    (3, 12): {
+        "math": "sumprod(s, s), sumprod([a, n], [2, a])",
+        "itertools": "list(batched([x, 1, n], 2)), list(batched(s, 1)), [len(b) for b in batched(range(7), n)]\nlist(batched(s, 0))",
+        "typing": "override(plain) is plain\nbreaks: TypeAliasType('A', int).__name__",
+        "inspect": "breaks: getasyncgenlocals, getasyncgenstate, BufferFlags(1), markcoroutinefunction(lambda: 1)()",
+        "logging": "getHandlerByName('nobody'), sorted(getHandlerNames()) is not None",
+    },
+    (3, 13): {
+        "math": "fma(a, n, 1.0), fma(2.0, 3.0, a)",
+        "copy": "replace(Point(x, 1), y=n), replace(bag)",
+        "typing": "is_protocol(Bag), is_protocol(Sized), get_protocol_members(type('M', (Protocol,), {'m': 1})), TypeIs[int], ReadOnly[int]",
+        "warnings": "deprecated('old')(lambda v: v + 1)(x)",
+    },
+}
+for version, rows in SINCE.items():
+    for name, text in rows.items() if sys.version_info >= version else ():
+        ROWS[name] += text + "\n"
 
 
 def programs():

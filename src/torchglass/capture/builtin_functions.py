@@ -408,6 +408,8 @@ POLYFILLED: dict[Any, Callable[..., Any]] = {
     torch_compat.group_tensors: polyfills.group_tensors, operator.countOf: polyfills.count_of,
     operator.indexOf: polyfills.index_of,
 }  # fmt: skip
+if sys.version_info >= (3, 13):  # where it keeps bound methods by weak reference
+    POLYFILLED[functools.singledispatchmethod.__get__] = polyfills.bound_by_kind
 
 
 def _polyfill_handler(polyfill: Any) -> Handler:
@@ -442,6 +444,11 @@ def exc_info_(m, args, kwargs):
     if value is None:
         return TupleV([NONE, NONE, NONE])
     return TupleV([m.wrap_known(value.python_type()), value, NONE])
+
+
+@handles(sys.exception)
+def exception_(m, args, kwargs):
+    return m.handled() or NONE
 
 
 @handles(_thread.get_ident)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 
@@ -361,6 +363,25 @@ def pairwise(iterable):
         previous = value
 
 
+def batched(iterable, n, *, strict=False):
+    if n < 1:
+        raise ValueError("n must be at least one")
+    return _batches(iter(iterable), n, strict)
+
+
+def _batches(iterator, n, strict):
+    batch = []
+    for value in iterator:
+        batch.append(value)
+        if len(batch) == n:
+            yield tuple(batch)
+            batch = []
+    if batch and strict:
+        raise ValueError("batched(): incomplete batch")
+    if batch:
+        yield tuple(batch)
+
+
 def takewhile(predicate, iterable):
     for value in iterable:
         if not predicate(value):
@@ -556,3 +577,18 @@ def drop_grads_of_optimizer(optimizer):
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             parameter.grad = None
+
+
+def bound_by_kind(self, instance, owner=None):
+    """``functools.singledispatchmethod.__get__``, without the cache that Python 3.13 keeps its results in."""
+    dispatch, name = self.dispatcher.dispatch, getattr(self.func, "__name__", "singledispatchmethod method")
+
+    def _method(*args, **kwargs):
+        if not args:
+            raise TypeError(f"{name} requires at least 1 positional argument")
+        return dispatch(args[0].__class__).__get__(instance, owner)(*args, **kwargs)
+
+    _method.__isabstractmethod__ = self.__isabstractmethod__
+    _method.register = self.register
+    functools.update_wrapper(_method, self.func)
+    return _method
