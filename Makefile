@@ -3,7 +3,7 @@
 # make test-all   the same with the slow tests
 # make clean      forget the environment and what was built
 #
-# A fresh machine needs Python 3.11 or 3.12, a C++ compiler and make. To compile against a torch of your own,
+# A fresh machine needs Python 3.11, 3.12 or 3.13, a C++ compiler and make. To compile against a torch of your own,
 # set TORCH: make test TORCH=torch==2.11.0. Extra arguments for pip's download of torch go into TORCH_FROM,
 # e.g. TORCH_FROM="--index-url https://download.pytorch.org/whl/cpu".
 

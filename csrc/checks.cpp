@@ -279,8 +279,8 @@ bool Condition::is_permanent() const {
   return (reinterpret_cast<PyTypeObject*>(expected.get())->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0;
 }
 
-// The order of an OrderedDict's keys changes without a new tag, so only its being empty is covered.
-bool Condition::is_covered_by_tag(PyObject* value) const {
+// The order of an OrderedDict's keys changes without a new version, so only its being empty is covered.
+bool Condition::is_covered_by_version(PyObject* value) const {
   if (check == Check::DictKeys && PyODict_CheckExact(value)) return PyTuple_GET_SIZE(expected.get()) == 0;
   const bool about_content =
       check == Check::DictKeys || check == Check::DictHas || check == Check::DictLacks || check == Check::Length;

@@ -40,8 +40,8 @@ struct Condition {
   // Whether it stays true of one living object, whatever happens to that object.
   bool is_permanent() const;
 
-  // Whether it stays true of `value` while that is the same dict with the same version tag.
-  bool is_covered_by_tag(PyObject* value) const;
+  // Whether it stays true of `value` while that is the same dict with the same version.
+  bool is_covered_by_version(PyObject* value) const;
 
   // Whether it says of `value` that it is an empty dict, and no more.
   bool asks_for_empty_dict(PyObject* value) const;

@@ -1,17 +1,20 @@
 // The remembered path of a guard table.
 //
-// A module's parameters hang in dicts within dicts. Every change of a dict gives it a new version tag, and no tag is
-// given twice, so "this address, this tag" means "this dict, unchanged": each value in it is the object it was, alive
-// ever since. After a root was evaluated twice with the same value, the memo lists what must be looked at again:
+// A module's parameters hang in dicts within dicts. Every change of a dict gives it a new version (dict_versions.h), and
+// none is given twice, so "this address, this version" means "this dict, unchanged": each value in it is the object it
+// was, alive ever since. After a root was evaluated twice with the same value, the memo lists what must be looked at
+// again:
 //
 //   - for an object whose __dict__ is walked: its type, and that its __dict__ is still that dict,
-//   - for a dict: its tag. If it differs, its known items are looked up again (a loop that counts in globals changes
-//     the tag on every call and none of our items),
+//   - for a dict: its version. If it differs, its known items are looked up again (a loop that counts in globals
+//     changes the version on every call and none of our items),
 //   - for a list or tuple: the items, by pointer, and the conditions on them,
-//   - for a tensor: its metadata, which nothing tags,
+//   - for a tensor: its metadata, which has none,
 //   - for a dict that must be empty: its size. A module has four such, for its hooks, so they have a list of their own,
 //   - conditions that a living object may come to break: a list's length, a Python object's class,
 //   - live sources and conditions, which may run Python code: evaluated as ever, after all the above.
+//
+// Where dicts are watched (since Python 3.12) and none has changed since the memo last held, nothing is asked of dicts.
 //
 // All pointers are borrowed, so a memo keeps nothing alive. This is safe because steps are in the order of the tree:
 // each pointer is followed only after the step before has shown that its holder still holds it, and up to the live
@@ -25,33 +28,22 @@
 
 namespace torchglass {
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // ma_version_tag, from 3.12
-uint64_t version_tag(PyObject* dict) {
-#if PY_VERSION_HEX < 0x030D0000
-  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
-#else
-  return 0;
-#endif
-}
-#pragma GCC diagnostic pop
-
 namespace {
 
 // How far from an object the pointer to its dict is; no_dict if it has none of its own.
 int32_t place_of_dict(PyObject* object) {
-#if PY_VERSION_HEX < 0x030D0000
   PyObject** const place = _PyObject_GetDictPtr(object);
   const ptrdiff_t offset = place != nullptr ? reinterpret_cast<char*>(place) - reinterpret_cast<char*>(object) : no_dict;
   return offset == static_cast<int32_t>(offset) ? static_cast<int32_t>(offset) : no_dict;
-#else
-  return no_dict;
-#endif
 }
 
 bool has_instance_dict(const Step& step) {
   if (Py_TYPE(step.object) != step.type || step.dict == no_dict) return false;
   return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(step.object) + step.dict) == step.value;
+}
+
+bool relies_on_version(const Step& step) {
+  return step.kind == StepKind::Version || step.kind == StepKind::ModuleItem;
 }
 
 // Whether an object of this type may be given another class while it lives.
@@ -102,28 +94,16 @@ bool GuardTable::run_roots(Run& run) {
 }
 
 GuardTable::Sweep GuardTable::sweep_root(Root& root) {
-  const std::vector<Step>& steps = root.memo.steps;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    const Step& step = steps[i];
-    __builtin_prefetch(steps[std::min(i + ahead, steps.size() - 1)].object);
-    if (step.kind == StepKind::Tag) {
-      if (step.type != nullptr && Py_TYPE(step.object) != step.type) return Sweep::Fails;
-      if (version_tag(step.object) != step.tag) return look_again(root, i);
-    } else if (step.kind == StepKind::InstanceDict) {
-      if (!has_instance_dict(step)) return Sweep::Fails;
-    } else if (step.kind == StepKind::ModuleItem) {
-      if (Py_TYPE(step.object) != step.type) return Sweep::Fails;
-      if (version_tag(PyModule_GetDict(step.object)) != step.tag) return look_again(root, i);
-    } else if (!step_holds(step)) {
-      return Sweep::Fails;
-    }
+  Memo& memo = root.memo;
+  const uint64_t changes = dict_changes();
+  if (watches_dicts && memo.quiet_at == changes) {
+    if (!loose_steps_hold(memo)) return Sweep::Fails;
+  } else {
+    const Sweep sweep = sweep_steps(root);
+    if (sweep != Sweep::Holds) return sweep;
+    memo.quiet_at = changes;
   }
-  const std::vector<PyObject*>& empty = root.memo.empty;
-  for (size_t i = 0; i < empty.size(); ++i) {
-    __builtin_prefetch(empty[std::min(i + 2 * ahead, empty.size() - 1)]);
-    if (PyDict_GET_SIZE(empty[i]) != 0) return Sweep::Fails;
-  }
-  std::vector<TensorSnapshot>& tensors = root.memo.tensors;
+  std::vector<TensorSnapshot>& tensors = memo.tensors;
   const bool dual = !tensors.empty() && is_dual_level_entered();
   for (size_t i = 0; i < tensors.size(); ++i) {
     tensors[std::min(i + ahead, tensors.size() - 1)].prefetch();
@@ -132,8 +112,38 @@ GuardTable::Sweep GuardTable::sweep_root(Root& root) {
   return Sweep::Holds;
 }
 
+GuardTable::Sweep GuardTable::sweep_steps(Root& root) {
+  const std::vector<Step>& steps = root.memo.steps;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Step& step = steps[i];
+    __builtin_prefetch(steps[std::min(i + ahead, steps.size() - 1)].object);
+    if (!step_holds(step)) return Sweep::Fails;
+    if (relies_on_version(step) && !step.version.is_current()) return look_again(root, i);
+  }
+  const std::vector<PyObject*>& empty = root.memo.empty;
+  for (size_t i = 0; i < empty.size(); ++i) {
+    __builtin_prefetch(empty[std::min(i + 2 * ahead, empty.size() - 1)]);
+    if (PyDict_GET_SIZE(empty[i]) != 0) return Sweep::Fails;
+  }
+  return Sweep::Holds;
+}
+
+bool GuardTable::loose_steps_hold(const Memo& memo) const {
+  for (size_t i = 0; i < memo.loose.size(); ++i) {
+    __builtin_prefetch(memo.loose[std::min(i + ahead, memo.loose.size() - 1)].object);
+    if (!step_holds(memo.loose[i])) return false;
+  }
+  return true;
+}
+
+// All that a step asks but whether a dict's version is the same.
 bool GuardTable::step_holds(const Step& step) const {
   switch (step.kind) {
+    case StepKind::InstanceDict:
+      return has_instance_dict(step);
+    case StepKind::Version:
+    case StepKind::ModuleItem:
+      return step.type == nullptr || Py_TYPE(step.object) == step.type;
     case StepKind::Condition:
       return nodes_[step.node].conditions[step.condition].holds(step.object);
     case StepKind::SequenceItem:
@@ -152,9 +162,9 @@ GuardTable::Sweep GuardTable::look_again(Root& root, size_t index) {
   const uint64_t generation = root.memo.generation;
   const bool of_module = step.kind == StepKind::ModuleItem;
   const Ref dict = Ref::borrow(of_module ? PyModule_GetDict(step.object) : step.object);
-  const uint64_t tag = version_tag(dict.get());
+  const DictVersion version = version_now(dict.get());
   if (!(of_module ? same_module_item(step, dict.get()) : same_children(step.node, dict.get()))) return Sweep::Fails;
-  if (root.memo.ready && root.memo.generation == generation) root.memo.steps[index].tag = tag;
+  if (root.memo.ready && root.memo.generation == generation) root.memo.steps[index].version = version;
   return Sweep::Again;
 }
 
@@ -168,7 +178,7 @@ bool GuardTable::same_module_item(const Step& step, PyObject* dict) {
 bool GuardTable::same_children(int index, PyObject* dict) {
   const Node& node = nodes_[index];
   for (const Condition& condition : node.conditions) {
-    if (condition.is_covered_by_tag(dict) && !condition.holds(dict)) return false;
+    if (condition.is_covered_by_version(dict) && !condition.holds(dict)) return false;
   }
   for (const int child_index : node.children) {
     const Node& child = nodes_[child_index];
@@ -228,14 +238,14 @@ bool GuardTable::run_live_step(Run& run, const LiveStep& step) {
 // ------------------------------------------------------------------------------------------------ making the memo
 
 void GuardTable::commit(Run& run) {
-  if (!remember || !has_version_tags) return;
+  if (!remember) return;
   ++epoch_;
   drop_fetched();
   for (size_t i = 0; i < roots_.size(); ++i) {
     if (!run.evaluated[i]) continue;
     Root& root = roots_[i];
     PyObject* value = run.root_values[i];
-    const bool known = value == root.memo.seen || nodes_[root.first].kind == Kind::Constant;
+    const bool known = is_known(root, value);
     root.memo.seen = value;
     root.memo.ready = false;
     ++root.memo.generation;
@@ -261,9 +271,11 @@ void GuardTable::place_live() {
 void GuardTable::promote(const Evaluation& evaluation, Root& root) {
   Memo& memo = root.memo;
   memo.steps.clear();
+  memo.loose.clear();
   memo.tensors.clear();
   memo.live.clear();
   memo.empty.clear();
+  memo.quiet_at = UINT64_MAX;
   for (int i = root.first; i < root.last; ++i) {
     values_[i] = evaluation.values[i].get();
     is_live_[i] = evaluation.ways[i] == Way::Live;
@@ -272,14 +284,20 @@ void GuardTable::promote(const Evaluation& evaluation, Root& root) {
       continue;
     }
     add_step(evaluation, memo, i);
-    const bool needs_tag = add_conditions(evaluation, memo, i);
-    if (needs_tag && must_be_empty(evaluation, i)) {
+    const bool needs_version = add_conditions(evaluation, memo, i);
+    if (needs_version && must_be_empty(evaluation, i)) {
       memo.empty.push_back(values_[i]);
     } else {
-      add_tag(evaluation, memo, i, needs_tag);
+      add_version(evaluation, memo, i, needs_version);
     }
   }
-  memo.ready = true;
+  memo.ready = std::all_of(memo.steps.begin(), memo.steps.end(), [](const Step& step) {
+    return !relies_on_version(step) || step.version.place != nullptr;
+  });
+  if (!watches_dicts) return;
+  for (const Step& step : memo.steps) {
+    if (step.kind != StepKind::Version || step.type != nullptr) memo.loose.push_back(step);
+  }
 }
 
 void GuardTable::add_step(const Evaluation& evaluation, Memo& memo, int index) {
@@ -303,26 +321,26 @@ void GuardTable::add_step(const Evaluation& evaluation, Memo& memo, int index) {
   PyObject* parent = evaluation.values[nodes_[index].parent].get();
   Step step{kind, 0, {index}, parent, Py_TYPE(parent), {evaluation.values[index].get()}};
   if (kind == StepKind::InstanceDict) step.dict = place_of_dict(parent);
-  if (kind == StepKind::ModuleItem) step.tag = evaluation.module_tags[index];
+  if (kind == StepKind::ModuleItem) step.version = evaluation.module_versions[index];
   memo.steps.push_back(step);
 }
 
-// Returns whether a condition relies on the tag of the value, a dict.
+// Returns whether a condition relies on the version of the value, a dict.
 bool GuardTable::add_conditions(const Evaluation& evaluation, Memo& memo, int index) {
   const Node& node = nodes_[index];
   PyObject* value = evaluation.values[index].get();
   const Way way = evaluation.ways[index];
-  const bool tagged = way == Way::DictItem || way == Way::ModuleItem;
+  const bool versioned = way == Way::DictItem || way == Way::ModuleItem;
   const bool type_is_stepped = std::any_of(node.children.begin(), node.children.end(), [&](int child) {
     return evaluation.ways[child] == Way::InstanceDict;
   });
-  bool needs_tag = false;
+  bool needs_version = false;
   for (size_t i = 0; i < node.conditions.size(); ++i) {
-    const bool covered = tagged &&
+    const bool covered = versioned &&
         (node.conditions[i].is_permanent() || (node.conditions[i].check == Check::Type && type_is_stepped));
-    if (!covered) needs_tag |= remember_condition(memo, index, static_cast<int>(i), value);
+    if (!covered) needs_version |= remember_condition(memo, index, static_cast<int>(i), value);
   }
-  return needs_tag;
+  return needs_version;
 }
 
 bool GuardTable::remember_condition(Memo& memo, int index, int number, PyObject* value) {
@@ -331,7 +349,7 @@ bool GuardTable::remember_condition(Memo& memo, int index, int number, PyObject*
     memo.tensors.emplace_back(value, condition.tensor.get());
   } else if (!condition.is_pure(value)) {
     memo.live.push_back({index, number});
-  } else if (condition.is_covered_by_tag(value)) {
+  } else if (condition.is_covered_by_version(value)) {
     return true;
   } else {
     memo.steps.push_back({StepKind::Condition, static_cast<uint16_t>(number), {index}, value, nullptr, {}});
@@ -349,14 +367,14 @@ bool GuardTable::must_be_empty(const Evaluation& evaluation, int index) const {
   });
 }
 
-void GuardTable::add_tag(const Evaluation& evaluation, Memo& memo, int index, bool needed) {
+void GuardTable::add_version(const Evaluation& evaluation, Memo& memo, int index, bool needed) {
   PyObject* value = evaluation.values[index].get();
   if (!PyDict_Check(value)) return;
   for (const int child : nodes_[index].children) needed |= evaluation.ways[child] == Way::DictItem;
   if (!needed) return;
   PyTypeObject* const type = may_change_class(Py_TYPE(value)) ? Py_TYPE(value) : nullptr;
-  Step step{StepKind::Tag, 0, {index}, value, type, {}};
-  step.tag = evaluation.tags[index];
+  Step step{StepKind::Version, 0, {index}, value, type, {}};
+  step.version = evaluation.versions[index];
   memo.steps.push_back(step);
 }
 

@@ -17,7 +17,7 @@ Ref or_failed(PyObject* owned) {
   return owned != nullptr ? Ref(owned) : failed();
 }
 
-// The n-th key of a dict. `way` becomes DictItem where the dict's tag covers the order of its keys.
+// The n-th key of a dict. `way` becomes DictItem where the dict's version covers the order of its keys.
 Ref dict_key(PyObject* dict, Py_ssize_t index, Way& way) {
   if (PyDict_CheckExact(dict)) {
     way = Way::DictItem;
@@ -185,18 +185,24 @@ Ref GuardTable::evaluate_node(const Node& node, PyObject* parent, bool parent_is
   return value;
 }
 
+// Whether the root had this value at the last success: what passes by once is not worth remembering.
+bool GuardTable::is_known(const Root& root, PyObject* value) const {
+  return value == root.memo.seen || nodes_[root.first].kind == Kind::Constant;
+}
+
 bool GuardTable::evaluate_root(Run& run, int index) {
   const Root& root = roots_[index];
   if (!run.evaluation) {
     run.evaluation.emplace();
     run.evaluation->values.resize(nodes_.size());
     run.evaluation->ways.resize(nodes_.size());
-    run.evaluation->tags.resize(nodes_.size());
-    run.evaluation->module_tags.resize(nodes_.size());
+    run.evaluation->versions.resize(nodes_.size());
+    run.evaluation->module_versions.resize(nodes_.size());
   }
   Evaluation& out = *run.evaluation;
   run.evaluated[index] = 1;
   ++evaluations;
+  const bool may_be_remembered = remember && is_known(root, run.root_values[index]);
   for (int i = root.first; i < root.last; ++i) {
     const Node& node = nodes_[i];
     if (i == root.first) {
@@ -204,12 +210,14 @@ bool GuardTable::evaluate_root(Run& run, int index) {
       out.ways[i] = Way::Root;
     } else {
       PyObject* parent = out.values[node.parent].get();
-      if (PyModule_CheckExact(parent)) out.module_tags[i] = version_tag(PyModule_GetDict(parent));
+      if (may_be_remembered && PyModule_CheckExact(parent)) {
+        out.module_versions[i] = version_now(PyModule_GetDict(parent));
+      }
       out.values[i] = evaluate_node(node, parent, out.ways[node.parent] == Way::Live, out.ways[i]);
     }
     PyObject* value = out.values[i].get();
     if (value == nullptr) return false;
-    if (PyDict_Check(value)) out.tags[i] = version_tag(value);
+    if (may_be_remembered && PyDict_Check(value)) out.versions[i] = version_now(value);
     if (!holds_all(node, value)) return false;
   }
   return true;

@@ -3,11 +3,12 @@
 // Python builds it (runtime/guards.py), the dispatcher asks it on every call. There are two ways to an answer:
 //
 //   evaluate  (guard_table.cpp)  walks every source from its root and checks every condition.
-//   remember  (guard_memo.cpp)   after two successes with the same root object: compares version tags and pointers
-//                                and checks only what tags do not cover. See there for why that is sound.
+//   remember  (guard_memo.cpp)   after two successes with the same root object: compares versions of dicts and pointers
+//                                and checks only what versions do not cover. See there for why that is sound.
 #pragma once
 
 #include "checks.h"
+#include "dict_versions.h"
 #include "global_state.h"
 #include "native.h"
 
@@ -24,7 +25,7 @@ enum class Kind : uint8_t { Local, Constant, Cell, Attribute, InstanceDict, Item
 // How a source's value came about in one evaluation; decides what the memo has to look at again.
 enum class Way : uint8_t {
   Root,
-  DictItem,      // an item or key of a plain dict: covered by that dict's tag
+  DictItem,      // an item or key of a plain dict: covered by that dict's version
   SequenceItem,  // an item of an exact list or tuple
   InstanceDict,
   TypeOf,
@@ -44,7 +45,7 @@ struct Node {
 };
 
 // One thing the remembered path looks at. Pointers are borrowed; see guard_memo.cpp.
-enum class StepKind : uint8_t { Condition, Tag, InstanceDict, SequenceItem, TypeOf, ModuleItem };
+enum class StepKind : uint8_t { Condition, Version, InstanceDict, SequenceItem, TypeOf, ModuleItem };
 
 constexpr int32_t no_dict = INT32_MIN;
 
@@ -58,8 +59,8 @@ struct Step {
   PyObject* object;      // what to look at
   PyTypeObject* type;    // its type then; null where that cannot change
   union {
-    PyObject* value;     // what was found in it
-    uint64_t tag;        // for Tag and ModuleItem: the dict's version tag then
+    PyObject* value;      // what was found in it
+    DictVersion version;  // for Version and ModuleItem: the dict's then
   };
 };
 
@@ -74,6 +75,8 @@ struct Memo {
   bool ready = false;
   uint64_t generation = 0;
   std::vector<Step> steps;
+  std::vector<Step> loose;       // those of them that a dict's version does not answer
+  uint64_t quiet_at = UINT64_MAX;  // dict_changes() when all held
   std::vector<PyObject*> empty;  // dicts that must be
   std::vector<TensorSnapshot> tensors;
   std::vector<LiveStep> live;
@@ -108,8 +111,8 @@ struct Computed {
 struct Evaluation {
   std::vector<Ref> values;      // by node
   std::vector<Way> ways;
-  std::vector<uint64_t> tags;   // of a value that is a dict, read before its items
-  std::vector<uint64_t> module_tags;  // of the dict of the module whose attribute the value is
+  std::vector<DictVersion> versions;         // of a value that is a dict, read before its items
+  std::vector<DictVersion> module_versions;  // of the dict of the module whose attribute the value is
 };
 
 // The state of one check.
@@ -122,10 +125,6 @@ struct Run {
   c10::SmallVector<Ref, 4> live;             // by live_slots_, if any node is live
   Ref fetched;                               // what remembered roots contribute, while live nodes are evaluated
 };
-
-// Dicts' version tags (PEP 509), unique across dicts and time. Python 3.13 has none: nothing is remembered there.
-constexpr bool has_version_tags = PY_VERSION_HEX < 0x030D0000;
-uint64_t version_tag(PyObject* dict);
 
 class GuardTable {
  public:
@@ -142,7 +141,7 @@ class GuardTable {
   void drop_fetched();
   bool remembers() const;
 
-  bool remember = true;
+  bool remember = dicts_have_versions();
   Py_ssize_t evaluations = 0;  // how often a root was evaluated in full
 
  private:
@@ -154,6 +153,7 @@ class GuardTable {
   // guard_table.cpp
   bool read_root_values(Run& run);
   bool check_leaf(const Root& root, PyObject* value) const;
+  bool is_known(const Root& root, PyObject* value) const;
   bool evaluate_root(Run& run, int root);
   Ref evaluate_node(const Node& node, PyObject* parent, bool parent_is_live, Way& way) const;
   PyObject* value_of(Run& run, int node);
@@ -166,6 +166,8 @@ class GuardTable {
   enum class Sweep { Holds, Fails, Again };
   bool run_roots(Run& run);
   Sweep sweep_root(Root& root);
+  Sweep sweep_steps(Root& root);
+  bool loose_steps_hold(const Memo& memo) const;
   bool step_holds(const Step& step) const;
   Sweep look_again(Root& root, size_t index);
   bool same_children(int index, PyObject* dict);
@@ -180,7 +182,7 @@ class GuardTable {
   void add_step(const Evaluation& evaluation, Memo& memo, int index);
   bool add_conditions(const Evaluation& evaluation, Memo& memo, int index);
   bool remember_condition(Memo& memo, int index, int number, PyObject* value);
-  void add_tag(const Evaluation& evaluation, Memo& memo, int index, bool needed);
+  void add_version(const Evaluation& evaluation, Memo& memo, int index, bool needed);
   Ref fetch(Run& run, bool lend);
   Ref remembered_fetched(Run& run);
   bool differs_by_call(const Run& run, int index) const;

@@ -180,7 +180,7 @@ def comprehension_with_a_name_of_a_closure(x):
     v = x + 1
     later = lambda: v
     numbers = [(lambda: v)() for v in range(3)]
-    return later() * sum(numbers), v, [v for v in numbers]
+    return later() * sum(numbers), v, [v + 1 for v in numbers]
 
 
 @whole

@@ -93,15 +93,22 @@ def x() -> torch.Tensor:
     return torch.zeros(2, 4)
 
 
+# Python 3.13.0 does not tell of every change of a dict: there a table evaluates its guards on every call.
+remembering = pytest.mark.skipif(
+    not build_table([], [], Net.forward).remember, reason="this Python's dicts have no versions to remember"
+)
+
+
 def remembered(net: Net, x: torch.Tensor, guards: list[Guard] | None = None) -> _native.GuardTable:
     table = build_table(guards or net_guards(net, x), [WEIGHT, BUFFER], Net.forward)
     for _ in range(3):
         fetched = table.check((net, x))
         assert fetched is not None and fetched[0] is net.fc.weight and fetched[1] is net.b
-    assert table.remembers and table.evaluations == 2
+    assert table.remembers == table.remember and table.evaluations == (2 if table.remember else 3)
     return table
 
 
+@remembering
 def test_remembers_after_two_calls_and_keeps_the_tuple(net: Net, x: torch.Tensor) -> None:
     table = remembered(net, x)
     first = table.check((net, x))
@@ -180,6 +187,7 @@ def test_bears_what_no_guard_forbids(net: Net, x: torch.Tensor, change: Callable
         assert fetched is not None and fetched[0] is net.fc.weight and fetched[1] is net.b
 
 
+@remembering
 def test_counting_attributes_do_not_cost_an_evaluation(net: Net, x: torch.Tensor) -> None:
     table = remembered(net, x)
     for i in range(10):
@@ -198,6 +206,7 @@ def test_another_module_of_the_same_kind_is_evaluated(net: Net, x: torch.Tensor)
     assert fetched is not None and fetched[0] is net.fc.weight
 
 
+@remembering
 def test_a_failed_call_forgets_nothing(net: Net, x: torch.Tensor) -> None:
     table = remembered(net, x)
     assert table.check((nn.Linear(1, 1), x)) is None
@@ -221,6 +230,7 @@ def test_keeps_no_module_alive(net: Net) -> None:
     assert alive[3]() is None
 
 
+@remembering
 def test_fetched_inputs_are_those_of_the_call_and_not_kept(net: Net) -> None:
     x = torch.zeros(2, 4)
     table = build_table(net_guards(net, x), [X, WEIGHT, SELF, BUFFER], Net.forward)
@@ -234,6 +244,7 @@ def test_fetched_inputs_are_those_of_the_call_and_not_kept(net: Net) -> None:
     assert alive() is None and table.remembers
 
 
+@remembering
 def test_empty_ordered_dicts_cost_no_evaluation_and_full_ones_keep_their_order(net: Net, x: torch.Tensor) -> None:
     hooks = Item(DICT, "_forward_hooks")
     table = remembered(net, x, [*net_guards(net, x), Guard(hooks, "dict_keys", ())])
@@ -356,6 +367,7 @@ def test_globals_of_other_modules_and_modules() -> None:
         build_table([Guard(Local("no_such_parameter"), "constant", 1)], [], function_of())
 
 
+@remembering
 def test_attributes_of_modules_that_change() -> None:
     module = types.ModuleType("a_module_of_tests")
     module.value = 1
