@@ -263,6 +263,8 @@ def _add_ends(code: list[Ins], head: int, members: set[int], before: dict[int, l
     """To a loop's ``members`` add the ways from there that leave the function, as far as they are its own."""
     exits = {skip(code, way) for way in _next(code, head)} if code[head].op == "FOR_ITER" else set()
     for start in sorted(seen - members):
+        if not members.issuperset(before.get(start, ())):
+            continue  # entered from elsewhere: most are, and the rest takes long
         run: list[int] = []
         at = start
         while at in seen and at not in members and len(run) < _LONGEST_END:
