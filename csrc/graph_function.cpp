@@ -1,13 +1,17 @@
 // A compiled graph that autograd can differentiate: a function of tensors, and the node it leaves behind.
 //
 //   GraphFunction(forward, backward, inputs: int, saved: tuple, kept: int, gradients: tuple, differentiable: tuple,
-//                 returned: int, instead: callable or None)
+//                 returned: int, instead: callable or None, spends: tuple or None, readers: tuple or None)
 //       graph(*inputs) -> tuple: the first `returned` of forward([*inputs]), run below autograd.
 //       Where one of the inputs at `gradients` requires a gradient, the results at `differentiable` get a node that
 //       saves what stands at `saved` in inputs + results. In backward it calls backward(tensors, tangents): the first
 //       `kept` of what was saved, and what arrived for each of `differentiable` (None: nothing), as plain strided
 //       tensors. That returns a gradient or None for each of `gradients`.
 //       instead(*inputs) is called for it within forward-mode differentiation and torch.func's transforms.
+//       A backward that does not retain the graph frees all that is saved. With `spends` (for each of `differentiable`
+//       a tuple of their positions) and `readers` (such a tuple for each of `saved`) it spends the results that
+//       `spends` names for those whose gradients arrived, and what only spent results read is freed: None stands for it
+//       in later backwards.
 //   below_autograd(graph, tensors: list) -> tuple: graph(tensors), of which autograd records nothing.
 //
 // It does what a torch.autograd.Function does, which costs several microseconds more: saved tensors are autograd's own
@@ -34,7 +38,6 @@ namespace torchglass {
 using torch::autograd::Edge;
 using torch::autograd::Node;
 using NodePtr = decltype(Edge::function);  // shared_ptr up to torch 2.11, intrusive_ptr later
-using Indices = std::vector<Py_ssize_t>;
 
 SharedObject share(PyObject* borrowed) {
   return SharedObject(Py_NewRef(borrowed), [](PyObject* object) {
@@ -115,13 +118,39 @@ variable_list GraphNode::unpack() {
 
 variable_list GraphNode::apply(variable_list&& tangents) {
   pybind11::gil_scoped_acquire gil;  // saved tensors may have hooks
+  check_unspent(tangents);
   variable_list tensors = unpack();
   // else all that is saved would stay alive until the whole backward graph has run
-  if (!torch::autograd::get_current_graph_task_keep_graph()) release_variables();
+  if (!torch::autograd::get_current_graph_task_keep_graph()) spend(tangents);
   return call_backward(backward_.get(), num_outputs(), tensors, tangents);
 }
 
+// Refuses, as eager does, a result of which an earlier backward has freed a node.
+void GraphNode::check_unspent(const variable_list& tangents) const {
+  for (size_t i = 0; i < spent_.size() && i < tangents.size(); ++i) {
+    TORCH_CHECK(!spent_[i] || !tangents[i].defined(), torch::autograd::ERR_BACKWARD_TWICE);
+  }
+}
+
+// Frees what no result needs that can still be differentiated.
+void GraphNode::spend(const variable_list& tangents) {
+  if (!sharing_) return release_variables();
+  spent_.resize(sharing_->spends.size());
+  for (size_t i = 0; i < spent_.size() && i < tangents.size(); ++i) {
+    if (!tangents[i].defined()) continue;
+    for (const auto other : sharing_->spends[i]) spent_[other] = true;
+  }
+  for (size_t i = 0; i < saved_.size(); ++i) {
+    const auto& readers = sharing_->readers[i];
+    if (std::all_of(readers.begin(), readers.end(), [&](Py_ssize_t reader) { return spent_[reader]; })) {
+      saved_[i] = torch::autograd::SavedVariable();
+    }
+  }
+}
+
+// The engine calls it after `apply`, which has freed what may be freed.
 void GraphNode::release_variables() {
+  if (!spent_.empty()) return;
   released_ = !saved_.empty() || released_;
   saved_.clear();
 }
@@ -138,6 +167,7 @@ struct GraphFunction {
   PyObject* instead;
   Py_ssize_t inputs, kept, returned;
   Indices saved, gradients, differentiable;
+  std::shared_ptr<const Sharing> sharing;
 };
 
 GraphFunction* as_graph(PyObject* object) { return reinterpret_cast<GraphFunction*>(object); }
@@ -188,11 +218,11 @@ bool requires_gradient(const Values& values) {
 
 #if __has_include(<torch/csrc/autograd/node.h>)
 c10::intrusive_ptr<GraphNode> make_node(const GraphFunction& graph) {
-  return c10::make_intrusive<GraphNode>(share(graph.backward), graph.kept);
+  return c10::make_intrusive<GraphNode>(share(graph.backward), graph.kept, graph.sharing);
 }
 #else
 std::shared_ptr<GraphNode> make_node(const GraphFunction& graph) {
-  return std::shared_ptr<GraphNode>(new GraphNode(share(graph.backward), graph.kept), torch::autograd::deleteNode);
+  return std::shared_ptr<GraphNode>(new GraphNode(share(graph.backward), graph.kept, graph.sharing), torch::autograd::deleteNode);
 }
 #endif
 
@@ -287,15 +317,47 @@ bool read_indices(PyObject* tuple, Py_ssize_t end, Indices& out) {
   return true;
 }
 
+// As read_indices, for a tuple of `count` such tuples.
+bool read_lists(PyObject* tuple, Py_ssize_t count, Py_ssize_t end, std::vector<Indices>& out) {
+  if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != count) {
+    PyErr_Format(PyExc_ValueError, "GraphFunction: spends and readers are tuples, here of %zd tuples", count);
+    return false;
+  }
+  out.resize(static_cast<size_t>(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    if (!PyTuple_Check(item)) {
+      PyErr_SetString(PyExc_TypeError, "GraphFunction: spends and readers hold tuples");
+      return false;
+    }
+    if (!read_indices(item, end, out[static_cast<size_t>(i)])) return false;
+  }
+  return true;
+}
+
+// False with an exception set where the two do not fit the graph. None for both: one backward spends all.
+bool read_sharing(GraphFunction* self, PyObject* spends, PyObject* readers) {
+  if (spends == Py_None && readers == Py_None) return true;
+  const auto results = static_cast<Py_ssize_t>(self->differentiable.size());
+  auto sharing = std::make_shared<Sharing>();
+  if (!read_lists(spends, results, results, sharing->spends) ||
+      !read_lists(readers, static_cast<Py_ssize_t>(self->saved.size()), results, sharing->readers)) {
+    return false;
+  }
+  self->sharing = std::move(sharing);
+  return true;
+}
+
 PyObject* graph_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"forward",        "backward", "inputs",  "saved", "kept", "gradients",
-                                "differentiable", "returned", "instead", nullptr};
-  PyObject *forward, *backward, *saved, *gradients, *differentiable, *instead = Py_None;
+                                "differentiable", "returned", "instead", "spends",  "readers", nullptr};
+  PyObject *forward, *backward, *saved, *gradients, *differentiable;
+  PyObject *instead = Py_None, *spends = Py_None, *readers = Py_None;
   Py_ssize_t inputs, kept, returned;
   if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "OOnO!nO!O!n|O:GraphFunction", const_cast<char**>(names), &forward, &backward, &inputs,
+          args, kwargs, "OOnO!nO!O!n|OOO:GraphFunction", const_cast<char**>(names), &forward, &backward, &inputs,
           &PyTuple_Type, &saved, &kept, &PyTuple_Type, &gradients, &PyTuple_Type, &differentiable, &returned,
-          &instead)) {
+          &instead, &spends, &readers)) {
     return nullptr;
   }
   if (inputs < 0 || returned < 0 || kept < 0 || kept > PyTuple_GET_SIZE(saved)) {
@@ -310,9 +372,10 @@ PyObject* graph_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   self->instead = Py_NewRef(instead);
   self->inputs = inputs, self->kept = kept, self->returned = returned;
   for (auto* indices : {&self->saved, &self->gradients, &self->differentiable}) new (indices) Indices();
+  new (&self->sharing) std::shared_ptr<const Sharing>();
   Ref owner(reinterpret_cast<PyObject*>(self));
   if (!read_indices(saved, -1, self->saved) || !read_indices(gradients, inputs, self->gradients) ||
-      !read_indices(differentiable, returned, self->differentiable)) {
+      !read_indices(differentiable, returned, self->differentiable) || !read_sharing(self, spends, readers)) {
     return nullptr;
   }
   return owner.release();
@@ -339,6 +402,7 @@ void graph_dealloc(PyObject* object) {
   graph_clear(object);
   GraphFunction* self = as_graph(object);
   for (auto* indices : {&self->saved, &self->gradients, &self->differentiable}) indices->~Indices();
+  self->sharing.~shared_ptr();
   Py_TYPE(object)->tp_free(object);
 }
 

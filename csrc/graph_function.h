@@ -22,8 +22,18 @@ using torch::autograd::variable_list;
 // Empties both lists.
 variable_list call_backward(PyObject* backward, size_t count, variable_list& tensors, variable_list& tangents);
 
+using Indices = std::vector<Py_ssize_t>;
+
+// What the results of a graph have in common, by their position in `differentiable`.
+struct Sharing {
+  std::vector<Indices> spends;   // for each result: those that eager cannot differentiate after it
+  std::vector<Indices> readers;  // for each saved tensor: those whose backward reads it
+};
+
 struct GraphNode : torch::autograd::Node {
-  GraphNode(SharedObject backward, size_t kept) : backward_(std::move(backward)), kept_(kept) {}
+  // Without `sharing` one backward spends all results.
+  GraphNode(SharedObject backward, size_t kept, std::shared_ptr<const Sharing> sharing)
+      : backward_(std::move(backward)), kept_(kept), sharing_(std::move(sharing)) {}
 
   std::string name() const override { return "CompiledGraphBackward"; }
   variable_list apply(variable_list&& tangents) override;
@@ -38,10 +48,15 @@ struct GraphNode : torch::autograd::Node {
   variable_list unpack();
 
  private:
+  void check_unspent(const variable_list& tangents) const;
+  void spend(const variable_list& tangents);
+
   SharedObject backward_;
   size_t kept_;  // so many of the saved tensors are handed to backward; the others are watched for writes only
   std::vector<torch::autograd::SavedVariable> saved_;
   bool released_ = false;
+  std::shared_ptr<const Sharing> sharing_;
+  std::vector<bool> spent_;  // empty before the first backward that frees
 };
 
 int add_graph_function(PyObject* module);

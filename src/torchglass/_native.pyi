@@ -35,6 +35,8 @@ class GraphFunction:
         differentiable: tuple[int, ...],
         returned: int,
         instead: Callable[..., tuple[Any, ...]] | None = None,
+        spends: tuple[tuple[int, ...], ...] | None = None,
+        readers: tuple[tuple[int, ...], ...] | None = None,
     ) -> None: ...
     def __call__(self, *inputs: Any) -> tuple[Any, ...]: ...
 

@@ -60,6 +60,33 @@ def test_backward_twice():
     y.sum().backward()
 
 
+def test_what_spent_results_read_is_freed():
+    """Two results: the first reads x, the second y, both read z."""
+    seen = []
+
+    def backward(saved, tangents):
+        seen.append([value is None for value in saved])
+        return [tangents[0], tangents[1], None]
+
+    def make(**changed):
+        settings = {"spends": ((0,), (1,)), "readers": ((0,), (1,), (0, 1))}
+        places = (3, (0, 1, 2), 3, (0, 1, 2), (0, 1), 2)
+        return GraphFunction(lambda t: (t[0] * 1, t[1] * 1), backward, *places, **{**settings, **changed})
+
+    first, second = make()(leaf(), leaf(), leaf())
+    first.sum().backward()
+    with pytest.raises(RuntimeError, match="a second time"):
+        first.sum().backward()
+    second.sum().backward()
+    assert seen[0] == [False, False, False] and seen[-1] == [True, False, False]
+    assert second.grad_fn.saved_tensors == (None, None, None)
+    for wrong in ({"spends": None}, {"readers": ((0,),)}, {"spends": ((0,), (2,))}, {"readers": ((0,), (1,), (-1,))}):
+        with pytest.raises(ValueError):
+            make(**wrong)
+    with pytest.raises(TypeError):
+        make(readers=((0,), (1,), 0))
+
+
 @pytest.mark.parametrize("place", ["input", "result"])
 def test_a_write_to_what_is_saved_is_noticed(place):
     x = leaf()
@@ -188,6 +215,8 @@ def test_nothing_leaks():
     del held, graph
     assert gone() is not None  # the node runs it still
     y.sum().backward()
+    (y,) = doubled()(x)
+    torch.autograd.grad(y, x, y)  # the first call imports modules
     references = sys.getrefcount(None)
     for _ in range(1000):
         (y,) = doubled()(x)

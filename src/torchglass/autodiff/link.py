@@ -44,6 +44,11 @@ NO_DOUBLE_BACKWARD = (
     "(create_graph=True). Compile the function with backend='eager' to take second derivatives."
 )
 
+FREED = (
+    "torchglass: trying to backward through the graph a second time, for gradients whose backward needs what the first "
+    "one freed. Specify retain_graph=True in the first."
+)
+
 
 def link(
     partition: Partition,
@@ -229,6 +234,8 @@ def _training(
         differentiable=partition.differentiable,
         returned=partition.returned,
         instead=_as_tuple(eager),
+        spends=None if partition.sharing is None else partition.sharing.spends,
+        readers=None if partition.sharing is None else partition.sharing.readers,
     )
     return run if partition.gradients else _without_gradients(run, partition.differentiable)
 
@@ -271,6 +278,7 @@ class _Route(NamedTuple):
     graph: Graph
     taken: tuple[tuple[int, TensorSpec], ...]  # forward output whose gradient the graph takes, and as what
     given: tuple[int | None, ...]  # for each input that is differentiated: the graph's output, None for no gradient
+    read: tuple[int, ...]  # the saved tensors that the graph reads
 
 
 class _Backward:
@@ -286,9 +294,9 @@ class _Backward:
         self.made: dict[Arrived, _Route] = {}  # by what matters of the strides
         self.expected = tuple(_layout(spec.shape, spec.strides) for spec in partition.tangents)
 
-    def __call__(self, tensors: list[torch.Tensor], tangents: list[torch.Tensor | None]) -> Any:
-        """One gradient, or None, for each of the partition's gradients. ``tensors`` are those saved; both lists are
-        used up.
+    def __call__(self, tensors: list[Any], tangents: list[torch.Tensor | None]) -> Any:
+        """One gradient, or None, for each of the partition's gradients. ``tensors`` are those saved, None for what an
+        earlier backward has freed; both lists are used up.
         """
         if torch.is_grad_enabled():
             raise RuntimeError(NO_DOUBLE_BACKWARD)
@@ -296,6 +304,8 @@ class _Backward:
         route = self.routes.get(kind)
         if route is None:
             route = self.routes[kind] = self._route(kind)
+        if self.partition.sharing is not None and any(tensors[index] is None for index in route.read):
+            raise RuntimeError(FREED)
         tensors += [_fit(tangents[index], spec) for index, spec in route.taken]
         tangents.clear()
         computed = below_autograd(route.graph, tensors)
@@ -328,8 +338,11 @@ class _Backward:
         }
         given = tuple(places.get(gradient.input) for gradient in self.partition.gradients)
         if not places:
-            return _Route(lambda tensors: (), (), given)
-        return _Route(self.compile_backward(partition), tuple(zip(present, partition.tangents)), given)
+            return _Route(lambda tensors: (), (), given, ())
+        assert partition.backward is not None
+        placeholders = partition.backward.graph.find_nodes(op="placeholder")
+        read = tuple(index for index, node in enumerate(placeholders[: len(partition.saved)]) if node.users)
+        return _Route(self.compile_backward(partition), tuple(zip(present, partition.tangents)), given, read)
 
 
 MOST_LAYOUTS = 4

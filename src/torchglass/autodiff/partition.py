@@ -24,6 +24,7 @@ from .graphs import build
 from .joint import Trace, trace
 from .ops import CALL, INPUT, Op, operands, view_root
 from .recompute import NEVER, family
+from .sharing import sharing
 
 
 def trace_inference(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Any = None) -> Partition:
@@ -169,6 +170,7 @@ def _training(draft: _Draft, ends: Ends, choice: cut.Choice, autocast: tuple[str
     places = {op: Place("output", index) for op, index in positions.items()}
     places.update({op: Place("input", index) for index, op in enumerate(draft.inputs)})
     gradients = [op for _, op in draft.gradients]
+    watched = _watched(draft.results, again.saved)
     again.partition = Partition(
         joint=build("joint", [*draft.inputs, *draft.tangents], draft.ops, [*draft.results, *gradients]),
         forward=build("forward", draft.inputs, [*choice.forward, *again.copies.values()], returned),
@@ -178,7 +180,8 @@ def _training(draft: _Draft, ends: Ends, choice: cut.Choice, autocast: tuple[str
         mutations=tuple(ends.mutations),
         returned=len(draft.results),
         differentiable=ends.positions,
-        watched=_watched(draft.results, again.saved),
+        watched=watched,
+        sharing=sharing(ends.differentiable, choice.saved, len(watched), draft.tangents, choice.backward),
         passes=tuple(draft.passes),
         autocast=autocast,
         again=again,

@@ -141,6 +141,18 @@ class Gradient:
     tangents: frozenset[int]
 
 
+@dataclass(frozen=True)
+class Sharing:
+    """What differentiated results have in common, by their positions in ``Partition.differentiable``.
+
+    ``spends``: for each of them those that eager cannot differentiate after a backward through it that did not retain
+    the graph. ``readers``: for each saved tensor, then for each watched one, those whose gradients need it.
+    """
+
+    spends: tuple[tuple[int, ...], ...]
+    readers: tuple[tuple[int, ...], ...]
+
+
 Arrived = tuple[tuple[int, ...] | None, ...]
 """The gradients that one backward gets: strides of each tangent, None for one that does not arrive."""
 
@@ -181,6 +193,7 @@ class Partition:
     tangents: tuple[TensorSpec, ...] = ()
     gradients: tuple[Gradient, ...] = ()
     watched: tuple[int, ...] = ()  # results that show a saved tensor's memory: writing to them must be noticed
+    sharing: Sharing | None = None  # None: one backward spends all results
     passes: tuple[PassRecord, ...] = ()  # in the order in which they ran
     autocast: tuple[str, ...] = ()  # device types whose autocast was on around the call: off while the graphs run
     again: Callable[[Arrived], Partition | None] | None = field(default=None, compare=False, repr=False)

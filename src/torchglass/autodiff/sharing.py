@@ -1,0 +1,108 @@
+"""What the results of one graph have in common in backward: which are spent together, and who reads what is saved.
+
+Input: the traced results with their autograd history, and the ops of backward. Output: the record ``Sharing``, or None
+where one backward spends all results, as in most programs. A GAN's picture and its detached copy's loss are apart::
+
+    fake = g(z)
+    return fake, d(fake.detach()).mean()      # eager differentiates either after the other
+
+In eager a backward frees the autograd nodes that it visits, and a later one fails that visits one of them and needs
+what it had saved. Here all results have one node, which has to know how far each of them reaches.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from ..records.partition import Sharing
+from .ops import Op, operands
+
+_SUMS = frozenset({torch.ops.aten.add.Tensor})
+"""Operators whose terms are differentiated apart."""
+
+
+def sharing(
+    results: Sequence[torch.Tensor], saved: Sequence[Op], watched: int, tangents: Sequence[Op], ops: Iterable[Op]
+) -> Sharing | None:
+    """``results`` are the traced ones that are differentiated, ``tangents`` theirs; ``watched`` more tensors are saved
+    to notice writes.
+    """
+    spends = _spends(results)
+    everything = (1 << len(results)) - 1
+    if all(others == everything for others in spends):
+        return None
+    readers = _readers(saved, tangents, ops)
+    readers += [functools.reduce(int.__or__, readers, 0)] * watched
+    return Sharing(tuple(map(_bits, spends)), tuple(map(_bits, readers)))
+
+
+def _bits(mask: int) -> tuple[int, ...]:
+    return tuple(index for index in range(mask.bit_length()) if mask >> index & 1)
+
+
+def _spends(results: Sequence[torch.Tensor]) -> list[int]:
+    """For each result a mask of those that need a node which its backward frees."""
+    if len(results) == 1:
+        return [1]
+    reached: dict[Any, int] = {}
+    for index, result in enumerate(results):
+        if result.grad_fn is not None:
+            reached[result.grad_fn] = reached.get(result.grad_fn, 0) | 1 << index
+    spends = [0] * len(results)
+    for node in sorted(_nodes(reached), key=lambda node: node._sequence_nr(), reverse=True):
+        mask = reached.get(node, 0)  # 0: one that gathers a leaf's gradient has the highest number, and frees nothing
+        for following in _next(node):
+            reached[following] = reached.get(following, 0) | mask
+        if _saves(node.__class__):
+            for index in _bits(mask):
+                spends[index] |= mask
+    return spends
+
+
+def _nodes(starts: Iterable[Any]) -> set[Any]:
+    found, stack = set(starts), list(starts)
+    while stack:
+        new = [node for node in _next(stack.pop()) if node not in found]
+        found.update(new)
+        stack += new
+    return found
+
+
+def _next(node: Any) -> Iterator[Any]:
+    return (following for following, _ in node.next_functions if following is not None)
+
+
+@functools.cache
+def _saves(kind: type) -> bool:
+    """Whether autograd nodes of this kind save tensors, or hold a node that may."""
+    return kind.__name__ == "CopySlices" or any(name.startswith("_raw_saved_") for name in dir(kind))
+
+
+def _readers(saved: Sequence[Op], tangents: Sequence[Op], ops: Iterable[Op]) -> list[int]:
+    """For each saved op a mask of the tangents whose gradients are computed from it."""
+    read: dict[Op, int] = {op: 1 << index for index, op in enumerate(saved)}  # saved ops, by bit
+    by: dict[Op, dict[int, int]] = {op: {index: 0} for index, op in enumerate(tangents)}  # the same for each tangent
+    readers = [0] * len(saved)
+    for op in ops:
+        if op in read:
+            continue
+        given = list(dict.fromkeys(operands(op)))
+        read[op] = everything = functools.reduce(int.__or__, (read.get(operand, 0) for operand in given), 0)
+        known = [by[operand] for operand in given if operand in by]
+        if not known:
+            continue
+        apart = len(given) == 1 or (op.target in _SUMS and len(known) == len(given))
+        mine: dict[int, int] = {}
+        for parts in known:
+            for tangent, mask in parts.items():
+                mine[tangent] = mine.get(tangent, 0) | (mask if apart else everything)
+        by[op] = mine
+    for parts in by.values():
+        for tangent, mask in parts.items():
+            for index in _bits(mask):
+                readers[index] |= 1 << tangent
+    return readers
