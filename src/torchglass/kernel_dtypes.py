@@ -65,6 +65,8 @@ def _tried(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result:
     read, made = _tensors([*args, *kwargs.values()]), _tensors(result)
     if any(t.device.type != "cpu" or t.layout is not torch.strided or t.is_quantized for t in (*read, *made)):
         return None
+    if _may_hold_places(operator, read):
+        return None
     large = sum(t.numel() for t in (*read, *made)) > _MANY
     if large and not read:
         return None
@@ -73,6 +75,14 @@ def _tried(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result:
     except Exception as error:
         return type(error)(*error.args) if _OF_DTYPES.search(str(error)) else None
     return None
+
+
+def _may_hold_places(operator: Any, read: list[torch.Tensor]) -> bool:
+    """Whether whole numbers may say where in another tensor to read: made-up ones might lead a kernel that does not
+    check them out of it (``linalg_ldl_solve`` ends the process at pivots that are none).
+    """
+    whole = [t for t in read if not (t.dtype.is_floating_point or t.dtype.is_complex or t.dtype is torch.bool)]
+    return 0 < len(whole) < len(read) and torch.Tag.pointwise not in operator.tags
 
 
 def _real(value: Any, large: bool) -> Any:

@@ -185,6 +185,13 @@ def _transformed_to_real(result: torch.Tensor, args: tuple[Any, ...]) -> torch.T
     return _innermost(result, x, [dims[-1]])
 
 
+@layout(aten._scaled_dot_product_flash_attention_for_cpu.default)
+def _with_sums(result: Any, args: tuple[Any, ...]) -> Any:
+    """The sums of float64's exponentials are float64; PyTorch 2.11's meta function says float32."""
+    output, sums, *rest = result
+    return (output, sums.double() if output.dtype is torch.float64 else sums, *rest)
+
+
 def _outer_first(x: torch.Tensor, dims: list[int]) -> list[int]:
     return sorted(dims, key=x.stride, reverse=True)
 

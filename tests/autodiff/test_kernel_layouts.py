@@ -60,6 +60,11 @@ CALLS = {
     aten._fft_c2c.default: [(waves, dims, 0, True) for waves in WAVES for dims in DIMS],
     aten._fft_r2c.default: [(waves.real, dims, 0, half) for waves in WAVES for dims in DIMS for half in (True, False)],
     aten._fft_c2r.default: [(waves, dims, 0, 2 * waves.shape[dims[-1]] - 2) for waves in WAVES for dims in DIMS],
+    aten._scaled_dot_product_flash_attention_for_cpu.default: [
+        (rows.to(dtype), rows.to(dtype), rows.to(dtype))
+        for rows in [torch.ones(2, 4, 3, 8)]
+        for dtype in (torch.float32, torch.float64)
+    ],
     aten.roll.default: [(x, [1], [0]), (images, [1, 2], [0, 3]), (images, [1]), (gaps, [1], [1]), (x3, [1], [2])],
 }
 BROADCAST = (turned(4, 1, 6), turned(3, 6))
@@ -79,6 +84,8 @@ def test_fake_results_lie_as_the_kernels_do(target):
         with mode:
             fake = target(*fakes, **kwargs)
         assert [layout(value) for value in tree_leaves(fake)] == [layout(value) for value in tree_leaves(real)]
+        kinds = [[value.dtype for value in tree_leaves(results) if value is not None] for results in (fake, real)]
+        assert kinds[0] == kinds[1]
 
 
 def layout(value: torch.Tensor | None) -> tuple[int, ...] | None:

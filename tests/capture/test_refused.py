@@ -49,6 +49,18 @@ def test_what_the_program_catches():
     assert tg.compile(f)(x, done)[1] == f(x, done)[1] and done == [1, 1]
 
 
+def test_no_kernel_is_tried_with_made_up_places():
+    """LAPACK ends the process at pivots that are none."""
+
+    def f(factors, pivots, x):
+        return torch.linalg.ldl_solve(factors, pivots, x)
+
+    with torch.no_grad():
+        factors, pivots = torch.linalg.ldl_factor(torch.eye(3, dtype=torch.float64))
+    x = torch.ones(3, 1, dtype=torch.float64)
+    assert torch.equal(tg.compile(f)(factors, pivots, x), f(factors, pivots, x))
+
+
 def test_each_kernel_is_tried_once():
     mode, calls = new_fake_mode(), []
     with mode:
