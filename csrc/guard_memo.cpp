@@ -117,8 +117,16 @@ GuardTable::Sweep GuardTable::sweep_steps(Root& root) {
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
     __builtin_prefetch(steps[std::min(i + ahead, steps.size() - 1)].object);
-    if (!step_holds(step)) return Sweep::Fails;
-    if (relies_on_version(step) && !step.version.is_current()) return look_again(root, i);
+    // the two kinds that a model has thousands of come first
+    if (step.kind == StepKind::Version) {
+      if (step.type != nullptr && Py_TYPE(step.object) != step.type) return Sweep::Fails;
+      if (!step.version.is_current()) return look_again(root, i);
+    } else if (step.kind == StepKind::InstanceDict) {
+      if (!has_instance_dict(step)) return Sweep::Fails;
+    } else {
+      if (!step_holds(step)) return Sweep::Fails;
+      if (step.kind == StepKind::ModuleItem && !step.version.is_current()) return look_again(root, i);
+    }
   }
   const std::vector<PyObject*>& empty = root.memo.empty;
   for (size_t i = 0; i < empty.size(); ++i) {
