@@ -2,6 +2,9 @@
 
 ``a`` dead after step 3 and ``b`` of the same dtype and bytes born at step 5: ``allocate b in place of a``. Inputs are
 never reused, nor buffers an ATen call may have made views of. ``peak_bytes``: what temporaries hold at most.
+
+Memory is taken over by the step after the one it died at, or given back there: what waits longer is held for nothing
+while others allocate, and the allocator hands blocks of that size out again in any case (``csrc/memory.cpp``).
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from collections.abc import Sequence
 from ..records.kernels import Allocate, Free, FusedKernel, Step
 from ..records.loops import Buffer, ExternCall, LoopGraph, Size, Value, View, item_bytes
 from .beside import runs
+
+SMALL = 64 << 10  # bytes below which memory may wait for a taker: it matters less than a call that allocates
 
 
 def storage_items(buffer: Buffer) -> Size:
@@ -50,6 +55,7 @@ def plan(graph: LoopGraph, order: Sequence[FusedKernel | ExternCall]) -> tuple[t
                 steps.append(Allocate(part, inside=name))
         peak = max(peak, live)
         steps += batch
+        pool = {kind: names for kind, names in pool.items() if _may_wait(*kind)}
         for name in used[n]:
             if last_use[name] != n or name in outputs:
                 continue
@@ -61,6 +67,10 @@ def plan(graph: LoopGraph, order: Sequence[FusedKernel | ExternCall]) -> tuple[t
                 key = (graph.buffers[name].dtype, storage_items(graph.buffers[name]))
                 pool.setdefault(key, []).append(name)
     return tuple(steps), peak
+
+
+def _may_wait(dtype: str, items: Size) -> bool:
+    return isinstance(items, int) and items * item_bytes(dtype) < SMALL
 
 
 def _whole(graph: LoopGraph, name: str) -> str:
