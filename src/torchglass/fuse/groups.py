@@ -167,6 +167,10 @@ def _check_shared_out(loop: Loop, dims: tuple[Size, ...], inner: tuple[bool, ...
 
 
 def _column_role(loop: Loop, dims: tuple[Size, ...], inner: tuple[bool, ...] | None) -> tuple[bool, ...]:
+    """Rows of a sum over rows: dimensions along which memory is walked no further than by one step of the sum.
+
+    That far lie the places of a window that is moved by one: side by side for every row.
+    """
     if inner is None:
         access = main_access(loop)
         assert access is not None
@@ -174,7 +178,7 @@ def _column_role(loop: Loop, dims: tuple[Size, ...], inner: tuple[bool, ...] | N
         limit = min(steps) if steps and all(isinstance(s, int) for s in steps) else None
         if limit is None:
             return tuple(not r for r in loop.reduced)
-        return tuple(not r and s != 0 and s < limit for r, s in zip(loop.reduced, access.strides))
+        return tuple(not r and s != 0 and s <= limit for r, s in zip(loop.reduced, access.strides))
     if all(r or d == 1 for r, d in zip(loop.reduced, loop.dims)) and all(d != 1 for d in loop.dims):
         return inner  # a total beside rows
     if any(r and i for r, i in zip(loop.reduced, inner)):

@@ -15,6 +15,7 @@ from torch import fx
 from ..records.loops import Value
 from ..torch_compat import OpOverload
 from .context import Lowering, Splat, is_dense, sizes_of
+from .depthwise import depthwise_gradients
 from .packing import packed
 from .products import biased_later, product
 from .table import NotLowered
@@ -35,6 +36,8 @@ def lower_extern(low: Lowering, node: fx.Node) -> Any:
     faster = packed(low, node, args, kwargs) or product(low, node, args) or biased_later(low, node, args)
     if faster is not None:
         return faster
+    if (gradients := depthwise_gradients(low, node, args)) is not None:
+        return gradients
     if _has_out(node):
         view = low.result(node)
         low.extern(target.rpartition(".")[0] + ".out", args, kwargs, [view.buffer], out=True)

@@ -8,7 +8,7 @@ own that writes to its place, and joins what makes the part.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import fx
@@ -169,6 +169,12 @@ def _pad(low: Lowering, node: fx.Node, x: Any, pad: Sequence[int], value: Any = 
     if _is_stored(node) and _made_by_loop(low, x) and all(isinstance(n, int) and n >= 0 for n in pad):
         return _padded_in_place(low, node, x, before, value)
 
+    return low.finish(padded(low, x, before, shape, value), [], node, indexed=True)
+
+
+def padded(low: Lowering, x: Any, before: Sequence[int], shape: Sequence[Size], value: Any) -> Callable[[list[V]], V]:
+    """The elements of ``x`` and ``value`` around it, ``shape`` in all, of which ``before`` lie ahead of ``x``."""
+
     def element(counters: list[V]) -> V:
         mask: V | None = None
         for k, i in enumerate(counters):
@@ -180,7 +186,7 @@ def _pad(low: Lowering, node: fx.Node, x: Any, pad: Sequence[int], value: Any = 
             mask = inside if mask is None else mask.do("and", inside)
         return masked_load(low, counters[0], x, before, mask, value)
 
-    return low.finish(element, [], node, indexed=True)
+    return element
 
 
 def _made_by_loop(low: Lowering, x: Any) -> bool:

@@ -77,14 +77,14 @@ def gradient_in_parts(node: fx.Node, parts: int) -> fx.Node:
     assert isinstance(grad, fx.Node) and isinstance(weight, fx.Node)
     out = node.meta["val"][0]
     axes = zip(
-        out.shape[2:], grad.meta["val"].shape[2:], weight.meta["val"].shape[2:], *map(_two, (stride, padding, dilation))
+        out.shape[2:], grad.meta["val"].shape[2:], weight.meta["val"].shape[2:], *map(pair, (stride, padding, dilation))
     )
     beyond = [size - ((count - 1) * s - 2 * p + d * (k - 1) + 1) for size, count, k, s, p, d in axes]
     call = [grad, weight, None, stride, padding, dilation, True, beyond, parts]
     return _sums(_Maker(node), call, out, parts)
 
 
-def _two(values: Any) -> Sequence[int]:
+def pair(values: Any) -> Sequence[int]:
     return values if len(values) == 2 else [*values, *values]
 
 
