@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import checked
 from .emit import Emitter
 from .tensor_ops import MODE_CHANGES
 
@@ -12,7 +13,7 @@ def entry_source(e: Emitter, input_count: int, has_graph: bool, title: str) -> s
     """The module text of the entry, from what the emitter collected."""
     names = [e.parameter_names[p] for p in e.parameters]
     graph_call = [*_number_lines(e, names), *_flag_lines(e, True)]
-    graph_call += _graph_call(e, names, input_count) if has_graph else []
+    graph_call += _checked(e, names, _graph_call(e, names, input_count) if has_graph else [])
     lines = [f'"""{title}"""', "", "import torch", "", "from torchglass.runtime import rebuild", "", ""]
     comments = [f"# {name}: {_describe(real)}" for name, real in sorted(e.namespace.items())]
     if any(line.strip() == "with compiled_calls:" for line in e.body):
@@ -34,8 +35,7 @@ def _number_lines(e: Emitter, names: list[str]) -> list[str]:
     if not e.numbers:
         return []
     error = e.fresh("error")
-    values = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
-    again = f"    return rebuild.plainly({error}, {e.pin(e.m.function)}, {values})"
+    again = f"    return rebuild.plainly({error}, {_call(e, names)})"
     return ["try:", *(f"    {text}" for text in e.numbers), f"except Exception as {error}:", again]
 
 
@@ -55,21 +55,48 @@ def _graph_call(e: Emitter, names: list[str], input_count: int) -> list[str]:
     call = f"graph_0({arguments})"
     if results:
         call = f"{', '.join(results)}{',' if len(results) == 1 else ''} = {call}"
-    nodes = e.m.builder.graph.nodes
-    sets_modes = any(n.op == "call_function" and n.target in MODE_CHANGES for n in nodes)
+    sets_modes = _sets_modes(e)
     error, modes = e.fresh("error"), e.fresh("modes")
     failure = "rebuild.Undone" if e.m.builder.writes_inputs() else "Exception"
     lines = [f"{modes} = rebuild.Modes()"] if sets_modes else []
     lines += ["try:", f"    {call}", f"except {failure} as {error}:"]
-    values = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
     again = [f"    {text}" for text in _flag_lines(e, False)]
-    again.append(f"    return rebuild.without_graph({error}, {e.pin(e.m.function)}, {values})")
+    again.append(f"    return rebuild.without_graph({error}, {_call(e, names)})")
     if not sets_modes:
         return [*lines, *again]
     restored = f"    {modes}.restore({error})"
     if failure == "Exception":
         return [*lines, restored, *again]
     return [*lines, restored, *again, f"except Exception as {error}:", restored, "    raise"]
+
+
+def _checked(e: Emitter, names: list[str], graph_call: list[str]) -> list[str]:
+    """Look at what the program checks when the graph has run; where that fails, Python runs the call from the start,
+    with the modes and random numbers of then, and raises at the user's line.
+    """
+    if not e.m.checks:
+        return graph_call
+    fails = " or ".join(f"not {e.expr(c.tensor)}" if c.passing else e.expr(c.tensor) for c in e.m.checks)
+    changed = [("modes", "rebuild.Modes()")] if _sets_modes(e) else []
+    changed += [("random", "rebuild.Random()")] if checked.redraws(e.m) else []
+    before = [(e.fresh(name), text) for name, text in changed]
+    return [
+        *(f"{name} = {text}" for name, text in before),
+        *graph_call,
+        f"if {fails}:",
+        *(f"    {name}.restore()" for name, _ in before),
+        *(f"    {text}" for text in _flag_lines(e, False)),
+        f"    return rebuild.plainly('a check failed', {_call(e, names)})",
+    ]
+
+
+def _sets_modes(e: Emitter) -> bool:
+    return any(n.op == "call_function" and n.target in MODE_CHANGES for n in e.m.builder.graph.nodes)
+
+
+def _call(e: Emitter, names: list[str]) -> str:
+    """The user's function and the arguments of the call, as text."""
+    return f"{e.pin(e.m.function)}, ({', '.join(names)}{',' if len(names) == 1 else ''})"
 
 
 def _describe(real: Any) -> str:

@@ -47,6 +47,10 @@ class LeafLeaves(CannotResume):
     """A tensor made to require grad in the graph leaves it: the graph must end where it was made to."""
 
 
+class Unchecked(CannotResume):
+    """A check of a tensor cannot wait until the graph has run: the graph must end where it is."""
+
+
 class UserError(Exception):
     """The user's program raised: unwinds symbolic frames. ``value`` is the exception as a symbolic value."""
 

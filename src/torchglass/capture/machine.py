@@ -21,7 +21,7 @@ from .. import torch_compat
 from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
 from ..records.sources import Attr, Global, InstanceDict, Item, Module, Source, TypeOf
-from . import calls, class_bodies, constant_tensors, function_modes, graph, inference, tensor_ops, wrap
+from . import calls, checked, class_bodies, constant_tensors, function_modes, graph, inference, tensor_ops, wrap
 from .errors import Unsupported, UserError
 from .frame import Frame
 from .values import hashing
@@ -76,6 +76,8 @@ class Machine:
         self.filled_cells: set[int] = set()
         self.sealed_by = ""
         self.leaves_break = False  # whether making a tensor require grad ends the graph
+        self.checks: list[checked.Check] = []
+        self.checks_break = False  # whether a tensor is looked at before the program goes on
         self.warning_filters = 0
 
     # --- where we are ----------------------------------------------------------------------------------------------

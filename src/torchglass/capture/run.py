@@ -27,11 +27,11 @@ from ..records.capture import Capture, GraphBreak, Request, Resume
 from ..records.guards import Guard
 from ..records.origin import Origin
 from ..records.sources import Cell, Local
-from . import breaks, function_modes, inference
+from . import breaks, checked, function_modes, inference
 from .draws import draws
 from .emit import Emitter, emit_effects, entry_point, slot_text
 from .entry_text import entry_source
-from .errors import CannotResume, Fails, LeafLeaves, Restart, Unsupported, UserError
+from .errors import CannotResume, Fails, LeafLeaves, Restart, Unchecked, Unsupported, UserError
 from .frame import Frame
 from .machine import Machine
 from .resume import EntryPoint, in_original, live_cells, live_locals, protection, resume_code
@@ -70,12 +70,12 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
     marked: tuple[int, GraphBreak] | None = None
-    leaves_break = False
+    leaves_break = checks_break = False
     try:
         while True:
             with _state_kept():
                 attempt = _Attempt(request, state, marked)
-                attempt.m.leaves_break = leaves_break
+                attempt.m.leaves_break, attempt.m.checks_break = leaves_break, checks_break
                 try:
                     return attempt.capture()
                 except Restart:
@@ -84,6 +84,8 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
                     if leaves_break:
                         raise Stopped(GraphBreak(error.reason, attempt.m.origin(), error.hint)) from None
                     marked, leaves_break = None, True
+                except Unchecked:
+                    marked, checks_break = None, True
                 except CannotResume as error:
                     found = marked[1] if marked is not None else GraphBreak(str(error), attempt.m.origin(), error.hint)
                     reason = f"{found.reason}, and the function cannot be entered again there: {error.reason}"
@@ -249,6 +251,9 @@ class _Attempt:
     def _finish(self, found: tuple[GraphBreak, ...]) -> Capture:
         m, e = self.m, self.emitter
         m.guard_told_apart()
+        checked.refuse_unfit(m)
+        for check in m.checks:
+            e.expr(check.tensor)
         inputs, module = self._graph()
         numbers = [v for v in m.builder.numbers if module is not None and v.node.users]
         for number in m.fallible:

@@ -152,8 +152,21 @@ class FirstRun:
         return results
 
 
-def plainly(error: Exception, function: types.FunctionType, arguments: tuple[Any, ...]) -> Any:
-    """Run the user's function in place of its entry, which raised ``error`` before anything had happened."""
+class Random:
+    """The states of the default random generators as they are when made; ``restore`` makes them so again."""
+
+    def __init__(self) -> None:
+        self.cpu = torch.get_rng_state()
+        self.cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+
+    def restore(self) -> None:
+        torch.set_rng_state(self.cpu)
+        if self.cuda:
+            torch.cuda.set_rng_state_all(self.cuda)
+
+
+def plainly(error: Exception | str, function: types.FunctionType, arguments: tuple[Any, ...]) -> Any:
+    """Run the user's function in place of its entry, where ``error`` came up before anything had happened."""
     log.info("`%s` runs eagerly for this call: %s", function.__name__, error)
     try:
         return call_original(function, arguments)

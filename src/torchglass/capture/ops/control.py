@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from .. import exception_groups
+from .. import checked, exception_groups
 from ..errors import Unsupported, UserError
 from ..values.base import NULL, HandledV
 from ..values.constant import ConstantV
@@ -24,7 +24,7 @@ def jump(m, f, i):
 
 def _jump_if(wanted):
     def step(m, f, i):
-        if m.truth(f.pop()) is wanted:
+        if checked.truth(m, f, f.pop()) is wanted:
             f.jump(i)
 
     return step

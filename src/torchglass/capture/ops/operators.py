@@ -6,6 +6,7 @@ import operator
 import sys
 from typing import Any
 
+from .. import checked
 from ..values.constant import ConstantV
 from .registry import BEFORE_313, SINCE_313, handler
 
@@ -82,7 +83,7 @@ def unary_positive(m, f, i):
 
 @handler("TO_BOOL", versions=SINCE_313)
 def to_bool(m, f, i):
-    f.push(ConstantV(m.truth(f.pop())))
+    f.push(ConstantV(checked.truth(m, f, f.pop())))
 
 
 # --- f-strings --------------------------------------------------------------------------------------------------------
