@@ -99,6 +99,7 @@ class FunctionState:
         self.resume_names: dict[Hashable, str] = {}
         self.resumes: dict[Hashable, _native.CompiledFunction] = {}
         self.guards: list[tuple[Any, ...]] = []
+        self.varying: set[str] = set()  # parameters whose numbers change from call to call
         self.changes: dict[Source, int] = {}  # how often another number or generator made an entry necessary
         self.warned = False
         self.called: bool = parent is not None and parent.called
@@ -321,8 +322,8 @@ class FunctionState:
         return AroundGraph(table, guards, resumes)
 
     def _request(self, arguments: tuple[Any, ...]) -> Request:
-        fullgraph = self.options.fullgraph
-        return Request(self.function, arguments, self.name, self.continued.resume_names, self.changes, fullgraph)
+        names, fullgraph = self.continued.resume_names, self.options.fullgraph
+        return Request(self.function, arguments, self.name, names, self.changes, fullgraph, self.varying)
 
     def _entry_record(
         self,
@@ -356,9 +357,11 @@ class FunctionState:
         continued = self.continued
         known = continued.resumes.get(resume.key)
         if known is not None:
+            known.__dict__["_torchglass_state"].varying.update(resume.varying)
             return known
         function = self._plain_function(resume)
         state = FunctionState(function, self.options, resume.name, continued, continued=continued)
+        state.varying.update(resume.varying)
         state.record.source_text = decompiled(resume)
         state.record.origin = replace(state.record.origin, line=resume.line)
         continued.record.resumes.append(state.record)

@@ -99,6 +99,65 @@ def test_item_and_clock():
     assert max(entries(compiled)) <= 2
 
 
+def test_what_a_break_gives_is_no_constant_of_its_first_entry():
+    def f(x):
+        total, mean = x.sum().item(), x.mean().item()
+        kept = [total, total / 2]
+        low, high = (x.min().item(), x.max().item())
+        return x * total + mean, kept[1], {"low": low, "high": high}
+
+    compiled = tg.compile(f, backend="eager")
+    for n in range(4):
+        x = X * n + n
+        assert str(compiled(x)) == str(f(x))
+    assert set(entries(compiled)) == {1}, entries(compiled)
+
+
+def test_rounds_of_a_loop_that_breaks_are_one_entry():
+    def f(x):
+        losses = []
+        for _ in range(6):
+            loss = (x * x).sum()
+            losses.append(loss.item())
+            x = x - 0.1 * x * losses[-1]
+        return x, losses
+
+    compiled = tg.compile(f, backend="eager")
+    for n in range(3):
+        assert str(compiled(X / 4 + n / 10)) == str(f(X / 4 + n / 10))
+    assert max(entries(compiled)) <= 2, entries(compiled)
+
+
+@pytest.mark.parametrize("backend", ["eager", "glass"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.int64, torch.bool])
+def test_numbers_written_to_places(backend, dtype):
+    def f(x, n):
+        out = torch.zeros(4).to(dtype)
+        out[1] = n
+        out[2:] = n + 1
+        return out, x.masked_fill(x > 0, n), x.clone().masked_fill_(x < 0, n), torch.empty(2).fill_(n)
+
+    most = 9 if dtype is torch.bool else 2  # each value is one entry where no tensor stands for the number
+    check(f, [0.5, 1.5, 2.5, -1.25], most=most, backend=backend)
+    check(f, [1, 2, 3, -4], most=9, backend=backend)
+
+
+def test_advantages_in_a_loop():
+    def gae(rewards, values, last):
+        result, running = torch.zeros(len(rewards)), 0.0
+        for t in reversed(range(len(rewards))):
+            after = last if t == len(rewards) - 1 else values[t + 1]
+            running = rewards[t] + 0.99 * after - values[t] + 0.9 * running
+            result[t] = running
+        return result
+
+    compiled = tg.compile(gae, backend="eager")
+    for n in range(6):
+        args = [0.1 * n, 1.0 - n], [0.3 * n, 0.5 + n], 0.7 * n
+        assert compiled(*args).equal(gae(*args))
+    assert entries(compiled) == [2]
+
+
 def test_counters_of_objects():
     class Net(nn.Module):
         def __init__(self):

@@ -10,7 +10,7 @@ import functools
 import operator
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from types import FunctionType, ModuleType
 from typing import Any, NoReturn
@@ -47,9 +47,16 @@ TORCH_FOLDER = str(torch.__path__[0])
 class Machine:
     """State of one capture. ``frames[0]`` is the outermost frame."""
 
-    def __init__(self, function: FunctionType, changes: dict[Source, int] | None = None, fullgraph: bool = False):
+    def __init__(
+        self,
+        function: FunctionType,
+        changes: dict[Source, int] | None = None,
+        fullgraph: bool = False,
+        varying: Collection[str] = (),
+    ) -> None:
         self.function = function
         self.changes = changes or {}
+        self.varying = varying
         self.fullgraph = fullgraph
         self.builder = graph.GraphBuilder()
         self.frames: list[Frame] = []

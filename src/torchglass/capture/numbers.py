@@ -26,17 +26,20 @@ OPERATIONS: frozenset[Any] = frozenset(
     [getattr(torch, name) for name in NAMES]
     + [getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod")]
     + [getattr(operator, name) for name in ("iadd", "isub", "imul", "itruediv", "lt", "le", "gt", "ge", "eq", "ne")]
-    + [*NAMES, *(f"{name}_" for name in ("add", "sub", "mul", "div")), "__add__", "__mul__"]
+    + [*NAMES, *(f"{name}_" for name in ("add", "sub", "mul", "div")), "fill_", "__add__", "__mul__"]
 )
+# Those that write their last operand to places of the first: ``x[0] = n``, ``x.masked_fill(mask, n)``.
+WRITES: frozenset[Any] = frozenset({operator.setitem, torch.masked_fill, "masked_fill", "masked_fill_"})
 REDUCED = (torch.float16, torch.bfloat16)
 WIDE_INTEGERS = (torch.int32, torch.int64)
 
 
 def operands(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -> list[Value]:
     """The arguments with numbers that change as inputs of the graph, where the operation allows it."""
-    if len(args) != 2 or kwargs or not _is_operation(target):
+    wanted = 3 if _is_one_of(target, WRITES) else 2
+    if len(args) != wanted or kwargs or not _is_one_of(target, OPERATIONS | WRITES):
         return args
-    number, tensor = (args[0], args[1]) if isinstance(args[0], NumberV) else (args[1], args[0])
+    number, tensor = (args[0], args[-1]) if isinstance(args[0], NumberV) else (args[-1], args[0])
     if not isinstance(number, NumberV) or type(number.known) not in NUMBER_DTYPES:
         return args
     if not isinstance(tensor, TensorV) or type(m.builder) is not GraphBuilder:
@@ -45,9 +48,9 @@ def operands(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value
     return args if replaced is None else [replaced if a is number else a for a in args]
 
 
-def _is_operation(target: Any) -> bool:
+def _is_one_of(target: Any, operations: frozenset[Any]) -> bool:
     try:
-        return target in OPERATIONS
+        return target in operations
     except TypeError:
         return False
 

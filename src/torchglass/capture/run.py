@@ -26,7 +26,7 @@ from ..options import CompileOptions
 from ..records.capture import Capture, GraphBreak, Request, Resume
 from ..records.guards import Guard
 from ..records.origin import Origin
-from ..records.sources import Cell, Local
+from ..records.sources import STACK, Cell, Local
 from . import breaks, checked, function_modes, inference
 from .draws import draws
 from .emit import Emitter, emit_effects, entry_point, slot_text
@@ -39,6 +39,7 @@ from .tensor_ops import MODE_CHANGES
 from .values.base import NULL, Lazy, Value
 from .values.constant import ConstantV
 from .values.containers import CellV, TupleV
+from .values.number import varies
 
 RECURSION_LIMIT = 20_000
 RUNS_LATER = {
@@ -119,7 +120,7 @@ class _Attempt:
         self.state = state
         self.marked = marked
         self.learnt: tuple[int, GraphBreak] | None = None
-        self.m = Machine(request.function, request.changes, request.fullgraph)  # type: ignore[arg-type]
+        self.m = Machine(request.function, request.changes, request.fullgraph, request.varying)  # type: ignore[arg-type]
         self.code = request.function.__code__
         self.parameters = parameter_names(self.code)
         self.emitter = Emitter(self.m, self.parameters)
@@ -189,7 +190,7 @@ class _Attempt:
         e.line(f"# graph break at {found.origin}: {found.reason}")
         if found.raises:
             path = breaks.Path(None, list(frame.stack), breaks.call_start(frame, instruction))
-            e.line(self._resume_call(frame, path, values, plain=True))
+            e.line(self._resume_call(frame, path, values, live, plain=True))
             return self._finish((found,))
         begin = len(e.body)
         paths = breaks.write_break(e, frame, instruction)
@@ -204,7 +205,7 @@ class _Attempt:
             stack: breaks.Stack = [*frame.stack[: handler.depth], *lasti, error]
             paths = [breaks.Path(f"{error} is not None", stack, handler.target), *paths]
         for path in paths:
-            text = self._resume_call(frame, path, values)
+            text = self._resume_call(frame, path, values, live)
             if path.condition is None:
                 e.line(text)
             else:
@@ -221,8 +222,12 @@ class _Attempt:
                 result[name] = cell.content
         return result
 
-    def _resume_call(self, frame: Frame, path: breaks.Path, values: dict[str, str], plain: bool = False) -> str:
-        """The call that goes on along ``path``, in a compiled function or, ``plain``, in the user's bytecode."""
+    def _resume_call(
+        self, frame: Frame, path: breaks.Path, values: dict[str, str], held: dict[str, Any], plain: bool = False
+    ) -> str:
+        """The call that goes on along ``path``, in a compiled function or, ``plain``, in the user's bytecode. ``held``
+        are the variables' values, ``values`` their texts.
+        """
         e = self.emitter
         live = live_locals(self.code, path.index)
         cells = breaks.shared_cells(e, frame, live_cells(self.code, path.index))
@@ -235,7 +240,10 @@ class _Attempt:
             code = resume_code(self.code, entered, name)
         except ValueError as error:
             raise CannotResume(str(error)) from None
-        self.resumes.append(Resume(name, entry, code, parameter_names(code), line, plain))
+        parameters = parameter_names(code)
+        passed = {f"{STACK}{n}": value for n, value in enumerate(path.stack)} | held
+        varying = tuple(p for p in parameters if varies(self.m, passed.get(p)))
+        self.resumes.append(Resume(name, entry, code, parameters, line, plain, varying))
         e.used.add(name)
         return f"return {name}({arguments})"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -31,7 +31,7 @@ class Resume:
     ``name`` as it appears in the entry code and as folder name; ``key`` tells the continuations of one function apart,
     whether the function itself goes on there or another of its continuations;
     ``code`` is the assembled code object, whose ``parameters`` are the values on the stack (``stack_0``, ...) followed
-    by the live locals.
+    by the live locals. ``varying`` are the parameters that get what a breaking operation gave, or numbers made of it.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Resume:
     parameters: tuple[str, ...]
     line: int
     plain: bool = False
+    varying: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Request:
 
     ``resume_names`` is the register of continuations, by key, of the function and all that continues it: a continuation
     keeps its name from entry to entry. ``changes`` says for how many values of a number, or for
-    how many generators, an entry had to be added.
+    how many generators, an entry had to be added; numbers in ``varying`` parameters are taken to change from the first.
     """
 
     function: Callable[..., Any]
@@ -82,3 +83,4 @@ class Request:
     resume_names: dict[Hashable, str] = field(default_factory=dict)
     changes: dict[Source, int] = field(default_factory=dict)
     fullgraph: bool = False
+    varying: Collection[str] = ()

@@ -14,10 +14,11 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...records.sources import Computed, Constant, Source
+from ...records.sources import Computed, Constant, Item, Local, Source
 from ..errors import Unsupported
-from .base import Value
+from .base import Lazy, Value
 from .constant import ConstantV
+from .containers import SequenceV
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -126,10 +127,28 @@ def _leaves(value: Value) -> list[NumberV]:
 
 
 def outside(m: Machine, real: Any, source: Source | None) -> NumberV | None:
-    """A number from outside whose value has changed before; None for what stays a constant."""
-    if type(real) in (float, int) and source is not None and m.changes.get(source):
+    """A number from outside whose value has changed before, or surely will; None for what stays a constant."""
+    if type(real) in (float, int) and source is not None and (m.changes.get(source) or _is_varying(m, source)):
         return NumberV(m, real, source)
     return None
+
+
+def _is_varying(m: Machine, source: Source) -> bool:
+    """Whether ``source`` is, or is an item of, what an operation gave that the graph ended for."""
+    while isinstance(source, Item):
+        source = source.of
+    return isinstance(source, Local) and source.name in m.varying
+
+
+def varies(m: Machine, value: Value | Lazy | str | None) -> bool:
+    """Whether a value handed to a resume function is another one at each call: the result of what broke the graph (a
+    text of the entry's), a number that changes, a new container of such.
+    """
+    if isinstance(value, (Lazy, SequenceV)) and value.source is not None:
+        return _is_varying(m, value.source)
+    if isinstance(value, SequenceV):
+        return any(varies(m, item) for item in value.items)
+    return isinstance(value, (str, NumberV))
 
 
 def computed(m: Machine, function: Callable[..., Any], text: str, parts: tuple[Value, ...]) -> NumberV | None:
