@@ -58,12 +58,14 @@ bool has_sequence_item(PyObject* sequence, Py_ssize_t index, PyObject* item) {
   return item == (PyList_CheckExact(sequence) ? PyList_GET_ITEM(sequence, index) : PyTuple_GET_ITEM(sequence, index));
 }
 
+template <class Items, class Holds>
+C10_ALWAYS_INLINE bool all_of(Items& items, const Holds& holds) {
+  return std::all_of(items.begin(), items.end(), holds);
+}
+
 bool is_dual_level_entered() {
   return torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr;
 }
-
-// Memory is asked for this many steps before it is read: with thousands of parameters it is far away.
-constexpr size_t ahead = 8;
 
 }  // namespace
 
@@ -103,45 +105,37 @@ GuardTable::Sweep GuardTable::sweep_root(Root& root) {
     if (sweep != Sweep::Holds) return sweep;
     memo.quiet_at = changes;
   }
-  std::vector<TensorSnapshot>& tensors = memo.tensors;
-  const bool dual = !tensors.empty() && is_dual_level_entered();
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    tensors[std::min(i + ahead, tensors.size() - 1)].prefetch();
-    if (!tensors[i].holds(dual)) return Sweep::Fails;
-  }
-  return Sweep::Holds;
+  const bool dual = !memo.tensors.empty() && is_dual_level_entered();
+  const auto holds = [dual](TensorSnapshot& tensor) { return tensor.holds(dual); };
+  return all_of(memo.tensors, holds) ? Sweep::Holds : Sweep::Fails;
 }
 
 GuardTable::Sweep GuardTable::sweep_steps(Root& root) {
-  const std::vector<Step>& steps = root.memo.steps;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    const Step& step = steps[i];
-    __builtin_prefetch(steps[std::min(i + ahead, steps.size() - 1)].object);
-    // the two kinds that a model has thousands of come first
+  const Step* changed = nullptr;  // its dict has another version
+  // the two kinds that a model has thousands of come first
+  const auto holds = [&](const Step& step) {
     if (step.kind == StepKind::Version) {
-      if (step.type != nullptr && Py_TYPE(step.object) != step.type) return Sweep::Fails;
-      if (!step.version.is_current()) return look_again(root, i);
+      if (step.type != nullptr && Py_TYPE(step.object) != step.type) return false;
     } else if (step.kind == StepKind::InstanceDict) {
-      if (!has_instance_dict(step)) return Sweep::Fails;
+      return has_instance_dict(step);
     } else {
-      if (!step_holds(step)) return Sweep::Fails;
-      if (step.kind == StepKind::ModuleItem && !step.version.is_current()) return look_again(root, i);
+      if (!step_holds(step)) return false;
+      if (step.kind != StepKind::ModuleItem) return true;
     }
+    if (step.version.is_current()) return true;
+    changed = &step;
+    return false;
+  };
+  const std::vector<Step>& steps = root.memo.steps;
+  if (!all_of(steps, holds)) {
+    return changed == nullptr ? Sweep::Fails : look_again(root, changed - steps.data());
   }
-  const std::vector<PyObject*>& empty = root.memo.empty;
-  for (size_t i = 0; i < empty.size(); ++i) {
-    __builtin_prefetch(empty[std::min(i + 2 * ahead, empty.size() - 1)]);
-    if (PyDict_GET_SIZE(empty[i]) != 0) return Sweep::Fails;
-  }
-  return Sweep::Holds;
+  const auto is_empty = [](PyObject* dict) { return PyDict_GET_SIZE(dict) == 0; };
+  return all_of(root.memo.empty, is_empty) ? Sweep::Holds : Sweep::Fails;
 }
 
 bool GuardTable::loose_steps_hold(const Memo& memo) const {
-  for (size_t i = 0; i < memo.loose.size(); ++i) {
-    __builtin_prefetch(memo.loose[std::min(i + ahead, memo.loose.size() - 1)].object);
-    if (!step_holds(memo.loose[i])) return false;
-  }
-  return true;
+  return all_of(memo.loose, [this](const Step& step) { return step_holds(step); });
 }
 
 // All that a step asks but whether a dict's version is the same.

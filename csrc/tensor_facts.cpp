@@ -164,7 +164,18 @@ std::shared_ptr<TensorFacts> TensorFacts::from_tuple(PyObject* tuple) {
   if (!read_flags(flags, facts->traits_, facts->forward_grad_)) return nullptr;
   facts->check_strides_ = facts->strides_.size() == facts->sizes_.size();  // sparse tensors have none
   for (const int64_t size : facts->sizes_) facts->check_strides_ &= size != 0;
+  facts->make_layout();
   return facts;
+}
+
+void TensorFacts::make_layout() {
+  const size_t rank = sizes_.size();
+  if (rank > LayoutWords::room) return;
+  layout_.emplace(rank);
+  for (size_t i = 0; i < rank; ++i) {
+    if (sizes_[i] != any) layout_->compare_size(i, sizes_[i]);
+    if (check_strides_ && sizes_[i] != 1 && strides_[i] != any) layout_->compare_stride(i, strides_[i]);
+  }
 }
 
 bool TensorFacts::match(PyObject* object) const {
@@ -197,11 +208,21 @@ bool TensorFacts::match_impl(const c10::TensorImpl& impl) const {
 
 TensorSnapshot::TensorSnapshot(PyObject* object, const TensorFacts* facts) : object_(object), facts_(facts) {
   if (!is_tensor(object) || facts->forward_grad_ || facts->traits_ != bits_of(normal_key)) return;
-  if (facts->sizes_.size() > C10_SIZES_AND_STRIDES_MAX_INLINE_SIZE) return;  // more lie elsewhere
+  if (!facts->layout_) return;
   const auto* implementation = THPVariable_Unpack(object).unsafeGetTensorImpl();
+  const auto& layout = implementation->*member(opened::SizesAndStrides{});
+  if (implementation->sizes().data() != layout.sizes_data()) return;  // it answers by other means
   autograd_ = meta_of(*implementation);
   if (autograd_ != nullptr && autograd_->is_view_) return;  // its base's requires_grad is its own, too
   implementation_ = implementation;
+  form_ = form_of(*implementation);
+  keys_ = implementation->key_set().raw_repr();
+}
+
+bool TensorSnapshot::matches_anew() {
+  if (!facts_->match(object_)) return false;
+  *this = TensorSnapshot(object_, facts_);
+  return true;
 }
 
 int add_tensor_facts(PyObject* module) {

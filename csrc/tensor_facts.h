@@ -10,10 +10,70 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace torchglass {
+
+// TensorImpl's members that it does not show, or only by calls into another library, for each parameter of a model. An
+// explicit instantiation may name what is private, and defines the function that hands it out.
+namespace opened {
+
+struct AutogradMeta {};
+constexpr auto member(AutogradMeta);
+struct SizesAndStrides {};
+constexpr auto member(SizesAndStrides);
+struct DataType {};
+constexpr auto member(DataType);
+
+template <class Name, auto Member>
+struct Open {
+  friend constexpr auto member(Name) { return Member; }
+};
+template struct Open<AutogradMeta, &c10::TensorImpl::autograd_meta_>;
+template struct Open<SizesAndStrides, &c10::TensorImpl::sizes_and_strides_>;
+template struct Open<DataType, &c10::TensorImpl::data_type_>;
+
+}  // namespace opened
+
+// The sizes and strides of a tensor as they lie in it if there are at most five: their number, room for five sizes and
+// room for five strides. A comparison looks at all of it and masks what is not compared, so that it has no branches.
+class LayoutWords {
+ public:
+  static constexpr size_t room = C10_SIZES_AND_STRIDES_MAX_INLINE_SIZE;
+
+  explicit LayoutWords(size_t rank) : rank_(rank) {}
+  void compare_size(size_t dimension, int64_t size) { expect(dimension, size); }
+  void compare_stride(size_t dimension, int64_t stride) { expect(room + dimension, stride); }
+
+  // Zero if the tensor has as many dimensions, and the sizes and strides that are compared.
+  C10_ALWAYS_INLINE uint64_t difference(const c10::TensorImpl& impl) const {
+    const auto& layout = impl.*member(opened::SizesAndStrides{});
+    const char* const words = reinterpret_cast<const char*>(&layout) + sizeof(uint64_t);
+    Pair sum = {};
+    for (size_t i = 0; i < room; ++i) {
+      Pair found;
+      std::memcpy(&found, words + i * sizeof(Pair), sizeof(Pair));
+      sum |= (found ^ expected_[i]) & mask_[i];
+    }
+    return (layout.size() ^ rank_) | sum[0] | sum[1];
+  }
+
+ private:
+  using Pair = uint64_t __attribute__((vector_size(16)));
+  static_assert(sizeof(c10::impl::SizesAndStrides) == sizeof(uint64_t) + room * sizeof(Pair));
+
+  void expect(size_t word, int64_t value) {
+    expected_[word / 2][word % 2] = static_cast<uint64_t>(value);
+    mask_[word / 2][word % 2] = ~uint64_t{0};
+  }
+
+  Pair expected_[room] = {};
+  Pair mask_[room] = {};
+  uint64_t rank_;
+};
 
 // Whether `object` is a torch.Tensor or of a subclass. Runs no Python code.
 bool is_tensor(PyObject* object);
@@ -34,17 +94,7 @@ class TensorFacts {
   friend class TensorSnapshot;
   bool match_impl(const c10::TensorImpl& impl) const;
 
-  // Whether a plain tensor has exactly this layout; false where `any` or sizes of 1 need a closer look.
-  C10_ALWAYS_INLINE bool match_layout(const c10::TensorImpl& impl) const {
-    if ((impl.key_set().raw_repr() & trait_mask) != traits_ || impl.dtype() != dtype_) return false;
-    const auto sizes = impl.sizes();
-    const auto strides = impl.strides();
-    const size_t rank = sizes_.size();
-    if (sizes.size() != rank || strides_.size() != rank || impl.device() != device_) return false;
-    int64_t difference = 0;
-    for (size_t i = 0; i < rank; ++i) difference |= (sizes[i] ^ sizes_[i]) | (strides[i] ^ strides_[i]);
-    return difference == 0;
-  }
+  void make_layout();
 
   static const uint64_t trait_mask;  // the dispatch keys that are traits
 
@@ -57,20 +107,11 @@ class TensorFacts {
   bool check_strides_ = true;
   std::vector<int64_t> sizes_;
   std::vector<int64_t> strides_;
+  std::optional<LayoutWords> layout_;  // none if the tensor's sizes lie elsewhere
 };
 
-// TensorImpl's member, private to it: its accessor is a call into another library, for each parameter of a model. An
-// explicit instantiation may name what is private, and defines the function that hands it out.
-struct Opened {};
-constexpr auto autograd_meta_member(Opened);
-template <auto Member>
-struct Open {
-  friend constexpr auto autograd_meta_member(Opened) { return Member; }
-};
-template struct Open<&c10::TensorImpl::autograd_meta_>;
-
-// A tensor that matched, with the pointers on the way to its metadata, so that they can be fetched ahead and compared
-// rather than followed. While none of what is looked at differs it matches still; what differs may be harmless (strides
+// A tensor that matched, with the pointers on the way to its metadata, so that they are compared rather than followed, and
+// the processor can read far ahead. While none of what is looked at differs it matches still; what differs may be harmless (strides
 // of a dimension of size 1), so then `facts` decides, and a new snapshot is taken. What the facts expect is shared by
 // many tensors, so that a check reads the tensor's own memory and little else.
 //
@@ -81,41 +122,40 @@ class TensorSnapshot {
   TensorSnapshot(PyObject* object, const TensorFacts* facts);
 
   // `dual`: whether a level of forward-mode differentiation is entered, outside of which no tensor has such a gradient.
-  bool holds(bool dual) {
-    if (C10_LIKELY(!dual && is_unchanged())) return true;
-    if (!facts_->match(object_)) return false;
-    *this = TensorSnapshot(object_, facts_);
-    return true;
-  }
-
-  // Asks for the memory that `holds` will read.
-  void prefetch() const {
-    __builtin_prefetch(object_);
-    for (size_t offset = 0; offset < sizeof(c10::TensorImpl); offset += 64) {
-      __builtin_prefetch(reinterpret_cast<const char*>(implementation_) + offset);
-    }
-    if (autograd_ != nullptr) __builtin_prefetch(&autograd_->requires_grad_);
-  }
+  C10_ALWAYS_INLINE bool holds(bool dual) { return C10_LIKELY(!dual && is_unchanged()) || matches_anew(); }
 
  private:
   using AutogradMeta = torch::autograd::AutogradMeta;
 
-  bool is_unchanged() const {
+  C10_ALWAYS_INLINE bool is_unchanged() const {
     if (implementation_ == nullptr || Py_TYPE(object_) != facts_->type_) return false;
-    if (THPVariable_Unpack(object_).unsafeGetTensorImpl() != implementation_) return false;
-    if (meta_of(*implementation_) != autograd_ || !facts_->match_layout(*implementation_)) return false;
-    if (autograd_ == nullptr) return true;
-    return (autograd_->requires_grad_ || autograd_->grad_fn_) == facts_->requires_grad_;
+    const c10::TensorImpl* const implementation = THPVariable_Unpack(object_).unsafeGetTensorImpl();
+    if (implementation != implementation_ || meta_of(*implementation) != autograd_) return false;
+    const uint64_t difference = (form_of(*implementation) ^ form_) |
+        (implementation->key_set().raw_repr() ^ keys_) | facts_->layout_->difference(*implementation);
+    if (difference != 0) return false;
+    return autograd_ == nullptr || (autograd_->requires_grad_ || autograd_->grad_fn_) == facts_->requires_grad_;
   }
 
+  bool matches_anew();
+
   static const AutogradMeta* meta_of(const c10::TensorImpl& implementation) {
-    return static_cast<const AutogradMeta*>((implementation.*autograd_meta_member(Opened{})).get());
+    return static_cast<const AutogradMeta*>((implementation.*member(opened::AutogradMeta{})).get());
+  }
+
+  // The word of a tensor that begins with its dtype: after it come the device and bits, as whether it is contiguous.
+  static uint64_t form_of(const c10::TensorImpl& implementation) {
+    uint64_t word;
+    std::memcpy(&word, &(implementation.*member(opened::DataType{})), sizeof(word));
+    return word;
   }
 
   PyObject* object_;  // borrowed, as all in a memo
   const TensorFacts* facts_;
   const c10::TensorImpl* implementation_ = nullptr;  // null: no snapshot of such a tensor
   const AutogradMeta* autograd_ = nullptr;
+  uint64_t form_ = 0;
+  uint64_t keys_ = 0;
 };
 
 int add_tensor_facts(PyObject* module);
