@@ -7,7 +7,7 @@
 //   checks.cpp        one guard on one value
 //   guard_table.cpp   the guards of an entry;  guard_memo.cpp  what it remembers between calls;
 //                     guard_table_type.cpp  its Python type
-//   dispatch.cpp      the compiled function
+//   dispatch.cpp      the compiled function;  module_call.cpp  how a compiled module is called
 //   graph_function.cpp  a compiled graph under autograd;  graph_function_traced.cpp  under torch's compiled autograd
 //   frame_hook.cpp    functions called from plain Python inside compiled code (PEP 523)
 #include "checks.h"
@@ -37,7 +37,7 @@ PyMODINIT_FUNC PyInit__native() {
   Ref module(PyModule_Create(&definition));
   if (!module) return nullptr;
   for (auto add : {add_launch, add_memory, add_tensor_facts, add_global_state, add_checks, add_guard_table,
-                   add_frame_hook, add_dispatch, add_graph_function}) {
+                   add_frame_hook, add_dispatch, add_module_call, add_graph_function}) {
     if (add(module.get()) < 0) return nullptr;
   }
   return module.release();

@@ -70,6 +70,17 @@ class Region:
 
 def watching() -> bool: ...
 
+class ModuleCall:
+    def __init__(
+        self,
+        cls: type,
+        standard: dict[str, Callable[..., Any]],
+        own_hooks: tuple[str, ...],
+        shared: dict[str, Any],
+        shared_hooks: tuple[str, ...],
+    ) -> None: ...
+    def __call__(self, module: Any, *args: Any, **kwargs: Any) -> Any: ...
+
 class CompiledFunction:
     function: FunctionType
     miss: Callable[[tuple[Any, ...]], Any]

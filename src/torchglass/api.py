@@ -169,6 +169,8 @@ def compile_module(module: torch.nn.Module, options: CompileOptions) -> torch.nn
     }
     if cls.forward is torch.nn.Module.forward and cls.__call__ is not torch.nn.Module.__call__:
         members["_torchglass_runs"] = "__call__"
+    elif cls.__call__ is torch.nn.Module.__call__:
+        members["__call__"] = _straight_call(cls)
     runs = members.get("_torchglass_runs", "forward")
     if runs in module.__dict__:
         members[runs] = OwnFunction(runs, module, options)
@@ -185,6 +187,14 @@ def compile_module(module: torch.nn.Module, options: CompileOptions) -> torch.nn
     compiled = object.__new__(made)
     object.__setattr__(compiled, "__dict__", module.__dict__)
     return compiled
+
+
+def _straight_call(cls: type[torch.nn.Module]) -> _native.ModuleCall:
+    """``nn.Module.__call__`` for a compiled module of this class: without detours while there are no hooks."""
+    standard = {name: torch.nn.Module.__dict__[name] for name in ("__call__", "_call_impl")}
+    return _native.ModuleCall(
+        cls, standard, torch_compat.OWN_HOOKS, vars(torch.nn.modules.module), torch_compat.SHARED_HOOKS
+    )
 
 
 def _slots_of(module: torch.nn.Module) -> dict[str, Any]:

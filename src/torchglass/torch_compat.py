@@ -288,6 +288,11 @@ def view_replay() -> Iterator[None]:
         torch._C._set_view_replay_enabled(before)
 
 
+# The dictionaries of hooks that ``nn.Module.__call__`` asks: a module's own, and those for all modules.
+OWN_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+SHARED_HOOKS = tuple(f"_global{name}" for name in OWN_HOOKS if hasattr(torch.nn.modules.module, f"_global{name}"))
+
+
 def graph_module(root: dict[str, Any], graph: torch.fx.Graph, name: str) -> torch.fx.GraphModule:
     """A ``torch.fx.GraphModule`` that generates its Python code when it is first needed."""
     return _LazyGraphModule(root, graph, name)

@@ -79,8 +79,10 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
         return fitting(getattr(real, "__name__", "a builtin"), handler, m, args, kwargs)
     if isinstance(real, _native.CompiledFunction):
         # a compiled function called from compiled code is inlined like any other
-        bound = [m.wrap(b, None) for b in real.bound]
-        return m.call(m.wrap_known(real.function), [*bound, *args], kwargs)
+        base = Attr(function.source, "bound") if function.source else None
+        bound = [m.wrap(b, Item(base, i) if base else None) for i, b in enumerate(real.bound)]
+        inner = Attr(function.source, "function") if function.source else None
+        return m.call(m.wrap(real.function, inner), [*bound, *args], kwargs)
     if isinstance(real, weakref.ref):
         return m.wrap(real(), Referent(function.source) if function.source else None)
     if isinstance(real, type):
@@ -207,24 +209,11 @@ def defaults_of(m: Machine, function: KnownV) -> tuple[list[Any], dict[str, Any]
 
 
 # --- modules ----------------------------------------------------------------------------------------------------------
-OWN_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
-GLOBAL_HOOKS = tuple(
-    name
-    for name in (
-        "_global_backward_hooks",
-        "_global_backward_pre_hooks",
-        "_global_forward_hooks",
-        "_global_forward_pre_hooks",
-    )
-    if hasattr(torch.nn.modules.module, name)
-)
-
-
 def call_module(m: Machine, module: InstanceV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call an nn.Module: straight to ``forward`` when no hook is registered, else through PyTorch's own code."""
     call = class_lookup(module.cls, "__call__")
     assert module.attrs is not None
-    standard = call is torch.nn.Module.__dict__["__call__"]
+    standard = call is torch.nn.Module.__dict__["__call__"] or isinstance(call, _native.ModuleCall)
     if standard and not _has_hooks(m, module):
         return m.call(m.get_attr(module, "forward"), args, kwargs)
     if standard:
@@ -235,12 +224,12 @@ def call_module(m: Machine, module: InstanceV, args: list[Value], kwargs: dict[s
 
 def _has_hooks(m: Machine, module: InstanceV) -> bool:
     found = False
-    for name in GLOBAL_HOOKS:
+    for name in torch_compat.SHARED_HOOKS:
         real = getattr(torch.nn.modules.module, name)
         m.guard(Global(name, "torch.nn.modules.module"), "length", len(real), "a hook for all modules would run")
         found = found or bool(real)
     assert module.attrs is not None
-    for name in OWN_HOOKS:
+    for name in torch_compat.OWN_HOOKS:
         hooks = module.attrs.lookup(m, name)
         if hooks is not None and hooks.truth(m):
             found = True
