@@ -27,16 +27,35 @@ class Sheltered:
     """What was there at ``__enter__`` is not visited by collections until ``__exit__``; what is made inside is.
 
     A program that froze objects itself (``gc.freeze``, before it forks) is left alone: they could not be told apart.
+
+    ``gc.unfreeze`` puts all of it among the oldest objects. Python visits those when a quarter as many have come to
+    them as there were, but does not count these, and forgets its count when it collects inside. So that dead cycles do
+    not lie there for good, the young are collected before, and the same rule is kept here.
     """
 
     def __init__(self) -> None:
         self._frozen = False
+        self._oldest = 0  # at the last full collection
+        self._came = 0  # to them since then
 
     def __enter__(self) -> None:
         self._frozen = gc.get_freeze_count() == 0
-        if self._frozen:
-            gc.freeze()
+        if not self._frozen:
+            return
+        full = gc.isenabled() and self._is_full_collection_due()
+        if full:
+            gc.collect()
+            self._came = 0
+        gc.freeze()
+        if full or self._oldest == 0:
+            self._oldest = gc.get_freeze_count()
+
+    def _is_full_collection_due(self) -> bool:
+        young = sum(len(gc.get_objects(generation)) for generation in (0, 1))
+        self._came += young - gc.collect(1)
+        return self._came > self._oldest // 4 > 0
 
     def __exit__(self, *exception: object) -> None:
         if self._frozen:
+            self._came += len(gc.get_objects(2))  # of those made inside; the sheltered are in no generation
             gc.unfreeze()
