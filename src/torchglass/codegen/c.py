@@ -63,6 +63,7 @@ RESERVED = frozenset(
         "end",
         "row",
         "first",
+        "lane",
         "stop",
         "from",
         "to",
@@ -127,7 +128,7 @@ def canonical(kernel: FusedKernel, buffers: dict[str, Buffer]) -> tuple[object, 
                 body.append(op)
         loops.append((loop.dims, loop.reduced, tuple(body)))
     local = tuple(sorted(names[b] for b in kernel.local))
-    return (kernel.dims, kernel.inner, tuple(loops), local), tuple(names)
+    return (kernel.dims, kernel.inner, kernel.across, tuple(loops), local), tuple(names)
 
 
 class Unit:
@@ -243,9 +244,9 @@ def has_bounds(kernel: FusedKernel) -> bool:
 
 
 def identifier(name: str) -> str:
-    """A C name for a buffer: free of C's words and of the printer's own t1, r1, i0, acc1, step8, tile0, got0."""
+    """A C name for a buffer: free of C's words and of the printer's own t1, r1, i0, acc1, step8, tile0, got0, kept0."""
     plain = re.sub(r"\W", "_", name)
-    ours = re.fullmatch(r"(t|r|i|acc|step|tile|got)\d+\w*|(tg|omp|b|u?int\d+)_\w*|\d\w*", plain)
+    ours = re.fullmatch(r"(t|r|i|acc|step|tile|got|kept)\d+\w*|(tg|omp|b|u?int\d+)_\w*|\d\w*", plain)
     macro = plain.upper() == plain and plain.strip("_") != ""
     return f"b_{plain}" if plain in RESERVED or ours or macro else plain
 

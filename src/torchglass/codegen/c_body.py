@@ -97,8 +97,11 @@ def _is_small(op: Index, dims: tuple[Size, ...]) -> bool:
 class BodyPrinter:
     """Writes the loops of one nest; keeps what is known across the passes of a row."""
 
-    def __init__(self, nest: Nest, buffers: dict[str, Buffer], ident: Callable[[str], str], scratch: set[str]) -> None:
+    def __init__(
+        self, nest: Nest, buffers: dict[str, Buffer], ident: Callable[[str], str], scratch: set[str], lanes: int = 0
+    ) -> None:
         self.nest, self.buffers, self.ident, self.scratch = nest, buffers, ident, scratch
+        self.lanes = lanes  # rows that are walked at once, where they lie across memory
         self.row_values: dict[str, CValue] = {}
         self.row_seen: dict[object, CValue] = {}
         self.accumulators: list[Accumulator] = []
@@ -108,13 +111,13 @@ class BodyPrinter:
 
     # -- addresses ---------------------------------------------------------------------------------------------------
     def column_index(self) -> str:
-        """The position within a row, counted over all inner dimensions."""
-        step: Size = 1
+        """The position within a row, counted over all inner dimensions; within a panel where there are lanes."""
+        step: Size = self.lanes or 1
         strides: list[Size] = [0] * len(self.nest.dims)
         for k in range(len(self.nest.dims) - 1, self.nest.rows - 1, -1):
             strides[k] = step
             step = step * self.nest.dims[k]
-        return address(tuple(strides), 0)
+        return address(tuple(strides), 0) + (" + lane" if self.lanes else "")
 
     def moves_inside(self, strides: tuple[Size, ...]) -> bool:
         return any(s != 0 for s in strides[self.nest.rows :])
@@ -288,8 +291,11 @@ class BodyPrinter:
 
     def row_partial(self, p: Pass, name: str, op: Reduce, arg: CValue) -> CValue:
         p.pre.append(f"{value_type(op.dtype)} {name} = {reduction_start(op.kind, op.dtype)};")
-        p.body.append(f"{name} = {combine(op.kind, name, arg.text)};")
+        join = self.joined(op, name, arg.text) if self.lanes else combine(op.kind, name, arg.text)
+        p.body.append(f"{name} = {join};")
         p.reductions.append((OPENMP[op.kind], name))
+        if self.lanes:  # each lane is a number of its own, which keeps NaN
+            return CValue(name, op.dtype, POST)
         if op.kind in ("max", "min") and is_float(op.dtype):
             flag = f"{name}_nan"
             p.pre.append(f"int {flag} = 0;")

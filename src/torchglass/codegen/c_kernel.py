@@ -19,10 +19,10 @@ from dataclasses import replace
 
 from ..records.kernels import Choice
 from ..records.loops import Access, Buffer, Size, address, item_bytes, product
-from . import c_scans, gathers
+from . import c_panels, c_scans, gathers
 from .c_body import Accumulator, BodyPrinter, Pass, total_type, value_type
 from .c_ops import CTYPES, is_float, reduction_start
-from .c_text import copies, decode, indent, limit, loop_over, wrap
+from .c_text import copies, decode, indent, limit, loop_over, renamed, wrap
 from .effort import effort, least_shared
 from .nest import SHORT, Nest
 from .stages import Plan, schedule
@@ -55,7 +55,7 @@ class CKernel:
         self.nest, self.buffers, self.ident, self.choice = nest, buffers, ident, choice
         self.team = choice.threads or most_threads
         self.plan: Plan = schedule(nest)
-        self.printer = BodyPrinter(nest, buffers, ident, self.plan.scratch)
+        self.printer = BodyPrinter(nest, buffers, ident, self.plan.scratch, c_panels.lanes_of(nest))
         kernel = nest.kernel
         self.inputs = kernel.reads
         self.outputs = kernel.writes
@@ -66,13 +66,17 @@ class CKernel:
     # -- the function ------------------------------------------------------------------------------------------------
     def text(self, name: str) -> str:
         passes = self._passes()
+        if self.printer.lanes:
+            return self._function(name, self._panels(passes))
         row = self._scratch() + self._row_code(passes)
         columns = self.printer.accumulators
         if self.printer.lines:
             body = c_scans.from_row_to_row(self.nest, row, self.printer.lines, self._simple(passes), self.parallel)
         else:
             body = self._with_columns(row, columns, passes) if columns else self._row_loops(row, passes)
-        body = self._hide_steps([*self._late_locals(), *body, *self._after()])
+        return self._function(name, self._hide_steps([*self._late_locals(), *body, *self._after()]))
+
+    def _function(self, name: str, body: list[str]) -> str:
         if self.team is not None:
             body = [_with_team(line, self.team) for line in body]
         return "\n".join([f"static void {name}({self.signature()})", "{", *indent(body), "}"])
@@ -191,7 +195,7 @@ class CKernel:
     def _blocked_loops(self, p: Pass, first: int, last: int, size: Size) -> list[str]:
         """Sums in blocks, blocks added in double: as accurate as pairwise, and the compiler sees a simple loop."""
         sums = [(op, var) for op, var in p.reductions if op == "+"]
-        body = [_renamed(line, {var: f"{var}_b" for _, var in sums}) for line in p.body]
+        body = [renamed(line, {var: f"{var}_b" for _, var in sums}) for line in p.body]
         clauses = "".join(f" reduction({op}:{var + '_b' if op == '+' else var})" for op, var in p.reductions)
         start = [f"{self._sum_type(p, var)} {var}_b = 0;" for _, var in sums]
         join = [f"{var}_t += {var}_b;" for _, var in sums]
@@ -218,28 +222,34 @@ class CKernel:
         return next(x for x in p.pre if f" {var} = " in x).split()[0]
 
     def _scratch(self) -> list[str]:
-        lines = []
+        """Declares the scratch rows."""
+        names = {self.ident(name): self.printer._scratch_dtype(name) for name in sorted(self.plan.scratch)}
+        return self._rooms([(name, dtype, self.nest.columns) for name, dtype in names.items()])
+
+    def _rooms(self, rooms: list[tuple[str, str, Size]]) -> list[str]:
+        """Declares arrays, by name, dtype and elements: on the stack while they fit, else in a thread's heap block."""
+        lines: list[str] = []
         offset: Size = 0
         total = 0
-        for name in sorted(self.plan.scratch):
-            dtype = self.printer._scratch_dtype(name)
-            size = self.nest.columns
-            item = item_bytes(dtype)
-            ctype = CTYPES[dtype]
+        most = sum(((size * 8 + 63) // 64) * 64 for _, _, size in rooms)
+        for name, dtype, size in rooms:
+            item, ctype = item_bytes(dtype), CTYPES[dtype]
             nbytes = size * item if isinstance(size, int) else STACK_BYTES + 1
             if nbytes + total <= STACK_BYTES:
-                lines.append(f"{ctype} {self.ident(name)}[{size}] ALIGNED;")
+                lines.append(f"{ctype} {name}[{size}] ALIGNED;")
                 total += nbytes
             else:
-                lines.append(
-                    f"{ctype}* restrict {self.ident(name)} = ({ctype}*)(tg_scratch({self._heap()}) + {offset});"
-                )
+                lines.append(f"{ctype}* restrict {name} = ({ctype}*)(tg_scratch({most}) + {offset});")
                 offset = offset + ((size * item + 63) // 64) * 64
         return lines
 
-    def _heap(self) -> Size:
-        """Bytes all scratch rows of the kernel take together, at most."""
-        return sum(((self.nest.columns * 8 + 63) // 64) * 64 for _ in self.plan.scratch)
+    def _panels(self, passes: list[Pass]) -> list[str]:
+        """Rows across memory, several at once."""
+        panels = c_panels.Panels(self.nest, self.printer, passes, self.choice.row_block)
+        size = self.nest.columns * self.printer.lanes
+        names = {self.ident(name): self.printer._scratch_dtype(name) for name in sorted(self.plan.scratch)}
+        names |= {read.name: read.dtype for read in panels.kept if read.again}
+        return panels.code(self._rooms([(name, dtype, size) for name, dtype in names.items()]), self.parallel)
 
     # -- rows --------------------------------------------------------------------------------------------------------
     def _row_loops(self, row: list[str], passes: list[Pass]) -> list[str]:
@@ -383,8 +393,8 @@ class CKernel:
         for k in range(rows):
             known = [line for p in passes for line in p.pre]
             own = {found[1]: f"{found[1]}_{k}" for line in known if (found := re.match(r"const \w+ (t\d+) =", line))}
-            before += [re.sub(rf"\bi{inside[0]}\b", str(k), _renamed(line, own)) for line in known]
-            lines = [_renamed(line, own) for line in busy[0].body]
+            before += [re.sub(rf"\bi{inside[0]}\b", str(k), renamed(line, own)) for line in known]
+            lines = [renamed(line, own) for line in busy[0].body]
             for name, element in names.items():
                 lines = [line.replace(element, name) for line in lines]
             body += ["{", *indent([f"const int64_t i{inside[0]} = {k};", *lines]), "}"]
@@ -537,11 +547,6 @@ def transposed_dim(nest: Nest) -> int | None:
 def _kept_rows(nest: Nest, columns: list[Accumulator]) -> list[int]:
     """Row dimensions that no column reduction reduces."""
     return [k for k in range(nest.rows) if not any(acc.loop.reduced[k] for acc in columns)]
-
-
-def _renamed(line: str, names: dict[str, str]) -> str:
-    """The line with the printer's own variables, ``r1`` and ``t2``, called otherwise."""
-    return re.sub(r"\b[rt]\d+\b", lambda m: names.get(m.group(0), m.group(0)), line)
 
 
 def _with_team(line: str, team: int) -> str:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ..records.loops import Size
 
 
@@ -40,6 +42,11 @@ def copies(body: list[str], k: int, size: int) -> list[str]:
 def limit(name: str, start: str, step: int | str, size: Size) -> str:
     """Where the block that begins at ``start`` ends."""
     return f"const int64_t {name} = {start} + {step} < {size} ? {start} + {step} : {size};"
+
+
+def renamed(line: str, names: dict[str, str]) -> str:
+    """The line with the printer's own variables, ``r1`` and ``t2``, called otherwise."""
+    return re.sub(r"\b[rt]\d+\b", lambda m: names.get(m.group(0), m.group(0)), line)
 
 
 def indent(lines: list[str]) -> list[str]:

@@ -76,6 +76,12 @@ INLINE int64_t tg_bound(int64_t index, int64_t size, int64_t error, int64_t dim)
     return index;
 }
 
+/* Asks for memory that is read soon. */
+INLINE void tg_fetch(const void* from, int64_t bytes)
+{
+    for (int64_t k = 0; k < bytes; k += 64) __builtin_prefetch((const char*)from + k);
+}
+
 /* A thread's own block for long scratch rows; it grows and is kept. */
 static _Thread_local char* tg_block;
 static _Thread_local int64_t tg_block_bytes;

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..records.loops import Access, Loop, Size, product
+from .across import ALONE, rows_across
 from .align import apply_split, drop_ones, match
 
-ALONE = 16_384  # elements that one thread reduces before others would be worth waking
 FEW_LINES = 16  # lines that threads cannot share well
 ROW, COLUMN, TOTAL = "row", "column", "total"
 
@@ -33,6 +33,7 @@ class Group:
     last: int = 0
     inner: tuple[bool, ...] | None = None  # None: no loop says which dimensions make a row
     names: list[str] = field(default_factory=list)
+    across: bool = False  # rows lie across memory
 
     @property
     def writes(self) -> dict[str, tuple[Loop, Access]]:
@@ -259,14 +260,27 @@ def merged(first: Group, second: Group, shared: list[str]) -> Group:
     left, right, dims = join(first, second, shared)
     ordered = sorted(zip(first.positions + second.positions, left + right), key=lambda p: p[0])
     loops = [loop for _, loop in ordered]
-    inner = roles(loops, dims)
-    check_flow(loops, inner)
-    if inner is not None:
-        _check_contiguous_inner(loops, dims, inner)
+    inner, across = _rows(loops, dims)
     return Group(
         loops, [p for p, _ in ordered], dims, first.members | second.members, first.ancestors | second.ancestors,
-        max(first.last, second.last), inner, first.names + second.names,
+        max(first.last, second.last), inner, first.names + second.names, across,
     )  # fmt: skip
+
+
+def _rows(loops: list[Loop], dims: tuple[Size, ...]) -> tuple[tuple[bool, ...] | None, bool]:
+    """Which dimensions make a row, and whether rows lie across memory; Refused where neither is legal."""
+    try:
+        inner = roles(loops, dims)
+        check_flow(loops, inner)
+        if inner is not None:
+            _check_contiguous_inner(loops, dims, inner)
+        return inner, False
+    except Refused:
+        across = rows_across(loops, dims)
+        if across is None:
+            raise
+    check_flow(loops, across)
+    return across, True
 
 
 def _check_contiguous_inner(loops: list[Loop], dims: tuple[Size, ...], inner: tuple[bool, ...]) -> None:

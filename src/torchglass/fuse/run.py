@@ -266,4 +266,6 @@ class _Fusing:
             if inside and name not in self.outputs:
                 local.add(name)
         inner = group.inner if group.inner is not None else (False,) * len(group.dims)
-        return FusedKernel(group.names[-1], group.dims, inner, tuple(group.loops), frozenset(local))
+        return FusedKernel(
+            group.names[-1], group.dims, inner, tuple(group.loops), frozenset(local), across=group.across
+        )

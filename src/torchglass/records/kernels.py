@@ -44,7 +44,8 @@ class FusedKernel:
     ``inner`` marks the dimensions of one row. A loop may reduce all inner dimensions (a row reduction), row dimensions
     (a column reduction, whose result is read only by later kernels), or everything.
     ``local`` names buffers that live only within a row and need no memory. ``beside``: it runs in one call with the
-    kernel before it, which it does not need; their buffers exist before and after both.
+    kernel before it, which it does not need; their buffers exist before and after both. ``across``: rows lie across
+    memory, each beside the next, so that neighbouring rows are walked together.
     """
 
     name: str
@@ -53,6 +54,7 @@ class FusedKernel:
     loops: tuple[Loop, ...]
     local: frozenset[str] = frozenset()
     beside: bool = False
+    across: bool = False
 
     @property
     def rows(self) -> Size:
