@@ -128,7 +128,8 @@ def canonical(kernel: FusedKernel, buffers: dict[str, Buffer]) -> tuple[object, 
                 body.append(op)
         loops.append((loop.dims, loop.reduced, tuple(body)))
     local = tuple(sorted(names[b] for b in kernel.local))
-    return (kernel.dims, kernel.inner, kernel.across, tuple(loops), local), tuple(names)
+    over = tuple((names[written], names[read]) for written, read in kernel.over)
+    return (kernel.dims, kernel.inner, kernel.across, tuple(loops), local, over), tuple(names)
 
 
 class Unit:

@@ -127,13 +127,18 @@ class WrapperPrinter:
         if step.inside is not None and buffer.inside is not None:
             place = f"{_tuple(buffer.shape)}, {_tuple(buffer.strides)}, {buffer.inside[1]}"
             return f"{step.buffer} = reinterpret({step.inside}, {place})  # a part of it"
+        if step.over is not None:
+            return f"{step.buffer} = {self._same_memory(step.over, buffer)}  # written over it"
         if step.reuse is None:
             return f"{step.buffer} = empty({_tuple(buffer.shape)}, {_tuple(buffer.strides)}, torch.{buffer.dtype})"
-        old = self.graph.buffers[step.reuse]
+        return f"{step.buffer} = {self._same_memory(step.reuse, buffer)}; del {step.reuse}  # its memory, reused"
+
+    def _same_memory(self, name: str, buffer: Buffer) -> str:
+        """A buffer's memory as another buffer lies in it."""
+        old = self.graph.buffers[name]
         if old.shape == buffer.shape and old.strides == buffer.strides:
-            return f"{step.buffer} = {step.reuse}; del {step.reuse}  # its memory, reused"
-        view = f"reinterpret({step.reuse}, {_tuple(buffer.shape)}, {_tuple(buffer.strides)}, 0)"
-        return f"{step.buffer} = {view}; del {step.reuse}  # its memory, reused"
+            return name
+        return f"reinterpret({name}, {_tuple(buffer.shape)}, {_tuple(buffer.strides)}, 0)"
 
     def _extern(self, call: ExternCall) -> list[str]:
         args = [self._argument(a) for a in call.args] + [f"{k}={self._argument(v)}" for k, v in call.kwargs]

@@ -1,7 +1,8 @@
 """The memory plan: where each buffer begins and ends, and which dead buffer's memory it may take over.
 
-``a`` dead after step 3 and ``b`` of the same dtype and bytes born at step 5: ``allocate b in place of a``. Inputs are
-never reused, nor buffers an ATen call may have made views of. ``peak_bytes``: what temporaries hold at most.
+``a`` dead after step 3 and ``b`` of the same dtype and bytes born at step 5: ``allocate b in place of a``. An
+element-wise kernel that reads ``a`` for the last time writes its result there: ``allocate b over a``. Inputs are never
+reused, nor buffers an ATen call may have made views of. ``peak_bytes``: what temporaries hold at most.
 
 Memory is taken over by the step after the one it died at, or given back there: what waits longer is held for nothing
 while others allocate, and the allocator hands blocks of that size out again in any case (``csrc/memory.cpp``).
@@ -9,7 +10,9 @@ while others allocate, and the allocator hands blocks of that size out again in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from dataclasses import replace
+from typing import Any
 
 from ..records.kernels import Allocate, Free, FusedKernel, Step
 from ..records.loops import Buffer, ExternCall, LoopGraph, Size, Value, View, item_bytes
@@ -38,12 +41,22 @@ def plan(graph: LoopGraph, order: Sequence[FusedKernel | ExternCall]) -> tuple[t
     steps: list[Step] = []
     pool: dict[tuple[str, Size], list[str]] = {}
     ours: set[str] = set()
+    wholes = {_whole(graph, name) for name, buffer in graph.buffers.items() if buffer.inside}
+    kept: set[str] = set()  # whose memory lives on under another name
     live = peak = 0
     for n, batch in enumerate(batches):
+        if len(batch) == 1 and isinstance(batch[0], FusedKernel):
+            dying = {name for name in used[n] if last_use[name] == n and name in ours} - pinned - wholes
+            batch = [over := written_over(graph, batch[0], dying)]
+            kept.update(read for _, read in over.over)
         for step, part in [(s, p) for s in batch for p in s.writes]:
             name = _whole(graph, part)
             if name not in graph.buffers or name in ours:
                 steps += [Allocate(part, inside=name)] if part != name else []
+                continue
+            if isinstance(step, FusedKernel) and (read := dict(step.over).get(name)):
+                steps.append(Allocate(name, over=read))
+                ours.add(name)
                 continue
             buffer = graph.buffers[name]
             live += _bytes(buffer)
@@ -62,6 +75,8 @@ def plan(graph: LoopGraph, order: Sequence[FusedKernel | ExternCall]) -> tuple[t
             steps.append(Free(name))
             if name not in graph.buffers or graph.buffers[name].role != "temp" or graph.buffers[name].inside:
                 continue
+            if name in kept:
+                continue
             live -= _bytes(graph.buffers[name])
             if name in ours and name not in pinned:
                 key = (graph.buffers[name].dtype, storage_items(graph.buffers[name]))
@@ -71,6 +86,45 @@ def plan(graph: LoopGraph, order: Sequence[FusedKernel | ExternCall]) -> tuple[t
 
 def _may_wait(dtype: str, items: Size) -> bool:
     return isinstance(items, int) and items * item_bytes(dtype) < SMALL
+
+
+def written_over(graph: LoopGraph, kernel: FusedKernel, dying: Container[str]) -> FusedKernel:
+    """The kernel with results laid over what it reads for the last time, each point over the number it needs.
+
+    Only where all loops go from point to point: elsewhere a row may be read again after it has been written.
+    """
+    places = _places(kernel)
+    reduces = any(loop.is_reduction or loop.is_scan or loop.is_scatter for loop in kernel.loops)
+    if reduces or any(len(places[name]) > 1 for loop in kernel.loops for name in loop.writes):
+        return kernel
+    over: dict[str, str] = {}
+    for written in kernel.writes:
+        new = graph.buffers.get(written)
+        if new is None or new.role != "temp" or new.inside:
+            continue
+        last = [name for name in kernel.reads if name in dying and _fits(graph.buffers[name], new)]
+        alike = (name for name in last if places[name] == places[written] and _is_read_before(kernel, name, written))
+        if read := next((name for name in alike if name not in over.values()), None):
+            over[written] = read
+    return replace(kernel, over=tuple(over.items()))
+
+
+def _places(kernel: FusedKernel) -> dict[str, set[Any]]:
+    """Where each buffer is read and written: the dimensions of the loop, and the address as it depends on them."""
+    places: dict[str, set[Any]] = {}
+    for loop in kernel.loops:
+        for a in (*(o.access for o in loop.loads), *(o.access for o in loop.stores)):
+            places.setdefault(a.buffer, set()).add((loop.dims, a.strides, a.offset, a.indirect))
+    return places
+
+
+def _is_read_before(kernel: FusedKernel, read: str, written: str) -> bool:
+    readers = [n for n, loop in enumerate(kernel.loops) if read in loop.reads]
+    return max(readers) <= min(n for n, loop in enumerate(kernel.loops) if written in loop.writes)
+
+
+def _fits(old: Buffer, new: Buffer) -> bool:
+    return (old.dtype, old.device, storage_items(old)) == (new.dtype, new.device, storage_items(new))
 
 
 def _whole(graph: LoopGraph, name: str) -> str:

@@ -45,7 +45,8 @@ class FusedKernel:
     (a column reduction, whose result is read only by later kernels), or everything.
     ``local`` names buffers that live only within a row and need no memory. ``beside``: it runs in one call with the
     kernel before it, which it does not need; their buffers exist before and after both. ``across``: rows lie across
-    memory, each beside the next, so that neighbouring rows are walked together.
+    memory, each beside the next, so that neighbouring rows are walked together. ``over``: pairs of a buffer it writes
+    and one it reads for the last time, which are one memory.
     """
 
     name: str
@@ -55,6 +56,7 @@ class FusedKernel:
     local: frozenset[str] = frozenset()
     beside: bool = False
     across: bool = False
+    over: tuple[tuple[str, str], ...] = ()
 
     @property
     def rows(self) -> Size:
@@ -89,22 +91,26 @@ class FusedKernel:
             head += f" local {', '.join(sorted(self.local))}"
         if self.beside:
             head += ", in one call with the one before"
+        head += "".join(f", {written} over {read}" for written, read in self.over)
         return "\n".join((head + ":", *(f"    {line}" for loop in self.loops for line in str(loop).splitlines())))
 
 
 @dataclass(frozen=True)
 class Allocate:
-    """Make ``buffer`` exist: fresh memory, the memory of a dead buffer (``reuse``) of the same bytes and dtype, or a
-    part of a buffer that exists (``inside``).
+    """Make ``buffer`` exist: fresh memory, the memory of a dead buffer (``reuse``) of the same bytes and dtype, that of
+    a buffer which the next kernel reads for the last time (``over``), or a part of a buffer that exists (``inside``).
     """
 
     buffer: str
     reuse: str | None = None
     inside: str | None = None
+    over: str | None = None
 
     def __str__(self) -> str:
         if self.inside:
             return f"allocate {self.buffer} inside {self.inside}"
+        if self.over:
+            return f"allocate {self.buffer} over {self.over}"
         return f"allocate {self.buffer}" + (f" in place of {self.reuse}" if self.reuse else "")
 
 
