@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
+import py_compile
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.machinery import SourceFileLoader
@@ -130,6 +133,7 @@ def load(
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and isinstance(spec.loader, SourceFileLoader)
     module = importlib.util.module_from_spec(spec)
+    _keep_bytecode(path)
     code = spec.loader.get_code(name)
     assert code is not None
     if building is not None:
@@ -138,6 +142,17 @@ def load(
     vars(module).update(constants or {})
     call: Callable[..., tuple[Any, ...]] = module.call
     return call
+
+
+def _keep_bytecode(path: Path) -> None:
+    """Write the bytecode of a file beside it by the file's hash, if there is none yet; then Python goes on so.
+
+    By default Python tells by the second and the length whether bytecode is of the text that is there: a graph that is
+    compiled anew at once for another dtype has the same.
+    """
+    if not sys.dont_write_bytecode and not Path(importlib.util.cache_from_source(str(path))).exists():
+        with contextlib.suppress(OSError):
+            py_compile.compile(str(path), quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
 
 
 def example_constant(sizes: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
