@@ -36,8 +36,8 @@ WIDE_INTEGERS = (torch.int32, torch.int64)
 
 def operands(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -> list[Value]:
     """The arguments with numbers that change as inputs of the graph, where the operation allows it."""
-    wanted = 3 if _is_one_of(target, WRITES) else 2
-    if len(args) != wanted or kwargs or not _is_one_of(target, OPERATIONS | WRITES):
+    writes = _is_one_of(target, WRITES)
+    if len(args) != (3 if writes else 2) or kwargs or not (writes or _is_one_of(target, OPERATIONS)):
         return args
     number, tensor = (args[0], args[-1]) if isinstance(args[0], NumberV) else (args[-1], args[0])
     if not isinstance(number, NumberV) or type(number.known) not in NUMBER_DTYPES:
