@@ -15,12 +15,15 @@
 //   - live sources and conditions, which may run Python code: evaluated as ever, after all the above.
 //
 // Where dicts are watched (since Python 3.12) and none has changed since the memo last held, nothing is asked of dicts.
+// Where mutations are counted (mutations.h) and there was none, nothing is asked of the parameters and of the objects
+// whose __dict__ is walked, as far as dicts hold them.
 //
 // All pointers are borrowed, so a memo keeps nothing alive. This is safe because steps are in the order of the tree:
 // each pointer is followed only after the step before has shown that its holder still holds it, and up to the live
 // part no Python code runs that could change that. Where code may run (looking up in a dict with odd keys), the sweep
 // starts again from the root.
 #include "guard_table.h"
+#include "mutations.h"
 
 #include <torch/csrc/autograd/forward_grad.h>
 
@@ -44,6 +47,11 @@ bool has_instance_dict(const Step& step) {
 
 bool relies_on_version(const Step& step) {
   return step.kind == StepKind::Version || step.kind == StepKind::ModuleItem;
+}
+
+// Whether the version of a dict shows that the value is the very object it was: in a list an address may be used again.
+bool is_versioned(Way way) {
+  return way == Way::DictItem || way == Way::ModuleItem;
 }
 
 // Whether an object of this type may be given another class while it lives.
@@ -97,27 +105,31 @@ bool GuardTable::run_roots(Run& run) {
 
 GuardTable::Sweep GuardTable::sweep_root(Root& root) {
   Memo& memo = root.memo;
-  const uint64_t changes = dict_changes();
+  const uint64_t changes = dict_changes(), mutated = mutations();
+  const bool settled = memo.settled_at == mutated;
   if (watches_dicts && memo.quiet_at == changes) {
-    if (!loose_steps_hold(memo)) return Sweep::Fails;
+    if (!all_hold(memo.loose) || !(settled || all_hold(memo.counted))) return Sweep::Fails;
   } else {
-    const Sweep sweep = sweep_steps(root);
+    const Sweep sweep = sweep_steps(root, settled);
     if (sweep != Sweep::Holds) return sweep;
     memo.quiet_at = changes;
   }
-  const bool dual = !memo.tensors.empty() && is_dual_level_entered();
+  const bool dual = !(memo.tensors.empty() && memo.counted_tensors.empty()) && is_dual_level_entered();
   const auto holds = [dual](TensorSnapshot& tensor) { return tensor.holds(dual); };
-  return all_of(memo.tensors, holds) ? Sweep::Holds : Sweep::Fails;
+  if (!all_of(memo.tensors, holds)) return Sweep::Fails;
+  if ((!settled || dual) && !all_of(memo.counted_tensors, holds)) return Sweep::Fails;
+  memo.settled_at = mutated;
+  return Sweep::Holds;
 }
 
-GuardTable::Sweep GuardTable::sweep_steps(Root& root) {
+GuardTable::Sweep GuardTable::sweep_steps(Root& root, bool settled) {
   const Step* changed = nullptr;  // its dict has another version
   // the two kinds that a model has thousands of come first
   const auto holds = [&](const Step& step) {
     if (step.kind == StepKind::Version) {
       if (step.type != nullptr && Py_TYPE(step.object) != step.type) return false;
     } else if (step.kind == StepKind::InstanceDict) {
-      return has_instance_dict(step);
+      return (settled && step.counted) || has_instance_dict(step);
     } else {
       if (!step_holds(step)) return false;
       if (step.kind != StepKind::ModuleItem) return true;
@@ -134,8 +146,8 @@ GuardTable::Sweep GuardTable::sweep_steps(Root& root) {
   return all_of(root.memo.empty, is_empty) ? Sweep::Holds : Sweep::Fails;
 }
 
-bool GuardTable::loose_steps_hold(const Memo& memo) const {
-  return all_of(memo.loose, [this](const Step& step) { return step_holds(step); });
+bool GuardTable::all_hold(const std::vector<Step>& steps) const {
+  return all_of(steps, [this](const Step& step) { return step_holds(step); });
 }
 
 // All that a step asks but whether a dict's version is the same.
@@ -158,8 +170,10 @@ bool GuardTable::step_holds(const Step& step) const {
   }
 }
 
-// A dict has changed: look its known items up again. Again if they are the same, since a look-up may run Python code.
+// A dict has changed: look its known items up again. Again if they are the same, since a look-up may run Python code,
+// and since what is at the same address may be another object.
 GuardTable::Sweep GuardTable::look_again(Root& root, size_t index) {
+  root.memo.settled_at = UINT64_MAX;
   const Step step = root.memo.steps[index];
   const uint64_t generation = root.memo.generation;
   const bool of_module = step.kind == StepKind::ModuleItem;
@@ -274,10 +288,12 @@ void GuardTable::promote(const Evaluation& evaluation, Root& root) {
   Memo& memo = root.memo;
   memo.steps.clear();
   memo.loose.clear();
+  memo.counted.clear();
   memo.tensors.clear();
+  memo.counted_tensors.clear();
   memo.live.clear();
   memo.empty.clear();
-  memo.quiet_at = UINT64_MAX;
+  memo.quiet_at = memo.settled_at = UINT64_MAX;
   for (int i = root.first; i < root.last; ++i) {
     values_[i] = evaluation.values[i].get();
     is_live_[i] = evaluation.ways[i] == Way::Live;
@@ -298,7 +314,8 @@ void GuardTable::promote(const Evaluation& evaluation, Root& root) {
   });
   if (!watches_dicts) return;
   for (const Step& step : memo.steps) {
-    if (step.kind != StepKind::Version || step.type != nullptr) memo.loose.push_back(step);
+    if (step.kind == StepKind::Version && step.type == nullptr) continue;
+    (step.counted ? memo.counted : memo.loose).push_back(step);
   }
 }
 
@@ -321,8 +338,11 @@ void GuardTable::add_step(const Evaluation& evaluation, Memo& memo, int index) {
       return;
   }
   PyObject* parent = evaluation.values[nodes_[index].parent].get();
-  Step step{kind, 0, {index}, parent, Py_TYPE(parent), {evaluation.values[index].get()}};
-  if (kind == StepKind::InstanceDict) step.dict = place_of_dict(parent);
+  Step step{kind, false, 0, {index}, parent, Py_TYPE(parent), {evaluation.values[index].get()}};
+  if (kind == StepKind::InstanceDict) {
+    step.dict = place_of_dict(parent);
+    step.counted = is_versioned(evaluation.ways[nodes_[index].parent]) && counts_dict_of(Py_TYPE(parent));
+  }
   if (kind == StepKind::ModuleItem) step.version = evaluation.module_versions[index];
   memo.steps.push_back(step);
 }
@@ -332,7 +352,7 @@ bool GuardTable::add_conditions(const Evaluation& evaluation, Memo& memo, int in
   const Node& node = nodes_[index];
   PyObject* value = evaluation.values[index].get();
   const Way way = evaluation.ways[index];
-  const bool versioned = way == Way::DictItem || way == Way::ModuleItem;
+  const bool versioned = is_versioned(way);
   const bool type_is_stepped = std::any_of(node.children.begin(), node.children.end(), [&](int child) {
     return evaluation.ways[child] == Way::InstanceDict;
   });
@@ -340,21 +360,23 @@ bool GuardTable::add_conditions(const Evaluation& evaluation, Memo& memo, int in
   for (size_t i = 0; i < node.conditions.size(); ++i) {
     const bool covered = versioned &&
         (node.conditions[i].is_permanent() || (node.conditions[i].check == Check::Type && type_is_stepped));
-    if (!covered) needs_version |= remember_condition(memo, index, static_cast<int>(i), value);
+    if (!covered) needs_version |= remember_condition(memo, index, static_cast<int>(i), value, way);
   }
   return needs_version;
 }
 
-bool GuardTable::remember_condition(Memo& memo, int index, int number, PyObject* value) {
+bool GuardTable::remember_condition(Memo& memo, int index, int number, PyObject* value, Way way) {
   const Condition& condition = nodes_[index].conditions[number];
   if (condition.check == Check::Tensor) {
-    memo.tensors.emplace_back(value, condition.tensor.get());
+    TensorSnapshot tensor(value, condition.tensor.get());
+    const bool counted = tensor.is_leaf_with_grad() && is_versioned(way) && counts_mutations();
+    (counted ? memo.counted_tensors : memo.tensors).push_back(tensor);
   } else if (!condition.is_pure(value)) {
     memo.live.push_back({index, number});
   } else if (condition.is_covered_by_version(value)) {
     return true;
   } else {
-    memo.steps.push_back({StepKind::Condition, static_cast<uint16_t>(number), {index}, value, nullptr, {}});
+    memo.steps.push_back({StepKind::Condition, false, static_cast<uint16_t>(number), {index}, value, nullptr, {}});
   }
   return false;
 }
@@ -375,7 +397,7 @@ void GuardTable::add_version(const Evaluation& evaluation, Memo& memo, int index
   for (const int child : nodes_[index].children) needed |= evaluation.ways[child] == Way::DictItem;
   if (!needed) return;
   PyTypeObject* const type = may_change_class(Py_TYPE(value)) ? Py_TYPE(value) : nullptr;
-  Step step{StepKind::Version, 0, {index}, value, type, {}};
+  Step step{StepKind::Version, false, 0, {index}, value, type, {}};
   step.version = evaluation.versions[index];
   memo.steps.push_back(step);
 }

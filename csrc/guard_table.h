@@ -51,6 +51,7 @@ constexpr int32_t no_dict = INT32_MIN;
 
 struct Step {
   StepKind kind;
+  bool counted;          // `mutations` tells of a change, of an object that versions of dicts show to be the same
   uint16_t condition;    // for Condition: which of the node's
   union {
     int32_t node;
@@ -75,10 +76,13 @@ struct Memo {
   bool ready = false;
   uint64_t generation = 0;
   std::vector<Step> steps;
-  std::vector<Step> loose;       // those of them that a dict's version does not answer
-  uint64_t quiet_at = UINT64_MAX;  // dict_changes() when all held
+  std::vector<Step> loose;       // those of them that no dict's version answers, nor mutations()
+  std::vector<Step> counted;     // those that mutations() answers
   std::vector<PyObject*> empty;  // dicts that must be
   std::vector<TensorSnapshot> tensors;
+  std::vector<TensorSnapshot> counted_tensors;
+  uint64_t quiet_at = UINT64_MAX;    // dict_changes() when all held
+  uint64_t settled_at = UINT64_MAX;  // mutations() when all that they answer held
   std::vector<LiveStep> live;
 };
 
@@ -166,8 +170,8 @@ class GuardTable {
   enum class Sweep { Holds, Fails, Again };
   bool run_roots(Run& run);
   Sweep sweep_root(Root& root);
-  Sweep sweep_steps(Root& root);
-  bool loose_steps_hold(const Memo& memo) const;
+  Sweep sweep_steps(Root& root, bool settled);
+  bool all_hold(const std::vector<Step>& steps) const;
   bool step_holds(const Step& step) const;
   Sweep look_again(Root& root, size_t index);
   bool same_children(int index, PyObject* dict);
@@ -181,7 +185,7 @@ class GuardTable {
   bool must_be_empty(const Evaluation& evaluation, int index) const;
   void add_step(const Evaluation& evaluation, Memo& memo, int index);
   bool add_conditions(const Evaluation& evaluation, Memo& memo, int index);
-  bool remember_condition(Memo& memo, int index, int number, PyObject* value);
+  bool remember_condition(Memo& memo, int index, int number, PyObject* value, Way way);
   void add_version(const Evaluation& evaluation, Memo& memo, int index, bool needed);
   Ref fetch(Run& run, bool lend);
   Ref remembered_fetched(Run& run);

@@ -4,6 +4,7 @@
 //   memory.cpp        memory of generated graphs, kept between calls
 //   tensor_facts.cpp  a tensor against its metadata
 //   global_state.cpp  grad mode, autocast, modes
+//   mutations.cpp     changes of tensors and objects, counted
 //   checks.cpp        one guard on one value
 //   guard_table.cpp   the guards of an entry;  guard_memo.cpp  what it remembers between calls;
 //                     guard_table_type.cpp  its Python type

@@ -124,6 +124,11 @@ class TensorSnapshot {
   // `dual`: whether a level of forward-mode differentiation is entered, outside of which no tensor has such a gradient.
   C10_ALWAYS_INLINE bool holds(bool dual) { return C10_LIKELY(!dual && is_unchanged()) || matches_anew(); }
 
+  // Whether it changes in the ways of mutations.h alone. Others come to require a gradient in operations in place.
+  bool is_leaf_with_grad() const {
+    return implementation_ != nullptr && autograd_ != nullptr && autograd_->requires_grad_ && !autograd_->grad_fn_;
+  }
+
  private:
   using AutogradMeta = torch::autograd::AutogradMeta;
 

@@ -130,6 +130,18 @@ def replace_parameters(net: Net) -> None:
     net.fc._parameters = {"weight": nn.Parameter(torch.zeros(5, 4)), "bias": None}
 
 
+def in_place(change: Callable[[torch.Tensor], Any]) -> Callable[[Net], Any]:
+    def change_weight(net: Net) -> None:
+        with torch.no_grad():
+            change(net.fc.weight)
+
+    return change_weight
+
+
+def swap(net: Net) -> None:
+    torch.utils.swap_tensors(net.fc.weight, nn.Parameter(torch.zeros(5, 4)))
+
+
 CHANGES: dict[str, Callable[[Net], Any]] = {
     "a plain attribute": lambda net: setattr(net, "scale", 4),
     "an attribute of another type": lambda net: setattr(net, "scale", 3.0),
@@ -141,6 +153,17 @@ CHANGES: dict[str, Callable[[Net], Any]] = {
     "data of another shape": lambda net: setattr(net.fc.weight, "data", torch.zeros(3, 3)),
     "data of another dtype": lambda net: net.double(),
     "data with other strides": lambda net: setattr(net.fc.weight, "data", torch.zeros(4, 4).T.contiguous().T),
+    "requires_grad of one": lambda net: setattr(net.fc.weight, "requires_grad", False),
+    "requires_grad of one, by its class": lambda net: torch.Tensor.requires_grad.__set__(net.fc.weight, False),
+    "a parameter detached in place": in_place(torch.Tensor.detach_),
+    "a parameter given memory": in_place(lambda weight: weight.set_(torch.zeros(3))),
+    "a parameter given a storage": in_place(lambda weight: weight.set_(torch.zeros(3).untyped_storage())),
+    "a parameter of more dimensions": in_place(lambda weight: weight.unsqueeze_(0)),
+    "a parameter turned": in_place(lambda weight: weight.t_()),
+    "a parameter strided": in_place(lambda weight: weight.as_strided_((4, 4), (1, 4))),
+    "a parameter that is swapped": swap,
+    "a parameter's class": lambda net: setattr(net.fc.weight, "__class__", type("P", (nn.Parameter,), {})),
+    "a buffer that comes to require a gradient": lambda net: net.b.add_(net.fc.bias[:3]),
     "set_ in place": lambda net: net.b.set_(torch.zeros(7)),
     "resize_ in place": lambda net: net.b.resize_(9),
     "a buffer replaced": lambda net: setattr(net, "b", torch.zeros(2)),
@@ -148,6 +171,7 @@ CHANGES: dict[str, Callable[[Net], Any]] = {
     "the class": set_class,
     "the submodule's class": lambda net: setattr(net.fc, "__class__", type("L", (nn.Linear,), {})),
     "the instance dict": replace_dict,
+    "the submodule's instance dict": lambda net: setattr(net.fc, "__dict__", nn.Linear(4, 5).__dict__),
     "the parameter dict": replace_parameters,
     "a list grown": lambda net: net.sizes.append(3),
     "a list item": lambda net: net.sizes.__setitem__(0, 1.0),
@@ -176,6 +200,15 @@ HARMLESS: dict[str, Callable[[Net], Any]] = {
     "a gradient": lambda net: setattr(net.fc.weight, "grad", torch.ones(4, 4)),
     "train and eval": lambda net: net.train(not net.training),
 }
+
+
+def test_an_equal_parameter_at_the_old_address_is_looked_at(net: Net, x: torch.Tensor) -> None:
+    table = remembered(net, x)
+    for i in range(200):
+        net.fc.weight = None
+        rows = 4 + i % 2
+        net.fc.weight = nn.Parameter(torch.zeros(rows, 4))
+        assert (table.check((net, x)) is None) == (rows != 4)
 
 
 @pytest.mark.parametrize("change", HARMLESS.values(), ids=HARMLESS)

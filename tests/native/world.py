@@ -321,8 +321,13 @@ class World:
 
     def change_tensor(self, target: torch.Tensor) -> Callable[[], None]:
         data, requires_grad = target.data, target.requires_grad
-        kind = self.random.randrange(3)
-        if kind == 0 and target.is_leaf and target.dtype is not torch.int64:
+        kind = self.random.randrange(5)
+        if kind == 3:
+            with torch.no_grad():
+                target.unsqueeze_(0)
+        elif kind == 4 and target.dtype is torch.float32 and not (target.is_leaf and requires_grad):
+            target.mul_(torch.ones((), requires_grad=True))
+        elif kind == 0 and target.is_leaf and target.dtype is not torch.int64:
             target.requires_grad_(not requires_grad)
         elif kind == 1 and target.is_leaf:
             target.data = torch.zeros(self.random.choice([(2,), (5,), (3, 2)]), dtype=target.dtype)
