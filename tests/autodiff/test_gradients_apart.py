@@ -70,3 +70,34 @@ def test_no_gradient_shares_memory(function, backend):
     assert not shared
     if function is not what_was_saved:  # eager's own gradients do
         torch.testing.assert_close(gradients, trained(function)[0])
+
+
+def added(a, b):
+    return a + b
+
+
+def added_and_scaled(a, b):
+    return (a + b) * 2
+
+
+def equal_but_computed_twice(a, b):
+    return a * 2 + b * 2
+
+
+def differences(a, b):
+    return a - b, a * 1
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "glass"])
+@pytest.mark.parametrize("function", [added, added_and_scaled, equal_but_computed_twice, differences])
+def test_gradients_are_one_tensor_where_eagers_are(function, backend):
+    def of(call):
+        leaves = [torch.ones(4, requires_grad=True), torch.ones(4, requires_grad=True)]
+        out = call(*leaves)
+        outs = out if isinstance(out, tuple) else (out,)
+        first, second = torch.autograd.grad(outs, leaves, [torch.full((4,), 3.0) for _ in outs])
+        return first, second, first.data_ptr() == second.data_ptr()
+
+    want, got = of(function), of(tg.compile(function, backend=backend))
+    torch.testing.assert_close(got[:2], want[:2])
+    assert got[2] == want[2]

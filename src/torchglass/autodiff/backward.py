@@ -35,9 +35,12 @@ def fields(
     tangents: Sequence[Op],
     ops: Sequence[Op],
     gradients: Sequence[tuple[int, Op]],
+    traced: Sequence[Op | None],
 ) -> dict[str, Any]:
-    """``backward``, ``tangents`` and ``gradients`` of a partition. ``copies`` stand for inputs that are written to."""
-    ops, gradients = _apart(ops, gradients, saved)
+    """``backward``, ``tangents`` and ``gradients`` of a partition. ``copies`` stand for inputs that are written to,
+    ``traced`` are the inputs' gradients before the clean-up.
+    """
+    ops, gradients = _apart(ops, gradients, saved, traced)
     reads = _tangents_read(ops, tangents)
     none: frozenset[int] = frozenset()
     return {
@@ -48,19 +51,23 @@ def fields(
 
 
 def _apart(
-    ops: Sequence[Op], gradients: Sequence[tuple[int, Op]], saved: Sequence[Op]
+    ops: Sequence[Op], gradients: Sequence[tuple[int, Op]], saved: Sequence[Op], traced: Sequence[Op | None]
 ) -> tuple[Sequence[Op], Sequence[tuple[int, Op]]]:
     """Gradients that share no memory with each other or with what was saved: copies for those that would.
 
     Autograd keeps a gradient that nobody else holds as the ``.grad`` of its parameter, and programs write to that: the
-    biases of two layers that are added have equal gradients, and clipping would scale the one tensor twice.
+    biases of two layers that are added have equal gradients, and clipping would scale the one tensor twice. A tensor
+    that it hands to two inputs itself (``a + b``) stays one: it makes the copy, and only for parameters.
     """
     taken = set(map(view_root, saved))
     copies: list[Op] = []
     apart = []
+    handed: dict[Op | None, Op] = {}
     for index, op in gradients:
         root = view_root(op)
-        if root in taken:
+        if traced[index] in handed:
+            op = handed[traced[index]]
+        elif root in taken:
             with torch.no_grad():
                 copy = Op(CALL, torch.ops.aten.clone.default, (op,), None, op.val.clone())
             copy.name, copy.captured, copy.origin = f"{op.name}_copy_{len(copies)}", op.captured, op.origin
@@ -68,6 +75,7 @@ def _apart(
             copies.append(copy)
             op = copy
         taken.add(root)
+        handed[traced[index]] = op
         apart.append((index, op))
     return [*ops, *copies], apart
 
@@ -109,7 +117,8 @@ class Again:
         order = cut.order_backward([*self.known, *ops], self.kept, [op for _, op in gradients])
         if any(self.prices.get(op) == math.inf and op not in self.again for op in order):
             return None
-        return replace(self.partition, **fields(self.saved, self.copies, traced.tangents, order, gradients))
+        made = fields(self.saved, self.copies, traced.tangents, order, gradients, traced.gradients)
+        return replace(self.partition, **made)
 
 
 def _tangents_read(ops: Sequence[Op], tangents: Sequence[Op]) -> dict[Op, frozenset[int]]:

@@ -185,7 +185,7 @@ def _training(draft: _Draft, ends: Ends, choice: cut.Choice, autocast: tuple[str
         passes=tuple(draft.passes),
         autocast=autocast,
         again=again,
-        **fields(again.saved, again.copies, draft.tangents, choice.backward, draft.gradients),
+        **fields(again.saved, again.copies, draft.tangents, choice.backward, draft.gradients, draft.trace.gradients),
     )
     return again.partition
 
