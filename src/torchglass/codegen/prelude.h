@@ -193,31 +193,33 @@ INLINE float tg_log1p_f32(float x) { return log1pf(x); }
 #endif
 
 /* This and the float functions below have no branches, so that loops around them vectorize. Polynomials: minimax fits.
-   e^x - 1 for |x| <= ln2 / 2 */
-INLINE float tg_expm1_core(float r)
+   (e^x - 1 - x) / x^2 for |x| <= ln2 / 2 */
+INLINE float tg_exp_core(float r)
 {
     float p = 1.99075740e-4f;
     p = __builtin_fmaf(p, r, 1.39336501e-3f);
     p = __builtin_fmaf(p, r, 8.33328602e-3f);
     p = __builtin_fmaf(p, r, 4.16664649e-2f);
     p = __builtin_fmaf(p, r, 1.66666668e-1f);
-    p = __builtin_fmaf(p, r, 5.00000001e-1f);
-    return __builtin_fmaf(p, r * r, r);
+    return __builtin_fmaf(p, r, 5.00000001e-1f);
 }
 
-/* x = n ln2 + r; 2^n is applied in two steps so that subnormal results and overflow come out right.
+INLINE float tg_expm1_core(float r) { return __builtin_fmaf(tg_exp_core(r), r * r, r); }
+
+/* x = n ln2 + r; 2^n is applied in two steps so that subnormal results and overflow come out right. t's last bits are
+   the integer n + 254, since a float past 2^23 has no bits for less: two exponents with their bias of 127.
    What is 0 anyway (masked scores, mostly) is kept from underflowing, which the processor does slowly. */
 INLINE float tg_exp_f32(float x)
 {
     int gone = x < -104.0f;
     x = x > 95.0f ? 95.0f : x;
     x = gone ? 0.0f : x; /* in this order GCC needs one comparison less */
-    float n = __builtin_rintf(x * 1.44269504f);
+    float t = __builtin_fmaf(x, 1.44269504f, 12583166.0f), n = t - 12583166.0f; /* 1.5 * 2^23 + 254 */
     float r = __builtin_fmaf(n, -0.693145752f, x);
     r = __builtin_fmaf(n, -1.42860677e-6f, r);
-    float p = tg_expm1_core(r) + 1.0f;
-    int32_t m = (int32_t)n, h = m >> 1;
-    return gone ? 0.0f : p * tg_bits_f32((h + 127) << 23) * tg_bits_f32((m - h + 127) << 23);
+    float p = __builtin_fmaf(__builtin_fmaf(tg_exp_core(r), r, 1.0f), r, 1.0f);
+    int32_t m = tg_bits_i32(t), h = m >> 1;
+    return gone ? 0.0f : p * tg_bits_f32(h << 23) * tg_bits_f32((m - h) << 23);
 }
 
 /* x = 2^e m, m in [sqrt(1/2), sqrt(2)), f = m - 1 */
@@ -246,11 +248,11 @@ INLINE float tg_log_f32(float x)
     return (x < 0.0f) | (x != x) ? NAN : z;
 }
 
-/* 2^q for q <= 0; what is no normal number any more is 0 */
+/* 2^q for q <= 0; what is no normal number any more is 0. t's last bits are n + 127, as in tg_exp_f32. */
 INLINE float tg_exp2_down(float q)
 {
     q = q < -127.0f ? -127.0f : q;
-    float n = __builtin_rintf(q), r = q - n;
+    float t = q + 12583039.0f, r = q - (t - 12583039.0f);
     float p = 0.000153458124f;
     p = __builtin_fmaf(p, r, 0.00133999309f);
     p = __builtin_fmaf(p, r, 0.00961848907f);
@@ -258,7 +260,7 @@ INLINE float tg_exp2_down(float q)
     p = __builtin_fmaf(p, r, 0.240226462f);
     p = __builtin_fmaf(p, r, 0.693147182f);
     p = __builtin_fmaf(p, r, 1.0f);
-    return p * tg_bits_f32(((int32_t)n + 127) << 23);
+    return p * tg_bits_f32(tg_bits_i32(t) << 23);
 }
 
 /* |x| < 0.9: x p(x^2); beyond: 1 - erfc, whose binary logarithm is a polynomial up to 4, where erf is 1 in float */
