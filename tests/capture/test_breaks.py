@@ -55,6 +55,27 @@ def in_try(x, log):
 
 
 @program
+def with_sixteen_variables(x, log):
+    """3.13 reads and writes the first 16 variables in pairs; with what is on the stack they are no longer the first."""
+    a, b, c, d, e, g, h, i, j, k, m, n = range(12)
+    result = [a, b, [c, x.sum().item()], [(p, q) for p, q in zip((a, b, c), (d, e, g))]]
+    q, p = a + k, b + m
+    p, q = q, p
+    return result, a, b, c, d, e, g, h, i, j, k, m, n, p - q
+
+
+@program
+def with_many_shared_variables(x, log):
+    a, b, c, d, e, g, h, i, j, k, m, n = range(12)
+    log.append(x.sum().item())
+    p, q = a + k, b - m
+    functions = [lambda: (p, q), lambda: (a, b, n), lambda: c - d - e - g - h - i - j]
+    log.append(x.max().item())
+    p, q = q, p
+    return [function() for function in functions]
+
+
+@program
 def handler_of_a_break(x, log):
     try:
         y = x * 2

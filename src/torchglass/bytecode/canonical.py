@@ -20,6 +20,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
+from .decode import PAIRS
 from .exceptions import handler_table
 
 VERSION = sys.version_info[:2]
@@ -328,9 +329,7 @@ def _translations() -> list[Any]:
         "LOAD_GLOBAL": _load_global,
         "LOAD_ATTR": _load_attr,
         "LOAD_FAST_CHECK": _emit("LOAD_FAST", _local),
-        "LOAD_FAST_LOAD_FAST": _pair("LOAD_FAST", "LOAD_FAST"),
-        "STORE_FAST_LOAD_FAST": _pair("STORE_FAST", "LOAD_FAST"),
-        "STORE_FAST_STORE_FAST": _pair("STORE_FAST", "STORE_FAST"),
+        **{name: _pair(*halves) for name, halves in PAIRS.items()},
         "RETURN_CONST": _return_const,
         "KW_NAMES": _kw_names,
         "CALL": _call,

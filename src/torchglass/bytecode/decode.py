@@ -1,7 +1,7 @@
 """Code object in, instructions out.
 
-``decode(code)`` drops CACHE entries and folds EXTENDED_ARG, so that instructions are numbered 0, 1, 2, ... and jumps
-name the *index* of their target:
+``decode(code)`` drops CACHE entries, folds EXTENDED_ARG and gives what 3.13 holds in one as the two that it stands for,
+so that instructions are numbered 0, 1, 2, ... and jumps name the *index* of their target:
 
     >>> [i.opname for i in decode((lambda x: x + 1).__code__)]   # doctest: +SKIP
     ['RESUME', 'LOAD_FAST', 'LOAD_CONST', 'BINARY_OP', 'RETURN_VALUE']
@@ -16,6 +16,12 @@ from types import CodeType
 from typing import Any
 
 _JUMPS = set(dis.hasjrel) | set(dis.hasjabs)
+PAIRS = {
+    "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
+    "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
+    "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
+}
+"""Instructions (3.13) on two of the first 16 variables, and the two that they stand for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,30 +52,42 @@ class ExceptionEntry:
 @lru_cache(maxsize=4096)
 def decode(code: CodeType) -> tuple[Instruction, ...]:
     """The instructions of ``code`` in order, without CACHE and EXTENDED_ARG."""
-    raw = [i for i in dis.get_instructions(code) if i.opname not in ("EXTENDED_ARG", "CACHE")]
+    raw = _raw(code)
     index_of = _index_by_offset(code, raw)
     lines = _line_by_offset(code)
+    parts = (part for i in raw for part in _parts(i))
     return tuple(
         Instruction(
             index=n,
-            offset=i.offset,
-            opcode=i.opcode,
-            opname=i.opname,
-            arg=i.arg,
-            argval=i.argval,
-            line=lines.get(i.offset),
-            target=index_of[i.argval] if i.opcode in _JUMPS else None,
+            offset=offset,
+            opcode=dis.opmap[name],
+            opname=name,
+            arg=arg,
+            argval=argval,
+            line=lines.get(offset),
+            target=index_of[argval] if dis.opmap[name] in _JUMPS else None,
         )
-        for n, i in enumerate(raw)
+        for n, (offset, name, arg, argval) in enumerate(parts)
     )
+
+
+def _raw(code: CodeType) -> list[dis.Instruction]:
+    return [i for i in dis.get_instructions(code) if i.opname not in ("EXTENDED_ARG", "CACHE")]
+
+
+def _parts(i: dis.Instruction) -> list[tuple[int, str, int | None, Any]]:
+    """The offset, name, number and meaning of the argument of the one or two instructions that ``i`` stands for."""
+    if i.opname not in PAIRS:
+        return [(i.offset, i.opname, i.arg, i.argval)]
+    assert i.arg is not None
+    return [(i.offset, *part) for part in zip(PAIRS[i.opname], (i.arg >> 4, i.arg & 15), i.argval)]
 
 
 def exception_entries(code: CodeType) -> tuple[ExceptionEntry, ...]:
     """The exception table of ``code`` (3.11+; empty before) in instruction indices."""
     if not hasattr(code, "co_exceptiontable"):
         return ()
-    raw = [i for i in dis.get_instructions(code) if i.opname not in ("EXTENDED_ARG", "CACHE")]
-    index_of = _index_by_offset(code, raw)
+    index_of = _index_by_offset(code, _raw(code))
     parse = dis._parse_exception_table  # type: ignore[attr-defined]
     return tuple(
         ExceptionEntry(index_of[e.start], index_of[e.end], index_of[e.target], e.depth, e.lasti) for e in parse(code)
@@ -79,13 +97,14 @@ def exception_entries(code: CodeType) -> tuple[ExceptionEntry, ...]:
 def _index_by_offset(code: CodeType, raw: list[dis.Instruction]) -> dict[int, int]:
     """Every code offset (CACHE and EXTENDED_ARG included) to the index of the first instruction at or after it."""
     table: dict[int, int] = {}
-    offset = 0
-    for n, instruction in enumerate(raw):
+    offset = index = 0
+    for instruction in raw:
         while offset <= instruction.offset:
-            table[offset] = n
+            table[offset] = index
             offset += 2
+        index += 1 + (instruction.opname in PAIRS)
     while offset <= len(code.co_code):
-        table[offset] = len(raw)
+        table[offset] = index
         offset += 2
     return table
 

@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from inspect import CO_GENERATOR, CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from bytecode import Bytecode, CellVar, Instr, Label
 from bytecode.instr import TryBegin, TryEnd
 
-from ..bytecode import ExceptionEntry, build_table, decode, exception_entries
+from ..bytecode import PAIRS, ExceptionEntry, build_table, decode, exception_entries
 from ..records.sources import SHARED, STACK
 
 NO_FALL = frozenset(
@@ -27,7 +28,7 @@ NO_FALL = frozenset(
      "JUMP_BACKWARD_NO_INTERRUPT")
 )  # fmt: skip
 YIELD_ARGUMENT = () if sys.version_info < (3, 12) else (1,)  # the depth of blocks, for debuggers of CPython
-READS = ("LOAD_FAST", "DELETE_FAST", "STORE_FAST_LOAD", "LOAD_DEREF", "LOAD_CLOSURE", "DELETE_DEREF", "LOAD_FROM_DICT")
+READS = ("LOAD_FAST", "DELETE_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "DELETE_DEREF", "LOAD_FROM_DICT")
 
 
 class Slot(Enum):
@@ -89,7 +90,7 @@ def _used(code: CodeType, index: int, by: tuple[str, ...]) -> set[str]:
             todo.append(at + 1)
         todo += [h.target for h in handlers if h.start <= at < h.end]
         if i.opname.startswith(by):
-            names.update(i.argval if isinstance(i.argval, tuple) else (i.argval,))
+            names.add(i.argval)
     return names
 
 
@@ -110,6 +111,8 @@ def resume_code(code: CodeType, entry: EntryPoint, name: str) -> CodeType:
     """
     code, entry = in_original(code, entry)
     body = Bytecode.from_code(code)
+    # here other variables are the first 16
+    body[:] = [half for item in body for half in _halves(item)]
     real = [n for n, item in enumerate(body) if isinstance(item, Instr)]
     target = Label()
     line = decode(code)[entry.index].line or code.co_firstlineno
@@ -130,6 +133,13 @@ def resume_code(code: CodeType, entry: EntryPoint, name: str) -> CodeType:
         made = _with_cells(made, len(prologue), entry.cells)
     _originals[made] = code, len(prologue)
     return made
+
+
+def _halves(item: Any) -> list[Any]:
+    """An item of the code, or the two instructions that it stands for, as ``decode`` gives them."""
+    if not isinstance(item, Instr) or item.name not in PAIRS:
+        return [item]
+    return [Instr(name, arg, location=item.location) for name, arg in zip(PAIRS[item.name], item.arg)]
 
 
 # For each resume function's code: the code that it continues, and the length of its prologue.

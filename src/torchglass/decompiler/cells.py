@@ -12,8 +12,7 @@ import itertools
 from types import CodeType
 
 from ..bytecode.canonical import VERSION, raw_instructions
-
-_NIBBLES = frozenset({"LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"})
+from ..bytecode.decode import PAIRS
 
 
 def with_free_cells(code: CodeType) -> tuple[CodeType, tuple[str, ...]]:
@@ -34,8 +33,11 @@ def with_free_cells(code: CodeType) -> tuple[CodeType, tuple[str, ...]]:
     for offset, _, _ in given:
         text[offset : offset + 4] = bytes((dis.opmap["NOP"], 0)) * 2
     for offset, start, op, arg in raw_instructions(code):
-        if dis.opname[op] in _NIBBLES:
-            text[offset + 1] = new[slots[arg >> 4]] << 4 | new[slots[arg & 15]]
+        if dis.opname[op] in PAIRS:
+            first, second = new[slots[arg >> 4]], new[slots[arg & 15]]
+            if max(first, second) > 15:
+                return code, ()  # no room for it in the argument
+            text[offset + 1] = first << 4 | second
         elif (op in dis.haslocal or op in dis.hasfree) and text[offset] != dis.opmap["NOP"]:
             index = new[slots[arg]]
             if index > 255 or start != offset:

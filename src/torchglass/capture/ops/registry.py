@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ...bytecode import PAIRS
+
 if TYPE_CHECKING:
     from ...bytecode import Instruction
     from ..frame import Frame
@@ -22,6 +24,7 @@ HANDLERS: dict[str, OpHandler] = {}
 # Instructions without a handler, by what becomes of them. A name in neither table breaks the graph too.
 NEVER_REACHED = {
     "EXTENDED_ARG": "decoding joins it with the instruction that follows",
+    **dict.fromkeys(PAIRS, "decoding gives the two instructions that it stands for"),
     "INTERPRETER_EXIT": "only CPython's entry trampoline has it",
     "RESERVED": "no instruction",
     "ENTER_EXECUTOR": "the specializer writes it, and code objects show what it replaced",

@@ -44,36 +44,13 @@ def load_fast_and_clear(m, f, i):
 
 @handler("STORE_FAST")
 def store_fast(m, f, i):
-    _store_local(f, i.argval)
-
-
-def _store_local(f, name):
-    value = f.pop()
+    name, value = i.argval, f.pop()
     if value is NULL:  # what LOAD_FAST_AND_CLEAR found
         f.locals.pop(name, None)
     elif isinstance(value, CellV) and name in f.code.co_cellvars:
         f.cells[name] = value  # a resume function takes over a cell that inner functions share
     else:
         f.locals[name] = value
-
-
-@handler("LOAD_FAST_LOAD_FAST", versions=SINCE_313)
-def load_fast_load_fast(m, f, i):
-    for name in i.argval:
-        f.push(_load_local(m, f, name))
-
-
-@handler("STORE_FAST_STORE_FAST", versions=SINCE_313)
-def store_fast_store_fast(m, f, i):
-    for name in i.argval:
-        _store_local(f, name)
-
-
-@handler("STORE_FAST_LOAD_FAST", versions=SINCE_313)
-def store_fast_load_fast(m, f, i):
-    first, second = i.argval
-    _store_local(f, first)
-    f.push(_load_local(m, f, second))
 
 
 @handler("DELETE_FAST")
