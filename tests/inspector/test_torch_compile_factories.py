@@ -1,10 +1,7 @@
 """Transformed code that makes its continuation itself, as torch 2.11's does, is shown and runs as a factory's call."""
 
-import sys
 from types import FunctionType
 from typing import Any
-
-import pytest
 
 from torchglass.decompiler import readable
 from torchglass.decompiler.verify import compiled
@@ -23,7 +20,6 @@ def transformed(b: int) -> Any:
     return [torch_dynamo_resume_in_f_at_8(1), torch_dynamo_resume_in_f_at_8(1), b]
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 13), reason="torch for 3.13 calls factories itself")
 def test_a_continuation_made_inside() -> None:
     code, around = transformed.__code__.replace(co_name="f"), {"__builtins__": __builtins__}
     made = next(c for c in code.co_consts if hasattr(c, "co_code"))

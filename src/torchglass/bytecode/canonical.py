@@ -170,7 +170,26 @@ def canonical(code: CodeType) -> list[Ins]:
         if ins.op in TERMINAL or ins.op == "JUMP":
             ins.nxt = -1
     handler_table(code, out, index_at)
+    if VERSION >= (3, 13):
+        _name_closures(code, out)
     return out
+
+
+def _name_closures(code: CodeType, out: list[Ins]) -> None:
+    """3.13 writes LOAD_FAST for LOAD_CLOSURE too. In an inlined comprehension it may be another variable's value."""
+    shared = {*code.co_cellvars, *code.co_freevars}
+    values = {at for ins in out if ins.op == "LOAD_FAST_AND_CLEAR" for at in _reads_in_comprehension(out, ins)}
+    for ins in out:
+        if ins.op == "LOAD_FAST" and ins.arg in shared and ins.index not in values:
+            ins.op = "LOAD_CLOSURE"
+
+
+def _reads_in_comprehension(out: list[Ins], start: Ins) -> list[int]:
+    """Where the comprehension that begins with ``start`` reads the variable of that name, if it is no cell there."""
+    loops = (i for i in out[start.index :] if i.op in ("FOR_ITER", "END_ASYNC_FOR"))
+    end = next((i.to if i.op == "FOR_ITER" else i.index for i in loops), start.index)
+    uses = [i for i in out[start.index : end] if i.arg == start.arg]
+    return [i.index for i in uses] if any(i.op == "STORE_FAST" for i in uses) else []
 
 
 class _State:

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from inspect import CO_GENERATOR, CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from bytecode import Bytecode, CellVar, Instr, Label
 from bytecode.instr import TryBegin, TryEnd
 
-from ..bytecode import PAIRS, ExceptionEntry, build_table, decode, exception_entries
+from ..bytecode import ExceptionEntry, build_table, decode, exception_entries
+from ..bytecode.pairs import split_pairs
 from ..records.sources import SHARED, STACK
 
 NO_FALL = frozenset(
@@ -110,9 +110,7 @@ def resume_code(code: CodeType, entry: EntryPoint, name: str) -> CodeType:
     A generator's code gives, when called, a generator that after one ``next`` waits there, with no value yet.
     """
     code, entry = in_original(code, entry)
-    body = Bytecode.from_code(code)
-    # here other variables are the first 16
-    body[:] = [half for item in body for half in _halves(item)]
+    body = split_pairs(Bytecode.from_code(code))
     real = [n for n, item in enumerate(body) if isinstance(item, Instr)]
     target = Label()
     line = decode(code)[entry.index].line or code.co_firstlineno
@@ -133,13 +131,6 @@ def resume_code(code: CodeType, entry: EntryPoint, name: str) -> CodeType:
         made = _with_cells(made, len(prologue), entry.cells)
     _originals[made] = code, len(prologue)
     return made
-
-
-def _halves(item: Any) -> list[Any]:
-    """An item of the code, or the two instructions that it stands for, as ``decode`` gives them."""
-    if not isinstance(item, Instr) or item.name not in PAIRS:
-        return [item]
-    return [Instr(name, arg, location=item.location) for name, arg in zip(PAIRS[item.name], item.arg)]
 
 
 # For each resume function's code: the code that it continues, and the length of its prologue.

@@ -20,7 +20,19 @@ def _is_null(value: Any) -> bool:
 
 @rule("CALL")
 def call(m: Machine, ins: Ins) -> None:
-    count, names = ins.arg
+    _call(m, *ins.arg)
+
+
+@rule("CALL_KW_DYNAMIC")
+def call_kw(m: Machine, ins: Ins) -> None:
+    """A call (3.13) whose keyword names were not pushed last: other code than a compiler's."""
+    names = m.expr()
+    if not isinstance(names, ast.Tuple) or not all(_identifier(name) for name in names.elts):
+        raise DecompileError("keyword names that are no constant")
+    _call(m, ins.arg, tuple(name.value for name in names.elts))  # type: ignore[attr-defined]
+
+
+def _call(m: Machine, count: int, names: tuple[str, ...] | None) -> None:
     args = m.exprs(count)
     second, first = m.pop(), m.pop()
     if _is_null(first):

@@ -432,6 +432,16 @@ def _looks(depth: int) -> Maker:
     return make
 
 
+def _sliced(op: str, below: int, pushes: int) -> Maker:
+    """``op`` on ``below`` values and a slice, whose two ends are apart on the stack (Python 3.12)."""
+
+    def make(ins: Ins, state: State) -> Event:
+        ends = _take(state, 2)
+        return Event(ins, op, None, [*_take(state, below), ("s", tuple(ends))], pushes)
+
+    return make
+
+
 def _into(values: int) -> Maker:
     """SET_ADD and its kind: ``values`` from the top go into the container ``arg`` places below them."""
 
@@ -443,7 +453,18 @@ def _into(values: int) -> Maker:
 
 
 def _call(ins: Ins, state: State) -> Event:
-    count, names = ins.arg
+    return _call_with(ins, state, *ins.arg)
+
+
+def _call_kw(ins: Ins, state: State) -> Event:
+    """A call (3.13) whose keyword names are on the stack: a constant that was not pushed last."""
+    names = _elements(state, *_take(state, 1))
+    if names is None or any(name[0] != "c" for name in names):
+        raise Incomparable("keyword names that are no constant")
+    return _call_with(ins, state, ins.arg, tuple(name[2] for name in names))
+
+
+def _call_with(ins: Ins, state: State, count: int, names: tuple[str, ...] | None) -> Event:
     args = _take(state, count)
     pair = [t for t in _take(state, 2) if t is not NULL]
     return Event(ins, "CALL", (len(pair) + count - 1, names), [*pair, *args], 1)
@@ -541,21 +562,22 @@ _EVENTS: dict[str, Maker] = {
     "LOAD_FROM_DICT_OR_DEREF": _plain(1), "LOAD_FROM_DICT_OR_GLOBALS": _plain(1),
     "LOAD_ATTR": _plain(1), "LOAD_METHOD": _method, "LOAD_SUPER_ATTR": _super_attr,
     "STORE_NAME": _plain(1, 0), "STORE_GLOBAL": _plain(1, 0), "STORE_DEREF": _plain(1, 0), "STORE_ATTR": _plain(2, 0),
-    "STORE_SUBSCR": _plain(3, 0), "STORE_SLICE": _plain(4, 0),
+    "STORE_SUBSCR": _plain(3, 0), "STORE_SLICE": _sliced("STORE_SUBSCR", 2, 0),
     "DELETE_NAME": _plain(0, 0), "DELETE_GLOBAL": _plain(0, 0), "DELETE_DEREF": _plain(0, 0),
     "DELETE_ATTR": _plain(1, 0), "DELETE_SUBSCR": _plain(2, 0),
     "UNPACK_SEQUENCE": _plain(1, lambda n: n), "UNPACK_EX": _plain(1, lambda n: (n & 255) + 1 + (n >> 8)),
     "IMPORT_NAME": _plain(2), "IMPORT_FROM": _import_from,
     "GET_ITER": _plain(1), "GET_AITER": _plain(1), "GET_AWAITABLE": _plain(1), "GET_YIELD_FROM_ITER": _plain(1),
     "YIELD_VALUE": _plain(1), "YIELD_FROM": _plain(2), "RETURN_GENERATOR": _plain(0),
-    "BINARY": _plain(2), "COMPARE": _plain(2), "BINARY_SUBSCR": _plain(2), "BINARY_SLICE": _plain(3),
+    "BINARY": _plain(2), "COMPARE": _plain(2),
+    "BINARY_SUBSCR": _plain(2), "BINARY_SLICE": _sliced("BINARY_SUBSCR", 1, 1),
     "UNARY_NOT": _plain(1), "UNARY_NEGATIVE": _plain(1), "UNARY_POSITIVE": _plain(1), "UNARY_INVERT": _plain(1),
     "BUILD_SET": _plain(lambda n: n), "BUILD_MAP": _plain(lambda n: 2 * n), "BUILD_STRING": _plain(lambda n: n),
     "BUILD_CONST_KEY_MAP": _const_key_map, "LIST_TO_TUPLE": _plain(1),
     "SET_ADD": _into(1), "SET_UPDATE": _into(1), "DICT_UPDATE": _into(1), "DICT_MERGE": _into(1), "MAP_ADD": _into(2),
     "LIST_APPEND": _into(1), "LIST_EXTEND": _into(1),
     "FORMAT_VALUE": _plain(lambda a: 1 + a[1]), "CONVERT_VALUE": _plain(1),
-    "CALL": _call, "CALL_FUNCTION": _call_function, "CALL_EX": _call_ex,
+    "CALL": _call, "CALL_KW_DYNAMIC": _call_kw, "CALL_FUNCTION": _call_function, "CALL_EX": _call_ex,
     "MAKE_FUNCTION": _make_function, "SET_FUNCTION_ATTRIBUTE": _plain(2),
     "RETURN_VALUE": _plain(1, 0), "RAISE": _raised, "RERAISE": _raised,
     "BEFORE_WITH": _plain(1, 2), "BEFORE_ASYNC_WITH": _plain(1, 2), "WITH_EXCEPT_START": _with_except,

@@ -15,16 +15,19 @@ from typing import Any
 
 _PREFIX = "torch_dynamo_resume_in_"
 _CLOSURE = 8
+_MAKING = ["LOAD_CONST", "MAKE_FUNCTION", *(["SET_FUNCTION_ATTRIBUTE"] if sys.version_info >= (3, 13) else [])]
 
 
 def with_factories(code: CodeType, around: dict[str, Any]) -> tuple[CodeType, dict[str, CodeType]]:
     """``code`` with calls of factories, which are put into the globals ``around``, and their names with the codes."""
     found = {c: n for n, c in enumerate(code.co_consts) if isinstance(c, CodeType) and c.co_name.startswith(_PREFIX)}
-    if not found or sys.version_info >= (3, 13):  # the versions of torch that run there call factories
+    if not found:
         return code, {}
     from bytecode import Bytecode  # here, since most functions need none and it is slow to load
 
-    instructions = Bytecode.from_code(code)
+    from ...bytecode.pairs import split_pairs
+
+    instructions = split_pairs(Bytecode.from_code(code))
     factories: dict[str, CodeType] = {}
     at = 0
     while at < len(instructions):
@@ -32,7 +35,7 @@ def with_factories(code: CodeType, around: dict[str, Any]) -> tuple[CodeType, di
         if made is not None:
             name = _name(made, around, found[made])
             factories[name] = made
-            instructions[at : at + 2] = _call(name)
+            instructions[at : at + len(_MAKING)] = _call(name)
         at += 1
     if not factories:
         return code, {}
@@ -42,9 +45,9 @@ def with_factories(code: CodeType, around: dict[str, Any]) -> tuple[CodeType, di
 
 
 def _made_at(instructions: Any, at: int) -> CodeType | None:
-    """The code of the continuation that the two instructions from ``at`` on make."""
-    part = instructions[at : at + 2]
-    if [getattr(i, "name", "") for i in part] != ["LOAD_CONST", "MAKE_FUNCTION"] or part[1].arg != _CLOSURE:
+    """The code of the continuation that the instructions from ``at`` on make."""
+    part = instructions[at : at + len(_MAKING)]
+    if [getattr(i, "name", "") for i in part] != _MAKING or part[-1].arg != _CLOSURE:
         return None
     made = part[0].arg
     return made if isinstance(made, CodeType) and made.co_name.startswith(_PREFIX) else None
@@ -60,5 +63,6 @@ def _call(name: str) -> list[Any]:
     """A call of the global ``name`` with what is on top of the stack."""
     from bytecode import Instr
 
-    push = [Instr("PUSH_NULL"), Instr("SWAP", 2), Instr("LOAD_GLOBAL", (False, name)), Instr("SWAP", 2)]
+    null, function = [Instr("PUSH_NULL"), Instr("SWAP", 2)], [Instr("LOAD_GLOBAL", (False, name)), Instr("SWAP", 2)]
+    push = [*null, *function] if sys.version_info < (3, 13) else [*function, *null]
     return [*push, *([Instr("PRECALL", 1)] if sys.version_info < (3, 12) else []), Instr("CALL", 1)]
