@@ -295,7 +295,7 @@ def star_arguments() -> Any:
 def formatted_text() -> Any:
     def function(a, name):
         b = a * 2
-        note(f"{name!r:>8} has {b.shape[0]} of {a.sum().item():.2f}")
+        note(f"{name:>8} has {b.shape[0]} of {a.sum().item():.2f}")
         return b if a.mean() > 0 else -b
 
     return function, [(ONES, "x"), (MINUS, "y")]

@@ -10,6 +10,7 @@ so that instructions are numbered 0, 1, 2, ... and jumps name the *index* of the
 from __future__ import annotations
 
 import dis
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
@@ -22,6 +23,7 @@ PAIRS = {
     "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
 }
 """Instructions (3.13) on two of the first 16 variables, and the two that they stand for."""
+COMPARES_TRUTH = 16  # in the argument of COMPARE_OP (3.13): TO_BOOL follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +79,15 @@ def _raw(code: CodeType) -> list[dis.Instruction]:
 
 def _parts(i: dis.Instruction) -> list[tuple[int, str, int | None, Any]]:
     """The offset, name, number and meaning of the argument of the one or two instructions that ``i`` stands for."""
-    if i.opname not in PAIRS:
-        return [(i.offset, i.opname, i.arg, i.argval)]
-    assert i.arg is not None
-    return [(i.offset, *part) for part in zip(PAIRS[i.opname], (i.arg >> 4, i.arg & 15), i.argval)]
+    if i.opname in PAIRS:
+        assert i.arg is not None
+        return [(i.offset, *part) for part in zip(PAIRS[i.opname], (i.arg >> 4, i.arg & 15), i.argval)]
+    if i.opname == "COMPARE_OP" and sys.version_info >= (3, 13):
+        assert i.arg is not None
+        text = i.argval.removeprefix("bool(").removesuffix(")")
+        truth = [(i.offset, "TO_BOOL", None, None)] if i.arg & COMPARES_TRUTH else []
+        return [(i.offset, i.opname, i.arg & ~COMPARES_TRUTH, text), *truth]
+    return [(i.offset, i.opname, i.arg, i.argval)]
 
 
 def exception_entries(code: CodeType) -> tuple[ExceptionEntry, ...]:
@@ -102,7 +109,7 @@ def _index_by_offset(code: CodeType, raw: list[dis.Instruction]) -> dict[int, in
         while offset <= instruction.offset:
             table[offset] = index
             offset += 2
-        index += 1 + (instruction.opname in PAIRS)
+        index += len(_parts(instruction))
     while offset <= len(code.co_code):
         table[offset] = index
         offset += 2

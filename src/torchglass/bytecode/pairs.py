@@ -1,16 +1,16 @@
-"""What `bytecode` decodes, with 3.13's instructions on two variables as the two that they stand for.
+"""What `bytecode` decodes, with the instructions of 3.13 that stand for two as these two.
 
-Their arguments have room for the first 16 variables only, and for no cells: whoever changes the variables must not keep
-them.
+Those on two variables have room for the first 16 variables only, and for no cells: whoever changes the variables must
+not keep them. A comparison apart from the truth of its result is what older versions have.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from bytecode import Bytecode, Instr
+from bytecode import Bytecode, Compare, Instr
 
-from .decode import PAIRS
+from .decode import COMPARES_TRUTH, PAIRS
 
 
 def split_pairs(body: Bytecode) -> Bytecode:
@@ -20,7 +20,12 @@ def split_pairs(body: Bytecode) -> Bytecode:
 
 
 def _halves(item: Any) -> list[Any]:
-    if not isinstance(item, Instr) or item.name not in PAIRS:
+    if not isinstance(item, Instr):
         return [item]
-    arguments: Any = item.arg
-    return [Instr(name, arg, location=item.location) for name, arg in zip(PAIRS[item.name], arguments)]
+    argument: Any = item.arg
+    if item.name in PAIRS:
+        return [Instr(name, arg, location=item.location) for name, arg in zip(PAIRS[item.name], argument)]
+    if item.name == "COMPARE_OP" and argument & COMPARES_TRUTH:
+        plain = Instr(item.name, Compare(argument & ~COMPARES_TRUTH), location=item.location)
+        return [plain, Instr("TO_BOOL", location=item.location)]
+    return [item]

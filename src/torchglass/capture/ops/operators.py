@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import sys
 from typing import Any
 
 from .. import checked
@@ -29,11 +28,6 @@ def binary_function(arg: int):
     return (BINARY + INPLACE)[arg]
 
 
-def comparison(instruction) -> str:
-    """The operator's text of a COMPARE_OP (3.13 appends bool() to some)."""
-    return instruction.argval.removeprefix("bool(").removesuffix(")")
-
-
 @handler("BINARY_OP")
 def binary_op(m, f, i):
     right, left = f.pop(), f.pop()
@@ -43,10 +37,7 @@ def binary_op(m, f, i):
 @handler("COMPARE_OP")
 def compare_op(m, f, i):
     right, left = f.pop(), f.pop()
-    result = m.binary(COMPARE[comparison(i)], left, right)
-    if sys.version_info >= (3, 13) and i.arg & 16:
-        result = ConstantV(m.truth(result))
-    f.push(result)
+    f.push(m.binary(COMPARE[i.argval], left, right))
 
 
 @handler("IS_OP")
