@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..records.kernels import Choice
-from ..records.loops import Access, Buffer, Size, address, item_bytes, product
-from . import c_panels, c_scans, gathers
+from ..records.loops import Buffer, Size, item_bytes, product
+from . import c_panels, c_scans, c_tiles, gathers
 from .c_body import Accumulator, BodyPrinter, Pass, total_type, value_type
 from .c_ops import CTYPES, is_float, reduction_start
 from .c_text import copies, decode, indent, limit, loop_over, renamed, wrap
@@ -32,8 +32,6 @@ WIDE_ROW = 4096  # columns past which column sums are shared out by columns
 COLUMN_BLOCK = 512
 CACHE_LINE = 16  # floats
 ENOUGH = 16  # rows for threads to share them rather than the columns
-WIDE_TILE = 64  # the side of the blocks in which transposed reads go along which arithmetic is vectorized
-HALF_TILE = 32, 128  # both sides for elements of two bytes: of a block's reads a cache line is all that is ever used
 STACK_BYTES = 32768  # scratch rows larger than this live in a thread's own heap block
 MOST_SHUFFLED = 8  # elements apart that GCC may load together and take apart
 MOST_WRITTEN_OUT = 8  # rows whose sum stays in a register
@@ -259,9 +257,10 @@ class CKernel:
         if nest.apart is not None:
             return self._rows_in_turn(row, nest.apart)
         count = nest.rows
-        across = transposed_dim(nest) if self._simple(passes) else None
+        across = c_tiles.transposed_dim(nest) if self._simple(passes) else None
         if across is not None:
-            return self._tiles(row, across)
+            most = self.choice.tile
+            return c_tiles.Tiles(nest, self.buffers, self.ident, across, most).code(row, self.parallel)
         if not self.parallel:
             return wrap(row, nest.dims, range(count))
         rows = product(nest.row_dims)
@@ -296,49 +295,6 @@ class CKernel:
             *(line.replace(loop_over(last, size), moved) for line in code),
         ]
         return ["#pragma omp parallel", "{", *indent(lines), "}"]
-
-    def _tiles(self, row: list[str], across: int) -> list[str]:
-        """Blocks of the dimension that reads walk and the one that writes walk: both stay in cache.
-
-        What is read across is first turned into a small array, so that the arithmetic's loop is over neighbours.
-        """
-        nest, last, reads = self.nest, len(self.nest.dims) - 1, self._reads_across(across)
-        half = any(item_bytes(self.buffers[access.buffer].dtype) == 2 for access, _ in reads)
-        high, wide = HALF_TILE if half else (WIDE_TILE, WIDE_TILE)
-        tile = min(self.choice.tile, high)
-        plain = loop_over(last, nest.dims[last])
-        moved = f"for (int64_t i{last} = from; i{last} < to; ++i{last}) {{"
-        row = [line.replace(plain, moved) for line in row]
-        lines = [limit("bottom", "top", tile, nest.dims[across]), limit("to", "from", wide, nest.dims[last])]
-        for k, (access, text) in enumerate(reads):
-            block = f"tile{k}[(i{across} - top) * {wide} + i{last} - from]"
-            if not any(text in line for line in row):
-                continue
-            row = [line.replace(text, block) for line in row]
-            ctype = self._memory(access.buffer)
-            turn = f"tg_turn_{8 * item_bytes(self.buffers[access.buffer].dtype)}"
-            corner = f"const int64_t i{across} = top, i{last} = from;"
-            call = f"{turn}(tile{k}, {wide}, &{text}, {access.strides[last]}, to - from, bottom - top);"
-            lines += [f"{ctype} tile{k}[{tile * wide}] ALIGNED;", f"{{ {corner} {call} }}"]
-        lines += [f"for (int64_t i{across} = top; i{across} < bottom; ++i{across}) {{", *indent(row), "}"]
-        code = [f"for (int64_t from = 0; from < {nest.dims[last]}; from += {wide}) {{", *indent(lines), "}"]
-        code = [f"for (int64_t top = 0; top < {nest.dims[across]}; top += {tile}) {{", *indent(code), "}"]
-        outer = [k for k in range(nest.rows) if k != across]
-        code = wrap(code, nest.dims, outer)
-        threads = f"#pragma omp parallel for schedule(static) collapse({len(outer) + 2})"
-        return [threads, *code] if self.parallel else code
-
-    def _reads_across(self, across: int) -> list[tuple[Access, str]]:
-        """Buffers read element by element along ``across`` and in jumps along rows, with the text of the read."""
-        last, kernel = len(self.nest.dims) - 1, self.nest.kernel
-        found: dict[str, Access] = {}
-        for loop in self.nest.loops:
-            for load in loop.loads:
-                steps, name = load.access.strides, load.access.buffer
-                jumps = isinstance(steps[last], int) and abs(steps[last]) >= CACHE_LINE
-                if jumps and steps[across] == 1 and name in kernel.reads and not load.access.indirect and not load.mask:
-                    found[f"{self.ident(name)}[{address(steps, load.access.offset)}]"] = load.access
-        return [(access, text) for text, access in found.items()]
 
     def _simple(self, passes: list[Pass]) -> bool:
         """One pass without reductions, scans or scratch: its inner loop itself can run in parallel."""
@@ -529,21 +485,6 @@ class CKernel:
             f"const {value_type(acc.reduce.dtype)} sum = total;", *self._finished(acc),
         ]  # fmt: skip
         return [f"for (int64_t c = 0; c < {acc.size}; ++c) {{", *indent(body), "}"]
-
-
-def transposed_dim(nest: Nest) -> int | None:
-    """A row dimension that some load walks element by element while the inner loop makes it jump; None if none does."""
-    last = len(nest.dims) - 1
-    for loop in nest.loops:
-        for load in loop.loads:
-            steps = load.access.strides
-            if load.access.indirect or not isinstance(steps[last], int) or abs(steps[last]) < CACHE_LINE:
-                continue
-            for k in range(nest.rows):
-                size = nest.dims[k]
-                if steps[k] == 1 and isinstance(size, int) and size >= CACHE_LINE:
-                    return k
-    return None
 
 
 def _kept_rows(nest: Nest, columns: list[Accumulator]) -> list[int]:
