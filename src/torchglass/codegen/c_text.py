@@ -9,6 +9,9 @@ import re
 
 from ..records.loops import Size
 
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_DEFINED = re.compile(r"const \w+ ([rt]\d+) = ")
+
 
 def decode(name: str, dims: list[tuple[int, Size]]) -> list[str]:
     """Counters of several dimensions from one that runs over all of them."""
@@ -35,8 +38,16 @@ def wrap(body: list[str], dims: tuple[Size, ...], which: range | list[int]) -> l
 
 
 def copies(body: list[str], k: int, size: int) -> list[str]:
-    """A body for each index of a dimension, one after the other."""
-    return [line for n in range(size) for line in ("{", *indent([f"const int64_t i{k} = {n};", *body]), "}")]
+    """A body for each index of a dimension, one after the other; values that do not depend on it come once, before."""
+    moving, once, each = {f"i{k}"}, [], []
+    for line in body:
+        found = _DEFINED.match(line)
+        if found and moving.isdisjoint(_WORD.findall(line)):
+            once.append(line)
+            continue
+        each.append(line)
+        moving.add(found[1] if found else _WORD.findall(line)[0])  # a name defined, or a buffer written to
+    return [*once, *(line for n in range(size) for line in ("{", *indent([f"const int64_t i{k} = {n};", *each]), "}"))]
 
 
 def limit(name: str, start: str, step: int | str, size: Size) -> str:
