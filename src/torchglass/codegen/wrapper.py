@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from ..records.kernels import Allocate, Free, FusedGraph, FusedKernel
-from ..records.loops import JOIN, Buffer, ExternCall, Value, View
+from ..records.loops import JOIN, Buffer, ExternCall, Value, View, collect_buffers
 from ..records.origin import UNKNOWN
 from .c import Call, Together, has_bounds
 
@@ -58,6 +58,7 @@ class WrapperPrinter:
         self.packed: dict[str, str] = {}
         self.returned: set[str] = set()  # by ATen calls: such a tensor may begin anywhere in its storage
         self.generators: dict[str, torch.Generator] = {}
+        self.read = _read(fused)
         self.checks = any(has_bounds(kernel) for kernel in fused.kernels)
 
     def text(self) -> str:
@@ -153,7 +154,7 @@ class WrapperPrinter:
         left = f"{', '.join(names)}{',' if len(names) == 1 else ''}" if call.unpack else names[0]
         lines = [_commented(f"{left} = {text}", call.ops, call.origins)]
         for name in call.outputs:
-            if name in self.graph.buffers:
+            if name in self.read:
                 self.returned.add(name)
                 buffer = self.graph.buffers[name]
                 lines.append(
@@ -224,6 +225,18 @@ class WrapperPrinter:
 def is_written_out(value: torch.Tensor) -> bool:
     """Whether the wrapper holds a constant's numbers; larger ones are handed to it when it is loaded."""
     return value.numel() <= MOST_NUMBERS and value.layout == torch.strided and value.is_contiguous()
+
+
+def _read(fused: FusedGraph) -> set[str]:
+    """Buffers that a later step or the caller reads, or whose memory another buffer takes."""
+    found: dict[str, None] = {}
+    collect_buffers(fused.graph.outputs, found)
+    for step in fused.steps:
+        if isinstance(step, (FusedKernel, ExternCall)):
+            found.update(dict.fromkeys(step.reads))
+        elif isinstance(step, Allocate):
+            found.update((name, None) for name in (step.reuse, step.inside, step.over) if name is not None)
+    return found.keys() & fused.graph.buffers.keys()
 
 
 def _tuple(values: tuple[Any, ...]) -> str:
