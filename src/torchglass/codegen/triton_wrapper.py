@@ -33,14 +33,13 @@ Runs alone: python {file} makes inputs of the right shapes and prints the shapes
 """
 
 import functools
-import importlib.util
 import math
 import operator
 from pathlib import Path
 
 import torch
 from torch import inf, nan
-from torchglass.runtime.load import conform, demo
+from torchglass.runtime.load import conform, demo, load_module
 
 reinterpret = torch.as_strided
 
@@ -48,15 +47,6 @@ reinterpret = torch.as_strided
 def empty_on(device, sizes, strides, dtype):
     """Uninitialized memory."""
     return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
-
-
-def load(file):
-    """The module of a file that lies beside this one."""
-    path = Path(__file__).with_name(file)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 '''
 FOOTER = """
@@ -86,7 +76,7 @@ class TritonWrapper(WrapperPrinter):
         file = self.kernels_file.rpartition("_kernels")[0] + "_wrapper.py"
         lines = [HEADER.format(title=f"The {self.graph.name} graph.", inputs=inputs or "none", file=file)]
         if names:
-            lines.append(f"kernels = load({self.kernels_file!r})\n")
+            lines.append(f"kernels = load_module(Path(__file__).with_name({self.kernels_file!r}))\n")
         lines += [f"{name} = kernels.{name}\n" for name in names]
         lines += [f"{short} = {full}\n" for full, short in self.targets.items()]
         lines += ["\n\ndef call(args):\n", *(f"    {line}\n" for line in body)]

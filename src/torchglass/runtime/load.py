@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any
 
 import torch
@@ -128,20 +129,31 @@ def load(
     before. ``constants`` are the large tensors whose numbers the wrapper does not hold. Raises ToolchainError when C
     cannot be compiled.
     """
-    path = Path(wrapper_path)
-    name = f"torchglass_wrapper_{abs(hash(str(path.resolve()))):x}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and isinstance(spec.loader, SourceFileLoader)
-    module = importlib.util.module_from_spec(spec)
-    _keep_bytecode(path)
-    code = spec.loader.get_code(name)
-    assert code is not None
+    module, code = _module_and_code(Path(wrapper_path))
     if building is not None:
         building.result()
     exec(code, vars(module))
     vars(module).update(constants or {})
     call: Callable[..., tuple[Any, ...]] = module.call
     return call
+
+
+def load_module(path: Path) -> ModuleType:
+    """A Python file run as a module that nobody else imports: for wrappers whose kernels are Python."""
+    module, code = _module_and_code(path)
+    exec(code, vars(module))
+    return module
+
+
+def _module_and_code(path: Path) -> tuple[ModuleType, CodeType]:
+    name = f"torchglass_{path.stem}_{abs(hash(str(path.resolve()))):x}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and isinstance(spec.loader, SourceFileLoader)
+    module = importlib.util.module_from_spec(spec)
+    _keep_bytecode(path)
+    code = spec.loader.get_code(name)
+    assert code is not None
+    return module, code
 
 
 def _keep_bytecode(path: Path) -> None:
