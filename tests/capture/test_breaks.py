@@ -76,6 +76,25 @@ def with_many_shared_variables(x, log):
 
 
 @program
+def waiting_generators_that_end(x, log):
+    def numbers(n):
+        try:
+            yield x + n
+            yield x - n
+        except ValueError as error:
+            yield str(error)
+        finally:
+            log.append(f"end of {n}")
+
+    closed, thrown_into, left = numbers(1), numbers(2), numbers(3)
+    y = next(closed) + next(thrown_into) + next(left)
+    log.append(y.sum().item())
+    closed.close()
+    del left
+    return y, thrown_into.throw(ValueError("thrown")), log
+
+
+@program
 def handler_of_a_break(x, log):
     try:
         y = x * 2

@@ -12,6 +12,7 @@ from ..values.constant import NONE, ConstantV
 from ..values.containers import ListV, TupleV
 from ..values.functions import MethodV
 from ..values.instance import ExceptionV, InstanceV
+from ..values.iterators import GeneratorV
 from ..values.tensor import TensorV
 from .table import METHODS, method
 
@@ -162,9 +163,16 @@ def property_get(m, self, owner, cls=NONE):
     return m.call(m.wrap_known(self.as_constant().fget), [owner], {})
 
 
+def _captured(generator, name):
+    """A generator whose code is stepped through; others run as they are."""
+    if not isinstance(generator, GeneratorV):
+        raise Unsupported(f"`{name}` of a generator that was made before")
+    return generator
+
+
 @method(GeneratorType)
 def send(m, self, value):
-    result = self.send(m, value)
+    result = _captured(self, "send").send(m, value)
     if result is None:
         m.throw(StopIteration, *([self.returned] if self.returned is not None else []))
     return result
@@ -173,7 +181,7 @@ def send(m, self, value):
 @method(GeneratorType)
 def throw(m, self, kind, value=NONE, traceback=NONE):
     given = value if isinstance(value, InstanceV) else kind
-    result = self.throw(m, UserError(m.exception_from(given)))
+    result = _captured(self, "throw").throw(m, UserError(m.exception_from(given)))
     if result is None:
         m.throw(StopIteration, *([self.returned] if self.returned is not None else []))
     return result
@@ -182,7 +190,7 @@ def throw(m, self, kind, value=NONE, traceback=NONE):
 @method(GeneratorType)
 def close(m, self):
     try:
-        result = self.throw(m, UserError(ExceptionV(GeneratorExit, [])))
+        result = _captured(self, "close").throw(m, UserError(ExceptionV(GeneratorExit, [])))
     except UserError as error:
         if not issubclass(error.value.python_type(), (GeneratorExit, StopIteration)):
             raise
