@@ -15,6 +15,7 @@ Dialect, where it differs from ``dis``: ``BRANCH`` (arg ``bool`` or ``none``) go
 from __future__ import annotations
 
 import dis
+import itertools
 import sys
 from collections.abc import Callable
 from types import CodeType
@@ -172,6 +173,7 @@ def canonical(code: CodeType) -> list[Ins]:
     handler_table(code, out, index_at)
     if VERSION >= (3, 13):
         _name_closures(code, out)
+        _protect_branches(out)
     return out
 
 
@@ -182,6 +184,13 @@ def _name_closures(code: CodeType, out: list[Ins]) -> None:
     for ins in out:
         if ins.op == "LOAD_FAST" and ins.arg in shared and ins.index not in values:
             ins.op = "LOAD_CLOSURE"
+
+
+def _protect_branches(out: list[Ins]) -> None:
+    """3.13 takes the truth of a value before the jump, which raises nothing: here the branch does both."""
+    for before, ins in itertools.pairwise(out):
+        if ins.op == "BRANCH" and ins.arg == "bool":
+            ins.eh, ins.depth, ins.lasti = before.eh, before.depth, before.lasti
 
 
 def _reads_in_comprehension(out: list[Ins], start: Ins) -> list[int]:
