@@ -378,6 +378,7 @@ def _translations() -> list[Any]:
         "FORMAT_WITH_SPEC": _emit("FORMAT_VALUE", lambda s, a: (-1, True)),
         "CONVERT_VALUE": _emit("CONVERT_VALUE", lambda s, a: _FORMAT_CONVERSION[a]),
         "RAISE_VARARGS": _emit("RAISE", _raw_arg),
+        "YIELD_VALUE": "YIELD_VALUE",  # its argument (3.12) says what blocks and SEND around it say, too
         "DUP_TOP": _emit("COPY", lambda s, a: 1),
         "ROT_TWO": _emit("SWAP", lambda s, a: 2),
         "ROT_THREE": _emit("ROT", lambda s, a: 3),
