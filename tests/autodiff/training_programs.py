@@ -206,7 +206,10 @@ def _memory(value: torch.Tensor) -> int:
 def _fine(value: Any) -> bool:
     if not isinstance(value, torch.Tensor) or value.numel() > 2000 or not value.numel() or value.dim() > 4:
         return False
-    return not value.is_floating_point() or bool(value.isfinite().all() and value.abs().max() < 100)
+    try:
+        return not value.is_floating_point() or bool(value.isfinite().all() and value.abs().max() < 100)
+    except RuntimeError:  # a view that autograd no longer lets anyone read
+        return False
 
 
 def flattened(groups: list[list[torch.Tensor]]) -> list[torch.Tensor]:
