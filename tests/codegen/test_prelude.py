@@ -17,7 +17,7 @@ def test_every_paragraph_defines_something():
     [
         ("y[i] = x[i] * 2.0f;", [], ["tg_", "VECTOR", "INLINE"]),
         ("/* exp */ y[i] = x[i];", [], ["VECTOR"]),
-        ("y[i] = tg_sigmoid_f32(x);", ["tg_sigmoid_f32", "tg_exp_f32", "tg_exp_core", "INLINE"], ["tg_erf_f32"]),
+        ("y[i] = tg_sigmoid_f32(x);", ["tg_sigmoid_f32", "tg_exp_f32", "tg_expm1_core", "INLINE"], ["tg_erf_f32"]),
         ("y[i] = acosf(x);", ["VECTOR_OF(acos)"], ["tg_exp_f32", "tg_bound"]),
         ("y[tg_bound(i, 3, 0, 0)];", ["tg_fail", "tg_failed[4]"], ["tg_scratch"]),
     ],

@@ -193,18 +193,17 @@ INLINE float tg_log1p_f32(float x) { return log1pf(x); }
 #endif
 
 /* This and the float functions below have no branches, so that loops around them vectorize. Polynomials: minimax fits.
-   (e^x - 1 - x) / x^2 for |x| <= ln2 / 2 */
-INLINE float tg_exp_core(float r)
+   e^x - 1 for |x| <= ln2 / 2 */
+INLINE float tg_expm1_core(float r)
 {
     float p = 1.99075740e-4f;
     p = __builtin_fmaf(p, r, 1.39336501e-3f);
     p = __builtin_fmaf(p, r, 8.33328602e-3f);
     p = __builtin_fmaf(p, r, 4.16664649e-2f);
     p = __builtin_fmaf(p, r, 1.66666668e-1f);
-    return __builtin_fmaf(p, r, 5.00000001e-1f);
+    p = __builtin_fmaf(p, r, 5.00000001e-1f);
+    return __builtin_fmaf(p, r * r, r);
 }
-
-INLINE float tg_expm1_core(float r) { return __builtin_fmaf(tg_exp_core(r), r * r, r); }
 
 /* x = n ln2 + r; 2^n is applied in two steps so that subnormal results and overflow come out right. t's last bits are
    the integer n + 254, since a float past 2^23 has no bits for less: two exponents with their bias of 127.
@@ -217,7 +216,7 @@ INLINE float tg_exp_f32(float x)
     float t = __builtin_fmaf(x, 1.44269504f, 12583166.0f), n = t - 12583166.0f; /* 1.5 * 2^23 + 254 */
     float r = __builtin_fmaf(n, -0.693145752f, x);
     r = __builtin_fmaf(n, -1.42860677e-6f, r);
-    float p = __builtin_fmaf(__builtin_fmaf(tg_exp_core(r), r, 1.0f), r, 1.0f);
+    float p = tg_expm1_core(r) + 1.0f;
     int32_t m = tg_bits_i32(t), h = m >> 1;
     return gone ? 0.0f : p * tg_bits_f32(h << 23) * tg_bits_f32((m - h) << 23);
 }
