@@ -12,7 +12,8 @@ setup(
         CppExtension(
             "torchglass._native",
             SOURCES,
-            extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wno-unknown-pragmas"],
+            # OpenMP's functions are those of the library that torch has loaded: another one would have its own threads
+            extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-fopenmp", "-Wall"],
         )
     ]
     if SOURCES

@@ -11,6 +11,8 @@
 //       tensor.as_strided(...) without dispatcher and autograd: a tensor on the same storage, of the same dtype, with
 //       requires_grad False and a version counter of its own. `storage_offset` counts elements from the storage's
 //       start, as in as_strided. ValueError if the view would leave the storage.
+//   lies_as(object, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> bool
+//       Whether the object is a tensor of this metadata.
 //
 // Example: k = Kernel(ctypes.cast(lib.add, c_void_p).value, "add", lib); k(x, y, out, out.numel())
 #include "memory.h"
@@ -252,7 +254,39 @@ PyObject* reinterpret(PyObject*, PyObject* const* args, Py_ssize_t count) {
   }
 }
 
+bool same_ints(at::IntArrayRef found, PyObject* wanted) {
+  if (!PyTuple_Check(wanted) || PyTuple_GET_SIZE(wanted) != static_cast<Py_ssize_t>(found.size())) return false;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const long long value = PyLong_AsLongLong(PyTuple_GET_ITEM(wanted, i));
+    if (value != found[i]) return false;
+  }
+  return true;
+}
+
+PyObject* lies_as(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != 4 || !THPDtype_Check(args[3])) {
+    PyErr_SetString(PyExc_TypeError, "lies_as(tensor, sizes, strides, dtype) takes an object, two tuples and a torch.dtype");
+    return nullptr;
+  }
+  bool same = false;
+  if (is_tensor(args[0])) {
+    const at::Tensor& tensor = THPVariable_Unpack(args[0]);
+    try {
+      same = tensor.scalar_type() == reinterpret_cast<THPDtype*>(args[3])->scalar_type &&
+             same_ints(tensor.sizes(), args[1]) && same_ints(tensor.strides(), args[2]);
+    } catch (const std::exception&) {  // no strides, or symbolic ones: Python looks again
+      same = false;
+    }
+  }
+  if (PyErr_Occurred()) return nullptr;
+  return PyBool_FromLong(same);
+}
+
 PyMethodDef functions[] = {
+    {"lies_as",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(lies_as)),
+     METH_FASTCALL,
+     "lies_as(object, sizes, strides, dtype) -> bool: whether it is a tensor of this metadata."},
     {"empty_strided_cpu",
      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(empty_strided_cpu)),
      METH_FASTCALL,

@@ -1,6 +1,7 @@
 // torchglass._native: the parts of the runtime that a call passes through, in C++.
 //
 //   launch.cpp        Kernel, empty_strided_cpu, reinterpret: what generated wrappers call
+//   attention.cpp     attention of float32;  attention_avx512.cpp  its loops
 //   memory.cpp        memory of generated graphs, kept between calls
 //   tensor_facts.cpp  a tensor against its metadata
 //   global_state.cpp  grad mode, autocast, modes
@@ -37,7 +38,7 @@ PyMODINIT_FUNC PyInit__native() {
   using namespace torchglass;
   Ref module(PyModule_Create(&definition));
   if (!module) return nullptr;
-  for (auto add : {add_launch, add_memory, add_tensor_facts, add_global_state, add_checks, add_guard_table,
+  for (auto add : {add_launch, add_attention, add_memory, add_tensor_facts, add_global_state, add_checks, add_guard_table,
                    add_frame_hook, add_dispatch, add_module_call, add_graph_function}) {
     if (add(module.get()) < 0) return nullptr;
   }

@@ -12,6 +12,21 @@ class Kernel:
     def __init__(self, address: int, name: str, owner: object = None) -> None: ...
     def __call__(self, *args: torch.Tensor | int) -> None: ...
 
+attention_runs: bool
+
+def attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    is_causal: bool,
+    scale: float,
+    *,
+    out: tuple[torch.Tensor, torch.Tensor | None],
+) -> None: ...
+def lies_as(
+    tensor: torch.Tensor | None, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
+) -> bool: ...
 def empty_strided_cpu(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor: ...
 def release_memory() -> int: ...
 def reinterpret(

@@ -622,6 +622,11 @@ def packs_weights(dtype: torch.dtype) -> bool:
 ONEDNN_LINEAR = "torch.ops.mkldnn._linear_pointwise.default"
 
 
+def has_avx512() -> bool:
+    """Whether PyTorch's own kernels run with AVX-512 here."""
+    return "AVX512" in torch.backends.cpu.get_cpu_capability()
+
+
 def multiplies_faster() -> bool:
     """Whether oneDNN multiplies float32 faster here than what PyTorch's products call."""
     return packs_weights(torch.float32) and _mkl_is_slow()
@@ -630,7 +635,7 @@ def multiplies_faster() -> bool:
 @functools.cache
 def _mkl_is_slow() -> bool:
     """Whether the processor has AVX-512 and is not Intel's: MKL does not use it there."""
-    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not torch.backends.mkl.is_available():
+    if not has_avx512() or not torch.backends.mkl.is_available():
         return False
     try:
         maker = re.search(r"vendor_id\s*: (\w+)", Path("/proc/cpuinfo").read_text())

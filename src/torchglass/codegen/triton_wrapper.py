@@ -75,6 +75,7 @@ class TritonWrapper(WrapperPrinter):
         inputs = ", ".join(str(self.graph.buffers[n]) if n in self.graph.buffers else n for n in self.graph.inputs)
         file = self.kernels_file.rpartition("_kernels")[0] + "_wrapper.py"
         lines = [HEADER.format(title=f"The {self.graph.name} graph.", inputs=inputs or "none", file=file)]
+        lines += self._imports()
         if names:
             lines.append(f"kernels = load_module(Path(__file__).with_name({self.kernels_file!r}))\n")
         lines += [f"{name} = kernels.{name}\n" for name in names]

@@ -6,7 +6,7 @@
         x, w, b = args
         args.clear()
         addmm = empty((512, 64), (64, 1), float32)
-        addmm_out(b, x, reinterpret(w, (64, 64), (1, 64), 0), out=addmm)
+        torch.addmm(b, x, reinterpret(w, (64, 64), (1, 64), 0), out=addmm)
         gelu = empty(...)
         kernel_0(addmm, gelu)                                   # aten.gelu   model.py:12
         return (gelu,)
@@ -21,11 +21,17 @@ from typing import Any
 import torch
 
 from ..records.kernels import Allocate, Free, FusedGraph, FusedKernel
-from ..records.loops import JOIN, Buffer, ExternCall, Value, View, collect_buffers
+from ..records.loops import ATTENTION, JOIN, Buffer, ExternCall, Value, View, collect_buffers
 from ..records.origin import UNKNOWN
 from .c import Call, Together, has_bounds
 
 PACKED = "packed_"  # targets of products with frozen weights; each call holds one
+DIRECT = {
+    **{f"torch.ops.aten.{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")},
+    "torch.ops.aten.convolution.default": "torch.convolution",
+}
+"""Operators to the functions of ``torch`` that are the same and called in less time: a product in half of it."""
+
 MOST_NUMBERS = 1000  # of a constant in a wrapper's text
 
 HEADER = '''"""{title}
@@ -68,8 +74,7 @@ class WrapperPrinter:
         inputs = ", ".join(str(self.graph.buffers[n]) if n in self.graph.buffers else n for n in self.graph.inputs)
         file = self.kernels_file.rpartition("_kernels")[0] + "_wrapper.py"
         lines = [HEADER.format(title=f"The {self.graph.name} graph.", inputs=inputs or "none", file=file)]
-        if self.packed:
-            lines.append("from torchglass.runtime.packed import Packed\n\n")
+        lines += self._imports()
         if names:
             listed = ", ".join(repr(n) for n in names)
             unpack = f"{', '.join(names)}," if len(names) == 1 and not self.checks else ", ".join(names)
@@ -84,6 +89,13 @@ class WrapperPrinter:
         lines += ["\n\nINPUTS = [\n", *(f"    {self._spec(n)},\n" for n in self.graph.inputs), "]\n"]
         lines += ['\nif __name__ == "__main__":\n    demo(call, INPUTS)\n']
         return "".join(lines)
+
+    def _imports(self) -> list[str]:
+        """Those of functions that few wrappers call."""
+        attends = any(isinstance(step, ExternCall) and step.target == ATTENTION for step in self.fused.steps)
+        lines = ["from torchglass.runtime.load import attention\n"] if attends else []
+        lines += ["from torchglass.runtime.packed import Packed\n"] if self.packed else []
+        return [*lines, "\n"] if lines else []
 
     # -- the function ------------------------------------------------------------------------------------------------
     def _body(self) -> list[str]:
@@ -144,7 +156,7 @@ class WrapperPrinter:
     def _extern(self, call: ExternCall) -> list[str]:
         args = [self._argument(a) for a in call.args] + [f"{k}={self._argument(v)}" for k, v in call.kwargs]
         if call.out:
-            args.append(f"out={call.outputs[0]}")
+            args.append(f"out={call.outputs[0] if len(call.outputs) == 1 else _tuple(call.outputs)}")
         text = f"{self._target(call.target)}({', '.join(args)})"
         if call.out:
             return [_commented(text, call.ops, call.origins)]
@@ -167,6 +179,7 @@ class WrapperPrinter:
             name = f"{target}_{len(self.packed)}"
             self.packed[name] = target.removeprefix(PACKED)
             return name
+        target = DIRECT.get(target, target)
         if not target.startswith("torch.ops."):
             return target
         if target not in self.targets:

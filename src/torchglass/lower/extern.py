@@ -14,6 +14,7 @@ from torch import fx
 
 from ..records.loops import Value
 from ..torch_compat import OpOverload
+from .attention import attention
 from .context import Lowering, Splat, is_dense, sizes_of
 from .depthwise import depthwise_gradients
 from .packing import packed
@@ -36,8 +37,9 @@ def lower_extern(low: Lowering, node: fx.Node) -> Any:
     faster = packed(low, node, args, kwargs) or product(low, node, args) or biased_later(low, node, args)
     if faster is not None:
         return faster
-    if (gradients := depthwise_gradients(low, node, args)) is not None:
-        return gradients
+    several = depthwise_gradients(low, node, args) or attention(low, node, args, kwargs)
+    if several is not None:
+        return several
     if _has_out(node):
         view = low.result(node)
         low.extern(target.rpartition(".")[0] + ".out", args, kwargs, [view.buffer], out=True)

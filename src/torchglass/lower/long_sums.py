@@ -2,7 +2,7 @@
 
 oneDNN with AVX-512 adds up all channels of such an image in one chain, whose error grows with its length; images as
 eager lays them out are added up 16 channels at a time. Where a chain is longer than ``LONGEST``, the channels are
-divided into groups, whose sums are results of their own that loops add::
+divided into groups, whose sums are results of their own that loops add (without AVX-512 eager's are one chain, too)::
 
     y = convolution(x, w)  =>  parts = convolution(x, w by groups, groups=2); y = parts[:, :n] + parts[:, n:]
 
@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..torch_compat import has_avx512
 from .context import channels_last
 
 aten = torch.ops.aten
@@ -38,18 +39,13 @@ def parts_of(node: fx.Node) -> int:
     weight, transposed, groups = (node.args[k] for k in ((2, 7, 9) if back else (1, 6, 8)))
     assert isinstance(weight, fx.Node)
     val = weight.meta["val"]
-    if transposed or groups != 1 or val.dtype != torch.float32 or not _chains():
+    if transposed or groups != 1 or val.dtype != torch.float32 or not has_avx512():
         return 1
     channels, window = val.shape[0 if back else 1], prod(val.shape[2:])
     if channels * window <= LONGEST:
         return 1
     fitting = [n for n in range(2, channels // VECTOR + 1) if channels % (n * VECTOR) == 0]
     return next((n for n in fitting if channels // n * window <= LONGEST), max(fitting, default=1))
-
-
-def _chains() -> bool:
-    """Without AVX-512 eager's convolutions add up in one chain, too."""
-    return "AVX512" in torch.backends.cpu.get_cpu_capability()
 
 
 def forward_in_parts(node: fx.Node, weight: fx.Node, parts: int) -> fx.Node:

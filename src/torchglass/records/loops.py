@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 Size: TypeAlias = "int | sympy.Expr"
 
 RESERVED = frozenset(
-    ["args", "call", "conform", "demo", "device", "empty", "example_constant", "failed", "index_error", "inf"]
-    + ["kernels", "math", "nan", "operator", "Path", "reinterpret", "torch", "triton", "tl", "INPUTS", "_"]
+    ["args", "attention", "call", "conform", "demo", "device", "empty", "example_constant", "failed", "index_error"]
+    + ["inf", "kernels", "math", "nan", "operator", "Path", "reinterpret", "torch", "triton", "tl", "INPUTS", "_"]
 )
 """Names that a generated wrapper uses itself: no buffer is called so."""
 
@@ -329,13 +329,16 @@ class Value:
 JOIN = "join"
 """Target of an ExternCall that does nothing: all parts of its result, its arguments, have been written."""
 
+ATTENTION = "attention"
+"""Target of the ExternCall that computes attention by our own loops, into its outputs: the runtime's function."""
+
 
 @dataclass(frozen=True)
 class ExternCall:
     """``target(*args, **kwargs)`` by ATen. Arguments hold Views, Values, constants, and lists or tuples of them.
 
     ``outputs``: the buffer (or Value name, or None) of each result; a single result that is no tuple has ``unpack``
-    False. ``out``: call the ``out=`` overload of the same operator into a buffer that we allocate. ``aliases``: results
+    False. ``out``: call the ``out=`` overload of the same operator into buffers that we allocate. ``aliases``: results
     may be views of arguments. ``effect``: it must run even when nothing reads its results.
     """
 

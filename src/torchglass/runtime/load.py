@@ -1,4 +1,5 @@
-"""Loading generated wrappers, and the few functions they call: ``empty``, ``reinterpret``, ``conform``, ``kernels``.
+"""Loading generated wrappers, and the few functions they call: ``empty``, ``reinterpret``, ``conform``, ``kernels``,
+``attention``.
 
 ``load(wrapper_path)`` executes the wrapper *file* (breakpoints in it are hit) and returns its ``call``.
 """
@@ -26,14 +27,32 @@ from .toolchain import compile_c
 try:
     from torchglass import _native
 
+    attention = _native.attention
     empty = _native.empty_strided_cpu
+    lies_as = _native.lies_as
     reinterpret = _native.reinterpret
 except (ImportError, AttributeError):
     _native = None  # type: ignore[assignment]
 
+    def attention(
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, is_causal: bool,
+        scale: float, *, out: tuple[torch.Tensor, torch.Tensor | None],
+    ) -> None:  # fmt: skip
+        """Attention of float32 (csrc/attention.cpp), by PyTorch's."""
+        flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        for to, result in zip(out, flash(query, key, value, 0.0, is_causal, attn_mask=mask, scale=scale)):
+            if to is not None:
+                to.copy_(result)
+
     def empty(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Uninitialized CPU memory."""
         return torch.empty_strided(sizes, strides, dtype=dtype)
+
+    def lies_as(
+        tensor: torch.Tensor | None, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
+    ) -> bool:
+        """Whether it is a tensor of these sizes, strides and dtype."""
+        return tensor is not None and (tensor.size(), tensor.stride(), tensor.dtype) == (sizes, strides, dtype)
 
     def reinterpret(
         tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], storage_offset: int
@@ -89,14 +108,14 @@ def conform(
     Shapes, strides and dtypes were asked of operators' meta functions, and not all of those tell the truth. A result
     that the operator does not make is empty to them, and None here.
     """
+    if lies_as(tensor, sizes, strides, dtype):
+        return tensor
     if tensor is None:
         if 0 not in sizes:
             raise RuntimeError(f"an ATen call returned nothing, compiled for {sizes}")
         return torch.empty_strided(sizes, strides, dtype=dtype)
     if tensor.dtype != dtype:
         tensor = tensor.to(dtype)
-    if tensor.stride() == strides and tensor.size() == sizes:
-        return tensor
     if tensor.size() != sizes:
         raise RuntimeError(f"an ATen call returned shape {tuple(tensor.size())}, compiled for {sizes}")
     if all(a == b or d < 2 for a, b, d in zip(tensor.stride(), strides, sizes)) or 0 in sizes:

@@ -1,0 +1,75 @@
+"""Attention of float32 on the CPU by our own loops (csrc/attention.cpp) where they are faster than PyTorch's.
+
+``aten._scaled_dot_product_flash_attention_for_cpu(query, key, value)`` becomes a call that writes into memory we plan::
+
+    extern output, None = attention(query, key, value, None, True, 0.125)
+
+PyTorch's takes blocks of 512 keys, which a causal mask does not shorten, and multiplies them by MKL. Ours keeps the
+scores of 32 queries with all keys, so it is for as many keys as stay in cache. The backward pass is PyTorch's; it reads
+the logarithms of the sums, which are written where something reads them.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..records.loops import ATTENTION, View
+from ..torch_compat import has_avx512
+from .context import Lowering
+
+FEWEST = 16  # queries: it works on 32 at once
+MOST = 1 << 16  # keys times numbers of a key and a value; four times as many below a causal mask
+
+
+def attention(low: Lowering, node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
+    """The node's output and logarithms of sums by our loops (None where nothing reads them); None: PyTorch's serve."""
+    if node.target is not torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default or not has_avx512():
+        return None
+    query, key, value = args[:3]
+    dropout = args[3] if len(args) > 3 else 0.0
+    causal = len(args) > 4 and bool(args[4])
+    mask, scale = kwargs.get("attn_mask"), kwargs.get("scale")
+    output, sums = node.meta["val"]
+    if dropout or output.dtype != torch.float32 or not all(_is_readable(x, low) for x in (query, key, value)):
+        return None
+    if not _fits(query.shape, key.shape, value.shape, causal):
+        return None
+    scores = (*query.shape[:3], key.shape[2])
+    if mask is not None:
+        mask = _expanded(mask, scores) if low.dtype(mask) == "float32" else None
+        if mask is None:
+            return None
+    made = low.result_of(output, node.name)
+    wanted = any(u.target is not operator.getitem or (u.args[1] == 1 and u.users) for u in node.users)
+    logs = low.result_of(sums, f"{node.name}_logsumexp") if wanted else None
+    scale = query.shape[3] ** -0.5 if scale is None else scale
+    results = [made.buffer, None if logs is None else logs.buffer]
+    low.extern(ATTENTION, [query, key, value, mask, causal, scale], {}, results, out=True)
+    return made, logs
+
+
+def _is_readable(x: Any, low: Lowering) -> bool:
+    return isinstance(x, View) and low.dtype(x) == "float32" and x.strides[-1] == 1 and len(x.shape) == 4
+
+
+def _fits(query: Sequence[Any], key: Sequence[Any], value: Sequence[Any], causal: bool) -> bool:
+    """Whether the sizes are known, those that our loops take and those that pay."""
+    if not all(isinstance(size, int) and size > 0 for size in (*query, *key, *value)):
+        return False
+    if query[:2] != key[:2] or key[:3] != value[:3] or query[2] < FEWEST:
+        return False
+    return key[2] * (key[3] + value[3]) <= (4 * MOST if causal else MOST)
+
+
+def _expanded(mask: View, shape: tuple[int, ...]) -> View | None:
+    """The mask as it spreads over all heads; None if it does not."""
+    missing = len(shape) - len(mask.shape)
+    sizes, strides = (1,) * missing + tuple(mask.shape), (0,) * missing + tuple(mask.strides)
+    if any(size not in (1, all_) for size, all_ in zip(sizes, shape)):
+        return None
+    return View(mask.buffer, shape, tuple(0 if s == 1 else stride for s, stride in zip(sizes, strides)), mask.offset)
