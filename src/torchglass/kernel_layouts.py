@@ -185,6 +185,40 @@ def _transformed_to_real(result: torch.Tensor, args: tuple[Any, ...]) -> torch.T
     return _innermost(result, x, [dims[-1]])
 
 
+@layout(aten.view.default, aten._unsafe_view.default)
+def _viewed(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
+    """Where a dimension of one element lies between others, the meta function takes what the kernel refuses."""
+    x = args[0]
+    if 1 in x.shape and not x.is_contiguous() and not _can_be_viewed(x, result.shape):
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two"
+            " contiguous subspaces). Use .reshape(...) instead."
+        )
+    return result
+
+
+def _can_be_viewed(x: torch.Tensor, shape: torch.Size) -> bool:
+    """Whether each run of dimensions that follow each other in memory is filled by some of ``shape``."""
+    if x.numel() == 0 or not all(type(n) is int for n in (*x.shape, *x.stride(), *shape)):
+        return True
+    runs: list[int] = []
+    after = None
+    for size, stride in reversed([(n, step) for n, step in zip(x.shape, x.stride()) if n != 1]):
+        if stride == after:
+            runs[-1] *= size
+        else:
+            runs.append(size)
+        after = size * stride
+    sizes = [n for n in shape if n != 1]
+    for run in runs:
+        filled = 1
+        while filled < run and sizes:
+            filled *= sizes.pop()
+        if filled != run:
+            return False
+    return True
+
+
 @layout(aten._scaled_dot_product_flash_attention_for_cpu.default)
 def _with_sums(result: Any, args: tuple[Any, ...]) -> Any:
     """The sums of float64's exponentials are float64; PyTorch 2.11's meta function says float32."""

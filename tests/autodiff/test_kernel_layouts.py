@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 from collections.abc import Callable
@@ -66,7 +67,9 @@ CALLS = {
         for dtype in (torch.float32, torch.float64)
     ],
     aten.roll.default: [(x, [1], [0]), (images, [1, 2], [0, 3]), (images, [1]), (gaps, [1], [1]), (x3, [1], [2])],
+    aten.view.default: [(x3, [4, 6, 5, 1]), (turned(4, 1, 6).unsqueeze(2), [4, 1, 2, 3])],
 }
+CALLS[aten._unsafe_view.default] = CALLS[aten.view.default]
 BROADCAST = (turned(4, 1, 6), turned(3, 6))
 for of_two in LAYOUTS.keys() - CALLS.keys():
     rounding = {"rounding_mode": "floor"} if of_two is aten.div.Tensor_mode else {}
@@ -90,6 +93,27 @@ def test_fake_results_lie_as_the_kernels_do(target):
 
 def layout(value: torch.Tensor | None) -> tuple[int, ...] | None:
     return None if value is None else tuple(s for s, d in zip(value.stride(), value.shape) if d != 1)
+
+
+def test_views_that_the_kernel_refuses() -> None:
+    """Shapes with dimensions of one element between others, which a meta function passes over."""
+    draw, mode = random.Random(0), new_fake_mode()
+    outcomes = set()
+    for _ in range(500):
+        sizes = [draw.choice((1, 1, 2, 3)) for _ in range(draw.randint(1, 4))]
+        order = draw.sample(range(len(sizes)), len(sizes))
+        real = torch.ones([sizes[k] for k in order]).permute([order.index(k) for k in range(len(sizes))])
+        wanted = draw.sample([1, *sizes], len(sizes) + 1)
+        results = []
+        for given in (real, fake_of(mode, real)):
+            try:
+                with mode if given is not real else contextlib.nullcontext():
+                    results.append(layout(given.view(wanted)))
+            except (RuntimeError, ValueError):
+                results.append("refused")
+        assert results[0] == results[1], (real.shape, real.stride(), wanted)
+        outcomes.add(results[0] == "refused")
+    assert outcomes == {True, False}
 
 
 OF_UNEQUAL = [

@@ -238,3 +238,14 @@ def test_a_backward_run_by_aten_gets_what_it_was_traced_for(monkeypatch: pytest.
         theirs, ours = both_ways(fn, torch.randn(2, 8, 12, 20, generator=torch.Generator().manual_seed(0)))
     for a, b in zip(theirs, ours, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_images_of_one_row_taken_apart() -> None:
+    """A row of channels last has no view whose rows mix channels and places."""
+    conv = torch.nn.Conv2d(1, 8, 3)
+
+    def fn(x: Tensor) -> Tensor:
+        return F.adaptive_avg_pool2d(conv(x), (1, 3)).reshape(x.size(0), 6, 4) * 2
+
+    x = torch.rand(4, 1, 9, 9)
+    torch.testing.assert_close(tg.compile(fn)(x), fn(x))
