@@ -51,6 +51,20 @@ def test_an_image_made_larger_is_made_again():
     assert kept(partition) == 0
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "glass"])
+def test_a_copy_of_what_is_written_before_backward(backend):
+    """A queue of earlier results, of which the program takes a copy before it puts new ones in."""
+    queue, x = tensor(4, 6, grad=False), tensor(3, 4)
+
+    def function(x):
+        return torch.einsum("nc,ck->nk", F.normalize(x), queue.clone().detach())
+
+    wanted = torch.autograd.grad(function(x).sum(), x)
+    result = tg.compile(function, backend=backend)(x)
+    queue[:, :3] = 1
+    torch.testing.assert_close(torch.autograd.grad(result.sum(), x), wanted)
+
+
 # --- memory_budget ----------------------------------------------------------------------------------------------------
 def test_budget_bounds_what_is_kept():
     whole = kept(with_budget(1.0))

@@ -23,7 +23,7 @@ from enum import IntEnum
 import torch
 
 from .network import Network
-from .ops import CONSTANT, INPUT, TANGENT, Op, is_random, is_view, must_stay, operands
+from .ops import CALL, CONSTANT, INPUT, TANGENT, Op, is_random, is_view, must_stay, operands
 from .recompute import ALONE, NEVER, family
 
 LONGEST = 20
@@ -101,7 +101,7 @@ class Problem:
             return 0.0
         if op not in self.in_forward and kind.name != "random":
             return 0.0
-        if kind.price == NEVER:
+        if kind.price == NEVER or _copies_input(op):
             return math.inf
         price = kind.price * size_of(op)
         if price and self.reading[op] is Reading.ALONE:
@@ -120,6 +120,16 @@ class Problem:
         if op.kind is INPUT:
             return size if op in self.written else size * 0.5  # the caller overwrites it: a copy must be saved
         return math.inf if family(op).name == "creation" else size
+
+
+def _copies_input(op: Op) -> bool:
+    """Whether ``op`` is a copy of an input: who asks for one may write to the input before backward."""
+    if op.kind is not CALL or op.target is not torch.ops.aten.clone.default:
+        return False
+    (copied,) = operands(op)
+    while is_view(copied):
+        copied = operands(copied)[0]
+    return copied.kind is INPUT
 
 
 def choose(problem: Problem) -> Choice:
