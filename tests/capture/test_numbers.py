@@ -142,6 +142,45 @@ def test_numbers_written_to_places(backend, dtype):
     check(f, [1, 2, 3, -4], most=9, backend=backend)
 
 
+def of_numbers(x, n):
+    whole = torch.full((2, 2), n), torch.full((3,), fill_value=n, dtype=torch.float64), torch.full_like(x, n)
+    return *whole, x.new_full((2,), n), torch.tensor(n), torch.as_tensor([n]), torch.tensor([n, n * 2, type(n)(3)])
+
+
+@pytest.mark.parametrize("backend", ["eager", "glass"])
+def test_tensors_made_of_numbers(backend):
+    check(of_numbers, [1, 2, 3, -4], most=2, backend=backend)
+    check(of_numbers, [0.5, 0.25, -0.0, math.inf, math.nan], most=2, backend=backend)
+    steps = lambda x, n: torch.full((x.size(0),), n, device=x.device, dtype=torch.long)
+    check(steps, list(range(9, 0, -1)), most=2, backend=backend)
+    check(lambda x, n: torch.tensor(n, dtype=torch.bool), [1, 0, 2], most=3, backend=backend)
+
+
+def test_lists_of_numbers_become_masks():
+    mask = lambda x, lengths: torch.arange(6)[None] < torch.tensor(lengths)[:, None]
+    check(mask, [[1, 2, 3], [2, 3, 1], [3, 3, 3], [4, 3, 2], [1, 1, 5]], most=4)
+
+
+def test_a_tensor_of_a_number_whose_value_is_read():
+    """It is known: the number is guarded, and the graph does not end."""
+    compiled = check(lambda x, n: x.repeat(torch.tensor([n, 1]).tolist()), [1, 2, 3], most=3)
+    assert not tg.explain(compiled).breaks()
+
+
+def test_numbers_of_numpy():
+    numpy = pytest.importorskip("numpy")
+
+    def bootstrapped(x, n):
+        assert type(n + 1) is type(n)
+        return x * (n + 0.99 * (1 - n)), n * x, torch.tensor([n, 0.5]), x * float(n), n > -9
+
+    check(bootstrapped, list(map(numpy.float64, (0.5, 0.25, -1.0, 3.0, 7.5))), most=2)
+
+
+def test_whether_a_number_is_zero():
+    check(lambda x, n: x * n if n else x, [0.5, 0.25, 0.0, math.nan, 2.0], most=3)
+
+
 def test_advantages_in_a_loop():
     def gae(rewards, values, last):
         result, running = torch.zeros(len(rewards)), 0.0

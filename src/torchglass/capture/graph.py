@@ -21,13 +21,13 @@ from ..records.sources import Source
 from .errors import NeedsData, Unsupported
 from .values.arrays import is_array
 from .values.base import Lazy, NotConstant, Value
-from .values.constant import ConstantV
+from .values.constant import NUMPY_FLOATS, ConstantV
 from .values.containers import ListV, SequenceV, SliceV, TupleV
 from .values.dicts import DictV
 from .values.number import NumberV
 from .values.tensor import TensorV
 
-NUMBER_DTYPES = {float: torch.float64, int: torch.int64}
+NUMBER_DTYPES = {int: torch.int64, **dict.fromkeys((float, *NUMPY_FLOATS), torch.float64)}
 
 
 class NumberTensorV(TensorV):

@@ -1,11 +1,14 @@
 """Numbers as operands of tensor operations: a tensor of no dimensions that promotes as the Python number would.
 
-x * n   ->   mul = x * n.to(x.dtype)     # n: a float64 input of the graph
+x * n                  ->   mul = x * n.to(x.dtype)                  # n: a float64 input of the graph
+torch.full((3,), n)    ->   fill = torch.fill(torch.full((3,), 0), n)
+torch.tensor([n, 2])   ->   stack = torch.stack([torch.tensor(n), torch.tensor(2)])
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +16,7 @@ import torch
 from .graph import NUMBER_DTYPES, GraphBuilder
 from .values.base import Value
 from .values.constant import ConstantV
+from .values.containers import ListV, TupleV
 from .values.number import NumberV
 from .values.tensor import TensorV
 
@@ -27,9 +31,16 @@ OPERATIONS: frozenset[Any] = frozenset(
     + [getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod")]
     + [getattr(operator, name) for name in ("iadd", "isub", "imul", "itruediv", "lt", "le", "gt", "ge", "eq", "ne")]
     + [*NAMES, *(f"{name}_" for name in ("add", "sub", "mul", "div")), "fill_", "__add__", "__mul__"]
+    + [torch.fill]
 )
 # Those that write their last operand to places of the first: ``x[0] = n``, ``x.masked_fill(mask, n)``.
 WRITES: frozenset[Any] = frozenset({operator.setitem, torch.masked_fill, "masked_fill", "masked_fill_"})
+# Those that make a tensor of a number, by the place of that argument; some take lists of numbers, too.
+LISTED = (torch.tensor, torch.as_tensor, torch.asarray)
+FILLS: dict[Any, int] = {
+    torch.full: 1, torch.full_like: 1, "new_full": 2, torch.scalar_tensor: 0, **dict.fromkeys(LISTED, 0)
+}  # fmt: skip
+MOST_ITEMS = 64  # of a list whose numbers change
 REDUCED = (torch.float16, torch.bfloat16)
 WIDE_INTEGERS = (torch.int32, torch.int64)
 
@@ -48,7 +59,34 @@ def operands(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value
     return args if replaced is None else [replaced if a is number else a for a in args]
 
 
-def _is_one_of(target: Any, operations: frozenset[Any]) -> bool:
+def made(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """The tensor that ``target`` makes of numbers that change from call to call; None where it makes none of them."""
+    if not _is_one_of(target, FILLS) or type(m.builder) is not GraphBuilder or "requires_grad" in kwargs:
+        return None
+    place = FILLS[target]
+    value = args[place] if place < len(args) else kwargs.get("fill_value")
+    if target in LISTED and isinstance(value, (ListV, TupleV)):
+        return _stacked(m, target, value.all(m), args[1:], kwargs)
+    if not isinstance(value, NumberV) or type(value.known) not in NUMBER_DTYPES:
+        return None
+    none = ConstantV(type(value.known)(0))
+    args = [none if arg is value else arg for arg in args]
+    kwargs = {name: none if arg is value else arg for name, arg in kwargs.items()}
+    method = type(target) is str
+    like = m.torch_method(args[0], target, args[1:], kwargs) if method else m.torch_call(target, args, kwargs)
+    return m.torch_call(torch.fill, [like, value], {})
+
+
+def _stacked(m: Machine, target: Any, items: list[Value], rest: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """``torch.tensor([n, 2, ...])``, of floats alone or of ints alone."""
+    reals = [item.known if isinstance(item, NumberV) else getattr(item, "value", None) for item in items]
+    alike = all(isinstance(real, float) for real in reals) or all(type(real) is int for real in reals)
+    if not alike or len(items) > MOST_ITEMS or not any(isinstance(item, NumberV) for item in items):
+        return None
+    return m.torch_call(torch.stack, [ListV([m.torch_call(target, [item, *rest], kwargs) for item in items])], {})
+
+
+def _is_one_of(target: Any, operations: Container[Any]) -> bool:
     try:
         return target in operations
     except TypeError:
@@ -77,6 +115,6 @@ def _dtype_for(real: Any, other: torch.Tensor) -> torch.dtype | None:
         return dtype if dtype in (torch.float32, torch.float64) else None
     if dtype.is_complex:
         return dtype.to_real() if dtype in (torch.complex64, torch.complex128) else None
-    if type(real) is float:
+    if isinstance(real, float):
         return torch.get_default_dtype()
     return dtype if dtype in WIDE_INTEGERS else None

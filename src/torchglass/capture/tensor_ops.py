@@ -278,6 +278,9 @@ def _method_function(name: str) -> Any:
 
 def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Evaluate on fakes; results with tensors become nodes, other results are constants."""
+    made = numbers.made(m, target, args, kwargs)
+    if made is not None:
+        return made
     args = numbers.operands(m, target, args, kwargs)
     try:
         result = m.builder.evaluate(function, args, kwargs)

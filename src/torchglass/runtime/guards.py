@@ -143,7 +143,7 @@ def explain_failure(guards: Iterable[Guard], scope: Scope) -> Failure | None:
     return None
 
 
-# What may be another one at each call, by the check that holds it to one: numbers (no bools), generators.
+# What may be another one at each call, by the check that holds it to one: numbers, generators.
 CHANGING: dict[str, tuple[type, ...]] = {"constant": (int, float), "identity": (torch.Generator,)}
 
 
@@ -156,7 +156,7 @@ def changed_values(guards: Iterable[Guard], scope: Scope) -> Iterator[Source]:
         if isinstance(guard.source, Computed):
             if not evaluate(guard, scope):
                 computed.update(dict.fromkeys(guard.source.leaves()))
-        elif guard.source is not None and type(guard.expected) in CHANGING.get(guard.check, ()):
+        elif guard.source is not None and isinstance(guard.expected, CHANGING.get(guard.check, ())):
             try:
                 now = reach(guard.source, scope)
             except Exception:

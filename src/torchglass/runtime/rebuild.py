@@ -47,12 +47,9 @@ def cell(*content: Any) -> types.CellType:
     return types.CellType(*content)
 
 
-_NUMBER_DTYPES = {float: torch.float64, int: torch.int64}
-
-
 def scalar(value: float) -> torch.Tensor:
     """A number as an input of a graph: float64 or int64, no dimensions."""
-    return torch.scalar_tensor(value, dtype=_NUMBER_DTYPES[type(value)])
+    return torch.scalar_tensor(value, dtype=torch.float64 if isinstance(value, float) else torch.int64)
 
 
 def number(value: Any, kind: type) -> Any:

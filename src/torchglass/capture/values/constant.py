@@ -28,8 +28,10 @@ try:
 
     NUMPY_SCALARS: tuple[type, ...] = (numpy.number, numpy.bool_)
     NUMPY_CONSTANTS: tuple[type, ...] = (*NUMPY_SCALARS, numpy.dtype)
+    NUMPY_FLOATS: tuple[type, ...] = (numpy.float64,)  # Python floats, too
+    NUMPY_BOOLS: tuple[type, ...] = (numpy.bool_,)  # what comparing them gives
 except ImportError:
-    NUMPY_SCALARS = NUMPY_CONSTANTS = ()
+    NUMPY_SCALARS = NUMPY_CONSTANTS = NUMPY_FLOATS = NUMPY_BOOLS = ()
 
 
 def is_constant_object(real: Any) -> bool:

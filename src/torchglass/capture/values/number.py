@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...records.sources import Computed, Constant, Item, Local, Source
 from ..errors import Unsupported
 from .base import Lazy, Value
-from .constant import ConstantV
+from .constant import NUMPY_BOOLS, NUMPY_FLOATS, ConstantV
 from .containers import SequenceV
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ _FUNCTIONS: tuple[Any, ...] = (
 )  # fmt: skip
 FUNCTIONS = frozenset(map(id, _FUNCTIONS))
 
+
+NUMBERS: tuple[type, ...] = (float, int, *NUMPY_FLOATS)
+RESULTS: tuple[type, ...] = (*NUMBERS, bool, *NUMPY_BOOLS)
 
 # The largest computation that a guard repeats; beyond it the numbers that it begins with are guarded.
 MOST_OPERATIONS = 24
@@ -109,12 +112,15 @@ class NumberV(ConstantV):
                 "a branch on a number that changes from call to call",
                 "compute with torch.where, or pass what depends on it",
             )
-        return super().truth(m)
+        if isinstance(self.known, (bool, *NUMPY_BOOLS)):
+            return super().truth(m)
+        compared = binary(m, operator.ne, self, ConstantV(0))  # as `if n` asks, of NaN too
+        return super().truth(m) if compared is None else compared.truth(m)
 
     def branches_too_often(self) -> bool:
         """Whether an entry for each value that the number was compared with has proved to be too many."""
         m = self.machine
-        floats = [leaf.source for leaf in self.leaves if type(leaf.known) is float and leaf.source is not None]
+        floats = [leaf.source for leaf in self.leaves if isinstance(leaf.known, float) and leaf.source is not None]
         return not m.fullgraph and any(m.changes.get(source, 0) >= MOST_VALUES for source in floats)
 
 
@@ -128,7 +134,7 @@ def _leaves(value: Value) -> list[NumberV]:
 
 def outside(m: Machine, real: Any, source: Source | None) -> NumberV | None:
     """A number from outside whose value has changed before, or surely will; None for what stays a constant."""
-    if type(real) in (float, int) and source is not None and (m.changes.get(source) or _is_varying(m, source)):
+    if type(real) in NUMBERS and source is not None and (m.changes.get(source) or _is_varying(m, source)):
         return NumberV(m, real, source)
     return None
 
@@ -154,13 +160,15 @@ def varies(m: Machine, value: Value | Lazy | str | None) -> bool:
 def computed(m: Machine, function: Callable[..., Any], text: str, parts: tuple[Value, ...]) -> NumberV | None:
     """``function`` of numbers, computed anew at each call; None when a part is no number or the result is none."""
     reals = [part.known if isinstance(part, NumberV) else getattr(part, "value", None) for part in parts]
-    if not all(type(real) in (float, int) for real in reals):
+    if not all(
+        type(real) in (NUMBERS if isinstance(part, NumberV) else (float, int)) for part, real in zip(parts, reals)
+    ):
         return None
     try:
         result = function(*reals)
     except Exception:
         return None  # with the values guarded, the program raises it
-    if type(result) not in (float, int, bool):
+    if type(result) not in RESULTS:
         return None
     number = NumberV(m, result, None, function, text, parts)
     if function not in NEVER_FAIL:
