@@ -16,11 +16,14 @@ import torch
 
 # What kernels say of dtypes. Other errors of so small a call (of shapes, of data) say nothing about the real one.
 _OF_DTYPES = re.compile(
-    r"support|implemented|can't be cast|may not be a|non-complex|Could not run|handles only|"
+    r"support|implemented|can't be cast|may not be a|non-complex|Could not run|handles only|same dtype|scalar type|"
     r"but got (Bool|Byte|Char|Short|Int|Long|UInt\d*|Half|BFloat16|Float|Double|Complex\w*)\b"
 )
 _MANY = 1 << 12  # elements: larger tensors are cut to two a side, which some operators do not take
 _NAMED = (str, bool, torch.dtype, torch.layout, torch.memory_format)  # arguments that choose another kernel
+_PRODUCTS = frozenset(
+    f"aten::{name}" for name in ("mm", "mv", "dot", "vdot", "bmm", "addmm", "addmv", "addr", "addbmm", "baddbmm")
+)
 _known: dict[Any, Exception | None] = {}
 
 
@@ -82,7 +85,8 @@ def _may_hold_places(operator: Any, read: list[torch.Tensor]) -> bool:
     check them out of it (``linalg_ldl_solve`` ends the process at pivots that are none).
     """
     whole = [t for t in read if not (t.dtype.is_floating_point or t.dtype.is_complex or t.dtype is torch.bool)]
-    return 0 < len(whole) < len(read) and torch.Tag.pointwise not in operator.tags
+    harmless = torch.Tag.pointwise in operator.tags or operator._schema.name in _PRODUCTS
+    return 0 < len(whole) < len(read) and not harmless
 
 
 def _real(value: Any, large: bool) -> Any:

@@ -30,7 +30,7 @@ def compiled(tmp_path, *args):
 
 
 OURS = [
-    (40, 40, 16, None, False, None),
+    (32, 40, 16, None, False, None),
     (40, 40, 16, None, True, None),
     (40, 64, 24, None, False, 0.5),
     (128, 128, 64, torch.randn(2, 2, 128, 128), False, None),
@@ -39,7 +39,7 @@ OURS = [
     (1024, 1024, 64, None, True, None),
 ]
 THEIRS = [
-    (8, 64, 16, None, False, None),  # few queries
+    (31, 64, 16, None, False, None),  # few queries
     (64, 1024, 64, None, False, None),  # more keys than stay in cache
     (40, 0, 16, None, False, None),
 ]

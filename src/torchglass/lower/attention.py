@@ -22,7 +22,7 @@ from ..records.loops import ATTENTION, View
 from ..torch_compat import has_avx512
 from .context import Lowering
 
-FEWEST = 16  # queries: it works on 32 at once
+FEWEST = 32  # queries: that it works on at once
 MOST = 1 << 16  # keys times numbers of a key and a value; four times as many below a causal mask
 
 
