@@ -22,6 +22,7 @@ import torch
 from . import _native, torch_compat
 from .backends import registry
 from .bytecode.objects import new_class
+from .capture.standard_library import is_made
 from .inspector import reports
 from .markers import allow_in_graph, disable, graph_break, is_compiling
 from .options import CompileOptions
@@ -94,7 +95,7 @@ def _compile(model: Any, options: CompileOptions, off: bool = False) -> Any:
 def code_of(model: Any) -> tuple[FunctionType, tuple[Any, ...]]:
     """The Python function that a call of ``model`` runs, and the arguments that it is bound to."""
     if isinstance(model, FunctionType):
-        return model, ()
+        return _calling(model) if is_made(model) else model, ()
     if isinstance(model, _native.CompiledFunction):
         return model.function, model.bound  # type: ignore[return-value]
     if isinstance(model, MethodType) and not _is_apply(model):
@@ -112,7 +113,9 @@ def _is_apply(method: MethodType) -> bool:
 
 
 def _calling(function: Callable[..., Any]) -> FunctionType:
-    """A Python function that calls one without Python code: a builtin, an operator, a TorchScript function."""
+    """A Python function that calls one whose code is not interpreted: a builtin, an operator, a TorchScript function,
+    what ``torch.func.vmap`` makes.
+    """
 
     @functools.wraps(function)
     def calls(*args: Any, **kwargs: Any) -> Any:

@@ -187,3 +187,10 @@ def test_vjp_breaks(function, backend):
 def test_a_pull_that_leaves():
     out, pull = tg.compile(kept)(make_input(False))
     torch.testing.assert_close(pull(out)[0], kept(make_input(False))[1](out)[0])
+
+
+@pytest.mark.parametrize("transform", [vmap, grad, grad_and_value, jacrev, jacfwd, hessian])
+def test_compiled_themselves(transform):
+    function = transform(cube)
+    x = torch.linspace(-1, 1, 6).view(3, 2)
+    torch.testing.assert_close(tg.compile(function, fullgraph=True)(x), function(x))

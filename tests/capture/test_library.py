@@ -2,6 +2,8 @@
 
 import sys
 import warnings
+from collections import OrderedDict, defaultdict
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -56,3 +58,34 @@ def test_nothing_is_left_out(module):
     left_out = library_calls.LEFT_OUT.get(module.__name__, ())
     missing = [n for n in library_calls.names_of(module) if n not in left_out and not library_calls.called(n, rows)]
     assert not missing, sorted(missing)
+
+
+class Meter:
+    def __init__(self):
+        self.name, self.m, self.value = "loss", 2, 0.5
+
+
+def test_keywords_named_as_ours_are():
+    """Keywords of the program's may have any name, those of parameters of the capture's own functions, too."""
+
+    def f(x, meter):
+        d = {"a": 1}
+        d.update(other=2, self=3, m=4)
+        made = dict(other=[1], self=2, m=3), OrderedDict(self=1, other=2), defaultdict(list, other=3, m=2)  # noqa: C408
+        space = SimpleNamespace(self=1, m=2, other=3)
+        text = "{name} {m:.2f} {self} {function} {args} {handler}".format(
+            self=1, function=2, args=3, handler=4, **meter.__dict__
+        )
+        return d, made, (space.self, space.m, space.other), text, x.shape
+
+    assert tg.compile(f, fullgraph=True)(torch.ones(2), Meter()) == f(torch.ones(2), Meter())
+
+
+def test_a_method_of_a_function_made_anew_at_each_read():
+    def scale(x):
+        return x * 3
+
+    compiled = tg.compile(lambda x: scale.__get__(x)() + scale.__call__(x), fullgraph=True)
+    for _ in range(3):
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 6.0))
+    assert len(tg.explain(compiled).entries) == 1

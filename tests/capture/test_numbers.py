@@ -177,6 +177,55 @@ def test_numbers_of_numpy():
     check(bootstrapped, list(map(numpy.float64, (0.5, 0.25, -1.0, 3.0, 7.5))), most=2)
 
 
+@pytest.mark.parametrize("backend", ["eager", "glass"])
+def test_sums_scaled_by_a_number(backend):
+    sums = lambda x, n: (
+        x.add(x.sin(), alpha=n),
+        torch.sub(x, x.cos(), alpha=-n),
+        x.clone().mul_(n).add_(x, alpha=1 - n),
+    )
+    check(sums, [0.5, 0.25, -1.0, 3.0], most=2, backend=backend)
+    check(sums, [2, 3, 5, -1], most=2, backend=backend)
+    check(sums, [0.5, 0.25, 2.0], most=3, backend=backend, x=X.to(torch.bfloat16))
+
+
+class Signed(torch.optim.Optimizer):
+    """An optimizer as papers publish them."""
+
+    def __init__(self, params, lr=0.1):
+        super().__init__(params, {"lr": lr, "betas": (0.9, 0.99)})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                average = state.setdefault("average", torch.zeros_like(p))
+                p.add_((average * group["betas"][0] + p.grad).sign_(), alpha=-group["lr"])
+                average.mul_(group["betas"][1]).add_(p.grad, alpha=1 - group["betas"][1])
+
+
+def test_an_optimizer_with_a_schedule():
+    def train(compile):
+        torch.manual_seed(0)
+        model = nn.Linear(4, 2)
+        optimizer = Signed(model.parameters())
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+        step = compile(optimizer.step)
+        for _ in range(6):
+            optimizer.zero_grad()
+            model(torch.ones(3, 4)).sum().backward()
+            step()
+            schedule.step()
+        return step, list(model.parameters())
+
+    step, weights = train(tg.compile)
+    for ours, theirs in zip(weights, train(lambda function: function)[1]):
+        torch.testing.assert_close(ours, theirs)
+    explained = tg.explain(step)
+    assert not explained.breaks() and len(explained.entries) <= 3
+
+
 def test_whether_a_number_is_zero():
     check(lambda x, n: x * n if n else x, [0.5, 0.25, 0.0, math.nan, 2.0], most=3)
 

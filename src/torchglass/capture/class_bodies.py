@@ -291,7 +291,7 @@ def type_setattr(m, self, name, value):
 
 
 @method(type, name="__init__")
-def type_init(m, self, *args, **kwargs):
+def type_init(m, self, /, *args, **kwargs):
     return NONE
 
 

@@ -20,7 +20,7 @@ class Unsupported(Exception):
         self.origin: Origin | None = None
 
 
-def fitting(name: str, handler: Callable[..., Value], *args: Any, **kwargs: Any) -> Value:
+def fitting(name: str, handler: Callable[..., Value], /, *args: Any, **kwargs: Any) -> Value:
     """Call a table's handler; arguments that it was not written for end the graph, and Python says what is wrong."""
     try:
         return handler(*args, **kwargs)

@@ -321,7 +321,7 @@ class Machine:
         raise Unsupported(f"formatting {value.a()}")
 
     # --- running real code -----------------------------------------------------------------------------------------
-    def real(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def real(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call real Python on real objects; what it raises is the user's exception."""
         try:
             return function(*args, **kwargs)

@@ -3,6 +3,7 @@
 x * n                  ->   mul = x * n.to(x.dtype)                  # n: a float64 input of the graph
 torch.full((3,), n)    ->   fill = torch.fill(torch.full((3,), 0), n)
 torch.tensor([n, 2])   ->   stack = torch.stack([torch.tensor(n), torch.tensor(2)])
+x.add_(y, alpha=n)     ->   add_ = x.add_(y * n)
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ FILLS: dict[Any, int] = {
     torch.full: 1, torch.full_like: 1, "new_full": 2, torch.scalar_tensor: 0, **dict.fromkeys(LISTED, 0)
 }  # fmt: skip
 MOST_ITEMS = 64  # of a list whose numbers change
+SCALED: frozenset[Any] = frozenset({torch.add, torch.sub, "add", "sub", "add_", "sub_"})
+EXACT = (torch.float32, torch.float64)  # products of which are rounded as little as the sums
 REDUCED = (torch.float16, torch.bfloat16)
 WIDE_INTEGERS = (torch.int32, torch.int64)
 
@@ -75,6 +78,18 @@ def made(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -
     method = type(target) is str
     like = m.torch_method(args[0], target, args[1:], kwargs) if method else m.torch_call(target, args, kwargs)
     return m.torch_call(torch.fill, [like, value], {})
+
+
+def scaled(
+    m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]
+) -> tuple[list[Value], dict[str, Value]]:
+    """The arguments of an addition whose ``alpha`` is a number that changes: the product in the second's place."""
+    alpha = kwargs.get("alpha")
+    if not isinstance(alpha, NumberV) or len(kwargs) > 1 or len(args) != 2 or not _is_one_of(target, SCALED):
+        return args, kwargs
+    if not all(isinstance(a, TensorV) and a.fake.dtype in EXACT for a in args):
+        return args, kwargs
+    return [args[0], m.torch_call(torch.mul, [args[1], alpha], {})], {}
 
 
 def _stacked(m: Machine, target: Any, items: list[Value], rest: list[Value], kwargs: dict[str, Value]) -> Value | None:

@@ -12,7 +12,7 @@ import sys
 import typing
 import warnings
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,6 +42,11 @@ def made_like(example: Any) -> Callable[[Maker], Maker]:
         return function
 
     return register
+
+
+def is_made(function: FunctionType) -> bool:
+    """Whether calling ``function`` means something of its own, and its code is not interpreted."""
+    return function.__code__ in BY_CODE
 
 
 # --- functools.singledispatch -----------------------------------------------------------------------------------------

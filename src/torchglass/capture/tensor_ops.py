@@ -190,7 +190,10 @@ def _is_functions_class(owner: Any) -> bool:
 
 
 # Functions below REFUSED_PREFIXES that are inlined all the same.
-INLINED = frozenset({torch.utils.checkpoint.checkpoint_sequential, torch.overrides.is_tensor_like})
+INLINED = frozenset(
+    [torch.utils.checkpoint.checkpoint_sequential, torch.overrides.is_tensor_like]
+    + [f for f in (getattr(torch.optim.Optimizer, "_optimizer_step_code", None),) if f is not None]  # does nothing
+)
 
 
 def check_not_disabled(function: FunctionType) -> None:
@@ -269,7 +272,7 @@ def _flag_set(m: Machine, owner: TensorV, wanted: list[Value]) -> bool:
 
 
 def _method_function(name: str) -> Any:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         return getattr(self, name)(*args, **kwargs)
 
     method.__name__ = name
@@ -281,6 +284,7 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
     made = numbers.made(m, target, args, kwargs)
     if made is not None:
         return made
+    args, kwargs = numbers.scaled(m, target, args, kwargs)
     args = numbers.operands(m, target, args, kwargs)
     try:
         result = m.builder.evaluate(function, args, kwargs)

@@ -185,12 +185,12 @@ def _method(m: Machine, real: MethodType, source: Source | None) -> Value:
     return MethodV(m.wrap(real.__func__, at("__func__")), m.wrap(real.__self__, at("__self__")), source)
 
 
-def _builtin(m: Machine, real: BuiltinFunctionType, source: Source | None) -> Value:
+def _builtin(m: Machine, real: BuiltinFunctionType | MethodWrapperType, source: Source | None) -> Value:
     """A bound method of a C type is made anew whenever it is read: it is known by its owner and name."""
     owner = real.__self__
     method = getattr(type(owner), real.__name__, None)
     known = owner is None or isinstance(owner, (type, ModuleType, torch.Tensor))
-    if source is None or known or not isinstance(method, MethodDescriptorType):
+    if source is None or known or not isinstance(method, (MethodDescriptorType, WrapperDescriptorType)):
         return _known(m, real, source)
     m.guard(source, "type", type(real), "was called or read")
     m.guard(Attr(source, "__name__"), "constant", real.__name__, "was called or read")
@@ -240,6 +240,7 @@ EXACT: dict[type, Wrapper] = {
     FunctionType: _function,
     MethodType: _method,
     BuiltinFunctionType: _builtin,
+    MethodWrapperType: _builtin,
     CellType: _cell,
     functools.partial: _partial,
     weakref.ref: _weakref,

@@ -48,7 +48,7 @@ def setdefault(m, self, key, default=NONE):
 
 
 @method(dict, OrderedDict, name="update")
-def dict_update(m, self, other=None, **kwargs):
+def dict_update(m, self, other=None, /, **kwargs):
     if other is not None:
         is_mapping = isinstance(other, DictV) or "keys" in dir(other.python_type())
         pairs = m.mapping_pairs(other) if is_mapping else [m.listed(p) for p in m.listed(other)]
@@ -111,7 +111,7 @@ def move_to_end(m, self, key, last=TRUE):
 
 
 @method(dict, OrderedDict, defaultdict, name="__init__")
-def dict_init(m, self, other=None, *more, **kwargs):
+def dict_init(m, self, other=None, /, *more, **kwargs):
     if more or isinstance(other, KnownV):
         self.default_factory, other = other, (more[0] if more else None)
     return dict_update(m, self, other, **kwargs)

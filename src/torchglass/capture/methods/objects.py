@@ -27,7 +27,7 @@ def join(m, self, values):
 
 
 @method(str, name="format")
-def str_format(m, self, *args, **kwargs):
+def str_format(m, self, /, *args, **kwargs):
     if any(isinstance(v, TensorV) for v in (*args, *kwargs.values())):
         raise Unsupported("formatting a tensor")
     return m.fold(str.format, [self, *args], kwargs)
@@ -60,12 +60,12 @@ def object_getattribute(m, self, name):
 
 
 @method(object, name="__init__")
-def object_init(m, self, *args, **kwargs):
+def object_init(m, self, /, *args, **kwargs):
     return NONE
 
 
 @method(SimpleNamespace, name="__init__")
-def namespace_init(m, self, **kwargs):
+def namespace_init(m, self, /, **kwargs):
     for name, value in kwargs.items():
         self.store_attr(m, name, value)
     return NONE
@@ -99,12 +99,12 @@ def object_str(m, self):
 
 
 @method(object, name="__init_subclass__")
-def object_init_subclass(m, self, **kwargs):
+def object_init_subclass(m, self, /, **kwargs):
     return NONE
 
 
 @method(BaseException, name="__init__")
-def exception_init(m, self, *args, **kwargs):
+def exception_init(m, self, /, *args, **kwargs):
     if isinstance(self, ExceptionV):
         self.args = list(args)
     return NONE
@@ -201,7 +201,7 @@ def close(m, self):
 
 
 @method(type, name="__call__")
-def type_call(m, self, *args, **kwargs):
+def type_call(m, self, /, *args, **kwargs):
     from .. import classes
 
     return classes.construct(m, self.as_constant(), list(args), kwargs, through_metaclass=False)
