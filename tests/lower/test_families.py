@@ -225,6 +225,19 @@ def test_layout_of_repeated_numbers(made: Callable[[], Tensor]) -> None:
     assert (ours.stride(), ours.storage_offset()) == (theirs.stride(), theirs.storage_offset())
 
 
+def test_equal_constants_are_tensors_of_their_own() -> None:
+    def fn(x: Tensor) -> tuple[Tensor, ...]:
+        both = torch.ones(2, 2)
+        return torch.zeros_like(x), torch.zeros_like(x), x * 0, both, both[1], both, torch.ones(2, 2)
+
+    values = tg.compile(fn)(make(3, 4))
+    places = [value.untyped_storage().data_ptr() for value in values]
+    assert len(set(places)) == 5
+    assert places[3] == places[4] and values[3] is values[5]
+    values[0].add_(1)
+    assert not values[1].any()
+
+
 @pytest.mark.complains("the lowering rule of aten.erfc")
 def test_a_rule_that_fails_leaves_an_aten_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What it made before is forgotten, a repeated number that it put into memory too."""

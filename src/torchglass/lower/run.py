@@ -187,19 +187,20 @@ def _short_name(node: fx.Node) -> str:
 def _outputs(low: Lowering, node: fx.Node) -> tuple[Any, ...]:
     (results,) = node.args
     results = results if isinstance(results, (tuple, list)) else (results,)
-    out = []
-    for result in results:
-        value = low.argument(result) if result is not None else None
-        out.append(_laid_out(low, value, result) if isinstance(value, Splat) else value)
-    return tuple(out)
+    for node in dict.fromkeys(r for r in results if r is not None):
+        value = low.values[node]
+        low.values[node] = _laid_out(low, value, node) if isinstance(value, Splat) else value
+    return tuple(None if result is None else low.argument(result) for result in results)
 
 
 def _laid_out(low: Lowering, value: Splat, node: fx.Node) -> View:
-    """A repeated number in memory, in eager's layout: strides and offset of what may be a view of a larger tensor."""
+    """A repeated number in memory of its own, which the caller may write to, in eager's layout: strides and offset of
+    what may be a view of a larger tensor.
+    """
     val = node.meta["val"]
     shape, strides, offset = sizes_of(val.shape), sizes_of(val.stride()), size_of(val.storage_offset())
     if offset == 0 and strides == contiguous(shape):
-        return low.view(value)
+        return low.map(lambda v: v, [value], shape=shape, dtype=value.dtype, name=node.name)
     items: Size = offset if 0 in shape else 1 + offset + sum((d - 1) * s for d, s in zip(shape, strides))
     whole = low.map(lambda v: v, [value], shape=(items,), dtype=value.dtype, name=node.name)
     return View(whole.buffer, shape, strides, offset)
