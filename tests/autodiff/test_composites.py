@@ -48,3 +48,24 @@ def test_a_value_with_gradient_fills_places(name: str) -> None:
     assert results[0].stride() == results[1].stride()
     ours, theirs = ([y.detach(), *torch.autograd.grad(y.sin().sum(), (x, v))] for y in results)
     torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "glass"])
+def test_a_value_for_each_place_of_a_mask_ends_the_graph(backend: str) -> None:
+    """As splines of flows write what lies inside their bounds: what comes before and after is compiled."""
+
+    def fn(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        inside = x.abs() < 1
+        y = torch.zeros_like(x)
+        y[~inside] = x[~inside]
+        y[inside] = w[inside] * 2
+        return y.exp() * w
+
+    compiled = tg.compile(fn, backend=backend)
+    for seed in range(2):
+        torch.manual_seed(seed)
+        x, w = torch.randn(6, 3), torch.randn(6, 3, requires_grad=True)
+        results = [f(x, w) for f in (fn, compiled)]
+        ours, theirs = ([y.detach(), *torch.autograd.grad(y.sin().sum(), w)] for y in results)
+        torch.testing.assert_close(ours, theirs)
+    assert any("through a mask" in b.reason for b in tg.explain(compiled).breaks())

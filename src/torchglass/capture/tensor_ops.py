@@ -281,6 +281,8 @@ def _method_function(name: str) -> Any:
 
 def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Evaluate on fakes; results with tensors become nodes, other results are constants."""
+    if target is operator.setitem and _is_masked_write(args):
+        raise Unsupported("assignment through a mask of values that need a gradient", "torch.where chooses without one")
     made = numbers.made(m, target, args, kwargs)
     if made is not None:
         return made
@@ -312,6 +314,17 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
             return m.builder.record(op, target, args, kwargs, result, m.origin(), m.stack_trace())
         return m.wrap_result(result)
     return m.builder.record(op, target, args, kwargs, result, m.origin(), m.stack_trace())
+
+
+def _is_masked_write(args: list[Value]) -> bool:
+    """``x[mask] = y`` with a value for each place of the mask, where the gradient of ``y`` has a size that is data."""
+    fakes = [arg.fake for arg in args if isinstance(arg, TensorV)]
+    if len(fakes) != 3:
+        return False
+    written, mask, value = fakes
+    if mask.dtype is not torch.bool or not value.requires_grad or not torch.is_grad_enabled():
+        return False
+    return value.dim() > written.dim() - mask.dim() and value.shape[0] != 1
 
 
 def _holds_tensor(result: Any) -> bool:
