@@ -21,6 +21,7 @@ from ..records.kernels import Choice
 from ..records.loops import Buffer, Size, item_bytes, product
 from . import c_panels, c_scans, c_tiles, gathers
 from .c_body import Accumulator, BodyPrinter, Pass, total_type, value_type
+from .c_chains import chained, chains_of
 from .c_ops import CTYPES, is_float, reduction_start
 from .c_text import copies, decode, indent, limit, loop_over, renamed, wrap
 from .effort import effort, least_shared
@@ -183,6 +184,10 @@ class CKernel:
         memory = {self.ident(b): self._memory(b) for b in self.inputs}
         possible = self.nest.rows and isinstance(size, int) and not p.masked
         apart = gathers.split(p.body, f"i{last}", size, memory) if possible else None
+        count = 1 if apart else self._chains(p, size)
+        if count > 1 and isinstance(size, int):
+            sums = [(op, var, self._declared(p, var)) for op, var in p.reductions]
+            return chained(p.body, sums, last, "0", size // count, count)
         arrays, gather, body = apart or ([], [], p.body)
         before = [*arrays, loop_over(last, size), *indent(gather), "}"] if apart else []
         return [*before, f"#pragma omp simd{clauses}", loop_over(last, size), *indent(body), "}"]
@@ -199,7 +204,15 @@ class CKernel:
         clauses = "".join(f" reduction({op}:{var + '_b' if op == '+' else var})" for op, var in p.reductions)
         start = [f"{self._sum_type(p, var)} {var}_b = 0;" for _, var in sums]
         join = [f"{var}_t += {var}_b;" for _, var in sums]
-        if isinstance(size, int) and size <= LONG_ROW:
+        count = self._chains(p, size)
+        if count > 1 and isinstance(size, int):
+            each = LONG_ROW // 2
+            blocks = dict(zip((var for _, var in sums), start))
+            others = [(op, var, self._declared(p, var)) for op, var in p.reductions if op != "+"]
+            parts = [*(("+", f"{var}_b", line) for var, line in blocks.items()), *others]
+            block = [*start, *chained(body, parts, last, "block", each, count), *join]
+            inner = [f"for (int64_t block = 0; block < {size}; block += {count * each}) {{", *indent(block), "}"]
+        elif isinstance(size, int) and size <= LONG_ROW:
             inner = [*start, f"#pragma omp simd{clauses}", loop_over(last, size), *indent(body), "}", *join]
         else:
             block = [
@@ -214,12 +227,22 @@ class CKernel:
         ]
         return [*totals, *wrap(inner, self.nest.dims, range(first, last)), *(f"{var} = {var}_t;" for _, var in sums)]
 
+    def _chains(self, p: Pass, size: Size) -> int:
+        """Into how many chains the pass's reductions are divided; 1: none."""
+        if not p.reductions or p.masked or self.nest.apart is not None or len(self.nest.inner_dims) != 1:
+            return 1
+        return chains_of(p.body, {op for op, _ in p.reductions}, size, LONG_ROW // 2)
+
+    @staticmethod
+    def _declared(p: Pass, var: str) -> str:
+        """The line that declares a result and gives it its neutral element."""
+        return next(x for x in p.pre if f" {var} = " in x)
+
     def _dtype(self, p: Pass, var: str) -> str:
-        line = next(x for x in p.pre if f" {var} = " in x)
-        return {"float": "float32", "double": "float64"}.get(line.split()[0], "int64")
+        return {"float": "float32", "double": "float64"}.get(self._sum_type(p, var), "int64")
 
     def _sum_type(self, p: Pass, var: str) -> str:
-        return next(x for x in p.pre if f" {var} = " in x).split()[0]
+        return self._declared(p, var).split()[0]
 
     def _scratch(self) -> list[str]:
         """Declares the scratch rows."""
