@@ -22,8 +22,9 @@ _OF_DTYPES = re.compile(
 _MANY = 1 << 12  # elements: larger tensors are cut to two a side, which some operators do not take
 _NAMED = (str, bool, torch.dtype, torch.layout, torch.memory_format)  # arguments that choose another kernel
 _PRODUCTS = frozenset(
-    f"aten::{name}" for name in ("mm", "mv", "dot", "vdot", "bmm", "addmm", "addmv", "addr", "addbmm", "baddbmm")
-)
+    ("aten::mm", "aten::mv", "aten::dot", "aten::vdot", "aten::bmm", "aten::addmm", "aten::addmv", "aten::addr",
+     "aten::addbmm", "aten::baddbmm", "aten::convolution")
+)  # fmt: skip
 _known: dict[Any, Exception | None] = {}
 
 

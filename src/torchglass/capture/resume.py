@@ -27,8 +27,9 @@ NO_FALL = frozenset(
     ("RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS", "JUMP_FORWARD", "JUMP_BACKWARD",
      "JUMP_BACKWARD_NO_INTERRUPT")
 )  # fmt: skip
-# 3.12: the depth of blocks, for debuggers of CPython; 3.13: whether it is part of a `yield from`
-YIELD_ARGUMENT = () if sys.version_info < (3, 12) else (1,) if sys.version_info < (3, 13) else (0,)
+# 3.12: the depth of blocks; at 1 (some patch releases) closing the generator would skip the handlers that it waits in.
+# 3.13: whether it is part of a `yield from`.
+YIELD_ARGUMENT = () if sys.version_info < (3, 12) else (2,) if sys.version_info < (3, 13) else (0,)
 READS = ("LOAD_FAST", "DELETE_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "DELETE_DEREF", "LOAD_FROM_DICT")
 
 
