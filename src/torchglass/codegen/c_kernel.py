@@ -21,14 +21,13 @@ from ..records.kernels import Choice
 from ..records.loops import Buffer, Size, item_bytes, product
 from . import c_panels, c_scans, c_tiles, gathers
 from .c_body import Accumulator, BodyPrinter, Pass, total_type, value_type
-from .c_chains import chained, chains_of
-from .c_ops import CTYPES, is_float, reduction_start
+from .c_lanes import STEPS, VECTOR, laned, lanes_of
+from .c_ops import CTYPES, reduction_start
 from .c_text import copies, decode, indent, limit, loop_over, renamed, wrap
 from .effort import effort, least_shared
 from .nest import SHORT, Nest
 from .stages import Plan, schedule
 
-LONG_ROW = 1024  # elements past which a row's sum is added up in blocks
 WIDE_ROW = 4096  # columns past which column sums are shared out by columns
 COLUMN_BLOCK = 512
 CACHE_LINE = 16  # floats
@@ -169,80 +168,73 @@ class CKernel:
             return wrap(c_scans.along_row(p, last, size), nest.dims, range(first, last))
         if self.printer.lines and not p.reductions and not p.masked and isinstance(size, int) and size <= SHORT:
             return wrap(copies(p.body, last, size), nest.dims, range(first, last))
-        adds = any(op == "+" for op, _ in p.reductions)
-        blocked = adds and (last > first or not isinstance(size, int) or size > LONG_ROW)
-        clauses = "".join(f" reduction({op}:{var})" for op, var in p.reductions)
         # GCC 12 gives zeros for the second of two masked loads that are written out (-O1 and above)
         if not p.reductions and not p.masked and last > first and isinstance(size, int) and size <= SHORT:
             return wrap(self._written_out(p.body, last, size), nest.dims, range(first, last - 1))
-        if not blocked:
-            return wrap(self._simd(p, clauses, last, size), nest.dims, range(first, last))
-        return self._blocked_loops(p, first, last, size)
+        if p.reductions:
+            return self._reductions(p, first, last)
+        return wrap(self._simd(p, "", last, size), nest.dims, range(first, last))
 
     def _simd(self, p: Pass, clauses: str, last: int, size: Size) -> list[str]:
         """The innermost loop, behind one of its own for what it gathers."""
+        before, body = self._gathered(p, last, size)
+        return [*before, f"#pragma omp simd{clauses}", loop_over(last, size), *indent(body), "}"]
+
+    def _gathered(self, p: Pass, last: int, size: Size) -> tuple[list[str], list[str]]:
+        """The loop that gathers what a pass needs, where it has one of its own, and the body after it."""
         memory = {self.ident(b): self._memory(b) for b in self.inputs}
         possible = self.nest.rows and isinstance(size, int) and not p.masked
         apart = gathers.split(p.body, f"i{last}", size, memory) if possible else None
-        count = 1 if apart else self._chains(p, size)
-        if count > 1 and isinstance(size, int):
-            sums = [(op, var, self._declared(p, var)) for op, var in p.reductions]
-            return chained(p.body, sums, last, "0", size // count, count)
-        arrays, gather, body = apart or ([], [], p.body)
-        before = [*arrays, loop_over(last, size), *indent(gather), "}"] if apart else []
-        return [*before, f"#pragma omp simd{clauses}", loop_over(last, size), *indent(body), "}"]
+        if apart is None:
+            return [], p.body
+        arrays, gather, body = apart
+        return [*arrays, loop_over(last, size), *indent(gather), "}"], body
 
     def _written_out(self, body: list[str], last: int, size: int) -> list[str]:
         """The last dimension written out, the one before it vectorized: its neighbours interleave in memory."""
         written = copies(body, last, size)
         return ["#pragma omp simd", loop_over(last - 1, self.nest.dims[last - 1]), *indent(written), "}"]
 
-    def _blocked_loops(self, p: Pass, first: int, last: int, size: Size) -> list[str]:
-        """Sums in blocks, blocks added in double: as accurate as pairwise, and the compiler sees a simple loop."""
-        sums = [(op, var) for op, var in p.reductions if op == "+"]
-        body = [renamed(line, {var: f"{var}_b" for _, var in sums}) for line in p.body]
-        clauses = "".join(f" reduction({op}:{var + '_b' if op == '+' else var})" for op, var in p.reductions)
-        start = [f"{self._sum_type(p, var)} {var}_b = 0;" for _, var in sums]
-        join = [f"{var}_t += {var}_b;" for _, var in sums]
-        count = self._chains(p, size)
-        if count > 1 and isinstance(size, int):
-            each = LONG_ROW // 2
-            blocks = dict(zip((var for _, var in sums), start))
-            others = [(op, var, self._declared(p, var)) for op, var in p.reductions if op != "+"]
-            parts = [*(("+", f"{var}_b", line) for var, line in blocks.items()), *others]
-            block = [*start, *chained(body, parts, last, "block", each, count), *join]
-            inner = [f"for (int64_t block = 0; block < {size}; block += {count * each}) {{", *indent(block), "}"]
-        elif isinstance(size, int) and size <= LONG_ROW:
-            inner = [*start, f"#pragma omp simd{clauses}", loop_over(last, size), *indent(body), "}", *join]
+    def _reductions(self, p: Pass, first: int, last: int) -> list[str]:
+        """The inner dimensions around what is reduced; floats are added to totals in double before they are many."""
+        dims, size = self.nest.dims, self.nest.dims[last]
+        types = {var: self._sum_type(p, var) for _, var in p.reductions}
+        gather, body = self._gathered(p, last, size) if first == last else ([], p.body)
+        lanes = None  # GCC 12 and masked loads, as above
+        if not p.masked and {(op, types[var]) for op, var in p.reductions} == {("+", "float")}:
+            lanes = lanes_of(body, self._touched(body), size)
+        many, most = product(dims[first:]), STEPS * (lanes.count if lanes else VECTOR)
+        sums = [var for op, var in p.reductions if op == "+"]
+        if not sums or (isinstance(many, int) and many <= most and (first == last or lanes)):
+            if lanes is None:
+                return wrap(self._simd(p, _clauses(p), last, size), dims, range(first, last))
+            before, loops, found = laned(body, sums, lanes, last, size)
+            after = [f"{var} += {text};" for var, text in zip(sums, found)]
+            return [*gather, *before, *wrap(loops, dims, range(first, last)), *after]
+        whole = isinstance(size, int) and size <= most
+        start, end = ("0", size) if whole else ("block", "end")
+        if lanes is None:
+            loop = f"for (int64_t i{last} = {start}; i{last} < {end}; ++i{last}) {{"
+            inner = [*(f"{types[var]} {var} = 0;" for var in sums), f"#pragma omp simd{_clauses(p)}", loop]
+            inner, found = [*inner, *indent(p.body), "}"], sums
         else:
-            block = [
-                *start, f"const int64_t end = block + {LONG_ROW // 2} < {size} ? block + {LONG_ROW // 2} : {size};",
-                f"#pragma omp simd{clauses}", f"for (int64_t i{last} = block; i{last} < end; ++i{last}) {{",
-                *indent(body), "}", *join,
-            ]  # fmt: skip
-            inner = [f"for (int64_t block = 0; block < {size}; block += {LONG_ROW // 2}) {{", *indent(block), "}"]
-        totals = [
-            f"{'double' if is_float(self._dtype(p, var)) else value_type(self._dtype(p, var))} {var}_t = 0;"
-            for _, var in sums
-        ]
-        return [*totals, *wrap(inner, self.nest.dims, range(first, last)), *(f"{var} = {var}_t;" for _, var in sums)]
+            before, loops, found = laned(p.body, sums, lanes, last, end, start)
+            inner = [*before, *loops]
+        inner += [f"{var}_t += {text};" for var, text in zip(sums, found)]
+        if not whole:
+            inner = [limit("end", "block", most, size), *inner]
+            inner = [f"for (int64_t block = 0; block < {size}; block += {most}) {{", *indent(inner), "}"]
+        totals = [f"{'double' if types[var] == 'float' else types[var]} {var}_t = 0;" for var in sums]
+        return [*totals, *wrap(inner, dims, range(first, last)), *(f"{var} = {var}_t;" for var in sums)]
 
-    def _chains(self, p: Pass, size: Size) -> int:
-        """Into how many chains the pass's reductions are divided; 1: none."""
-        if not p.reductions or p.masked or self.nest.apart is not None or len(self.nest.inner_dims) != 1:
-            return 1
-        return chains_of(p.body, {op for op, _ in p.reductions}, size, LONG_ROW // 2)
+    def _touched(self, body: list[str]) -> set[str]:
+        """The C types of the memory that statements name."""
+        words = {word for line in body for word in re.findall(r"\w+(?=\[)", line)}
+        return {self._memory(b) for b in self.arguments if self.ident(b) in words}
 
     @staticmethod
-    def _declared(p: Pass, var: str) -> str:
-        """The line that declares a result and gives it its neutral element."""
-        return next(x for x in p.pre if f" {var} = " in x)
-
-    def _dtype(self, p: Pass, var: str) -> str:
-        return {"float": "float32", "double": "float64"}.get(self._sum_type(p, var), "int64")
-
-    def _sum_type(self, p: Pass, var: str) -> str:
-        return self._declared(p, var).split()[0]
+    def _sum_type(p: Pass, var: str) -> str:
+        return next(x for x in p.pre if f" {var} = " in x).split()[0]
 
     def _scratch(self) -> list[str]:
         """Declares the scratch rows."""
@@ -508,6 +500,10 @@ class CKernel:
             f"const {value_type(acc.reduce.dtype)} sum = total;", *self._finished(acc),
         ]  # fmt: skip
         return [f"for (int64_t c = 0; c < {acc.size}; ++c) {{", *indent(body), "}"]
+
+
+def _clauses(p: Pass) -> str:
+    return "".join(f" reduction({op}:{var})" for op, var in p.reductions)
 
 
 def _kept_rows(nest: Nest, columns: list[Accumulator]) -> list[int]:
