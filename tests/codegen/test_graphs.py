@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from tests.codegen.harness import Compiled, check
 
+from torchglass.codegen import c_kernel, c_lanes
 from torchglass.codegen.wrapper import HEADER
 from torchglass.records.kernels import Allocate
 from torchglass.records.loops import RESERVED, View
@@ -298,6 +299,8 @@ def test_sleeping_threads_are_woken_for_more(policy, rows, shared, tmp_path: Pat
 def test_golden_softmax(tmp_path: Path, monkeypatch) -> None:
     """The C and the wrapper of a masked softmax, as reviewed. TORCHGLASS_GOLDEN=1 rewrites the files."""
     spinning(monkeypatch)
+    for module in (c_lanes, c_kernel):
+        monkeypatch.setattr(module, "VECTOR", 16)
     compiled = Compiled(lambda x, m: torch.softmax(x * 0.5 + m, -1), [make(64, 128), make(128)], tmp_path)
     texts = {"softmax_kernel.c": compiled.sources.kernels[0].source + "\n", "softmax.fused": str(compiled.fused)}
     for name, text in texts.items():

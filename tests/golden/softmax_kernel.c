@@ -21,14 +21,21 @@ static void kernel_0(const float* restrict arg0_1, const float* restrict arg1_1,
         }
         if (r5_nan) r5 = NAN;
         float r9 = 0;
-        #pragma omp simd reduction(+:r9)
-        for (int64_t i1 = 0; i1 < 128; ++i1) {
-            const float t6 = add[i1];
-            const float t7 = t6 - r5;
-            const float t8 = tg_exp_f32(t7);
-            _softmax_exp[i1] = t8;
-            r9 = r9 + t8;
+        f32x16 r9_v[1] = {};
+        for (int64_t j = 0; j < 128; j += 16) {
+            float r9_l[16] ALIGNED;
+            #pragma omp simd
+            for (int64_t l = 0; l < 16; ++l) {
+                const int64_t i1 = j + l;
+                const float t6 = add[i1];
+                const float t7 = t6 - r5;
+                const float t8 = tg_exp_f32(t7);
+                _softmax_exp[i1] = t8;
+                r9_l[l] = t8;
+            }
+            r9_v[0] += *(f32x16*)&r9_l[0];
         }
+        r9 += tg_sum_f32x16(r9_v[0]);
         const float t10 = 1.0f / r9;
         #pragma omp simd
         for (int64_t i1 = 0; i1 < 128; ++i1) {
