@@ -214,12 +214,15 @@ INLINE float tg_expm1_core(float r)
 
 /* x = n ln2 + r; 2^n is applied in two steps so that subnormal results and overflow come out right. t's last bits are
    the integer n + 254, since a float past 2^23 has no bits for less: two exponents with their bias of 127.
-   What is 0 anyway (masked scores, mostly) is kept from underflowing, which the processor does slowly. */
+   What is 0 anyway (masked scores, mostly) is kept from underflowing, which the processor does slowly: with AVX-512 by
+   the mask of the last product. */
 INLINE float tg_exp_f32(float x)
 {
     int gone = x < -104.0f;
     x = x > 95.0f ? 95.0f : x;
-    x = gone ? 0.0f : x; /* in this order GCC needs one comparison less */
+#ifndef __AVX512F__
+    x = gone ? 0.0f : x;
+#endif
     float t = __builtin_fmaf(x, 1.44269504f, 12583166.0f), n = t - 12583166.0f; /* 1.5 * 2^23 + 254 */
     float r = __builtin_fmaf(n, -0.693145752f, x);
     r = __builtin_fmaf(n, -1.42860677e-6f, r);

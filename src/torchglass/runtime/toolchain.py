@@ -23,12 +23,14 @@ from pathlib import Path
 from . import parts
 
 # -fno-tree-pre: partial redundancy elimination turns selections into branches, and loops stop being vectorized.
+# -fno-thread-jumps: else selections that follow one another become one for each way through them.
 # -fwrapv: integers that overflow wrap, as eager's do; without it GCC takes x + 1 > x for granted.
 # -fno-builtin-sin, -cos: else the pair becomes one call of sincos, which has no vector form.
 FLAGS = (
     "-O2", "-ftree-vectorize", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math",
     "-fwrapv", "-ffp-contract=off", "-fno-semantic-interposition", "-fopenmp", "-fPIC", "-std=gnu11", "-w",
-    "-fno-tree-pre", "-fno-builtin-sin", "-fno-builtin-cos", "-fno-builtin-sinf", "-fno-builtin-cosf",
+    "-fno-tree-pre", "-fno-thread-jumps",
+    "-fno-builtin-sin", "-fno-builtin-cos", "-fno-builtin-sinf", "-fno-builtin-cosf",
 )  # fmt: skip
 
 
