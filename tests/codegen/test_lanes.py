@@ -9,6 +9,7 @@ from torchglass.codegen import c_kernel, c_lanes
 from torchglass.codegen.c_lanes import Lanes, laned, lanes_of
 
 BODY = ["const float t1 = x[256*i0 + i1];", "r2 = r2 + t1;"]
+TWO = ["const float t1 = tg_from_bf16(x[256*i0 + i1]);", "r2 = r2 + t1;"]
 EXP = ["const float t1 = x[i1];", "const float t2 = tg_exp_f32(t1);", "r2 = r2 + t2;"]
 
 
@@ -18,6 +19,7 @@ EXP = ["const float t1 = x[i1];", "const float t2 = tg_exp_f32(t1);", "r2 = r2 +
         (BODY, ("float",), 2048, Lanes(16, 2)),
         (BODY, ("float",), 31, None),
         (BODY, ("bf16",), 32, Lanes(32, 1)),
+        (TWO, ("bf16",), 32, Lanes(16, 2, pairs=True)),
         (BODY, ("float", "f16"), 100, Lanes(32, 1)),
         (BODY, ("float", "bool8"), 2048, None),
         (BODY, ("double",), 2048, None),
@@ -29,7 +31,7 @@ EXP = ["const float t1 = x[i1];", "const float t2 = tg_exp_f32(t1);", "r2 = r2 +
 )
 def test_how_many(body, memory, size, lanes, monkeypatch):
     monkeypatch.setattr(c_lanes, "VECTOR", 16)
-    assert lanes_of(body, memory, size) == lanes
+    assert lanes_of(body, memory, 1, size) == lanes
 
 
 def test_text(monkeypatch):
@@ -64,6 +66,27 @@ def test_text(monkeypatch):
         const int64_t i1 = 96 + l;
         const float t1 = x[256*i0 + i1];
         r2_l[l] = t1;
+    }
+    r2_v[0] += *(f32x8*)&r2_l[0];
+    r2_v[1] += *(f32x8*)&r2_l[8];
+}"""
+    )
+
+
+def test_text_of_pairs(monkeypatch):
+    monkeypatch.setattr(c_lanes, "VECTOR", 8)
+    _, loops, _ = laned(TWO, ["r2"], Lanes(8, 2, pairs=True), 1, 96)
+    assert (
+        "\n".join(loops)
+        == """for (int64_t j = 0; j < 96; j += 16) {
+    float r2_l[16] ALIGNED;
+    #pragma omp simd
+    for (int64_t l = 0; l < 8; ++l) {
+        const int64_t i1 = j + 2*l;
+        const pair t1_p = PAIR(x[256*i0 + i1]);
+        const float t1 = tg_first(t1_p), t1_b = tg_second(t1_p);
+        r2_l[l] = t1;
+        r2_l[l + 8] = t1_b;
     }
     r2_v[0] += *(f32x8*)&r2_l[0];
     r2_v[1] += *(f32x8*)&r2_l[8];

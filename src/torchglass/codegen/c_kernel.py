@@ -23,6 +23,7 @@ from . import c_panels, c_scans, c_tiles, gathers
 from .c_body import Accumulator, BodyPrinter, Pass, total_type, value_type
 from .c_lanes import STEPS, VECTOR, laned, lanes_of
 from .c_ops import CTYPES, reduction_start
+from .c_pairs import paired
 from .c_text import copies, decode, indent, limit, loop_over, renamed, wrap
 from .effort import effort, least_shared
 from .nest import SHORT, Nest
@@ -178,7 +179,10 @@ class CKernel:
     def _simd(self, p: Pass, clauses: str, last: int, size: Size) -> list[str]:
         """The innermost loop, behind one of its own for what it gathers."""
         before, body = self._gathered(p, last, size)
-        return [*before, f"#pragma omp simd{clauses}", loop_over(last, size), *indent(body), "}"]
+        even = isinstance(size, int) and size % 2 == 0 and size >= 2 * VECTOR
+        two = paired(body, last) if even and not clauses and self.nest.apart is None else None
+        loop = loop_over(last, size, 2) if two else loop_over(last, size)
+        return [*before, f"#pragma omp simd{clauses}", loop, *indent(two or body), "}"]
 
     def _gathered(self, p: Pass, last: int, size: Size) -> tuple[list[str], list[str]]:
         """The loop that gathers what a pass needs, where it has one of its own, and the body after it."""
@@ -202,7 +206,7 @@ class CKernel:
         gather, body = self._gathered(p, last, size) if first == last else ([], p.body)
         lanes = None  # GCC 12 and masked loads, as above
         if not p.masked and {(op, types[var]) for op, var in p.reductions} == {("+", "float")}:
-            lanes = lanes_of(body, self._touched(body), size)
+            lanes = lanes_of(body, self._touched(body), last, size)
         many, most = product(dims[first:]), STEPS * (lanes.count if lanes else VECTOR)
         sums = [var for op, var in p.reductions if op == "+"]
         if not sums or (isinstance(many, int) and many <= most and (first == last or lanes)):

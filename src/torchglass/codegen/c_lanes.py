@@ -28,6 +28,7 @@ from dataclasses import dataclass
 
 from ..records.loops import Size
 from ..torch_compat import has_avx512
+from .c_pairs import paired
 from .c_text import indent
 
 VECTOR = 16 if has_avx512() else 8  # floats that a register holds
@@ -36,23 +37,26 @@ LIGHT = 8  # lines of a body that is faster than an addition after the other
 HALF = frozenset({"bf16", "f16", "int16_t"})
 WHOLE = frozenset({"float", "int", "int32_t"})
 _VALUE = re.compile(r"const (\w+) t\d+ = ")
-_ADDED = re.compile(r"(r\d+) = \1 \+ (.+);")
+_ADDED = re.compile(r"(r\d+)(_b)? = \1(?:_b)? \+ (.+);")
 _CALL = re.compile(r"\b(?!tg_from_bf16\b|tg_from_f16\b)[a-zA-Z_]\w*\(")
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """How many neighbours a turn of the inner loop takes, and how many times it has the body."""
+    """How many turns the inner loop has, and how many times it has the body; ``pairs``: for neighbours that are read
+    together.
+    """
 
     width: int
     copies: int
+    pairs: bool = False
 
     @property
     def count(self) -> int:
         return self.width * self.copies
 
 
-def lanes_of(body: Sequence[str], memory: Collection[str], size: Size) -> Lanes | None:
+def lanes_of(body: Sequence[str], memory: Collection[str], last: int, size: Size) -> Lanes | None:
     """The lanes of a body that touches memory of these C types, for a row of ``size``; None where OpenMP does it.
 
     They are as many as the numbers of one vector of the narrowest type, so that the inner loop is gone.
@@ -60,7 +64,9 @@ def lanes_of(body: Sequence[str], memory: Collection[str], size: Size) -> Lanes 
     types = {*memory, *(found[1] for line in body if (found := _VALUE.match(line)))}
     if not types <= WHOLE | HALF:
         return None
-    if HALF & types:
+    if paired(body, last):
+        lanes = Lanes(VECTOR, 2, pairs=True)
+    elif HALF & types:
         lanes = Lanes(2 * VECTOR, 1)
     else:
         light = len(body) <= LIGHT and not any("] =" in line or _CALL.search(line) for line in body)
@@ -78,8 +84,11 @@ def laned(
     arrays = [f"float {name}_l[{count}] ALIGNED;" for name in sums]
     vectors = range(count // VECTOR)
     added = [f"{name}_v[{k}] += *(f32x{VECTOR}*)&{name}_l[{k * VECTOR}];" for name in sums for k in vectors]
-    turn = [_at(body, last, "j", k * lanes.width) for k in range(lanes.copies)]
-    inner = turn[0] if len(turn) == 1 else [line for one in turn for line in ("{", *indent(one), "}")]
+    if lanes.pairs and (two := paired(body, last)):
+        inner = [f"const int64_t i{last} = j + 2*l;", *_kept(two, ("l", f"l + {VECTOR}"))]
+    else:
+        turn = [_at(body, last, "j", k * lanes.width) for k in range(lanes.copies)]
+        inner = turn[0] if len(turn) == 1 else [line for one in turn for line in ("{", *indent(one), "}")]
     inner = [*arrays, *_turn(lanes.width, inner), *added]
     if isinstance(end, int) and start == "0":
         first, rest = str(end // count * count), str(end % count)
@@ -101,5 +110,9 @@ def _turn(width: int | str, body: list[str]) -> list[str]:
 def _at(body: Sequence[str], last: int, first: str, beside: int) -> list[str]:
     """The body for the neighbour ``l`` of those from ``first`` on, which leaves what is added up in its lane."""
     lane = f"l + {beside}" if beside else "l"
-    body = [_ADDED.sub(rf"\1_l[{lane}] = \2;", line) for line in body]
-    return [f"const int64_t i{last} = {first} + {lane};", *body]
+    return [f"const int64_t i{last} = {first} + {lane};", *_kept(body, (lane,))]
+
+
+def _kept(body: Sequence[str], lanes: Sequence[str]) -> list[str]:
+    """The body with what it adds up left in arrays: of the first element, and the second, in these lanes."""
+    return [_ADDED.sub(lambda m: f"{m[1]}_l[{lanes[bool(m[2])]}] = {m[3]};", line) for line in body]

@@ -26,8 +26,8 @@ def decode(name: str, dims: list[tuple[int, Size]]) -> list[str]:
     return lines
 
 
-def loop_over(k: int, size: Size) -> str:
-    return f"for (int64_t i{k} = 0; i{k} < {size}; ++i{k}) {{"
+def loop_over(k: int, size: Size, step: int = 1) -> str:
+    return f"for (int64_t i{k} = 0; i{k} < {size}; {f'++i{k}' if step == 1 else f'i{k} += {step}'}) {{"
 
 
 def wrap(body: list[str], dims: tuple[Size, ...], which: range | list[int]) -> list[str]:

@@ -30,6 +30,18 @@ INLINE bf16 tg_to_bf16(float x)
     return x != x ? 0x7fc0 : (bf16)((u + 0x7fff + ((u >> 16) & 1)) >> 16);
 }
 
+/* Two neighbours of bfloat16 as one word: the second is its upper half. */
+typedef uint32_t pair __attribute__((may_alias, aligned(2)));
+#define PAIR(x) (*(pair*)&(x))
+INLINE float tg_first(uint32_t x) { return tg_bits_f32((int32_t)(x << 16)); }
+INLINE float tg_second(uint32_t x) { return tg_bits_f32((int32_t)(x & 0xffff0000)); }
+INLINE uint32_t tg_rounded(float x)
+{
+    uint32_t u = (uint32_t)tg_bits_i32(x);
+    return x != x ? 0x7fc00000 : u + 0x7fff + ((u >> 16) & 1);
+}
+INLINE uint32_t tg_pair(float x, float y) { return tg_rounded(x) >> 16 | (tg_rounded(y) & 0xffff0000); }
+
 /* Numbers out of range give the smallest integer, as the processor's conversion does. */
 INLINE int32_t tg_i32_of_f32(float x) { return __builtin_fabsf(x) < 0x1p31f ? (int32_t)x : INT32_MIN; }
 INLINE int32_t tg_i32_of_f64(double x) { return __builtin_fabs(x) < 0x1p31 ? (int32_t)x : INT32_MIN; }

@@ -1,0 +1,90 @@
+"""Loops that take two bfloat16 at a time: where they do, and that every number comes out as eager's."""
+
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import torchglass as tg
+from torchglass.codegen.c_pairs import paired
+
+READ = "const float t1 = tg_from_bf16(x[256*i0 + i1]);"
+WRITE = "y[256*i0 + i1] = tg_to_bf16(t1);"
+
+
+def test_text():
+    body = ["const float t2 = t1 * t7;", "const float t3 = t7 * 2.0f;", "r4 = r4 + t2;", "y[i1 + 3] = tg_to_bf16(t2);"]
+    assert paired([READ, *body], 1) == [
+        "const pair t1_p = PAIR(x[256*i0 + i1]);",
+        "const float t1 = tg_first(t1_p), t1_b = tg_second(t1_p);",
+        "const float t2 = t1 * t7, t2_b = t1_b * t7;",
+        "const float t3 = t7 * 2.0f;",
+        "r4 = r4 + t2;",
+        "r4_b = r4_b + t2_b;",
+        "PAIR(y[i1 + 3]) = tg_pair(t2, t2_b);",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "const float t2 = x[256*i0 + i1];",
+        "const float t2 = tg_from_bf16(x[2*i1]);",
+        "const float t2 = tg_from_bf16(x[256*i0 - i1]);",
+        "const float t2 = tg_from_bf16(x[3*t3]);",
+        "const int64_t t2 = i1;",
+        "const float t2 = t3 ? tg_from_bf16(x[256*i0 + i1]) : 0.0f;",
+        "acc2[i1] = acc2[i1] + t1;",
+        "y[i1] = t1;",
+        "r2 = t1 > r2 ? t1 : r2;",
+    ],
+)
+def test_left_alone(line):
+    assert paired([READ, WRITE], 1) is not None
+    assert paired([READ, line, WRITE], 1) is None
+
+
+def test_writes_alone_are_left_alone():
+    assert paired(["y[i1] = tg_to_bf16(1.0f);"], 1) is None
+
+
+EVERY = torch.arange(65536).to(torch.uint16).view(torch.bfloat16)
+FUNCTIONS = {
+    "relu": lambda x, y: F.relu(x + y),
+    "third": lambda x, y: (x / 3, -y),
+    "shifted": lambda x, y: x[..., 1:33] * y[..., 2:34],
+    "odd": lambda x, y: x[..., :61] + y[..., 3:],
+    "rows": lambda x, y: x * y[:, :1],
+    "gathered": lambda x, y: F.embedding(torch.tensor([3, 0, 511]), x).abs() * 0.5,
+    "column": lambda x, y: (x * y).sum(0),
+    "constant": lambda x, y: (x, torch.ones_like(x)),
+    "flipped": lambda x, y: x.flip(-1) + y,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_bits(name):
+    """The same bits as eager, from every bfloat16 there is; any NaN for a NaN."""
+    x = EVERY.view(-1, 64)
+    y = EVERY[torch.randperm(65536, generator=torch.Generator().manual_seed(1))].view(-1, 64)
+    if name == "column":  # sums of many numbers are rounded otherwise
+        x, y = torch.ones(512, 64, dtype=torch.bfloat16), torch.full((512, 64), 0.5, dtype=torch.bfloat16)
+    fn = FUNCTIONS[name]
+    torch.testing.assert_close(tg.compile(fn)(x, y), fn(x, y), rtol=0, atol=0, equal_nan=True)
+
+
+def test_written_where_it_was_read():
+    def fn(x):
+        return x.add_(1).mul_(0.3)
+
+    x, y = (torch.randn(40, 64, generator=torch.Generator().manual_seed(0)).bfloat16() for _ in range(2))
+    tg.compile(fn)(x)
+    torch.testing.assert_close(x, (y + 1) * 0.3, rtol=0.01, atol=0.01)
+
+
+def test_a_kernel_has_them(tmp_path):
+    with tg.prepare_debug(tmp_path):
+        tg.compile(FUNCTIONS["relu"])(*(torch.randn(8, 64).bfloat16() for _ in range(2)))
+    (kernels,) = tmp_path.rglob("forward_kernels.c")
+    assert re.search(r"PAIR\(\w+\[.*\]\) = tg_pair\(t\d+, t\d+_b\);", kernels.read_text())
