@@ -74,6 +74,21 @@ def test_bits(name):
     torch.testing.assert_close(tg.compile(fn)(x, y), fn(x, y), rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_what_is_stored_is_what_is_read(dtype):
+    """A result that is returned, and computed on in the same kernel."""
+
+    def fn(x, y):
+        z = x * y
+        mean = z.mean(-1, dtype=torch.float32, keepdim=True).to(dtype)
+        return z, z.float(), mean, z.float() - mean.float()
+
+    x, y = (torch.randn(8, 64, generator=torch.Generator().manual_seed(seed)).to(dtype) for seed in range(2))
+    z, same, mean, centered = tg.compile(fn)(x, y)
+    assert torch.equal(z.float(), same)
+    assert torch.equal(z.float() - mean.float(), centered)
+
+
 def test_written_where_it_was_read():
     def fn(x):
         return x.add_(1).mul_(0.3)

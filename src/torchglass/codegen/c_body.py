@@ -257,10 +257,7 @@ class BodyPrinter:
             (p.body if full else p.pre).append(self._scattered(op, env))
             return
         row_value = not full or loop.is_reduction
-        if row_value:
-            self.row_values[name] = value
-        else:
-            p.forward[name] = value
+        (self.row_values if row_value else p.forward)[name] = self._as_stored(p, name, value)
         if again:
             return
         target = p.at(value.level if row_value else max(value.level, BODY))
@@ -269,6 +266,17 @@ class BodyPrinter:
         elif name not in self.nest.kernel.local:
             where = address(op.access.strides, op.access.offset)
             target.append(f"{self.ident(name)}[{where}] = {self.to_memory(value.text, self.buffers[name].dtype)};")
+
+    def _as_stored(self, p: Pass, name: str, value: CValue) -> CValue:
+        """What is read of a buffer that memory holds in half precision, here as by later kernels: the rounded value.
+
+        Of two readers that know it more and less exactly, one may take its own from the other's: what differs is left.
+        """
+        text = {"bfloat16": "tg_near_bf16({})", "float16": "(float)(f16)({})"}.get(self.buffers[name].dtype)
+        kept = name in self.scratch or name in self.nest.kernel.local
+        if text is None or kept or not any(name in loop.reads for loop in self.nest.loops):
+            return value
+        return self.define(p, ("rounded", value.text), value.level, "float32", text.format(value.text))
 
     def _scattered(self, op: Store, env: dict[str, CValue]) -> str:
         """A store at a computed address, rounded each time where it adds, as eager's sums of half precision are."""

@@ -24,22 +24,22 @@ INLINE int32_t tg_bits_i32(float x) { int32_t y; memcpy(&y, &x, 4); return y; }
 
 INLINE float tg_from_bf16(bf16 x) { return tg_bits_f32((int32_t)((uint32_t)x << 16)); }
 
-INLINE bf16 tg_to_bf16(float x)
+/* The nearest bfloat16 is the upper half. */
+INLINE uint32_t tg_rounded(float x)
 {
     uint32_t u = (uint32_t)tg_bits_i32(x);
-    return x != x ? 0x7fc0 : (bf16)((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+    return x != x ? 0x7fc00000 : u + 0x7fff + ((u >> 16) & 1);
 }
+
+INLINE bf16 tg_to_bf16(float x) { return (bf16)(tg_rounded(x) >> 16); }
+
+INLINE float tg_near_bf16(float x) { return tg_bits_f32((int32_t)(tg_rounded(x) & 0xffff0000)); }
 
 /* Two neighbours of bfloat16 as one word: the second is its upper half. */
 typedef uint32_t pair __attribute__((may_alias, aligned(2)));
 #define PAIR(x) (*(pair*)&(x))
 INLINE float tg_first(uint32_t x) { return tg_bits_f32((int32_t)(x << 16)); }
 INLINE float tg_second(uint32_t x) { return tg_bits_f32((int32_t)(x & 0xffff0000)); }
-INLINE uint32_t tg_rounded(float x)
-{
-    uint32_t u = (uint32_t)tg_bits_i32(x);
-    return x != x ? 0x7fc00000 : u + 0x7fff + ((u >> 16) & 1);
-}
 INLINE uint32_t tg_pair(float x, float y) { return tg_rounded(x) >> 16 | (tg_rounded(y) & 0xffff0000); }
 
 /* Numbers out of range give the smallest integer, as the processor's conversion does. */
