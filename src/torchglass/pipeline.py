@@ -39,7 +39,7 @@ from .runtime import guards as guard_runtime
 from .runtime.called import Callees, Entry, watched
 from .runtime.calling import call_original
 from .runtime.dispatch import compiled_function
-from .runtime.rebuild import FirstRun
+from .runtime.rebuild import Undoable
 from .runtime.store import Folder, current_store, load_python
 from .stages import Stages, compiling
 
@@ -297,11 +297,12 @@ class FunctionState:
         names |= resumes
         with stages.stage("guards"):
             if capture.written_inputs and "graph_0" in names:
-                names["graph_0"] = FirstRun(names["graph_0"], capture.written_inputs)
+                names["graph_0"] = Undoable(names["graph_0"], capture.written_inputs)
             artifact = folder.write("transformed.py", capture.transformed)
             entry = load_python(artifact, names).transformed
             torch_compat.hide_from_dynamo(entry.__code__)
-            if isinstance(graph := names.get("graph_0"), (Foreign, FirstRun)):
+            graph = names.get("graph_0")
+            if isinstance(graph, Foreign) or (isinstance(graph, Undoable) and not capture.may_fail):
                 graph.namespaces.append(entry.__globals__)
         compiled.add_entry(table, entry)
         self.guards.append(capture.guards)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import checked
+from . import checked, failing
 from .emit import Emitter
 from .tensor_ops import MODE_CHANGES
 
@@ -46,8 +46,8 @@ def _flag_lines(e: Emitter, flag: bool) -> list[str]:
 
 def _graph_call(e: Emitter, names: list[str], input_count: int) -> list[str]:
     """Run the graph. Where an operation fails on the data it gets, nothing has happened yet: Python runs it all again,
-    and raises at the user's line, within the user's blocks. A graph that writes to an input can only be undone in its
-    first run.
+    and raises at the user's line, within the user's blocks. A graph that writes to an input can only be undone where
+    that was copied.
     """
     arguments = "*fetched" if input_count == len(e.fetch) else f"*fetched[:{input_count}]" if input_count else ""
     arguments = ", ".join([*([arguments] if arguments else []), *e.number_inputs])
@@ -55,12 +55,14 @@ def _graph_call(e: Emitter, names: list[str], input_count: int) -> list[str]:
     call = f"graph_0({arguments})"
     if results:
         call = f"{', '.join(results)}{',' if len(results) == 1 else ''} = {call}"
-    sets_modes = _sets_modes(e)
-    error, modes = e.fresh("error"), e.fresh("modes")
+    sets_modes, redraws = _sets_modes(e), failing.redraws(e.m)
+    error, modes, drawn = e.fresh("error"), e.fresh("modes"), e.fresh("drawn")
     failure = "rebuild.Undone" if e.m.builder.writes_inputs() else "Exception"
     lines = [f"{modes} = rebuild.Modes()"] if sets_modes else []
+    lines += [f"{drawn} = rebuild.Random()"] if redraws else []
     lines += ["try:", f"    {call}", f"except {failure} as {error}:"]
-    again = [f"    {text}" for text in _flag_lines(e, False)]
+    again = [f"    {drawn}.restore()"] if redraws else []
+    again += [f"    {text}" for text in _flag_lines(e, False)]
     again.append(f"    return rebuild.without_graph({error}, {_call(e, names)})")
     if not sets_modes:
         return [*lines, *again]

@@ -27,7 +27,7 @@ from ..records.capture import Capture, GraphBreak, Request, Resume
 from ..records.guards import Guard
 from ..records.origin import Origin
 from ..records.sources import STACK, Cell, Local
-from . import breaks, checked, function_modes, inference
+from . import breaks, checked, failing, function_modes, inference
 from .draws import draws
 from .emit import Emitter, emit_effects, entry_point, slot_text
 from .entry_text import entry_source
@@ -296,6 +296,7 @@ class _Attempt:
             breaks=found,
             grad_enabled=m.modes.grad,
             written_inputs=tuple(n for n, v in enumerate(inputs) if m.builder.is_written(v)),
+            may_fail=failing.in_graph(m),
         )
 
     def _renumber(self, order: list[Any]) -> None:

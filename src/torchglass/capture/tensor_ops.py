@@ -11,7 +11,7 @@ import torch.utils.checkpoint
 
 from .. import torch_compat
 from ..markers import DISABLED, IN_GRAPH, REASON
-from . import constant_tensors, numbers
+from . import constant_tensors, failing, numbers
 from .errors import Fails, NeedsData, Unsupported
 from .graph import has_tensor
 from .values.base import Lazy, Value
@@ -283,6 +283,9 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
     """Evaluate on fakes; results with tensors become nodes, other results are constants."""
     if target is operator.setitem and _is_masked_write(args):
         raise Unsupported("assignment through a mask of values that need a gradient", "torch.where chooses without one")
+    if failing.may_fail(target) and failing.is_caught(m):
+        name = getattr(target, "__name__", target)
+        raise Unsupported(f"`{name}`, which fails for some values, within a `try`", "move it out of the `try`")
     made = numbers.made(m, target, args, kwargs)
     if made is not None:
         return made

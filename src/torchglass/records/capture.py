@@ -50,7 +50,7 @@ class Capture:
     ``graph`` is None when no tensor operation happened. ``example_inputs`` are the real tensors, ``fake_inputs`` their
     fakes, in placeholder order. ``fetch`` lists what the guard table passes to the entry: the graph's inputs first,
     then whatever else the entry reads. ``transformed`` is the entry's source; ``namespace`` has the objects its free
-    names stand for.
+    names stand for. ``may_fail``: the graph has operations that fail for some values of their operands.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Capture:
     breaks: tuple[GraphBreak, ...] = ()
     grad_enabled: bool = True
     written_inputs: tuple[int, ...] = ()
+    may_fail: bool = False
 
 
 @dataclass(frozen=True)

@@ -126,9 +126,10 @@ class Undone(Exception):
     """A graph failed, and what it had written to its inputs is as it was."""
 
 
-class FirstRun:
+class Undoable:
     """A graph that writes to some of its inputs, which are copied until it has run once: what fails for want of a
-    kernel (fake tensors do not know) fails then. After that ``namespaces`` hold the graph itself.
+    kernel (fake tensors do not know) fails then. After that ``namespaces`` hold the graph itself; there are none where
+    the graph has operations that fail for some values, and then the inputs are copied at each run.
     """
 
     def __init__(self, graph: Callable[..., Any], written: tuple[int, ...]) -> None:
