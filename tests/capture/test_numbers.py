@@ -55,6 +55,15 @@ def test_promotion(dtype, shape):
     check(arithmetic, [2, 3, 5], most=3, x=x)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int64])
+def test_numbers_that_come_first_are_rounded_as_in_eager(dtype):
+    x = (torch.linspace(1, 99, 500)).to(dtype)
+    compiled = tg.compile(lambda x, n: (n * x, n / x, n - x, n + x), backend="eager")
+    for n in (1.8, 2.3, 0.1):
+        assert all(map(torch.equal, compiled(x, n), (n * x, n / x, n - x, n + x)))
+    assert max(entries(compiled)) == 2
+
+
 def test_gradients():
     def f(x, n):
         w = x.detach().requires_grad_(False) + n

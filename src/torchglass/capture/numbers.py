@@ -1,6 +1,7 @@
 """Numbers as operands of tensor operations: a tensor of no dimensions that promotes as the Python number would.
 
 x * n                  ->   mul = x * n.to(x.dtype)                  # n: a float64 input of the graph
+n / x                  ->   mul = x.reciprocal() * n.to(x.dtype)     # as Tensor.__rtruediv__ does
 torch.full((3,), n)    ->   fill = torch.fill(torch.full((3,), 0), n)
 torch.tensor([n, 2])   ->   stack = torch.stack([torch.tensor(n), torch.tensor(2)])
 x.add_(y, alpha=n)     ->   add_ = x.add_(y * n)
@@ -43,6 +44,8 @@ FILLS: dict[Any, int] = {
 }  # fmt: skip
 MOST_ITEMS = 64  # of a list whose numbers change
 SCALED: frozenset[Any] = frozenset({torch.add, torch.sub, "add", "sub", "add_", "sub_"})
+PRODUCTS = (operator.mul, operator.imul)
+REFLECTED = (*PRODUCTS, operator.truediv, operator.itruediv)
 EXACT = (torch.float32, torch.float64)  # products of which are rounded as little as the sums
 REDUCED = (torch.float16, torch.bfloat16)
 WIDE_INTEGERS = (torch.int32, torch.int64)
@@ -60,6 +63,18 @@ def operands(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value
         return args
     replaced = _operand(m, number, tensor.fake)
     return args if replaced is None else [replaced if a is number else a for a in args]
+
+
+def reflected(m: Machine, target: Any, args: list[Value]) -> Value | None:
+    """``n * x`` and ``n / x`` as ``Tensor.__rmul__`` and ``__rtruediv__`` compute them; None for other operations. The
+    kernels round a number of no dimensions that comes first to the tensor's dtype.
+    """
+    if len(args) != 2 or not _is_one_of(target, REFLECTED):
+        return None
+    if not isinstance(args[0], NumberV) or not isinstance(args[1], TensorV):
+        return None
+    number, tensor = args[0], args[1] if target in PRODUCTS else m.torch_method(args[1], "reciprocal", [], {})
+    return m.torch_call(operator.mul, [tensor, number], {})
 
 
 def made(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
