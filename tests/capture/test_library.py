@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
+from torch.nn.utils import parametrize
 
 import torchglass as tg
 
@@ -89,3 +91,17 @@ def test_a_method_of_a_function_made_anew_at_each_read():
     for _ in range(3):
         assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 6.0))
     assert len(tg.explain(compiled).entries) == 1
+
+
+def test_what_torch_says_of_itself():
+    """``_get_tracing_state`` gives None, which `torch.nn.utils.parametrize.cached` compares with."""
+    linear = nn.Linear(3, 3)
+    parametrize.register_parametrization(linear, "weight", nn.Tanh())
+
+    def f(x):
+        with parametrize.cached():
+            y = linear(x) + linear(x)
+        return y, torch._C._get_tracing_state(), torch.jit.is_tracing(), torch.jit.is_scripting()
+
+    compiled, x = tg.compile(f, backend="eager", fullgraph=True), torch.ones(2, 3)
+    same(compiled(x), f(x))

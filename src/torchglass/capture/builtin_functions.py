@@ -430,12 +430,11 @@ def _answers(value: Any, *functions: Any) -> None:
 _answers(True, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, markers.is_compiling)
 _answers(
     False,
-    torch.jit.is_scripting, torch.jit.is_tracing, torch_compat.tracing_state,
-    getattr(torch.compiler, "is_exporting", None),
+    torch.jit.is_scripting, torch.jit.is_tracing, getattr(torch.compiler, "is_exporting", None),
 )  # fmt: skip
 LATE["torch.onnx", "is_in_onnx_export"] = lambda m, args, kwargs: ConstantV(False)
 _answers(0, torch_compat.dispatch_mode_count)  # nothing is compiled under a dispatch mode
-_answers(None, warnings.warn, torch_compat.log_api_usage, warnings.warn_explicit)
+_answers(None, torch_compat.tracing_state, warnings.warn, torch_compat.log_api_usage, warnings.warn_explicit)
 
 
 @handles(sys.exc_info)
