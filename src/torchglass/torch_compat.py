@@ -44,6 +44,13 @@ NEEDS_DATA: tuple[type[Exception], ...] = (
 )
 
 
+def needs_data(error: Exception) -> bool:
+    """Whether an operation failed on fake tensors because it reads what they hold. ``torch.tensor([x.sum(), 1.0])``
+    reads memory without an operator, which says so by its text alone.
+    """
+    return isinstance(error, NEEDS_DATA) or "its data is not allocated yet" in str(error)
+
+
 _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
 
 

@@ -118,3 +118,17 @@ def test_random_numbers_are_not_used_up():
     expected = f(X), torch.rand(1)
     torch.manual_seed(0)
     torch.testing.assert_close((compiled(X), torch.rand(1)), expected)
+
+
+def made_of_tensors(x):
+    both = torch.tensor([x.sum(), 2.0]) * 2
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x.T, torch.tensor([2, 1]), enforce_sorted=False)
+    padded, lengths = torch.nn.utils.rnn.pad_packed_sequence(packed)
+    return both + x[0, 1], padded * 2, lengths
+
+
+def test_memory_that_is_read_without_an_operator_is_data():
+    compiled = tg.compile(made_of_tensors, backend="eager")
+    for x in (X, X + 1):
+        torch.testing.assert_close(compiled(x), made_of_tensors(x))
+    assert not any("raises" in b.reason for b in tg.explain(compiled).breaks())

@@ -173,7 +173,9 @@ class GraphBuilder:
             if self.changed and overlaps(function, fake_args, [t for t, _ in versions], self.changed):
                 raise Unsupported("writing to a tensor whose elements share memory")  # most kernels refuse
             return result
-        except torch_compat.NEEDS_DATA as error:
+        except Exception as error:
+            if not torch_compat.needs_data(error):
+                raise
             name = getattr(function, "__name__", str(function))
             raise NeedsData(
                 f"`{name}` needs the data of a tensor ({type(error).__name__})",
