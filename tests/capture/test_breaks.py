@@ -576,6 +576,40 @@ def super_after_a_break(x, log):
     return held.scaled(x), held.with_a_shared_cell(x), held.in_handler(x)
 
 
+def broken(value):
+    tg.graph_break()
+    return value
+
+
+class Coded(Exception):
+    def __init__(self, words, code):
+        broken(super().__init__)(words)
+        self.code = code
+
+
+class CountsCalls(type):
+    def __call__(cls, *args):
+        made = broken(super().__call__)(*args)
+        made.counted = True
+        return made
+
+
+class Counted(metaclass=CountsCalls):
+    def __init__(self, held):
+        tg.graph_break()
+        self.held = held
+
+
+@program
+def methods_of_c_classes_that_super_finds(x, log):
+    try:
+        raise Coded("words", x + 1)
+    except Coded as error:
+        log.append((str(error), error.code))
+    made = Counted(x)
+    return made.held + 1, made.counted
+
+
 def run(function, x):
     log: list[Any] = []
     x = x.clone().requires_grad_()

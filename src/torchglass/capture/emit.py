@@ -482,6 +482,17 @@ def _method(e: Emitter, v: MethodV) -> str:
     return f"{e.pin(types.MethodType)}({e.expr(v.function)}, {e.expr(v.owner)})"
 
 
+def _builtin_method(e: Emitter, v: BuiltinMethodV) -> str:
+    existing = e.existing(v)
+    if existing is not None:
+        return existing
+    name = v.descriptor.__name__
+    if class_lookup(v.owner.python_type(), name) is v.descriptor:
+        return f"{e.owner(v.owner)}.{name}"
+    # ``super()`` found it: the owner's attribute is another one
+    return f"{e.pin(v.descriptor)}.__get__({e.expr(v.owner)})"
+
+
 def _transformed(e: Emitter, v: TransformedV) -> str:
     options = "".join(f", {name}={e.expr(e.m.wrap_result(value))}" for name, value in v.options.items())
     return e.name_value(v, "transformed_function", f"{e.pin(v.base)}({e.expr(v.function)}{options})")
@@ -551,7 +562,7 @@ BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
     (GuardMethodV, lambda e, v: f"{e.expr(v.owner)}.{v.name}"),
     (SliceV, lambda e, v: f"slice({e.listing(v.parts)})"),
     (TensorMethodV, lambda e, v: f"{e.expr(v.owner)}.{v.name}"),
-    (BuiltinMethodV, lambda e, v: e.existing(v) or f"{e.owner(v.owner)}.{v.descriptor.__name__}"),
+    (BuiltinMethodV, _builtin_method),
     (DictViewV, lambda e, v: f"{e.expr(v.of)}.{v.kind}()"),
     (SuperV, lambda e, v: f"super({e.pin(v.cls)}, {e.expr(v.owner)})"),
     ((SequenceIterV, ZipV, MapV, FilterV, EnumerateV), _iterator),
