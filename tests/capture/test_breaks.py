@@ -610,6 +610,14 @@ def methods_of_c_classes_that_super_finds(x, log):
     return made.held + 1, made.counted
 
 
+@program
+def methods_of_a_frozenset_that_is_a_constant(x, log):
+    held = broken(frozenset([1, 2]))
+    log += [held.union([7]), held.intersection([2, 5]), held.difference([2]), held.symmetric_difference([2, 5])]
+    log += [held.isdisjoint([5]), held.issubset([1, 2, 3]), held.issuperset([1]), held.copy() is held]
+    return x + 1
+
+
 def run(function, x):
     log: list[Any] = []
     x = x.clone().requires_grad_()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 def _keys(m, values):
+    """The members by hash key; a frozenset that is a constant has no ``items``."""
     return {hash_key(v): v for v in map(m.settled_key, m.listed(values))}
 
 
@@ -56,7 +57,9 @@ def set_clear(m, self):
 
 @method(set, frozenset, name="copy")
 def set_copy(m, self):
-    return SetV(list(self.items.values()), self.cls)
+    if self.python_type() is frozenset:
+        return self
+    return SetV(list(_keys(m, self).values()), self.python_type())
 
 
 @method(set, name="pop")
@@ -81,11 +84,11 @@ def _set_update(combine):
 
 def _set_rule(keep):
     def combine(m, self, *others):
-        items = dict(self.items)
+        items = _keys(m, self)
         for other in others:
             theirs = _keys(m, other)
             items = {k: v for k, v in {**items, **theirs}.items() if keep(k in items, k in theirs)}
-        return SetV(list(items.values()), self.cls)
+        return SetV(list(items.values()), self.python_type())
 
     return combine
 
@@ -103,14 +106,14 @@ for _name, _keep in {
 
 @method(set, frozenset)
 def issubset(m, self, other):
-    return ConstantV(self.items.keys() <= _keys(m, other).keys())
+    return ConstantV(_keys(m, self).keys() <= _keys(m, other).keys())
 
 
 @method(set, frozenset)
 def issuperset(m, self, other):
-    return ConstantV(self.items.keys() >= _keys(m, other).keys())
+    return ConstantV(_keys(m, self).keys() >= _keys(m, other).keys())
 
 
 @method(set, frozenset)
 def isdisjoint(m, self, other):
-    return ConstantV(not (self.items.keys() & _keys(m, other).keys()))
+    return ConstantV(not (_keys(m, self).keys() & _keys(m, other).keys()))
