@@ -1943,3 +1943,14 @@ SLOTS = ModuleWithSlots()
 def slots_of_modules(x):
     SLOTS.scale = 3
     return SLOTS(x), SLOTS.scale
+
+
+@whole
+def sets_in_order(x):
+    """Sets give their members in the order of a real set, and keep the member that was there first."""
+    one, other = {3, 1, x.shape[0] + 6}, {17, 9, 1, x.shape[0]}
+    return (
+        list(one), list(other), list(one | other), list(one & other), list(one - other), list(one ^ other),
+        list(frozenset([5, 3, 1])), [n for n in {10, 9, 2}], next(iter({4, 3, 2})), sorted(one.union([0, 5])),
+        [type(n) for n in {1} | {True}], [type(n) for n in {True}.union([1])], one.pop(), list(one), x + 1,
+    )  # fmt: skip

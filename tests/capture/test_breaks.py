@@ -618,6 +618,22 @@ def methods_of_a_frozenset_that_is_a_constant(x, log):
     return x + 1
 
 
+@program
+def sets_iterated_around_breaks(x, log):
+    members = {9, 1, 16, 3}
+    for member in members:
+        log.append(broken(member))
+    waiting = iter(members)
+    log.append(next(waiting))
+    tg.graph_break()
+    members.add(x.shape[0])
+    log.append(list(members))
+    tensors = {x, x + 1}
+    for tensor in tensors:
+        x = x + broken(tensor).sum()
+    return x
+
+
 def run(function, x):
     log: list[Any] = []
     x = x.clone().requires_grad_()
@@ -637,6 +653,19 @@ def test_break(function):
         same(run(compiled, x), run(function, x))
     for record in tg.explain(compiled).record.walk():
         assert not record.fallbacks, record.fallbacks
+
+
+def set_that_changes_while_iterated(x, log):
+    members = {1, 2}
+    for member in members:
+        log.append(member)
+        broken(members.add(member + 10))
+
+
+def test_a_set_that_changes_while_iterated_around_a_break():
+    compiled = tg.compile(set_that_changes_while_iterated, backend="eager")
+    for _ in range(2):
+        same(run(compiled, INPUTS[0]), run(set_that_changes_while_iterated, INPUTS[0]))
 
 
 def raises_in_the_middle(x, log):

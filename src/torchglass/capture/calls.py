@@ -45,7 +45,7 @@ from .values.arrays import ArrayV, is_numpy_function, numpy_draws
 from .values.base import Lazy, Value
 from .values.binding import MISSING, class_lookup
 from .values.constant import ConstantV, is_constant_object
-from .values.containers import CellV, ListV, SequenceV, SetV
+from .values.containers import CellV, ListV, SequenceV, SetV, combined
 from .values.dicts import DictV, DictViewV
 from .values.functions import FunctionV
 from .values.instance import InstanceV
@@ -385,21 +385,22 @@ def _set_operator(m: Machine, function: Any, plain: Any, left: Value, right: Val
         return ConstantV((a.keys() == b.keys()) == (plain is operator.eq))
     if plain in (operator.le, operator.lt, operator.ge, operator.gt):
         return ConstantV(plain(a.keys(), b.keys()))
-    union = {**a, **b}
-    rules: dict[Any, Callable[[Any], bool]] = {
-        operator.or_: lambda k: True,
-        operator.and_: lambda k: k in a and k in b,
-        operator.sub: lambda k: k in a and k not in b,
-        operator.xor: lambda k: (k in a) != (k in b),
-    }
-    if plain not in rules:
+    if plain not in _SET_RULES:
         return None
-    items = [v for k, v in union.items() if rules[plain](k)]
+    made = combined(_SET_RULES[plain], left.cls if isinstance(left, SetV) else set, a, b)
     if function is not plain and isinstance(left, SetV) and left.cls is set:
         m.mutate(left)
-        left.items = {k: v for k, v in union.items() if rules[plain](k)}
+        left.items, left.order = made.items, made.order
         return left
-    return SetV(items, left.cls if isinstance(left, SetV) else set)
+    return made
+
+
+_SET_RULES = {
+    operator.or_: "union",
+    operator.and_: "intersection",
+    operator.sub: "difference",
+    operator.xor: "symmetric_difference",
+}
 
 
 def as_set(m: Machine, value: Value) -> SetV | None:

@@ -37,7 +37,7 @@ from .values.dicts import DELETED, DictV, DictViewV
 from .values.functions import BuiltinMethodV, FunctionV, MethodV, PartialV, SuperV, TensorMethodV, WeakRefV
 from .values.hashing import IdentityKey
 from .values.instance import ExceptionV, InstanceV
-from .values.iterators import DictIterV, EnumerateV, FilterV, GeneratorV, MapV, SequenceIterV, ZipV
+from .values.iterators import DictIterV, EnumerateV, FilterV, GeneratorV, MapV, SequenceIterV, SetIterV, ZipV
 from .values.known import KnownV
 from .values.made import ClassRecipe, MadeV, Recipe
 from .values.number import NumberV
@@ -314,7 +314,7 @@ def _set(e: Emitter, v: SetV) -> str:
     existing = e.existing(v)
     if existing is not None:
         return existing
-    return e.name_value(v, "a_set", f"{v.cls.__name__}([{e.listing(list(v.items.values()))}])")
+    return e.name_value(v, "a_set", f"{v.cls.__name__}([{e.listing(v.in_order())}])")
 
 
 def _exception(e: Emitter, v: ExceptionV) -> str:
@@ -432,6 +432,10 @@ def _iterator(e: Emitter, v: Value) -> str:
         if v.index >= 0 and len(v.keys) == len(v.view.of.items) and id(v.view.of) not in e.m.mutated:
             return e.name_value(v, "iterator", f"rebuild.advanced({e.expr(v.view)}, {v.index})")
         raise CannotResume("an iterator over a dictionary that was changed, across a graph break")
+    if isinstance(v, SetIterV) and v.size != len(v.of.items):
+        raise CannotResume("an iterator over a set that was changed, across a graph break")
+    if isinstance(v, SetIterV) and v.of.known_order() and id(v.of) not in e.m.mutated:
+        return e.name_value(v, "iterator", f"rebuild.advanced({e.expr(v.of)}, {v.index})")
     if isinstance(v, SequenceIterV) and isinstance(v.items, SequenceV):
         return e.name_value(v, "iterator", f"rebuild.advanced({e.expr(v.items)}, {v.index})")
     if isinstance(v, SequenceIterV):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..values.constant import NONE, ConstantV
-from ..values.containers import SetV
+from ..values.containers import SetV, combined
 from ..values.hashing import hash_key
 from .table import method
 
@@ -21,14 +21,16 @@ def _keys(m, values):
 @method(set)
 def add(m, self, value):
     m.mutate(self)
-    self.items.setdefault(hash_key(value), value)
+    self.put(value)
     return NONE
 
 
 @method(set)
 def discard(m, self, value):
     m.mutate(self)
-    self.items.pop(hash_key(value), None)
+    key = hash_key(value)
+    self.items.pop(key, None)
+    self.order.discard(key)
     return NONE
 
 
@@ -43,8 +45,8 @@ def set_remove(m, self, value):
 def set_update(m, self, *others):
     m.mutate(self)
     for other in others:
-        for key, value in _keys(m, other).items():
-            self.items.setdefault(key, value)
+        for value in _keys(m, other).values():
+            self.put(value)
     return NONE
 
 
@@ -52,6 +54,7 @@ def set_update(m, self, *others):
 def set_clear(m, self):
     m.mutate(self)
     self.items.clear()
+    self.order.clear()
     return NONE
 
 
@@ -66,9 +69,10 @@ def set_copy(m, self):
 def set_pop(m, self):
     if not self.items:
         m.throw(KeyError, "pop from an empty set")
-    # which one goes is the set's own affair: ask a real set, when its members are constants
-    chosen = m.real(set(m.settle(self).as_constant()).pop)
+    m.settle(self).as_constant()  # which one goes is known of constants alone
+    chosen = hash_key(self.in_order()[0])
     m.mutate(self)
+    self.order.discard(chosen)
     return self.items.pop(chosen)
 
 
@@ -76,30 +80,21 @@ def _set_update(combine):
     def update(m, self, *others):
         result = combine(m, self, *others)
         m.mutate(self)
-        self.items = result.items
+        self.items, self.order = result.items, result.order
         return NONE
 
     return update
 
 
-def _set_rule(keep):
+def _set_rule(name):
     def combine(m, self, *others):
-        items = _keys(m, self)
-        for other in others:
-            theirs = _keys(m, other)
-            items = {k: v for k, v in {**items, **theirs}.items() if keep(k in items, k in theirs)}
-        return SetV(list(items.values()), self.python_type())
+        return combined(name, self.python_type(), *(_keys(m, each) for each in (self, *others)))
 
     return combine
 
 
-for _name, _keep in {
-    "union": lambda a, b: True,
-    "intersection": lambda a, b: a and b,
-    "difference": lambda a, b: a and not b,
-    "symmetric_difference": lambda a, b: a != b,
-}.items():
-    _combine = method(set, frozenset, name=_name)(_set_rule(_keep))
+for _name in ("union", "intersection", "difference", "symmetric_difference"):
+    _combine = method(set, frozenset, name=_name)(_set_rule(_name))
     if _name != "union":
         method(set, name=f"{_name}_update")(_set_update(_combine))
 

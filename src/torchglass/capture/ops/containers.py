@@ -6,7 +6,6 @@ from ..errors import Unsupported
 from ..values.constant import ConstantV
 from ..values.containers import ListV, SetV, SliceV, TupleV
 from ..values.dicts import DictV
-from ..values.hashing import hash_key
 from .registry import BEFORE_312, SINCE_312, handler
 
 
@@ -59,7 +58,7 @@ def list_append(m, f, i):
 @handler("SET_ADD")
 def set_add(m, f, i):
     value = m.settled_key(f.pop())
-    _target(m, f, i).items.setdefault(hash_key(value), value)
+    _target(m, f, i).put(value)
 
 
 @handler("MAP_ADD")
@@ -79,7 +78,7 @@ def set_update(m, f, i):
     values = [m.settled_key(v) for v in m.listed(f.pop())]
     target = _target(m, f, i)
     for value in values:
-        target.items.setdefault(hash_key(value), value)
+        target.put(value)
 
 
 @handler("DICT_UPDATE")

@@ -14,7 +14,7 @@ import torch
 from ...records.sources import Attr, Item, Source
 from ..errors import Unsupported
 from .base import Lazy, Value
-from .hashing import hash_key
+from .hashing import IdentityKey, hash_key
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -192,8 +192,9 @@ class SetV(Value):
     def __init__(self, items: list[Value], cls: type = set, real: Any = None, source: Source | None = None) -> None:
         self.cls = cls
         self.items: dict[Any, Value] = {}
+        self.order: set[Any] = set()  # the keys, in the order in which Python goes through them
         for item in items:
-            self.items.setdefault(hash_key(item), item)
+            self.put(item)
         self.real = real
         self.source = source
 
@@ -217,8 +218,36 @@ class SetV(Value):
 
         return SetIterV(self)
 
+    def in_order(self) -> list[Value]:
+        """The members as iterating over a real set gives them; as they were added where that cannot be known."""
+        if not self.known_order() or (self.real is not None and self.real == self.items.keys()):
+            return list(self.items.values())
+        return [self.items[key] for key in self.order]
+
+    def put(self, item: Value) -> None:
+        key = hash_key(item)
+        self.items.setdefault(key, item)
+        self.order.add(key)
+
+    def known_order(self) -> bool:
+        """No member is made inside and hashes by identity."""
+        return not any(isinstance(key, IdentityKey) for key in self.items)
+
     def contains(self, m: Machine, item: Value) -> bool:
         return hash_key(item) in self.items
+
+
+def combined(rule: str, cls: type, *sets: dict[Any, Value]) -> SetV:
+    """What the set method ``rule`` makes of members by key: a real set says which, and in what order."""
+    first, *others = (set(iter(keys)) for keys in sets)
+    chosen = getattr(first, rule)(*others)
+    values = {id(key): value for members in sets for key, value in members.items()}
+    made = SetV([], cls)
+    made.items = {key: values[id(key)] for key in chosen}
+    made.order = chosen
+    if not made.known_order():
+        made.items = {key: made.items[key] for members in sets for key in members if key in chosen}
+    return made
 
 
 class SliceV(Value):

@@ -63,7 +63,7 @@ class SetIterV(SequenceIterV):
     """An iterator over a set, which must not change its size meanwhile."""
 
     def __init__(self, of: SetV) -> None:
-        super().__init__(list(of.items.values()))
+        super().__init__(of.in_order())
         self.of = of
         self.size = len(of.items)
 
