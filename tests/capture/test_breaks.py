@@ -634,6 +634,21 @@ def sets_iterated_around_breaks(x, log):
     return x
 
 
+class Stack(list):
+    def push(self, value):
+        self.append(value)
+        tg.graph_break()
+        return self
+
+
+@program
+def list_of_a_subclass_written_around_a_break(x, log):
+    stack = Stack()
+    stack.push(x.shape[0]).push(x + 1)
+    log.append(stack)
+    return len(stack)
+
+
 def run(function, x):
     log: list[Any] = []
     x = x.clone().requires_grad_()

@@ -41,6 +41,26 @@ def test_two_lists_or_one():
     in_step(f, lambda: ([1], [1]), lambda: twice(lambda: [1]), lambda: ([1], [1]))
 
 
+class OfList(list):
+    pass
+
+
+class OfDict(dict):
+    pass
+
+
+@pytest.mark.parametrize("cls", [OfList, OfDict])
+def test_two_objects_of_a_subclass_or_one(cls):
+    def f(a, b):
+        if isinstance(a, list):
+            a.append(5)
+        else:
+            a["key"] = 5
+        return len(b)
+
+    in_step(f, lambda: (cls(), cls()), lambda: twice(cls), lambda: (cls(), cls()))
+
+
 def test_two_objects_or_one():
     def f(a, b):
         a.weight = 2

@@ -20,7 +20,7 @@ import torch
 from .. import torch_compat
 from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
-from ..records.sources import Attr, Global, InstanceDict, Item, Module, Source, TypeOf
+from ..records.sources import Attr, Global, Item, Module, Source, TypeOf
 from . import calls, checked, class_bodies, constant_tensors, function_modes, graph, inference, tensor_ops, wrap
 from .errors import Unsupported, UserError
 from .frame import Frame
@@ -279,9 +279,9 @@ class Machine:
         for written in list(self.mutated.values()):
             each = {id(v): v for _, v in self.wrapped.values()}.values()  # stand-ins lead to one value twice
             existing = [v for v in each if v.source is not None and not isinstance(v, CellV)]
-            if isinstance(written.source, InstanceDict):
-                # objects are told apart, their dictionaries with them
-                written = next((v for v in existing if getattr(v, "attrs", None) is written), written)
+            # objects are told apart, their dictionaries and what they hold as subclasses of list or dict with them
+            parts = ((v, part) for v in existing for part in (getattr(v, "attrs", None), getattr(v, "payload", None)))
+            written = next((v for v, part in parts if part is written), written)
             if isinstance(written, CellV) or written.source is None:
                 continue
             kind = written.python_type()
