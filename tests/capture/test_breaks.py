@@ -649,6 +649,13 @@ def list_of_a_subclass_written_around_a_break(x, log):
     return len(stack)
 
 
+@program
+def locals_after_a_break(x, log):
+    first, second = 1, lambda: first
+    log.append((second(), broken(x.shape[0]), sorted(locals())))
+    return x + 1, broken(2), locals()["first"]
+
+
 def run(function, x):
     log: list[Any] = []
     x = x.clone().requires_grad_()

@@ -32,6 +32,8 @@ NO_FALL = frozenset(
 YIELD_ARGUMENT = () if sys.version_info < (3, 12) else (2,) if sys.version_info < (3, 13) else (0,)
 READS = ("LOAD_FAST", "DELETE_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "DELETE_DEREF", "LOAD_FROM_DICT")
 
+FRAME_READERS = frozenset(("locals", "eval", "exec"))  # they may read every variable
+
 
 class Slot(Enum):
     """What stands in a stack slot at the point of entry, and so how the prologue restores it."""
@@ -65,6 +67,9 @@ def receiver(code: CodeType) -> str:
 
 def live_locals(code: CodeType, index: int) -> set[str]:
     """Names of locals and cells that some instruction reachable from ``index`` reads (or deletes)."""
+    if not FRAME_READERS.isdisjoint(code.co_names):
+        code = users_code(code)
+        return {*code.co_varnames, *code.co_cellvars}
     return _used(code, index, READS)
 
 
@@ -94,6 +99,11 @@ def _used(code: CodeType, index: int, by: tuple[str, ...]) -> set[str]:
         if i.opname.startswith(by):
             names.add(i.argval)
     return names
+
+
+def users_code(code: CodeType) -> CodeType:
+    """The code that a resume function's continues; other code is its own."""
+    return _originals.get(code, (code, 0))[0]
 
 
 def in_original(code: CodeType, entry: EntryPoint) -> tuple[CodeType, EntryPoint]:

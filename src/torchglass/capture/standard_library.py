@@ -19,6 +19,7 @@ import torch
 
 from .builtin_functions import HANDLERS, handles
 from .errors import Unsupported
+from .resume import users_code
 from .values.arrays import ArrayV
 from .values.base import Value
 from .values.constant import NONE, ConstantV
@@ -156,7 +157,8 @@ def locals_(m, args, kwargs):
     frame = m.frames[-1]
     if frame.code.co_name == "<module>" or frame.code.co_flags & 1 == 0:
         raise Unsupported("locals() outside a function")
-    names = [*frame.code.co_varnames, *frame.code.co_cellvars, *frame.code.co_freevars]
+    code = users_code(frame.code)
+    names = [*code.co_varnames, *code.co_cellvars, *code.co_freevars]
     pairs: list[tuple[Value, Value]] = []
     for name in dict.fromkeys(names):
         value = frame.cells[name].get(m) if name in frame.cells else frame.locals.get(name)
