@@ -33,6 +33,7 @@ from . import (
     gradients,
     standard_library,
     tensor_ops,
+    texts,
     transforms,
     vjp,
 )
@@ -272,6 +273,8 @@ def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) 
         found = number.binary(m, plain, left, right)
         if found is not None:
             return found
+    if plain is operator.mod and (text := texts.filled_in(m, left, right)) is not None:
+        return text
     for kinds, implementation in _CONTAINER_OPERATORS:
         if isinstance(left, kinds) or isinstance(right, kinds):
             result = implementation(m, function, plain, left, right)

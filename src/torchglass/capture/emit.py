@@ -252,11 +252,12 @@ def _number(e: Emitter, v: NumberV) -> str:
         return e.from_source(v.source)
     assert v.text is not None
     parts = [f"({text})" if text.startswith("-") else text for text in map(e.expr, v.parts)]
-    name = e.fresh("number")
+    kind = type(v.known)
+    name = e.fresh("text" if kind is str else "number")
     text = v.text.format(*parts)
     if v.text.startswith("math."):
         text = f"{e.pin(math, 'math')}.{text.removeprefix('math.')}"
-    e.numbers.append(f"{name} = rebuild.number({text}, {type(v.known).__name__})")
+    e.numbers.append(f"{name} = {text}" if kind is str else f"{name} = rebuild.number({text}, {kind.__name__})")
     e.names[id(v)] = name
     e.kept.append(v)
     return name

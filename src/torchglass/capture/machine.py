@@ -21,7 +21,7 @@ from .. import torch_compat
 from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
 from ..records.sources import Attr, Global, Item, Module, Source, TypeOf
-from . import calls, checked, class_bodies, constant_tensors, function_modes, graph, inference, tensor_ops, wrap
+from . import calls, checked, class_bodies, constant_tensors, function_modes, graph, inference, tensor_ops, texts, wrap
 from .errors import Unsupported, UserError
 from .frame import Frame
 from .values import hashing
@@ -314,6 +314,9 @@ class Machine:
             method = text.method(self, "__format__")
             if method is not None:
                 return self.call(method, [spec], {})
+        changing = texts.formatted(self, text, spec)
+        if changing is not None:
+            return changing
         if isinstance(text, ConstantV) and spec.is_constant():
             return ConstantV(self.real(format, text.value, spec.as_constant()))
         if spec.is_constant() and spec.as_constant() == "":

@@ -143,13 +143,13 @@ def explain_failure(guards: Iterable[Guard], scope: Scope) -> Failure | None:
     return None
 
 
-# What may be another one at each call, by the check that holds it to one: numbers, generators.
-CHANGING: dict[str, tuple[type, ...]] = {"constant": (int, float), "identity": (torch.Generator,)}
+# What may be another one at each call, by the check that holds it to one: numbers, texts, generators.
+CHANGING: dict[str, tuple[type, ...]] = {"constant": (int, float, str), "identity": (torch.Generator,)}
 
 
 def changed_values(guards: Iterable[Guard], scope: Scope) -> Iterator[Source]:
-    """Sources of numbers and generators that a guard wants to be one and the same, and that are others now; those of
-    a number that is computed from them.
+    """Sources of numbers, texts and generators that a guard wants to be one and the same, and that are others now;
+    those of a number that is computed from them.
     """
     computed: dict[Source, None] = {}
     for guard in guards:

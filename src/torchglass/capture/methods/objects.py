@@ -1,4 +1,4 @@
-"""Methods of what every object is: strings, object, exceptions, functions, generators, types."""
+"""Methods of what every object is: object, exceptions, functions, generators, types."""
 
 from __future__ import annotations
 
@@ -13,24 +13,10 @@ from ..values.containers import ListV, TupleV
 from ..values.functions import MethodV
 from ..values.instance import ExceptionV, InstanceV
 from ..values.iterators import GeneratorV
-from ..values.tensor import TensorV
 from .table import METHODS, method
 
 if TYPE_CHECKING:
     pass
-
-
-# --- str with symbolic containers -------------------------------------------------------------------------------------
-@method(str)
-def join(m, self, values):
-    return m.fold(str.join, [self, TupleV(m.listed(values))], {})
-
-
-@method(str, name="format")
-def str_format(m, self, /, *args, **kwargs):
-    if any(isinstance(v, TensorV) for v in (*args, *kwargs.values())):
-        raise Unsupported("formatting a tensor")
-    return m.fold(str.format, [self, *args], kwargs)
 
 
 # --- object -----------------------------------------------------------------------------------------------------------

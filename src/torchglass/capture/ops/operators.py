@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from .. import checked
+from .. import checked, texts
 from ..values.constant import ConstantV
 from .registry import BEFORE_313, SINCE_313, handler
 
@@ -106,4 +106,4 @@ def format_with_spec(m, f, i):
 
 @handler("BUILD_STRING")
 def build_string(m, f, i):
-    f.push(ConstantV("".join(v.as_constant() for v in f.pop_n(i.arg))))
+    f.push(texts.joined(m, f.pop_n(i.arg)))

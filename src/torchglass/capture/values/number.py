@@ -1,7 +1,8 @@
-"""Numbers that change from call to call: not constants of the graph but inputs of it.
+"""Numbers that change from call to call: not constants of the graph but inputs of it; and texts made of them.
 
     f(x, 0.1)      ->  x * 0.1                        # the first value is a constant
     f(x, 0.2)      ->  graph_0(x, rebuild.scalar(t))  # then the number is handed in, and other values are no recompile
+    print(f"{n}")  ->  print(str(n))                  # a text of the number, too, is made anew at each call
 
 A number is a ``ConstantV`` whose value is guarded as soon as somebody reads it (``value``); arithmetic with other
 numbers and with tensors does not read it. Entry code does the arithmetic in Python before it calls the graph.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from types import BuiltinFunctionType, NoneType
 from typing import TYPE_CHECKING, Any
 
 from ...records.sources import Computed, Constant, Item, Local, Source
@@ -19,6 +21,7 @@ from ..errors import Unsupported
 from .base import Lazy, Value
 from .constant import NUMPY_BOOLS, NUMPY_FLOATS, ConstantV
 from .containers import SequenceV
+from .functions import BuiltinMethodV
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -37,24 +40,27 @@ COMPARISONS: dict[Callable[..., Any], str] = {
 UNARY: dict[Callable[..., Any], str] = {operator.neg: "-{}", operator.pos: "+{}", abs: "abs({})"}
 _FUNCTIONS: tuple[Any, ...] = (
     math.sqrt, math.exp, math.log, math.log2, math.log10, math.log1p, math.expm1, math.sin, math.cos, math.tan,
-    math.tanh, math.atan, math.pow, math.floor, math.ceil, math.fabs, min, max, float, int,
+    math.tanh, math.atan, math.pow, math.floor, math.ceil, math.fabs, min, max, float, int, round, str, repr, ascii,
+    format,
 )  # fmt: skip
 FUNCTIONS = frozenset(map(id, _FUNCTIONS))
 
 
 NUMBERS: tuple[type, ...] = (float, int, *NUMPY_FLOATS)
-RESULTS: tuple[type, ...] = (*NUMBERS, bool, *NUMPY_BOOLS)
+RESULTS: tuple[type, ...] = (*NUMBERS, bool, *NUMPY_BOOLS, str)
+CONSTANTS: tuple[type, ...] = (float, int, bool, str, type(None))  # what numbers and texts are computed with
 
 # The largest computation that a guard repeats; beyond it the numbers that it begins with are guarded.
 MOST_OPERATIONS = 24
 
-NEVER_FAIL = frozenset({operator.add, operator.sub, operator.mul, *COMPARISONS, *UNARY, min, max})
+NEVER_FAIL = frozenset({operator.add, operator.sub, operator.mul, *COMPARISONS, *UNARY, min, max, str, repr, ascii})
 """What raises for no numbers and keeps its type: entry code computes the rest even where nobody needs it."""
 
 
 class NumberV(ConstantV):
-    """A float, an int, or what a comparison of numbers gave. ``leaves`` are the numbers from outside that it depends
-    on; ``text`` is the expression that makes it of ``parts`` by ``function``, None for a number from outside.
+    """A float, an int, what a comparison of numbers gave, or a text made of such. ``leaves`` are the numbers and texts
+    from outside that it depends on; ``text`` is the expression that makes it of ``parts`` by ``function``, None for one
+    from outside.
     """
 
     def __init__(
@@ -73,6 +79,10 @@ class NumberV(ConstantV):
         self.text = text
         self.parts = parts
         self.operations: int = 1 + sum(part.operations for part in parts if isinstance(part, NumberV))
+        # guards call builtin functions alone
+        self.repeatable: bool = isinstance(function, (BuiltinFunctionType, type, NoneType)) and all(
+            part.repeatable for part in parts if isinstance(part, NumberV)
+        )
         self.leaves: list[NumberV] = [self]
         if source is not None:
             m.guard(source, "type", type(real), "the number was computed with")
@@ -85,7 +95,7 @@ class NumberV(ConstantV):
     @property
     def value(self) -> Any:
         """The number as a constant: a branch on `step % 4 == 0` relies on that being false and not on ``step``."""
-        for number in [self] if self.operations <= MOST_OPERATIONS else self.leaves:
+        for number in [self] if self.repeatable and self.operations <= MOST_OPERATIONS else self.leaves:
             self.machine.guard(number.place(), "constant", number.known, "its value was used")
         return self.known
 
@@ -106,13 +116,17 @@ class NumberV(ConstantV):
     def python_type(self) -> type:
         return type(self.known)
 
+    def get_attr(self, m: Machine, name: str) -> Value:
+        method = getattr(str, name, None) if isinstance(self.known, str) else None
+        return BuiltinMethodV(method, self) if callable(method) else super().get_attr(m, name)
+
     def truth(self, m: Machine) -> bool:
         if self.branches_too_often():
             raise Unsupported(
                 "a branch on a number that changes from call to call",
                 "compute with torch.where, or pass what depends on it",
             )
-        if isinstance(self.known, (bool, *NUMPY_BOOLS)):
+        if isinstance(self.known, (bool, str, *NUMPY_BOOLS)):
             return super().truth(m)
         compared = binary(m, operator.ne, self, ConstantV(0))  # as `if n` asks, of NaN too
         return super().truth(m) if compared is None else compared.truth(m)
@@ -124,8 +138,9 @@ class NumberV(ConstantV):
         return not m.fullgraph and any(m.changes.get(source, 0) >= MOST_VALUES for source in floats)
 
 
-def _constant(value: float) -> Constant:
-    return Constant(repr(value) if math.isfinite(value) else f"float({str(value)!r})", value)
+def _constant(value: float | str | None) -> Constant:
+    infinite = isinstance(value, float) and not math.isfinite(value)
+    return Constant(f"float({str(value)!r})" if infinite else repr(value), value)
 
 
 def _leaves(value: Value) -> list[NumberV]:
@@ -133,8 +148,8 @@ def _leaves(value: Value) -> list[NumberV]:
 
 
 def outside(m: Machine, real: Any, source: Source | None) -> NumberV | None:
-    """A number from outside whose value has changed before, or surely will; None for what stays a constant."""
-    if type(real) in NUMBERS and source is not None and (m.changes.get(source) or _is_varying(m, source)):
+    """A number or text from outside whose value has changed before, or surely will; None for what stays a constant."""
+    if type(real) in (*NUMBERS, str) and source is not None and (m.changes.get(source) or _is_varying(m, source)):
         return NumberV(m, real, source)
     return None
 
@@ -158,11 +173,9 @@ def varies(m: Machine, value: Value | Lazy | str | None) -> bool:
 
 
 def computed(m: Machine, function: Callable[..., Any], text: str, parts: tuple[Value, ...]) -> NumberV | None:
-    """``function`` of numbers, computed anew at each call; None when a part is no number or the result is none."""
+    """``function`` of numbers and texts, computed anew at each call; None when a part or the result is neither."""
     reals = [part.known if isinstance(part, NumberV) else getattr(part, "value", None) for part in parts]
-    if not all(
-        type(real) in (NUMBERS if isinstance(part, NumberV) else (float, int)) for part, real in zip(parts, reals)
-    ):
+    if not all(isinstance(part, NumberV) or _is_plain(part) for part in parts):
         return None
     try:
         result = function(*reals)
@@ -174,6 +187,10 @@ def computed(m: Machine, function: Callable[..., Any], text: str, parts: tuple[V
     if function not in NEVER_FAIL:
         m.fallible.append(number)
     return number
+
+
+def _is_plain(value: Value) -> bool:
+    return isinstance(value, ConstantV) and type(value.value) in CONSTANTS
 
 
 def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) -> NumberV | None:
