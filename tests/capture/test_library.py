@@ -105,3 +105,54 @@ def test_what_torch_says_of_itself():
 
     compiled, x = tg.compile(f, backend="eager", fullgraph=True), torch.ones(2, 3)
     same(compiled(x), f(x))
+
+
+def recorded(x):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        y = x * 2
+        warnings.warn("odd", RuntimeWarning, stacklevel=1)
+    return y, [str(w.message) for w in seen]
+
+
+def records_in_a_call(x):
+    return recorded(x + 1), x * 3
+
+
+def filtered(x):
+    with warnings.catch_warnings(action="ignore"):
+        warnings.warn("odd", RuntimeWarning, stacklevel=1)
+        return x * 2
+
+
+@pytest.mark.parametrize("function", [recorded, records_in_a_call, filtered])
+def test_warnings_that_the_program_looks_at_are_there(function):
+    compiled = tg.compile(function, backend="eager", fullgraph=function is filtered)
+    for n in range(3):
+        same(compiled(torch.ones(2) + n), function(torch.ones(2) + n))
+
+
+class OfTheClass(property):
+    """A property of the class itself, as transformers' configurations have."""
+
+    def __get__(self, instance, owner=None):
+        return self.fget(owner)
+
+
+class Scaled:
+    factor = 3
+
+    @OfTheClass
+    def scales(cls):
+        return {"a": cls.factor}
+
+
+class ScaledMore(Scaled):
+    factor = 4
+
+
+def test_properties_with_a_getter_of_their_own():
+    compiled = tg.compile(lambda x, c: x * c.scales["a"] + type(c).scales["a"], backend="eager", fullgraph=True)
+    for c in (Scaled(), Scaled(), ScaledMore(), Scaled()):
+        assert compiled(torch.ones(1), c).item() == 2 * c.factor
+    assert len(tg.explain(compiled).record.entries) == 2

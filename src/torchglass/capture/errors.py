@@ -43,6 +43,10 @@ class CannotResume(Unsupported):
     """A break at a place where the frame cannot be entered again: the whole frame runs eager."""
 
 
+class StaysInPython(Unsupported):
+    """What asks for all of its frame to run eager: whatever is captured of it would be missed by it."""
+
+
 class LeafLeaves(CannotResume):
     """A tensor made to require grad in the graph leaves it: the graph must end where it was made to."""
 

@@ -31,7 +31,7 @@ from . import breaks, checked, failing, function_modes, inference
 from .draws import draws
 from .emit import Emitter, emit_effects, entry_point, slot_text
 from .entry_text import entry_source
-from .errors import CannotResume, Fails, LeafLeaves, Restart, Unchecked, Unsupported, UserError
+from .errors import CannotResume, Fails, LeafLeaves, Restart, StaysInPython, Unchecked, Unsupported, UserError
 from .frame import Frame
 from .machine import Machine
 from .resume import EntryPoint, in_original, live_cells, live_locals, protection, resume_code
@@ -135,6 +135,8 @@ class _Attempt:
             try:
                 frame.step(self.m)
             except (Unsupported, UserError) as error:
+                if isinstance(error, StaysInPython) and self.m.frames == [frame]:
+                    raise Stopped(self._describe(error)) from None  # in a frame that it calls, that one stays
                 if self.marked is not None:
                     raise
                 # what is raised in the end was perhaps raised earlier, and handlers ran: Python begins there

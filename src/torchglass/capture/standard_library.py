@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .builtin_functions import HANDLERS, handles
-from .errors import Unsupported
+from .errors import StaysInPython, Unsupported
 from .resume import users_code
 from .values.arrays import ArrayV
 from .values.base import Value
@@ -104,13 +104,15 @@ def same_label(m, args, kwargs):
 # They are dropped while capturing, so a region with filters of its own has nothing to filter.
 @handles(warnings.catch_warnings.__init__)
 def catch_warnings(m, args, kwargs):
-    if len(args) > 1 or kwargs:
-        raise Unsupported("warnings.catch_warnings with options")
+    if len(args) > 1 or "record" in kwargs or "module" in kwargs:
+        raise StaysInPython("`warnings.catch_warnings`, which may look at the warnings")
     return NONE
 
 
 @handles(warnings.catch_warnings.__enter__)
 def enter_filters(m, args, kwargs):
+    if args[0].source is not None or getattr(args[0], "real", None) is not None:
+        raise StaysInPython("a `warnings.catch_warnings` that was there before the call")
     m.warning_filters += 1
     return NONE
 

@@ -47,6 +47,10 @@ def is_data_descriptor(attribute: Any) -> bool:
     return hasattr(type(attribute), "__set__") or hasattr(type(attribute), "__delete__")
 
 
+# What reading these from their class gives is the object that stands there.
+READ_AS_THEMSELVES: tuple[Any, ...] = (FunctionType.__get__, property.__get__, functools.cached_property.__get__)
+
+
 def bind(
     m: Machine, attribute: Any, owner: Value, cls: type, name: str, is_class: bool = False, by_super: bool = False
 ) -> Value:
@@ -62,7 +66,8 @@ def bind(
     if attribute is MISSING:
         m.throw(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
     source = m.class_attr_source(owner, cls, name) if not (is_class or by_super) else None
-    if source is not None and isinstance(attribute, (FunctionType, property, functools.cached_property)):
+    getter = class_lookup(type(attribute), "__get__")
+    if source is not None and any(getter is known for known in READ_AS_THEMSELVES):
         m.guard(source, "identity", attribute, "the class's attribute was used")
     if isinstance(attribute, FunctionType):
         function = m.function_on_class(attribute, source)
@@ -75,7 +80,6 @@ def bind(
         return KnownV(attribute) if is_class else BuiltinMethodV(attribute, owner)
     if isinstance(attribute, ClassMethodDescriptorType):
         return m.wrap_known(attribute.__get__(None, cls))
-    getter = class_lookup(type(attribute), "__get__")
     library = m.is_stable(type(attribute).__module__) and (is_class or isinstance(attribute, functools.cached_property))
     if isinstance(getter, FunctionType) and not library:
         instance = ConstantV(None) if is_class else owner
