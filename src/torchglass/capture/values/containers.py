@@ -111,17 +111,19 @@ class ListV(SequenceV):
     """A list (or deque: ``cls``).
 
     One that was there before the call is ``unread`` until somebody asks for ``items``: only then is its length guarded.
-    What was appended before that is its ``tail``, so a list that is only appended to may have any length.
+    What was appended before that is its ``tail``, so a list that is only appended to, or of which single items are read
+    (``losses[-1]``), may have any length.
     """
 
     default_class = list
     machine: Machine | None = None  # of an unread list
     tail: list[Any]
+    singly: dict[int, Value]  # items that were read of an unread list, by index as the program wrote it
 
     @classmethod
     def unread(cls, m: Machine, real: Any, source: Source) -> ListV:
         made = cls([], type(real), real, source)
-        made.machine, made.tail = m, made.items
+        made.machine, made.tail, made.singly = m, made.items, {}
         made.maxlen = real.maxlen if isinstance(real, deque) else None
         return made
 
@@ -131,7 +133,9 @@ class ListV(SequenceV):
         if m is not None:
             assert self.source is not None
             self.machine = None
-            before = [Lazy(item, Item(self.source, n)) for n, item in enumerate(self.real)]
+            before: list[Any] = [Lazy(item, Item(self.source, n)) for n, item in enumerate(self.real)]
+            for index, value in self.singly.items():
+                before[index] = value
             m.guard(self.source, "length", len(before), "its length was relied on")
             self._items = before + self.tail
             self._drop_first()
@@ -151,11 +155,21 @@ class ListV(SequenceV):
             self._drop_first()
 
     def get_item(self, m: Machine, key: Value) -> Value:
-        if self.machine is not None and self.tail and self.maxlen is None:
+        if self.machine is not None and self.maxlen is None:
             index = m.as_index(key)
-            if isinstance(index, int) and -len(self.tail) <= index < 0:
-                return m.forced(self.tail[index])
+            if isinstance(index, int) and -len(self.tail) - len(self.real) <= index < len(self.real):
+                return self._single(m, index)
         return super().get_item(m, key)
+
+    def _single(self, m: Machine, index: int) -> Value:
+        """An item of an unread list, which says nothing of its length."""
+        if -len(self.tail) <= index < 0:
+            return m.forced(self.tail[index])
+        assert self.source is not None
+        index += len(self.tail) if index < 0 else 0
+        if index not in self.singly:
+            self.singly[index] = m.forced(Lazy(self.real[index], Item(self.source, index)))
+        return self.singly[index]
 
     def _drop_first(self) -> None:
         if self.maxlen is not None:
