@@ -14,7 +14,8 @@ from types import BuiltinFunctionType
 from ..bytecode import Instruction
 from ..markers import graph_break
 from . import tensor_ops
-from .emit import Emitter, slot_text
+from .emit import Emitter
+from .emit_resume import slot_text
 from .errors import CannotResume
 from .frame import Frame
 from .ops.control import call_parts

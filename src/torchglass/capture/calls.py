@@ -38,7 +38,7 @@ from . import (
     vjp,
 )
 from .binding import bind_arguments
-from .errors import Unsupported, fitting
+from .errors import NeedsData, Unsupported, fitting
 from .frame import Frame
 from .methods.lists import grow
 from .values import number
@@ -93,7 +93,12 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
     if isinstance(real, (MethodDescriptorType, WrapperDescriptorType)):
         return call_descriptor(m, real, args, kwargs)
     if tensor_ops.is_operation(real) and not tensor_ops.takes_code(real, [*args, *kwargs.values()]):
-        return tensor_ops.call_function(m, real, args, kwargs)
+        try:
+            return tensor_ops.call_function(m, real, args, kwargs)
+        except NeedsData as error:
+            if tensor_ops.is_opaque(real):
+                raise
+            return _by_its_code(m, function, args, kwargs, error)
     if isinstance(real, FunctionType):
         plain = torch_compat.untagged(real)
         if plain is not real:
@@ -129,6 +134,14 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
     if numpy_draws(real):
         raise Unsupported(f"`numpy.random.{real.__name__}`, which draws random numbers", "draw them before the call")
     raise Unsupported(f"calling the {function.describe()}")
+
+
+def _by_its_code(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value], error: NeedsData) -> Value:
+    """An operation that PyTorch writes in Python: what it asks of data may be a check that can wait."""
+    try:
+        return inline(m, function, args, kwargs)
+    except Unsupported:
+        raise error from None
 
 
 def _call_builtin(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:

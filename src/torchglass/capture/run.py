@@ -29,7 +29,9 @@ from ..records.origin import Origin
 from ..records.sources import STACK, Cell, Local
 from . import breaks, checked, failing, function_modes, inference
 from .draws import draws
-from .emit import Emitter, emit_effects, entry_point, slot_text
+from .emit import Emitter
+from .emit_effects import emit_effects
+from .emit_resume import entry_point, slot_text
 from .entry_text import entry_source
 from .errors import CannotResume, Fails, LeafLeaves, Restart, StaysInPython, Unchecked, Unsupported, UserError
 from .frame import Frame

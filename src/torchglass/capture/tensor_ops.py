@@ -180,9 +180,14 @@ def is_operation(real: Any) -> bool:
 
 def takes_code(real: Any, values: list[Value]) -> bool:
     """Whether a function of PyTorch's in Python gets objects or functions of the user's, and so is interpreted."""
-    if not isinstance(real, FunctionType) or real.__dict__.get(IN_GRAPH):
+    if is_opaque(real):
         return False
     return any(isinstance(v, (CallableV, InstanceV)) and getattr(v, "payload", None) is None for v in values)
+
+
+def is_opaque(real: Any) -> bool:
+    """Whether there is no code of an operation to interpret, or the user wants it not to be."""
+    return not isinstance(real, FunctionType) or bool(real.__dict__.get(IN_GRAPH))
 
 
 def _is_functions_class(owner: Any) -> bool:

@@ -1,0 +1,120 @@
+"""Entry code that replays what the program wrote to objects that were there before the call."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..records.sources import Item, Source
+from . import emit_modes
+from .emit_values import LITERALS
+from .values.base import Lazy, Value
+from .values.constant import ConstantV
+from .values.containers import CellV, ListV, SetV
+from .values.dicts import DELETED, DictV
+from .values.hashing import IdentityKey
+from .values.instance import InstanceV
+from .values.number import NumberV
+
+if TYPE_CHECKING:
+    from .emit import Emitter
+
+
+def emit_effects(e: Emitter) -> None:
+    """Replay what was written to objects that existed before the call, in order of the first write."""
+    statements: list[str] = []
+    for value in list(e.m.mutated.values()):
+        for kind, writer in WRITERS:
+            if isinstance(value, kind):
+                statements += writer(e, value)
+                break
+    for (_, name), (owner, value) in e.m.overlays.items():
+        statements.append(f"setattr({e.expr(owner)}, {name!r}, {e.expr(value)})")
+    for (module, name), value in e.m.written_globals.items():
+        table = e.pin(e.m.namespace_of(module), "globals_of_" + (module or "function"))
+        statements.append(f"{table}[{name!r}] = {e.expr(value)}")
+    e.body += [*statements, *emit_modes.left(e)]
+
+
+def unchanged(e: Emitter, value: Any, place: Source | None, original: Any) -> bool:
+    """Whether ``value`` is what stands at ``place`` at every call that the guards let in."""
+    if place is None:
+        return isinstance(value, Lazy) and value.source is None and value.real is original
+    if value.source == place:
+        return True
+    plain = isinstance(value, ConstantV) and not isinstance(value, NumberV) and isinstance(value.value, LITERALS)
+    return plain and type(value.value) is type(original) and e.m.guarded(place, "constant", value.value)
+
+
+def _at(container: Value, key: Any) -> Source | None:
+    return Item(container.source, key) if container.source is not None else None
+
+
+def _write_list(e: Emitter, v: ListV) -> list[str]:
+    if v.machine is not None:
+        added = e.listing(v.tail)
+        return [f"{e.existing(v)}.append({added})" if len(v.tail) == 1 else f"{e.existing(v)}.extend([{added}])"]
+    real = list(v.real)
+    if len(real) == len(v.items) and all(unchanged(e, a, _at(v, n), b) for n, (a, b) in enumerate(zip(v.items, real))):
+        return []
+    target = e.existing(v)
+    items = e.listing(v.items)
+    if v.cls is not list:
+        return [f"{target}.clear()", f"{target}.extend([{items}])"]
+    if type(v.real) is not list:
+        return [f"list.__setitem__({target}, slice(None), [{items}])"]
+    return [f"{target}[:] = [{items}]"]
+
+
+def _write_dict(e: Emitter, v: DictV) -> list[str]:
+    real = v.real
+    target = e.existing(v)
+    exact = type(real) is dict
+    plain = e.pin(OrderedDict) if isinstance(real, OrderedDict) else "dict"
+    statements = []
+    deleted = [k for k in real if (v.items.get(k, DELETED if v.complete else None)) is DELETED]
+    kept = [k for k in real if k not in deleted]
+    written = [k for k in v.items if v.items[k] is not DELETED]
+    if v.complete and written[: len(kept)] != kept:
+        # the order of keys changed: start over
+        statements.append(f"{target}.clear()")
+        deleted, real = [], {}
+    for key in deleted:
+        statements.append(f"del {target}[{e.expr(v.key_value(key))}]")
+    for key in written:
+        value = v.items[key]
+        if isinstance(key, IdentityKey) or key not in real or not unchanged(e, value, _at(v, key), real[key]):
+            name, text = e.expr(v.key_value(key)), e.expr(value)
+            statements.append(
+                f"{target}[{name}] = {text}" if exact else f"{plain}.__setitem__({target}, {name}, {text})"
+            )
+    return statements
+
+
+def _write_set(e: Emitter, v: SetV) -> list[str]:
+    target = e.existing(v)
+    if v.items.keys() == set(v.real):
+        return []
+    return [f"{target}.clear()", f"{target}.update([{e.listing(list(v.items.values()))}])"]
+
+
+def _write_cell(e: Emitter, v: CellV) -> list[str]:
+    if not v.written or isinstance(v.content, Lazy):
+        return []
+    target = e.existing(v)
+    return [f"{target}.cell_contents = {e.expr(v.content)}" if v.content is not None else f"del {target}.cell_contents"]
+
+
+def _write_slots(e: Emitter, v: InstanceV) -> list[str]:
+    target = e.existing(v)
+    return [f"object.__setattr__({target}, {name!r}, {e.expr(value)})" for name, value in v.slots.items()]
+
+
+WRITERS: tuple[tuple[Any, Callable[[Emitter, Any], list[str]]], ...] = (
+    (ListV, _write_list),
+    (DictV, _write_dict),
+    (SetV, _write_set),
+    (CellV, _write_cell),
+    (InstanceV, _write_slots),
+)
