@@ -10,6 +10,7 @@ from __future__ import annotations
 import copyreg
 import functools
 import sys
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
@@ -28,6 +29,7 @@ from .markers import allow_in_graph, disable, graph_break, is_compiling
 from .options import CompileOptions
 from .pipeline import FunctionState
 from .runtime import store
+from .stages import compiling
 
 __all__ = [
     "allow_in_graph",
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from .inspector.explain import Explanation
 
 _states: weakref.WeakSet[FunctionState] = weakref.WeakSet()
+_states_lock = threading.RLock()  # a set that grows cannot be gone through
 
 
 def compile(
@@ -130,7 +133,8 @@ def compile_function(
     """``function`` compiled, its first arguments bound. A copy with copied arguments is compiled anew."""
     again = functools.partial(_compile_copy, function, options, name)
     state = FunctionState(function, options, name=name, bound=bound, rebuild=again)
-    _states.add(state)
+    with _states_lock:
+        _states.add(state)
     return state.release()
 
 
@@ -284,8 +288,11 @@ def explain(compiled: Any) -> Explanation:
 
 def reset(directory: str | Path | None = None) -> None:
     """Forget every entry of every compiled function; with ``directory``, forget the edits made in that folder too."""
-    for state in list(_states):
-        state.reset()
+    with _states_lock:
+        states = list(_states)
+    with compiling.lock:  # what another thread compiles is entered whole, or not yet
+        for state in states:
+            state.reset()
     if directory is not None:
         store.ArtifactStore(directory).forget_edits()
 

@@ -569,13 +569,13 @@ class Compiling:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._sheltered = Sheltered()
         self._depth = 0
         self._anomaly = False, True
 
     def __enter__(self) -> None:
-        self._lock.acquire()
+        self.lock.acquire()
         self._depth += 1
         if self._depth > 1:
             return
@@ -592,7 +592,7 @@ class Compiling:
             _remove_stand_in()
             torch.set_anomaly_enabled(*self._anomaly)
             self._sheltered.__exit__()
-        self._lock.release()
+        self.lock.release()
 
 
 # The function programs (op_db among them) call for batch norm with statistics it may write; without it their calls are

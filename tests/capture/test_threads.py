@@ -140,3 +140,36 @@ def test_exceptions_and_resets_meanwhile():
             tg.reset()
 
     at_once(call, call, forget)
+
+
+def test_resets_while_functions_are_made():
+    def make():
+        for _ in range(300):
+            tg.compile(lambda x: x + 1, backend="eager")
+
+    def forget():
+        for _ in range(60):
+            tg.reset()
+
+    at_once(make, make, forget)
+
+
+def test_resets_while_resume_functions_are_made():
+    def f(x, n):
+        for k in range(n):
+            x = x + k
+            tg.graph_break()
+            x = x * k
+        return x
+
+    compiled = tg.compile(f, backend="eager")
+
+    def call():
+        for n in range(1, 8):
+            torch.testing.assert_close(compiled(torch.ones(2), n), f(torch.ones(2), n))
+
+    def forget():
+        for _ in range(100):
+            tg.reset()
+
+    at_once(call, call, forget)
