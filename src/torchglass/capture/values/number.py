@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from types import BuiltinFunctionType, NoneType
+from types import BuiltinFunctionType, MethodDescriptorType, NoneType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from ...records.sources import Computed, Constant, Item, Local, Source
@@ -118,7 +118,8 @@ class NumberV(ConstantV):
 
     def get_attr(self, m: Machine, name: str) -> Value:
         method = getattr(str, name, None) if isinstance(self.known, str) else None
-        return BuiltinMethodV(method, self) if callable(method) else super().get_attr(m, name)
+        bound = isinstance(method, (MethodDescriptorType, WrapperDescriptorType))
+        return BuiltinMethodV(method, self) if bound else super().get_attr(m, name)
 
     def truth(self, m: Machine) -> bool:
         if self.branches_too_often():
