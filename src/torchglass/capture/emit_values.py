@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..records.literals import literal
 from . import emit_modes
 from .emit_resume import entry_point
 from .errors import CannotResume
@@ -35,23 +36,11 @@ from .values.transformed import TransformedV
 if TYPE_CHECKING:
     from .emit import Emitter
 
-LITERALS = (int, str, bytes, bool, type(None), type(Ellipsis))
-
 
 def _constant(e: Emitter, v: ConstantV) -> str:
     real = v.value
-    if type(real) in LITERALS:
-        return "..." if real is Ellipsis else repr(real)
-    if type(real) is float and math.isfinite(real):
-        return repr(real)
-    if type(real) is float:
-        return f"float({str(real)!r})"
-    if isinstance(real, (torch.dtype, torch.layout, torch.memory_format)):
-        return str(real)
-    if isinstance(real, torch.device):
-        return f"torch.device({str(real)!r})"
-    if type(real) is slice:
-        return repr(real)
+    if (text := literal(real)) is not None:
+        return text
     if isinstance(real, enum.Enum) and isinstance(made := e.m.wrap_known(type(real)), MadeV):
         return f"{e.expr(made)}[{real.name!r}]"
     return e.pin(real)

@@ -33,6 +33,7 @@ import torch.nn.functional as F
 
 from ..torch_compat import PRIVATE_HOMES, OpOverload, OpOverloadPacket
 from .compilation import NodeRow
+from .literals import literal
 from .origin import UNKNOWN, Origin
 
 
@@ -137,19 +138,10 @@ def _dotted(target: Any) -> str | None:
 
 def constant(value: Any) -> str | None:
     """An expression for a plain constant; None for containers and for what has none."""
-    if value is None or value is Ellipsis or type(value) in (bool, int, str, bytes):
-        return "..." if value is Ellipsis else repr(value)
-    if type(value) is float:
-        return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
-    if type(value) is complex:
-        return f"complex({constant(value.real)}, {constant(value.imag)})"
-    if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
-        return str(value)
-    if isinstance(value, torch.device):
-        return f"torch.device({str(value)!r})"
-    if isinstance(value, range):
-        return repr(value)
-    return path_of(value) if isinstance(value, type) or callable(value) else None
+    text = literal(value)
+    if text is None and (isinstance(value, type) or callable(value)):
+        text = path_of(value)
+    return text
 
 
 def describe(value: Any) -> str:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import builtins
 import keyword
-import math
 import os
 import re
 import sys
@@ -25,7 +24,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from ..records.guards import CHECKS, Guard, TensorMeta
+from ..records.literals import literal
 from ..records.origin import UNKNOWN
 from ..records.sources import (
     Attr,
@@ -239,12 +241,10 @@ class Names:
         if type(value) in (tuple, list):
             inner = "".join(f"{self.text(item)}, " for item in value).rstrip()
             return f"({inner})" if type(value) is tuple else f"[{inner}]"
-        if type(value) is float:
-            return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
-        if type(value) in _LITERALS or type(value) in (complex, slice, range):
+        if (plain := literal(value)) is not None:
+            return plain
+        if isinstance(value, torch.Size):
             return repr(value)
-        if type(value).__module__ == "torch" and type(value).__name__ in _TORCH_VALUES:
-            return repr(value) if repr(value).startswith("torch.") else f"torch.{value!r}"
         return self._name(value) or self._object(value)
 
     def _name(self, value: Any) -> str | None:
@@ -284,9 +284,6 @@ class Names:
             f"requires_grad={meta.requires_grad}",
         ]
         return f"TensorMeta({', '.join(parts + [f'flags={meta.flags}'] if meta.flags else parts)})"
-
-
-_TORCH_VALUES = ("dtype", "device", "layout", "memory_format", "Size")
 
 
 def _follow(thing: Any, parts: Sequence[str]) -> Any:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, MethodDescriptorType, NoneType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
+from ...records.literals import literal
 from ...records.sources import Computed, Constant, Item, Local, Source
 from ..errors import Unsupported
 from .base import Lazy, Value
@@ -140,8 +141,9 @@ class NumberV(ConstantV):
 
 
 def _constant(value: float | str | None) -> Constant:
-    infinite = isinstance(value, float) and not math.isfinite(value)
-    return Constant(f"float({str(value)!r})" if infinite else repr(value), value)
+    text = literal(value)
+    assert text is not None
+    return Constant(text, value)
 
 
 def _leaves(value: Value) -> list[NumberV]:
