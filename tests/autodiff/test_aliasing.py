@@ -309,3 +309,93 @@ def test_sparse_gradients_run_eagerly():
         grads.append(w.grad)
     assert all(grad.is_sparse for grad in grads)
     torch.testing.assert_close(grads[1].to_dense(), grads[0].to_dense())
+
+
+class Reversed(torch.autograd.Function):
+    """The argument, with gradients reversed."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -gradient
+
+
+class Put(torch.autograd.Function):
+    """``value`` written to a row of ``rows`` behind autograd's back, which torchdiffeq does."""
+
+    @staticmethod
+    def forward(ctx, rows, value, index):
+        ctx.index = index
+        rows.data[index] = value
+        return rows
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, gradient[ctx.index], None
+
+
+def reversed_input(x):
+    return Reversed.apply(x), x + 1
+
+
+def reversed_result(x):
+    y = x * 2
+    return y, Reversed.apply(y), Reversed.apply(y[0])
+
+
+def reversed_before_a_break(x):
+    y = Reversed.apply(x).t()
+    tg.graph_break()
+    return y * 2
+
+
+def of_its_own_memory(x):
+    y = x.detach()
+    return x * 1, y.mul_(x.sum().sin())
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "glass"])
+@pytest.mark.parametrize("function", [reversed_input, reversed_result, reversed_before_a_break, of_its_own_memory])
+def test_outputs_that_show_others_memory_and_have_gradients_of_their_own(function, backend):
+    def outcome(run):
+        x = tensor(2, 3)
+        y = x * 1.5
+        outputs = run(y)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        sum((out.sin() * (n + 1)).sum() for n, out in enumerate(outputs)).backward()
+        memory = [value.untyped_storage().data_ptr() for value in (y, *outputs)]
+        return x.grad, [memory.index(place) for place in memory], *outputs
+
+    torch.testing.assert_close(outcome(tg.compile(function, backend=backend)), outcome(function))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "glass"])
+def test_rows_written_behind_autograds_back(backend):
+    def add(rows, x, w, index):
+        return Put.apply(rows, torch.tanh((x + rows[:index].sum(0)) @ w), index)
+
+    def outcome(run):
+        x, w = tensor(3), tensor(3, 3, seed=1)
+        rows = torch.zeros(4, 3)
+        for index in range(4):
+            rows = run(rows, x, w, index)
+        rows.square().sum().backward()
+        return rows, x.grad, w.grad
+
+    torch.testing.assert_close(outcome(tg.compile(add, backend=backend)), outcome(add))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "glass"])
+@pytest.mark.parametrize("grad", [False, True])
+def test_writes_through_data_move_no_version_counter(grad, backend):
+    def function(x, y):
+        x.data[0] = 2.0
+        y.add_(1)
+        return x * 3
+
+    x, y = tensor(3, grad=grad), tensor(3, grad=False)
+    tg.compile(function, backend=backend)(x, y)
+    assert (x[0].item(), x._version, y._version) == (2.0, 0, 1)

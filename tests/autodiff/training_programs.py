@@ -327,7 +327,6 @@ def strides(value: torch.Tensor) -> tuple[int, ...]:
 REFUSED = (
     "modified by an inplace operation",  # eager too could not differentiate one of the outputs; the loss uses others
     "has been modified inplace",
-    "shares memory with another tensor but has gradients of its own",
 )
 """Programs that may run eagerly as a whole; that is said."""
 

@@ -22,6 +22,7 @@ from ..records.partition import (
     Output,
     Place,
     SameAs,
+    Shown,
     ViewOf,
     ViewStep,
 )
@@ -141,14 +142,11 @@ class _Describer:
             return self._view_of_result(self.shared[memory], value)
         return self._computed(self.add_result(value), value)
 
-    def _computed(self, result: int, value: torch.Tensor) -> Computed:
-        return Computed(result, value.requires_grad, _is_leaf(value))
+    def _computed(self, result: int, value: torch.Tensor, shown: Shown | None = None) -> Computed:
+        return Computed(result, value.requires_grad, _is_leaf(value), shown)
 
-    def _view_of_input(self, index: int, value: torch.Tensor) -> ViewOf:
-        entry = self.trace.inputs[index]
-        steps = _steps(self._op(entry.wrapper), self._op(value))
-        _check_history(entry.wrapper, value, steps)
-        return _view_of(Place("input", index), steps, entry.wrapper, value)
+    def _view_of_input(self, index: int, value: torch.Tensor) -> Output:
+        return self._view_of(Place("input", index), self.trace.inputs[index].wrapper, value)
 
     def _view_of_result(self, base: torch.Tensor, value: torch.Tensor) -> Output:
         if id(base) not in self.bases:
@@ -156,9 +154,16 @@ class _Describer:
         result = self.bases[id(base)]
         if base is value:
             return self._computed(result, value)
+        return self._view_of(Place("output", result), base, value)
+
+    def _view_of(self, place: Place, base: torch.Tensor, value: torch.Tensor) -> Output:
+        """A view made again, or, where eager gave it gradients that a view of ``base`` would not have, a result whose
+        memory is ``base``'s.
+        """
         steps = _steps(self._op(base), self._op(value))
-        _check_history(base, value, steps)
-        return _view_of(Place("output", result), steps, base, value)
+        if _has_history_of_view(base, value, steps):
+            return ViewOf(place, steps, base.requires_grad and not value.requires_grad, _is_leaf(value))
+        return self._computed(self.add_result(value), value, Shown(place, steps))
 
     def _op(self, wrapper: torch.Tensor) -> Op:
         return self.recorder.op_of(unwrap_functional(wrapper))
@@ -184,23 +189,21 @@ def _is_leaf(value: torch.Tensor) -> bool:
     return value.requires_grad and value.grad_fn is None
 
 
-def _view_of(place: Place, steps: tuple[ViewStep, ...], base: torch.Tensor, value: torch.Tensor) -> ViewOf:
-    return ViewOf(place, steps, base.requires_grad and not value.requires_grad, _is_leaf(value))
+def _has_history_of_view(base: torch.Tensor, value: torch.Tensor, steps: tuple[ViewStep, ...]) -> bool:
+    """Whether ``value``'s gradients are those of a view made again from ``base``.
 
-
-def _check_history(base: torch.Tensor, value: torch.Tensor, steps: tuple[ViewStep, ...]) -> None:
-    """A view made again from ``base`` has ``base``'s gradients: refuse where eager gave it others.
-
-    ``y = x.detach(); y.mul_(w)`` makes y depend on w while x, whose memory it is, does not; ``no_grad`` around one of
-    several views cuts the way back to ``x``.
+    They are not after ``y = x.detach(); y.mul_(w)``, where y depends on w while x, whose memory it is, does not; nor
+    where ``no_grad`` around one of several views cuts the way back to ``x``; nor where the user's
+    ``torch.autograd.Function`` returned its argument or a view of it.
     """
     if not tracked(value):
-        return
+        return True
     end, node = base.grad_fn, value.grad_fn
     while node is not None and node is not end:
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            return False
         node = node.next_functions[0][0] if node.next_functions else None
-    if node is None or (_base(value) is not _base(base) and not _is_parted(steps)):
-        raise AutodiffError("an output shares memory with another tensor but has gradients of its own")
+    return node is not None and (_base(value) is _base(base) or _is_parted(steps))
 
 
 def _steps(base: Op, view: Op) -> tuple[ViewStep, ...]:

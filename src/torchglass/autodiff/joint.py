@@ -65,6 +65,14 @@ class TracedInput:
     tracked: bool = False  # eager's write would have been seen by autograd
     bumps_version: bool = True
 
+    def __post_init__(self) -> None:
+        self.version = _version(self.wrapper)
+
+    @property
+    def moved_version(self) -> bool:
+        """Whether the wrapper was written to other than through ``.data`` and the like."""
+        return self.version is None or _version(self.wrapper) != self.version
+
 
 @dataclass
 class Trace:
@@ -188,7 +196,7 @@ class Tracer:
             return
         entry.final = final
         entry.tracked = entry.wrapper.grad_fn is not entry.history
-        entry.bumps_version = not functional_writes_all_hidden(entry.wrapper)
+        entry.bumps_version = entry.moved_version and not functional_writes_all_hidden(now)
 
     # --- backward ----------------------------------------------------------------------------------------------------
     def backward(self, trace: Trace, results: list[torch.Tensor], arrived: Arrived | None = None) -> None:
@@ -294,6 +302,10 @@ def origin_of(node: torch.fx.Node) -> Origin:
 
 def _fake_mode_of(values: Sequence[Any]) -> FakeTensorMode:
     return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None) or new_fake_mode()
+
+
+def _version(value: torch.Tensor) -> int | None:
+    return None if value.is_inference() else value._version
 
 
 def _dense_strides(value: torch.Tensor) -> tuple[int, ...]:

@@ -225,7 +225,7 @@ def _training(
     saved = [saved.place.index + (0 if saved.place.kind == "input" else width) for saved in partition.saved]
     watched = [width + index for index in partition.watched]
     run = GraphFunction(
-        forward_call,
+        _showing(partition, forward_call),
         _Backward(partition, compile_backward),
         inputs=width,
         saved=(*saved, *watched),
@@ -238,6 +238,26 @@ def _training(
         readers=None if partition.sharing is None else partition.sharing.readers,
     )
     return run if partition.gradients else _without_gradients(run, partition.differentiable)
+
+
+def _showing(partition: Partition, forward_call: Graph) -> Graph:
+    """The graph with the results that show an input's or another result's memory put in place of its copies of it."""
+    outputs = [output for output in partition.outputs if isinstance(output, Computed)]
+    shown = [(output.index, output.shown) for output in outputs if output.shown is not None]
+    if not shown:
+        return forward_call
+
+    def call(tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+        inputs = list(tensors)
+        results = list(forward_call(tensors))
+        for index, (base, steps) in shown:
+            value = (inputs if base.kind == "input" else results)[base.index].detach()
+            for step in steps:
+                value = apply(step, value)
+            results[index] = value
+        return results
+
+    return call
 
 
 def _inference(partition: Partition, forward_call: Graph, eager: Callable[..., Any] | None) -> Callable[..., Any]:

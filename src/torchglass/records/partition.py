@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -71,14 +71,33 @@ class Mutation:
 
 
 @dataclass(frozen=True)
+class ViewStep:
+    """One view operation: ``target(tensor, *args, **kwargs)``, then item ``item`` where it gives several tensors."""
+
+    target: Any  # an ATen operator, or a function of this signature
+    args: tuple[Any, ...] = ()
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    item: int | None = None
+
+
+class Shown(NamedTuple):
+    """Memory of an input or an output: the tensor at ``base`` after the steps."""
+
+    base: Place
+    steps: tuple[ViewStep, ...]
+
+
+@dataclass(frozen=True)
 class Computed:
     """A user output that is a tensor of its own: forward output ``index``. ``leaf``: it requires a gradient but has no
-    history, as views made under ``no_grad`` of a tensor that has one.
+    history, as views made under ``no_grad`` of a tensor that has one. ``shown``: the memory that it shows instead of
+    its own, where that is an input's or another output's but gradients are not as a view's (a gradient reversal).
     """
 
     index: int
     requires_grad: bool
     leaf: bool = False
+    shown: Shown | None = None
 
 
 @dataclass(frozen=True)
@@ -93,16 +112,6 @@ class SameAs:
     """A user output that is the very object of an earlier user output."""
 
     index: int
-
-
-@dataclass(frozen=True)
-class ViewStep:
-    """One view operation: ``target(tensor, *args, **kwargs)``, then item ``item`` where it gives several tensors."""
-
-    target: Any  # an ATen operator, or a function of this signature
-    args: tuple[Any, ...] = ()
-    kwargs: tuple[tuple[str, Any], ...] = ()
-    item: int | None = None
 
 
 @dataclass(frozen=True)
