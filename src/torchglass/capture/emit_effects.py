@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..records.sources import Item, Source
-from . import emit_modes
-from .emit_values import LITERALS
+from . import emit_modes, locks
 from .values.base import Lazy, Value
 from .values.constant import ConstantV
 from .values.containers import CellV, ListV, SetV
@@ -19,6 +18,9 @@ from .values.number import NumberV
 
 if TYPE_CHECKING:
     from .emit import Emitter
+
+
+LITERALS = (int, str, bytes, bool, type(None), type(Ellipsis))
 
 
 def emit_effects(e: Emitter) -> None:
@@ -34,7 +36,7 @@ def emit_effects(e: Emitter) -> None:
     for (module, name), value in e.m.written_globals.items():
         table = e.pin(e.m.namespace_of(module), "globals_of_" + (module or "function"))
         statements.append(f"{table}[{name!r}] = {e.expr(value)}")
-    e.body += [*statements, *emit_modes.left(e)]
+    e.body += [*locks.held(e, statements), *emit_modes.left(e)]
 
 
 def unchanged(e: Emitter, value: Any, place: Source | None, original: Any) -> bool:

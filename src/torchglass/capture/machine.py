@@ -86,6 +86,7 @@ class Machine:
         self.checks: list[checked.Check] = []
         self.checks_break = False  # whether a tensor is looked at before the program goes on
         self.warning_filters = 0
+        self.locks: list[tuple[Value, bool]] = []  # taken (True) and given back, in order
 
     # --- where we are ----------------------------------------------------------------------------------------------
     def origin(self) -> Origin:
@@ -531,9 +532,16 @@ class Machine:
         if reached is not None:
             return Item(reached, name)
         stable = self.is_stable(frame.namespace.get("__name__")) or frame.module.startswith(UNREACHABLE)
-        if stable and not isinstance(frame.namespace[name], torch.Tensor):
+        if stable and not isinstance(frame.namespace[name], torch.Tensor) and not self._counts_hooks(frame, name):
             return None
         return Global(name, frame.module)
+
+    def _counts_hooks(self, frame: Frame, name: str) -> bool:
+        """Whether a global is PyTorch's class that counts hooks, which numbers them. Where the count is another one at
+        each call, registering a hook breaks the graph instead.
+        """
+        counts = frame.namespace[name] is torch.utils.hooks.RemovableHandle
+        return counts and not self.changes.get(Attr(Global(name, frame.module), "next_id"))
 
     def store_global(self, frame: Frame, name: str, value: Value) -> None:
         self.refuse_when_sealed()
