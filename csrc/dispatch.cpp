@@ -193,7 +193,8 @@ bool bind_defaults(PyObject* function, const Shape& shape, PyObject* varnames, P
 // False if the arguments do not fit; then no exception is set, and calling the function says what is wrong.
 bool bind(CompiledFunction* self, const Arguments& given, const Shape& shape, Parameters& out) {
   bool fits = bind_positional(given, shape, out);
-  if (fits && (given.keywords() != 0 || shape.has_varkeywords || given.count() < shape.named)) {
+  const bool complete = given.count() >= shape.positional && shape.named == shape.positional;
+  if (fits && (given.keywords() != 0 || shape.has_varkeywords || !complete)) {
     fits = bind_keywords(given, shape, self->varnames, out) &&
         bind_defaults(self->function, shape, self->varnames, out);
   }

@@ -6,7 +6,9 @@ import copy
 import functools
 import gc
 import inspect
+import itertools
 import pickle
+import re
 import sys
 import threading
 import weakref
@@ -94,6 +96,35 @@ def test_binds_as_python_does(function: Callable[..., Any], args: tuple, kwargs:
     bound.apply_defaults()
     expected = tuple(bound.arguments[name] for name in parameter_names(function))
     assert compiled(*args, **kwargs) == ("miss", expected)
+
+
+SIGNATURES = [
+    ", ".join(filter(None, parts))
+    for parts in itertools.product(
+        ["", "a, /", "a=1, /", "a=1, b=2, /"], ["", "c=3", "c=3, d=4"], ["*", "*rest"], ["", "k", "k=5", "k, m=6"],
+        ["", "**more"],
+    )
+    if parts[2] != "*" or parts[3]
+]  # fmt: skip
+
+
+def test_every_kind_of_signature_binds_as_python_does() -> None:
+    """As many arguments as there are parameters do not bind them all: those after ``*rest`` are given by name."""
+    keywords = [dict(names) for n in range(3) for names in itertools.combinations({"c": 7, "k": 8, "m": 9}.items(), n)]
+    for signature in SIGNATURES:
+        namespace: dict[str, Any] = {}
+        exec(f"def function({signature}): return dict(sorted(locals().items()))", namespace)
+        function = namespace["function"]
+        compiled = compiled_function(function, lambda given, f=function: dict(zip(parameter_names(f), given)))
+        for count, given in itertools.product(range(7), keywords):
+            arguments = range(10, 10 + count)
+            try:
+                expected = function(*arguments, **given)
+            except TypeError as error:
+                with pytest.raises(TypeError, match=re.escape(str(error))):
+                    compiled(*arguments, **given)
+            else:
+                assert compiled(*arguments, **given) == expected, (signature, count, given)
 
 
 def test_keywords_made_at_run_time_are_found() -> None:
