@@ -51,6 +51,7 @@ def needs_data(error: Exception) -> bool:
     return isinstance(error, NEEDS_DATA) or "its data is not allocated yet" in str(error)
 
 
+_where = torch.ops.aten.where.self
 _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
 
 
@@ -76,6 +77,8 @@ class LightFakeMode(FakeTensorMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with torch._C.DisableTorchFunction():
+            if func is _where and args[0].dtype is torch.uint8:  # its meta function refuses what the kernel takes
+                args = (args[0].bool(), *args[1:])
             if self.writes is None:
                 result = _fake_dispatch(self, func, types, args, kwargs)
             else:

@@ -41,6 +41,14 @@ def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor | None
     return (tensor.unsqueeze(-1) == torch.arange(num_classes, device=tensor.device)).to(torch.int64)
 
 
+@composite(torch.where, torch.Tensor.where)
+def _where(*args: Any, **kwargs: Any) -> torch.Tensor | None:
+    """Masks were uint8 before there was bool, and still may be."""
+    if kwargs or len(args) != 3 or getattr(args[0], "dtype", None) is not torch.uint8:
+        return None
+    return torch.where(args[0].bool(), *args[1:])
+
+
 _LEGIT = torch.ops.aten._native_batch_norm_legit
 
 

@@ -9,7 +9,7 @@ import itertools
 import operator
 import weakref
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import EnumMeta
 from types import FunctionType, MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -136,6 +136,37 @@ def _tensor(m: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) 
     if cls is torch.Tensor or cls.__module__ == "torch":
         return m.torch_call(cls, args, kwargs)
     raise Unsupported(f"making a {cls.__name__}", "make parameters in __init__")
+
+
+def _of_dtype(dtype: torch.dtype) -> Constructor:
+    """``torch.FloatTensor`` and its like, which programs from before dtypes use: of sizes, or of a list of numbers."""
+
+    def make(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        only = args[0] if len(args) == 1 else None
+        cpu: dict[str, Value] = {"dtype": ConstantV(dtype), "device": ConstantV(torch.device("cpu"))}
+        if not kwargs and isinstance(only, (ListV, TupleV)) and only.python_type() in (list, tuple):
+            exact = (int, bool) if not dtype.is_floating_point else (int, bool, float)
+            if all(kind in exact for kind in _kinds_within(m, only)):
+                return m.torch_call(torch.tensor, args, cpu)
+        sizes = not args or (only is not None and only.python_type() is torch.Size)
+        if not kwargs and (sizes or all(arg.python_type() is int for arg in args)):
+            return m.torch_call(torch.empty, args or [ConstantV(0)], cpu)
+        raise Unsupported(f"a tensor of {str(dtype)[6:]} made by its old constructor", "use torch.tensor")
+
+    return make
+
+
+def _kinds_within(m: Machine, values: Value) -> Iterator[type]:
+    for value in m.listed(values):
+        if value.python_type() in (list, tuple):
+            yield from _kinds_within(m, value)
+        else:
+            yield value.python_type()
+
+
+for _name in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool"):
+    _old = getattr(torch, f"{_name}Tensor")
+    CONSTRUCTORS[_old] = _of_dtype(_old.dtype)
 
 
 def _namedtuple(m: Machine, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
