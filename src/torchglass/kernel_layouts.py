@@ -43,7 +43,44 @@ def is_elementwise(target: Any) -> bool:
     )
 
 
-def of_unequal_ranks(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
+_LIKE_THE_OPERAND = frozenset(
+    (aten.clone.default, aten._to_copy.default, aten.hardtanh.default, aten.nan_to_num.default)
+)
+
+
+def elementwise(target: Any, result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
+    """An element-wise result with dimensions of one element laid out as the kernels do (``TensorIterator``).
+
+    Contiguous operands of one shape give what a new tensor of that shape has. Strides of dimensions of one element
+    decide whether what follows takes a picture for channels last.
+    """
+    operands = [args[n] for n in _tensor_places(target) if n < len(args)]
+    if all(isinstance(a, torch.Tensor) and a.shape == result.shape and a.is_contiguous() for a in operands):
+        return _contiguous(result) if operands else result
+    return _of_unequal_ranks(result, args)
+
+
+@functools.cache
+def _tensor_places(target: Any) -> tuple[int, ...]:
+    """Which positional arguments are tensors; a number in such a place is one without dimensions to the kernel. None of
+    the operators that make their result as they find their operand, or of a number a tensor.
+    """
+    parameters = target._schema.arguments
+    tensors = tuple(n for n, parameter in enumerate(parameters) if str(parameter.type) == "Tensor")
+    numbers = {parameter.name for n, parameter in enumerate(parameters) if n not in tensors}
+    made_of_numbers = not numbers.isdisjoint(("self", "other"))
+    return () if target in _LIKE_THE_OPERAND or target.namespace != "aten" or made_of_numbers else tensors
+
+
+def _contiguous(value: torch.Tensor) -> torch.Tensor:
+    """Contiguous in dimensions of one element too."""
+    strides = [1]
+    for size in reversed(value.shape[1:]):
+        strides.insert(0, strides[0] * max(size, 1))
+    return value if list(value.stride()) == strides[: value.dim()] else value.new_empty(value.shape)
+
+
+def _of_unequal_ranks(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
     """An element-wise result laid out as the kernels do (``TensorIterator``) where an operand has fewer dimensions.
 
     They pass over dimensions that it lacks when they look for an order; meta functions give it strides there, which
@@ -110,7 +147,15 @@ def _row_by_row(result: Any, args: tuple[Any, ...]) -> Any:
     return tuple(value if value is None else value.contiguous() for value in result)
 
 
-@layout(aten.native_batch_norm.default, aten.max_unpool2d.default)
+@layout(aten.native_batch_norm.default)
+def _normalized(result: Any, args: tuple[Any, ...]) -> Any:
+    """Pictures that are contiguous and channels last alike are contiguous to it."""
+    if args[0].is_contiguous() and result[0] is not None:
+        return (_contiguous(result[0]), *result[1:])
+    return _as_images(result, args[0])
+
+
+@layout(aten.max_unpool2d.default)
 def _as_first(result: Any, args: tuple[Any, ...]) -> Any:
     return _as_images(result, args[0])
 
@@ -148,12 +193,15 @@ def _channels_last(images: torch.Tensor) -> bool:
     aten.special_xlog1py.default, aten.xlogy.Tensor,
 )  # fmt: skip
 def _of_two(result: Any, args: tuple[Any, ...]) -> Any:
-    """Computed in steps, of which the last gives the layout; the kernels take both operands', as ``eq`` does."""
-    strides = torch.eq(args[0], args[1]).stride()
+    """Computed in steps, of which the last gives the layout; the kernels take both operands', as ``eq`` does. One of
+    them may be a number.
+    """
+    first, second = args[:2] if isinstance(args[0], torch.Tensor) else (args[1], args[0])
+    strides = torch.eq(first, second).stride()
     return result if result.stride() == strides else result.new_empty_strided(result.shape, strides)
 
 
-@layout(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
+@layout(aten._prelu_kernel.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
 def _as_a_copy(result: Any, args: tuple[Any, ...]) -> Any:
     """They fill a copy, which keeps the order of the dimensions, gaps left out."""
     return torch.empty_like(args[0])

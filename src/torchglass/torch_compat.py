@@ -34,7 +34,7 @@ from torch._subclasses.fake_tensor import (
 
 from .collector import Sheltered
 from .kernel_dtypes import refusal
-from .kernel_layouts import LAYOUTS, is_elementwise, laid_out, of_unequal_ranks
+from .kernel_layouts import LAYOUTS, elementwise, is_elementwise, laid_out
 
 NEEDS_DATA: tuple[type[Exception], ...] = (
     DataDependentOutputException,
@@ -88,7 +88,7 @@ class LightFakeMode(FakeTensorMode):
                     return laid_out(func, result, args)
             if isinstance(result, torch.Tensor) and 1 in result.shape and is_elementwise(func):
                 with self:
-                    return of_unequal_ranks(result, args)
+                    return elementwise(func, result, args)
             return result
 
     def _watched(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:

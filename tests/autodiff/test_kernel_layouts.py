@@ -9,8 +9,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+import torchglass as tg
 from torchglass.kernel_layouts import LAYOUTS
 from torchglass.torch_compat import fake_of, new_fake_mode
 
@@ -65,6 +67,10 @@ CALLS = {
         (rows.to(dtype), rows.to(dtype), rows.to(dtype))
         for rows in [torch.ones(2, 4, 3, 8)]
         for dtype in (torch.float32, torch.float64)
+    ],
+    aten._prelu_kernel.default: [
+        (x, torch.ones(1, 1)),
+        (torch.rand(1, 3, 1, 1).to(memory_format=torch.channels_last), torch.ones(1, 3, 1, 1)),
     ],
     aten.roll.default: [(x, [1], [0]), (images, [1, 2], [0, 3]), (images, [1]), (gaps, [1], [1]), (x3, [1], [2])],
     aten.view.default: [(x3, [4, 6, 5, 1]), (turned(4, 1, 6).unsqueeze(2), [4, 1, 2, 3])],
@@ -139,3 +145,36 @@ def test_operands_of_unequal_ranks(function: Callable[[torch.Tensor, torch.Tenso
         with mode:
             fake = function(*(fake_of(mode, x) for x in pair))
         assert layout(fake) == layout(function(*pair)), [(x.shape, x.stride()) for x in pair]
+
+
+ONE_PLACE = [torch.rand(64).as_strided((2, 8, 1, 1), (8, 1, *last)) for last in ((8, 8), (8, 1), (1, 1))]
+ONE_PLACE += [torch.rand(64).as_strided((2, 1, 4, 4), (16, 1, 4, 1))]
+ALIKE = [
+    torch.relu, torch.sigmoid, torch.exp, torch.neg, torch.isnan, torch.square, torch.clone, F.gelu, F.silu, F.hardtanh,
+    F.leaky_relu, lambda x: x + x, lambda x: x + 1, lambda x: 1 - x, lambda x: x / 2, lambda x: x > 0, lambda x: x**1.5,
+    lambda x: x.clamp(0, 1), lambda x: torch.where(x > 0, x, 0.0), lambda x: torch.lerp(x, x, 0.5),
+    lambda x: x.double(), lambda x: x.masked_fill(x > 0, 0), lambda x: F.dropout(x, 0.5),
+    lambda x: F.prelu(x, torch.ones(1)),
+    lambda x: F.batch_norm(x, torch.zeros(x.shape[1]), torch.ones(x.shape[1])),
+    lambda x: F.batch_norm(x, None, None, training=True), lambda x: x.mean(1, keepdim=True), torch.nan_to_num,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", ALIKE)
+def test_pictures_of_one_place(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """They are contiguous and channels last alike; which strides they have decides how what follows lies."""
+    for picture in ONE_PLACE:
+        mode = new_fake_mode()
+        with mode:
+            fake = function(fake_of(mode, picture))
+        assert fake.stride() == function(picture).stride(), (picture.shape, picture.stride())
+
+
+def test_a_network_that_pools_to_one_place_gives_contiguous_pictures() -> None:
+    net = torch.nn.Sequential(
+        torch.nn.AdaptiveAvgPool2d(1), torch.nn.Conv2d(3, 4, 1), torch.nn.BatchNorm2d(4), torch.nn.ReLU(),
+        torch.nn.Upsample((4, 4), mode="bilinear"), torch.nn.Conv2d(4, 2, 3),
+    ).eval()  # fmt: skip
+    with torch.no_grad():
+        result = tg.compile(net)(torch.rand(2, 3, 8, 8))
+    assert result.is_contiguous()
