@@ -953,3 +953,19 @@ def asks_whether_it_is_exported(x):
     if torch.onnx.is_in_onnx_export() or torch.jit.is_tracing() or torch.jit.is_scripting():
         return x
     return x + 1
+
+
+@whole
+def tuples_in_order(x):
+    """Compared item by item, so far as they differ: what comes behind may be tensors."""
+    options = {"scale": x, "add": 2.0, "more": x + 1}
+    total = x
+    for name, value in sorted(options.items()):
+        total = total * value if name == "scale" else total + value
+    a, b = (1, x), (2, x)
+    found = [a < b, a <= a, a > b, [1, x] < [1, x, 2], (x, 1) < (x, 2), max((1, x), (4, x))[0]]
+    try:
+        found.append((1, "a", x) < (1, 2, x))
+    except TypeError as error:
+        found.append(str(error))
+    return total, found, sorted([(2, x), (1, x), (3, None)])[0][0]

@@ -359,8 +359,14 @@ def _sequence_operator(m: Machine, function: Any, plain: Any, left: Value, right
         same = type(left) is type(right) and len(left.items) == len(right.items)
         same = same and all(m.equal(a, b) for a, b in zip(left.all(m), right.all(m)))
         return ConstantV(same == (plain is operator.eq))
-    left.all(m), right.all(m)
-    return None
+    mine, theirs = left.all(m), right.all(m)
+    ordered = plain in (operator.lt, operator.le, operator.gt, operator.ge) and type(left) is type(right)
+    if not ordered or (left.is_constant() and right.is_constant()):
+        return None
+    for a, b in zip(mine, theirs):
+        if not m.equal(a, b):
+            return m.binary(plain, a, b)
+    return ConstantV(plain(len(mine), len(theirs)))
 
 
 def _sum_class(left: type, right: type) -> type:
