@@ -123,3 +123,23 @@ def test_a_graph_whose_objects_no_file_can_make_says_so_and_shows_them(tmp_path)
     assert "#   torch.func.vmap of\n" in text and "#   torch.func.grad of\n" in text and "argument_0 ** 3" in text
     ran = subprocess.run([sys.executable, file], capture_output=True, text=True)
     assert ran.returncode == 1 and "does not run alone: Square, vmap_ " in ran.stderr
+
+
+def test_variables_that_may_not_be_written():
+    """As those that pytest adds for its assertions: what lies before a break and after it reads as Python."""
+
+    def function(x):
+        kept = x + 1
+        tg.graph_break()
+        return kept * x
+
+    code = function.__code__
+    function.__code__ = code.replace(co_varnames=("x", "@py_assert1"))
+    compiled = tg.compile(function, backend="eager")
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+    record = tg.explain(compiled).record
+    text = full_code(record)
+    for function_record in record.walk():
+        for made in function_record.entries:
+            ast.parse(made.guards_text), ast.parse(made.transformed_text)
+    assert "def resume_at_" in ast.unparse(ast.parse(text))

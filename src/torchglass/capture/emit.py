@@ -11,10 +11,10 @@ read through an object that the effects change, so the order of rebuilding does 
 from __future__ import annotations
 
 import builtins
-import keyword
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..records.literals import identifier
 from ..records.sources import InstanceDict, Local, Source
 from .emit_values import BUILDERS
 from .errors import CannotResume
@@ -151,10 +151,3 @@ class Emitter:
     def mapping(self, value: DictV) -> str:
         self_pairs = value.items.items()
         return "{" + ", ".join(f"{self.expr(value.key_value(k))}: {self.expr(v)}" for k, v in self_pairs) + "}"
-
-
-def identifier(text: str) -> str:
-    name = re.sub(r"\W", "_", text)
-    if not name or name[0].isdigit():
-        name = "_" + name
-    return name + "_" if keyword.iskeyword(name) else name

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..records.compilation import EntryRecord, FunctionRecord
+from ..records.literals import identifier
 from . import show
 from .report_data import subfolder
 
@@ -207,7 +208,12 @@ def _parameters(function: Any) -> tuple[str, ...]:
 
 
 def _signature_of(function: Any) -> inspect.Signature:
-    return inspect.signature(getattr(function, "__func__", function), follow_wrapped=False)
+    function = getattr(function, "__func__", function)
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    if not all(map(str.isidentifier, names)):  # it continues code that a tool has changed: nothing but positional ones
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Signature([inspect.Parameter(identifier(name), kind) for name in names])
+    return inspect.signature(function, follow_wrapped=False)
 
 
 def _signature(function: Any) -> str:

@@ -1,8 +1,10 @@
-"""Plain values as Python text that evaluates to them where ``torch`` is imported."""
+"""Plain values as Python text that evaluates to them where ``torch`` is imported, and names as identifiers."""
 
 from __future__ import annotations
 
+import keyword
 import math
+import re
 from typing import Any
 
 import torch
@@ -27,3 +29,11 @@ def literal(value: Any) -> str | None:
     if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
         return str(value)
     return f"torch.device({str(value)!r})" if isinstance(value, torch.device) else None
+
+
+def identifier(text: str) -> str:
+    """A name that may be written in Python: parameters of tools' own making (pytest's ``@py_assert1``) may not."""
+    name = re.sub(r"\W", "_", text)
+    if not name or name[0].isdigit():
+        name = "_" + name
+    return name + "_" if keyword.iskeyword(name) else name

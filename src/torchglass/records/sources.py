@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from .literals import identifier
+
 STACK, SHARED = "stack_", "cell_of_"
 """How parameters of resume functions begin that no variable is: values on the interpreter's stack, shared cells."""
 
@@ -78,7 +80,7 @@ class Local(Source):
     name: str
 
     def render(self) -> str:
-        return self.name
+        return identifier(self.name)
 
 
 @dataclass(frozen=True)

@@ -143,11 +143,12 @@ class _Text:
         # a parameter that has the name of something this text needs gets another one
         self.locals: dict[Source, str] = {Local(name): f"{name}_" for name in _RESERVED}
         self.used: Counter[str] = Counter()  # how many names were made of one word
-        self.taken = _RESERVED | set(parameters) | {s.name for s in uses if isinstance(s, Local)}
+        taken = [*map(Local, parameters), *(source for source in uses if isinstance(source, Local))]
+        self.taken = _RESERVED | {parameter.render() for parameter in taken}
 
     def parameters(self) -> list[str]:
         used = [source.name for source in self.uses if isinstance(source, Local)]
-        return [f"{name}_" if name in _RESERVED else name for name in dict.fromkeys([*self.known, *used])]
+        return [self.expression(Local(name)) for name in dict.fromkeys([*self.known, *used])]
 
     def guard(self, guard: Guard) -> None:
         """Adds the line of one guard, after the locals that it needs."""
