@@ -60,5 +60,9 @@ def test_types_of_an_lstm_under_autocast():
     tg.reset()
     module, x = nn.LSTM(4, 5), torch.randn(3, 2, 4)
     with torch.autocast("cpu", torch.bfloat16):
-        found, expected = tg.compile(module)(x), module(x)
+        try:
+            expected = module(x)
+        except RuntimeError as error:
+            pytest.skip(f"no LSTM in bfloat16 on this processor: {error}")
+        found = tg.compile(module)(x)
     torch.testing.assert_close(found, expected, atol=0.05, rtol=0.05)

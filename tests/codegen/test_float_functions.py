@@ -44,4 +44,5 @@ def test_exp_of_what_is_nearly_0_is_no_normal_number():
 def test_gelu_keeps_to_float64():
     x = torch.linspace(-15, 15, 100_003)
     got, want = tg.compile(torch.nn.functional.gelu)(x), torch.nn.functional.gelu(x.double())
-    assert float((got.double() - want).abs().max()) <= float((torch.nn.functional.gelu(x) - want).abs().max())
+    eager = (torch.nn.functional.gelu(x) - want).abs().max()
+    assert float((got.double() - want).abs().max()) <= max(float(eager), 2.0**-21)  # half an ulp of the largest

@@ -158,6 +158,6 @@ def close(found, exact):
 
 def test_a_kernel_has_them(tmp_path):
     with tg.prepare_debug(tmp_path):
-        tg.compile(FUNCTIONS["moments"])(torch.randn(64, 2048))
+        tg.compile(FUNCTIONS["moments"])(torch.randn(64, 2 * c_lanes.VECTOR * c_lanes.STEPS))
     (kernels,) = tmp_path.rglob("forward_kernels.c")
     assert f"r2 += tg_sum_f32x{c_lanes.VECTOR}(r2_v[0] + r2_v[1]);" in kernels.read_text()
