@@ -1,7 +1,27 @@
-// Watched dicts and their versions, since Python 3.12.
+// How far the versions of all dicts are, up to Python 3.11; watched dicts and their versions, since 3.12.
 #include "dict_versions.h"
 
-#if PY_VERSION_HEX >= 0x030C0000
+#if PY_VERSION_HEX < 0x030C0000
+
+namespace torchglass {
+
+size_t many_dicts = 64;
+
+// Every write to `probe` is a change too, and not counted. Where it fails, all that can be said is that nothing is as it
+// was: the versions of dicts never come that far.
+uint64_t dict_changes() {
+  static PyObject* const probe = PyDict_New();
+  static uint64_t asked = 0, unknown = uint64_t{1} << 63;
+  if (probe == nullptr || PyDict_SetItem(probe, Py_None, asked % 2 != 0 ? Py_True : Py_False) < 0) {
+    PyErr_Clear();
+    return unknown++;
+  }
+  return *version_of(probe) - ++asked;
+}
+
+}  // namespace torchglass
+
+#else
 
 #include <deque>
 #include <unordered_map>
@@ -10,6 +30,7 @@
 
 namespace torchglass {
 
+size_t many_dicts = 0;
 uint64_t dict_changes_count = 0;
 
 namespace {

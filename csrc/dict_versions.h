@@ -1,8 +1,9 @@
 // Versions of dicts: a number that changes with every change of the dict and that no dict has had before.
 //
-// Up to Python 3.11 it is the dict's own version tag (PEP 509). Since 3.12 dicts can be watched: a dict whose version is
-// asked for has a number of ours, which the watcher's callback renews, and `dict_changes` counts the changes of all of
-// them, so that one comparison says that none has changed.
+// Up to Python 3.11 it is the dict's own version tag (PEP 509), the next number of one count for all dicts: a dict of
+// ours that is written to says how far it is, so whether any dict at all was changed or made. Since 3.12 dicts can be
+// watched: a dict whose version is asked for has a number of ours, which the watcher's callback renews, and
+// `dict_changes` counts the changes of all of them, so that one comparison says that none has changed.
 #pragma once
 
 #include "native.h"
@@ -11,9 +12,10 @@
 
 namespace torchglass {
 
-#if PY_VERSION_HEX < 0x030C0000
-constexpr bool watches_dicts = false;
+// From how many dicts on `dict_changes` is asked for: as many as could be looked at meanwhile. Tests change it.
+extern size_t many_dicts;
 
+#if PY_VERSION_HEX < 0x030C0000
 inline bool dicts_have_versions() {
   return true;
 }
@@ -22,11 +24,9 @@ inline const uint64_t* version_of(PyObject* dict) {
   return &reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
 }
 
-inline uint64_t dict_changes() {
-  return 0;
-}
+// How many changes there have been of any dict of the process.
+uint64_t dict_changes();
 #else
-constexpr bool watches_dicts = true;
 
 // Whether this Python tells of every change: 3.13.0 does not. Then no dict has a version.
 bool dicts_have_versions();

@@ -14,7 +14,7 @@
 //   - conditions that a living object may come to break: a list's length, a Python object's class,
 //   - live sources and conditions, which may run Python code: evaluated as ever, after all the above.
 //
-// Where dicts are watched (since Python 3.12) and none has changed since the memo last held, nothing is asked of dicts.
+// Where no dict has changed since the memo last held (dict_versions.h), nothing is asked of dicts.
 // Where mutations are counted (mutations.h) and there was none, nothing is asked of the parameters and of the objects
 // whose __dict__ is walked, as far as dicts hold them.
 //
@@ -105,9 +105,9 @@ bool GuardTable::run_roots(Run& run) {
 
 GuardTable::Sweep GuardTable::sweep_root(Root& root) {
   Memo& memo = root.memo;
-  const uint64_t changes = dict_changes(), mutated = mutations();
+  const uint64_t changes = memo.asks_for_changes ? dict_changes() : 0, mutated = mutations();
   const bool settled = memo.settled_at == mutated;
-  if (watches_dicts && memo.quiet_at == changes) {
+  if (memo.asks_for_changes && memo.quiet_at == changes) {
     if (!all_hold(memo.loose) || !(settled || all_hold(memo.counted))) return Sweep::Fails;
   } else {
     const Sweep sweep = sweep_steps(root, settled);
@@ -312,7 +312,8 @@ void GuardTable::promote(const Evaluation& evaluation, Root& root) {
   memo.ready = std::all_of(memo.steps.begin(), memo.steps.end(), [](const Step& step) {
     return !relies_on_version(step) || step.version.place != nullptr;
   });
-  if (!watches_dicts) return;
+  memo.asks_for_changes = memo.steps.size() + memo.empty.size() >= many_dicts;
+  if (!memo.asks_for_changes) return;
   for (const Step& step : memo.steps) {
     if (step.kind == StepKind::Version && step.type == nullptr) continue;
     (step.counted ? memo.counted : memo.loose).push_back(step);

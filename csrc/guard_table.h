@@ -76,6 +76,7 @@ struct Memo {
   bool ready = false;
   uint64_t generation = 0;
   std::vector<Step> steps;
+  bool asks_for_changes = false;  // whether dict_changes() may answer for the dicts, which are many
   std::vector<Step> loose;       // those of them that no dict's version answers, nor mutations()
   std::vector<Step> counted;     // those that mutations() answers
   std::vector<PyObject*> empty;  // dicts that must be

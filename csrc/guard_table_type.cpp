@@ -338,6 +338,22 @@ int GuardTable::traverse(visitproc visit, void* arg) {
   return 0;
 }
 
+namespace {
+
+PyObject* set_many_dicts(PyObject*, PyObject* count) {
+  const size_t number = PyLong_AsSize_t(count);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  return PyLong_FromSize_t(std::exchange(many_dicts, number));
+}
+
+PyMethodDef functions[] = {
+    {"set_many_dicts", set_many_dicts, METH_O,
+     "From how many dicts on a table asks first whether any has changed; returns what it was. For tests."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
 int add_guard_table(PyObject* module) {
   guard_table_type.tp_name = "torchglass._native.GuardTable";
   guard_table_type.tp_doc = "GuardTable(nodes, conditions, relations, state, fetch): the guards of one entry.";
@@ -349,7 +365,7 @@ int add_guard_table(PyObject* module) {
   guard_table_type.tp_clear = table_clear;
   guard_table_type.tp_methods = table_methods;
   guard_table_type.tp_getset = table_properties;
-  if (PyType_Ready(&guard_table_type) < 0) return -1;
+  if (PyType_Ready(&guard_table_type) < 0 || PyModule_AddFunctions(module, functions) < 0) return -1;
   return PyModule_AddObjectRef(module, "GuardTable", reinterpret_cast<PyObject*>(&guard_table_type));
 }
 

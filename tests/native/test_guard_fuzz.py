@@ -20,6 +20,8 @@ from torchglass.records.guards import Guard
 from torchglass.records.sources import Source
 from torchglass.runtime.guards import build_table, evaluate, explain_failure, reach
 
+pytestmark = pytest.mark.usefixtures("many_dicts")
+
 
 def expected_answer(world: World, guards: list[Guard], fetch: list[Source]) -> tuple[Any, ...] | None:
     scope = world.scope

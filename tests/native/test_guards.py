@@ -46,6 +46,8 @@ from torchglass.runtime.guards import (
     tensor_meta,
 )
 
+pytestmark = pytest.mark.usefixtures("many_dicts")
+
 
 class Net(nn.Module):
     """A module in a module, with a constant, a list and a buffer."""

@@ -1,0 +1,14 @@
+"""What the tests of guard tables share."""
+
+import pytest
+import torch  # noqa: F401  # its libraries come before ours
+
+from torchglass import _native
+
+
+@pytest.fixture(scope="module", params=[64, 0], ids=["each dict", "all dicts at once"])
+def many_dicts(request):
+    """Tables look at each of a few dicts, and ask of many first whether any in the process has changed."""
+    before = _native.set_many_dicts(request.param)
+    yield
+    _native.set_many_dicts(before)
