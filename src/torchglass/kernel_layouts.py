@@ -31,12 +31,15 @@ def layout(*targets: Any) -> Callable[[Rule], Rule]:
     return enter
 
 
+_UNTAGGED = frozenset((aten.leaky_relu.default,))  # element-wise, though torch 2.11 does not say so
+
+
 @functools.cache
 def is_elementwise(target: Any) -> bool:
     """Whether an operator makes a new tensor, element by element."""
     schema = target._schema
     return (
-        torch.Tag.pointwise in target.tags
+        (torch.Tag.pointwise in target.tags or target in _UNTAGGED)
         and not schema.is_mutable
         and len(schema.returns) == 1
         and schema.returns[0].alias_info is None

@@ -70,7 +70,8 @@ class WrapperPrinter:
     def text(self) -> str:
         body = self._body()
         alone = {call.kernel for name, call in self.calls.items() if name not in self.groups}
-        names = sorted(alone | {g.function for g in self.groups.values()}, key=lambda n: int(n.rpartition("_")[2]))
+        every = alone | {group.function for group in self.groups.values()}
+        names = sorted(every, key=lambda name: (int(name.rpartition("_")[2]), name))
         inputs = ", ".join(str(self.graph.buffers[n]) if n in self.graph.buffers else n for n in self.graph.inputs)
         file = self.kernels_file.rpartition("_kernels")[0] + "_wrapper.py"
         lines = [HEADER.format(title=f"The {self.graph.name} graph.", inputs=inputs or "none", file=file)]
