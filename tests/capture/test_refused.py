@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 import torchglass as tg
 from torchglass.kernel_dtypes import refusal
@@ -138,3 +139,11 @@ def test_writes_beside_what_is_read_stay_whole():
 
     x = torch.arange(12.0)
     torch.testing.assert_close(tg.compile(f, fullgraph=True)(x), f(x))
+
+
+@pytest.mark.parametrize("module", [nn.LSTM(64, 48), nn.GRU(64, 48), nn.RNN(64, 48)], ids=lambda m: type(m).__name__)
+def test_no_kernel_that_believes_its_sizes_is_tried_with_others(module):
+    """oneDNN's recurrent layer writes as far as its hidden size says, over tensors that are smaller."""
+    x = torch.randn(56, 14, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(tg.compile(module)(x), module(x))
