@@ -117,6 +117,16 @@ def _written(operator: Any, args: Any, kwargs: dict[str, Any], only_lists: bool)
     return found
 
 
+def scripted_from(real: Any) -> FunctionType | None:
+    """The Python function that ``torch.jit.script`` made this one from, if it did. What ``torch.jit.trace`` made is not
+    its function any more: the branches that were taken are all it has.
+    """
+    if not isinstance(real, torch.jit.ScriptFunction) or "__qualname__" not in real.__dict__:
+        return None
+    original = real.__dict__.get("_torchdynamo_inline")
+    return original if isinstance(original, FunctionType) else None
+
+
 def new_fake_mode() -> FakeTensorMode:
     """One fake tensor mode, for one capture and the stages after it."""
     return LightFakeMode(allow_non_fake_inputs=False)
