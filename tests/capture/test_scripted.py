@@ -51,3 +51,20 @@ def test_a_traced_function_keeps_the_branch_it_took():
         return traced(x) + 1
 
     torch.testing.assert_close(tg.compile(f)(-x), -2 * x + 1)
+
+
+def test_a_call_that_tests_have_replaced_changes_nothing(scripted, monkeypatch):
+    """``torch.testing._internal.common_utils`` puts a profiling function in the place of ScriptFunction.__call__."""
+    call = torch.jit.ScriptFunction.__call__
+
+    def profiled(self, *args, **kwargs):
+        torch._C._jit_set_num_profiled_runs(torch._C._jit_get_num_profiled_runs())
+        return call(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.jit.ScriptFunction, "__call__", profiled)
+
+    def f(x):
+        return scripted(x) + 1
+
+    x = torch.randn(3)
+    torch.testing.assert_close(tg.compile(f, fullgraph=True)(x), f(x))

@@ -128,12 +128,12 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
                 return ConstantV(result)
         with m.sealed(f"the cached `{getattr(wrapped, '__qualname__', type(wrapped).__name__)}`"):
             return m.call(m.wrap_known(wrapped), args, kwargs)
+    scripted = torch_compat.scripted_from(real)
+    if scripted is not None:  # before its class, whose __call__ torch.testing puts a function of its own on
+        return m.call(m.wrap_known(scripted), args, kwargs)
     method = class_lookup(type(real), "__call__")
     if isinstance(method, FunctionType):
         return m.call(m.wrap_known(method), [function, *args], kwargs)
-    scripted = torch_compat.scripted_from(real)
-    if scripted is not None:
-        return m.call(m.wrap_known(scripted), args, kwargs)
     if numpy_draws(real):
         raise Unsupported(f"`numpy.random.{real.__name__}`, which draws random numbers", "draw them before the call")
     raise Unsupported(f"calling the {function.describe()}")
