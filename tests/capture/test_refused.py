@@ -147,3 +147,11 @@ def test_no_kernel_that_believes_its_sizes_is_tried_with_others(module):
     x = torch.randn(56, 14, 64)
     with torch.no_grad():
         torch.testing.assert_close(tg.compile(module)(x), module(x))
+
+
+@pytest.mark.parametrize("kernel, padding, dilation", [(5, 0, 1), (3, 1, 2), ((1, 7), 0, 1)])
+def test_no_convolution_is_tried_with_sizes_of_another(kernel, padding, dilation):
+    conv = nn.Conv2d(8, 8, kernel, padding=padding, dilation=dilation, dtype=torch.bfloat16)
+    x = torch.randn(2, 8, 32, 32, dtype=torch.bfloat16)
+    with torch.no_grad():
+        torch.testing.assert_close(tg.compile(conv, backend="eager")(x), conv(x))
