@@ -176,3 +176,20 @@ class Record(typing.TypedDict, total=False):
 def test_an_instance_of_a_typed_dict_is_a_dict():
     compiled = tg.compile(lambda x: Record(image=x), backend="eager", fullgraph=True)
     assert type(compiled(torch.ones(1))) is dict
+
+
+def test_tensors_as_keys_of_a_dictionary_that_changes_are_never_compared():
+    def move_first_to_the_end(places, first):
+        places[first] = places.pop(first) + 1
+
+    def empty(places, first):
+        places.clear()
+
+    for values in ([1.0, 1.0, 1.0], [[1.0, 2.0], [1.0, 2.0]], [[1.0, 2.0], [1.0, 2.0, 3.0], [1.0]]):
+        for function in (move_first_to_the_end, empty):
+            keys = [torch.tensor(value) for value in values]
+            mine, theirs = ({key: n for n, key in enumerate(keys)} for _ in range(2))
+            tg.compile(function, fullgraph=True, backend="eager")(mine, keys[0])
+            function(theirs, keys[0])
+            assert list(map(id, mine)) == list(map(id, theirs))
+            assert list(mine.values()) == list(theirs.values())

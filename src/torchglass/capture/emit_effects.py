@@ -75,10 +75,12 @@ def _write_dict(e: Emitter, v: DictV) -> list[str]:
     exact = type(real) is dict
     plain = e.pin(OrderedDict) if isinstance(real, OrderedDict) else "dict"
     statements = []
-    deleted = [k for k in real if (v.items.get(k, DELETED if v.complete else None)) is DELETED]
-    kept = [k for k in real if k not in deleted]
+    deleted, kept = [], []
+    for key in real:
+        gone = v.items.get(key, DELETED if v.complete else None) is DELETED
+        (deleted if gone else kept).append(key)
     written = [k for k in v.items if v.items[k] is not DELETED]
-    if v.complete and written[: len(kept)] != kept:
+    if v.complete and not (len(kept) <= len(written) and all(map(_same_key, kept, written))):
         # the order of keys changed: start over
         statements.append(f"{target}.clear()")
         deleted, real = [], {}
@@ -92,6 +94,11 @@ def _write_dict(e: Emitter, v: DictV) -> list[str]:
                 f"{target}[{name}] = {text}" if exact else f"{plain}.__setitem__({target}, {name}, {text})"
             )
     return statements
+
+
+def _same_key(a: Any, b: Any) -> bool:
+    """As a dictionary compares keys: tensors with other hashes are never asked whether they are equal."""
+    return a is b or (hash(a) == hash(b) and bool(b == a))
 
 
 def _write_set(e: Emitter, v: SetV) -> list[str]:
