@@ -112,6 +112,19 @@ def test_state_dicts_load_into_a_compiled_module():
     torch.testing.assert_close(compiled(x), other(x))
 
 
+def test_compiled_modules_of_pytorch_inside_compiled_functions():
+    layers = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    layers[0] = tg.compile(layers[0])
+    model = tg.compile(layers)
+    step = tg.compile(lambda x: model(x).sum(), fullgraph=True, backend="eager")
+    for value in (1.0, 2.0):
+        torch.nn.init.constant_(layers[0].weight, value)
+        layers[0].bias = torch.nn.Parameter(torch.full((4,), value))
+        x = torch.randn(2, 4)
+        torch.testing.assert_close(step(x), layers(x).sum())
+    assert len(tg.explain(step).entries) == 1
+
+
 def test_train_and_eval_are_different_entries():
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(1.0))
     compiled, x = tg.compile(model), torch.randn(2, 4)

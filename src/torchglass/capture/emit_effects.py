@@ -75,7 +75,8 @@ def _write_dict(e: Emitter, v: DictV) -> list[str]:
     exact = type(real) is dict
     plain = e.pin(OrderedDict) if isinstance(real, OrderedDict) else "dict"
     statements = []
-    deleted, kept = [], []
+    deleted: list[Any] = []
+    kept: list[Any] = []
     for key in real:
         gone = v.items.get(key, DELETED if v.complete else None) is DELETED
         (deleted if gone else kept).append(key)

@@ -214,7 +214,7 @@ class Machine:
 
     def class_source(self, owner: Value, cls: type) -> Source | None:
         """How to reach the class of ``owner``; None for one that is taken as it is, or was made inside."""
-        if self.is_stable(cls.__module__):
+        if self.is_stable(cls.__module__) and not is_of_compiled_module(cls):
             return None
         if owner.source is not None:
             return self.class_sources.setdefault(cls, TypeOf(owner.source))
@@ -576,6 +576,11 @@ class Machine:
 
     def is_stable_module(self, module: ModuleType) -> bool:
         return self.is_stable(module.__name__)
+
+
+def is_of_compiled_module(cls: type) -> bool:
+    """Whether ``tg.compile`` made this class for one module: it says that it is the class of the original."""
+    return "_torchglass_original" in vars(cls)
 
 
 def _is_at_home(package: str) -> bool:
