@@ -179,11 +179,7 @@ def compile_module(module: torch.nn.Module, options: CompileOptions) -> torch.nn
     elif cls.__call__ is torch.nn.Module.__call__:
         members["__call__"] = _straight_call(cls)
     runs = members.get("_torchglass_runs", "forward")
-    if runs in module.__dict__:
-        members[runs] = OwnFunction(runs, module, options)
-    else:
-        function, bound = code_of(getattr(cls, runs))
-        members[runs] = staticmethod(compile_function(function, (module, *bound), options, cls.__name__))
+    members[runs] = Forward(runs, module, options)
     # The bases are set afterwards: making a subclass must not run the class's own __init_subclass__.
     slots = _slots_of(module)
     if slots:
@@ -222,22 +218,30 @@ def _slots_of(module: torch.nn.Module) -> dict[str, Any]:
     return found
 
 
-class OwnFunction:
-    """A compiled ``forward`` that a module has in its ``__dict__``, where it would hide its class's.
-
-    Libraries put one there to run code around the module's own. Whatever is there when it is called runs compiled.
+class Forward:
+    """The compiled ``forward`` of a module: of its class, or one in its ``__dict__``, where libraries put code to run
+    around the class's own. Whatever is there when it is called runs compiled.
     """
 
     def __init__(self, name: str, module: torch.nn.Module, options: CompileOptions) -> None:
         self.name, self.module, self.options = name, module, options
-        self.own: Any = None
+        self.found: Any = None
         self.compiled: Any = None
+        if name not in module.__dict__:
+            self.__get__(None)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        own = self.module.__dict__.get(self.name)
-        if self.compiled is None or own is not self.own:
-            self.own, self.compiled = own, _compile(getattr(self.module, self.name), self.options)
+        found = self.module.__dict__.get(self.name) or getattr(type(self.module), self.name)
+        if found is not self.found and found != self.found:
+            self.found, self.compiled = found, self._compiled()
         return self.compiled
+
+    def _compiled(self) -> Any:
+        if self.name in self.module.__dict__:
+            return _compile(getattr(self.module, self.name), self.options)
+        cls = type(self.module)
+        function, bound = code_of(getattr(cls, self.name))
+        return compile_function(function, (self.module, *bound), self.options, cls.__name__)
 
     def __set__(self, instance: Any, value: Any) -> None:
         instance.__dict__[self.name] = value

@@ -125,6 +125,48 @@ def test_compiled_modules_of_pytorch_inside_compiled_functions():
     assert len(tg.explain(step).entries) == 1
 
 
+def test_a_forward_that_its_class_is_given_later():
+    class Doubled(torch.nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    class Heir(Doubled):
+        pass
+
+    x = torch.ones(2)
+    models = [Doubled(), Heir()]
+    compiled = [tg.compile(model, backend="eager") for model in models]
+    around = tg.compile(lambda x: [model(x) for model in compiled], fullgraph=True, backend="eager")
+
+    def agree():
+        for model, its in zip(models, compiled, strict=True):
+            torch.testing.assert_close(its(x), model(x))
+        torch.testing.assert_close(around(x), [model(x) for model in models])
+
+    agree()
+    doubled, Doubled.forward = Doubled.forward, lambda self, x: x * 3
+    agree()
+    Heir.forward = lambda self, x: x * 4
+    agree()
+    models[0].forward = lambda x: x * 5
+    agree()
+    del Heir.forward, models[0].forward
+    Doubled.forward = doubled
+    agree()
+
+
+def test_a_graph_module_that_is_recompiled():
+    model = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()))
+    compiled, x = tg.compile(model, backend="eager"), torch.randn(3, 2)
+    torch.testing.assert_close(compiled(x), model(x))
+    node = next(n for n in model.graph.nodes if n.target == "1")
+    with model.graph.inserting_after(node):
+        node.replace_all_uses_with(model.graph.call_function(torch.sigmoid, node.args))
+    model.graph.erase_node(node)
+    model.recompile()
+    torch.testing.assert_close(compiled(x), model(x))
+
+
 def test_train_and_eval_are_different_entries():
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(1.0))
     compiled, x = tg.compile(model), torch.randn(2, 4)

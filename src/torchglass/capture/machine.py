@@ -27,7 +27,7 @@ from .frame import Frame
 from .values import hashing
 from .values.arrays import ArrayV, is_array
 from .values.base import Lazy, NotConstant, Value
-from .values.binding import bind, class_lookup, is_data_descriptor
+from .values.binding import bind, class_lookup, is_data_descriptor, is_of_compiled_module
 from .values.closure import ClosureV
 from .values.constant import ConstantV
 from .values.containers import CellV, SequenceV, TupleV
@@ -576,11 +576,6 @@ class Machine:
 
     def is_stable_module(self, module: ModuleType) -> bool:
         return self.is_stable(module.__name__)
-
-
-def is_of_compiled_module(cls: type) -> bool:
-    """Whether ``tg.compile`` made this class for one module: it says that it is the class of the original."""
-    return "_torchglass_original" in vars(cls)
 
 
 def _is_at_home(package: str) -> bool:

@@ -43,6 +43,11 @@ def class_lookup(cls: type, name: str) -> Any:
     return lookup_in(cls.__mro__, name)
 
 
+def is_of_compiled_module(cls: type) -> bool:
+    """Whether ``tg.compile`` made this class for one module: it says that it is the class of the original."""
+    return "_torchglass_original" in vars(cls)
+
+
 def is_data_descriptor(attribute: Any) -> bool:
     return hasattr(type(attribute), "__set__") or hasattr(type(attribute), "__delete__")
 
@@ -65,6 +70,11 @@ def bind(
 
     if attribute is MISSING:
         m.throw(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+    if is_of_compiled_module(cls) and name == cls.__dict__.get("_torchglass_runs", "forward") and not is_class:
+        # inlined like any other: what the original has now
+        place = m.class_source(owner, cls)
+        original = cls.__dict__["_torchglass_original"]
+        return m.get_attr(m.wrap(original, Attr(place, "_torchglass_original") if place else None), name)
     source = m.class_attr_source(owner, cls, name) if not (is_class or by_super) else None
     getter = class_lookup(type(attribute), "__get__")
     if source is not None and any(getter is known for known in READ_AS_THEMSELVES):
