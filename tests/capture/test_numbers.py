@@ -408,3 +408,48 @@ def test_unused_computation_that_fails_for_another_value():
     compiled = tg.compile(f, backend="eager")
     for n in (1.0, 2.0, 3.0, -1.0, 4.0):
         assert str(compiled(torch.ones(1), n)) == str(f(torch.ones(1), n))
+
+
+def rows(count, width, seed=0):
+    return torch.rand(count, width, generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def of_lists(x, lists):
+    made = torch.tensor(lists)
+    made[0] = 1
+    return made.sum() * x, torch.as_tensor(lists, dtype=torch.float64), torch.tensor(lists, dtype=torch.int64)
+
+
+@pytest.mark.parametrize("backend", ["eager", "glass"])
+def test_tensors_made_of_lists_of_numbers(backend):
+    """Batches of a replay memory, say: lists of lists, truth values, zipped anew for each batch."""
+    check(of_lists, [rows(3, 2, seed) for seed in range(5)], most=2, backend=backend)
+    check(of_lists, [[True, seed % 2 == 0, seed % 3 == 0] for seed in range(5)], most=3, backend=backend)
+    check(of_lists, [[[1, seed], [2, 3]] for seed in range(5)], most=2, backend=backend)
+    turned = lambda x, lists: torch.tensor([[a, b + 1, 0.5] for a, b in zip(*lists)])
+    check(turned, [rows(2, 3, seed) for seed in range(5)], most=2, backend=backend)
+
+
+def test_rows_that_are_one_list_at_some_calls():
+    shared = [1.0, 2.0]
+    check(of_lists, [rows(2, 2), rows(2, 2, 1), [shared, shared], rows(2, 2, 2), [shared, shared]], most=3)
+
+
+def test_lists_that_are_written_to_before_a_tensor_is_made_of_one():
+    def f(x, lists):
+        before = torch.tensor(lists[1])
+        lists[0][0] += 5.0
+        after = torch.tensor(lists[1])
+        lists[0][0] -= 5.0
+        return before, after
+
+    one = [1.0, 2.0]
+    check(f, [rows(2, 2), rows(2, 2, 1), rows(2, 2, 2), [one, one]], most=4)
+
+
+def test_lists_that_become_no_tensor():
+    compiled = tg.compile(lambda lists: torch.tensor(lists, dtype=torch.uint8), backend="eager")
+    for value in (1, 2, 3):
+        assert compiled([value, 0]).tolist() == [value, 0]
+    with pytest.raises(RuntimeError, match="overflow"):
+        compiled([300, 0])

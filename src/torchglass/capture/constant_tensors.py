@@ -148,7 +148,7 @@ def _run(m: Machine, node: torch.fx.Node, done: dict[torch.fx.Node, Any]) -> Any
         return getattr(m.builder.root, str(node.target)).clone()  # the operations that run on it may write
     for given in m.builder.numbers:
         if given.node is node:
-            return torch.tensor(given.number.value, dtype=given.fake.dtype)  # which guards it
+            return given.relied_on(m).clone()
     name = str(getattr(node.target, "__name__", node.target))
     if node.op not in ("call_function", "call_method") or node.meta.get("effect") or len(done) > MOST_NODES:
         raise _Unknown

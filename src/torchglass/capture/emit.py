@@ -21,7 +21,6 @@ from .errors import CannotResume
 from .values.base import Lazy, Value
 from .values.dicts import DictV
 from .values.made import MadeV
-from .values.number import NumberV
 from .values.tensor import TensorV
 
 if TYPE_CHECKING:
@@ -95,10 +94,6 @@ class Emitter:
         if source not in self.fetch:
             self.fetch.append(source)
         return f"fetched[{self.fetch.index(source)}]"
-
-    def number_input(self, value: NumberV) -> None:
-        """Hand a number to the graph, after the tensors."""
-        self.number_inputs.append(f"rebuild.scalar({self.expr(value)})")
 
     def prefer(self, values: dict[str, Any]) -> None:
         """Name graph outputs after the user's variables that hold them."""

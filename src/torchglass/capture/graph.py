@@ -10,7 +10,7 @@ import math
 import operator
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.fx
@@ -24,22 +24,13 @@ from .values.base import Lazy, NotConstant, Value
 from .values.constant import NUMPY_FLOATS, ConstantV
 from .values.containers import ListV, SequenceV, SliceV, TupleV
 from .values.dicts import DictV
+from .values.entry_tensor import EntryTensorV, ListCall, ListTensorV, NumberTensorV
 from .values.number import NumberV
 from .values.tensor import TensorV
 
+Made = TypeVar("Made", bound=EntryTensorV)
+
 NUMBER_DTYPES = {int: torch.int64, **dict.fromkeys((float, *NUMPY_FLOATS), torch.float64)}
-
-
-class NumberTensorV(TensorV):
-    """A number as an input of the graph: a tensor of no dimensions."""
-
-    def __init__(self, node: torch.fx.Node, fake: torch.Tensor, number: NumberV) -> None:
-        super().__init__(node, fake)
-        self.number = number
-
-    def example(self) -> torch.Tensor:
-        """A real tensor as the graph gets it."""
-        return torch.scalar_tensor(self.number.known, dtype=self.fake.dtype)
 
 
 class GraphBuilder:
@@ -61,27 +52,38 @@ class GraphBuilder:
         self.held: dict[str, Any] = {}
         self.inner_leaves: list[torch.Tensor] = []  # made to require grad inside: eager would keep them as leaves
         self.flagged: list[TensorV] = []  # inputs that the entry makes require grad before the graph runs
-        self.numbers: list[NumberTensorV] = []
+        self.numbers: list[EntryTensorV] = []
         self.computed: set[torch.fx.Node] = set()  # constants that are results of operations on constants
         self._placeholder_anchor: torch.fx.Node | None = None
 
     def number(self, number: NumberV) -> NumberTensorV:
         """The graph input for a number that changes from call to call; these come after all tensors."""
         for known in self.numbers:
+            if not isinstance(known, NumberTensorV):
+                continue
             if known.number is number or (number.source is not None and known.number.source == number.source):
                 return known
-        last = self.numbers[-1].node if self.numbers else self._placeholder_anchor
-        name = readable_name(number.source) if number.source is not None else "number"
-        where = self.graph.inserting_after(last) if last is not None else self.graph.inserting_before(self._first())
-        with where:
-            node = self._named(name)
         with self.fake_mode:
             fake = torch.scalar_tensor(number.known, dtype=NUMBER_DTYPES[type(number.known)])
-        node.meta["example_value"] = node.meta["val"] = fake
-        value = NumberTensorV(node, fake, number)
+        name = readable_name(number.source) if number.source is not None else "number"
+        return self._made_by_entry(NumberTensorV(self._after_tensors(name), fake, number))
+
+    def listed(self, call: ListCall) -> ListTensorV:
+        """The graph input for a tensor made of lists of numbers that change."""
+        fake = torch_compat.fake_of(self.fake_mode, call.result)
+        return self._made_by_entry(ListTensorV(self._after_tensors("data"), fake, call))
+
+    def _made_by_entry(self, value: Made) -> Made:
+        value.node.meta["example_value"] = value.node.meta["val"] = value.fake
         self.numbers.append(value)
-        self.by_fake[id(fake)] = value
+        self.by_fake[id(value.fake)] = value
         return value
+
+    def _after_tensors(self, name: str) -> torch.fx.Node:
+        last = self.numbers[-1].node if self.numbers else self._placeholder_anchor
+        where = self.graph.inserting_after(last) if last is not None else self.graph.inserting_before(self._first())
+        with where:
+            return self._named(name)
 
     def _named(self, name: str) -> torch.fx.Node:
         """A placeholder whose parameter has the node's own, unique name."""

@@ -3,7 +3,7 @@
 x * n                  ->   mul = x * n.to(x.dtype)                  # n: a float64 input of the graph
 n / x                  ->   mul = x.reciprocal() * n.to(x.dtype)     # as Tensor.__rtruediv__ does
 torch.full((3,), n)    ->   fill = torch.fill(torch.full((3,), 0), n)
-torch.tensor([n, 2])   ->   stack = torch.stack([torch.tensor(n), torch.tensor(2)])
+torch.tensor([n, 2])   ->   clone = torch.clone(data)                # data: torch.tensor([n, 2]) of the entry's
 x.add_(y, alpha=n)     ->   add_ = x.add_(y * n)
 """
 
@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..records.sources import Item, Source
 from .graph import NUMBER_DTYPES, GraphBuilder
-from .values.base import Value
+from .values.base import Lazy, Value
 from .values.constant import ConstantV
-from .values.containers import ListV, TupleV
-from .values.number import NumberV
+from .values.containers import ListV, SequenceV, TupleV
+from .values.entry_tensor import ListCall
+from .values.number import NumberV, changes
 from .values.tensor import TensorV
 
 if TYPE_CHECKING:
@@ -42,7 +44,8 @@ LISTED = (torch.tensor, torch.as_tensor, torch.asarray)
 FILLS: dict[Any, int] = {
     torch.full: 1, torch.full_like: 1, "new_full": 2, torch.scalar_tensor: 0, **dict.fromkeys(LISTED, 0)
 }  # fmt: skip
-MOST_ITEMS = 64  # of a list whose numbers change
+UNFIT = object()
+LEAVES = (*NUMBER_DTYPES, bool)  # what such lists are made of
 SCALED: frozenset[Any] = frozenset({torch.add, torch.sub, "add", "sub", "add_", "sub_"})
 PRODUCTS = (operator.mul, operator.imul)
 REFLECTED = (*PRODUCTS, operator.truediv, operator.itruediv)
@@ -83,8 +86,6 @@ def made(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -
         return None
     place = FILLS[target]
     value = args[place] if place < len(args) else kwargs.get("fill_value")
-    if target in LISTED and isinstance(value, (ListV, TupleV)):
-        return _stacked(m, target, value.all(m), args[1:], kwargs)
     if not isinstance(value, NumberV) or type(value.known) not in NUMBER_DTYPES:
         return None
     none = ConstantV(type(value.known)(0))
@@ -107,13 +108,61 @@ def scaled(
     return [args[0], m.torch_call(torch.mul, [args[1], alpha], {})], {}
 
 
-def _stacked(m: Machine, target: Any, items: list[Value], rest: list[Value], kwargs: dict[str, Value]) -> Value | None:
-    """``torch.tensor([n, 2, ...])``, of floats alone or of ints alone."""
-    reals = [item.known if isinstance(item, NumberV) else getattr(item, "value", None) for item in items]
-    alike = all(isinstance(real, float) for real in reals) or all(type(real) is int for real in reals)
-    if not alike or len(items) > MOST_ITEMS or not any(isinstance(item, NumberV) for item in items):
+def made_of_list(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """``torch.tensor([[n, 2], ...])`` as the entry makes it, where one of the numbers is known to change; else None."""
+    if not _is_one_of(target, LISTED) or not args or not isinstance(args[0], (ListV, TupleV)):
         return None
-    return m.torch_call(torch.stack, [ListV([m.torch_call(target, [item, *rest], kwargs) for item in items])], {})
+    rest, plain = args[1:], type(m.builder) is GraphBuilder and not m.function_modes and "requires_grad" not in kwargs
+    if not plain or not all(isinstance(a, ConstantV) for a in (*rest, *kwargs.values())):
+        return None
+    leaves: list[Value | Lazy] = []
+    data, known = _data(m, args[0], leaves)
+    if known is UNFIT or not any(_changes(m, leaf) for leaf in leaves):
+        return None
+    try:
+        settings = {name: a.as_constant() for name, a in kwargs.items()}
+        result = target(known, *(a.as_constant() for a in rest), **settings)
+    except Exception:
+        return None  # with the numbers guarded, the program raises it
+    for leaf in leaves:
+        if isinstance(leaf, Lazy) and leaf.source is not None:
+            m.guard(leaf.source, "type", type(leaf.real), "a tensor was made of it")
+    made = m.builder.listed(ListCall(target, data, leaves, rest, kwargs, result))
+    return m.torch_call(torch.clone, [made], {})
+
+
+def _data(m: Machine, value: Any, leaves: list[Value | Lazy]) -> tuple[Any, Any]:
+    """What makes the list in the entry, and the list itself; UNFIT for one of other things than numbers, or of lists
+    that the entry finds as they were before the program wrote to one.
+    """
+    real, source = getattr(value, "real", None), value.source
+    if type(real) in (list, tuple) and source is not None:
+        as_found = not any(isinstance(written, SequenceV) for written in m.mutated.values())
+        return Lazy(real, source), _existing(m, real, source, leaves) if as_found else UNFIT
+    if isinstance(value, (ListV, TupleV)):
+        parts = [_data(m, item, leaves) for item in value.items]
+        items = [known for _, known in parts]
+        return ListV([made for made, _ in parts]), UNFIT if any(item is UNFIT for item in items) else items
+    leaves.append(value)
+    known = value.known if isinstance(value, NumberV) else getattr(value, "value", real)
+    return value, known if type(known) in LEAVES else UNFIT
+
+
+def _existing(m: Machine, real: Any, source: Source, leaves: list[Value | Lazy]) -> Any:
+    """A list from outside, or lists in one. They become no values: which of them are one object says nothing here."""
+    if type(real) in LEAVES:
+        leaves.append(Lazy(real, source))
+        return real
+    if type(real) not in (list, tuple):
+        return UNFIT
+    m.guard(source, "type", type(real), "a tensor was made of its items")
+    m.guard(source, "length", len(real), "a tensor was made of its items")
+    known = [_existing(m, item, Item(source, n), leaves) for n, item in enumerate(real)]
+    return UNFIT if any(part is UNFIT for part in known) else known
+
+
+def _changes(m: Machine, leaf: Value | Lazy) -> bool:
+    return isinstance(leaf, NumberV) or (leaf.source is not None and changes(m, leaf.source))
 
 
 def _is_one_of(target: Any, operations: Container[Any]) -> bool:

@@ -270,8 +270,7 @@ class _Attempt:
         numbers = [v for v in m.builder.numbers if module is not None and v.node.users]
         for number in m.fallible:
             e.expr(number)
-        for tensor in numbers:
-            e.number_input(tensor.number)
+        e.number_inputs += [tensor.text(e) for tensor in numbers]
         for value in m.builder.flagged:
             e.expr(value)
         sources = [v.source for v in inputs]
@@ -287,10 +286,7 @@ class _Attempt:
             name=self.request.name,
             origin=Origin(code.co_filename, code.co_firstlineno, code.co_qualname),
             graph=module,
-            example_inputs=(
-                *examples,
-                *(torch.scalar_tensor(v.number.known, dtype=v.fake.dtype) for v in numbers),
-            ),
+            example_inputs=(*examples, *(v.example() for v in numbers)),
             fake_inputs=(*(_as_given(v.fake, real) for v, real in zip(inputs, examples)), *(v.fake for v in numbers)),
             guards=tuple(guards),
             fetch=tuple(order),

@@ -225,6 +225,9 @@ def call_function(m: Machine, function: Any, args: list[Value], kwargs: dict[str
     name = getattr(function, "__name__", str(function))
     if name in FORBIDDEN:
         raise Unsupported(f"calling `torch.{name}`", "call it outside the compiled function")
+    made = numbers.made_of_list(m, function, args, kwargs)
+    if made is not None:
+        return made
     args, kwargs = _ready(m, args, kwargs)
     answer = m.dispatched(function, args, kwargs) if function not in COUNTERS else None
     if answer is not None:

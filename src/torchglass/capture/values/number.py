@@ -152,9 +152,14 @@ def _leaves(value: Value) -> list[NumberV]:
 
 def outside(m: Machine, real: Any, source: Source | None) -> NumberV | None:
     """A number or text from outside whose value has changed before, or surely will; None for what stays a constant."""
-    if type(real) in (*NUMBERS, str) and source is not None and (m.changes.get(source) or _is_varying(m, source)):
+    if type(real) in (*NUMBERS, str) and source is not None and changes(m, source):
         return NumberV(m, real, source)
     return None
+
+
+def changes(m: Machine, source: Source) -> bool:
+    """Whether what stands at ``source`` has been another number or text before, or surely will be."""
+    return source in m.changes or _is_varying(m, source)
 
 
 def _is_varying(m: Machine, source: Source) -> bool:

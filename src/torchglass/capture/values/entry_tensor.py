@@ -1,0 +1,88 @@
+"""Inputs of the graph that the entry makes of numbers that change from call to call.
+
+x * n                       ->   graph_0(x, rebuild.scalar(n))
+torch.tensor([[a, b], c])   ->   data = torch.tensor([[a, b], c]); graph_0(x, data)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+import torch.fx
+
+from .base import Lazy, Value
+from .number import NumberV
+from .tensor import TensorV
+
+if TYPE_CHECKING:
+    from ..emit import Emitter
+    from ..machine import Machine
+
+
+class EntryTensorV(TensorV):
+    """An input of the graph that the entry makes of numbers before it runs the graph."""
+
+    def example(self) -> torch.Tensor:
+        """A real tensor as the graph gets it."""
+        raise NotImplementedError
+
+    def relied_on(self, m: Machine) -> torch.Tensor:
+        """The same, where the program wants to know its values: they are guarded."""
+        raise NotImplementedError
+
+    def text(self, e: Emitter) -> str:
+        """The expression that makes it."""
+        raise NotImplementedError
+
+
+class NumberTensorV(EntryTensorV):
+    """A number as an input of the graph: a tensor of no dimensions."""
+
+    def __init__(self, node: torch.fx.Node, fake: torch.Tensor, number: NumberV) -> None:
+        super().__init__(node, fake)
+        self.number = number
+
+    def example(self) -> torch.Tensor:
+        return torch.scalar_tensor(self.number.known, dtype=self.fake.dtype)
+
+    def relied_on(self, m: Machine) -> torch.Tensor:
+        return torch.tensor(self.number.value, dtype=self.fake.dtype)
+
+    def text(self, e: Emitter) -> str:
+        return f"rebuild.scalar({e.expr(self.number)})"
+
+
+class ListCall(NamedTuple):
+    """``function(data, *rest, **kwargs)``: ``data`` is made of ``leaves``, numbers that may be others at each call."""
+
+    function: Callable[..., torch.Tensor]
+    data: Value | Lazy
+    leaves: list[Value | Lazy]
+    rest: list[Value]
+    kwargs: dict[str, Value]
+    result: torch.Tensor
+
+
+class ListTensorV(EntryTensorV):
+    """What ``torch.tensor`` makes of a list of numbers, or of lists of such, as an input of the graph."""
+
+    def __init__(self, node: torch.fx.Node, fake: torch.Tensor, made_by: ListCall) -> None:
+        super().__init__(node, fake)
+        self.made_by = made_by
+
+    def example(self) -> torch.Tensor:
+        return self.made_by.result
+
+    def relied_on(self, m: Machine) -> torch.Tensor:
+        for leaf in self.made_by.leaves:
+            m.forced(leaf).as_constant()
+        return self.made_by.result
+
+    def text(self, e: Emitter) -> str:
+        kwargs = [f"{name}={e.expr(value)}" for name, value in self.made_by.kwargs.items()]
+        arguments = ", ".join([*map(e.expr, (self.made_by.data, *self.made_by.rest)), *kwargs])
+        made = e.fresh("data")
+        e.numbers.append(f"{made} = torch.{self.made_by.function.__name__}({arguments})")
+        return made
