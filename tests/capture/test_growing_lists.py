@@ -1,5 +1,6 @@
 """Lists that grow from call to call: one entry, as long as the program reads single items of them."""
 
+import collections
 import copy
 
 import pytest
@@ -70,3 +71,68 @@ def test_growing(function, start, most):
         same(outcome(compiled, torch.ones(2) + n, ours), outcome(function, torch.ones(2) + n, expected))
         same(ours, expected)
     assert max(len(record.entries) for record in tg.explain(compiled).record.walk()) <= most
+
+
+def at_times(x, h):
+    h.append(1.0)
+    return x * 2 if len(h) % 5 == 0 else x
+
+
+def counted(x, h):
+    before = len(h)
+    h.append(1.0)
+    return x * len(h), before, f"{len(h)} of {before / len(h)}", 10 // len(h), bool(h)
+
+
+def until_full(x, h):
+    if len(h) < 6:
+        h.append(x.sum())
+        return None
+    total = torch.stack(list(h)).sum()
+    h.clear()
+    return total
+
+
+def in_a_row(x, h):
+    other = h
+    other.extend([1, 2])
+    return len(h) * x, len(other)
+
+
+@pytest.mark.parametrize("function", [at_times, counted, until_full, in_a_row])
+@pytest.mark.parametrize("bound", [None, 7], ids=["list", "deque"])
+def test_lengths_that_are_computed_with(function, bound):
+    mine, theirs = ([] if bound is None else collections.deque(maxlen=bound) for _ in range(2))
+    compiled = tg.compile(function, fullgraph=True, backend="eager")
+    for n in range(20):
+        x = torch.full((2,), float(n))
+        same(compiled(x, mine), function(x, theirs))
+        assert list(map(float, mine)) == list(map(float, theirs))
+    assert len(tg.explain(compiled).entries) <= 4
+
+
+def test_lengths_of_what_programs_keep():
+    class Memory:
+        def __init__(self):
+            self.steps, self.seen, self.size = collections.deque(maxlen=9), {}, 0
+
+        def __len__(self):
+            return len(self.steps)
+
+    class Counter(Memory):
+        def __len__(self):
+            return self.size
+
+    def step(x, memory):
+        if len(memory) < 4 or not memory:
+            return x
+        return x * len(memory) / len(memory.seen), len(memory.seen) > 8
+
+    for cls in (Memory, Counter):
+        memory, compiled = cls(), tg.compile(step, fullgraph=True, backend="eager")
+        for n in range(20):
+            memory.steps.append(n)
+            memory.seen[n] = n
+            memory.size += 1
+            same(compiled(torch.ones(2), memory), step(torch.ones(2), memory))
+        assert len(tg.explain(compiled).entries) <= 5

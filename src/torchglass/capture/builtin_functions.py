@@ -218,7 +218,7 @@ def print_(m, args, kwargs):
 @handles(len)
 def len_(m, args, kwargs):
     value = _one(m, args, "len")
-    return ConstantV(value.length(m))
+    return value.changing_length(m) or ConstantV(value.length(m))
 
 
 @handles(abs, operator.abs)

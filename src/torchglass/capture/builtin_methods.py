@@ -116,7 +116,7 @@ def _comparison(name: str) -> Callable[..., Value]:
 
 
 PROTOCOLS: dict[str, Callable[..., Value]] = {
-    "__len__": lambda m, o: ConstantV(o.length(m)),
+    "__len__": lambda m, o: o.changing_length(m) or ConstantV(o.length(m)),
     "__iter__": lambda m, o: m.iterate(o),
     "__contains__": lambda m, o, x: ConstantV(o.contains(m, x)),
     "__getitem__": lambda m, o, k: m.forced(o.get_item(m, k)),

@@ -11,6 +11,7 @@ answers.
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -143,8 +144,11 @@ def explain_failure(guards: Iterable[Guard], scope: Scope) -> Failure | None:
     return None
 
 
-# What may be another one at each call, by the check that holds it to one: numbers, texts, generators.
-CHANGING: dict[str, tuple[type, ...]] = {"constant": (int, float, str), "identity": (torch.Generator,)}
+# What may be another one at each call, by the check that holds it to one: numbers, texts, generators, lengths.
+CHANGING: dict[str, tuple[type, ...]] = {
+    "constant": (int, float, str), "identity": (torch.Generator,), "length": (int,), "dict_keys": (list,)
+}  # fmt: skip
+SIZED: dict[str, tuple[type, ...]] = {"length": (list, deque), "dict_keys": (dict, OrderedDict, defaultdict)}
 
 
 def changed_values(guards: Iterable[Guard], scope: Scope) -> Iterator[Source]:
@@ -161,7 +165,8 @@ def changed_values(guards: Iterable[Guard], scope: Scope) -> Iterator[Source]:
                 now = reach(guard.source, scope)
             except Exception:
                 continue
-            if type(now) is type(guard.expected) and not evaluate(guard, scope):
+            kinds = SIZED.get(guard.check, (type(guard.expected),))
+            if type(now) in kinds and not evaluate(guard, scope):
                 yield guard.source
     yield from computed
 

@@ -98,6 +98,10 @@ class Value:
     def length(self, m: Machine) -> int:
         raise Unsupported(f"len() of {self.a()}")
 
+    def changing_length(self, m: Machine) -> Value | None:
+        """The length as a number that changes from call to call; None for one that is a constant."""
+        return None
+
     def get_item(self, m: Machine, key: Value) -> Value:
         raise Unsupported(f"an item of {self.a()}")
 

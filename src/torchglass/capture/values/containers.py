@@ -6,6 +6,7 @@ when they are first read, and writes change only the symbolic items: the entry c
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import torch
 from ...records.sources import Attr, Item, Source
 from ..errors import Unsupported
 from .base import Lazy, Value
+from .constant import ConstantV
 from .hashing import IdentityKey, hash_key
 
 if TYPE_CHECKING:
@@ -153,6 +155,21 @@ class ListV(SequenceV):
         else:
             self._items += values
             self._drop_first()
+
+    def truth(self, m: Machine) -> bool:
+        length = self.changing_length(m)
+        return super().truth(m) if length is None else length.truth(m)
+
+    def changing_length(self, m: Machine) -> Value | None:
+        from .number import LengthV, binary, called
+
+        if self.machine is None or self.source not in m.changes or type(self.real) not in (list, deque):
+            return None
+        whole = LengthV(m, self, len(self.real))
+        length = binary(m, operator.add, whole, ConstantV(len(self.tail))) if self.tail else whole
+        if self.maxlen is not None and length is not None:
+            length = called(m, min, [length, ConstantV(self.maxlen)])
+        return length
 
     def get_item(self, m: Machine, key: Value) -> Value:
         if self.machine is not None and self.maxlen is None:

@@ -190,7 +190,16 @@ class DictV(Value):
             m.set_overlay(self, name, value)
 
     def truth(self, m: Machine) -> bool:
-        return self.length(m) > 0
+        length = self.changing_length(m)
+        return self.length(m) > 0 if length is None else length.truth(m)
+
+    def changing_length(self, m: Machine) -> Value | None:
+        from .number import LengthV
+
+        as_found = not self.complete and id(self) not in m.mutated
+        if not as_found or self.source not in m.changes or type(self.real) not in (dict, OrderedDict, defaultdict):
+            return None
+        return LengthV(m, self, len(self.real))
 
     def length(self, m: Machine) -> int:
         self.fill(m)

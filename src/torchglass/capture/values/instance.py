@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict
 from types import FunctionType, MemberDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from .binding import MISSING, attribute_on_class, bind, class_lookup, is_data_de
 from .constant import ConstantV
 from .containers import ListV, SetV, TupleV
 from .dicts import DictV
+from .number import NumberV
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -247,6 +249,16 @@ class InstanceV(Value):
 
     def length(self, m: Machine) -> int:
         return int(self._protocol(m, "__len__").as_constant())
+
+    def changing_length(self, m: Machine) -> Value | None:
+        found = self._protocol(m, "__len__")
+        if (
+            isinstance(found, NumberV)
+            and type(found.known) is int
+            and m.truth(m.binary(operator.ge, found, ConstantV(0)))
+        ):
+            return found
+        return ConstantV(int(found.as_constant()))
 
     def get_item(self, m: Machine, key: Value) -> Value:
         return self._protocol(m, "__getitem__", key)

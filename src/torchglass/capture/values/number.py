@@ -140,6 +140,19 @@ class NumberV(ConstantV):
         return not m.fullgraph and any(m.changes.get(source, 0) >= MOST_VALUES for source in floats)
 
 
+class LengthV(NumberV):
+    """The length of a list or dictionary that was there before the call and is another at each."""
+
+    def __init__(self, m: Machine, of: Value, length: int) -> None:
+        assert of.source is not None
+        self.of: Source = of.source
+        super().__init__(m, length, None, len, "len({})", (of,))
+        self.leaves = [self]
+
+    def place(self) -> Source:
+        return Computed(len, "len({})", (self.of,))
+
+
 def _constant(value: float | str | None) -> Constant:
     text = literal(value)
     assert text is not None
