@@ -22,6 +22,13 @@ def averaged(tensors):
     return [t.clone() for t in tensors]
 
 
+def unscaled(tensors):
+    """As GradScaler does: an operator with a list and a tensor as results, once it writes to nothing."""
+    found = torch.zeros(())
+    torch._amp_foreach_non_finite_check_and_unscale_(tensors, found, torch.tensor(0.5))
+    return found, tensors[0] + 1, torch._foreach_norm(tensors)
+
+
 def grouped(tensors):
     found = {}
     for (_, dtype), ([members], places) in torch.utils._foreach_utils._group_tensors_by_device_and_dtype(
@@ -33,7 +40,7 @@ def grouped(tensors):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
-@pytest.mark.parametrize("function", [scaled, limited, averaged, grouped], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", [scaled, limited, averaged, unscaled, grouped], ids=lambda f: f.__name__)
 def test_writes_happen(function, backend):
     tg.reset()
     compiled = tg.compile(function, backend=backend, fullgraph=True)

@@ -10,7 +10,7 @@ and copies onto a tensor of the same layout.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -142,12 +142,17 @@ class Recorder(DispatchMode):
     def _write_tuple(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> None:
         """A call with several results: the call, then one item op for each tensor among them."""
         results = () if value is None else tuple(value)
-        if results and not any(isinstance(result, torch.Tensor) for result in results):
+        if results and not any(isinstance(result, (torch.Tensor, list)) for result in results):
             return
         op = self.write(Op(CALL, func, self._operand(args), self._operands(kwargs), results))
+        self._write_items(op, results)
+
+    def _write_items(self, op: Op, results: Sequence[Any]) -> None:
         for index, result in enumerate(results):
             if isinstance(result, torch.Tensor):
                 self.bind(result, self.write(Op(CALL, operator.getitem, (op, index), None, result)))
+            elif isinstance(result, list):
+                self._write_items(self.write(Op(CALL, operator.getitem, (op, index), None, result)), result)
 
     def _detached(self, value: torch.Tensor) -> torch.Tensor:
         if isinstance(value, FakeTensor):
