@@ -278,3 +278,25 @@ def test_a_break_inside_leaves_backend_switches_alone():
     before = torch.backends.cuda.flash_sdp_enabled()
     torch.testing.assert_close(tg.compile(attend, backend="eager")(x), attend(x))
     assert torch.backends.cuda.flash_sdp_enabled() == before
+
+
+def test_keywords_of_a_partial_that_are_written_to():
+    outside = functools.partial(torch.full, (2,), fill_value=2.0)
+
+    def f(x, partial):
+        keywords = partial.keywords
+        keywords["fill_value"] += 1
+        made = functools.partial(torch.add, x)
+        made.keywords["alpha"] = 3
+        heir = functools.partial(made, x)
+        made.keywords["alpha"] = 4
+        tg.graph_break()
+        keywords["fill_value"] *= 2
+        return partial(), made(x), heir(), made.keywords is made.keywords, heir
+
+    compiled, x = tg.compile(f, backend="eager"), torch.ones(2)
+    mine, theirs = copy.deepcopy(outside), copy.deepcopy(outside)
+    for _ in range(3):
+        got, expected = compiled(x, mine), f(x, theirs)
+        same(got[:-1], expected[:-1])
+        assert got[-1].keywords == expected[-1].keywords and mine.keywords == theirs.keywords

@@ -337,8 +337,12 @@ def make_super_(m, args, kwargs):
 def make_partial(m, args, kwargs):
     if isinstance(args[0], PartialV):
         inner = args[0]
-        return PartialV(inner.function, [*inner.args, *args[1:]], {**inner.kwargs, **kwargs})
-    return PartialV(args[0], args[1:], kwargs)
+        return PartialV(inner.function, [*inner.args, *args[1:]], _keywords({**inner.kwargs(m), **kwargs}))
+    return PartialV(args[0], args[1:], _keywords(kwargs))
+
+
+def _keywords(kwargs: dict[str, Value]) -> DictV:
+    return DictV.of([(ConstantV(name), value) for name, value in kwargs.items()])
 
 
 @constructs(weakref.ref)

@@ -270,11 +270,12 @@ def _partial(e: Emitter, v: PartialV) -> str:
     existing = e.existing(v)
     if existing is not None:
         return existing
-    kwargs = ", ".join(f"{k}={e.expr(a)}" for k, a in v.kwargs.items())
+    kwargs = ", ".join(f"{k}={e.expr(a)}" for k, a in v.keywords.items.items())
     parts = ", ".join(p for p in (e.expr(v.function), e.listing(v.args), kwargs) if p)
     import functools
 
     made = e.name_value(v, "partial", f"{e.pin(functools.partial)}({parts})")
+    e.names.setdefault(id(v.keywords), f"{made}.keywords")
     for name, value in v.attrs.items.items():
         e.line(f"{made}.{name} = {e.expr(value)}")
     return made

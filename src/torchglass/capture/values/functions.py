@@ -161,14 +161,12 @@ class BuiltinMethodV(CallableV):
 
 
 class PartialV(CallableV):
-    """``functools.partial``."""
+    """``functools.partial``. Programs write to its ``keywords``, too."""
 
-    def __init__(
-        self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None
-    ) -> None:
+    def __init__(self, function: Value, args: list[Value], keywords: DictV, source: Source | None = None) -> None:
         self.function = function
         self.args = args
-        self.kwargs = kwargs
+        self.keywords = keywords
         self.source = source
         self.attrs = DictV()
 
@@ -181,7 +179,10 @@ class PartialV(CallableV):
         self.attrs.set_item(m, ConstantV(name), value)
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return m.call(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
+        return m.call(self.function, [*self.args, *args], {**self.kwargs(m), **kwargs})
+
+    def kwargs(self, m: Machine) -> dict[str, Value]:
+        return {key.as_constant(): value for key, value in self.keywords.pairs(m)}
 
     def get_attr(self, m: Machine, name: str) -> Value:
         if name == "func":
@@ -189,7 +190,7 @@ class PartialV(CallableV):
         if name == "args":
             return TupleV(list(self.args))
         if name == "keywords":
-            return DictV.of([(ConstantV(k), v) for k, v in self.kwargs.items()])
+            return self.keywords
         found = self.attrs.lookup(m, name)
         return found if found is not None else m.class_attr(self, name)
 
@@ -199,10 +200,9 @@ class PartialV(CallableV):
             return Attr(source, name) if source else None
 
         args = m.listed(m.wrap(real.args, at("args")))
-        keywords = m.wrap(dict(real.keywords), at("keywords"))
+        keywords = m.wrap(real.keywords, at("keywords"))
         assert isinstance(keywords, DictV)
-        pairs = {k.as_constant(): v for k, v in keywords.pairs(m)}
-        return cls(m.wrap(real.func, at("func")), args, pairs, source)
+        return cls(m.wrap(real.func, at("func")), args, keywords, source)
 
 
 class WeakRefV(CallableV):
