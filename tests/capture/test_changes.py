@@ -300,3 +300,23 @@ def test_keywords_of_a_partial_that_are_written_to():
         got, expected = compiled(x, mine), f(x, theirs)
         same(got[:-1], expected[:-1])
         assert got[-1].keywords == expected[-1].keywords and mine.keywords == theirs.keywords
+
+
+
+def test_a_hook_for_all_modules_that_the_function_registers():
+    net, seen = nn.Sequential(nn.Linear(3, 3), nn.ReLU()), []
+
+    def f(x):
+        before = net(x)
+        kept = nn.modules.module.register_module_forward_hook(lambda m, args, result: seen.append(type(m).__name__))
+        doubled = nn.modules.module.register_module_forward_pre_hook(lambda m, args: (args[0] * 2,))
+        within = net(x)
+        kept.remove()
+        doubled.remove()
+        return before, within, net(x)
+
+    x = torch.randn(2, 3)
+    expected, names = f(x), list(seen)
+    seen.clear()
+    same(tg.compile(f, backend="eager")(x), expected)
+    assert seen == names == ["Linear", "ReLU", "Sequential"]
