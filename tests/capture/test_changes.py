@@ -302,7 +302,6 @@ def test_keywords_of_a_partial_that_are_written_to():
         assert got[-1].keywords == expected[-1].keywords and mine.keywords == theirs.keywords
 
 
-
 def test_a_hook_for_all_modules_that_the_function_registers():
     net, seen = nn.Sequential(nn.Linear(3, 3), nn.ReLU()), []
 

@@ -193,3 +193,52 @@ def test_tensors_as_keys_of_a_dictionary_that_changes_are_never_compared():
             function(theirs, keys[0])
             assert list(map(id, mine)) == list(map(id, theirs))
             assert list(mine.values()) == list(theirs.values())
+
+
+class Compiled:
+    """Methods that are compiled where they are defined."""
+
+    factor = 2
+
+    def __init__(self, k):
+        self.k = k
+
+    @tg.compile(backend="eager")
+    def scaled(self, x):
+        return x * self.k * self.factor
+
+    @tg.compile(backend="eager")
+    def twice(self, x):
+        return self.scaled(x) + Compiled.scaled(self, x)
+
+    @tg.compile(backend="eager")
+    def powers(self, x, n):
+        return x if n == 0 else self.powers(x * self.k, n - 1)
+
+    @tg.compile(backend="eager")
+    def __call__(self, x):
+        return self.scaled(x) - 1
+
+    @tg.compile(backend="eager")
+    def __add__(self, other):
+        return self.k + other.k
+
+
+class CompiledHeir(Compiled):
+    @tg.compile(backend="eager")
+    def scaled(self, x):
+        return super().scaled(x) * 10
+
+
+def test_methods_compiled_in_their_class_are_inlined(monkeypatch):
+    def f(x, one, other):
+        return [o.twice(x) for o in (one, other)], one.powers(x, 3), other(x), one + other, other.scaled(x)
+
+    one, other, x = Compiled(3), CompiledHeir(4), torch.ones(2)
+    compiled = tg.compile(f, fullgraph=True, backend="eager")
+    same(compiled(x, one, other), ([x * 12, x * 88], x * 27, x * 79, 7, x * 80))
+    one.k = 5
+    monkeypatch.setattr(Compiled, "factor", 1)
+    same(compiled(x, one, other)[0], [x * 10, x * 44])
+    monkeypatch.setattr(Compiled, "scaled", tg.compile(lambda self, x: x + self.k, backend="eager"))
+    same(compiled(x, one, other)[0], [x * 12, x * 55])

@@ -44,7 +44,7 @@ from .methods.lists import grow
 from .values import number
 from .values.arrays import ArrayV, is_numpy_function, numpy_draws
 from .values.base import Lazy, Value
-from .values.binding import MISSING, class_lookup
+from .values.binding import class_lookup
 from .values.constant import ConstantV, is_constant_object
 from .values.containers import CellV, ListV, SequenceV, SetV, combined
 from .values.dicts import DictV, DictViewV
@@ -63,6 +63,7 @@ WITH_HANDLERS = (
     vjp,
 )  # fmt: skip
 
+IN_PYTHON = (FunctionType, _native.CompiledFunction)  # methods whose code can be followed
 CODE_COROUTINE = 0x80 | 0x200
 
 
@@ -132,7 +133,7 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
     if scripted is not None:  # before its class, whose __call__ torch.testing puts a function of its own on
         return m.call(m.wrap_known(scripted), args, kwargs)
     method = class_lookup(type(real), "__call__")
-    if isinstance(method, FunctionType):
+    if isinstance(method, IN_PYTHON):
         return m.call(m.wrap_known(method), [function, *args], kwargs)
     if numpy_draws(real):
         raise Unsupported(f"`numpy.random.{real.__name__}`, which draws random numbers", "draw them before the call")
@@ -339,7 +340,7 @@ def _try_method(m: Machine, owner: Value, name: str, other: Value) -> Value | No
     if not isinstance(owner, InstanceV):
         return None
     attribute = class_lookup(owner.cls, name)
-    if attribute is MISSING or not isinstance(attribute, FunctionType):
+    if not isinstance(attribute, IN_PYTHON):
         return None
     result = m.call(m.wrap_known(attribute), [owner, other], {})
     if isinstance(result, ConstantV) and result.value is NotImplemented:

@@ -15,6 +15,7 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any
 
+from ... import _native
 from ...records.sources import Attr, InstanceDict, Item
 from ..errors import Unsupported
 from .base import Value
@@ -82,6 +83,9 @@ def bind(
     if isinstance(attribute, FunctionType):
         function = m.function_on_class(attribute, source)
         return function if is_class else MethodV(function, owner)
+    if isinstance(attribute, _native.CompiledFunction):
+        compiled = m.wrap_known(attribute, source)
+        return compiled if is_class or attribute.bound else MethodV(compiled, owner)
     if isinstance(attribute, staticmethod):
         return m.wrap_known(attribute.__func__, source)
     if isinstance(attribute, classmethod):
