@@ -2,6 +2,8 @@
 
 import copy
 import functools
+import threading
+import types
 
 import pytest
 import torch
@@ -175,7 +177,6 @@ LATER_CHANGES = CHANGES | {
     "set_": in_place(lambda w: w.set_(torch.arange(34.0), 3, (4, 4), (8, 2))),
     "transposed in place": in_place(lambda w: w.t_()),
     "class of a parameter": lambda m: setattr(m.linear.weight, "__class__", Marked),
-    "class of a module": lambda m: setattr(m.linear, "__class__", type("Other", (nn.Linear,), {"forward": doubled})),
     "hook without a handle": lambda m: m.linear._forward_hooks.__setitem__(7, lambda *a: a[2] + 1),
     "pre-hook": lambda m: m.linear.register_forward_pre_hook(lambda module, args: (args[0] + 1,)),
     "global hook": None,
@@ -319,3 +320,96 @@ def test_a_hook_for_all_modules_that_the_function_registers():
     seen.clear()
     same(tg.compile(f, backend="eager")(x), expected)
     assert seen == names == ["Linear", "ReLU", "Sequential"]
+class Bare:
+    pass
+
+
+def plain(x):
+    return x
+
+
+@pytest.mark.parametrize("make", [
+    pytest.param(lambda: type("Made", (), {}), id="class"),
+    pytest.param(lambda: functools.partial(plain), id="partial"),
+    pytest.param(lambda: functools.lru_cache(plain), id="cached function"),
+    pytest.param(lambda: types.FunctionType(plain.__code__, {}), id="function"),
+    pytest.param(lambda: types.ModuleType("made"), id="module"),
+    pytest.param(threading.local, id="thread's own"),
+    pytest.param(Bare, id="instance"),
+])  # fmt: skip
+def test_an_attribute_that_was_missing_is_set(make):
+    owner = make()
+
+    def f(x):
+        return x + getattr(owner, "late", 0)
+
+    compiled, x = tg.compile(f, backend="eager", fullgraph=True), torch.zeros(1)
+    assert compiled(x) == 0
+    owner.late = 5
+    assert compiled(x) == 5
+    owner.late = 6
+    assert compiled(x) == 6
+    del owner.late
+    assert compiled(x) == 0
+
+
+def test_a_class_attribute_that_an_instance_missed_is_set():
+    class Owner:
+        pass
+
+    owner = Owner()
+
+    def f(x):
+        return x + 1 if hasattr(owner, "late") else x
+
+    compiled, x = tg.compile(f, backend="eager", fullgraph=True), torch.zeros(1)
+    assert compiled(x) == 0
+    Owner.late = True
+    assert compiled(x) == 1
+    del Owner.late
+    assert compiled(x) == 0
+
+
+def test_a_function_that_counts_its_calls():
+    def f(x):
+        if not hasattr(f, "calls"):
+            f.calls = 0
+        f.calls += 1
+        return x + f.calls
+
+    compiled, x = tg.compile(f, backend="eager", fullgraph=True), torch.zeros(1)
+    assert [float(compiled(x)) for _ in range(4)] == [1, 2, 3, 4] and f.calls == 4
+
+
+def test_attributes_of_each_thread():
+    class Own(threading.local):
+        shared = 3
+
+        def __init__(self, first):
+            self.first = first
+
+    def f(x, own):
+        own.shared += 1
+        return x + own.first * own.shared
+
+    compiled, own, x = tg.compile(f, backend="eager", fullgraph=True), Own(torch.ones(1)), torch.zeros(1)
+    results = []
+    runs = [threading.Thread(target=lambda: results.append(float(compiled(x, own)))) for _ in range(2)]
+    for run in runs:
+        run.start()
+        run.join()
+    assert [float(compiled(x, own)) for _ in range(3)] == [4, 5, 6] and results == [4, 4]
+
+
+def test_attributes_of_a_partial():
+    partial = functools.partial(plain)
+    partial.tags = [1]
+
+    def f(x):
+        return partial(x) + partial.tags[0], copy.deepcopy(partial), copy.copy(partial)
+
+    compiled, x = tg.compile(f, backend="eager", fullgraph=True), torch.zeros(1)
+    for tag in (1, 2):
+        partial.tags[0] = tag
+        out, deep, shallow = compiled(x)
+        assert out == tag and deep.tags == [tag] and deep.tags is not partial.tags and shallow.tags is partial.tags

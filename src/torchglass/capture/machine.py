@@ -118,6 +118,11 @@ class Machine:
         """Whether the entry relies on this already."""
         return _guard_key(source, check, expected) in self.guards
 
+    def guard_lacks_attr(self, real: Any, source: Source | None, name: str) -> None:
+        """Note that ``real`` was asked for an attribute in vain; one that got it inside has none to guard."""
+        if source is not None and not hasattr(real, name):
+            self.guard(source, "lacks_attr", name, f"asked for attribute `{name}`")
+
     # --- values ----------------------------------------------------------------------------------------------------
     def wrap(self, real: Any, source: Source | None, owner: Any = None) -> Value:
         return wrap.wrap(self, real, source)

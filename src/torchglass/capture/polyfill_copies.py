@@ -51,7 +51,8 @@ def copy(value):
     if cls in (tuple, MethodType):
         return value
     if cls is functools.partial:
-        return functools.partial(value.func, *value.args, **value.keywords)
+        made = functools.partial(value.func, *value.args, **value.keywords)
+        return _with_attributes(made, value, lambda part: part)
     if hasattr(cls, "__copy__"):
         return cls.__copy__(value)
     return _remade(value, lambda part: part, lambda made: None)
@@ -83,7 +84,8 @@ def _deeply(value, memo, key):
         return MethodType(value.__func__, part(value.__self__))
     if cls is functools.partial:
         keywords = {name: part(given) for name, given in value.keywords.items()}
-        return functools.partial(part(value.func), *[part(given) for given in value.args], **keywords)
+        made = functools.partial(part(value.func), *[part(given) for given in value.args], **keywords)
+        return _with_attributes(made, value, part)
     if cls in CONTAINERS:
         made = _empty(value, cls, part)
         remember(made)

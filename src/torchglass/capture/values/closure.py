@@ -51,8 +51,7 @@ class ClosureV(KnownV):
         return True
 
     def get_attr(self, m: Machine, name: str) -> Any:
-        if self.source is not None and not hasattr(self.real, name):
-            m.guard(self.source, "lacks_attr", name, f"asked for attribute `{name}`")
+        m.guard_lacks_attr(self.real, self.source, name)
         return super().get_attr(m, name)
 
 

@@ -7,7 +7,7 @@ import weakref
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
-from ...records.sources import Attr, Source
+from ...records.sources import Attr, InstanceDict, Source
 from ..errors import Unsupported
 from .base import Value
 from .constant import NONE, ConstantV
@@ -191,8 +191,13 @@ class PartialV(CallableV):
             return TupleV(list(self.args))
         if name == "keywords":
             return self.keywords
+        if name == "__dict__":
+            return self.attrs
         found = self.attrs.lookup(m, name)
         return found if found is not None else m.class_attr(self, name)
+
+    def all_attributes(self, m: Machine) -> dict[str, Value]:
+        return {name.as_constant(): value for name, value in self.attrs.pairs(m)}
 
     @classmethod
     def existing(cls, m: Machine, real: functools.partial[Any], source: Source | None) -> PartialV:
@@ -202,7 +207,9 @@ class PartialV(CallableV):
         args = m.listed(m.wrap(real.args, at("args")))
         keywords = m.wrap(real.keywords, at("keywords"))
         assert isinstance(keywords, DictV)
-        return cls(m.wrap(real.func, at("func")), args, keywords, source)
+        partial = cls(m.wrap(real.func, at("func")), args, keywords, source)
+        partial.attrs = DictV(dict, real.__dict__, InstanceDict(source) if source else None)
+        return partial
 
 
 class WeakRefV(CallableV):

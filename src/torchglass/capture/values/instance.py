@@ -58,7 +58,7 @@ class InstanceV(Value):
         if real is None:
             self.attrs = DictV() if hasattr(cls, "__dict__") and _has_dict(cls) else None
         elif isinstance(getattr(real, "__dict__", None), dict):
-            self.attrs = DictV(dict, real.__dict__, InstanceDict(source) if source else None)
+            self.attrs = DictV(dict, real.__dict__, _source_of_dict(real, source) if source else None)
 
     def __repr__(self) -> str:
         return f"InstanceV({self.cls.__name__})"
@@ -126,6 +126,7 @@ class InstanceV(Value):
                 return found
         elif fallback is not MISSING:
             return m.call(bind(m, fallback, self, self.cls, "__getattr__"), [ConstantV(name)], {})
+        m.guard_lacks_attr(self.cls, m.class_source(self, self.cls), name)
         m.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         raise AssertionError
 
@@ -274,6 +275,15 @@ class InstanceV(Value):
         if method is not None:
             return m.truth(m.call(method, [item], {}))
         return any(m.equal(other, item) for other in m.listed(self))
+
+
+def _source_of_dict(real: Any, source: Source) -> Source:
+    """How to reach ``__dict__``: one that a class makes up, as ``threading.local`` for each thread, is asked for."""
+    try:
+        own = object.__getattribute__(real, "__dict__") is real.__dict__
+    except AttributeError:
+        own = False
+    return InstanceDict(source) if own else Attr(source, "__dict__")
 
 
 def _has_dict(cls: type) -> bool:

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from ..machine import Machine
 
 
+def _home(real: Any) -> str | None:
+    """The module that a function or class is defined in, or that is one; None for other objects."""
+    if isinstance(real, ModuleType):
+        return real.__name__
+    return getattr(real, "__module__", None) if isinstance(real, type) or callable(real) else None
+
+
 class KnownV(Value):
     """An existing object whose identity the graph may rely on."""
 
@@ -63,7 +70,7 @@ class KnownV(Value):
         if isinstance(self.real, ModuleType) and name in self.real.__dict__ and name != "__dict__":
             source = Item(InstanceDict(self.source), name) if self.source else None
             return m.wrap(self.real.__dict__[name], None if m.is_stable_module(self.real) else source, self.real)
-        value = m.real(getattr, self.real, name)
+        value = self._read(m, name)
         if isinstance(value, BuiltinMethodType) and value.__self__ is self.real:
             descriptor = class_lookup(type(self.real), name)
             if isinstance(descriptor, MethodDescriptorType):
@@ -89,8 +96,14 @@ class KnownV(Value):
         if attribute is MISSING and meta_attribute is not MISSING:
             return bind(m, meta_attribute, self, type(self.real), name)
         if attribute is MISSING:
-            return m.wrap_result(m.real(getattr, self.real, name))
+            return m.wrap_result(self._read(m, name))
         return bind(m, attribute, self, self.real, name, is_class=True)
+
+    def _read(self, m: Machine, name: str) -> Any:
+        """The attribute as it is; that there is none may change."""
+        if not m.is_stable(_home(self.real)):
+            m.guard_lacks_attr(self.real, self.source, name)
+        return m.real(getattr, self.real, name)
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
         m.set_overlay(self, name, value)

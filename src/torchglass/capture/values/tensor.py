@@ -91,8 +91,7 @@ class TensorV(Value):
         if attribute is None and self.real is not None:
             # an attribute that the user (or a library) stuck onto the tensor
             if self.source is None or not hasattr(self.real, name):
-                if self.source is not None:
-                    m.guard(self.source, "lacks_attr", name, f"asked for attribute `{name}`")
+                m.guard_lacks_attr(self.real, self.source, name)
                 m.throw(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
             assert self.source is not None
             return m.wrap(getattr(self.real, name), Attr(self.source, name))
