@@ -1,5 +1,7 @@
 """Functions made anew at each call are one entry; what they do differently is another."""
 
+import dataclasses
+import enum
 import functools
 
 import pytest
@@ -180,3 +182,116 @@ def test_decorated_functions_across_breaks():
         return act(y)
 
     check(f, *[lambda: (X,)] * 4, most=1)
+
+
+def as_property(body):
+    return type("Made", (), {"read": property(lambda self: body())})(), lambda made: made.read
+
+
+def as_class_method(body):
+    return type("Made", (), {"read": classmethod(lambda cls: body())}), lambda made: made.read()
+
+
+def as_unbound_method(body):
+    made = type("Made", (), {"read": lambda self: body()})
+    return made(), lambda made: type(made).read(made)
+
+
+def through_super(body):
+    class Base:
+        read = property(lambda self: body())
+
+        def run(self):
+            return body()
+
+    class Made(Base):
+        def run(self):
+            return super().run() + super().read
+
+    return Made(), lambda made: made.run()
+
+
+def in_init_and_new(body):
+    class Made:
+        def __new__(cls):
+            made = object.__new__(cls)
+            made.first = body()
+            return made
+
+        def __init__(self):
+            self.second = body()
+
+    return Made, lambda made: (lambda one: one.first + one.second)(made())
+
+
+def of_a_metaclass(body):
+    class Meta(type):
+        def __call__(cls):
+            return body()
+
+        def __len__(cls):
+            return body()
+
+    return Meta("Made", (), {}), lambda made: made() + len(made)
+
+
+def of_a_descriptor(body):
+    class Field:
+        def __get__(self, owner, cls):
+            return body()
+
+    return type("Made", (), {"read": Field()})(), lambda made: made.read
+
+
+def of_an_enum(body):
+    class Made(enum.Enum):
+        ONE = 1
+        read = property(lambda self: body())
+
+    return Made.ONE, lambda made: made.read
+
+
+def of_partial_and_single_dispatch_methods(body):
+    class Made:
+        def give(self, what):
+            return body() + what
+
+        three = functools.partialmethod(give, 3)
+
+        @functools.singledispatchmethod
+        def by_type(self, what):
+            return body()
+
+    return Made(), lambda made: made.three() + made.by_type(1)
+
+
+def of_a_dataclass(body):
+    @dataclasses.dataclass
+    class Made:
+        first: int = dataclasses.field(default_factory=lambda: body())
+
+    return Made, lambda made: made().first
+
+
+@pytest.mark.parametrize("build", [
+    as_property, as_class_method, as_unbound_method, through_super, in_init_and_new, of_a_metaclass, of_a_descriptor,
+    of_an_enum, of_partial_and_single_dispatch_methods, of_a_dataclass,
+], ids=lambda build: build.__name__)  # fmt: skip
+def test_what_functions_on_classes_close_over(build):
+    """It changes between calls and is written to, and no way leads there but through the function."""
+
+    def outcome(compile_):
+        values, log = [1], []
+
+        def body():
+            log.append(len(log))
+            return values[0]
+
+        made, read = build(body)
+        function, results = compile_(lambda x, made: x + read(made)), []
+        for value in (1, 2, 3):
+            values[0] = value
+            results.append(float(function(torch.zeros(1), made)))
+        return results, log
+
+    assert outcome(lambda f: tg.compile(f, backend="eager", fullgraph=True)) == outcome(lambda f: f)

@@ -27,6 +27,7 @@ from torchglass.records.sources import (
     Computed,
     Constant,
     DictKey,
+    Fixed,
     Global,
     InstanceDict,
     Item,
@@ -857,6 +858,24 @@ def test_a_referent_is_followed_on_every_call() -> None:
     gc.collect()
     assert check_one(Guard(Referent(Local("a")), "constant", None), gone)
     assert not check_one(Guard(Referent(Local("a")), "constant", None), 5)
+
+
+def test_what_a_fixed_function_closes_over() -> None:
+    count = 1
+
+    def counting() -> int:
+        return count
+
+    cell = Attr(Item(Attr(Fixed(counting), "__closure__"), 0), "cell_contents")
+    table = build_table([Guard(cell, "constant", 1)], [cell], lambda: None)
+    for _ in range(3):
+        assert table.check(()) == (1,)
+    count = 2
+    assert table.check(()) is None
+    assert not evaluate(Guard(cell, "constant", 1), scope_of(lambda: None, ()))
+    assert "E[0].__closure__[0].cell_contents" in render([Guard(cell, "constant", 1)], [])
+    count = 1
+    assert table.check(()) == (1,)
 
 
 def test_sets_are_compared_by_members_and_their_types() -> None:

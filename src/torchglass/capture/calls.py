@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import _native, torch_compat
-from ..records.sources import Attr, Global, Item, Referent, Source
+from ..records.sources import Attr, Fixed, Global, Item, Referent, Source
 from . import (
     autograd_functions,
     builtin_functions,
@@ -181,11 +181,12 @@ def inline(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value
     else:
         real = function.real
         code, namespace = real.__code__, real.__globals__
-        module = module_of(m, real, function.source)
+        source = source_of(m, function)
+        module = module_of(m, real, source)
         if function.source is not None and not m.is_stable(real.__module__):
             m.guard(Attr(function.source, "__code__"), "identity", code, "it was called")
-        closure = closure_of(m, function)
-        variables = bind_arguments(m, code, args, kwargs, *defaults_of(m, function))
+        closure = closure_of(m, real, source)
+        variables = bind_arguments(m, code, args, kwargs, *defaults_of(real, source))
     if code.co_flags & CODE_COROUTINE:
         raise Unsupported(f"calling the coroutine function `{code.co_qualname}`")
     frame = Frame(code, namespace, module, variables, closure)
@@ -206,9 +207,15 @@ def module_of(m: Machine, function: FunctionType, source: Source | None) -> str:
     return m.pin_namespace(function, source)
 
 
-def closure_of(m: Machine, function: KnownV) -> list[CellV]:
-    cells = function.real.__closure__ or ()
-    base: Source | None = Attr(function.source, "__closure__") if function.source else None
+def source_of(m: Machine, function: KnownV) -> Source | None:
+    """How to reach what a function closes over: by itself where it was found without a way that leads to it."""
+    stable = m.is_stable(function.real.__globals__.get("__name__"))
+    return function.source if function.source is not None or stable else Fixed(function.real)
+
+
+def closure_of(m: Machine, function: FunctionType, source: Source | None) -> list[CellV]:
+    cells = function.__closure__ or ()
+    base: Source | None = Attr(source, "__closure__") if source else None
     result = []
     for n, cell in enumerate(cells):
         value = m.wrap(cell, Item(base, n) if base else None)
@@ -217,12 +224,11 @@ def closure_of(m: Machine, function: KnownV) -> list[CellV]:
     return result
 
 
-def defaults_of(m: Machine, function: KnownV) -> tuple[list[Any], dict[str, Any]]:
-    real, source = function.real, function.source
+def defaults_of(function: FunctionType, source: Source | None) -> tuple[list[Any], dict[str, Any]]:
     base = Attr(source, "__defaults__") if source else None
-    defaults = [Lazy(v, Item(base, n) if base else None) for n, v in enumerate(real.__defaults__ or ())]
+    defaults = [Lazy(v, Item(base, n) if base else None) for n, v in enumerate(function.__defaults__ or ())]
     kwbase = Attr(source, "__kwdefaults__") if source else None
-    kwdefaults = {k: Lazy(v, Item(kwbase, k) if kwbase else None) for k, v in (real.__kwdefaults__ or {}).items()}
+    kwdefaults = {k: Lazy(v, Item(kwbase, k) if kwbase else None) for k, v in (function.__kwdefaults__ or {}).items()}
     return defaults, kwdefaults
 
 

@@ -114,6 +114,24 @@ class Module(Source):
         return f"sys.modules[{self.name!r}]"
 
 
+@dataclass(frozen=True, eq=False)
+class Fixed(Source):
+    """One object for good, which the entry holds: a function that a class or PyTorch leads to and other guards hold to
+    be the same.
+    """
+
+    object: Any
+
+    def __hash__(self) -> int:
+        return id(self.object)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fixed) and other.object is self.object
+
+    def render(self) -> str:
+        return str(getattr(self.object, "__qualname__", None) or f"a_{type(self.object).__name__}")
+
+
 @dataclass(frozen=True)
 class Derived(Source):
     """Base of sources reached through another one."""

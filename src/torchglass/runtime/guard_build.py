@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch  # noqa: F401  (loads the libraries that _native needs)
@@ -21,6 +20,7 @@ from ..records.sources import (
     Computed,
     Constant,
     DictKey,
+    Fixed,
     Global,
     InstanceDict,
     Item,
@@ -93,19 +93,6 @@ def _sources(guards: list[Guard], fetch: list[Source]) -> Iterable[Source]:
     yield from fetch
 
 
-@dataclass(frozen=True, eq=False)
-class _Constant(Source):
-    """A root that is one object for good: a globals dict, ``sys.modules``."""
-
-    object: Any
-
-    def __hash__(self) -> int:
-        return id(self.object)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Constant) and other.object is self.object
-
-
 _DERIVED: dict[type[Source], tuple[str, str]] = {
     # the native name of each kind, and the field that is its key
     Attr: ("attribute", "name"),
@@ -145,12 +132,12 @@ class _Tree:
             return None, "local", self.parameters[source.name]
         if isinstance(source, Cell):
             return None, "cell", self.cells[source.name]
-        if isinstance(source, _Constant):
+        if isinstance(source, Fixed):
             return None, "constant", source.object
         if isinstance(source, Global):
-            return _Constant(module_globals(source.module, self.function)), "item", source.name
+            return Fixed(module_globals(source.module, self.function)), "item", source.name
         if isinstance(source, Module):
-            return _Constant(sys.modules), "item", source.name
+            return Fixed(sys.modules), "item", source.name
         kind, field = _DERIVED[type(source)]
         return source.base, kind, getattr(source, field) if field else None
 

@@ -24,6 +24,7 @@ from ..records.sources import (
     Computed,
     Constant,
     DictKey,
+    Fixed,
     Global,
     InstanceDict,
     Item,
@@ -146,6 +147,11 @@ def _referent(source: Referent, scope: Scope) -> Any:
 @reaches(TypeOf)
 def _type_of(source: TypeOf, scope: Scope) -> Any:
     return type(reach(source.of, scope))
+
+
+@reaches(Fixed)
+def _fixed(source: Fixed, scope: Scope) -> Any:
+    return source.object
 
 
 @reaches(Constant)

@@ -35,6 +35,7 @@ from ..records.sources import (
     Computed,
     Derived,
     DictKey,
+    Fixed,
     Global,
     InstanceDict,
     Item,
@@ -176,7 +177,7 @@ class _Text:
         if isinstance(source, Computed):
             self.names.modules |= {"math"} if source.text.startswith("math.") else set()
             return source.filled([self.expression(part) for part in source.parts])
-        text = source.render()
+        text = self.names.text(source.object) if isinstance(source, Fixed) else source.render()
         if isinstance(source, Derived):
             of = self.expression(source.of)
             text = replace(source, of=_Written(of)).render()
@@ -204,6 +205,8 @@ class _Text:
 def _stem(source: Source) -> str:
     if isinstance(source, (Attr, Global, Cell, Local)):
         return source.name
+    if isinstance(source, Fixed):
+        return source.render().rpartition(".")[2]
     if isinstance(source, Module):
         return source.name.rpartition(".")[2]
     if isinstance(source, Item):

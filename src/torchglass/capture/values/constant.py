@@ -60,6 +60,9 @@ class ConstantV(Value):
         return self.value
 
     def get_attr(self, m: Machine, name: str) -> Value:
+        attribute = class_lookup(type(self.value), name)
+        if isinstance(attribute, property) and isinstance(attribute.fget, FunctionType):  # of an enum's member
+            return m.call(m.wrap_known(attribute.fget), [self], {})
         return m.wrap_result(m.real(getattr, self.value, name), owner=self)
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
