@@ -294,6 +294,53 @@ class HasDesc:
     d = Desc()
 
 
+class Left:
+    def __add__(self, other):
+        return "left"
+
+    __radd__ = __mul__ = __add__
+
+    def __eq__(self, other):
+        return False
+
+    def __lt__(self, other):
+        return True
+
+    __hash__ = object.__hash__
+
+
+class Right(Left):
+    def __radd__(self, other):
+        return "right"
+
+    def __eq__(self, other):
+        return True
+
+    def __gt__(self, other):
+        return "greater"
+
+    __hash__ = object.__hash__
+
+
+class OnlyReflected:
+    def __radd__(self, other):
+        return "reflected"
+
+
+@whole
+def operands_of_derived_classes_answer_first(x):
+    left, right = Left(), Right()
+    return left + right, right + left, left * right, left == right, right == left, left < right, 1 + left, x + 1
+
+
+@breaking
+def operands_of_one_class_are_not_asked_the_other_way_round(x):
+    try:
+        return OnlyReflected() + OnlyReflected(), x + 1
+    except TypeError as error:
+        return str(error), x + 2
+
+
 @whole
 def descriptors(x):
     h = HasDesc()

@@ -331,7 +331,12 @@ def _by_methods(m: Machine, function: Callable[..., Any], left: Value, right: Va
         names = f"__{function.__name__}__", f"__{SWAPPED[function]}__"
     else:
         names = f"__{REFLECTED[function]}__", f"__r{REFLECTED[function]}__"
-    for owner, name, other in ((left, names[0], right), (right, names[1], left)):
+    tries = [(left, names[0], right), (right, names[1], left)]
+    if _goes_first(function, left.python_type(), right.python_type(), names[1]):
+        tries.reverse()
+    elif function not in SWAPPED and left.python_type() is right.python_type():
+        tries.pop()
+    for owner, name, other in tries:
         result = _try_method(m, owner, name, other)
         if result is not None:
             return result
@@ -340,6 +345,13 @@ def _by_methods(m: Machine, function: Callable[..., Any], left: Value, right: Va
         if equal is not None:
             return ConstantV(not m.truth(equal))
     return None
+
+
+def _goes_first(function: Callable[..., Any], left: type, right: type, name: str) -> bool:
+    """Whether the right operand is asked before the left: its class derives from the left's and has its own answer."""
+    if left is right or not issubclass(right, left):
+        return False
+    return function in SWAPPED or class_lookup(right, name) is not class_lookup(left, name)
 
 
 def _try_method(m: Machine, owner: Value, name: str, other: Value) -> Value | None:
