@@ -413,3 +413,79 @@ def test_attributes_of_a_partial():
         partial.tags[0] = tag
         out, deep, shallow = compiled(x)
         assert out == tag and deep.tags == [tag] and deep.tags is not partial.tags and shallow.tags is partial.tags
+
+
+def two(*_):
+    return 2
+
+
+def base_and_derived():
+    class Base:
+        kept = 1
+
+        def __init__(self):
+            self.made = 1
+
+        def method(self):
+            return 1
+
+        @property
+        def read(self):
+            return 1
+
+        @classmethod
+        def of_class(cls):
+            return 1
+
+        @staticmethod
+        def alone():
+            return 1
+
+        def __add__(self, other):
+            return 1
+
+        def __eq__(self, other):
+            return 1
+
+    class Derived(Base):
+        def through_super(self):
+            return super().method(), super().read, super().of_class(), super().alone(), super().kept
+
+    return Base, Derived
+
+
+@pytest.mark.parametrize(("name", "new"), [
+    ("method", two), ("read", property(two)), ("of_class", classmethod(two)), ("alone", staticmethod(two)),
+    ("kept", 2), ("__init__", lambda self: setattr(self, "made", 2)), ("__add__", two), ("__eq__", two),
+], ids=lambda value: value if isinstance(value, str) else "")  # fmt: skip
+@pytest.mark.parametrize("place", ["base", "derived"])
+def test_a_class_is_given_another_attribute(name, new, place):
+    base, derived = base_and_derived()
+    one = derived()
+
+    def f(x):
+        by_instance = one.method(), one.read, one.of_class(), one.alone(), one.kept, one + 1, one == 1, derived().made
+        by_class = derived.method(one), derived.of_class(), derived.alone(), derived.kept
+        return x, by_instance, by_class, one.through_super()
+
+    compiled, x = tg.compile(f, backend="eager", fullgraph=True), torch.zeros(1)
+    assert compiled(x) == f(x)
+    setattr(base if place == "base" else derived, name, new)
+    assert compiled(x) == f(x)
+
+
+def test_a_metaclass_is_given_another_call():
+    class Meta(type):
+        def __call__(cls):
+            return 1
+
+    class Made(metaclass=Meta):
+        pass
+
+    def f(x):
+        return x + Made()
+
+    compiled, x = tg.compile(f, backend="eager", fullgraph=True), torch.zeros(1)
+    assert compiled(x) == 1
+    Meta.__call__ = two
+    assert compiled(x) == 2

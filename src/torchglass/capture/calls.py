@@ -360,7 +360,8 @@ def _try_method(m: Machine, owner: Value, name: str, other: Value) -> Value | No
     attribute = class_lookup(owner.cls, name)
     if not isinstance(attribute, IN_PYTHON):
         return None
-    result = m.call(m.wrap_known(attribute), [owner, other], {})
+    function = m.wrap_known(attribute, m.class_attr_source(owner, owner.cls, name))
+    result = m.call(function, [owner, other], {})
     if isinstance(result, ConstantV) and result.value is NotImplemented:
         return None
     return result

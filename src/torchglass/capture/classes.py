@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..records.sources import Attr, Source, TypeOf
 from . import class_bodies, constant_tensors, exception_groups, polyfills
 from .builtin_functions import make_super
 from .errors import Unsupported, fitting
@@ -72,23 +73,30 @@ def construct(
     if through_metaclass and isinstance(meta_call, type):
         return construct(m, meta_call, args, kwargs)  # a TypedDict's is dict
     if through_metaclass and isinstance(meta_call, FunctionType):
-        return m.call(m.wrap_known(meta_call), [m.wrap_known(cls), *args], kwargs)
+        place = m.class_sources.get(cls) if not m.is_stable(type(cls).__module__) else None
+        called = m.wrap_known(meta_call, Attr(TypeOf(place), "__call__") if place else None)
+        return m.call(called, [m.wrap_known(cls), *args], kwargs)
     if issubclass(cls, tuple) and hasattr(cls, "_fields") and cls.__new__ is not tuple.__new__:
         return _namedtuple(m, cls, args, kwargs)
     new_function = class_lookup(cls, "__new__")
     new_function = getattr(new_function, "__func__", new_function)
     if isinstance(new_function, FunctionType):
-        result = m.call(m.wrap_known(new_function), [m.wrap_known(cls), *args], kwargs)
+        result = m.call(m.wrap_known(new_function, _way_to(m, cls, "__new__")), [m.wrap_known(cls), *args], kwargs)
         if not isinstance(result, (InstanceV, MadeV)) or not issubclass(result.python_type(), cls):
             return result
     else:
         result = new(m, cls, [m.wrap_known(cls), *args], kwargs)
     init = class_lookup(cls, "__init__")
     if isinstance(init, FunctionType):
-        m.call(m.wrap_known(init), [result, *args], kwargs)
+        m.call(m.wrap_known(init, _way_to(m, cls, "__init__")), [result, *args], kwargs)
     elif init is not object.__init__:
         m.call(KnownV(init), [result, *args], kwargs)
     return result
+
+
+def _way_to(m: Machine, cls: type, name: str) -> Source | None:
+    place = None if m.is_stable(cls.__module__) else m.class_sources.get(cls)
+    return Attr(place, name) if place is not None else None
 
 
 def new(m: Machine, owner: type, args: list[Value], kwargs: dict[str, Value]) -> Value:

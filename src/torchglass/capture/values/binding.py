@@ -16,7 +16,7 @@ from types import (
 from typing import TYPE_CHECKING, Any
 
 from ... import _native
-from ...records.sources import Attr, InstanceDict, Item
+from ...records.sources import Attr, InstanceDict, Item, Source
 from ..errors import Unsupported
 from .base import Value
 
@@ -76,7 +76,7 @@ def bind(
         place = m.class_source(owner, cls)
         original = cls.__dict__["_torchglass_original"]
         return m.get_attr(m.wrap(original, Attr(place, "_torchglass_original") if place else None), name)
-    source = m.class_attr_source(owner, cls, name) if not (is_class or by_super) else None
+    source = _way_to(m, attribute, owner, cls, name, is_class, by_super)
     getter = class_lookup(type(attribute), "__get__")
     if source is not None and any(getter is known for known in READ_AS_THEMSELVES):
         m.guard(source, "identity", attribute, "the class's attribute was used")
@@ -87,9 +87,10 @@ def bind(
         compiled = m.wrap_known(attribute, source)
         return compiled if is_class or attribute.bound else MethodV(compiled, owner)
     if isinstance(attribute, staticmethod):
-        return m.wrap_known(attribute.__func__, source)
+        return m.wrap_known(attribute.__func__, Attr(source, "__func__") if source and by_super else source)
     if isinstance(attribute, classmethod):
-        return MethodV(m.wrap_known(attribute.__func__), owner if is_class else m.wrap_known(cls))
+        function = m.wrap_known(attribute.__func__, Attr(source, "__func__") if source else None)
+        return MethodV(function, owner if is_class else m.wrap_known(cls))
     if isinstance(attribute, (MethodDescriptorType, WrapperDescriptorType)):
         return KnownV(attribute) if is_class else BuiltinMethodV(attribute, owner)
     if isinstance(attribute, ClassMethodDescriptorType):
@@ -100,7 +101,7 @@ def bind(
         found = attribute_on_class(m, attribute, owner, cls, name, is_class, by_super)
         return m.call(KnownV(getter), [found, instance, m.wrap_known(cls)], {})
     if is_class and not hasattr(type(attribute), "__get__"):
-        return m.wrap(attribute, Attr(owner.source, name) if owner.source and not by_super else None)
+        return m.wrap(attribute, source)
     if is_class:
         return m.wrap_known(attribute.__get__(None, cls))
     if isinstance(attribute, property):
@@ -120,6 +121,24 @@ def bind(
     if getter is not MISSING:
         raise Unsupported(f"the descriptor `{cls.__name__}.{name}` of type {type(attribute).__name__}")
     return m.wrap(attribute, source)
+
+
+def _way_to(
+    m: Machine, attribute: Any, owner: Value, cls: type, name: str, is_class: bool, by_super: bool
+) -> Source | None:
+    """How to read ``name`` of a class again; behind the class of ``owner``, where the attribute stands in its base."""
+    if not is_class:
+        place = m.class_source(owner, cls)
+    elif m.is_stable(cls.__module__) and hasattr(type(attribute), "__get__"):
+        place = None  # the functions of a library stay, the numbers that it counts in do not
+    else:
+        place = owner.source or m.class_sources.get(cls)
+    if place is None or not by_super:
+        return Attr(place, name) if place is not None else None
+    depth = next(n for n, base in enumerate(cls.__mro__) if base.__dict__.get(name) is attribute)
+    if m.is_stable(cls.__mro__[depth].__module__):
+        return None
+    return Item(InstanceDict(Item(Attr(place, "__mro__"), depth)), name)
 
 
 def attribute_on_class(
