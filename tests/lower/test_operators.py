@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from tests.codegen.harness import check
+from tests.complaints import complaints
 
 FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
@@ -247,3 +248,9 @@ def test_large_reductions_are_accurate(shape: tuple[int, ...], tmp_path: Path) -
     for got, want, exact in zip(compiled.call([x]), fn(x), fn(x.double()), strict=True):
         scale = exact.abs().max().item() * 6e-8
         assert (got - exact).abs().max().item() <= 2 * (want - exact).abs().max().item() + 2 * scale
+
+
+def test_a_number_made_a_tensor_by_vmap(tmp_path: Path) -> None:
+    with complaints() as said:
+        run(lambda x: torch.vmap(lambda row: row * 2 + 0.5)(x), torch.float32, tmp_path, make(2, 3))
+    assert not said

@@ -15,7 +15,7 @@ from .table import NotLowered, rule
 from .values import V, compute_dtype, fits
 
 
-def _splat(node: fx.Node, value: Any) -> Splat:
+def splat(node: fx.Node, value: Any) -> Splat:
     val = node.meta["val"]
     if not isinstance(value, (bool, int, float)):
         raise NotLowered("a fill value that is computed")
@@ -38,32 +38,32 @@ def _empty(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
 
 @rule("zeros", "zeros_like", "new_zeros")
 def _zeros(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> Splat:
-    return _splat(node, 0)
+    return splat(node, 0)
 
 
 @rule("ones", "ones_like", "new_ones")
 def _ones(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> Splat:
-    return _splat(node, 1)
+    return splat(node, 1)
 
 
 @rule("full", "full_like")
 def _full(low: Lowering, node: fx.Node, like: Any, value: Any, **kwargs: Any) -> Splat:
-    return _splat(node, value)
+    return splat(node, value)
 
 
 @rule("new_full")
 def _new_full(low: Lowering, node: fx.Node, x: Any, size: Any, value: Any, **kwargs: Any) -> Splat:
-    return _splat(node, value)
+    return splat(node, value)
 
 
 @rule("scalar_tensor")
 def _scalar_tensor(low: Lowering, node: fx.Node, value: Any, **kwargs: Any) -> Splat:
-    return _splat(node, value)
+    return splat(node, value)
 
 
 @rule("fill.Scalar")
 def _fill(low: Lowering, node: fx.Node, x: Any, value: Any) -> Splat:
-    return _splat(node, value)
+    return splat(node, value)
 
 
 @rule("arange.start_step", "arange.default", "arange.start")

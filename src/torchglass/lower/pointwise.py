@@ -15,7 +15,8 @@ import torch
 from torch import fx
 
 from ..records.loops import View
-from .context import Lowering, dtype_name
+from .context import Lowering, Splat, dtype_name
+from .creation import splat
 from .integers import power, quotient, shift
 from .table import NotLowered, add_rule
 from .values import Number, V, absolute, at_least, at_most, compute_dtype, exp, fits, is_float, rsqrt, sqrt, where
@@ -390,8 +391,10 @@ def _clone(x: V, y: V | None = None, non_blocking: bool = False) -> V:
     return x if y is None else y
 
 
-def _to_copy(low: Lowering, node: fx.Node, x: Any, **kwargs: Any) -> View:
+def _to_copy(low: Lowering, node: fx.Node, x: Any, **kwargs: Any) -> View | Splat:
     """A conversion to a half float rounds, even where the result is never stored: the user asked for it."""
+    if not isinstance(node.args[0], fx.Node):
+        return splat(node, x)  # of a number, as torch.vmap makes them
     dtype = dtype_name(node.meta["val"].dtype)
     if node.meta["val"].device != _device(node):
         raise NotLowered("a copy to another device")
@@ -407,7 +410,7 @@ add_rule("_to_copy", _to_copy)
 
 
 def _device(node: fx.Node) -> torch.device:
-    (source,) = node.args
+    source = node.args[0]
     assert isinstance(source, fx.Node)
     return source.meta["val"].device
 
