@@ -3,7 +3,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-import collections, contextlib, copy, dataclasses, enum, functools, inspect, itertools, logging, math, operator, types, typing, warnings, weakref, abc, string, textwrap, json, re, random, time, os, bisect, heapq, numbers, statistics, fractions, decimal, datetime, uuid, hashlib, string
+import collections, collections.abc, contextlib, copy, dataclasses, enum, functools, inspect, itertools, logging, math, operator, types, typing, warnings, weakref, abc, string, textwrap, json, re, random, sys, time, os, bisect, heapq, numbers, statistics, fractions, decimal, datetime, uuid, hashlib, string
 from typing import Any, Dict, Generic, List, NamedTuple, Optional, Tuple, TypeVar, Union
 import numpy as np
 import torch, torch.nn.functional as F
@@ -870,6 +870,19 @@ class Gen(Generic[T_]):
 
     def get(self) -> T_:
         return self.v
+
+
+@whole
+def types_of_builtins_and_abstract_classes(x):
+    callables = collections.abc.Callable[[T], bool], collections.abc.Callable[..., int]
+    others = collections.abc.Sequence[T], dict[str, T], tuple[int, ...], type[T]
+    return callables, others, list[int]([1]), dict[str, int](a=x + 1)
+
+
+@whole
+def versions_compared(x):
+    old = sys.version_info < (3, 8), (3, 8) > sys.version_info, sys.version_info[:2] >= (3, 8)
+    return old, (sys.version_info.major, *sys.version_info[3:]), x + 1
 
 
 @whole

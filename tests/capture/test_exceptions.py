@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import torchglass as tg
+from torchglass.capture.values.tensor import METADATA
 
 
 @pytest.fixture(autouse=True)
@@ -127,3 +128,12 @@ def test_nothing_is_handled_after_an_exception_in_finally():
     assert sys.exc_info() == (None, None, None)
     assert "not subscriptable" in str(caught.value.__context__)
     assert caught.value.__context__.__context__ is None
+
+
+@pytest.mark.parametrize("name", sorted(name for name in METADATA if not hasattr(torch.Tensor, name)) or ["nothing"])
+def test_attributes_that_tensors_of_this_pytorch_lack(name):
+    def f(x):
+        return getattr(x, name)
+
+    with pytest.raises(AttributeError, match=f"'Tensor' object has no attribute '{name}'"):
+        tg.compile(f, backend="eager", fullgraph=True)(torch.ones(1))

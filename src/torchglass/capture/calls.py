@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     FunctionType,
+    GenericAlias,
     MethodDescriptorType,
     MethodWrapperType,
     WrapperDescriptorType,
@@ -89,6 +90,8 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
         return m.wrap(real(), Referent(function.source) if function.source else None)
     if isinstance(real, type):
         return classes.construct(m, real, args, kwargs)
+    if isinstance(real, GenericAlias) and not getattr(real.__origin__, "__dictoffset__", 1):
+        return m.call(m.wrap_known(real.__origin__), args, kwargs)  # other instances keep what they were made of
     if is_numpy_function(real):
         return m.fold(real, args, kwargs)
     if isinstance(real, (MethodDescriptorType, WrapperDescriptorType)):

@@ -6,6 +6,7 @@ What typing's code looks at (the frames that call it, its caches) is no part of 
 from __future__ import annotations
 
 import operator
+from types import ClassMethodDescriptorType, GenericAlias
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,7 +31,10 @@ def is_generic(value: Value) -> bool:
     real = value.real if isinstance(value, (KnownV, InstanceV)) else None
     if isinstance(real, type):
         made_by = class_lookup(real, "__class_getitem__")
-        return getattr(getattr(made_by, "__func__", None), "__module__", None) in MODULES
+        function = getattr(made_by, "__func__", None)
+        by_alias = isinstance(function, type) and issubclass(function, GenericAlias)  # of collections.abc
+        by_c = real is type or isinstance(made_by, ClassMethodDescriptorType)  # of builtins
+        return by_alias or by_c or getattr(function, "__module__", None) in MODULES
     return type(real).__module__ in MODULES
 
 

@@ -98,6 +98,8 @@ class TupleV(SequenceV):
 
     def as_constant(self) -> Any:
         values = [i.as_constant() for i in self.items]
+        if self.real is not None and hasattr(self.cls, "n_fields"):
+            return self.real  # `sys.version_info` is of a class that makes no other
         if hasattr(self.cls, "_make"):
             return self.cls._make(values)
         return self.cls(values)

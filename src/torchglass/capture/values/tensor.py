@@ -77,7 +77,7 @@ class TensorV(Value):
                 return answer
         if name == "shape":
             return m.wrap_result(self.fake.shape)
-        if name in METADATA:
+        if name in METADATA and hasattr(torch.Tensor, name):
             return ConstantV(getattr(self.fake, name))
         if name in TENSOR_ATTRIBUTES:
             return m.torch_call(getattr, [self, ConstantV(name)], {})
