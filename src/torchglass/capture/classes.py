@@ -24,7 +24,7 @@ from .values.arrays import is_scalar_class
 from .values.base import Value
 from .values.binding import class_lookup
 from .values.constant import NONE, NUMPY_CONSTANTS, ConstantV
-from .values.containers import ListV, SetV, SliceV, TupleV
+from .values.containers import ListV, SetV, SliceV, TupleV, is_size
 from .values.dicts import DictV
 from .values.functions import MethodV, PartialV, WeakRefV
 from .values.instance import ExceptionV, InstanceV
@@ -141,6 +141,8 @@ FOLDED = frozenset(
 
 
 def _tensor(m: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if cls is torch.Tensor and is_size(args):
+        return _of_dtype(torch.get_default_dtype())(m, args, kwargs)
     if cls is torch.Tensor or cls.__module__ == "torch":
         return m.torch_call(cls, args, kwargs)
     raise Unsupported(f"making a {cls.__name__}", "make parameters in __init__")
@@ -156,7 +158,7 @@ def _of_dtype(dtype: torch.dtype) -> Constructor:
             exact = (int, bool) if not dtype.is_floating_point else (int, bool, float)
             if all(kind in exact for kind in _kinds_within(m, only)):
                 return m.torch_call(torch.tensor, args, cpu)
-        sizes = not args or (only is not None and only.python_type() is torch.Size)
+        sizes = not args or is_size(args)
         if not kwargs and (sizes or all(arg.python_type() is int for arg in args)):
             return m.torch_call(torch.empty, args or [ConstantV(0)], cpu)
         raise Unsupported(f"a tensor of {str(dtype)[6:]} made by its old constructor", "use torch.tensor")

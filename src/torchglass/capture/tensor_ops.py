@@ -16,7 +16,7 @@ from .errors import Fails, NeedsData, Unsupported
 from .graph import has_tensor
 from .values.base import Lazy, Value
 from .values.constant import ConstantV
-from .values.containers import SequenceV
+from .values.containers import SequenceV, is_size
 from .values.dicts import DictV
 from .values.functions import CallableV, TensorMethodV
 from .values.instance import InstanceV
@@ -254,6 +254,8 @@ def call_method(m: Machine, owner: Value, name: str, args: list[Value], kwargs: 
             "move it out of the compiled function",
         )
     args, kwargs = _ready(m, args, kwargs)
+    if name == "new" and is_size(args):  # a node's arguments are plain tuples, which `new` takes for data
+        name = "new_empty"
     answer = m.dispatched(_method_function(name), [owner, *args], kwargs)
     if answer is not None:
         return answer

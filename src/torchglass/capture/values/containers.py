@@ -343,3 +343,8 @@ class CellV(Value):
 
 def tuple_of(values: list[Value]) -> TupleV:
     return TupleV(list(values))
+
+
+def is_size(args: list[Value]) -> bool:
+    """Whether an old constructor is called with a ``torch.Size``, not with numbers to hold."""
+    return len(args) == 1 and args[0].python_type() is torch.Size
