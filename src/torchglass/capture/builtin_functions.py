@@ -28,7 +28,7 @@ from .. import markers, torch_compat
 from . import polyfills
 from .errors import Unsupported, UserError
 from .methods.table import METHODS
-from .values.base import Value
+from .values.base import Value, home_of
 from .values.binding import MISSING, class_lookup
 from .values.constant import NONE, ConstantV
 from .values.containers import ListV, TupleV
@@ -66,7 +66,7 @@ def lookup(real: Any) -> Handler | None:
     found = HANDLERS.get(id(real))
     if found is not None:
         return found[1]
-    return LATE.get((real.__module__, real.__qualname__)) if type(real) is FunctionType else None
+    return LATE.get((home_of(real) or "", real.__qualname__)) if type(real) is FunctionType else None
 
 
 # --- pure builtins: folded on constants -------------------------------------------------------------------------------

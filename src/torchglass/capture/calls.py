@@ -44,8 +44,8 @@ from .frame import Frame
 from .methods.lists import grow
 from .values import number
 from .values.arrays import ArrayV, is_numpy_function, numpy_draws
-from .values.base import Lazy, Value
-from .values.binding import class_lookup
+from .values.base import Lazy, Value, home_of
+from .values.binding import MISSING, class_lookup
 from .values.constant import ConstantV, is_constant_object
 from .values.containers import CellV, ListV, SequenceV, SetV, combined
 from .values.dicts import DictV, DictViewV
@@ -186,7 +186,7 @@ def inline(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value
         code, namespace = real.__code__, real.__globals__
         source = source_of(m, function)
         module = module_of(m, real, source)
-        if function.source is not None and not m.is_stable(real.__module__):
+        if function.source is not None and not m.is_stable(home_of(real)):
             m.guard(Attr(function.source, "__code__"), "identity", code, "it was called")
         closure = closure_of(m, real, source)
         variables = bind_arguments(m, code, args, kwargs, *defaults_of(real, source))

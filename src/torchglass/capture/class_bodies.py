@@ -26,7 +26,7 @@ from .builtin_functions import handles
 from .errors import Unsupported
 from .frame import Frame
 from .methods.table import METHODS, method
-from .values.base import Lazy, Value
+from .values.base import Lazy, Value, home_of
 from .values.binding import class_lookup
 from .values.constant import NONE, ConstantV
 from .values.containers import CellV, ListV, SetV, TupleV
@@ -163,7 +163,7 @@ def build_class(m, args, kwargs):
     metaclass = _metaclass(m, given, bases)
     prepare = getattr(class_lookup(metaclass, "__prepare__"), "__func__", None)
     prefilled: dict[str, Value] = {}
-    if isinstance(prepare, FunctionType) and not m.is_stable(prepare.__module__):
+    if isinstance(prepare, FunctionType) and not m.is_stable(home_of(prepare)):
         prefilled = _prepared(m, metaclass, name, bases, keywords)
     frame = Frame(body.code, body.namespace, body.module_source, prefilled, body.closure)
     _, cell = m.run_frame(frame)
@@ -261,7 +261,7 @@ def _user_hook(m: Machine, bases: tuple[Any, ...]) -> Any:
         found = class_lookup(base, "__init_subclass__")
         found = getattr(found, "__func__", found)
         if isinstance(found, FunctionType):
-            return None if m.is_stable(found.__module__) else found
+            return None if m.is_stable(home_of(found)) else found
     return None
 
 
@@ -270,7 +270,7 @@ def _names_itself(m: Machine, value: Value) -> bool:
     if not isinstance(value, InstanceV):
         return False
     found = class_lookup(value.cls, "__set_name__")
-    return isinstance(found, FunctionType) and not m.is_stable(found.__module__)
+    return isinstance(found, FunctionType) and not m.is_stable(home_of(found))
 
 
 def _require_constants(namespace: dict[str, Value]) -> None:

@@ -14,7 +14,7 @@ from ..markers import DISABLED, IN_GRAPH, REASON
 from . import constant_tensors, failing, numbers
 from .errors import Fails, NeedsData, Unsupported
 from .graph import has_tensor
-from .values.base import Lazy, Value
+from .values.base import Lazy, Value, home_of
 from .values.constant import ConstantV
 from .values.containers import SequenceV, is_size
 from .values.dicts import DictV
@@ -166,7 +166,7 @@ def is_operation(real: Any) -> bool:
     if isinstance(real, FunctionType):
         if real.__dict__.get(IN_GRAPH):
             return True
-        return real.__module__ in LEAF_MODULES
+        return real.__module__ in LEAF_MODULES and _is_pytorchs(real)
     if isinstance(real, BuiltinFunctionType):
         module = getattr(real, "__module__", None) or ""
         owner = real.__self__
@@ -176,6 +176,15 @@ def is_operation(real: Any) -> bool:
             or _is_functions_class(owner)
         )
     return False
+
+
+def _is_pytorchs(function: Any) -> bool:
+    """Whether a function and those it wraps are PyTorch's: a wrapper of the user's says it is in PyTorch's module."""
+    while isinstance(function, FunctionType):
+        if (home_of(function) or "").partition(".")[0] != "torch":
+            return False
+        function = function.__dict__.get("__wrapped__")
+    return True
 
 
 def takes_code(real: Any, values: list[Value]) -> bool:
@@ -213,7 +222,7 @@ def refused(function: FunctionType) -> tuple[str, str] | None:
     """Reason and hint when a Python function must not be inlined."""
     if function in INLINED or function.__name__ == "__torch_function__":
         return None  # what a mode or a class means is in its code, wherever that stands
-    module = function.__module__ or ""
+    module = home_of(function) or ""
     for prefix in REFUSED_PREFIXES:
         if module == prefix or module.startswith(prefix + "."):
             return f"calling `{module}.{function.__qualname__}`", "call it outside the compiled function"

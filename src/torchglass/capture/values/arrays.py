@@ -7,7 +7,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
-from .base import Value
+from .base import Value, home_of
 from .constant import NUMPY_SCALARS
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def is_array(real: Any) -> bool:
 def is_numpy_function(real: Any) -> bool:
     """Whether ``real`` is a function of NumPy that may be called ahead of time with constants."""
     cls = type(real)
-    module = getattr(real, "__module__", None) or ""
+    module = home_of(real) or ""
     name = getattr(real, "__name__", "")
     if name in IMPURE or ".random" in module:
         return False

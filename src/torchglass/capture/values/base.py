@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ...records.sources import Source
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 
 # The end of what Python says of an attribute that an object has no place for.
 NO_ROOM = " and no __dict__ for setting new attributes" if sys.version_info >= (3, 13) else ""
+
+
+def home_of(function: Any) -> str | None:
+    """The module that a function stands in. Its ``__module__`` is another one where ``functools.wraps`` copied it."""
+    if isinstance(function, FunctionType):
+        return function.__globals__.get("__name__")
+    return getattr(function, "__module__", None)
 
 
 class NotConstant(Exception):

@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ...records.sources import Attr, InstanceDict, Source
+from .base import home_of
 from .known import KnownV
 
 if TYPE_CHECKING:
@@ -62,6 +63,5 @@ def is_made_anew(m: Machine, real: Any, source: Source | None) -> bool:
         and source is not None
         and source.is_local()
         and ("<locals>" in real.__code__.co_qualname or real.__code__.co_name == "<lambda>")
-        and not m.is_stable(real.__module__)
-        and not m.is_stable(real.__globals__.get("__name__"))
+        and not m.is_stable(home_of(real))
     )
