@@ -216,6 +216,12 @@ def _as_joined(result: Any, args: tuple[Any, ...]) -> Any:
     return _as_images(result, args[0]) if len(args) > 2 and args[2] else result
 
 
+@layout(aten.multilabel_margin_loss_forward.default)
+def _loss_of_one(result: Any, args: tuple[Any, ...]) -> Any:
+    """The loss of one sample without a batch is a number, for the meta function one of a batch unless it is reduced."""
+    return (result[0].reshape(()), *result[1:]) if args[0].dim() < 2 else result
+
+
 @layout(aten._fft_c2c.default)
 def _transformed(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
     return _innermost(result, args[0], _outer_first(args[0], args[1])) if args[1] else result
