@@ -27,7 +27,6 @@ from .capture.run import run as capture_run
 from .errors import CompileError, GraphBreakError
 from .graph_pipeline import Foreign, compile_graph
 from .inspector import reports
-from .inspector.show import on_the_stack
 from .options import CompileOptions
 from .records.capture import Capture, GraphBreak, Request, Resume
 from .records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
@@ -363,7 +362,7 @@ class FunctionState:
         function = self._plain_function(resume)
         state = FunctionState(function, self.options, resume.name, continued, continued=continued)
         state.varying.update(resume.varying)
-        state.record.source_text = decompiled(resume)
+        state.record.source = functools.partial(decompiled, resume)
         state.record.origin = replace(state.record.origin, line=resume.line)
         continued.record.resumes.append(state.record)
         compiled = continued.resumes[resume.key] = state.release()
@@ -392,11 +391,6 @@ class FunctionState:
     def _write_reports(self) -> None:
         root = self.root()
         top = root.folder
-        for function in root.record.walk():
-            if function.source_text and function.folder is not None:
-                relative = function.folder.relative_to(top.path)
-                text = f"{on_the_stack(function, '# ')}{function.source_text}"
-                functools.reduce(Folder.child, relative.parts, top).write("resume_function.py", text)
         reports.changed(root.record, top.write, top.store.asked)
 
 

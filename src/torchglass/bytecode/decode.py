@@ -90,9 +90,10 @@ def _parts(i: dis.Instruction) -> list[tuple[int, str, int | None, Any]]:
     return [(i.offset, i.opname, i.arg, i.argval)]
 
 
+@lru_cache(maxsize=512)
 def exception_entries(code: CodeType) -> tuple[ExceptionEntry, ...]:
     """The exception table of ``code`` (3.11+; empty before) in instruction indices."""
-    if not hasattr(code, "co_exceptiontable"):
+    if not getattr(code, "co_exceptiontable", b""):
         return ()
     index_of = _index_by_offset(code, _raw(code))
     parse = dis._parse_exception_table  # type: ignore[attr-defined]

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..records.compilation import FunctionRecord
+from .show import on_the_stack
 
 log = logging.getLogger("torchglass.inspector")
 
@@ -93,15 +94,18 @@ def _files(record: FunctionRecord, asked: bool) -> Iterator[tuple[str, Callable[
     """Names and makers of the files, those that people open first at the front."""
     from .full_code import full_code  # here, since jinja2 is slow to load and most processes never need it
     from .readme import readme
+    from .report_data import subfolder
 
     yield "README.md", lambda: readme(record, asked)
     yield "full_code.py", lambda: full_code(record)
+    for function in record.walk():
+        if function.source and function.folder is not None:
+            yield f"{subfolder(record, function)}resume_function.py", lambda function=function: _readable(function)  # type: ignore[misc]
     if not asked:
         return
     from .draw import svg
     from .flow import flow
     from .report import report
-    from .report_data import subfolder
 
     yield "report.html", lambda: report(record)
     yield "flow.svg", lambda: flow(record)
@@ -111,6 +115,11 @@ def _files(record: FunctionRecord, asked: bool) -> Iterator[tuple[str, Callable[
                 folder = f"{subfolder(record, function)}entry_{entry.index}/{graph.name}/"
                 for side, rows in graph.nodes.items():
                     yield f"{folder}{side}.svg", lambda rows=rows, side=side: svg(rows, side)  # type: ignore[misc]
+
+
+def _readable(function: FunctionRecord) -> str:
+    """A resume function's text, of which what runs is the bytecode."""
+    return f"{on_the_stack(function, '# ')}{function.source_text}"
 
 
 def _write(record: FunctionRecord, write: Write, asked: bool) -> None:

@@ -127,7 +127,7 @@ class FunctionRecord:
     """All that happened to one function. ``folder`` is where its artifacts are, None if they went nowhere.
 
     ``called`` are functions that became compiled functions of their own because they were called from code between
-    the graphs. ``source_text`` of a resume function is its decompiled text; '' for the user's own functions.
+    the graphs. ``source`` is what a resume function continues with, as Python: text, or what makes it when it is read.
     ``function`` is the Python function itself (of a resume function the one that enters in the middle), ``continued``
     the record of the function that a resume function continues: it has them all, since each may go on in any other.
     """
@@ -140,9 +140,16 @@ class FunctionRecord:
     fallbacks: list[Fallback] = field(default_factory=list)
     resumes: list[FunctionRecord] = field(default_factory=list)
     called: list[FunctionRecord] = field(default_factory=list)
-    source_text: str = ""
+    source: str | Callable[[], str] = field(default="", repr=False)
     function: Callable[..., Any] | None = field(default=None, repr=False)
     continued: FunctionRecord | None = field(default=None, repr=False)
+
+    @property
+    def source_text(self) -> str:
+        """The text of a resume function; '' for the user's own functions."""
+        if not isinstance(self.source, str):
+            self.source = self.source()
+        return self.source
 
     def goes_on_in(self) -> list[FunctionRecord]:
         """The resume functions that its entries may call."""

@@ -40,7 +40,7 @@ def function_record(function: Function) -> FunctionRecord:
         entries=[_entry(function, entry, index) for index, entry in enumerate(function.entries)],
         recompiles=[r for entry in function.entries for r in _recompiles(entry)],
         resumes=[function_record(resume) for resume in function.resumes],
-        source_text=function.source,
+        source=function.source,
     )
     for resume in record.resumes:
         resume.continued = record
