@@ -19,7 +19,7 @@ import sys
 import typing
 import warnings
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,7 +33,7 @@ from .values.binding import MISSING, class_lookup
 from .values.constant import NONE, ConstantV
 from .values.containers import ListV, TupleV
 from .values.functions import CallableV, MethodV, SuperV
-from .values.instance import InstanceV
+from .values.instance import ExceptionV, InstanceV
 from .values.iterators import IteratorV
 from .values.known import KnownV
 from .values.number import NumberV
@@ -66,7 +66,12 @@ def lookup(real: Any) -> Handler | None:
     found = HANDLERS.get(id(real))
     if found is not None:
         return found[1]
-    return LATE.get((home_of(real) or "", real.__qualname__)) if type(real) is FunctionType else None
+    if type(real) is FunctionType:
+        return LATE.get((home_of(real) or "", real.__qualname__))
+    if type(real) is BuiltinFunctionType and real.__module__ in PURE_MODULES:  # of a module that was loaded twice
+        same = getattr(sys.modules.get(real.__module__), real.__name__, None)
+        return lookup(same) if same is not None and same is not real else None
+    return None
 
 
 # --- pure builtins: folded on constants -------------------------------------------------------------------------------
@@ -432,6 +437,7 @@ _answers(
     False,
     torch.jit.is_scripting, torch.jit.is_tracing, getattr(torch.compiler, "is_exporting", None),
 )  # fmt: skip
+LATE["traceback", "clear_frames"] = lambda m, args, kwargs: NONE  # what they hold here lives no longer for it
 LATE["torch.onnx", "is_in_onnx_export"] = lambda m, args, kwargs: ConstantV(False)
 _answers(0, torch_compat.dispatch_mode_count)  # nothing is compiled under a dispatch mode
 _answers(None, torch_compat.tracing_state, warnings.warn, torch_compat.log_api_usage, warnings.warn_explicit)
@@ -442,7 +448,8 @@ def exc_info_(m, args, kwargs):
     value = m.handled()
     if value is None:
         return TupleV([NONE, NONE, NONE])
-    return TupleV([m.wrap_known(value.python_type()), value, NONE])
+    trace = value.traceback() if isinstance(value, ExceptionV) else NONE
+    return TupleV([m.wrap_known(value.python_type()), value, trace])
 
 
 @handles(sys.exception)

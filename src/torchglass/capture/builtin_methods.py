@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import methods
+from . import arguments, methods
 from .errors import Unsupported, fitting
 from .methods.table import METHODS
 from .values.base import Value
@@ -64,6 +64,8 @@ def call(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Value
         owner_class = BaseExceptionGroup if of_groups else BaseException
     handler = METHODS.get((owner_class, name))
     if handler is not None:
+        if owner_class in CONTAINERS:
+            arguments.check(m, descriptor, args, kwargs)
         return fitting(f"{owner_class.__name__}.{name}", handler, m, owner, *rest, **kwargs)
     protocol = PROTOCOLS.get(name)
     if protocol is not None and not isinstance(owner, InstanceV):
@@ -93,12 +95,15 @@ def call_class_method(m: Machine, cls: type, real: Any, args: list[Value], kwarg
     from . import classes
 
     name = real.__name__
+    if cls in CONTAINERS:
+        arguments.check(m, real, args, kwargs)
     if name == "__new__":
         return classes.new(m, cls, args, kwargs)
     if name == "fromkeys":
         value = args[1] if len(args) > 1 else NONE
-        result = DictV.of([(m.settled_key(k), value) for k in m.listed(args[0])])
-        result.cls = cls
+        result = m.call(m.wrap_known(cls), [], {})
+        for key in m.listed(args[0]):
+            result.set_item(m, m.settled_key(key), value)
         return result
     if name in ("__subclasshook__", "__init_subclass__"):
         return NONE

@@ -22,6 +22,7 @@ import torch
 from .. import _native, torch_compat
 from ..records.sources import Attr, Fixed, Global, Item, Referent, Source
 from . import (
+    arguments,
     autograd_functions,
     builtin_functions,
     builtin_methods,
@@ -41,7 +42,7 @@ from . import (
 from .binding import bind_arguments
 from .errors import NeedsData, Unsupported, fitting
 from .frame import Frame
-from .methods.lists import grow
+from .methods.lists import MOST_ITEMS, grow
 from .values import number
 from .values.arrays import ArrayV, is_numpy_function, numpy_draws
 from .values.base import Lazy, Value, home_of
@@ -79,6 +80,7 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
             return found
     handler = builtin_functions.lookup(real)
     if handler is not None:
+        arguments.check(m, real, args, kwargs)
         return fitting(getattr(real, "__name__", "a builtin"), handler, m, args, kwargs)
     if isinstance(real, _native.CompiledFunction):
         # a compiled function called from compiled code is inlined like any other
@@ -290,7 +292,14 @@ def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) 
         result = _by_methods(m, function, left, right)
         if result is not None:
             return result
-        left, right = _payload(left), _payload(right)
+        result = _of_payloads(m, function, left, right)
+        return left if function in INPLACE and isinstance(left, InstanceV) and result is left.payload else result
+    return _of_payloads(m, function, left, right)
+
+
+def _of_payloads(m: Machine, function: Callable[..., Any], left: Value, right: Value) -> Value:
+    """The operator as builtin types know it."""
+    left, right = _payload(left), _payload(right)
     plain = INPLACE.get(function, function)
     if isinstance(left, TensorV):
         return m.torch_call(function, [left, right], {})
@@ -372,31 +381,57 @@ def _try_method(m: Machine, owner: Value, name: str, other: Value) -> Value | No
 
 def _sequence_operator(m: Machine, function: Any, plain: Any, left: Value, right: Value) -> Value | None:
     if plain is operator.mul:
-        if not isinstance(left, SequenceV):
-            left, right = right, left
-        assert isinstance(left, SequenceV)
-        count = m.as_index(right)
-        return type(left)(left.all(m) * count, left.cls if left.cls in (list, deque, torch.Size) else None)
+        if isinstance(left, SequenceV):
+            return _times(m, left, right, in_place=function is not plain)
+        assert isinstance(right, SequenceV)
+        if issubclass(left.python_type(), (str, bytes)):
+            m.throw(TypeError, f"can't multiply sequence by non-int of type '{right.python_type().__name__}'")
+        return _times(m, right, left, in_place=False)
     if function is operator.iadd and isinstance(left, ListV):
         grow(m, left, right)
         return left
     if not (isinstance(left, SequenceV) and isinstance(right, SequenceV)):
         return None
     if plain is operator.add and type(left) is type(right):
+        for one, other in ((left, right), (right, left)):
+            if one.cls is tuple is other.cls and not one.items:
+                return other
         cls = list if isinstance(left, ListV) else _sum_class(left.cls, right.cls)
         return type(left)(left.all(m) + right.all(m), cls)
-    if plain in (operator.eq, operator.ne):
-        same = type(left) is type(right) and len(left.items) == len(right.items)
-        same = same and all(m.equal(a, b) for a, b in zip(left.all(m), right.all(m)))
-        return ConstantV(same == (plain is operator.eq))
-    mine, theirs = left.all(m), right.all(m)
-    ordered = plain in (operator.lt, operator.le, operator.gt, operator.ge) and type(left) is type(right)
-    if not ordered or (left.is_constant() and right.is_constant()):
+    asked = plain in (operator.eq, operator.ne)
+    if asked and (type(left) is not type(right) or len(left.items) != len(right.items)):
+        return ConstantV(plain is operator.ne)
+    left.all(m), right.all(m)
+    if not asked and (plain not in SWAPPED or type(left) is not type(right)):
         return None
-    for a, b in zip(mine, theirs):
-        if not m.equal(a, b):
-            return m.binary(plain, a, b)
-    return ConstantV(plain(len(mine), len(theirs)))
+    if not asked and left.is_constant() and right.is_constant():
+        return None
+    position = 0
+    while position < min(len(left.items), len(right.items)):  # comparing items may change the lists
+        mine, theirs = left.at(m, position), right.at(m, position)
+        if not m.equal(mine, theirs):
+            break
+        position += 1
+    if position >= min(len(left.items), len(right.items)):
+        return ConstantV(plain(len(left.items), len(right.items)))
+    return ConstantV(plain is operator.ne) if asked else m.binary(plain, mine, theirs)
+
+
+def _times(m: Machine, repeated: SequenceV, number: Value, in_place: bool) -> Value:
+    """``repeated * number``; a list's ``*=`` changes the list."""
+    if not isinstance(number, TensorV) and class_lookup(number.python_type(), "__index__") is MISSING:
+        m.throw(TypeError, f"can't multiply sequence by non-int of type '{number.python_type().__name__}'")
+    count = m.as_index(number)
+    if repeated.cls is tuple and count == 1:
+        return repeated
+    if len(repeated.items) * count > MOST_ITEMS:
+        raise Unsupported(f"a sequence of over {MOST_ITEMS:,} items")
+    items = repeated.all(m) * count
+    if in_place and isinstance(repeated, ListV):
+        m.mutate(repeated)
+        repeated.items = items
+        return repeated
+    return type(repeated)(items, repeated.cls if repeated.cls in (list, deque, torch.Size) else None)
 
 
 def _sum_class(left: type, right: type) -> type:

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..records.sources import Attr, Source, TypeOf
-from . import class_bodies, constant_tensors, exception_groups, polyfills
+from . import arguments, class_bodies, constant_tensors, exception_groups, polyfills
 from .builtin_functions import make_super
 from .errors import Unsupported, fitting
 from .values.arrays import is_scalar_class
 from .values.base import Value
 from .values.binding import class_lookup
 from .values.constant import NONE, NUMPY_CONSTANTS, ConstantV
-from .values.containers import ListV, SetV, SliceV, TupleV, is_size
+from .values.containers import ListV, SequenceV, SetV, SliceV, TupleV, is_size
 from .values.dicts import DictV
 from .values.functions import MethodV, PartialV, WeakRefV
 from .values.instance import ExceptionV, InstanceV
-from .values.iterators import EnumerateV, FilterV, MapV, SequenceIterV, ZipV
+from .values.iterators import EnumerateV, FilterV, MapV, ReversedV, SequenceIterV, ZipV
 from .values.known import KnownV
 from .values.made import MadeV
 from .values.tensor import TensorV
@@ -58,6 +58,7 @@ def construct(
     """``cls(*args, **kwargs)``."""
     constructor = CONSTRUCTORS.get(cls)
     if constructor is not None:
+        arguments.check(m, cls, args, kwargs)
         return fitting(cls.__name__, constructor, m, args, kwargs)
     if issubclass(cls, torch.Tensor):
         return _tensor(m, cls, args, kwargs)
@@ -111,11 +112,14 @@ def new(m: Machine, owner: type, args: list[Value], kwargs: dict[str, Value]) ->
     if cls in CONSTRUCTORS:
         return CONSTRUCTORS[cls](m, args[1:], kwargs)
     if issubclass(cls, (tuple, frozenset)):
+        base = tuple if issubclass(cls, tuple) else frozenset
+        if class_lookup(cls, "__init__") is object.__init__:
+            arguments.check(m, base, args[1:], kwargs)
         items = m.listed(args[1]) if len(args) > 1 else []
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
             return TupleV(items, cls)
         result = InstanceV(cls)
-        result.payload = TupleV(items) if issubclass(cls, tuple) else SetV(items, frozenset)
+        result.payload = TupleV(items) if base is tuple else SetV(_members(m, args[1:]), frozenset)
         return result
     if issubclass(cls, (int, float, str, bytes)) and cls not in (int, float, str, bytes):
         result = InstanceV(cls)
@@ -228,7 +232,9 @@ def make_deque(m, args, kwargs):
 
 
 CONSTRUCTORS[set] = lambda m, args, kwargs: SetV(_members(m, args), set)
-CONSTRUCTORS[frozenset] = lambda m, args, kwargs: SetV(_members(m, args), frozenset)
+CONSTRUCTORS[frozenset] = lambda m, args, kwargs: (
+    args[0] if args and args[0].python_type() is frozenset else SetV(_members(m, args), frozenset)
+)
 
 
 def _members(m: Machine, args: list[Value]) -> list[Value]:
@@ -335,6 +341,8 @@ def make_reversed(m, args, kwargs):
             return m.call(method, [], {})
         length = args[0].length(m)
         return SequenceIterV([args[0].get_item(m, ConstantV(n)) for n in reversed(range(length))])
+    if isinstance(args[0], SequenceV):
+        return ReversedV(args[0])
     return SequenceIterV(list(reversed(m.listed(args[0]))))
 
 

@@ -106,7 +106,10 @@ def _write_set(e: Emitter, v: SetV) -> list[str]:
     target = e.existing(v)
     if v.items.keys() == set(v.real):
         return []
-    return [f"{target}.clear()", f"{target}.update([{e.listing(list(v.items.values()))}])"]
+    owner = target if type(v.real) is set else "set"
+    first = "" if owner == target else target
+    items = f"[{e.listing(list(v.items.values()))}]"
+    return [f"{owner}.clear({first})", f"{owner}.update({', '.join(filter(None, [first, items]))})"]
 
 
 def _write_cell(e: Emitter, v: CellV) -> list[str]:

@@ -24,8 +24,19 @@ from .values.constant import ConstantV
 from .values.containers import CellV, SequenceV, SetV, SliceV, TupleV
 from .values.dicts import DictV, DictViewV
 from .values.functions import BuiltinMethodV, FunctionV, MethodV, PartialV, SuperV, TensorMethodV, WeakRefV
-from .values.instance import ExceptionV, InstanceV
-from .values.iterators import DictIterV, EnumerateV, FilterV, GeneratorV, MapV, SequenceIterV, SetIterV, ZipV
+from .values.instance import ExceptionV, InstanceV, TracebackV
+from .values.iterators import (
+    DictIterV,
+    EnumerateV,
+    FilterV,
+    GeneratorV,
+    MapV,
+    RangeIterV,
+    ReversedV,
+    SequenceIterV,
+    SetIterV,
+    ZipV,
+)
 from .values.known import KnownV
 from .values.made import ClassRecipe, MadeV, Recipe
 from .values.number import NumberV
@@ -229,8 +240,8 @@ def _iterator(e: Emitter, v: Value) -> str:
     if isinstance(v, FilterV):
         return e.name_value(v, "iterator", f"filter({e.listing([v.predicate, v.inner])})")
     if isinstance(v, DictIterV):
-        if v.index >= 0 and len(v.keys) == len(v.view.of.items) and id(v.view.of) not in e.m.mutated:
-            return e.name_value(v, "iterator", f"rebuild.advanced({e.expr(v.view)}, {v.index})")
+        if not v.ended and not v.changed and id(v.view.of) not in e.m.mutated:
+            return e.name_value(v, "iterator", f"rebuild.advanced({e.expr(v.view)}, {v.taken})")
         raise CannotResume("an iterator over a dictionary that was changed, across a graph break")
     if isinstance(v, SetIterV) and v.size != len(v.of.items):
         raise CannotResume("an iterator over a set that was changed, across a graph break")
@@ -238,6 +249,12 @@ def _iterator(e: Emitter, v: Value) -> str:
         return e.name_value(v, "iterator", f"rebuild.advanced({e.expr(v.of)}, {v.index})")
     if isinstance(v, SequenceIterV) and isinstance(v.items, SequenceV):
         return e.name_value(v, "iterator", f"rebuild.advanced({e.expr(v.items)}, {v.index})")
+    if isinstance(v, RangeIterV):
+        return e.name_value(v, "iterator", f"iter({v.rest!r})")
+    if isinstance(v, ReversedV):
+        if v.of.cls not in (list, tuple):
+            raise CannotResume(f"{v.a()} across a graph break")
+        return e.name_value(v, "iterator", f"rebuild.going_down({e.expr(v.of)}, {v.index})")
     if isinstance(v, SequenceIterV):
         return e.name_value(v, "iterator", f"rebuild.rest([{e.listing(v.rest(e.m))}])")
     raise CannotResume(f"{v.a()} across a graph break")
@@ -357,6 +374,7 @@ BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
     (DictV, _dict),
     (SetV, _set),
     (ExceptionV, _exception),
+    (TracebackV, lambda e, v: f"rebuild.caught({e.expr(v.error)}).__traceback__"),
     (InstanceV, _instance),
     (FunctionV, _function),
     (MethodV, _method),
@@ -370,6 +388,6 @@ BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
     (BuiltinMethodV, _builtin_method),
     (DictViewV, lambda e, v: f"{e.expr(v.of)}.{v.kind}()"),
     (SuperV, lambda e, v: f"super({e.pin(v.cls)}, {e.expr(v.owner)})"),
-    ((SequenceIterV, ZipV, MapV, FilterV, EnumerateV), _iterator),
+    ((SequenceIterV, RangeIterV, ReversedV, ZipV, MapV, FilterV, EnumerateV), _iterator),
     (GeneratorV, _generator),
 )

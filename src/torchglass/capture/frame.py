@@ -12,6 +12,7 @@ from .ops.registry import HANDLERS
 from .values.base import HandledV, NotConstant, Value
 from .values.constant import ConstantV
 from .values.containers import CellV
+from .values.instance import ExceptionV
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -69,6 +70,10 @@ class Frame:
         assert instruction.target is not None
         self.pc = instruction.target
 
+    def module_is_ours(self) -> bool:
+        """Whether it runs code of this package, which stands for C code."""
+        return self.module.startswith("torchglass.")
+
     def handled(self) -> Value | None:
         """The exception whose handler runs in this frame (``sys.exc_info``), None outside handlers."""
         return next((slot.error for slot in reversed(self.stack) if isinstance(slot, HandledV)), None)
@@ -87,6 +92,7 @@ class Frame:
         instruction = self.instructions[self.pc]
         self.pc += 1
         self.steps += 1
+        m.count_step()
         handler = HANDLERS.get(instruction.opname)
         if handler is None:
             raise Unsupported(f"the bytecode instruction {instruction.opname}")
@@ -104,6 +110,8 @@ class Frame:
             if entry.start <= index < entry.end:
                 self.raised.setdefault(id(error.value), (error.value, self.steps - 1))
                 m.chain(error.value)
+                if isinstance(error.value, ExceptionV) and error.value.trace is None:
+                    error.value.trace = object()
                 del self.stack[entry.depth :]
                 if entry.lasti:
                     # where it was raised, for tracebacks only; the real number means nothing in a resume function

@@ -22,7 +22,7 @@ from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
 from ..records.sources import Attr, Global, Item, Module, Source, TypeOf
 from . import calls, checked, class_bodies, constant_tensors, function_modes, graph, inference, tensor_ops, texts, wrap
-from .errors import Unsupported, UserError
+from .errors import StaysInPython, Unsupported, UserError
 from .frame import Frame
 from .values import hashing
 from .values.arrays import ArrayV, is_array
@@ -30,7 +30,7 @@ from .values.base import Lazy, NotConstant, Value
 from .values.binding import bind, class_lookup, is_data_descriptor, is_of_compiled_module
 from .values.closure import ClosureV
 from .values.constant import ConstantV
-from .values.containers import CellV, SequenceV, TupleV
+from .values.containers import CellV, SequenceV, SliceV, TupleV
 from .values.dicts import DictV
 from .values.functions import FunctionV
 from .values.instance import ExceptionV, InstanceV
@@ -40,6 +40,7 @@ from .values.opaque import is_opaque
 from .values.tensor import TensorV
 
 MAX_DEPTH = 150
+MOST_IDLE_STEPS = 1_000_000  # without anything for the graph; capturing so many takes seconds, running them a blink
 UNREACHABLE = "!"
 TORCH_FOLDER = str(torch.__path__[0])
 
@@ -86,6 +87,7 @@ class Machine:
         self.checks: list[checked.Check] = []
         self.checks_break = False  # whether a tensor is looked at before the program goes on
         self.warning_filters = 0
+        self.steps, self.patience, self.nodes_seen = 0, MOST_IDLE_STEPS, 0
         self.locks: list[tuple[Value, bool]] = []  # taken (True) and given back, in order
 
     # --- where we are ----------------------------------------------------------------------------------------------
@@ -106,6 +108,17 @@ class Machine:
             text = linecache.getline(at.file, at.line).strip()
             lines.append(f'  File "{at.file}", line {at.line}, in {at.function}\n    {text}\n')
         return "".join(lines)
+
+    def count_step(self) -> None:
+        """Give up on a frame that goes on and on without a tensor operation: its loop, too, is unrolled."""
+        self.steps += 1
+        if self.steps < self.patience:
+            return
+        nodes = len(self.builder.graph.nodes)
+        self.patience = self.steps + MOST_IDLE_STEPS
+        if nodes == self.nodes_seen:
+            raise StaysInPython(f"over {MOST_IDLE_STEPS:,} instructions without a tensor operation")
+        self.nodes_seen = nodes
 
     # --- guards ----------------------------------------------------------------------------------------------------
     def guard(self, source: Source, check: str, expected: Any, why: str) -> None:
@@ -236,8 +249,14 @@ class Machine:
             raise Unsupported("`in` on a tensor")
         return container.contains(self, self.settled_key(item))
 
-    def as_index(self, key: Value) -> Any:
-        """An int or a slice of ints, for list and tuple."""
+    def as_index(self, key: Value, of: str = "") -> Any:
+        """An int or a slice of ints, for list and tuple; ``of`` says whose in errors."""
+        method = key.method(self, "__index__") if isinstance(key, InstanceV) else None
+        if method is not None:
+            key = self.call(method, [], {})
+        elif isinstance(key, SliceV):
+            parts = [None if isinstance(p, ConstantV) and p.value is None else self.as_index(p) for p in key.parts]
+            return slice(*parts)
         if isinstance(key, TensorV):
             known = constant_tensors.value_of(self, key)
             if known is None:
@@ -249,6 +268,8 @@ class Machine:
             raise Unsupported(f"{key.a()} as index of a list") from None
         if isinstance(constant, slice):
             return constant
+        if of and not hasattr(type(constant), "__index__"):
+            self.throw(TypeError, f"{of} indices must be integers or slices, not {type(constant).__name__}")
         return self.real(operator.index, constant)
 
     def identical(self, left: Value, right: Value) -> bool:
@@ -343,6 +364,12 @@ class Machine:
         value = ExceptionV(type(error), [self.wrap_result(a) for a in error.args], error)
         raise UserError(value) from None
 
+    def raise_over(self, error: Exception, cause: Value) -> NoReturn:
+        """``raise error from cause``."""
+        value = ExceptionV(type(error), [self.wrap_result(a) for a in error.args], error)
+        value.slots |= {"__cause__": cause, "__context__": cause, "__suppress_context__": ConstantV(True)}
+        raise UserError(value) from None
+
     def fold(self, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Call a pure function on constants."""
         try:
@@ -365,18 +392,27 @@ class Machine:
         """The exception being handled in the innermost frame that handles one (``sys.exc_info``)."""
         return next((error for f in reversed(self.frames) if (error := f.handled()) is not None), None)
 
-    def chain(self, value: Value) -> None:
-        """Give an exception raised in a handler its context."""
+    def chain(self, value: Value, anew: bool = False) -> None:
+        """Give an exception raised in a handler its context; another one if it is raised ``anew``."""
         handled = self.handled()
-        if isinstance(value, ExceptionV) and value.real is None and handled not in (None, value):
-            value.slots.setdefault("__context__", handled)
+        if not isinstance(value, ExceptionV) or value.real is not None or handled is None or handled is value:
+            return
+        if not anew and "__context__" in value.slots:
+            return
+        value.slots["__context__"] = handled
+        link: Any = handled
+        while isinstance(link, ExceptionV):  # which must not lead back to it
+            below = link.slots.get("__context__")
+            if below is value:
+                link.slots["__context__"] = ConstantV(None)
+            link = below if below is not value else None
 
-    def exception_from(self, value: Value) -> InstanceV:
+    def exception_from(self, value: Value, otherwise: str = "exceptions must derive from BaseException") -> InstanceV:
         """What ``raise value`` raises: classes are called."""
         if isinstance(value, KnownV) and isinstance(value.real, type) and issubclass(value.real, BaseException):
             value = self.call(value, [], {})
         if not isinstance(value, InstanceV) or not issubclass(value.cls, BaseException):
-            self.throw(TypeError, "exceptions must derive from BaseException")
+            self.throw(TypeError, otherwise)
         return value
 
     def is_subclass(self, cls: type, wanted: Value) -> bool:

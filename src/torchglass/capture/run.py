@@ -93,6 +93,9 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
                     found = marked[1] if marked is not None else GraphBreak(str(error), attempt.m.origin(), error.hint)
                     reason = f"{found.reason}, and the function cannot be entered again there: {error.reason}"
                     raise Stopped(GraphBreak(reason, found.origin, found.hint, found.raises)) from None
+                except (RecursionError, MemoryError) as error:
+                    reason = f"capturing it needs more than this machine has ({type(error).__name__})"
+                    raise Stopped(GraphBreak(reason, origin, ANY_HINT)) from None
                 finally:
                     inference.left_for_real(attempt.m)
     finally:

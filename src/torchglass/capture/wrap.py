@@ -30,7 +30,7 @@ import torch.library
 
 from .. import _native, torch_compat
 from ..records.guards import TensorMeta
-from ..records.sources import Attr, Source
+from ..records.sources import Attr, Computed, Source
 from .errors import Unsupported
 from .values import number
 from .values.arrays import ArrayV, is_array
@@ -104,7 +104,10 @@ def _wrap_new(m: Machine, real: Any, source: Source | None) -> Value:
     if is_python_class(cls):
         if source is not None:
             m.guard(source, "type", cls, "its class decides what runs")
-        return InstanceV(cls, real, source)
+        value = InstanceV(cls, real, source)
+        if isinstance(real, (set, frozenset)):
+            value.payload = _members(m, real, source)
+        return value
     if is_opaque(real):
         if source is not None:
             m.guard(source, "type", cls, "was passed on")
@@ -170,12 +173,20 @@ def _dict(m: Machine, real: Any, source: Source | None) -> Value:
 
 
 def _set(m: Machine, real: Any, source: Source | None) -> Value:
-    if not all(is_constant_object(v) or isinstance(v, type) for v in real):
+    return _members(m, real, source)
+
+
+def _members(m: Machine, real: Any, source: Source | None) -> SetV:
+    """A set or frozenset as it is now, or that part of an object of a subclass."""
+    members = list(set.__iter__(real) if isinstance(real, set) else frozenset.__iter__(real))
+    if not all(is_constant_object(v) or isinstance(v, type) for v in members):
         raise Unsupported("a set whose members are no constants")
+    cls = set if isinstance(real, set) else frozenset
     if source is not None:
-        # the members as they are now: a set may change
-        m.guard(source, "constant", type(real)(real), "its members were looked up")
-    return SetV([m.wrap_result(v) for v in real], type(real), real, source)
+        exact = type(real) is cls
+        place = source if exact else Computed(cls, f"{cls.__name__}({{}})", (source,))
+        m.guard(place, "constant", cls(members), "its members were looked up")
+    return SetV([m.wrap_result(v) for v in members], cls, real, source)
 
 
 def _method(m: Machine, real: MethodType, source: Source | None) -> Value:
@@ -212,7 +223,9 @@ def _weakref(m: Machine, real: Any, source: Source | None) -> Value:
 
 
 def _proxy(m: Machine, real: Any, source: Source | None) -> Value:
-    return DictV(MappingProxyType, dict(real), None)
+    if source is not None:
+        m.guard(source, "type", MappingProxyType, "its keys were looked up")
+    return DictV(MappingProxyType, real, source)
 
 
 def _generator(m: Machine, real: Any, source: Source | None) -> Value:

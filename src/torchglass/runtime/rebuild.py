@@ -6,9 +6,11 @@ rebuild.instance(BaseModelOutput, {"last_hidden_state": t0}, items={"last_hidden
 from __future__ import annotations
 
 import logging
+import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
 from typing import Any
 
 import torch
@@ -109,11 +111,29 @@ def raised(error: BaseException) -> BaseException:
     return made
 
 
+def caught(error: BaseException) -> BaseException:
+    """An exception for a handler to handle: it has a traceback, which CPython relies on where a `with` is left."""
+    if error.__traceback__ is None:
+        frame = sys._getframe(1)
+        error.__traceback__ = TracebackType(None, frame, frame.f_lasti, frame.f_lineno)
+    return error
+
+
 def advanced(values: Iterable[Any], steps: int) -> Iterator[Any]:
     """An iterator over ``values`` from which ``steps`` items were taken."""
     iterator = iter(values)
     for _ in range(steps):
         next(iterator, None)
+    return iterator
+
+
+def going_down(values: list[Any] | tuple[Any, ...], index: int) -> Iterator[Any]:
+    """What ``reversed(values)`` made, before the item at ``index``; -1 where it has ended."""
+    iterator: Any = reversed(values)
+    for _ in iterator if index < 0 else ():
+        pass
+    if index >= 0:
+        iterator.__setstate__(index)
     return iterator
 
 

@@ -105,7 +105,10 @@ def move_to_end(m, self, key, last=TRUE):
     self.fill(m)
     m.mutate(self)
     hashed = hash_key(key)
-    value = self.items.pop(hashed)
+    if hashed not in self.items:
+        m.throw(KeyError, key)
+    value = self.lookup(m, hashed)
+    self.remove(m, hashed)
     self.items = {**self.items, hashed: value} if m.truth(last) else {hashed: value, **self.items}
     return NONE
 

@@ -174,7 +174,8 @@ METHODS[list, "__iadd__"] = METHODS[deque, "__iadd__"] = _in_place("iadd")
 
 @method(list, name="__init__")
 def list_init(m, self, values=None):
+    m.mutate(self)
+    self.items.clear()
     if values is not None:
-        m.mutate(self)
-        self.items[:] = m.listed(values)
+        grow(m, self, values)
     return NONE

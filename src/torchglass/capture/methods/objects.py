@@ -105,7 +105,11 @@ def add_note(m, self, note):
     return METHODS[list, "append"](m, notes, note)
 
 
-METHODS[BaseException, "with_traceback"] = lambda m, self, tb: self
+@method(BaseException)
+def with_traceback(m, self, traceback):
+    m.mutate(self)
+    self.slots["__traceback__"] = traceback
+    return self
 
 
 @method(BaseException, name="__str__")

@@ -50,6 +50,14 @@ def set_update(m, self, *others):
     return NONE
 
 
+@method(set, name="__init__")
+def set_init(m, self, values=None):
+    set_clear(m, self)
+    if values is not None:
+        set_update(m, self, values)
+    return NONE
+
+
 @method(set, name="clear")
 def set_clear(m, self):
     m.mutate(self)

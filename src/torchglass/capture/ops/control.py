@@ -128,6 +128,8 @@ def call_kw(m, f, i):
 def ex_parts(m, f, i):
     """Pop the parts of CALL_FUNCTION_EX."""
     kwargs = {k.as_constant(): v for k, v in m.mapping_pairs(f.pop())} if i.arg & 1 else {}
+    if not all(isinstance(name, str) for name in kwargs):
+        m.throw(TypeError, "keywords must be strings")
     args = m.listed(f.pop())
     if sys.version_info >= (3, 13):
         f.pop()
@@ -195,10 +197,12 @@ def raise_varargs(m, f, i):
     cause = f.pop() if i.arg == 2 else None
     value = m.exception_from(f.pop())
     if cause is not None:
+        if not (isinstance(cause, ConstantV) and cause.value is None):
+            cause = m.exception_from(cause, "exception causes must derive from BaseException")
         m.mutate(value)
         value.slots["__cause__"] = cause
         value.slots["__suppress_context__"] = ConstantV(True)
-    m.chain(value)
+    m.chain(value, anew=True)
     if isinstance(value, ExceptionV):
         value.trace = object()
     raise UserError(value)
@@ -280,5 +284,6 @@ def before_with(m, f, i):
 def with_except_start(m, f, i):
     value = f.stack[-1]
     leave = f.stack[-4]
-    args = [m.wrap_known(value.python_type()), value, ConstantV(None)]
+    trace = value.traceback() if isinstance(value, ExceptionV) else ConstantV(None)
+    args = [m.wrap_known(value.python_type()), value, trace]
     f.push(m.call(leave, args, {}))

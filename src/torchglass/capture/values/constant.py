@@ -75,8 +75,10 @@ class ConstantV(Value):
         return bool(m.real(bool, self.value))
 
     def iterate(self, m: Machine) -> Value:
-        from .iterators import SequenceIterV
+        from .iterators import RangeIterV, SequenceIterV
 
+        if type(self.value) is range:
+            return RangeIterV(self.value)
         m.real(iter, self.value)  # its TypeError is the user's
         return SequenceIterV([m.wrap_result(v) for v in m.real(list, self.value)])
 

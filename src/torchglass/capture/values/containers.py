@@ -79,12 +79,15 @@ class SequenceV(Value):
         return any(m.equal(other, item) for other in self.all(m))
 
     def get_item(self, m: Machine, key: Value) -> Value:
-        index = m.as_index(key)
+        index = m.as_index(key, self.default_class.__name__)
         if isinstance(index, slice):
             self.all(m)
+            chosen = m.real(list.__getitem__, self.items, index)
+            if self.cls is tuple and index.step in (None, 1) and len(chosen) == len(self.items):
+                return self
             # slicing a namedtuple gives a plain tuple; slicing a list, list or torch.Size keeps the type
             keep = self.cls if self.cls in (list, tuple, torch.Size) else self.default_class
-            return type(self)(m.real(list.__getitem__, self.items, index), keep)
+            return type(self)(chosen, keep)
         if not -len(self.items) <= index < len(self.items):
             named = deque if self.cls is deque else self.default_class  # subclasses do not name themselves here
             m.throw(IndexError, f"{named.__name__} index out of range")
@@ -175,7 +178,7 @@ class ListV(SequenceV):
 
     def get_item(self, m: Machine, key: Value) -> Value:
         if self.machine is not None and self.maxlen is None:
-            index = m.as_index(key)
+            index = m.as_index(key, "list")
             if isinstance(index, int) and -len(self.tail) - len(self.real) <= index < len(self.real):
                 return self._single(m, index)
         return super().get_item(m, key)
@@ -205,7 +208,7 @@ class ListV(SequenceV):
         return m.class_attr(self, name)
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
-        index = m.as_index(key)
+        index = m.as_index(key, "list")
         self.all(m)
         m.mutate(self)
         if isinstance(index, slice):
@@ -216,7 +219,7 @@ class ListV(SequenceV):
     def del_item(self, m: Machine, key: Value) -> None:
         self.all(m)
         m.mutate(self)
-        m.real(list.__delitem__, self.items, m.as_index(key))
+        m.real(list.__delitem__, self.items, m.as_index(key, "list"))
 
 
 class SetV(Value):

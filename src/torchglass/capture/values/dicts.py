@@ -7,6 +7,7 @@ writes stay in ``items``; only what needs all keys (len, iteration, equality) gu
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ...records.sources import DictKey, InstanceDict, Item, Source, key_text
@@ -18,6 +19,7 @@ from .hashing import EqualKey, IdentityKey, hash_key, rely_on, says_what_is_equa
 
 if TYPE_CHECKING:
     from ..machine import Machine
+    from .iterators import DictIterV
 
 
 class _Deleted:
@@ -40,6 +42,7 @@ class DictV(Value):
         self.key_values: dict[Any, Value] = {}
         self.complete = real is None
         self.default_factory: Value | None = None
+        self.iterators: list[DictIterV] = []  # over it, that have not ended
         self.attrs: dict[str, Value] = {}
 
     def __repr__(self) -> str:
@@ -92,6 +95,9 @@ class DictV(Value):
         hashed = hash_key(key)
         if hashed in self.items and self.items[hashed] is DELETED:
             del self.items[hashed]
+        if self.iterators and hashed not in self.items:
+            for iterator in self.iterators:
+                iterator.added(hashed)
         self.items[hashed] = value
         if not isinstance(key, ConstantV):
             self.key_values.setdefault(hashed, key)
@@ -141,10 +147,15 @@ class DictV(Value):
         self.fill(m)
         m.mutate(self)
         del self.items[key]
+        for iterator in self.iterators:
+            iterator.removed(key)
 
     def clear(self, m: Machine) -> None:
         m.mutate(self)
         self.fill(m)
+        for iterator in self.iterators:
+            for key in self.items:
+                iterator.removed(key)
         self.items.clear()
 
     def get_attr(self, m: Machine, name: str) -> Value:
@@ -229,10 +240,14 @@ class DictV(Value):
         return value
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        if self.cls is MappingProxyType:
+            m.throw(TypeError, "'mappingproxy' object does not support item assignment")
         m.mutate(self)
         self.put(key, value)
 
     def del_item(self, m: Machine, key: Value) -> None:
+        if self.cls is MappingProxyType:
+            m.throw(TypeError, "'mappingproxy' object doesn't support item deletion")
         hashed = hash_key(key)
         if self.lookup(m, hashed) is None:
             m.throw(KeyError, key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict
-from types import FunctionType, MemberDescriptorType, WrapperDescriptorType
+from types import FunctionType, MemberDescriptorType, TracebackType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,7 +39,7 @@ def payload_for(cls: type, real: Any = None, source: Source | None = None) -> Va
     if issubclass(cls, tuple):
         return TupleV.existing(real, source) if real is not None else TupleV([])
     if issubclass(cls, (set, frozenset)):
-        return SetV([], cls) if real is None else None
+        return SetV([]) if real is None else None
     if issubclass(cls, (int, float, str, bytes)):
         return ConstantV(real, source) if real is not None else ConstantV(cls.__base__())  # type: ignore[misc]
     return None
@@ -291,6 +291,19 @@ def _has_dict(cls: type) -> bool:
     return getattr(cls, "__dictoffset__", 0) != 0
 
 
+class TracebackV(Value):
+    """The traceback of an exception: nothing is known of it while capturing but that it is there."""
+
+    def __init__(self, error: ExceptionV) -> None:
+        self.error = error
+
+    def python_type(self) -> type:
+        return TracebackType
+
+    def truth(self, m: Machine) -> bool:
+        return True
+
+
 class ExceptionV(InstanceV):
     """An exception object: made inside, with ``args`` as given to the class, or an existing one."""
 
@@ -301,13 +314,22 @@ class ExceptionV(InstanceV):
         self.raised = raised
         self.group: tuple[Value, TupleV] | None = None  # text and members of an exception group
         self.trace: object = None  # another one whenever the traceback grows
+        self.tracebacks: tuple[object, TracebackV] | None = None
 
     @classmethod
     def existing(cls, real: BaseException, source: Source | None) -> ExceptionV:
         made = cls.__new__(cls)
         InstanceV.__init__(made, type(real), real, source)
-        made.args, made.raised, made.group, made.trace = [], None, None, None
+        made.args, made.raised, made.group, made.trace, made.tracebacks = [], None, None, None, None
         return made
+
+    def traceback(self) -> Value:
+        """What stands in ``__traceback__``: None before it was raised."""
+        if self.real is None and self.trace is None:
+            return ConstantV(None)
+        if self.tracebacks is None or self.tracebacks[0] is not self.trace:
+            self.tracebacks = self.trace, TracebackV(self)
+        return self.tracebacks[1]
 
     def arguments(self, m: Machine) -> list[Value]:
         """What stands in ``args``."""
@@ -330,7 +352,7 @@ class ExceptionV(InstanceV):
 
     def _link(self, m: Machine, name: str) -> Value:
         if name == "__traceback__" and name not in self.slots:
-            raise Unsupported("the traceback of an exception")
+            return self.traceback()
         if name in self.slots or self.real is None:
             return self.slots.get(name, ConstantV(False if name == "__suppress_context__" else None))
         source = Attr(self.source, name) if self.source is not None else None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from types import GeneratorType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..errors import Unsupported, UserError
 from .base import Value
 from .containers import SequenceV, SetV
 
 if TYPE_CHECKING:
-    from ..errors import UserError
     from ..frame import Frame
     from ..machine import Machine
     from .dicts import DictViewV
@@ -59,6 +59,42 @@ class SequenceIterV(IteratorV):
         return items[self.index :]
 
 
+class RangeIterV(IteratorV):
+    """An iterator over a range, which may be long: a loop may leave it early."""
+
+    def __init__(self, numbers: range) -> None:
+        self.rest = numbers
+
+    def python_type(self) -> type:
+        return type(iter(self.rest))
+
+    def next(self, m: Machine) -> Value | None:
+        from .constant import ConstantV
+
+        if not self.rest:
+            return None
+        value, self.rest = self.rest[0], self.rest[1:]
+        return ConstantV(value)
+
+
+class ReversedV(IteratorV):
+    """``reversed(sequence)``: goes down from where the sequence ended when it was made."""
+
+    def __init__(self, of: SequenceV) -> None:
+        self.of = of
+        self.index = len(of.items) - 1
+
+    def python_type(self) -> type:
+        return type(reversed([])) if self.of.cls is list else reversed
+
+    def next(self, m: Machine) -> Value | None:
+        if not 0 <= self.index < len(self.of.items):
+            self.index = -1
+            return None
+        self.index -= 1
+        return self.of.at(m, self.index + 1)
+
+
 class SetIterV(SequenceIterV):
     """An iterator over a set, which must not change its size meanwhile."""
 
@@ -100,26 +136,44 @@ class DictIterV(SequenceIterV):
     def __init__(self, view: DictViewV, m: Machine) -> None:
         view.of.fill(m)
         self.view = view
-        self.keys = list(view.of.items)
-        self.index = 0
+        self.waiting = dict.fromkeys(view.of.items)  # keys to come: what is added to the dictionary comes last
+        self.left = len(self.waiting)  # as many it gives
+        self.taken = 0
+        self.changed = self.ended = False
+        view.of.iterators.append(self)
 
     def python_type(self) -> type:
         return type(iter({}))
 
     def next(self, m: Machine) -> Value | None:
-        if self.index >= 0 and len(self.view.of.items) != len(self.keys):
-            ordered = issubclass(self.view.of.cls, OrderedDict)
-            m.throw(RuntimeError, f"{'OrderedDict mutated' if ordered else 'dictionary changed size'} during iteration")
-        if not 0 <= self.index < len(self.keys):
-            self.index = -1
+        if self.ended:
             return None
-        self.index += 1
-        if self.keys[self.index - 1] not in self.view.of.items:
+        of = self.view.of
+        if self.changed and issubclass(of.cls, OrderedDict):
+            m.throw(RuntimeError, "OrderedDict mutated during iteration")
+        if len(of.items) != self.taken + self.left:
+            m.throw(RuntimeError, "dictionary changed size during iteration")
+        if not self.waiting:
+            self.ended = True
+            of.iterators.remove(self)
+            return None
+        if not self.left:
             m.throw(RuntimeError, "dictionary keys changed during iteration")
-        return self.view.entry(m, self.keys[self.index - 1])
+        key = next(iter(self.waiting))
+        del self.waiting[key]
+        self.taken, self.left = self.taken + 1, self.left - 1
+        return self.view.entry(m, key)
+
+    def added(self, key: Any) -> None:
+        self.changed = True
+        self.waiting[key] = None
+
+    def removed(self, key: Any) -> None:
+        self.changed = True
+        self.waiting.pop(key, None)
 
     def rest(self, m: Machine) -> list[Value]:
-        return [self.view.entry(m, key) for key in self.keys[self.index :]] if self.index >= 0 else []
+        return [] if self.ended else [self.view.entry(m, key) for key in self.waiting]
 
 
 class ZipV(IteratorV):
@@ -198,13 +252,25 @@ class GeneratorV(IteratorV):
 
     def send(self, m: Machine, value: Value) -> Value | None:
         """Resume with ``value``; None when the generator returned (its result is ``returned``)."""
+        self._refuse_reentry(m)
         if self.done:
             return None
         return self._step(m, value)
 
+    def _refuse_reentry(self, m: Machine) -> None:
+        if self.frame in m.frames:
+            if self.frame.module_is_ours():
+                raise Unsupported("an iterator that is asked for an item while it makes one")
+            m.throw(ValueError, "generator already executing")
+
     def _step(self, m: Machine, value: Value | None) -> Value | None:
         try:
             kind, result = m.resume_generator(self.frame, value)
+        except UserError as error:
+            self.done = True
+            if not issubclass(error.value.python_type(), StopIteration):
+                raise
+            m.raise_over(RuntimeError("generator raised StopIteration"), error.value)
         except BaseException:
             self.done = True
             raise
@@ -216,6 +282,7 @@ class GeneratorV(IteratorV):
 
     def throw(self, m: Machine, error: UserError) -> Value | None:
         """Raise ``error`` where the generator is suspended; None when it returned."""
+        self._refuse_reentry(m)
         if self.done or self.frame.finished is None or self.frame.finished[0] != "yield":
             self.done = True
             raise error

@@ -1,0 +1,259 @@
+"""Builtin types and functions as Python's documentation has them: identity, order, errors. Each program runs plain and
+compiled, twice, and must give the same; ``cpython.py`` of ``tests/sweep`` finds such cases in CPython's own tests.
+"""
+
+import collections
+import types
+
+import pytest
+import torch
+
+import torchglass as tg
+
+
+def outcome(function, *args):
+    try:
+        return function(*args)
+    except Exception as error:
+        return type(error), str(error)
+
+
+def same_as_plain(function, *args, whole=True):
+    expected = outcome(function, *args)
+    compiled = tg.compile(function, backend="eager", fullgraph=whole)
+    assert outcome(compiled, *args) == expected
+    assert outcome(compiled, *args) == expected
+    return compiled
+
+
+def caught(function, *args, **kwargs):
+    """The error of a call, as program and not as test: it is interpreted."""
+    try:
+        return function(*args, **kwargs)
+    except (TypeError, ValueError, LookupError, RuntimeError) as error:
+        return type(error), str(error)
+
+
+class Index:
+    def __index__(self):
+        return 2
+
+
+class Roots(list):
+    pass
+
+
+class Names(set):
+    pass
+
+
+# --- lists and tuples -------------------------------------------------------------------------------------------------
+def multiplied_in_place():
+    a = b = [1, 2]
+    a *= 2
+    a *= Index()
+    return a is b, b, 3 * [0], caught(lambda: [1] * 2.0), caught(lambda: "x" * [1])
+
+
+def whole_tuples_are_the_same_object():
+    t = (1, [2])
+    return t[:] is t, t * 1 is t, t + () is t, () + t is t, t[::1] is t, t[::-1] is t, t[:1] is t
+
+
+def read_backwards_while_written():
+    items = [1, 2, 3, 4]
+    back = reversed(items)
+    first = next(back)
+    items[2] = "new"
+    rest = list(back)
+    items.append(5)
+    return first, rest, list(back), type(reversed(items)).__name__
+
+
+def made_anew_by_init():
+    items = [1, 2]
+    items.__init__()
+    again = [3]
+    again.__init__("ab")
+    return items, again
+
+
+def indexed_by_other_things():
+    items = [1, 2, 3, 4]
+    return (
+        items[Index()], items[: Index()], caught(lambda: items["a"]), caught(lambda: tuple("a")[None]),
+        caught(lambda: items[1.0]), caught(lambda: (1, 2)[::0]),
+    )  # fmt: skip
+
+
+def compared_while_changing():
+    left, right = [], []
+
+    class Clears:
+        def __eq__(self, other):
+            left.clear()
+            right.clear()
+            return False
+
+    left.append(Clears())
+    right.append(Clears())
+    return left == right
+
+
+def subclass_keeps_its_class_in_place():
+    items = same = Roots([1])
+    items += [2]
+    items *= 2
+    names = Names("ab")
+    names |= {"c"}
+    return items is same, type(items), list(items), type(names), sorted(names)
+
+
+# --- dictionaries -----------------------------------------------------------------------------------------------------
+def changed_while_read():
+    def moved():
+        d = {0: 0}
+        for key in d:
+            del d[key]
+            d[key] = 0
+
+    def replaced():
+        d, seen = {1: 1, 2: 2, 3: 3}, []
+        for key in d:
+            seen.append(key)
+            if key == 1:
+                del d[2]
+                d[4] = 4
+        return seen
+
+    def grown():
+        d = {1: 1}
+        for key in d:
+            d[key + 1] = 1
+
+    def ordered():
+        d = collections.OrderedDict(a=1, b=2)
+        for key in d:
+            d.move_to_end(key)
+
+    return caught(moved), caught(replaced), caught(grown), caught(ordered)
+
+
+def made_from_keys():
+    class Mine(dict):
+        pass
+
+    mine = Mine.fromkeys("ab", 1)
+    return type(mine).__name__, dict(mine), caught(dict.fromkeys), dict.fromkeys([1, 1])
+
+
+def named_by_other_than_strings():
+    def function(**kwargs):
+        return kwargs
+
+    return caught(lambda: function(**{1: 2})), caught(lambda: dict(**{1: 2}))
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+def called_with_too_much():
+    class Pair(tuple):
+        pass
+
+    return [
+        caught(list, sequence=[]), caught(tuple, sequence=()), caught(lambda: Pair(sequence=())), caught(len),
+        caught(lambda: [].append()), caught(lambda: [].pop(1, 2)), caught(lambda: {}.get()), caught(set, 1, 2),
+        caught(sorted), caught(lambda: [].sort(1)), caught(getattr, 1), caught(iter), caught(bool, 1, 2),
+    ]  # fmt: skip
+
+
+WHOLE = [
+    multiplied_in_place, whole_tuples_are_the_same_object, read_backwards_while_written, made_anew_by_init,
+    indexed_by_other_things, compared_while_changing, subclass_keeps_its_class_in_place, changed_while_read,
+    made_from_keys, named_by_other_than_strings, called_with_too_much,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", WHOLE, ids=lambda p: p.__name__)
+def test_the_same_as_plain_python(program):
+    same_as_plain(program)
+
+
+def test_a_set_of_a_subclass_that_was_there_before():
+    names = Names("ab")
+
+    def f(x):
+        names.add("c")
+        names.discard("a")
+        return x + len(names), "b" in names, names | {"d"}, sorted(names), type(names)
+
+    x = torch.zeros(1)
+    same_as_plain(f, x)
+    assert names == {"b", "c"} and type(names) is Names
+    names.update("xyz")
+    assert tg.compile(f, backend="eager")(x)[0].item() == 5
+
+
+def test_a_mapping_proxy_is_read_at_each_call():
+    settings = {"scale": 2, "kind": 1}
+    compiled = tg.compile(lambda p, x: (x * p["scale"], list(p), p), backend="eager", fullgraph=True)
+    proxy, x = types.MappingProxyType(settings), torch.ones(2)
+    assert compiled(proxy, x)[0].tolist() == [2, 2]
+    settings["scale"] = 3
+    found = compiled(proxy, x)
+    assert found[0].tolist() == [3, 3] and found[2] is proxy
+    settings["more"] = 1
+    assert compiled(proxy, x)[1] == ["scale", "kind", "more"]
+
+
+def test_an_iterator_that_goes_down_goes_on_behind_a_break():
+    def f(items):
+        back = reversed(items)
+        next(back)
+        tg.graph_break()
+        items[0] = "new"
+        return list(back), list(back)
+
+    assert tg.compile(f, backend="eager")([1, 2, 3]) == ([2, "new"], [])
+
+
+def test_a_with_block_left_by_an_exception_that_was_raised_while_capturing():
+    """CPython takes it that what is handled has a traceback, and dies without."""
+
+    class Strict:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, kind, error, traceback):
+            raise ValueError("not this one") from error
+
+    def f(x):
+        with Strict():
+            return x[5]
+
+    with pytest.raises(ValueError, match="not this one") as found:
+        tg.compile(f, backend="eager")([1])
+    assert isinstance(found.value.__cause__, IndexError)
+
+
+def test_structures_nested_too_deeply_run_as_plain_python():
+    def f(x):
+        nested = []
+        for _ in range(30_000):
+            nested = [nested]
+        return x + 1, nested
+
+    compiled = tg.compile(f, backend="eager")
+    assert compiled(torch.zeros(1))[0].item() == 1
+    assert "RecursionError" in tg.explain(compiled).record.fallbacks[0].reason
+
+
+def test_a_loop_without_tensors_is_not_unrolled_for_ever():
+    def f(x):
+        total = 0
+        for n in range(400_000):
+            total += n % 7
+        return x + total
+
+    compiled = tg.compile(f, backend="eager")
+    assert compiled(torch.zeros(1)).item() == f(torch.zeros(1)).item()
+    assert "without a tensor operation" in tg.explain(compiled).record.fallbacks[0].reason
