@@ -3,6 +3,7 @@ compiled, twice, and must give the same; ``cpython.py`` of ``tests/sweep`` finds
 """
 
 import collections
+import functools
 import types
 
 import pytest
@@ -166,7 +167,111 @@ def called_with_too_much():
     ]  # fmt: skip
 
 
+# --- exceptions -------------------------------------------------------------------------------------------------------
+class Refused(OSError):
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.extra = 1
+
+
+def fields_of_exceptions():
+    try:
+        raise OSError(2, "gone", "a file")
+    except OSError as error:
+        found = [error.errno, error.filename, str(error), type(error).__name__, error.args]
+    refused = Refused(5, "no")
+    wrong = UnicodeEncodeError("ascii", "xy", 0, 1, "why")
+    missing = ImportError("m", name="n", path="p")
+    try:
+        missing.nothing  # noqa: B018
+    except AttributeError as error:
+        found += [error.name, error.obj is missing]
+    return [
+        *found, refused.errno, str(refused), refused.extra, str(wrong), wrong.start, missing.name, missing.path,
+        SystemExit(3).code, NameError("m", name="n").name, str(SyntaxError("m", ("f", 1, 2, "t"))),
+        caught(UnicodeEncodeError, 1),
+    ]  # fmt: skip
+
+
+def fields_of_exceptions_written():
+    error = ValueError(1, 2)
+    error.args = [3]
+    error.__cause__ = KeyError()
+    error.add_note("a note")
+    refused = [
+        caught(setattr, error, name, 3) for name in ("__cause__", "__context__", "__traceback__", "args")
+    ] + [caught(error.add_note, 3), caught(setattr, error, "__traceback__", "no")]  # fmt: skip
+    return error.args, str(error), repr(error), error.__suppress_context__, error.__notes__, refused
+
+
+def raised_from_other_things():
+    def from_a_class():
+        try:
+            raise ValueError("a") from KeyError
+        except ValueError as error:
+            return type(error.__cause__), error.__suppress_context__
+
+    def from_a_number():
+        raise ValueError("a") from 3
+
+    return from_a_class(), caught(from_a_number)
+
+
+def raised_again_within_its_own_handler():
+    try:
+        try:
+            [][0]
+        except IndexError as first:
+            try:
+                {}[0]
+            except KeyError:
+                raise first  # noqa: B904
+    except IndexError as error:
+        return type(error.__context__), error.__context__.__context__
+
+
+def handlers_get_a_traceback():
+    seen = []
+
+    class Manager:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, kind, error, traceback):
+            seen.append((kind, traceback is None, error.__traceback__ is None, type(traceback).__name__))
+            return True
+
+    with Manager():
+        [][0]
+    return seen, ValueError().__traceback__
+
+
+# --- generators and loops ---------------------------------------------------------------------------------------------
+def generators_misused():
+    def stops():
+        yield 1
+        raise StopIteration
+
+    def asks_itself():
+        yield next(again[0])
+
+    again = []
+    again.append(asks_itself())
+    return caught(lambda: list(stops())), caught(lambda: next(again[0]))
+
+
+def long_ranges_left_early():
+    for n in range(10**12):
+        if n > 3:
+            break
+    numbers = iter(range(0, 10**15, 3))
+    next(numbers)
+    return n, next(numbers), type(numbers).__name__
+
+
 WHOLE = [
+    fields_of_exceptions, fields_of_exceptions_written, raised_from_other_things, raised_again_within_its_own_handler,
+    handlers_get_a_traceback, generators_misused, long_ranges_left_early,
     multiplied_in_place, whole_tuples_are_the_same_object, read_backwards_while_written, made_anew_by_init,
     indexed_by_other_things, compared_while_changing, subclass_keeps_its_class_in_place, changed_while_read,
     made_from_keys, named_by_other_than_strings, called_with_too_much,
@@ -233,6 +338,44 @@ def test_a_with_block_left_by_an_exception_that_was_raised_while_capturing():
     with pytest.raises(ValueError, match="not this one") as found:
         tg.compile(f, backend="eager")([1])
     assert isinstance(found.value.__cause__, IndexError)
+
+
+def test_implementations_that_are_registered_later_are_found():
+    @functools.singledispatch
+    def kind(value):
+        return "any"
+
+    kind.register(int, lambda value: "int")
+    compiled = tg.compile(lambda x, value: (x + 1, kind(value), kind("text")), backend="eager", fullgraph=True)
+    x = torch.zeros(1)
+    assert compiled(x, 1)[1:] == ("int", "any")
+    kind.register(str, lambda value: "text")
+    assert compiled(x, 1)[1:] == ("int", "text")
+    kind.register(int, lambda value: "number")
+    assert compiled(x, 1)[1:] == ("number", "text")
+
+
+def test_an_implementation_registered_inside_is_found():
+    def f(value):
+        @functools.singledispatch
+        def kind(value):
+            return "any"
+
+        kind.register(int, lambda value: "int")
+        return kind(value), kind("text")
+
+    compiled = tg.compile(f, backend="eager")
+    assert compiled(1) == compiled(2) == ("int", "any")
+
+
+def test_iterators_go_on_behind_a_break_as_what_they_were():
+    def f():
+        numbers, done = iter(range(10**12)), (n for n in ())
+        next(numbers), list(done)
+        tg.graph_break()
+        return next(numbers), type(numbers).__name__, type(done).__name__
+
+    assert tg.compile(f, backend="eager")() == (1, "range_iterator", "generator")
 
 
 def test_structures_nested_too_deeply_run_as_plain_python():

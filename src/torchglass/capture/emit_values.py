@@ -144,10 +144,15 @@ def _exception_text(e: Emitter, v: ExceptionV) -> str:
         return f"rebuild.group({e.pin(v.cls)}, {e.listing([*v.group, TupleV(v.args)])}, {attributes})"
     if v.raised is not None and attributes == "{}":
         return f"rebuild.raised({e.pin(v.raised)})"
-    items = e.listing(v.args)
+    args, kwargs = v.initialized if v.initialized is not None else (v.args, {})
+    items = e.listing(args)
+    named = "".join(f", {k}={e.expr(x)}" for k, x in kwargs.items())
     if attributes == "{}" and not isinstance(class_lookup(v.cls, "__init__"), FunctionType):
-        return f"{e.pin(v.cls)}({items})"
-    return f"rebuild.exception({e.pin(v.cls)}, ({items}{',' if v.args else ''}), {attributes})"
+        return f"{e.pin(v.cls)}({(items + named).removeprefix(', ')})"
+    made = f"{e.pin(v.cls)}, ({items}{',' if args else ''}), {attributes}"
+    if v.initialized is not None and v.builtin_class().__init__ is not BaseException.__init__:
+        made += f", initialize={e.pin(v.builtin_class())}.__init__{named}"
+    return f"rebuild.exception({made})"
 
 
 def _instance(e: Emitter, v: InstanceV) -> str:
@@ -264,7 +269,7 @@ def _generator(e: Emitter, v: GeneratorV) -> str:
     """A suspended generator: its code entered where it is suspended, with its variables."""
     frame = v.frame
     if v.done:
-        return e.name_value(v, "generator", "rebuild.rest(())")
+        return e.name_value(v, "generator", "rebuild.finished()")
     if frame.finished is None:
         raise CannotResume("a generator that is running, across a graph break")
     # before its first step it waits for a None that starts it, which the prologue gets from its own yield

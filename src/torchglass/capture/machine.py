@@ -388,6 +388,13 @@ class Machine:
         """Raise an exception in the user's program."""
         raise UserError(ExceptionV(cls, [a if isinstance(a, Value) else ConstantV(a) for a in args]))
 
+    def throw_missing(self, owner: Value, name: str) -> NoReturn:
+        """Raise the AttributeError of an object without such an attribute."""
+        text = ConstantV(f"'{owner.python_type().__name__}' object has no attribute '{name}'")
+        error = ExceptionV(AttributeError, [text])
+        error.initialized = [text], {"name": ConstantV(name), "obj": owner}
+        raise UserError(error)
+
     def handled(self) -> Value | None:
         """The exception being handled in the innermost frame that handles one (``sys.exc_info``)."""
         return next((error for f in reversed(self.frames) if (error := f.handled()) is not None), None)
@@ -401,7 +408,9 @@ class Machine:
             return
         value.slots["__context__"] = handled
         link: Any = handled
-        while isinstance(link, ExceptionV):  # which must not lead back to it
+        seen: set[int] = set()
+        while isinstance(link, ExceptionV) and id(link) not in seen:  # which must not lead back to it
+            seen.add(id(link))
             below = link.slots.get("__context__")
             if below is value:
                 link.slots["__context__"] = ConstantV(None)
@@ -438,6 +447,9 @@ class Machine:
 
     def call_transformed(self, transform: Any, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return calls.transforms.call_transformed(self, transform, function, args, kwargs)
+
+    def cells_of(self, function: KnownV) -> dict[str, CellV]:
+        return dict(zip(function.real.__code__.co_freevars, calls.closure_of(self, function)))
 
     def call_module(self, module: InstanceV, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return calls.call_module(self, module, args, kwargs)

@@ -59,13 +59,27 @@ def call_generic(m: Machine, function: KnownV, args: list[Value], kwargs: dict[s
     """A generic function: the implementation for the class of its first argument."""
     if not args:
         m.throw(TypeError, f"{function.real.__name__} requires at least 1 positional argument")
-    chosen = m.real(function.real.dispatch, m.forced(args[0]).python_type())
-    return m.call(m.wrap_known(chosen), args, kwargs)
+    chooser = m.get_attr(function, "dispatch")
+    assert isinstance(chooser, KnownV)
+    return m.call(_implementation(m, chooser, m.forced(args[0]).python_type()), args, kwargs)
 
 
 @made_like(_generic.dispatch)
 def dispatch(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return m.wrap_known(m.real(function.real, args[0].as_constant()))
+    return _implementation(m, function, args[0].as_constant())
+
+
+def _implementation(m: Machine, chooser: KnownV, cls: type) -> Value:
+    """What is registered for ``cls``: the entry relies on all that is."""
+    known = m.cells_of(chooser)["registry"].get(m)
+    assert isinstance(known, DictV)
+    registry = known.real
+    if id(known) in m.mutated:
+        raise Unsupported("a generic function that the program has just added to")
+    known.fill(m)
+    chosen = registry[cls] if cls in registry else m.real(functools._find_impl, cls, registry)  # type: ignore[attr-defined]
+    key = next(key for key, function in registry.items() if function is chosen)
+    return known.get_item(m, m.wrap_known(key))
 
 
 # --- torch: labels for profilers, questions about devices -------------------------------------------------------------

@@ -65,10 +65,19 @@ def number(value: Any, kind: type) -> Any:
 END = object()
 
 
-def exception(cls: type[BaseException], args: tuple[Any, ...], attributes: dict[str, Any]) -> BaseException:
-    """An exception made without calling its ``__init__``: capture has already interpreted it."""
+def exception(
+    cls: type[BaseException],
+    args: tuple[Any, ...],
+    attributes: dict[str, Any],
+    initialize: Callable[..., None] | None = None,
+    **named: Any,
+) -> BaseException:
+    """An exception made without calling its ``__init__``, which capture has interpreted; only its builtin class's."""
     made: BaseException = cls.__new__(cls, *args)
-    made.args = args
+    if initialize is not None:
+        initialize(made, *args, **named)
+    else:
+        made.args = args
     made.__dict__.update(attributes)
     return made
 
@@ -140,6 +149,13 @@ def going_down(values: list[Any] | tuple[Any, ...], index: int) -> Iterator[Any]
 def rest(values: Iterable[Any]) -> Iterator[Any]:
     """An iterator over the items that a loop has not yet taken."""
     return iter(values)
+
+
+def finished() -> Iterator[Any]:
+    """A generator that has returned."""
+    made: Iterator[Any] = (item for item in ())  # type: ignore[var-annotated]
+    next(made, None)
+    return made
 
 
 class Undone(Exception):

@@ -40,7 +40,7 @@ def object_getattribute(m, self, name):
     if isinstance(self, InstanceV):
         value = self.find_attr(m, name.as_constant())
         if value is None:
-            m.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name.as_constant()}'")
+            m.throw_missing(self, name.as_constant())
         return value
     return m.get_attr(self, name.as_constant())
 
@@ -92,12 +92,23 @@ def object_init_subclass(m, self, /, **kwargs):
 @method(BaseException, name="__init__")
 def exception_init(m, self, /, *args, **kwargs):
     if isinstance(self, ExceptionV):
-        self.args = list(args)
+        self.args, self.initialized = list(args), (list(args), kwargs)
+        if self.builtin_class().__init__ is not BaseException.__init__ and _are_constant(m, [*args, *kwargs.values()]):
+            twin = self.twin(m)  # raises where it does not take these
+            self.args = [m.wrap_result(arg) for arg in twin.args]
+            if self.cls is OSError:
+                self.cls = type(twin)
     return NONE
+
+
+def _are_constant(m, values):
+    return all(m.settle(value).is_constant() for value in values)
 
 
 @method(BaseException)
 def add_note(m, self, note):
+    if not issubclass(note.python_type(), str):
+        m.throw(TypeError, f"note must be a str, not '{note.python_type().__name__}'")
     notes = self.attrs.lookup(m, "__notes__")
     if notes is None:
         notes = ListV([])
@@ -114,6 +125,8 @@ def with_traceback(m, self, traceback):
 
 @method(BaseException, name="__str__")
 def exception_str(m, self):
+    if self.builtin_class().__str__ not in (BaseException.__str__, KeyError.__str__) and self.real is None:
+        return ConstantV(m.real(str, self.twin(m)))
     args = self.arguments(m)
     if len(args) == 1:
         return m.call(m.wrap_known(repr if issubclass(self.cls, KeyError) else str), args, {})

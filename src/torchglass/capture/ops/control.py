@@ -7,6 +7,7 @@ import sys
 from .. import checked, exception_groups
 from ..errors import Unsupported, UserError
 from ..values.base import NULL, HandledV
+from ..values.binding import MISSING, class_lookup
 from ..values.constant import ConstantV
 from ..values.containers import TupleV
 from ..values.instance import ExceptionV, InstanceV
@@ -265,19 +266,20 @@ def cleanup_throw(m, f, i):
 
 # --- with -------------------------------------------------------------------------------------------------------------
 def _special(m, owner, name):
-    if isinstance(owner, InstanceV):
-        method = owner.method(m, name)
-        if method is None:
-            m.throw(TypeError, f"'{owner.cls.__name__}' object does not support the context manager protocol")
-        return method
-    return m.get_attr(owner, name)
+    method = owner.method(m, name) if isinstance(owner, InstanceV) else None
+    cls = owner.python_type()
+    if method is None and (isinstance(owner, InstanceV) or class_lookup(cls, name) is MISSING):
+        missed = " (missed __exit__ method)" if name == "__exit__" else ""
+        m.throw(TypeError, f"'{cls.__name__}' object does not support the context manager protocol{missed}")
+    return method or m.get_attr(owner, name)
 
 
 @handler("BEFORE_WITH")
 def before_with(m, f, i):
     manager = f.pop()
+    enter = _special(m, manager, "__enter__")
     f.push(_special(m, manager, "__exit__"))
-    f.push(m.call(_special(m, manager, "__enter__"), [], {}))
+    f.push(m.call(enter, [], {}))
 
 
 @handler("WITH_EXCEPT_START")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections import OrderedDict
-from types import FunctionType, MemberDescriptorType, TracebackType, WrapperDescriptorType
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, TracebackType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...records.sources import Attr, InstanceDict, Source
 from ..errors import Unsupported
-from .base import Value
+from .base import NotConstant, Value
 from .binding import MISSING, attribute_on_class, bind, class_lookup, is_data_descriptor
 from .constant import ConstantV
 from .containers import ListV, SetV, TupleV
@@ -127,7 +128,7 @@ class InstanceV(Value):
         elif fallback is not MISSING:
             return m.call(bind(m, fallback, self, self.cls, "__getattr__"), [ConstantV(name)], {})
         m.guard_lacks_attr(self.cls, m.class_source(self, self.cls), name)
-        m.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        m.throw_missing(self, name)
         raise AssertionError
 
     def module_attr(self, m: Machine, name: str) -> Value | None:
@@ -315,13 +316,49 @@ class ExceptionV(InstanceV):
         self.group: tuple[Value, TupleV] | None = None  # text and members of an exception group
         self.trace: object = None  # another one whenever the traceback grows
         self.tracebacks: tuple[object, TracebackV] | None = None
+        self.initialized: tuple[list[Value], dict[str, Value]] | None = None  # what its builtin class was given
 
     @classmethod
     def existing(cls, real: BaseException, source: Source | None) -> ExceptionV:
         made = cls.__new__(cls)
         InstanceV.__init__(made, type(real), real, source)
         made.args, made.raised, made.group, made.trace, made.tracebacks = [], None, None, None, None
+        made.initialized = None
         return made
+
+    def builtin_class(self) -> Any:
+        return next(base for base in self.cls.__mro__ if not base.__flags__ & (1 << 9))
+
+    def twin(self, m: Machine) -> BaseException:
+        """A real exception of the builtin class, which knows what that makes of its arguments: ``errno``, its text."""
+        args, kwargs = self.initialized if self.initialized is not None else (self.args, {})
+        try:
+            values = [m.settle(a).as_constant() for a in args]
+            named = {k: m.settle(v).as_constant() for k, v in kwargs.items()}
+            slots = {k: m.settle(v).as_constant() for k, v in self.slots.items() if not k.startswith("__")}
+        except NotConstant:
+            raise Unsupported(f"what {self.a()} makes of its arguments") from None
+        cls = self.builtin_class()
+        made: BaseException = m.real(cls.__new__, cls, *values)
+        if self.raised is not None:
+            made = copy.copy(self.raised)
+        elif self.initialized is not None:
+            m.real(cls.__init__, made, *values, **named)
+        for name, value in slots.items():
+            m.real(setattr, made, name, value)
+        return made
+
+    def store_attr(self, m: Machine, name: str, value: Value) -> None:
+        plain = isinstance(value, ConstantV) and value.value is None
+        if name == "args":
+            value = TupleV(m.listed(value))
+        elif name in ("__cause__", "__context__") and not plain and not isinstance(value, ExceptionV):
+            m.throw(TypeError, f"exception {name.strip('_')} must be None or derive from BaseException")
+        elif name == "__traceback__" and not plain and value.python_type() is not TracebackType:
+            m.throw(TypeError, "__traceback__ must be a traceback or None")
+        super().store_attr(m, name, value)
+        if name == "__cause__":
+            self.slots["__suppress_context__"] = ConstantV(True)
 
     def traceback(self) -> Value:
         """What stands in ``__traceback__``: None before it was raised."""
@@ -333,6 +370,8 @@ class ExceptionV(InstanceV):
 
     def arguments(self, m: Machine) -> list[Value]:
         """What stands in ``args``."""
+        if "args" in self.slots:
+            return m.listed(self.slots["args"])
         if self.real is None:
             return self.args
         source = Attr(self.source, "args") if self.source is not None else None
@@ -345,10 +384,22 @@ class ExceptionV(InstanceV):
             return self.group[name == "exceptions"]
         if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
             return self._link(m, name)
-        if name == "value" and issubclass(self.cls, StopIteration):
-            args = self.arguments(m)
-            return args[0] if args else ConstantV(None)
+        if self.real is None and name not in self.slots and self._is_of_builtin_class(name):
+            return self._builtin_field(m, name)
         return super().find_attr(m, name)
+
+    def _is_of_builtin_class(self, name: str) -> bool:
+        attribute = class_lookup(self.cls, name)
+        kinds = (MemberDescriptorType, GetSetDescriptorType)
+        return isinstance(attribute, kinds) and attribute.__objclass__ not in (BaseException, object)
+
+    def _builtin_field(self, m: Machine, name: str) -> Value:
+        args, kwargs = self.initialized if self.initialized is not None else (self.args, {})
+        if name in kwargs:
+            return kwargs[name]
+        if name in ("value", "code") and len(args) == 1:  # of StopIteration and SystemExit
+            return args[0]
+        return m.wrap_result(m.real(getattr, self.twin(m), name))
 
     def _link(self, m: Machine, name: str) -> Value:
         if name == "__traceback__" and name not in self.slots:
