@@ -4,6 +4,7 @@ compiled, twice, and must give the same; ``cpython.py`` of ``tests/sweep`` finds
 
 import collections
 import functools
+import itertools
 import types
 
 import pytest
@@ -255,9 +256,32 @@ def generators_misused():
     def asks_itself():
         yield next(again[0])
 
+    def waits():
+        yield 1
+
     again = []
     again.append(asks_itself())
-    return caught(lambda: list(stops())), caught(lambda: next(again[0]))
+    return caught(lambda: list(stops())), caught(lambda: next(again[0])), caught(waits().send, 3)
+
+
+def itertools_look_at_their_arguments_at_once():
+    seen = []
+
+    def numbers():
+        seen.append("begun")
+        yield 1
+
+    cycled = itertools.cycle(numbers())
+    before = list(seen)
+    next(cycled)
+    between = list(seen)
+    itertools.product(numbers())
+    return before, between, seen, [
+        caught(itertools.pairwise, 5), caught(itertools.cycle, 5), caught(itertools.takewhile, bool, 5),
+        caught(itertools.combinations, [1], -1), caught(itertools.repeat, 1, "a"), list(itertools.repeat(1, -1)),
+        list(itertools.product("ab", [1, 2])), list(itertools.product()), list(itertools.permutations("abc", 2)),
+        list(itertools.combinations_with_replacement("ab", 2)), list(itertools.zip_longest("ab", "c")),
+    ]  # fmt: skip
 
 
 def long_ranges_left_early():
@@ -269,9 +293,74 @@ def long_ranges_left_early():
     return n, next(numbers), type(numbers).__name__
 
 
+# --- classes ----------------------------------------------------------------------------------------------------------
+class Left:
+    def __or__(self, other):
+        return "left"
+
+    def __ror__(self, other):
+        return "right"
+
+    def __lt__(self, other):
+        return "left <"
+
+    def __gt__(self, other):
+        return "right >"
+
+    def method(self):
+        pass
+
+
+class Own(Left):
+    def __ror__(self, other):
+        return "own"
+
+
+class Inherits(Left):
+    pass
+
+
+class Passes:
+    def __init__(self, *args):
+        super().__init__(*args)
+
+
+class Closed:
+    __slots__ = ()
+    fixed = 1
+
+
+def subclasses_go_first():
+    left, own = Left(), Own()
+    return left | own, left | Inherits(), own | left, left < own, left > own, left < left
+
+
+def methods_are_compared_by_what_they_are_bound_to():
+    one, other = Left(), Left()
+    return one.method == one.method, one.method != one.method, one.method == other.method, one.method in [one.method]
+
+
+def objects_that_take_no_arguments():
+    class Plain:
+        pass
+
+    return [
+        caught(Plain, 1), caught(Plain, x=1), caught(Passes, 1), caught(object, 1), caught(Plain().__init__, 1),
+        isinstance(Passes(), Passes), caught_attribute(Closed(), "fixed"), caught_attribute(Closed(), "other"),
+    ]  # fmt: skip
+
+
+def caught_attribute(owner, name):
+    try:
+        setattr(owner, name, 1)
+    except AttributeError as error:
+        return str(error)
+
+
 WHOLE = [
+    subclasses_go_first, methods_are_compared_by_what_they_are_bound_to, objects_that_take_no_arguments,
     fields_of_exceptions, fields_of_exceptions_written, raised_from_other_things, raised_again_within_its_own_handler,
-    handlers_get_a_traceback, generators_misused, long_ranges_left_early,
+    handlers_get_a_traceback, itertools_look_at_their_arguments_at_once, generators_misused, long_ranges_left_early,
     multiplied_in_place, whole_tuples_are_the_same_object, read_backwards_while_written, made_anew_by_init,
     indexed_by_other_things, compared_while_changing, subclass_keeps_its_class_in_place, changed_while_read,
     made_from_keys, named_by_other_than_strings, called_with_too_much,

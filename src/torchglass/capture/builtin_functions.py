@@ -514,7 +514,12 @@ def make_super(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value
             owner = frame.cells[first].get(m)
         if cell is None or owner is None:
             m.throw(RuntimeError, "super(): no arguments")
-        args = [m.forced(cell.get(m)), m.forced(owner)]
+        found = cell.get(m)
+        if found is None:
+            m.throw(RuntimeError, "super(): empty __class__ cell")
+        args = [m.forced(found), m.forced(owner)]
+    if len(args) != 2 or kwargs or not isinstance(args[0], KnownV) or not isinstance(args[0].real, type):
+        raise Unsupported("`super` called with these arguments")
     cls_value, owner = args
     real_cls = cls_value.as_constant()
     if isinstance(owner, KnownV) and isinstance(owner.real, type) and issubclass(owner.real, real_cls):

@@ -59,6 +59,8 @@ def call(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Value
         if name == "__getitem__" and isinstance(owner.payload, DictV):
             return _item_or_missing(m, owner, owner.payload, rest[0])
         owner = owner.payload
+    if isinstance(owner, KnownV) and type(owner.real) is MappingProxyType:  # of a class
+        owner = DictV(MappingProxyType, owner.real, owner.source)
     if issubclass(owner_class, BaseException):
         of_groups = issubclass(owner_class, BaseExceptionGroup) and (BaseExceptionGroup, name) in METHODS
         owner_class = BaseExceptionGroup if of_groups else BaseException

@@ -50,7 +50,7 @@ from .values.binding import MISSING, class_lookup
 from .values.constant import ConstantV, is_constant_object
 from .values.containers import CellV, ListV, SequenceV, SetV, combined
 from .values.dicts import DictV, DictViewV
-from .values.functions import FunctionV
+from .values.functions import FunctionV, MethodV
 from .values.instance import InstanceV
 from .values.known import KnownV
 from .values.number import NumberV
@@ -319,6 +319,9 @@ def _of_payloads(m: Machine, function: Callable[..., Any], left: Value, right: V
             result = implementation(m, function, plain, left, right)
             if result is not None:
                 return result
+    if plain in (operator.eq, operator.ne) and isinstance(left, MethodV) and isinstance(right, MethodV):
+        same = m.identical(left.owner, right.owner) and m.equal(left.function, right.function)
+        return ConstantV(same == (plain is operator.eq))
     left, right = m.settle(left), m.settle(right)
     if plain in (operator.eq, operator.ne) and not (left.is_constant() and right.is_constant()):
         return ConstantV(m.identical(left, right) == (plain is operator.eq))

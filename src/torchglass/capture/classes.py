@@ -88,6 +88,8 @@ def construct(
     else:
         result = new(m, cls, [m.wrap_known(cls), *args], kwargs)
     init = class_lookup(cls, "__init__")
+    if (args or kwargs) and init is object.__init__ and class_lookup(cls, "__new__") is object.__new__:
+        m.throw(TypeError, f"{cls.__name__}() takes no arguments")
     if isinstance(init, FunctionType):
         m.call(m.wrap_known(init, _way_to(m, cls, "__init__")), [result, *args], kwargs)
     elif init is not object.__init__:
@@ -201,6 +203,8 @@ def _namedtuple(m: Machine, cls: Any, args: list[Value], kwargs: dict[str, Value
 # --- builtin classes --------------------------------------------------------------------------------------------------
 @constructs(object)
 def make_object(m, args, kwargs):
+    if args or kwargs:
+        m.throw(TypeError, "object() takes no arguments")
     return InstanceV(object)
 
 

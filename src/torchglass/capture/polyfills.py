@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 
 import torch
 
@@ -205,11 +206,22 @@ def chain(*iterables):
 
 
 def chain_from_iterable(iterables):
+    return _chained(iter(iterables))
+
+
+def _chained(iterables):
     for iterable in iterables:
         yield from iterable
 
 
-def repeat(value, times=None):
+_ENDLESS = object()
+
+
+def repeat(object, times=_ENDLESS):
+    return _repeated(object, None if times is _ENDLESS else operator.index(times))
+
+
+def _repeated(value, times):
     count = 0
     while times is None or count < times:
         yield value
@@ -223,8 +235,15 @@ def count(start=0, step=1):
         value += step
 
 
-def cycle(iterable):
-    kept = list(iterable)
+def cycle(iterable, /):
+    return _cycled(iter(iterable))
+
+
+def _cycled(iterator):
+    kept = []
+    for value in iterator:
+        yield value
+        kept.append(value)
     while kept:
         yield from kept
 
@@ -257,15 +276,23 @@ def _window(iterator, start, stop, step):
 
 
 def product(*iterables, repeat=1):
-    pools = [tuple(i) for i in iterables] * repeat
-    rows = [()]
-    for pool in pools:
-        rows = [(*row, value) for row in rows for value in pool]
-    yield from rows
+    return _product([tuple(i) for i in iterables] * operator.index(repeat))
+
+
+def _product(pools):
+    if not pools:
+        yield ()
+        return
+    for first in pools[0]:
+        for rest in _product(pools[1:]):
+            yield (first, *rest)
 
 
 def zip_longest(*iterables, fillvalue=None):
-    iterators = [iter(i) for i in iterables]
+    return _zipped([iter(i) for i in iterables], fillvalue)
+
+
+def _zipped(iterators, fillvalue):
     active = len(iterators)
     done = [False] * active
     while active:
@@ -301,27 +328,49 @@ def tee(iterable, n=2):
 
 
 def compress(data, selectors):
-    for value, chosen in zip(data, selectors):
+    return _compressed(zip(data, selectors))
+
+
+def _compressed(pairs):
+    for value, chosen in pairs:
         if chosen:
             yield value
 
 
 def combinations_with_replacement(iterable, r):
-    pool = tuple(iterable)
+    return _with_replacement(tuple(iterable), _number_of(r))
+
+
+def _number_of(r):
+    r = operator.index(r)
+    if r < 0:
+        raise ValueError("r must be non-negative")
+    return r
+
+
+def _with_replacement(pool, r):
     if r == 0:
         yield ()
         return
     for n in range(len(pool)):
-        for rest in combinations_with_replacement(pool[n:], r - 1):
+        for rest in _with_replacement(pool[n:], r - 1):
             yield (pool[n], *rest)
 
 
-def starmap(function, iterable):
-    for args in iterable:
+def starmap(function, iterable, /):
+    return _starred(function, iter(iterable))
+
+
+def _starred(function, iterator):
+    for args in iterator:
         yield function(*args)
 
 
 def accumulate(iterable, func=None, *, initial=None):
+    return _accumulated(iter(iterable), func, initial)
+
+
+def _accumulated(iterable, func, initial):
     total = initial
     started = initial is not None
     if started:
@@ -335,29 +384,39 @@ def accumulate(iterable, func=None, *, initial=None):
 
 
 def combinations(iterable, r):
-    pool = tuple(iterable)
+    return _combined(tuple(iterable), _number_of(r))
+
+
+def _combined(pool, r):
     if r == 0:
         yield ()
         return
     for n in range(len(pool) - r + 1):
-        for rest in combinations(pool[n + 1 :], r - 1):
+        for rest in _combined(pool[n + 1 :], r - 1):
             yield (pool[n], *rest)
 
 
 def permutations(iterable, r=None):
     pool = tuple(iterable)
-    r = len(pool) if r is None else r
+    return _permuted(pool, len(pool) if r is None else _number_of(r))
+
+
+def _permuted(pool, r):
     if r == 0:
         yield ()
         return
     for n in range(len(pool)):
-        for rest in permutations(pool[:n] + pool[n + 1 :], r - 1):
+        for rest in _permuted(pool[:n] + pool[n + 1 :], r - 1):
             yield (pool[n], *rest)
 
 
-def pairwise(iterable):
+def pairwise(iterable, /):
+    return _paired(iter(iterable))
+
+
+def _paired(iterator):
     previous = _MISSING
-    for value in iterable:
+    for value in iterator:
         if previous is not _MISSING:
             yield (previous, value)
         previous = value
@@ -382,31 +441,46 @@ def _batches(iterator, n, strict):
         yield tuple(batch)
 
 
-def takewhile(predicate, iterable):
-    for value in iterable:
+def takewhile(predicate, iterable, /):
+    return _taken(predicate, iter(iterable))
+
+
+def _taken(predicate, iterator):
+    for value in iterator:
         if not predicate(value):
             return
         yield value
 
 
-def dropwhile(predicate, iterable):
+def dropwhile(predicate, iterable, /):
+    return _left(predicate, iter(iterable))
+
+
+def _left(predicate, iterator):
     dropping = True
-    for value in iterable:
+    for value in iterator:
         if dropping and predicate(value):
             continue
         dropping = False
         yield value
 
 
-def filterfalse(predicate, iterable):
-    for value in iterable:
+def filterfalse(predicate, iterable, /):
+    return _refused(predicate, iter(iterable))
+
+
+def _refused(predicate, iterator):
+    for value in iterator:
         if not (value if predicate is None else predicate(value)):
             yield value
 
 
 def groupby(iterable, key=None):
     """Groups share the iterator: one is over as soon as the next has been asked for."""
-    iterator = iter(iterable)
+    return _grouped(iter(iterable), key)
+
+
+def _grouped(iterator, key):
     value = rank = wanted = current = _MISSING
 
     def step():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...records.sources import Referent
 from ..errors import Unsupported, UserError
+from ..values.binding import class_lookup
 from ..values.constant import NONE, ConstantV
 from ..values.containers import ListV, TupleV
 from ..values.functions import MethodV
@@ -47,6 +48,11 @@ def object_getattribute(m, self, name):
 
 @method(object, name="__init__")
 def object_init(m, self, /, *args, **kwargs):
+    cls = self.python_type()
+    own = class_lookup(cls, "__init__") is not object.__init__
+    if (args or kwargs) and (own or class_lookup(cls, "__new__") is object.__new__):
+        name = "object" if own else cls.__name__
+        m.throw(TypeError, f"{name}.__init__() takes exactly one argument (the instance to initialize)")
     return NONE
 
 
@@ -175,7 +181,11 @@ def _captured(generator, name):
 
 @method(GeneratorType)
 def send(m, self, value):
-    result = _captured(self, "send").send(m, value)
+    waiting = _captured(self, "send").frame.finished
+    begun = waiting is None or waiting[0] == "yield" or self.done
+    if not begun and not (isinstance(value, ConstantV) and value.value is None):
+        m.throw(TypeError, "can't send non-None value to a just-started generator")
+    result = self.send(m, value)
     if result is None:
         m.throw(StopIteration, *([self.returned] if self.returned is not None else []))
     return result

@@ -106,7 +106,7 @@ def bind(
         return m.wrap_known(attribute.__get__(None, cls))
     if isinstance(attribute, property):
         if attribute.fget is None:
-            m.throw(AttributeError, f"property '{name}' of '{cls.__name__}' object has no getter")
+            m.throw(AttributeError, f"property '{name}' of '{cls.__qualname__}' object has no getter")
         return m.call(m.wrap_known(attribute.fget), [owner], {})
     if isinstance(attribute, functools.cached_property):
         value = m.call(m.wrap_known(attribute.func), [owner], {})

@@ -154,7 +154,7 @@ class InstanceV(Value):
         attribute = class_lookup(self.cls, name)
         if isinstance(attribute, property):
             if attribute.fset is None:
-                m.throw(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter")
+                m.throw(AttributeError, f"property '{name}' of '{self.cls.__qualname__}' object has no setter")
             m.call(m.wrap_known(attribute.fset), [self, value], {})
         elif name == "__class__" or name == "__dict__":
             raise Unsupported(f"writing `{name}` of {self.a()}")
@@ -168,6 +168,8 @@ class InstanceV(Value):
                 self.slots[name] = value
         elif self.attrs is not None:
             self.attrs.set_item(m, ConstantV(name), value)
+        elif attribute is not MISSING:
+            m.throw(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
         else:
             m.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
