@@ -449,7 +449,8 @@ class Machine:
         return calls.transforms.call_transformed(self, transform, function, args, kwargs)
 
     def cells_of(self, function: KnownV) -> dict[str, CellV]:
-        return dict(zip(function.real.__code__.co_freevars, calls.closure_of(self, function)))
+        real = function.real
+        return dict(zip(real.__code__.co_freevars, calls.closure_of(self, real, calls.source_of(self, function))))
 
     def call_module(self, module: InstanceV, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return calls.call_module(self, module, args, kwargs)
