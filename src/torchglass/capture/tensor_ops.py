@@ -52,6 +52,7 @@ REFUSED_PREFIXES = (
     "torch.cuda", "torch.library", "torch._library", "torch.optim", "torch.utils.checkpoint", "torch.autograd.function",
     "torch.autograd.graph", "torch.overrides", "torch._prims", "torch.testing", "torch.quantization", "torch.ao",
 )  # fmt: skip
+TRANSFORMING = ("torch._dynamo", "torch._functorch", "torch.func")
 # Builtins of torch that answer from global state or from constants alone.
 QUERY_PREFIXES = (
     "is_",
@@ -181,7 +182,7 @@ def is_operation(real: Any) -> bool:
 def _is_pytorchs(function: Any) -> bool:
     """Whether a function and those it wraps are PyTorch's: a wrapper of the user's says it is in PyTorch's module."""
     while isinstance(function, FunctionType):
-        if (home_of(function) or "").partition(".")[0] != "torch":
+        if not _is_below(home_of(function) or "", "torch"):
             return False
         function = function.__dict__.get("__wrapped__")
     return True
@@ -222,11 +223,17 @@ def refused(function: FunctionType) -> tuple[str, str] | None:
     """Reason and hint when a Python function must not be inlined."""
     if function in INLINED or function.__name__ == "__torch_function__":
         return None  # what a mode or a class means is in its code, wherever that stands
-    module = home_of(function) or ""
-    for prefix in REFUSED_PREFIXES:
-        if module == prefix or module.startswith(prefix + "."):
+    home, named = home_of(function) or "", function.__module__ or ""
+    # what PyTorch wraps around a user's function is the user's, but for transforms, which stay entered
+    modules, prefixes = ((home, named), REFUSED_PREFIXES) if _is_pytorchs(function) else ((home,), TRANSFORMING)
+    for module in modules:
+        if any(_is_below(module, prefix) for prefix in prefixes):
             return f"calling `{module}.{function.__qualname__}`", "call it outside the compiled function"
     return None
+
+
+def _is_below(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
 
 
 def call_function(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
