@@ -489,3 +489,35 @@ def test_a_metaclass_is_given_another_call():
     assert compiled(x) == 1
     Meta.__call__ = two
     assert compiled(x) == 2
+
+
+def test_defaults_of_functions_that_are_written_to():
+    def make():
+        def scaled(x, k=1.0, *, j=2.0):
+            return x * k + j
+
+        return scaled
+
+    def inside(x, _):
+        scaled, results = make(), []
+        scaled.__kwdefaults__["j"] = 3.0
+        results.append(scaled(x))
+        scaled.__defaults__ = (5.0,)
+        scaled.__name__ = "renamed"
+        results += [scaled(x), scaled.__defaults__, scaled.__kwdefaults__, scaled.__name__, scaled.__dict__]
+        scaled.__kwdefaults__ = {"j": 7.0}
+        results.append(scaled(x))
+        scaled.__code__ = (lambda x, k=1.0, *, j=2.0: x - k - j).__code__
+        return results, scaled(x), make().__kwdefaults__, inside.__kwdefaults__
+
+    def outside(x, scaled):
+        scaled.__kwdefaults__["j"] += 1.0
+        first = scaled(x)
+        scaled.__defaults__ = (4.0,)
+        return first, scaled(x), scaled.__defaults__
+
+    for f in (inside, outside):
+        compiled, mine, theirs, x = tg.compile(f, backend="eager"), make(), make(), torch.ones(2)
+        for _ in range(3):
+            same(compiled(x, mine), f(x, theirs))
+        assert mine.__kwdefaults__ == theirs.__kwdefaults__ and mine.__defaults__ == theirs.__defaults__

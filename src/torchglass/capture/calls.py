@@ -191,7 +191,7 @@ def inline(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value
         if function.source is not None and not m.is_stable(home_of(real)):
             m.guard(Attr(function.source, "__code__"), "identity", code, "it was called")
         closure = closure_of(m, real, source)
-        variables = bind_arguments(m, code, args, kwargs, *defaults_of(real, source))
+        variables = bind_arguments(m, code, args, kwargs, *defaults_of(m, real, source))
     if code.co_flags & CODE_COROUTINE:
         raise Unsupported(f"calling the coroutine function `{code.co_qualname}`")
     frame = Frame(code, namespace, module, variables, closure)
@@ -229,10 +229,13 @@ def closure_of(m: Machine, function: FunctionType, source: Source | None) -> lis
     return result
 
 
-def defaults_of(function: FunctionType, source: Source | None) -> tuple[list[Any], dict[str, Any]]:
+def defaults_of(m: Machine, function: FunctionType, source: Source | None) -> tuple[list[Any], dict[str, Any]]:
     base = Attr(source, "__defaults__") if source else None
     defaults = [Lazy(v, Item(base, n) if base else None) for n, v in enumerate(function.__defaults__ or ())]
     kwbase = Attr(source, "__kwdefaults__") if source else None
+    _, written = m.wrapped.get(id(function.__kwdefaults__), (None, None))
+    if isinstance(written, DictV) and id(written) in m.mutated:
+        return defaults, {key.as_constant(): value for key, value in written.pairs(m)}
     kwdefaults = {k: Lazy(v, Item(kwbase, k) if kwbase else None) for k, v in (function.__kwdefaults__ or {}).items()}
     return defaults, kwdefaults
 

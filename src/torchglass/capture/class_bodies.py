@@ -107,10 +107,11 @@ def _fill(m: Machine, value: Value, real: Any) -> None:
         real.__kwdefaults__ = {k: stand_in(m, d) for k, d in value.kwdefaults.items()} or None
         if value.annotations is not None:
             real.__annotations__ = stand_in(m, value.annotations)
-        for name in value.attrs.items:
-            found = value.attrs.lookup(m, name)
-            if found is not None:
-                setattr(real, name, stand_in(m, found))
+        for attributes in (value.named, value.attrs):
+            for name in attributes.items:
+                found = attributes.lookup(m, name)
+                if found is not None:
+                    setattr(real, name, stand_in(m, found))
     elif isinstance(value, CellV):
         content = value.get(m)
         if content is not None:

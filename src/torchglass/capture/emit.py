@@ -144,5 +144,7 @@ class Emitter:
         return ", ".join(self.expr(v) for v in values)
 
     def mapping(self, value: DictV) -> str:
-        self_pairs = value.items.items()
-        return "{" + ", ".join(f"{self.expr(value.key_value(k))}: {self.expr(v)}" for k, v in self_pairs) + "}"
+        return "{" + self.pairs(value) + "}"
+
+    def pairs(self, value: DictV) -> str:
+        return ", ".join(f"{self.expr(value.key_value(k))}: {self.expr(v)}" for k, v in value.items.items())

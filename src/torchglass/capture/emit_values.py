@@ -208,8 +208,8 @@ def _function(e: Emitter, v: FunctionV) -> str:
     # the function is named after its cells: a recursive inner function is in its own cell
     cells = [e.name_value(c, "cell", "rebuild.cell()") if _new_cell(e, c) else e.expr(c) for c in v.closure]
     parts.append(f"({', '.join(cells)}{',' if cells else ''})")
-    if v.attrs.items:
-        parts.append(e.mapping(v.attrs))
+    if v.attrs.items or v.named.items:
+        parts.append("{" + ", ".join(e.pairs(d) for d in (v.named, v.attrs) if d.items) + "}")
     if v.annotations is not None and v.annotations.items:
         parts.append(f"annotations={e.mapping(v.annotations)}")
     name = e.name_value(v, v.code.co_name, f"rebuild.function({', '.join(parts)})")

@@ -53,6 +53,7 @@ def is_data_descriptor(attribute: Any) -> bool:
     return hasattr(type(attribute), "__set__") or hasattr(type(attribute), "__delete__")
 
 
+RUN_BY_CALLS = ("__code__", "__defaults__", "__kwdefaults__")  # attributes of a function
 # What reading these from their class gives is the object that stands there.
 READ_AS_THEMSELVES: tuple[Any, ...] = (FunctionType.__get__, property.__get__, functools.cached_property.__get__)
 

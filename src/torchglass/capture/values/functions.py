@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...records.sources import Attr, InstanceDict, Source
 from ..errors import Unsupported
 from .base import Value
+from .binding import RUN_BY_CALLS
 from .constant import NONE, ConstantV
 from .containers import CellV, TupleV
 from .dicts import DictV
@@ -44,9 +45,18 @@ class FunctionV(CallableV):
         self.kwdefaults = kwdefaults or {}
         self.annotations = annotations
         self.attrs = DictV()
+        self.named = DictV()  # other attributes that were set, ``__name__`` and the like
 
     def __repr__(self) -> str:
         return f"FunctionV({self.code.co_qualname})"
+
+    @property
+    def kwdefaults(self) -> dict[str, Any]:
+        return self._kwdefaults.items
+
+    @kwdefaults.setter
+    def kwdefaults(self, values: dict[str, Value]) -> None:
+        self._kwdefaults = DictV.of([(ConstantV(name), value) for name, value in values.items()])
 
     def python_type(self) -> type:
         return FunctionType
@@ -57,7 +67,7 @@ class FunctionV(CallableV):
     def get_attr(self, m: Machine, name: str) -> Value:
         from .known import KnownV
 
-        found = self.attrs.lookup(m, name)
+        found = self.attrs.lookup(m, name) or self.named.lookup(m, name)
         if found is not None:
             return found
         table = {
@@ -69,7 +79,7 @@ class FunctionV(CallableV):
                 self.code.co_consts[0] if self.code.co_consts and isinstance(self.code.co_consts[0], str) else None
             ),
             "__defaults__": lambda: TupleV(list(self.defaults)) if self.defaults else NONE,
-            "__kwdefaults__": lambda: DictV.of([(ConstantV(k), v) for k, v in self.kwdefaults.items()]),
+            "__kwdefaults__": lambda: self._kwdefaults if self.kwdefaults else NONE,
             "__dict__": lambda: self.attrs,
             "__class__": lambda: KnownV(FunctionType),
             "__closure__": lambda: TupleV(list(self.closure)) if self.closure else NONE,
@@ -89,7 +99,16 @@ class FunctionV(CallableV):
         return self.annotations
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
-        self.attrs.set_item(m, ConstantV(name), value)
+        if name in RUN_BY_CALLS:
+            none = type(value) is ConstantV and value.value is None
+            if name == "__defaults__" and (none or isinstance(value, TupleV)):
+                self.defaults = [] if none else m.listed(value)
+            elif name == "__kwdefaults__" and (none or isinstance(value, DictV)):
+                self._kwdefaults = value if isinstance(value, DictV) else DictV()
+            else:
+                raise Unsupported(f"writing `{name}` of a function")
+        else:
+            (self.named if name in vars(FunctionType) else self.attrs).set_item(m, ConstantV(name), value)
 
 
 class MethodV(CallableV):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...records.sources import Attr, InstanceDict, Item, Source
 from ..errors import Unsupported
 from .base import Value
-from .binding import MISSING, bind, class_lookup
+from .binding import MISSING, RUN_BY_CALLS, bind, class_lookup
 from .constant import ConstantV
 
 if TYPE_CHECKING:
@@ -106,6 +106,8 @@ class KnownV(Value):
         return m.real(getattr, self.real, name)
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
+        if isinstance(self.real, FunctionType) and name in RUN_BY_CALLS:
+            raise Unsupported(f"writing `{name}` of a function")
         m.set_overlay(self, name, value)
 
     def _by_metaclass(self, m: Machine, name: str, *args: Value) -> Value | None:
