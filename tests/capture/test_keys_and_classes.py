@@ -242,3 +242,31 @@ def test_methods_compiled_in_their_class_are_inlined(monkeypatch):
     same(compiled(x, one, other)[0], [x * 10, x * 44])
     monkeypatch.setattr(Compiled, "scaled", tg.compile(lambda self, x: x + self.k, backend="eager"))
     same(compiled(x, one, other)[0], [x * 12, x * 55])
+
+
+def test_methods_of_one_object_are_equal():
+    class Listener:
+        def heard(self, x):
+            return x
+
+    class Deaf(Listener):
+        pass
+
+    def f(x, one, other, listeners):
+        made = Listener()
+        mine = [one.heard, made.heard]
+        found = [one.heard == one.heard, one.heard != one.heard, one.heard is one.heard, one.heard == other.heard]
+        found += [
+            one.heard in mine,
+            made.heard in mine,
+            other.heard in mine,
+            one.heard in listeners,
+            mine.index(made.heard),
+        ]
+        listeners.remove(one.heard)
+        return x, found, one.heard == Listener.heard, Deaf().heard == Deaf().heard, len(listeners)
+
+    compiled, x = tg.compile(f, fullgraph=True, backend="eager"), torch.ones(2)
+    for _ in range(2):
+        one, other = Listener(), Deaf()
+        same(compiled(x, one, other, [other.heard, one.heard]), f(x, one, other, [other.heard, one.heard]))
