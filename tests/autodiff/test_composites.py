@@ -69,3 +69,19 @@ def test_a_value_for_each_place_of_a_mask_ends_the_graph(backend: str) -> None:
         ours, theirs = ([y.detach(), *torch.autograd.grad(y.sin().sum(), w)] for y in results)
         torch.testing.assert_close(ours, theirs)
     assert any("through a mask" in b.reason for b in tg.explain(compiled).breaks())
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 5), (9, 2)])
+def test_diagonals_of_views_are_filled(shape: tuple[int, int]) -> None:
+    """As similarities leave out what is compared with itself; PyTorch's own code writes through ``as_strided``."""
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        turned, part = (x * 2).t(), torch.cat([x, x])[: len(x)]
+        turned.fill_diagonal_(-1.0)
+        part[:, 1:].fill_diagonal_(5)
+        return turned, part.sin(), (x + 1).view(1, *x.shape)[0].fill_diagonal_(0.0, wrap=True)
+
+    x = torch.randn(*shape, requires_grad=True)
+    results = fn(x), tg.compile(fn, fullgraph=True)(x)
+    ours, theirs = ([*(y.detach() for y in r), *torch.autograd.grad(sum(y.sum() for y in r), x)] for r in results)
+    torch.testing.assert_close(ours, theirs)

@@ -49,6 +49,17 @@ def _where(*args: Any, **kwargs: Any) -> torch.Tensor | None:
     return torch.where(args[0].bool(), *args[1:])
 
 
+@composite(torch.Tensor.fill_diagonal_)
+def _fill_diagonal(tensor: torch.Tensor, fill_value: float, wrap: bool = False) -> torch.Tensor | None:
+    """It writes through ``as_strided``, which cannot be functionalized where the matrix is a view itself."""
+    if tensor.dim() != 2:
+        return None
+    height, width = tensor.shape
+    for start in range(0, height, width + 1) if wrap else (0,):
+        tensor[start:].diagonal().fill_(fill_value)
+    return tensor
+
+
 _LEGIT = torch.ops.aten._native_batch_norm_legit
 
 
