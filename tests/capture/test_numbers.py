@@ -198,6 +198,26 @@ def test_sums_scaled_by_a_number(backend):
     check(sums, [0.5, 0.25, 2.0], most=3, backend=backend, x=X.to(torch.bfloat16))
 
 
+@pytest.mark.parametrize("backend", ["eager", "glass"])
+def test_products_scaled_and_values_bounded_by_a_number(backend):
+    """As optimizers, moving averages and clipped objectives of papers do, with rates that change at each step."""
+    written = lambda x, n: (
+        x.clone().addcdiv_(x, x.exp(), value=-n),
+        torch.addcmul(x, x, x.cos(), value=n),
+        x.clone().lerp_(x.sin(), 1 - n),
+        x.clamp(1 - n, 1 + n),
+        x.clamp(max=n),
+        torch.clip(x, 0, n),
+        x.clone().clamp_(-n, None),
+    )
+    check(written, [0.5, 0.25, 1.0, 3.0, math.inf], most=2, backend=backend)
+    check(written, [0.5, 0.25, 1.0], most=3, backend=backend, x=X.to(torch.bfloat16))
+    check(lambda x, n: (x.clamp(0, n), x.clamp(max=n)), [1, 2, 0.5], most=3, backend=backend, x=X.to(torch.int32))
+    x = X.clone().requires_grad_()
+    clipped = lambda x, n: torch.autograd.grad((x.clamp(-n, n) + torch.lerp(x, x * 3, n)).sum(), x)
+    check(clipped, [0.4, 2.0, 1.2], most=2, backend=backend, x=x)
+
+
 class Signed(torch.optim.Optimizer):
     """An optimizer as papers publish them."""
 

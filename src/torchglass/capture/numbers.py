@@ -5,6 +5,7 @@ n / x                  ->   mul = x.reciprocal() * n.to(x.dtype)     # as Tensor
 torch.full((3,), n)    ->   fill = torch.fill(torch.full((3,), 0), n)
 torch.tensor([n, 2])   ->   clone = torch.clone(data)                # data: torch.tensor([n, 2]) of the entry's
 x.add_(y, alpha=n)     ->   add_ = x.add_(y * n)
+x.clamp(-n, n)         ->   clamp = x.clamp(-n as a tensor, n as a tensor)
 """
 
 from __future__ import annotations
@@ -46,7 +47,15 @@ FILLS: dict[Any, int] = {
 }  # fmt: skip
 UNFIT = object()
 LEAVES = (*NUMBER_DTYPES, bool)  # what such lists are made of
-SCALED: frozenset[Any] = frozenset({torch.add, torch.sub, "add", "sub", "add_", "sub_"})
+SCALED: dict[Any, tuple[str, int]] = {  # the name of the factor, and how many tensors there are
+    **dict.fromkeys((torch.add, torch.sub, "add", "sub", "add_", "sub_"), ("alpha", 2)),
+    **dict.fromkeys((torch.addcmul, torch.addcdiv, "addcmul", "addcmul_", "addcdiv", "addcdiv_"), ("value", 3)),
+}
+# Those that take tensors in the place of their numbers, by the names of these.
+BOUNDED: dict[Any, tuple[str, ...]] = {
+    **dict.fromkeys((torch.clamp, torch.clip, "clamp", "clip", "clamp_", "clip_"), ("min", "max")),
+    **dict.fromkeys((torch.lerp, "lerp", "lerp_"), ("end", "weight")),
+}
 PRODUCTS = (operator.mul, operator.imul)
 REFLECTED = (*PRODUCTS, operator.truediv, operator.itruediv)
 EXACT = (torch.float32, torch.float64)  # products of which are rounded as little as the sums
@@ -99,13 +108,48 @@ def made(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -
 def scaled(
     m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]
 ) -> tuple[list[Value], dict[str, Value]]:
-    """The arguments of an addition whose ``alpha`` is a number that changes: the product in the second's place."""
-    alpha = kwargs.get("alpha")
-    if not isinstance(alpha, NumberV) or len(kwargs) > 1 or len(args) != 2 or not _is_one_of(target, SCALED):
+    """The arguments of an addition whose ``alpha`` (or ``value``) is a number that changes: the product in the second's
+    place. Those of a clamp or a ``lerp``: tensors in the numbers' places.
+    """
+    if _is_one_of(target, BOUNDED):
+        return _bounded(m, BOUNDED[target], args, kwargs)
+    name, count = SCALED[target] if _is_one_of(target, SCALED) else ("", 0)
+    factor = kwargs.get(name)
+    if not isinstance(factor, NumberV) or len(kwargs) > 1 or len(args) != count:
         return args, kwargs
     if not all(isinstance(a, TensorV) and a.fake.dtype in EXACT for a in args):
         return args, kwargs
-    return [args[0], m.torch_call(torch.mul, [args[1], alpha], {})], {}
+    return [args[0], m.torch_call(torch.mul, [args[1], factor], {}), *args[2:]], {}
+
+
+def _bounded(
+    m: Machine, names: tuple[str, ...], args: list[Value], kwargs: dict[str, Value]
+) -> tuple[list[Value], dict[str, Value]]:
+    given = {**dict(zip(names, args[1:])), **kwargs}
+    given = {name: v for name, v in given.items() if not (type(v) is ConstantV and v.value is None)}
+    numbers = [v for v in given.values() if isinstance(v, NumberV)]
+    x = args[0]
+    if not numbers or not isinstance(x, TensorV) or x.fake.dtype not in EXACT or not set(given) <= set(names):
+        return args, kwargs
+    fits = all(isinstance(v, TensorV) if name == "end" else _is_number(v) for name, v in given.items())
+    if type(m.builder) is not GraphBuilder or not fits:
+        return args, kwargs
+    bounds: dict[str, Value] = {n: v if isinstance(v, TensorV) else _bound(m, v, x.fake) for n, v in given.items()}
+    return [x], bounds
+
+
+def _is_number(value: Value) -> bool:
+    known = value.known if isinstance(value, NumberV) else getattr(value, "value", None)
+    return type(known) in NUMBER_DTYPES
+
+
+def _bound(m: Machine, value: Value, x: torch.Tensor) -> Value:
+    if isinstance(value, NumberV):
+        found = _operand(m, value, x)
+        if found is not None:
+            return found
+    settings: dict[str, Value] = {"dtype": ConstantV(x.dtype), "device": ConstantV(x.device)}
+    return m.torch_call(torch.full, [TupleV([]), value], settings)
 
 
 def made_of_list(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
