@@ -521,3 +521,59 @@ def test_defaults_of_functions_that_are_written_to():
         for _ in range(3):
             same(compiled(x, mine), f(x, theirs))
         assert mine.__kwdefaults__ == theirs.__kwdefaults__ and mine.__defaults__ == theirs.__defaults__
+@pytest.mark.parametrize(("cls", "values"), [
+    (int, (3, 5, 5)), (float, (1.5, -0.0, 0.0)), (str, ("ab", "c")), (bytes, (b"a", b"b")),
+    (tuple, ((1, 2), (1, 3), (1, 2, 3))), (list, ([1, 2], [1], [2])),
+], ids=lambda value: getattr(value, "__name__", ""))  # fmt: skip
+def test_what_an_instance_of_a_builtins_subclass_holds(cls, values):
+    derived = type("Derived", (cls,), {})
+    owner = Bare()
+
+    def f(x):
+        held = owner.held
+        return x + 1, held + held, str(held), [held * 2, held[1:]] if hasattr(cls, "__len__") else held / 2
+
+    compiled, x = tg.compile(f, backend="eager", fullgraph=True), torch.zeros(1)
+    for value in values:
+        owner.held = derived(value)
+        assert repr(compiled(x)) == repr(f(x))
+
+
+def test_a_list_of_a_subclass_grows_between_calls():
+    class Shifting(list):
+        def append(self, value):
+            super().append(value + 100)
+
+        def extend(self, values):
+            super().extend(value + 100 for value in values)
+
+        def clear(self):
+            raise AssertionError("nobody calls it")
+
+    def f(x, held):
+        held.append(3)
+        held.insert(0, 7)
+        return x + len(held), held[-1], sum(held)
+
+    compiled, x = tg.compile(f, backend="eager", fullgraph=True), torch.zeros(1)
+    mine, theirs = Shifting([1]), Shifting([1])
+    for value in (4, 5):
+        assert compiled(x, mine) == f(x, theirs) and mine == theirs
+        list.append(mine, value), list.append(theirs, value)
+
+
+def test_a_slot_that_was_empty():
+    class Slotted:
+        __slots__ = ("held",)
+
+    owner = Slotted()
+
+    def f(x):
+        return x + 1 if hasattr(owner, "held") else x
+
+    compiled, x = tg.compile(f, backend="eager", fullgraph=True), torch.zeros(1)
+    assert compiled(x) == 0
+    owner.held = 1
+    assert compiled(x) == 1
+    del owner.held
+    assert compiled(x) == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +62,9 @@ def _write_list(e: Emitter, v: ListV) -> list[str]:
         return []
     target = e.existing(v)
     items = e.listing(v.items)
-    if v.cls is not list:
+    if issubclass(v.cls, deque):
         return [f"{target}.clear()", f"{target}.extend([{items}])"]
-    if type(v.real) is not list:
+    if v.cls is not list:
         return [f"list.__setitem__({target}, slice(None), [{items}])"]
     return [f"{target}[:] = [{items}]"]
 

@@ -6,6 +6,8 @@ wrap(m, model, Local("self"))  ->  InstanceV(BertModel)   and a guard on its typ
 from __future__ import annotations
 
 import functools
+import math
+import operator
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
@@ -30,7 +32,7 @@ import torch.library
 
 from .. import _native, torch_compat
 from ..records.guards import TensorMeta
-from ..records.sources import Attr, Computed, Source
+from ..records.sources import Attr, Computed, Constant, Source
 from .errors import Unsupported
 from .values import number
 from .values.arrays import ArrayV, is_array
@@ -104,6 +106,7 @@ def _wrap_new(m: Machine, real: Any, source: Source | None) -> Value:
     if is_python_class(cls):
         if source is not None:
             m.guard(source, "type", cls, "its class decides what runs")
+            _guard_content(m, real, source)
         value = InstanceV(cls, real, source)
         if isinstance(real, (set, frozenset)):
             value.payload = _members(m, real, source)
@@ -113,6 +116,29 @@ def _wrap_new(m: Machine, real: Any, source: Source | None) -> Value:
             m.guard(source, "type", cls, "was passed on")
         return OpaqueV(real, source)
     return _known(m, real, source)
+
+
+def _guard_content(m: Machine, real: Any, source: Source) -> None:
+    """What an instance of a builtin's subclass holds as one of the builtin, whatever its class answers."""
+    base = next((base for base in (list, tuple, int, float, str, bytes) if isinstance(real, base)), None)
+    if base in (list, tuple):
+        if type(real).__len__ is not base.__len__:
+            raise Unsupported(f"a {base.__name__} whose class has a `__len__` of its own")
+        m.guard(source, "length", len(real), "its length was relied on")
+    elif base in CONTENT:
+        function, text, more = CONTENT[base]
+        computed = Computed(function, text, (source, *more))
+        m.guard(computed, "constant", function(real, *(part.value for part in more)), "its value was used")
+    elif base is bytes:
+        m.guard(source, "identity", real, "its value was used")
+
+
+# The plain value of a subclass's instance: a builtin function that gives it, as an expression, and what else it takes.
+CONTENT: dict[Any, tuple[Callable[..., Any], str, tuple[Constant, ...]]] = {
+    int: (operator.index, "operator.index({})", ()),
+    float: (math.ldexp, "math.ldexp({}, {})", (Constant("0", 0),)),
+    str: ("".join, "''.join({})", ()),
+}
 
 
 def is_python_class(cls: type) -> bool:

@@ -175,7 +175,7 @@ class _Text:
         if source in self.locals:
             return self.locals[source]
         if isinstance(source, Computed):
-            self.names.modules |= {"math"} if source.text.startswith("math.") else set()
+            self.names.modules |= {source.text.partition(".")[0]} & {"math", "operator"}
             return source.filled([self.expression(part) for part in source.parts])
         text = self.names.text(source.object) if isinstance(source, Fixed) else source.render()
         if isinstance(source, Derived):

@@ -171,6 +171,7 @@ def _builtin_attribute(m: Machine, owner: Value, cls: type, name: str) -> Value:
         if attrs is not None:
             return attrs
     elif real is not None and owner.source is not None:
+        m.guard_lacks_attr(real, owner.source, name)
         return m.wrap(m.real(getattr, real, name), Attr(owner.source, name))
     elif real is not None:
         return m.wrap_result(m.real(getattr, real, name))
