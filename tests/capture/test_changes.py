@@ -577,3 +577,45 @@ def test_a_slot_that_was_empty():
     assert compiled(x) == 1
     del owner.held
     assert compiled(x) == 0
+
+
+def test_a_namespace_for_each_call():
+    def f(x, names):
+        names.x, names.n = x, names.n + 1
+        del names.d
+        return sorted(vars(names)), dict(vars(names)), hasattr(names, "d")
+
+    compiled = tg.compile(f, backend="eager", fullgraph=True)
+    for n in range(4):
+        x, names = torch.full((1,), n), types.SimpleNamespace(n=n, d=0)
+        assert compiled(x, names) == f(x, types.SimpleNamespace(n=n, d=0)) and names.x is x and names.n == n + 1
+    assert len(tg.explain(compiled).entries) == 2
+
+
+@pytest.mark.parametrize("read", [
+    lambda proxy: (proxy["k"], dict(proxy)), lambda proxy: proxy.get("q", 1), lambda proxy: sum(proxy.values()),
+    lambda proxy: (len(proxy), "q" in proxy, list(proxy)),
+])  # fmt: skip
+def test_a_read_only_view_of_a_dictionary(read):
+    def f(x, proxy):
+        return x + 1, read(proxy)
+
+    compiled, x = tg.compile(f, backend="eager", fullgraph=True), torch.zeros(1)
+    for content in ({"k": 1}, {"k": 2}, {"k": 2, "q": 5}, {"k": 3, "z": 5}):
+        proxy = types.MappingProxyType(content)
+        assert compiled(x, proxy) == f(x, proxy)
+
+
+def test_the_dictionary_of_a_class():
+    class Owner:
+        kept = 1
+
+    def f(x):
+        return x + Owner.__dict__["kept"] + ("late" in vars(Owner))
+
+    compiled, x = tg.compile(f, backend="eager"), torch.zeros(1)
+    assert compiled(x) == 1
+    Owner.kept = 5
+    assert compiled(x) == 5
+    Owner.late = True
+    assert compiled(x) == 6

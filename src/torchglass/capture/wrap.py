@@ -23,6 +23,7 @@ from types import (
     MethodType,
     MethodWrapperType,
     ModuleType,
+    SimpleNamespace,
     WrapperDescriptorType,
 )
 from typing import TYPE_CHECKING, Any
@@ -254,6 +255,12 @@ def _proxy(m: Machine, real: Any, source: Source | None) -> Value:
     return DictV(MappingProxyType, real, source)
 
 
+def _namespace(m: Machine, real: SimpleNamespace, source: Source | None) -> Value:
+    if source is not None:
+        m.guard(source, "type", SimpleNamespace, "its attributes were read")
+    return InstanceV(SimpleNamespace, real, source)
+
+
 def _generator(m: Machine, real: Any, source: Source | None) -> Value:
     """A ``torch.Generator`` is held by the graph; one that proved to be another at each call ends it."""
     if source is None or m.fullgraph or not m.changes.get(source):
@@ -285,6 +292,7 @@ EXACT: dict[type, Wrapper] = {
     weakref.ref: _weakref,
     torch.Generator: _generator,
     MappingProxyType: _proxy,
+    SimpleNamespace: _namespace,
 }
 
 TENSOR_CLASSES = (torch.Tensor, torch.nn.Parameter)

@@ -64,6 +64,8 @@ class KnownV(Value):
         overlay = m.attribute_overlay(self.real, name)
         if overlay is not None:
             return overlay
+        if name == "__dict__" and m.overlaid(self.real):
+            raise Unsupported(f"`__dict__` of the {self.describe()} after a write", "read the attributes by name")
         if isinstance(self.real, type):
             overlay = m.class_overlay(self.real, name)
             return self._class_attr(m, name) if overlay is None else overlay
@@ -86,7 +88,7 @@ class KnownV(Value):
 
     def _class_attr(self, m: Machine, name: str) -> Value:
         if name == "__dict__":
-            return KnownV(self.real.__dict__)
+            return self._class_dict(m)
         if name == "__members__" and isinstance(self.real, enum.EnumMeta):
             return m.wrap_known(m.real(getattr, self.real, name))
         meta_attribute = class_lookup(type(self.real), name)
@@ -98,6 +100,11 @@ class KnownV(Value):
         if attribute is MISSING:
             return m.wrap_result(self._read(m, name))
         return bind(m, attribute, self, self.real, name, is_class=True)
+
+    def _class_dict(self, m: Machine) -> Value:
+        if self.source is None or m.is_stable(self.real.__module__):
+            return KnownV(self.real.__dict__)
+        return m.wrap(self.real.__dict__, InstanceDict(self.source))
 
     def _read(self, m: Machine, name: str) -> Any:
         """The attribute as it is; that there is none may change."""
