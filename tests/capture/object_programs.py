@@ -872,6 +872,76 @@ class Gen(Generic[T_]):
         return self.v
 
 
+def delegated_to(first, log):
+    try:
+        yield first
+        yield first + 1
+    except KeyError:
+        log.append("key")
+        return "returned"
+    except ValueError:
+        raise TypeError("from within")
+    finally:
+        log.append("done")
+
+
+def delegating(first, log):
+    try:
+        log.append((yield from delegated_to(first, log)))
+        yield "after"
+    except TypeError as error:
+        yield str(error)
+    yield from [7, 8]
+
+
+@whole
+def exceptions_thrown_into_generators_that_delegate(x):
+    log, out = [], []
+    for kind in (KeyError, ValueError, RuntimeError, GeneratorExit):
+        generator = delegating(1, log)
+        out.append(next(generator))
+        try:
+            out.append(generator.throw(kind))
+            out.append(list(generator))
+        except (RuntimeError, GeneratorExit) as error:
+            out.append(type(error).__name__)
+    closed = delegating(2, log)
+    next(closed)
+    closed.close()
+    return x + 1, out, log, list(closed)
+
+
+@whole
+def membership_in_generators(x):
+    seen = []
+    numbers = (seen.append(n) or n for n in range(5))
+    return 2 in numbers, list(numbers), seen, 9 in map(abs, [-1, -2]), (1, "a") in zip([1], "a"), x + 1
+
+
+@whole
+def items_of_tuples_refuse(x):
+    held, texts = ([1], 2), []
+    try:
+        held[0] += [2]
+    except TypeError as error:
+        texts.append(str(error))
+    try:
+        del held[0]
+    except TypeError as error:
+        texts.append(str(error))
+    return held, texts, x + 1
+
+
+@whole
+def arguments_of_an_exception_written(x):
+    error = ValueError(1, 2)
+    error.args = (9,)
+    try:
+        raise error
+    except ValueError as caught:
+        return str(caught), caught.args, caught, x + 1
+
+
 @whole
 def types_of_builtins_and_abstract_classes(x):
     callables = collections.abc.Callable[[T], bool], collections.abc.Callable[..., int]

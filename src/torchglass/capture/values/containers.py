@@ -99,6 +99,12 @@ class TupleV(SequenceV):
 
     default_class = tuple
 
+    def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        m.throw(TypeError, f"'{self.cls.__name__}' object does not support item assignment")
+
+    def del_item(self, m: Machine, key: Value) -> None:
+        m.throw(TypeError, f"'{self.cls.__name__}' object doesn't support item deletion")
+
     def as_constant(self) -> Any:
         values = [i.as_constant() for i in self.items]
         if self.real is not None and hasattr(self.cls, "n_fields"):

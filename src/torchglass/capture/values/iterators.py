@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,12 @@ class IteratorV(Value):
 
     def get_attr(self, m: Machine, name: str) -> Value:
         return m.class_attr(self, name)
+
+    def contains(self, m: Machine, item: Value) -> bool:
+        while (value := self.next(m)) is not None:
+            if m.equal(value, item):
+                return True
+        return False
 
 
 class SequenceIterV(IteratorV):
@@ -286,9 +293,39 @@ class GeneratorV(IteratorV):
         if self.done or self.frame.finished is None or self.frame.finished[0] != "yield":
             self.done = True
             raise error
+        if self._delegates() and isinstance(self.frame.stack[-1], GeneratorV):
+            try:
+                return self._throw_into(m, self.frame.stack[-1], error)
+            except UserError as raised:
+                error = raised
         index = self.frame.instruction().index
         if not self.frame.unwind(m, error, index):
             self.done = True
             raise error
         self.frame.finished = None
+        return self._step(m, None)
+
+    def _delegates(self) -> bool:
+        """Whether it waits in a ``yield from``."""
+        after = self.frame.instructions[self.frame.pc : self.frame.pc + 2]
+        return [i.opname for i in after] == ["RESUME", "JUMP_BACKWARD_NO_INTERRUPT"]
+
+    def _throw_into(self, m: Machine, inner: GeneratorV, error: UserError) -> Value | None:
+        """Let the generator that this one waits for have the exception; what it raises goes on here."""
+        from .constant import NONE
+
+        if issubclass(error.value.python_type(), GeneratorExit):
+            m.call(m.get_attr(inner, "close"), [], {})
+            raise error
+        result = inner.throw(m, error)
+        if result is not None:
+            return result
+        frame = self.frame
+        back = frame.instructions[frame.pc + 1].target
+        assert back is not None
+        if sys.version_info < (3, 12):
+            frame.pop()
+        frame.push(inner.returned if inner.returned is not None else NONE)
+        frame.jump(frame.instructions[back])  # behind the SEND that stands there
+        frame.finished = None
         return self._step(m, None)
