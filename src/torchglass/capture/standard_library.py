@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .builtin_functions import HANDLERS, handles
+from ..records.sources import Attr, Module
+from .builtin_functions import HANDLERS, LATE, Handler, handles
 from .errors import StaysInPython, Unsupported
 from .resume import users_code
 from .values.arrays import ArrayV
@@ -80,6 +81,35 @@ def _implementation(m: Machine, chooser: KnownV, cls: type) -> Value:
     chosen = registry[cls] if cls in registry else m.real(functools._find_impl, cls, registry)  # type: ignore[attr-defined]
     key = next(key for key, function in registry.items() if function is chosen)
     return known.get_item(m, m.wrap_known(key))
+
+
+# --- torch.distributed: questions about the default group of processes -----------------------------------------------
+_WORLD = Attr(Attr(Module("torch.distributed"), "group"), "WORLD")
+
+
+def _is_initialized(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    world = torch.distributed.group.WORLD
+    m.guard(_WORLD, "type", type(world), "asked whether there is a group of processes")
+    return ConstantV(world is not None)
+
+
+def _of_world(name: str) -> Handler:
+    """A number of the default group; another group's, or one where there is none, is asked of at a break."""
+
+    def answer(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        world = torch.distributed.group.WORLD
+        if world is None or any(not v.is_constant() or v.as_constant() is not None for v in (*args, *kwargs.values())):
+            raise Unsupported(f"calling `torch.distributed.{name}`", "call it outside the compiled function")
+        m.guard(_WORLD, "identity", world, "asked about the group of processes")
+        return ConstantV(m.real(getattr(torch.distributed, name)))
+
+    return answer
+
+
+# By name: there are builds without them.
+LATE["torch.distributed.distributed_c10d", "is_initialized"] = _is_initialized
+for _name in ("get_rank", "get_world_size"):
+    LATE["torch.distributed.distributed_c10d", _name] = _of_world(_name)
 
 
 # --- torch: labels for profilers, questions about devices -------------------------------------------------------------
