@@ -161,3 +161,18 @@ def test_around(backend):
             assert outcome(compiled, x) == outcome(function, x)
     assert len(tg.explain(compiled).entries) == 2
     assert not tg.explain(compiled).entries[0].breaks
+
+
+@pytest.mark.parametrize("backend", ["eager", "glass"])
+def test_numbers_that_change_inside(backend):
+    """From its second value on a number is an input of the graph, here an operand of integers."""
+
+    @torch.inference_mode()
+    def sample(x, step):
+        at = torch.full((1,), step, dtype=torch.long)
+        return x + at * step
+
+    compiled, x = tg.compile(sample, backend=backend), torch.ones(3)
+    for step in (5, 3, 1, -1):
+        torch.testing.assert_close(compiled(x, step), sample(x, step))
+    assert len(tg.explain(compiled).entries) == 2

@@ -219,9 +219,10 @@ def _is_one_of(target: Any, operations: Container[Any]) -> bool:
 def _operand(m: Machine, number: NumberV, other: torch.Tensor) -> Value | None:
     """``number`` as a tensor that leads to the same dtype; None where there is none."""
     dtype = _dtype_for(number.known, other)
-    if dtype is None or torch.result_type(other, number.known) != torch.result_type(
-        other, torch.empty((), dtype=dtype, device="meta")
-    ):
+    if dtype is None:
+        return None
+    like = torch.empty((1,) * min(other.dim(), 1), dtype=other.dtype, device="meta")  # fakes refuse to meet others
+    if torch.result_type(like, number.known) != torch.result_type(like, torch.empty((), dtype=dtype, device="meta")):
         return None
     builder = m.builder
     tensor = builder.number(number)
