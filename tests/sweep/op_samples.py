@@ -135,12 +135,12 @@ def outcome(call: Callable[..., Any], arguments: tuple[Any, ...], backward: bool
     ends = [out for out in tensors(outputs) if out.requires_grad]
     if backward and ends and leaves:
         # the loss comes out of the outputs alone, so that both runs differentiate the same thing
-        weights = [_weights(end) for end in ends]
-        gradients = list(torch.autograd.grad(ends, leaves, weights, allow_unused=True))
+        shares = [weights(end) for end in ends]
+        gradients = list(torch.autograd.grad(ends, leaves, shares, allow_unused=True))
     return Outcome(outputs, gradients, tensors(given))
 
 
-def _weights(like: torch.Tensor) -> torch.Tensor:
+def weights(like: torch.Tensor) -> torch.Tensor:
     count = max(like.numel(), 1)
     ramp = torch.linspace(0.5, 1.5, count, dtype=torch.float64)[: like.numel()].reshape(like.shape)
     ramp = ramp.to(like.dtype)
@@ -181,8 +181,9 @@ def judge(operator: Any, samples: Sequence[Any], backend: str, backward: bool) -
             return Verdict(WRONG, f"raises {_short(error)}" + (f", after {verdict.why}" if verdict.why else ""))
     if texts:
         return Verdict(WRONG, f"ran eagerly unasked: {texts[0][:400]}")
+    reference = functools.cache(lambda: in_double(run, arguments, backward))
     for when, mine in (("first call", found), ("second call", again)):
-        difference = compare(expected, mine, run, arguments, backward, name)
+        difference = compare(expected, mine, reference, name)
         if difference:
             return Verdict(WRONG, f"{when}: {difference}")
     verdict.loops, verdict.calls = generated(compiled)
@@ -205,25 +206,11 @@ def _short(error: Exception) -> str:
 Reference = Callable[[], Outcome | None]
 
 
-def compare(
-    expected: Outcome,
-    found: Outcome,
-    run: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    backward: bool,
-    name: str,
-) -> str:
+def compare(expected: Outcome, found: Outcome, reference: Reference, name: str = "") -> str:
     """What differs, or ''. Values may differ from eager's as far as eager's may from float64 (twice that)."""
     shape = _structure(expected.outputs, found.outputs)
     if shape:
         return shape
-    made: list[Outcome | None] = []
-
-    def reference() -> Outcome | None:
-        if not made:
-            made.append(in_double(run, arguments, backward))
-        return made[0]
-
     parts = (
         ("output", tensors(expected.outputs), tensors(found.outputs), lambda o: tensors(o.outputs)),
         ("gradient", expected.gradients, found.gradients, lambda o: o.gradients),
@@ -342,13 +329,15 @@ def _no_worse(want: torch.Tensor, got: torch.Tensor, truth: torch.Tensor) -> boo
 def in_double(run: Callable[..., Any], arguments: tuple[Any, ...], backward: bool) -> Outcome | None:
     """The same call with every floating-point input in double precision; None where the operator refuses."""
 
-    def widened(value: torch.Tensor) -> torch.Tensor:
-        if not (value.is_floating_point() or value.is_complex()):
-            return value
-        wide = torch.complex128 if value.is_complex() else torch.float64
-        return value.detach().to(wide).requires_grad_(value.requires_grad)
-
     try:
         return outcome(run, mapped(widened, arguments), backward)
     except Exception:
         return None
+
+
+def widened(value: torch.Tensor) -> torch.Tensor:
+    """A leaf of the same values in double precision; what holds no such numbers as it is."""
+    if not (value.is_floating_point() or value.is_complex()):
+        return value
+    wide = torch.complex128 if value.is_complex() else torch.float64
+    return value.detach().to(wide).requires_grad_(value.requires_grad)
