@@ -284,6 +284,28 @@ def itertools_look_at_their_arguments_at_once():
     ]  # fmt: skip
 
 
+def iterators_end_where_what_they_call_stops():
+    def stops(n):
+        if n > 1:
+            raise StopIteration
+        return n + 1
+
+    numbers = iter([0, 1, 5])
+    return (
+        list(map(stops, range(5))), list(filter(stops, range(5))), list(itertools.takewhile(stops, range(5))),
+        list(iter(lambda: next(numbers), 7)),
+    )  # fmt: skip
+
+
+def frozen_sets_of_a_subclass():
+    class Mine(frozenset):
+        pass
+
+    mine, exact = Mine(reversed("ab")), frozenset("ab")
+    copied = mine.copy()
+    return sorted(mine), type(copied), copied == mine, copied is mine, exact.copy() is exact, frozenset(exact) is exact
+
+
 def long_ranges_left_early():
     for n in range(10**12):
         if n > 3:
@@ -357,9 +379,75 @@ def caught_attribute(owner, name):
         return str(error)
 
 
+class Equal:
+    def __eq__(self, other):
+        return True
+
+
+class Unequal:
+    def __ne__(self, other):
+        return "unequal"
+
+
+def inequality_is_asked_of_both_sides():
+    return Equal() != 3, 3 != Equal(), {1: 2} != Equal(), Unequal() != 1, 1 != Unequal(), [Equal()] == [1]  # noqa: SIM300
+
+
+def patterns_that_do_not_fit():
+    class Point:
+        __match_args__ = ("x", "y")
+        x = y = 1
+
+    class Listed:
+        __match_args__ = ["x"]
+
+    def too_many(value):
+        match value:
+            case Point(1, 1, 1):
+                return True
+
+    def twice(value):
+        match value:
+            case Point(1, x=1):
+                return True
+
+    def no_tuple(value):
+        match value:
+            case Listed(1):
+                return True
+
+    def none_at_all(value):
+        match value:
+            case Equal(1):
+                return True
+
+    def itself(value):
+        match value:
+            case int(n):
+                return n
+
+    return [
+        caught(too_many, Point()), caught(twice, Point()), caught(no_tuple, Listed()), caught(none_at_all, Equal()),
+        itself(True), itself("a"),
+    ]  # fmt: skip
+
+
+def protocols_that_are_lacking():
+    def unpack(value):
+        a, b = value
+        return a, b
+
+    plain = Equal()
+    return [
+        caught(f, plain) for f in (iter, next, len, unpack, list, lambda p: p[0], lambda p: 1 in p, lambda p: p())
+    ]  # fmt: skip
+
+
 WHOLE = [
+    inequality_is_asked_of_both_sides, patterns_that_do_not_fit, protocols_that_are_lacking,
     subclasses_go_first, methods_are_compared_by_what_they_are_bound_to, objects_that_take_no_arguments,
     fields_of_exceptions, fields_of_exceptions_written, raised_from_other_things, raised_again_within_its_own_handler,
+    iterators_end_where_what_they_call_stops, frozen_sets_of_a_subclass,
     handlers_get_a_traceback, itertools_look_at_their_arguments_at_once, generators_misused, long_ranges_left_early,
     multiplied_in_place, whole_tuples_are_the_same_object, read_backwards_while_written, made_anew_by_init,
     indexed_by_other_things, compared_while_changing, subclass_keeps_its_class_in_place, changed_while_read,

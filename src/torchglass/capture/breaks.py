@@ -186,7 +186,8 @@ def _call(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
 def _refuse_frame_readers(function: Value, args: list[Value]) -> None:
     """``globals()`` and the like look at the frame that calls them, which would be the entry's."""
     real = getattr(function, "real", None)
-    if real in (globals, locals, eval, exec) or (real in (vars, dir) and not args):
+    readers = (globals, locals, eval, exec, *(() if args else (vars, dir)))
+    if real is not None and any(real is reader for reader in readers):  # not ==, which may be the program's
         raise CannotResume(f"`{real.__name__}()` looks at the frame that calls it")
 
 

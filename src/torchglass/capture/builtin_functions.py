@@ -184,7 +184,8 @@ def callable_(m, args, kwargs):
 @handles(id)
 def id_(m, args, kwargs):
     value = args[0]
-    real = getattr(value, "real", None)
+    constant = isinstance(value, ConstantV) and not isinstance(value, NumberV)
+    real = value.value if constant else getattr(value, "real", None)
     if real is None or value.source is None:
         # made inside: the number is as arbitrary as eager's, and unique while this capture lasts
         m.kept.append(value)
@@ -257,6 +258,8 @@ def repr_(m, args, kwargs):
     value = _one(m, args, "repr")
     if isinstance(value, InstanceV):
         return m.call(m.wrap_known(value.cls.__repr__), [value], {})
+    if isinstance(value, KnownV) and not callable(value.real) and (m.mutated or m.overlays):
+        raise Unsupported(f"repr() of {value.a()}, which may show what the program has written")
     return m.fold(repr, args, kwargs)
 
 

@@ -356,12 +356,11 @@ def _by_methods(m: Machine, function: Callable[..., Any], left: Value, right: Va
         tries.pop()
     for owner, name, other in tries:
         result = _try_method(m, owner, name, other)
+        if result is None and function is operator.ne and class_lookup(owner.python_type(), name) is object.__ne__:
+            equal = _try_method(m, owner, "__eq__", other)
+            result = None if equal is None else ConstantV(not m.truth(equal))
         if result is not None:
             return result
-    if function is operator.ne:
-        equal = _try_method(m, left, "__eq__", right)
-        if equal is not None:
-            return ConstantV(not m.truth(equal))
     return None
 
 

@@ -121,7 +121,7 @@ def new(m: Machine, owner: type, args: list[Value], kwargs: dict[str, Value]) ->
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
             return TupleV(items, cls)
         result = InstanceV(cls)
-        result.payload = TupleV(items) if base is tuple else SetV(_members(m, args[1:]), frozenset)
+        result.payload = TupleV(items) if base is tuple else SetV([m.settled_key(v) for v in items], frozenset)
         return result
     if issubclass(cls, (int, float, str, bytes)) and cls not in (int, float, str, bytes):
         result = InstanceV(cls)

@@ -68,7 +68,7 @@ def set_clear(m, self):
 
 @method(set, frozenset, name="copy")
 def set_copy(m, self):
-    if self.python_type() is frozenset:
+    if isinstance(self, ConstantV) or (self.python_type() is frozenset and type(self.real) in (frozenset, type(None))):
         return self
     return SetV(list(_keys(m, self).values()), self.python_type())
 

@@ -6,6 +6,7 @@ from ..errors import Unsupported
 from ..values.constant import ConstantV
 from ..values.containers import ListV, SetV, SliceV, TupleV
 from ..values.dicts import DictV
+from ..values.instance import InstanceV
 from .registry import BEFORE_312, SINCE_312, handler
 
 
@@ -105,8 +106,10 @@ def list_to_tuple(m, f, i):
 
 
 def _unpacked(m, value):
-    if isinstance(value, ConstantV) and not hasattr(type(value.value), "__iter__"):
-        m.throw(TypeError, f"cannot unpack non-iterable {type(value.value).__name__} object")
+    cls = value.python_type()
+    iterable = hasattr(cls, "__iter__") or hasattr(cls, "__getitem__")
+    if isinstance(value, (ConstantV, InstanceV)) and not iterable:
+        m.throw(TypeError, f"cannot unpack non-iterable {cls.__name__} object")
     return m.listed(value)
 
 
@@ -166,6 +169,9 @@ def match_mapping(m, f, i):
 @handler("MATCH_KEYS")
 def match_keys(m, f, i):
     keys, subject = m.listed(f.stack[-1]), f.stack[-2]
+    for n, key in enumerate(keys):
+        if any(m.equal(key, other) for other in keys[:n]):
+            m.throw(ValueError, f"mapping pattern checks duplicate key ({key.as_constant()!r})")
     if all(m.contains(subject, k) for k in keys):
         f.push(TupleV([subject.get_item(m, k) for k in keys]))
     else:

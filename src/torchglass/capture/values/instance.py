@@ -25,6 +25,17 @@ if TYPE_CHECKING:
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
 
+# Python's words for an object that lacks a special method.
+LACKING = {
+    "__iter__": "'{}' object is not iterable",
+    "__next__": "'{}' object is not an iterator",
+    "__len__": "object of type '{}' has no len()",
+    "__getitem__": "'{}' object is not subscriptable",
+    "__setitem__": "'{}' object does not support item assignment",
+    "__delitem__": "'{}' object doesn't support item deletion",
+}
+
+
 def is_own_access(attribute: Any, name: str) -> bool:
     """Whether ``__setattr__`` or the like is C's own, as ``store_attr``, ``find_attr``, ``discard_attr`` know it."""
     return isinstance(attribute, WrapperDescriptorType) and attribute.__name__ == name
@@ -216,7 +227,7 @@ class InstanceV(Value):
     def _protocol(self, m: Machine, name: str, *args: Value) -> Value:
         method = self.method(m, name)
         if method is None:
-            m.throw(TypeError, f"'{self.cls.__name__}' object does not support {name}")
+            m.throw(TypeError, LACKING.get(name, "'{}' object does not support " + name).format(self.cls.__name__))
         assert method is not None
         return m.call(method, list(args), {})
 
@@ -277,6 +288,8 @@ class InstanceV(Value):
         method = self.method(m, "__contains__")
         if method is not None:
             return m.truth(m.call(method, [item], {}))
+        if self.method(m, "__iter__") is None and self.method(m, "__getitem__") is None:
+            m.throw(TypeError, f"argument of type '{self.cls.__name__}' is not iterable")
         return any(m.equal(other, item) for other in m.listed(self))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
+from collections.abc import Callable
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -219,7 +220,7 @@ class MapV(IteratorV):
 
     def next(self, m: Machine) -> Value | None:
         row = self.rows.next(m)
-        return None if row is None else m.call(self.function, m.listed(row), {})
+        return None if row is None else _unless_over(lambda: m.call(self.function, m.listed(row), {}))
 
 
 class FilterV(IteratorV):
@@ -233,12 +234,26 @@ class FilterV(IteratorV):
         return filter
 
     def next(self, m: Machine) -> Value | None:
+        return _unless_over(lambda: self._found(m))
+
+    def _found(self, m: Machine) -> Value | None:
+        constant = self.predicate.as_constant() if self.predicate.is_constant() else self.predicate
+        plain = constant is None or constant is bool
         while (value := self.inner.next(m)) is not None:
             value = m.forced(value)
-            plain = self.predicate.is_constant() and self.predicate.as_constant() in (None, bool)
             if m.truth(value if plain else m.call(self.predicate, [value], {})):
                 return value
         return None
+
+
+def _unless_over(step: Callable[[], Value | None]) -> Value | None:
+    """What a function gives that an iterator in C calls: StopIteration ends the iterator."""
+    try:
+        return step()
+    except UserError as error:
+        if issubclass(error.value.python_type(), StopIteration):
+            return None
+        raise
 
 
 class GeneratorV(IteratorV):
@@ -277,6 +292,8 @@ class GeneratorV(IteratorV):
             self.done = True
             if not issubclass(error.value.python_type(), StopIteration):
                 raise
+            if self.frame.module_is_ours():
+                return None
             m.raise_over(RuntimeError("generator raised StopIteration"), error.value)
         except BaseException:
             self.done = True
