@@ -179,6 +179,8 @@ class FunctionState:
             except Stopped as stopped:
                 self._run_eager_from_now_on(compiled, stopped.found)
                 return None
+            except RecursionError:
+                return None  # the program itself is nested so deeply: Python goes on, as far as that goes
             except Exception as error:
                 self._failed(compiled, error)
                 return None

@@ -555,6 +555,20 @@ def test_iterators_go_on_behind_a_break_as_what_they_were():
     assert tg.compile(f, backend="eager")() == (1, "range_iterator", "generator")
 
 
+def test_classes_made_inside_as_parameters_of_types():
+    def f(x):
+        class Pair(tuple):
+            __class_getitem__ = classmethod(types.GenericAlias)
+
+        one, many = Pair[int], list[Pair]
+        tg.graph_break()
+        return x + 1, type(one((1, 2))) is Pair, many.__args__[0] is Pair, one.__origin__ is Pair
+
+    compiled = tg.compile(f, backend="eager")
+    for _ in range(2):
+        assert compiled(torch.zeros(1))[1:] == (True, True, True)
+
+
 def test_structures_nested_too_deeply_run_as_plain_python():
     def f(x):
         nested = []

@@ -39,6 +39,7 @@ from .values.known import KnownV
 from .values.number import NumberV
 from .values.opaque import OpaqueV
 from .values.tensor import TensorV
+from .wrap import KNOWN_TYPES
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -258,7 +259,8 @@ def repr_(m, args, kwargs):
     value = _one(m, args, "repr")
     if isinstance(value, InstanceV):
         return m.call(m.wrap_known(value.cls.__repr__), [value], {})
-    if isinstance(value, KnownV) and not callable(value.real) and (m.mutated or m.overlays):
+    lasting = isinstance(getattr(value, "real", None), (type, *KNOWN_TYPES))
+    if isinstance(value, KnownV) and not lasting and (m.mutated or m.overlays):
         raise Unsupported(f"repr() of {value.a()}, which may show what the program has written")
     return m.fold(repr, args, kwargs)
 

@@ -305,6 +305,10 @@ def apply(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]
     target = args[0]
     if not isinstance(target, MadeV):
         raise Unsupported(f"`{function.__qualname__}` of a class that was there before the call")
+    if function is dataclasses._process_class and isinstance(target.recipe, ClassRecipe):  # type: ignore[attr-defined]
+        changing = [name for name, value in target.recipe.namespace.items() if value.python_type().__hash__ is None]
+        if any(name in getattr(target.real, "__annotations__", {}) for name in changing):
+            raise Unsupported("a dataclass with a default that is mutable")
     reals = [stand_in(m, a) for a in args]
     result = m.real(function, *reals, **{k: stand_in(m, v) for k, v in kwargs.items()})
     if result is not None and result is not target.real:

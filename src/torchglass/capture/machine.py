@@ -452,6 +452,10 @@ class Machine:
         real = function.real
         return dict(zip(real.__code__.co_freevars, calls.closure_of(self, real, calls.source_of(self, function))))
 
+    def made_item(self, owner: Value, key: Value) -> Value:
+        """``owner[key]`` with classes that were made inside: ``list[Local]``, ``Local[int]``."""
+        return class_bodies.make(self, operator.getitem, [owner, key], {})
+
     def call_module(self, module: InstanceV, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return calls.call_module(self, module, args, kwargs)
 

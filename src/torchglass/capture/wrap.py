@@ -6,6 +6,7 @@ wrap(m, model, Local("self"))  ->  InstanceV(BertModel)   and a guard on its typ
 from __future__ import annotations
 
 import functools
+import gc
 import math
 import operator
 import weakref
@@ -250,6 +251,9 @@ def _weakref(m: Machine, real: Any, source: Source | None) -> Value:
 
 
 def _proxy(m: Machine, real: Any, source: Source | None) -> Value:
+    mapping = gc.get_referents(real)[0]
+    if type(mapping) not in (dict, OrderedDict, defaultdict):
+        raise Unsupported(f"a mappingproxy of a {type(mapping).__name__}")
     if source is not None:
         m.guard(source, "type", MappingProxyType, "its keys were looked up")
     return DictV(MappingProxyType, real, source)

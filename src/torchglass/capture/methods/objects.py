@@ -119,6 +119,8 @@ def add_note(m, self, note):
     if notes is None:
         notes = ListV([])
         self.attrs.set_item(m, ConstantV("__notes__"), notes)
+    if not isinstance(notes, ListV):
+        m.throw(TypeError, "Cannot add note: __notes__ is not a list")
     return METHODS[list, "append"](m, notes, note)
 
 

@@ -354,6 +354,8 @@ class ExceptionV(InstanceV):
         except NotConstant:
             raise Unsupported(f"what {self.a()} makes of its arguments") from None
         cls = self.builtin_class()
+        if self.raised is not None and not slots:
+            return self.raised
         made: BaseException = m.real(cls.__new__, cls, *values)
         if self.raised is not None:
             made = copy.copy(self.raised)

@@ -23,6 +23,12 @@ def _home(real: Any) -> str | None:
     return getattr(real, "__module__", None) if isinstance(real, type) or callable(real) else None
 
 
+def _is_made(value: Any) -> bool:
+    """Whether a class that was made inside, or what is made of one, is ``value`` or in that tuple."""
+    items = getattr(value, "items", None)
+    return hasattr(value, "recipe") or (isinstance(items, list) and any(hasattr(item, "recipe") for item in items))
+
+
 class KnownV(Value):
     """An existing object whose identity the graph may rely on."""
 
@@ -128,6 +134,8 @@ class KnownV(Value):
         found = self._by_metaclass(m, "__getitem__", key)
         if found is not None:
             return found
+        if _is_made(self) or _is_made(key):
+            return m.made_item(self, key)
         if key.is_constant() and not isinstance(self.real, FunctionType):
             return m.wrap_result(m.real(lambda: self.real[key.as_constant()]))
         raise Unsupported(f"an item of the {self.describe()}")
