@@ -284,6 +284,25 @@ def itertools_look_at_their_arguments_at_once():
     ]  # fmt: skip
 
 
+def exceptions_thrown_into_a_handler():
+    def handles():
+        try:
+            raise KeyError("a")
+        except KeyError:
+            yield
+
+    class Odd(ValueError):
+        def __new__(cls):
+            return "no exception"
+
+    generator = handles()
+    next(generator)
+    try:
+        generator.throw(ValueError)
+    except ValueError as error:
+        return type(error.__context__), caught(handles().throw, Odd)[0]
+
+
 def iterators_end_where_what_they_call_stops():
     def stops(n):
         if n > 1:
@@ -444,6 +463,7 @@ def protocols_that_are_lacking():
 
 
 WHOLE = [
+    exceptions_thrown_into_a_handler,
     inequality_is_asked_of_both_sides, patterns_that_do_not_fit, protocols_that_are_lacking,
     subclasses_go_first, methods_are_compared_by_what_they_are_bound_to, objects_that_take_no_arguments,
     fields_of_exceptions, fields_of_exceptions_written, raised_from_other_things, raised_again_within_its_own_handler,

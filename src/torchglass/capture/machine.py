@@ -419,7 +419,11 @@ class Machine:
     def exception_from(self, value: Value, otherwise: str = "exceptions must derive from BaseException") -> InstanceV:
         """What ``raise value`` raises: classes are called."""
         if isinstance(value, KnownV) and isinstance(value.real, type) and issubclass(value.real, BaseException):
-            value = self.call(value, [], {})
+            cls, value = value.real, self.call(value, [], {})
+            if not issubclass(value.python_type(), BaseException):
+                kind = value.python_type()
+                text = f"calling {cls} should have returned an instance of BaseException, not {kind}"
+                self.throw(TypeError, text)
         if not isinstance(value, InstanceV) or not issubclass(value.cls, BaseException):
             self.throw(TypeError, otherwise)
         return value

@@ -196,7 +196,14 @@ def send(m, self, value):
 @method(GeneratorType)
 def throw(m, self, kind, value=NONE, traceback=NONE):
     given = value if isinstance(value, InstanceV) else kind
-    result = _captured(self, "throw").throw(m, UserError(m.exception_from(given)))
+    generator = _captured(self, "throw")
+    try:
+        error = UserError(m.exception_from(given))
+    except UserError as instead:  # of a class that makes something else: that is thrown
+        if not isinstance(given.as_constant() if given.is_constant() else None, type):
+            raise
+        error = instead
+    result = generator.throw(m, error)
     if result is None:
         m.throw(StopIteration, *([self.returned] if self.returned is not None else []))
     return result

@@ -316,7 +316,13 @@ class GeneratorV(IteratorV):
             except UserError as raised:
                 error = raised
         index = self.frame.instruction().index
-        if not self.frame.unwind(m, error, index):
+        m.frames.append(self.frame)  # what it handles is the context of what is thrown into it
+        try:
+            m.chain(error.value, anew=True)
+            caught = self.frame.unwind(m, error, index)
+        finally:
+            m.frames.pop()
+        if not caught:
             self.done = True
             raise error
         self.frame.finished = None
