@@ -131,9 +131,17 @@ def with_traceback(m, self, traceback):
     return self
 
 
+# Their text is that of their arguments, though they have fields of their own.
+SHOW_ARGUMENTS = (AttributeError, NameError, KeyError)
+
+
+def _plain_text(error):
+    return error.builtin_class().__str__ is BaseException.__str__
+
+
 @method(BaseException, name="__str__")
 def exception_str(m, self):
-    if self.builtin_class().__str__ not in (BaseException.__str__, KeyError.__str__) and self.real is None:
+    if not issubclass(self.builtin_class(), SHOW_ARGUMENTS) and self.real is None and not _plain_text(self):
         return ConstantV(m.real(str, self.twin(m)))
     args = self.arguments(m)
     if len(args) == 1:

@@ -197,6 +197,8 @@ class InstanceV(Value):
         if attribute is not MISSING and is_data_descriptor(attribute):
             self._delete_through(m, attribute, name)
             return
+        if self.attrs is None and attribute is not MISSING:
+            m.throw(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
         if self.attrs is None or self.attrs.lookup(m, name) is None:
             m.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         assert self.attrs is not None

@@ -318,7 +318,8 @@ class GeneratorV(IteratorV):
         index = self.frame.instruction().index
         m.frames.append(self.frame)  # what it handles is the context of what is thrown into it
         try:
-            m.chain(error.value, anew=True)
+            if self.frame.handled() is not None:
+                m.chain(error.value, anew=True)
             caught = self.frame.unwind(m, error, index)
         finally:
             m.frames.pop()
