@@ -18,7 +18,7 @@ from .values.binding import class_lookup
 from .values.constant import ConstantV
 from .values.containers import ListV, TupleV
 from .values.instance import InstanceV
-from .values.known import KnownV
+from .values.known import KnownV, is_made
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -40,6 +40,8 @@ def is_generic(value: Value) -> bool:
 
 def item(m: Machine, generic: Value, key: Value) -> Value:
     """``generic[key]``."""
+    if is_made(generic) or is_made(key):
+        return m.made_item(generic, key)
     return m.wrap(m.real(operator.getitem, _type(m, generic), _type(m, key)), None)
 
 

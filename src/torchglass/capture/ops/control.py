@@ -8,7 +8,7 @@ from .. import checked, exception_groups
 from ..errors import Unsupported, UserError
 from ..values.base import NULL, HandledV
 from ..values.binding import MISSING, class_lookup
-from ..values.constant import ConstantV
+from ..values.constant import NONE, ConstantV
 from ..values.containers import TupleV
 from ..values.instance import ExceptionV, InstanceV
 from ..values.iterators import GeneratorV
@@ -261,7 +261,13 @@ def call_intrinsic_2(m, f, i):
 
 @handler("CLEANUP_THROW", versions=SINCE_312)
 def cleanup_throw(m, f, i):
-    raise Unsupported("throwing into a generator that delegates to another")
+    """Behind a ``yield from`` that an exception was thrown into: a StopIteration ends it with its value."""
+    error = f.stack[-1]
+    if not issubclass(error.python_type(), StopIteration):
+        raise UserError(error)
+    del f.stack[-3:]
+    f.push(NONE)
+    f.push(m.get_attr(error, "value"))
 
 
 # --- with -------------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ def _home(real: Any) -> str | None:
     return getattr(real, "__module__", None) if isinstance(real, type) or callable(real) else None
 
 
-def _is_made(value: Any) -> bool:
+def is_made(value: Any) -> bool:
     """Whether a class that was made inside, or what is made of one, is ``value`` or in that tuple."""
     items = getattr(value, "items", None)
     return hasattr(value, "recipe") or (isinstance(items, list) and any(hasattr(item, "recipe") for item in items))
@@ -134,7 +134,7 @@ class KnownV(Value):
         found = self._by_metaclass(m, "__getitem__", key)
         if found is not None:
             return found
-        if _is_made(self) or _is_made(key):
+        if is_made(self) or is_made(key):
             return m.made_item(self, key)
         if key.is_constant() and not isinstance(self.real, FunctionType):
             return m.wrap_result(m.real(lambda: self.real[key.as_constant()]))
