@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from tests.codegen.harness import Compiled
 
+from torchglass import torch_compat
 from torchglass.records.kernels import Allocate, Free
 
 Tensor = torch.Tensor
+
+
+@pytest.fixture(autouse=True)
+def products_by_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which write into the graph's memory; oneDNN's, on some processors, bring their own."""
+    monkeypatch.setattr(torch_compat, "_mkl_is_slow", lambda: False)
 
 
 def waits(compiled: Compiled) -> list[int]:
