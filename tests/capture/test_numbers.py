@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import torchglass as tg
+from torchglass.runtime import rebuild
 
 
 @pytest.fixture(autouse=True)
@@ -473,3 +474,21 @@ def test_lists_that_become_no_tensor():
         assert compiled([value, 0]).tolist() == [value, 0]
     with pytest.raises(RuntimeError, match="overflow"):
         compiled([300, 0])
+
+
+def test_lists_put_together_inside_are_there_before_the_graph(monkeypatch):
+    """An entry that fails before its graph has run is run by Python, in silence."""
+
+    def give_up(error, function, arguments):
+        raise AssertionError("the entry did not run") from error
+
+    monkeypatch.setattr(rebuild, "plainly", give_up)
+
+    def f(x, n):
+        items = [n, n + 1]
+        return x + torch.tensor(items), torch.tensor([[n, 1.0], [2.0, items[1]]]), items
+
+    compiled = tg.compile(f, backend="eager", fullgraph=True)
+    for n in (3.0, 4.0, 5.0):
+        torch.testing.assert_close(compiled(torch.zeros(2), n), f(torch.zeros(2), n))
+    assert len(tg.explain(compiled).entries) == 2

@@ -13,6 +13,7 @@ import torch
 import torch.fx
 
 from .base import Lazy, Value
+from .containers import ListV
 from .number import NumberV
 from .tensor import TensorV
 
@@ -82,7 +83,14 @@ class ListTensorV(EntryTensorV):
 
     def text(self, e: Emitter) -> str:
         kwargs = [f"{name}={e.expr(value)}" for name, value in self.made_by.kwargs.items()]
-        arguments = ", ".join([*map(e.expr, (self.made_by.data, *self.made_by.rest)), *kwargs])
+        arguments = ", ".join([_written_out(e, self.made_by.data), *map(e.expr, self.made_by.rest), *kwargs])
         made = e.fresh("data")
         e.numbers.append(f"{made} = torch.{self.made_by.function.__name__}({arguments})")
         return made
+
+
+def _written_out(e: Emitter, data: Value | Lazy) -> str:
+    """Lists that were put together for the call, in place: lines of their own would come after the graph."""
+    if isinstance(data, ListV):
+        return "[" + ", ".join(_written_out(e, part) for part in data.items) + "]"
+    return e.expr(data)
