@@ -21,20 +21,16 @@ _OF_DTYPES = re.compile(
 )
 _MANY = 1 << 12  # elements: larger tensors are cut to two a side, where the operator takes that
 _NAMED = (str, bool, torch.dtype, torch.layout, torch.memory_format)  # arguments that choose another kernel
-_PRODUCTS = frozenset(
-    ("aten::mm", "aten::mv", "aten::dot", "aten::vdot", "aten::bmm", "aten::addmm", "aten::addmv", "aten::addr",
-     "aten::addbmm", "aten::baddbmm", "aten::convolution")
-)  # fmt: skip
+_PRODUCTS = frozenset(("addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "dot", "mm", "mv", "vdot"))
 # What takes tensors of any sizes, or says that they do not fit, besides the element-wise. Others may believe the sizes
 # they are given: oneDNN's recurrent layer with a weight cut to two a side and a hidden size of 48 writes past it; a
 # convolution of bfloat16 of op_db, cut so, ended the process with torch 2.11.
-_TAKING_ANY_SIZES = frozenset(
+_TAKING_ANY_SIZES = _PRODUCTS | frozenset(
     ("all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "linalg_vector_norm", "logsumexp",
      "max", "mean", "median", "min", "mode", "nanmedian", "nansum", "norm", "prod", "std", "std_mean", "sum", "var",
      "var_mean",
      "cummax", "cummin", "cumprod", "cumsum", "logcumsumexp", "argsort", "kthvalue", "sort", "topk",
-     "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "dot", "mm", "mv", "vdot", "_cdist_forward", "_trilinear",
-     "_log_softmax", "_safe_softmax", "_softmax", "native_layer_norm", "_prelu_kernel",
+     "_cdist_forward", "_trilinear", "_log_softmax", "_safe_softmax", "_softmax", "native_layer_norm", "_prelu_kernel",
      "_to_copy", "cat", "clone", "constant_pad_nd", "copy", "flip", "full_like", "ones_like", "roll", "stack", "tril",
      "triu", "trace", "zeros_like", "_conj_physical", "_fft_c2c", "_fft_r2c")
 )  # fmt: skip
@@ -97,7 +93,12 @@ def _tried(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result:
 @functools.cache
 def _may_be_cut(operator: Any) -> bool:
     """Whether sizes that do not belong together lead to an error at worst."""
-    return torch.Tag.pointwise in operator.tags or operator._schema.name.removeprefix("aten::") in _TAKING_ANY_SIZES
+    return torch.Tag.pointwise in operator.tags or _name(operator) in _TAKING_ANY_SIZES
+
+
+def _name(operator: Any) -> str:
+    name: str = operator._schema.name
+    return name.removeprefix("aten::")
 
 
 def _may_hold_places(operator: Any, read: list[torch.Tensor]) -> bool:
@@ -105,7 +106,7 @@ def _may_hold_places(operator: Any, read: list[torch.Tensor]) -> bool:
     check them out of it (``linalg_ldl_solve`` ends the process at pivots that are none).
     """
     whole = [t for t in read if not (t.dtype.is_floating_point or t.dtype.is_complex or t.dtype is torch.bool)]
-    harmless = torch.Tag.pointwise in operator.tags or operator._schema.name in _PRODUCTS
+    harmless = torch.Tag.pointwise in operator.tags or _name(operator) in (*_PRODUCTS, "convolution")
     return 0 < len(whole) < len(read) and not harmless
 
 

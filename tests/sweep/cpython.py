@@ -14,12 +14,12 @@ if there were any that neither ``EXCUSED`` nor ``KNOWN`` names.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import inspect
 import json
 import os
 import resource
-import select
 import signal
 import sys
 import time
@@ -27,12 +27,11 @@ import traceback
 import unittest
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 from tests.complaints import complaints
 from tests.sweep.cpython_modules import EXCUSED, KNOWN, MODULES
-from tests.sweep.forked import Row, forked
+from tests.sweep.forked import Row, address_space, forked, messages, speaking
 
 WHOLE, BREAKS, EAGER = "whole", "breaks", "eager"  # captured in one piece, in several, not at all
 WRONG, CRASHED, COMPLAINED = "wrong", "crashed", "complained"
@@ -120,8 +119,9 @@ def run_child(module: str, class_name: str, names: list[str], pipe: int) -> None
     import torch
     from test import support
 
+    os.setpgid(0, 0)  # tests may start processes
     torch.set_num_threads(1)
-    resource.setrlimit(resource.RLIMIT_AS, (_address_space() + MEMORY,) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (address_space() + MEMORY,) * 2)
     support.use_resources = ()
     support.verbose = 0
     cls = dict(classes_of(module))[class_name]
@@ -140,49 +140,12 @@ def run_child(module: str, class_name: str, names: list[str], pipe: int) -> None
             say("end", name, row)
 
 
-def _address_space() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()
-
-
-def fork(module: str, class_name: str, names: list[str]) -> tuple[int, int]:
-    """A child process that judges; its id and the pipe it writes to."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child:
-        os.close(writing)
-        return child, reading
-    status = 1
-    try:
-        os.setpgid(0, 0)  # tests may start processes
-        os.close(reading)
-        quiet = os.open(os.devnull, os.O_RDWR)
-        for standard in (0, 1) if os.environ.get("CPYTHON_LOUD") else (0, 1, 2):
-            os.dup2(quiet, standard)
-        run_child(module, class_name, names, writing)
-        status = 0
-    finally:
-        os._exit(status)
-
-
-def messages(pipe: int, timeout: float) -> Iterator[list[Any]]:
-    """Messages from a child; ends when it does. TimeoutError when it says nothing for too long."""
-    rest = b""
-    while True:
-        if not select.select([pipe], [], [], timeout)[0]:
-            raise TimeoutError
-        data = os.read(pipe, 1 << 16)
-        if not data:
-            return
-        *complete, rest = (rest + data).split(b"\n")
-        yield from map(json.loads, complete)
-
-
 def run_class(module: str, class_name: str, names: list[str], timeout: float) -> list[Row]:
     """Judge the tests of a class, in as many processes as it takes."""
     rows: list[Row] = []
     while names:
-        child, pipe = fork(module, class_name, names)
+        run_there = functools.partial(run_child, module, class_name, names)
+        child, pipe = speaking(run_there, (0, 1) if os.environ.get("CPYTHON_LOUD") else (0, 1, 2))
         at, why = "", ""
         try:
             for message in messages(pipe, timeout):

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 import resource
+import select
 import selectors
 import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,7 +72,7 @@ def _in_child(check: Callable[[str], Row], name: str, pipe: int, errors: Any) ->
     os.dup2(errors.fileno(), 1)
     os.dup2(errors.fileno(), 2)
     faulthandler.enable(errors)
-    most = _address_space() + MEMORY
+    most = address_space() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     try:
         row = check(name)
@@ -81,7 +83,8 @@ def _in_child(check: Callable[[str], Row], name: str, pipe: int, errors: Any) ->
     os._exit(0)
 
 
-def _address_space() -> int:
+def address_space() -> int:
+    """Bytes that this process has reserved."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[0]) * resource.getpagesize()
 
@@ -99,3 +102,46 @@ def _finished(child: Child, selector: Any, running: dict[int, Child], why: str) 
         return {**json.loads(child.data), "wall": seconds}
     why = why or f"ended with status {os.waitstatus_to_exitcode(status)}: {text[-2000:]}"
     return {"name": child.name, "result": "crashed", "why": why, "wall": seconds}
+
+
+def speaking(run: Callable[[int], None], silenced: Iterable[int]) -> tuple[int, int]:
+    """A child process that runs ``run(pipe)``, with these standard streams silenced; its id and the end to read."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writing)
+        return child, reading
+    status = 1
+    try:
+        os.close(reading)
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for stream in silenced:
+            os.dup2(quiet, stream)
+        run(writing)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def messages(pipe: int, timeout: float) -> Iterator[list[Any]]:
+    """Lines of JSON from a child; ends when it does. TimeoutError when it says nothing for too long."""
+    rest = b""
+    while True:
+        if not select.select([pipe], [], [], timeout)[0]:
+            raise TimeoutError
+        data = os.read(pipe, 1 << 16)
+        if not data:
+            return
+        *complete, rest = (rest + data).split(b"\n")
+        yield from map(json.loads, complete)
+
+
+def tallied(rows: Iterable[Row]) -> Counter[str]:
+    """How often each result stands in rows with ``counts``, or as the result of one without."""
+    return sum((Counter(row.get("counts", {row.get("result", ""): 1})) for row in rows), Counter[str]())
+
+
+def saved(rows: list[Row], counts: Counter[str], path: str | None) -> None:
+    if path:
+        with open(path, "w") as file:
+            json.dump({"counts": counts, "rows": rows}, file, indent=1)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import copy
 import functools
-import json
 import sys
 import warnings
 from collections import Counter
@@ -27,7 +26,7 @@ from typing import Any
 
 import torch
 from tests.complaints import complaints
-from tests.sweep.forked import Row, forked
+from tests.sweep.forked import Row, forked, saved, tallied
 from tests.sweep.op_samples import (
     BREAKS,
     REFUSED,
@@ -178,16 +177,14 @@ def main() -> int:
     parser.add_argument("--json")
     chosen = parser.parse_args()
     named = cases(getattr(torch, chosen.dtype), chosen.only, chosen.every)
-    rows, counts = [], Counter[str]()
+    rows = []
     for row in forked(functools.partial(check, chosen=chosen), named, chosen.jobs, chosen.timeout):
         rows.append(row)
-        counts.update(row.get("counts", {row.get("result", ""): 1}))
         if row["why"]:
             print(row["name"], row.get("counts", ""), row["why"], flush=True)
+    counts = tallied(rows)
     print(f"{chosen.backend} {chosen.dtype}: {len(rows)} rows; samples in two forms: {dict(counts)}")
-    if chosen.json:
-        with open(chosen.json, "w") as file:
-            json.dump({"counts": counts, "rows": rows}, file, indent=1)
+    saved(rows, counts, chosen.json)
     return 1 if counts[WRONG] or counts["crashed"] else 0
 
 

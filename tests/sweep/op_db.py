@@ -17,9 +17,9 @@ became loops wholly, in part or not at all; the exit status is 1 if a sample was
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
-import select
 import signal
 import sys
 import time
@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from tests.sweep.forked import forked
+from tests.sweep.forked import forked, messages, speaking
 from tests.sweep.op_samples import BREAKS, CRASHED, REFUSED, SKIPPED, WHOLE, WRONG, judge
 
 RESULTS = (WHOLE, BREAKS, REFUSED, WRONG, CRASHED, SKIPPED)
@@ -131,48 +131,16 @@ def run_child(op: Any, plan: Plan, after: int, alone: int, pipe: int) -> None:
         say("done")
 
 
-def fork(op: Any, plan: Plan, after: int, alone: int) -> tuple[int, int]:
-    """A child process that judges; its id and the pipe it writes to."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child:
-        os.close(writing)
-        return child, reading
-    status = 1
-    try:
-        os.close(reading)
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1)
-        if not os.environ.get("OP_DB_LOUD"):
-            os.dup2(quiet, 2)
-        run_child(op, plan, after, alone, writing)
-        status = 0
-    finally:
-        os._exit(status)
-
-
-def lines(pipe: int, timeout: float) -> Iterator[list[Any]]:
-    """Messages from a child; ends when it does. TimeoutError when it says nothing for too long."""
-    rest = b""
-    while True:
-        if not select.select([pipe], [], [], timeout)[0]:
-            raise TimeoutError
-        data = os.read(pipe, 65536)
-        if not data:
-            return
-        *complete, rest = (rest + data).split(b"\n")
-        yield from map(json.loads, complete)
-
-
 def run(op: Any, plan: Plan) -> Row:
     """Judge one operator in child processes."""
     row = Row(op.full_name)
     begin, at, alone, finished = time.perf_counter(), -1, -1, False
     while not finished:
-        child, pipe = fork(op, plan, at, alone)
+        run_there = functools.partial(run_child, op, plan, at, alone)
+        child, pipe = speaking(run_there, (1,) if os.environ.get("OP_DB_LOUD") else (1, 2))
         started, ended, last, why = at, at, at, ""
         try:
-            for message in lines(pipe, plan.timeout):
+            for message in messages(pipe, plan.timeout):
                 if message[0] == "begin":
                     started = message[1]
                 elif message[0] == "group":

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import copy
 import functools
-import json
 import sys
 import warnings
 from collections import Counter
@@ -24,7 +23,7 @@ from typing import Any
 
 import torch
 from tests.complaints import complaints
-from tests.sweep.forked import Row, forked
+from tests.sweep.forked import Row, forked, saved, tallied
 from tests.sweep.op_samples import REFUSED, SKIPPED, WRONG, Outcome, compare
 from torch.testing._internal.common_optimizers import optim_db
 
@@ -240,16 +239,14 @@ def main() -> int:
     parser.add_argument("--json")
     chosen = parser.parse_args()
     names = chosen.only or [info.name for info in optim_db]
-    rows, counts = [], Counter[str]()
+    rows = []
     one = functools.partial(check, backend=chosen.backend, every=chosen.every)
     for row in forked(one, names, chosen.jobs, chosen.timeout):
         rows.append(row)
-        counts.update(row.get("counts", {row.get("result", ""): 1}))
         print(row["name"], row.get("counts", ""), row["why"][:4], flush=True)
+    counts = tallied(rows)
     print(f"{chosen.backend}: {len(rows)} optimizers; trainings: {dict(counts)}")
-    if chosen.json:
-        with open(chosen.json, "w") as file:
-            json.dump({"counts": counts, "rows": rows}, file, indent=1)
+    saved(rows, counts, chosen.json)
     return 1 if counts[WRONG] or counts["crashed"] else 0
 
 
