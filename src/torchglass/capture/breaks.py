@@ -23,6 +23,7 @@ from .ops.operators import CONVERSIONS, binary_function
 from .values.base import NULL, Value
 from .values.constant import ConstantV
 from .values.functions import TensorMethodV
+from .values.iterators import GeneratorV
 from .values.tensor import TensorV
 
 Stack = list[Value | str]  # symbolic values, or names of variables of the entry code
@@ -440,6 +441,17 @@ def _unpack_ex(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     texts = [*names[:before], f"*{names[before]}", *names[before + 1 :]]
     e.line(f"[{', '.join(texts)}] = {e.expr(value)}")
     return [Path(None, [*stack, *reversed(names)], i.index + 1)]
+
+
+@breaks_at("POP_TOP")
+def _drop(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    """The last reference to a generator, which then runs what it leaves open."""
+    stack, (value,) = _split(frame, 1)
+    text = e.expr(value)
+    if not (isinstance(value, GeneratorV) and text.isidentifier()):
+        raise CannotResume("a graph break where a generator is dropped")
+    e.line(f"del {text}")
+    return [Path(None, stack, i.index + 1)]
 
 
 @breaks_at("GET_LEN")

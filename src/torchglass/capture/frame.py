@@ -13,6 +13,7 @@ from .values.base import HandledV, NotConstant, Value
 from .values.constant import ConstantV
 from .values.containers import CellV
 from .values.instance import ExceptionV
+from .values.iterators import close_dropped
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -78,6 +79,12 @@ class Frame:
         """The exception whose handler runs in this frame (``sys.exc_info``), None outside handlers."""
         return next((slot.error for slot in reversed(self.stack) if isinstance(slot, HandledV)), None)
 
+    def is_protected(self) -> bool:
+        """Whether a handler of the program's stands around the instruction it is at."""
+        index = self.instruction().index
+        around = (self.instructions[e.target] for e in self.exceptions if e.start <= index < e.end)
+        return any(i.opname != "CALL_INTRINSIC_1" for i in around)  # which 3.12 puts around all that a generator does
+
     # --- where we are ----------------------------------------------------------------------------------------------
     def instruction(self) -> Instruction:
         return self.instructions[max(self.pc - 1, 0)]
@@ -103,6 +110,8 @@ class Frame:
         except UserError as error:
             if not self.unwind(m, error, instruction.index):
                 raise
+        if m.dropped:
+            close_dropped(m)
 
     def unwind(self, m: Machine, error: UserError, index: int) -> bool:
         """Go to the handler that protects instruction ``index``; False when there is none."""
@@ -120,6 +129,12 @@ class Frame:
                 self.pc = entry.target
                 return True
         return False
+
+    def leave(self, m: Machine) -> None:
+        """Let go of the variables at the end, as Python does; of a frame that was called, its values die with it."""
+        if m.watched:
+            self.locals, self.cells = {}, {}
+            close_dropped(m)
 
     def run(self, m: Machine) -> Finished:
         """Run until a return or a yield."""

@@ -89,6 +89,8 @@ class Machine:
         self.warning_filters = 0
         self.steps, self.patience, self.nodes_seen = 0, MOST_IDLE_STEPS, 0
         self.locks: list[tuple[Value, bool]] = []  # taken (True) and given back, in order
+        self.watched: dict[Frame, Any] = {}  # of generators that wait in a `try` or a `with`
+        self.dropped: list[Frame] = []  # those of them that nothing refers to any more
 
     # --- where we are ----------------------------------------------------------------------------------------------
     def origin(self) -> Origin:
@@ -486,8 +488,11 @@ class Machine:
         try:
             return frame.run(self)
         except (Unsupported, UserError) as error:
-            if isinstance(error, UserError) and isinstance(error.value, ExceptionV):
-                error.value.trace = object()
+            if isinstance(error, UserError):
+                frame.stack.clear()
+                self.kept.append(frame)  # a traceback leads to its variables
+                if isinstance(error.value, ExceptionV):
+                    error.value.trace = object()
             # messages name the innermost line of the user's, not the call it happened in
             if isinstance(error, Unsupported) and error.origin is None:
                 self.frames.append(frame)

@@ -139,6 +139,8 @@ class _Attempt:
                 return self._break(frame)
             try:
                 frame.step(self.m)
+                if frame.finished is not None:
+                    frame.leave(self.m)
             except (Unsupported, UserError) as error:
                 if isinstance(error, StaysInPython) and self.m.frames == [frame]:
                     raise Stopped(self._describe(error)) from None  # in a frame that it calls, that one stays

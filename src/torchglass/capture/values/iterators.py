@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from types import GeneratorType
@@ -302,7 +303,17 @@ class GeneratorV(IteratorV):
             self.done = True
             self.returned = result
             return None
+        if self.frame.is_protected():
+            self._watch(m)
         return result
+
+    def _watch(self, m: Machine) -> None:
+        """Tell the machine when nothing of the program refers to it any more. The program's references are those that
+        values and frames hold to this object, so that it dies here when it would die in Python.
+        """
+        frame = self.frame
+        if frame not in m.watched:
+            m.watched[frame] = weakref.ref(self, lambda _: m.dropped.append(frame))
 
     def throw(self, m: Machine, error: UserError) -> Value | None:
         """Raise ``error`` where the generator is suspended; None when it returned."""
@@ -353,3 +364,16 @@ class GeneratorV(IteratorV):
         frame.jump(frame.instructions[back])  # behind the SEND that stands there
         frame.finished = None
         return self._step(m, None)
+
+
+def close_dropped(m: Machine) -> None:
+    """Close the generators that wait in a ``try`` or a ``with`` and that nothing refers to any more."""
+    while m.dropped:
+        frame = m.dropped.pop()
+        del m.watched[frame]
+        if frame.finished is None or frame.finished[0] != "yield":
+            continue
+        try:
+            m.call(m.get_attr(GeneratorV(frame), "close"), [], {})
+        except UserError:
+            raise Unsupported("a generator that is dropped and raises when it is closed") from None
