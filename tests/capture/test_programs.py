@@ -11,13 +11,22 @@ import torch
 
 import torchglass as tg
 
-from . import class_programs, group_programs, mode_programs, object_programs, programs, tensor_programs
+from . import (
+    class_programs,
+    group_programs,
+    mode_programs,
+    object_programs,
+    override_programs,
+    programs,
+    tensor_programs,
+)
 
 FILES = {
     "objects": object_programs,
     "tensors": tensor_programs,
     "classes": class_programs,
     "modes": mode_programs,
+    "overrides": override_programs,
     "groups": group_programs,
 }
 WHOLE = programs.WHOLE | {f"{n} of {kind}": f for kind, file in FILES.items() for n, f in file.WHOLE.items()}

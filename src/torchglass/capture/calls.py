@@ -291,6 +291,10 @@ SWAPPED = {
 def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) -> Value:
     """``left <operator> right``; ``function`` is the one of the operator module."""
     left, right = m.forced(left), m.forced(right)
+    if isinstance(left, TensorV) and isinstance(right, InstanceV):
+        result = m.overridden(function, [left, right], {})
+        if result is not None:
+            return result
     if isinstance(left, InstanceV) or isinstance(right, InstanceV):
         result = _by_methods(m, function, left, right)
         if result is not None:

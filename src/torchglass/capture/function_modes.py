@@ -1,4 +1,5 @@
-"""``TorchFunctionMode``s entered inside the function, ``with torch.device(...)`` among them.
+"""``TorchFunctionMode``s entered inside the function, ``with torch.device(...)`` among them, and objects of classes
+with a ``__torch_function__``.
 
     with Doubles():          # its __torch_function__ says what torch.sin means
         y = torch.sin(x)     ->   the nodes that interpreting Doubles.__torch_function__(mode, torch.sin, ...) leaves
@@ -6,11 +7,14 @@
 Which calls a mode is asked about, and with what, is PyTorch's affair: the call runs on tensors without data under a
 *probe*, a real mode, and what the probe is asked the machine answers by interpreting the user's ``__torch_function__``,
 with the mode popped as PyTorch pops it. What the answers leave in the graph needs no mode when the graph runs. Where
-the graph ends inside such a block, the entry pushes the modes, and Python goes on under them.
+the graph ends inside such a block, the entry pushes the modes, and Python goes on under them. Objects that say
+themselves what an operation on them means are asked in the same way: PyTorch gets stand-ins, for which the machine
+answers.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -26,7 +30,7 @@ from .graph import GraphBuilder, convert
 from .methods.table import METHODS, method
 from .values.base import NotConstant, Value
 from .values.constant import NONE, ConstantV
-from .values.containers import ListV, TupleV
+from .values.containers import ListV, SequenceV, TupleV
 from .values.dicts import DictV
 from .values.instance import InstanceV
 from .values.tensor import TensorV
@@ -103,15 +107,20 @@ def without_subclasses(m, args, kwargs):
     torch.overrides.has_torch_function_variadic, torch_compat.function_mode_enabled,
 )  # fmt: skip
 def has_torch_function_(m, args, kwargs):
-    return ConstantV(bool(m.function_modes))
+    return ConstantV(bool(m.function_modes) or overridden(m, args, kwargs))
 
 
 @handles(torch.overrides.handle_torch_function)
 def handle_torch_function_(m, args, kwargs):
     """``handle_torch_function(api, relevant, *args, **kwargs)``, where one of the above said yes."""
+    function, relevant = args[0].as_constant(), args[1]
+    if overridden(m, m.listed(relevant), {}):
+        answer = dispatched(m, function, args[2:], kwargs)
+        if answer is not None:
+            return answer
     if not m.function_modes:
         raise Unsupported("torch.overrides.handle_torch_function without a mode")
-    return ask(m, args[0].as_constant(), TupleV([]), args[2:], kwargs)
+    return ask(m, function, TupleV([]), args[2:], kwargs)
 
 
 @handles(torch_compat.function_mode_stack)
@@ -135,6 +144,7 @@ class Probe(TorchFunctionMode):
     def __init__(self, m: Machine) -> None:
         self.m = m
         self.known: dict[int, tuple[Any, Value]] = {}  # real objects and what they stand for
+        self.kinds: dict[type, type] = {}  # classes with a __torch_function__, and what stands for their objects
         self.asked = False
 
     def __torch_function__(
@@ -143,17 +153,49 @@ class Probe(TorchFunctionMode):
         self.asked = True
         values = [self.symbolic(a) for a in args]
         named = {k: self.symbolic(v) for k, v in (kwargs or {}).items()}
-        kinds = [torch.Tensor if issubclass(t, torch_compat.FakeTensor) else t for t in types]
-        return self.real(ask(self.m, func, TupleV([self.m.wrap_known(t) for t in kinds]), values, named))
+        return self.real(ask(self.m, func, self._classes(types), values, named))
+
+    def _classes(self, types: tuple[type, ...]) -> TupleV:
+        known = {made: cls for cls, made in self.kinds.items()}
+        kinds = [torch.Tensor if issubclass(t, torch_compat.FakeTensor) else known.get(t, t) for t in types]
+        return TupleV([self.m.wrap_known(t) for t in kinds])
+
+    def asks_object(
+        self,
+        owner: Any,
+        func: Any,
+        types: tuple[type, ...],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Called by PyTorch on the stand-in of an object with a ``__torch_function__``."""
+        self.asked = True
+        named = DictV.of([(ConstantV(k), self.symbolic(v)) for k, v in (kwargs or {}).items()])
+        values = [self.m.wrap_known(func), self._classes(types), TupleV([self.symbolic(a) for a in args]), named]
+        with outside_probe(self.m):
+            return self.real(self.m.call(self.m.get_attr(self.symbolic(owner), "__torch_function__"), values, {}))
 
     def real(self, value: Value) -> Any:
         """An object that stands for a value: a tensor without data for a tensor."""
         try:
-            real = convert(value, self._stand_in)
+            real = convert(value, self._stand_in, instance=self._object)
         except (NotConstant, Unsupported):
             real = _Answer()
         self.known[id(real)] = real, value
         return real
+
+    def _object(self, value: InstanceV) -> Any:
+        made = self._kind(value.cls)() if overrides(self.m, value) else _Answer()
+        self.known[id(made)] = made, value
+        return made
+
+    def _kind(self, cls: type) -> type:
+        """A class for stand-ins of ``cls``, which comes before those for its bases as PyTorch asks subclasses first."""
+        if cls not in self.kinds:
+            bases = tuple(self._kind(base) for base in cls.__bases__ if hasattr(base, "__torch_function__"))
+            asks = property(lambda owner: functools.partial(self.asks_object, owner))
+            self.kinds[cls] = type(cls.__name__, bases, {"__torch_function__": asks})
+        return self.kinds[cls]
 
     def _stand_in(self, value: TensorV) -> torch.Tensor:
         made = torch_compat.stand_in(value.fake, value.python_type())
@@ -180,6 +222,20 @@ class Probe(TorchFunctionMode):
 
 class _Answer:
     """Stands for an answer that is no tensor, container or constant."""
+
+
+def overrides(m: Machine, value: Any) -> bool:
+    """Whether a value is an object that says itself what PyTorch's functions mean for it."""
+    return isinstance(value, InstanceV) and value.payload is None and value.method(m, "__torch_function__") is not None
+
+
+def overridden(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> bool:
+    """Whether PyTorch asks one of the arguments, or of the items of a sequence among them, what a call means."""
+    for value in (*args, *kwargs.values()):
+        items = value.all(m) if isinstance(value, SequenceV) else (m.forced(value),)
+        if any(overrides(m, item) for item in items):
+            return True
+    return False
 
 
 def _tensor_of(builder: GraphBuilder, fake: torch.Tensor) -> TensorV | None:

@@ -25,6 +25,7 @@ from .values.constant import NUMPY_FLOATS, ConstantV
 from .values.containers import ListV, SequenceV, SliceV, TupleV
 from .values.dicts import DictV
 from .values.entry_tensor import EntryTensorV, ListCall, ListTensorV, NumberTensorV
+from .values.instance import InstanceV
 from .values.number import NumberV
 from .values.tensor import TensorV
 
@@ -346,10 +347,13 @@ PRINTED = frozenset(
 
 
 def convert(
-    value: Value | Lazy, leaf: Callable[[TensorV], Any], constant_of: Callable[[Any], Any] = lambda real: real
+    value: Value | Lazy,
+    leaf: Callable[[TensorV], Any],
+    constant_of: Callable[[Any], Any] = lambda real: real,
+    instance: Callable[[InstanceV], Any] | None = None,
 ) -> Any:
     """A value as an argument of a node: containers are rebuilt, tensors go through ``leaf``, what holds no tensor
-    through ``constant_of``.
+    through ``constant_of``, and objects of the user's, which a node cannot take, through ``instance``.
     """
     if isinstance(value, Lazy):
         if isinstance(value.real, torch.Tensor):
@@ -360,14 +364,16 @@ def convert(
     if isinstance(value, ConstantV):
         return constant_of(value.value)
     if isinstance(value, SliceV):
-        return slice(*[convert(p, leaf, constant_of) for p in value.parts])
+        return slice(*[convert(p, leaf, constant_of, instance) for p in value.parts])
     if isinstance(value, SequenceV):
-        items = [convert(i, leaf, constant_of) for i in value.items]
+        items = [convert(i, leaf, constant_of, instance) for i in value.items]
         if isinstance(value, ListV):
             return items
         return value.cls._make(items) if hasattr(value.cls, "_make") else tuple(items)
     if isinstance(value, DictV) and value.complete:
-        return {k: convert(v, leaf, constant_of) for k, v in value.items.items()}
+        return {k: convert(v, leaf, constant_of, instance) for k, v in value.items.items()}
+    if instance is not None and isinstance(value, InstanceV):
+        return instance(value)
     try:
         constant = value.as_constant()
     except NotConstant:

@@ -518,6 +518,11 @@ class Machine:
     def dispatched(self, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
         return function_modes.dispatched(self, function, args, kwargs) if self.function_modes else None
 
+    def overridden(self, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+        """What ``function(*args, **kwargs)`` means to objects among its arguments; None where none says so."""
+        asked = function_modes.overridden(self, args, kwargs)
+        return function_modes.dispatched(self, function, args, kwargs) if asked else None
+
     # --- effects ---------------------------------------------------------------------------------------------------
     @contextmanager
     def sealed(self, what: str) -> Iterator[None]:

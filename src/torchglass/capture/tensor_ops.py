@@ -244,6 +244,9 @@ def call_function(m: Machine, function: Any, args: list[Value], kwargs: dict[str
     made = numbers.made_of_list(m, function, args, kwargs)
     if made is not None:
         return made
+    answer = m.overridden(function, args, kwargs)
+    if answer is not None:
+        return answer
     args, kwargs = _ready(m, args, kwargs)
     answer = m.dispatched(function, args, kwargs) if function not in COUNTERS else None
     if answer is not None:
@@ -269,6 +272,9 @@ def call_method(m: Machine, owner: Value, name: str, args: list[Value], kwargs: 
             else f"`.{name}()` of a tensor",
             "move it out of the compiled function",
         )
+    answer = m.overridden(_method_function(name), [owner, *args], kwargs)
+    if answer is not None:
+        return answer
     args, kwargs = _ready(m, args, kwargs)
     if name == "new" and is_size(args):  # a node's arguments are plain tuples, which `new` takes for data
         name = "new_empty"
