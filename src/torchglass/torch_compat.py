@@ -52,6 +52,9 @@ def needs_data(error: Exception) -> bool:
 
 
 _where = torch.ops.aten.where.self
+# Operators that write to running statistics without saying so, and which of their arguments these are.
+_NORMALIZES = frozenset(getattr(torch.ops.aten, f"{name}_batch_norm").default for name in ("native", "cudnn", "miopen"))
+_STATISTICS, _TRAINING = slice(3, 5), 5
 _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
 
 
@@ -100,6 +103,8 @@ class LightFakeMode(FakeTensorMode):
             self.writes = written
         if written is not None and func._schema.is_mutable:
             written += _written(func, args, kwargs, self.only_lists)
+        if written is not None and func in _NORMALIZES and args[_TRAINING]:
+            written += [t for t in args[_STATISTICS] if t is not None]
         refused = refusal(func, args, kwargs, result)
         if refused is not None:
             raise refused
