@@ -2084,3 +2084,57 @@ def sets_in_order(x):
         list(frozenset([5, 3, 1])), [n for n in {10, 9, 2}], next(iter({4, 3, 2})), sorted(one.union([0, 5])),
         [type(n) for n in {1} | {True}], [type(n) for n in {True}.union([1])], one.pop(), list(one), x + 1,
     )  # fmt: skip
+
+
+class Noted:
+    """A class that is told of what is written to its objects."""
+
+    def __init__(self):
+        self.n = 1
+
+    def __setattr__(self, name, value):
+        self.__dict__.setdefault("log", []).append(name)
+        object.__setattr__(self, name, value)
+
+    @functools.cached_property
+    def once(self):
+        return self.n + 1
+
+
+@whole
+def cached_property_goes_past_setattr(x):
+    o = Noted()
+    return o.once, o.once, o.log, vars(o), x + o.once
+
+
+def returning(value=None):
+    yield 1
+    return value
+
+
+class Ending:
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise StopIteration("over", 2)
+
+
+@whole
+def what_generators_return(x):
+    """It is in the exception that says that the generator is over, once."""
+    found = []
+    for value in None, 5:
+        for ask in next, lambda g: g.send(None), lambda g: g.__next__(), list:
+            g = returning(value)
+            next(g)
+            for _ in range(2):
+                try:
+                    found.append(ask(g))
+                except StopIteration as error:
+                    found.append((error.args, error.value))
+    try:
+        next(Ending())
+    except StopIteration as error:
+        found.append(error.args)
+    return x, found, next(Ending(), 3)

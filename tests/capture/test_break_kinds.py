@@ -420,6 +420,22 @@ def imported(x, odd):
     return x + found.to_dense()
 
 
+def closing_odd(odd):
+    try:
+        yield 1
+        yield 2
+    finally:
+        odd.said("closed")  # whose result is dropped
+
+
+@row("POP_TOP")  # in the generator too
+def dropped(x, odd):
+    for n in closing_odd(odd):
+        x = x + n
+        break
+    return x, odd.log
+
+
 KINDS = [name for name in breaks.BREAKERS if name in dis.opmap]
 
 
@@ -427,8 +443,9 @@ def test_every_kind_has_a_row():
     assert set(KINDS) == set(ROWS)
 
 
-# In a comprehension, which is a function of its own in 3.11, the call of it breaks.
-INSIDE = ("MAP_ADD", "SET_ADD")
+# In a comprehension, which is a function of its own in 3.11, the call of it breaks; in a generator that is closed, its
+# own code.
+INSIDE = ("MAP_ADD", "SET_ADD", "POP_TOP")
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -446,7 +463,8 @@ def test_message(name):
     code = function.__code__
     if found[2] != function.__name__:
         assert name in INSIDE
-        code = next(c for c in code.co_consts if hasattr(c, "co_code"))
+        inner = [closing_odd.__code__, *(c for c in code.co_consts if hasattr(c, "co_code"))]
+        code = next(c for c in inner if c.co_qualname.endswith(found[2]))
     name = "LOAD_ATTR" if name == "LOAD_METHOD" and sys.version_info >= (3, 12) else name  # one instruction since
     assert name in {i.opname for i in dis.get_instructions(code) if i.positions.lineno == int(found[1])}
 

@@ -177,6 +177,15 @@ def breaks_where_it_is_closed(x):
     return x * 2
 
 
+@breaking
+def asked_no_more_behind_a_break(x):
+    numbers = closing(3)
+    x = x + next(numbers)
+    if x.sum() > 0:
+        x = x * 2
+    return x
+
+
 def outcome(function: Any) -> Any:
     """The numbers computed, what was logged by the return, and what remains to be logged when the result is dropped."""
     log.clear()

@@ -1,5 +1,7 @@
 """Operations that kernels refuse though fake tensors take them: they raise as in eager, read or not."""
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -155,3 +157,21 @@ def test_no_convolution_is_tried_with_sizes_of_another(kernel, padding, dilation
     x = torch.randn(2, 8, 32, 32, dtype=torch.bfloat16)
     with torch.no_grad():
         torch.testing.assert_close(tg.compile(conv, backend="eager")(x), conv(x))
+
+
+def test_a_view_that_autograd_lets_nobody_read():
+    """One of several views of a tensor that was written to: the loop gets it and does not look at it."""
+    weight = torch.ones(2, requires_grad=True)
+
+    def f(x):
+        rounds = 0
+        for view in x:
+            del view
+            x[1:].add_(weight)
+            print(end="")
+            rounds += 1
+        return rounds
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tg.compile(f, backend="eager")(torch.ones(3)) == 3

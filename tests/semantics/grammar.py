@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 
-from . import expressions, statements  # noqa: F401  (they fill the tables)
+from . import expressions, library, statements, training  # noqa: F401  (they fill the tables)
 from .statements import result
 from .writer import PARAMETERS, Writer
 

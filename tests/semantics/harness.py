@@ -7,6 +7,7 @@ A program is the text of a function ``f``; it is executed twice in fresh copies 
 from __future__ import annotations
 
 import contextlib
+import enum
 import io
 import itertools
 import linecache
@@ -14,6 +15,7 @@ import math
 import re
 import signal
 import sys
+import traceback
 import types
 import warnings
 from collections import deque
@@ -30,7 +32,21 @@ PRELUDE = Path(__file__).with_name("prelude.py")
 _prelude = compile(PRELUDE.read_text(), str(PRELUDE), "exec")
 _numbers = itertools.count()
 LONGEST = 3.0  # seconds of the processor that plain Python may take for a call
-WATCHED = ("counter", "log", "table", "shared", "weight")
+WATCHED = (
+    "counter",
+    "log",
+    "table",
+    "shared",
+    "weight",
+    "queue",
+    "counts",
+    "groups",
+    "order",
+    "layer",
+    "net",
+    "optimizer",
+    "batch",
+)
 LINES = False
 PLAIN = (int, float, str, bytes, bool, complex, type(None), type(Ellipsis), torch.dtype, torch.device, range, slice)
 
@@ -88,6 +104,8 @@ class Snapshot:
             return "nan" if math.isnan(value) else value
         if isinstance(value, str):
             return "str", re.sub(r"0x[0-9a-f]+", "0x", value)  # addresses differ from run to run
+        if isinstance(value, enum.Enum):
+            return "enum", type(value).__name__, value.name
         if isinstance(value, PLAIN) and not isinstance(value, (torch.Size,)):
             return type(value).__name__, value
         known = self.numbers.get(id(value))
@@ -108,6 +126,11 @@ class Snapshot:
             return type(value).__name__, [self(v) for v in value], self.attributes(value)
         if isinstance(value, dict):
             return type(value).__name__, [(self(k), self(v)) for k, v in value.items()]
+        if isinstance(value, torch.nn.Module):
+            state = self(dict(value.state_dict(keep_vars=True)))
+            return type(value).__name__, state, value.training, self(value.__dict__.get("seen"))
+        if isinstance(value, torch.optim.Optimizer):
+            return type(value).__name__, self(value.state_dict())
         if isinstance(value, (set, frozenset)):
             return type(value).__name__, sorted(map(str, map(self, value)))
         if isinstance(value, types.FunctionType):
@@ -184,6 +207,7 @@ def that_ends() -> Iterator[None]:
 
 def outcome(function: Callable[..., Any], module: types.ModuleType, call: int, filename: str) -> tuple[Any, ...]:
     given = arguments(module, call)
+    torch.manual_seed(call)
     printed = io.StringIO()
     see = Snapshot(filename)
     result: Any = None
@@ -193,9 +217,24 @@ def outcome(function: Callable[..., Any], module: types.ModuleType, call: int, f
             ended: tuple[Any, ...] = ("returned", see(result))
         except Exception as error:
             ended = ("raised", see(error))
+            _forget_frames(error)
     seen = [see(v) for v in given], [(name, see(getattr(module, name))) for name in WATCHED], see(module.Box.scale)
     text = _without_names(printed.getvalue())
-    return (*ended, text, *seen, torch.is_grad_enabled(), _gradients(result, given[0], see))
+    return (
+        *ended,
+        text,
+        *seen,
+        sorted(module.closed.items()),
+        torch.is_grad_enabled(),
+        _gradients(result, given[0], see),
+    )
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Let go of what the variables of the frames hold that an exception went through."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def _without_names(text: str) -> str:

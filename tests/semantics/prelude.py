@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import copy
+import dataclasses
+import enum
 import functools
 import itertools
 import math
@@ -13,12 +16,18 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 
 counter = 0
 log = []
 table = {"a": 1, "b": 2, "c": 3}
 shared = [4, 5, 6]
 weight = torch.tensor([0.5, -1.0, 2.0])
+queue = collections.deque([1, 2, 3], maxlen=5)
+counts = collections.Counter("abca")
+groups = collections.defaultdict(list, a=[1])
+order = collections.OrderedDict(a=1, b=2)
+closed = collections.Counter()
 
 
 class Trouble(Exception):
@@ -199,3 +208,149 @@ def traced(function):
         return function(*args, **kwargs)
 
     return wrapper
+
+
+def closing(n):
+    try:
+        yield from range(n)
+    finally:
+        closed[n] += 1  # how often, not in which order: where a graph broke it is at the end of the call
+
+
+class Color(enum.Enum):
+    RED = 1
+    GREEN = 2
+
+    @property
+    def other(self):
+        return Color.GREEN if self is Color.RED else Color.RED
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 5
+
+
+@dataclass(frozen=True, order=True)
+class Point:
+    x: int
+    y: int = 0
+
+    def __post_init__(self):
+        if self.y < -5:
+            raise Trouble(self.y, "low")
+
+    def moved(self, by):
+        return dataclasses.replace(self, x=self.x + by)
+
+
+class Limited:
+    """A data descriptor."""
+
+    def __set_name__(self, owner, name):
+        self.name = f"_{name}"
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else getattr(instance, self.name, 0)
+
+    def __set__(self, instance, value):
+        log.append(f"set {self.name}")
+        setattr(instance, self.name, min(value, 10))
+
+
+class Slotted:
+    __slots__ = ("_size", "left", "right")
+    size = Limited()
+
+    def __init__(self, size, left=None):
+        self.size = size
+        self.left = left
+
+    def __eq__(self, other):
+        return isinstance(other, Slotted) and self.size == other.size
+
+    def __hash__(self):
+        return hash(self.size)
+
+    def __repr__(self):
+        return f"Slotted({self.size})"
+
+
+class Watched:
+    """Notes what is written to it."""
+
+    kinds = []
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__()
+        Watched.kinds.append(cls.__name__)
+
+    def __init__(self, **values):
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name, value):
+        log.append(f"{name} = {value}")
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name):
+        log.append(f"del {name}")
+        object.__delattr__(self, name)
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return len(name)
+
+    def __repr__(self):
+        return "Watched"
+
+    @functools.cached_property
+    def once(self):
+        log.append("once")
+        return 7
+
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([1.0, -2.0, 0.5]))
+        self.register_buffer("calls", torch.zeros(()))
+        self.seen = 0
+
+    def forward(self, t, scale=1):
+        self.seen += 1
+        if self.training:
+            self.calls += 1
+        return t * self.weight * scale
+
+
+layer = Layer()
+
+
+def ordered(first, /, second=2, *, third=3):
+    return first * 100 + second * 10 + third
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, t, factor=1):
+        ctx.save_for_backward(t)
+        ctx.factor = factor
+        return t * t * factor
+
+    @staticmethod
+    def backward(ctx, grad):
+        (t,) = ctx.saved_tensors
+        return grad * 2 * t * ctx.factor, None
+
+
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU(), torch.nn.BatchNorm1d(3), torch.nn.Dropout(0.25))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+batch = torch.randn(4, 3)
+
+
+def double_output(module, args, out):
+    log.append(type(module).__name__)
+    return out * 2

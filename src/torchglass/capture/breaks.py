@@ -101,17 +101,22 @@ def shared_cells(e: Emitter, frame: Frame, used: set[str]) -> dict[str, str]:
 
 def while_handling(e: Emitter, error: Value, begin: int) -> None:
     """Run the operation written since ``begin`` while ``error`` is what ``sys.exc_info`` gives."""
+    name, trace = e.expr(error), e.fresh("trace")
+    # with the entry's frame in its traceback it would keep the frame, and the frame it, until the collector comes
+    e.body.insert(begin, f"{name}.__traceback__ = {trace}")
     _indent(e, begin, "except BaseException:")
-    e.body[begin:begin] = ["try:", f"    raise {e.expr(error)}  # it is being handled here"]
+    e.body[begin:begin] = [f"{trace} = {name}.__traceback__", "try:", f"    raise {name}  # it is being handled here"]
 
 
 def catching(e: Emitter, begin: int) -> str:
-    """Catch what the operation written since ``begin`` raises; the name of the variable that holds it, or None."""
+    """Catch what the operation written since ``begin`` raises; the name of a list with it, or with nothing, from which
+    it is taken: a variable would keep the exception, and its traceback the variable.
+    """
     name, caught = e.fresh("raised"), e.fresh("error")
     _indent(e, begin, "try:")
-    e.body.insert(begin, f"{name} = None")
+    e.body.insert(begin, f"{name} = []")
     # what happens next must not happen inside `except`, where it would be chained to this error
-    e.body += [f"except BaseException as {caught}:", f"    {name} = {caught}"]
+    e.body += [f"except BaseException as {caught}:", f"    {name}.append({caught})"]
     return name
 
 

@@ -284,11 +284,16 @@ def iter_(m, args, kwargs):
 def next_(m, args, kwargs):
     if not isinstance(args[0], (IteratorV, InstanceV, OpaqueV)):
         m.throw(TypeError, f"'{args[0].python_type().__name__}' object is not an iterator")
+    method = args[0].method(m, "__next__") if isinstance(args[0], InstanceV) else None
+    if method is not None and len(args) == 1:
+        return m.call(method, [], {})
     value = args[0].next(m)
     if value is not None:
         return m.forced(value)
     if len(args) == 2:
         return args[1]
+    if isinstance(args[0], IteratorV):
+        args[0].stop(m)
     m.throw(StopIteration)
 
 

@@ -24,6 +24,7 @@ from .values.containers import ListV, SetV
 from .values.dicts import DictV
 from .values.hashing import hash_key
 from .values.instance import InstanceV
+from .values.iterators import IteratorV
 from .values.known import KnownV
 from .wrap import KNOWN_TYPES
 
@@ -140,7 +141,7 @@ PROTOCOLS: dict[str, Callable[..., Value]] = {
 
 def _next(m: Machine, iterator: Value) -> Value:
     value = iterator.next(m)
-    if value is None:
-        m.throw(StopIteration)
-    assert value is not None
-    return value
+    if value is not None:
+        return value
+    assert isinstance(iterator, IteratorV)
+    iterator.stop(m)

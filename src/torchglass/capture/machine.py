@@ -12,7 +12,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from types import FunctionType, ModuleType
+from types import FunctionType, ModuleType, NoneType
 from typing import Any, NoReturn
 
 import torch
@@ -20,7 +20,7 @@ import torch
 from .. import torch_compat
 from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
-from ..records.sources import Attr, Global, Item, Module, Source, TypeOf
+from ..records.sources import Attr, Global, InstanceDict, Item, Module, Source, TypeOf
 from . import calls, checked, class_bodies, constant_tensors, function_modes, graph, inference, tensor_ops, texts, wrap
 from .errors import StaysInPython, Unsupported, UserError
 from .frame import Frame
@@ -91,6 +91,10 @@ class Machine:
         self.locks: list[tuple[Value, bool]] = []  # taken (True) and given back, in order
         self.watched: dict[Frame, Any] = {}  # of generators that wait in a `try` or a `with`
         self.dropped: list[Frame] = []  # those of them that nothing refers to any more
+
+    def forget(self) -> None:
+        """Let go of the call's objects at the end: values refer to the machine, and it to them."""
+        vars(self).clear()
 
     # --- where we are ----------------------------------------------------------------------------------------------
     def origin(self) -> Origin:
@@ -307,8 +311,10 @@ class Machine:
         """
         for written in list(self.mutated.values()):
             each = {id(v): v for _, v in self.wrapped.values()}.values()  # stand-ins lead to one value twice
-            existing = [v for v in each if v.source is not None and not isinstance(v, CellV)]
             # objects are told apart, their dictionaries and what they hold as subclasses of list or dict with them
+            existing = [
+                v for v in each if not isinstance(v, CellV) and not isinstance(v.source, (NoneType, InstanceDict))
+            ]
             parts = ((v, part) for v in existing for part in (getattr(v, "attrs", None), getattr(v, "payload", None)))
             written = next((v for v, part in parts if part is written), written)
             if isinstance(written, CellV) or written.source is None:
@@ -522,6 +528,10 @@ class Machine:
         """What ``function(*args, **kwargs)`` means to objects among its arguments; None where none says so."""
         asked = function_modes.overridden(self, args, kwargs)
         return function_modes.dispatched(self, function, args, kwargs) if asked else None
+
+    def waiting(self) -> list[Value]:
+        """The generators that wait in a `try` or a `with`."""
+        return [generator for reference in self.watched.values() if (generator := reference()) is not None]
 
     # --- effects ---------------------------------------------------------------------------------------------------
     @contextmanager

@@ -98,6 +98,7 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
                     raise Stopped(GraphBreak(reason, origin, ANY_HINT)) from None
                 finally:
                     inference.left_for_real(attempt.m)
+                    attempt.m.forget()
     finally:
         sys.setrecursionlimit(limit)
 
@@ -194,6 +195,8 @@ class _Attempt:
         for slot in frame.stack:
             if slot is not NULL:
                 slot_text(e, slot)
+        for generator in self.m.waiting():
+            e.expr(generator)  # what it leaves open runs when the entry returns, also if nothing asks it again
         emit_effects(e)
         function_modes.push_modes(e)
         e.line(f"# graph break at {found.origin}: {found.reason}")
@@ -209,10 +212,10 @@ class _Attempt:
         if handled is not None:
             breaks.while_handling(e, handled, begin)
         if handler is not None:
-            error = breaks.catching(e, begin)
+            raised = breaks.catching(e, begin)
             lasti: breaks.Stack = [ConstantV(0)] if handler.lasti else []
-            stack: breaks.Stack = [*frame.stack[: handler.depth], *lasti, error]
-            paths = [breaks.Path(f"{error} is not None", stack, handler.target), *paths]
+            stack: breaks.Stack = [*frame.stack[: handler.depth], *lasti, f"{raised}.pop()"]
+            paths = [breaks.Path(raised, stack, handler.target), *paths]
         for path in paths:
             text = self._resume_call(frame, path, values, live)
             if path.condition is None:

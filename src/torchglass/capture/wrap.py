@@ -112,12 +112,23 @@ def _wrap_new(m: Machine, real: Any, source: Source | None) -> Value:
         value = InstanceV(cls, real, source)
         if isinstance(real, (set, frozenset)):
             value.payload = _members(m, real, source)
+        if value.attrs is not None:
+            value.attrs = _own_dict(m, value.attrs)
         return value
     if is_opaque(real):
         if source is not None:
             m.guard(source, "type", cls, "was passed on")
         return OpaqueV(real, source)
     return _known(m, real, source)
+
+
+def _own_dict(m: Machine, attributes: DictV) -> DictV:
+    """The dictionary of an object's attributes: the program may have it as such (``vars(self)``)."""
+    known = m.wrapped.setdefault(id(attributes.real), (attributes.real, attributes))[1]
+    assert isinstance(known, DictV)
+    if known is not attributes and attributes.source is not None and known.source is not None:
+        m.guard(attributes.source, "same", known.source, "both names reached one object")
+    return known
 
 
 def _guard_content(m: Machine, real: Any, source: Source) -> None:
@@ -315,10 +326,23 @@ def _tensor(m: Machine, real: torch.Tensor, source: Source | None) -> Value:
         raise Unsupported(f"a tensor of layout {real.layout}")
     if real.is_nested or real.is_quantized:
         raise Unsupported("a nested or quantized tensor")
+    if not _is_readable(real):
+        raise Unsupported("a view whose base was written to, which autograd lets nobody read", "compute a new tensor")
     if source is None:
         return m.builder.constant(real)
     m.guard(source, "tensor", tensor_meta(real), "was an input of the graph")
     return m.builder.placeholder(real, source)
+
+
+def _is_readable(real: torch.Tensor) -> bool:
+    """Whether autograd finds what a view was computed by (one of several views of a base that was written to has lost
+    it).
+    """
+    try:
+        real.grad_fn  # noqa: B018
+    except RuntimeError:
+        return False
+    return True
 
 
 # Mutable classes whose new objects become symbolic containers.

@@ -121,11 +121,23 @@ def raised(error: BaseException) -> BaseException:
 
 
 def caught(error: BaseException) -> BaseException:
-    """An exception for a handler to handle: it has a traceback, which CPython relies on where a `with` is left."""
+    """An exception for a handler to handle: it has a traceback, which CPython relies on where a `with` is left.
+
+    The traceback names the entry's line, but holds a frame of its own: that of the entry would keep the entry's
+    variables, among them the exception, until the collector comes.
+    """
     if error.__traceback__ is None:
-        frame = sys._getframe(1)
-        error.__traceback__ = TracebackType(None, frame, frame.f_lasti, frame.f_lineno)
+        entry = sys._getframe(1)
+        at = {f"co_{part}": getattr(entry.f_code, f"co_{part}") for part in ("filename", "name", "qualname")}
+        code = _nothing.__code__.replace(**at, co_firstlineno=entry.f_lineno)
+        frame = types.FunctionType(code, {})().gi_frame
+        error.__traceback__ = TracebackType(None, frame, frame.f_lasti, entry.f_lineno)
     return error
+
+
+def _nothing() -> Iterator[None]:
+    """A generator has a frame before it runs, and none calls it."""
+    yield
 
 
 def advanced(values: Iterable[Any], steps: int) -> Iterator[Any]:

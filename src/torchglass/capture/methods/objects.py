@@ -191,14 +191,13 @@ def _captured(generator, name):
 
 @method(GeneratorType)
 def send(m, self, value):
-    waiting = _captured(self, "send").frame.finished
+    generator = _captured(self, "send")
+    waiting = generator.frame.finished
     begun = waiting is None or waiting[0] == "yield" or self.done
     if not begun and not (isinstance(value, ConstantV) and value.value is None):
         m.throw(TypeError, "can't send non-None value to a just-started generator")
-    result = self.send(m, value)
-    if result is None:
-        m.throw(StopIteration, *([self.returned] if self.returned is not None else []))
-    return result
+    result = generator.send(m, value)
+    return result if result is not None else generator.stop(m)
 
 
 @method(GeneratorType)
@@ -212,9 +211,7 @@ def throw(m, self, kind, value=NONE, traceback=NONE):
             raise
         error = instead
     result = generator.throw(m, error)
-    if result is None:
-        m.throw(StopIteration, *([self.returned] if self.returned is not None else []))
-    return result
+    return result if result is not None else generator.stop(m)
 
 
 @method(GeneratorType)

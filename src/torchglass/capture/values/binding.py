@@ -111,7 +111,7 @@ def bind(
         return m.call(m.wrap_known(attribute.fget), [owner], {})
     if isinstance(attribute, functools.cached_property):
         value = m.call(m.wrap_known(attribute.func), [owner], {})
-        owner.set_attr(m, name, value)
+        m.get_attr(owner, "__dict__").set_item(m, ConstantV(name), value)  # past the class's __setattr__
         return value
     if isinstance(attribute, (MemberDescriptorType, GetSetDescriptorType)):
         return _builtin_attribute(m, owner, cls, name)

@@ -67,6 +67,9 @@ class DictV(Value):
                 if isinstance(k, IdentityKey):
                     raise NotConstant(self)
                 result[k] = v.as_constant()
+        if self.cls is defaultdict:
+            factory = self.default_factory
+            return defaultdict(factory.as_constant() if factory is not None else None, result)
         return result if self.cls is dict else self.cls(result)
 
     # --- raw access (no mutation record) --------------------------------------------------------------------------

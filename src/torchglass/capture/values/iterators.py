@@ -7,7 +7,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import Unsupported, UserError
 from .base import Value
@@ -30,6 +30,10 @@ class IteratorV(Value):
 
     def get_attr(self, m: Machine, name: str) -> Value:
         return m.class_attr(self, name)
+
+    def stop(self, m: Machine) -> NoReturn:
+        """Raise what says that it has ended."""
+        m.throw(StopIteration)
 
     def contains(self, m: Machine, item: Value) -> bool:
         while (value := self.next(m)) is not None:
@@ -273,10 +277,17 @@ class GeneratorV(IteratorV):
 
         return self.send(m, NONE)
 
+    def stop(self, m: Machine) -> NoReturn:
+        """Once with what the generator returned."""
+        returned, self.returned = self.returned, None
+        nothing = returned is None or (returned.is_constant() and returned.as_constant() is None)
+        m.throw(StopIteration, *([] if nothing else [returned]))
+
     def send(self, m: Machine, value: Value) -> Value | None:
         """Resume with ``value``; None when the generator returned (its result is ``returned``)."""
         self._refuse_reentry(m)
         if self.done:
+            self.returned = None
             return None
         return self._step(m, value)
 
@@ -311,9 +322,9 @@ class GeneratorV(IteratorV):
         """Tell the machine when nothing of the program refers to it any more. The program's references are those that
         values and frames hold to this object, so that it dies here when it would die in Python.
         """
-        frame = self.frame
+        frame, dropped = self.frame, m.dropped
         if frame not in m.watched:
-            m.watched[frame] = weakref.ref(self, lambda _: m.dropped.append(frame))
+            m.watched[frame] = weakref.ref(self, lambda _: dropped.append(frame))
 
     def throw(self, m: Machine, error: UserError) -> Value | None:
         """Raise ``error`` where the generator is suspended; None when it returned."""
