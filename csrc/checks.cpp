@@ -29,6 +29,10 @@ const Row rows[] = {
     {"dict_lacks", Check::DictLacks},
     {"has_attr", Check::HasAttr},
     {"lacks_attr", Check::LacksAttr},
+    {"class_has", Check::ClassHas},
+    {"class_kind", Check::ClassKind},
+    {"class_lacks", Check::ClassLacks},
+    {"mro", Check::Mro},
 };
 
 bool same_float(double a, double b) {
@@ -97,14 +101,29 @@ bool is_compared_by_value(PyTypeObject* type) {
       type == &THPDeviceType || type == &THPDtypeType;
 }
 
+bool asks_for_name(Check check) {
+  return check == Check::HasAttr || check == Check::LacksAttr || check == Check::ClassLacks;
+}
+
+bool is_name_and_object(PyObject* expected) {
+  return PyTuple_Check(expected) && PyTuple_GET_SIZE(expected) == 2 && PyUnicode_Check(PyTuple_GET_ITEM(expected, 0));
+}
+
+// What stands under a name in a class or its bases, as it is: borrowed, null if there is none.
+PyObject* on_class(PyObject* value, PyObject* name) {
+  return PyType_Check(value) ? _PyType_Lookup(reinterpret_cast<PyTypeObject*>(value), name) : nullptr;
+}
+
 bool fits_expected(const Condition& condition) {
   PyObject* expected = condition.expected.get();
   if (condition.check == Check::Type && !PyType_Check(expected)) {
     PyErr_SetString(PyExc_TypeError, "a type guard expects a type");
   } else if (condition.check == Check::DictKeys && !PyTuple_Check(expected)) {
     PyErr_SetString(PyExc_TypeError, "a dict_keys guard expects a tuple of keys");
-  } else if ((condition.check == Check::HasAttr || condition.check == Check::LacksAttr) && !PyUnicode_Check(expected)) {
+  } else if (asks_for_name(condition.check) && !PyUnicode_Check(expected)) {
     PyErr_SetString(PyExc_TypeError, "an attribute guard expects a name");
+  } else if ((condition.check == Check::ClassHas || condition.check == Check::ClassKind) && !is_name_and_object(expected)) {
+    PyErr_SetString(PyExc_TypeError, "a guard on what a class has expects a name and an object");
   } else {
     return true;
   }
@@ -251,6 +270,16 @@ bool Condition::holds(PyObject* value) const {
       return cleared(has_attribute(value, wanted));
     case Check::LacksAttr:
       return is_no(has_attribute(value, wanted));
+    case Check::ClassHas:
+      return on_class(value, PyTuple_GET_ITEM(wanted, 0)) == PyTuple_GET_ITEM(wanted, 1);
+    case Check::ClassKind: {
+      PyObject* const found = on_class(value, PyTuple_GET_ITEM(wanted, 0));
+      return found != nullptr && reinterpret_cast<PyObject*>(Py_TYPE(found)) == PyTuple_GET_ITEM(wanted, 1);
+    }
+    case Check::ClassLacks:
+      return PyType_Check(value) && on_class(value, wanted) == nullptr;
+    case Check::Mro:
+      return PyType_Check(value) && reinterpret_cast<PyTypeObject*>(value)->tp_mro == wanted;
   }
   return false;
 }
@@ -285,6 +314,10 @@ bool Condition::is_covered_by_version(PyObject* value) const {
   const bool about_content =
       check == Check::DictKeys || check == Check::DictHas || check == Check::DictLacks || check == Check::Length;
   return about_content && is_builtin_dict(value);
+}
+
+bool Condition::is_about_class() const {
+  return check == Check::ClassHas || check == Check::ClassKind || check == Check::ClassLacks || check == Check::Mro;
 }
 
 bool Condition::asks_for_empty_dict(PyObject* value) const {

@@ -19,6 +19,10 @@ enum class Check : uint8_t {
   DictLacks,
   HasAttr,
   LacksAttr,
+  ClassHas,
+  ClassKind,
+  ClassLacks,
+  Mro,
 };
 
 // A check and what it compares with.
@@ -42,6 +46,9 @@ struct Condition {
 
   // Whether it stays true of `value` while that is the same dict with the same version.
   bool is_covered_by_version(PyObject* value) const;
+
+  // Whether it asks a class for nothing but what it and its bases have: true while its version is the same.
+  bool is_about_class() const;
 
   // Whether it says of `value` that it is an empty dict, and no more.
   bool asks_for_empty_dict(PyObject* value) const;

@@ -424,6 +424,8 @@ void GuardTable::clear() {
   link_ = Ref();
   const auto nodes = std::exchange(nodes_, {});
   const auto roots = std::exchange(roots_, {});
+  const auto computed = std::exchange(computed_, {});
+  const auto classes = std::exchange(classes_, {});
   const auto state = std::exchange(state_, std::nullopt);
 }
 

@@ -230,7 +230,19 @@ PyObject* GuardTable::value_of(Run& run, int index) {
   return is_live_[index] ? run.live[live_slots_[index]].get() : values_[index];
 }
 
+bool ClassFacts::hold() {
+  const auto* cls = reinterpret_cast<PyTypeObject*>(type.get());
+  if (version != 0 && cls->tp_version_tag == version) return true;
+  const auto holds = [this](const Condition& condition) { return condition.holds(type.get()); };
+  if (!std::all_of(conditions.begin(), conditions.end(), holds)) return false;
+  version = cls->tp_version_tag;
+  return true;
+}
+
 bool GuardTable::check_relations(Run& run, bool unchanged) {
+  for (ClassFacts& facts : classes_) {
+    if (!facts.hold()) return false;
+  }
   for (const auto& [a, b] : same_) {
     if (value_of(run, a) != value_of(run, b)) return false;
   }

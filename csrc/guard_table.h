@@ -113,6 +113,16 @@ struct Computed {
   Ref expected;
 };
 
+// What is asked of one class. Its version (PEP 509's like for types) changes with it and with its bases, and is given to
+// no other: while it is the one at which all held, nothing is looked up.
+struct ClassFacts {
+  Ref type;
+  unsigned int version = 0;  // 0 is no version
+  std::vector<Condition> conditions;
+
+  bool hold();
+};
+
 struct Evaluation {
   std::vector<Ref> values;      // by node
   std::vector<Way> ways;
@@ -154,6 +164,7 @@ class GuardTable {
   bool add_node(PyObject* tuple);
   bool add_relation(PyObject* tuple);
   bool add_computed(PyObject* operations, PyObject* expected);
+  bool add_class(PyObject* type, PyObject* conditions);
 
   // guard_table.cpp
   bool read_root_values(Run& run);
@@ -201,6 +212,7 @@ class GuardTable {
   std::vector<std::pair<int, int>> same_;
   std::vector<Distinct> distinct_;
   std::vector<Computed> computed_;
+  std::vector<ClassFacts> classes_;
   std::optional<GlobalState> state_;
   Py_ssize_t locals_needed_ = 0;
   bool alive_ = false;

@@ -7,7 +7,8 @@
 //                   descendants, parents first.
 //       conditions  tuple of (node, check, expected), expected in native form (TensorFacts::from_tuple, ...)
 //       relations   tuple of ("same", (a, b)) or ("distinct", (a, b, c, ...)) over node indices, or of ("computed",
-//                   operations, expected): in postfix order (node,), (constant, None) or (builtin function, arity)
+//                   operations, expected): in postfix order (node,), (constant, None) or (builtin function, arity),
+//                   or of ("class", type, conditions), each (check, expected)
 //       state       what global_state() returned, or None
 //       fetch       tuple of node indices
 //   table.check(locals: tuple) -> tuple of fetched values, or None
@@ -162,6 +163,7 @@ bool GuardTable::add_relation(PyObject* tuple) {
   std::vector<int> indices;
   if (!PyArg_ParseTuple(tuple, "sO|O", &name, &members, &expected)) return false;
   if (std::strcmp(name, "computed") == 0 && expected != nullptr) return add_computed(members, expected);
+  if (std::strcmp(name, "class") == 0 && expected != nullptr) return add_class(members, expected);
   if (!read_indices(members, nodes_.size(), indices)) return false;
   if (std::strcmp(name, "same") == 0 && indices.size() == 2) {
     same_.emplace_back(indices[0], indices[1]);
@@ -203,6 +205,24 @@ bool GuardTable::add_computed(PyObject* operations, PyObject* expected) {
   }
   PyErr_SetString(PyExc_ValueError, "operations must leave one value");
   return false;
+}
+
+bool GuardTable::add_class(PyObject* type, PyObject* conditions) {
+  ClassFacts facts;
+  facts.type = Ref::borrow(type);
+  const auto add = [&](PyObject* tuple) {
+    const char* name = nullptr;
+    PyObject* expected = nullptr;
+    Condition condition;
+    if (!PyArg_ParseTuple(tuple, "sO", &name, &expected) || !Condition::make(name, expected, condition)) return false;
+    const bool fits = condition.is_about_class() && PyType_Check(type);
+    if (!fits) PyErr_Format(PyExc_ValueError, "%s is no condition on a class", name);
+    facts.conditions.push_back(std::move(condition));
+    return fits;
+  };
+  if (!PyTuple_Check(conditions) || !for_each(conditions, add)) return false;
+  classes_.push_back(std::move(facts));
+  return true;
 }
 
 bool GuardTable::build(PyObject* nodes, PyObject* conditions, PyObject* relations, PyObject* state, PyObject* fetch) {
@@ -329,6 +349,10 @@ int GuardTable::traverse(visitproc visit, void* arg) {
   for (const Computed& computed : computed_) {
     for (const Computed::Operation& operation : computed.operations) Py_VISIT(operation.object.get());
     Py_VISIT(computed.expected.get());
+  }
+  for (const ClassFacts& facts : classes_) {
+    Py_VISIT(facts.type.get());
+    for (const Condition& condition : facts.conditions) Py_VISIT(condition.expected.get());
   }
   Py_VISIT(fetched_.get());
   if (state_) {

@@ -182,7 +182,7 @@ class _Rehearsal:
         self.context = m.call(m.wrap_known(FunctionContext), [TupleV([ConstantV(n) for n in self.needs])], {})
         owner = m.wrap_known(self.cls)
         forward = m.get_attr(owner, "forward")
-        if class_lookup(self.cls, "setup_context") is DEFAULT_SETUP:
+        if m.class_lookup(self.cls, "setup_context") is DEFAULT_SETUP:
             m.call(forward, [self.context, *self.inputs], {})
             return
         output = m.call(forward, self.inputs, {})

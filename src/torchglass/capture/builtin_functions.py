@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import markers, torch_compat
-from . import polyfills
+from . import polyfills, relied
 from .errors import Unsupported, UserError
 from .methods.table import METHODS
 from .values.base import Value, home_of
-from .values.binding import MISSING, class_lookup
+from .values.binding import MISSING
 from .values.constant import NONE, ConstantV
 from .values.containers import ListV, TupleV
 from .values.functions import CallableV, MethodV, SuperV
@@ -117,13 +117,24 @@ def _isinstance(m: Machine, value: Value, wanted: Value) -> bool:
     if isinstance(value, TensorV) and existing is None:
         # a tensor made inside is a plain torch.Tensor; its metaclass also answers for legacy types and nn.Buffer
         return real is torch.Tensor if real in (torch.Tensor, torch.nn.Parameter) else issubclass(torch.Tensor, real)
-    custom = isinstance(real, type) and class_lookup(type(real), "__instancecheck__") is not type.__instancecheck__
+    answers = m.class_lookup(type(real), "__instancecheck__") if isinstance(real, type) else type.__instancecheck__
+    custom = answers is not type.__instancecheck__
+    if isinstance(answers, FunctionType) and m.may_change(type(real)):
+        return m.truth(m.call(m.wrap_known(answers), [m.wrap_known(real), value], {}))
+    found = _is_one(m, value, real, existing, custom)
+    if custom:
+        relied.rely_on_kind(m, value, value.python_type(), real, found)
+    return found
+
+
+def _is_one(m: Machine, value: Value, real: Any, existing: Any, custom: bool) -> bool:
     if isinstance(value, (KnownV, TensorV)) or (custom and existing is not None):
         return bool(m.real(isinstance, existing, real))
     if isinstance(value, NumberV):
         return bool(m.real(isinstance, value.known, real))
     if isinstance(value, ConstantV):
         return bool(m.real(isinstance, value.value, real))
+    m.rely_on_bases(value.python_type())
     return bool(m.real(issubclass, value.python_type(), real))
 
 
@@ -179,7 +190,7 @@ def callable_(m, args, kwargs):
         return ConstantV(True)
     if isinstance(value, KnownV):
         return ConstantV(callable(value.real))
-    return ConstantV(class_lookup(value.python_type(), "__call__") is not MISSING)
+    return ConstantV(m.class_lookup(value.python_type(), "__call__") is not MISSING)
 
 
 @handles(id)

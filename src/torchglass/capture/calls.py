@@ -46,7 +46,7 @@ from .methods.lists import MOST_ITEMS, grow
 from .values import number
 from .values.arrays import ArrayV, is_numpy_function, numpy_draws
 from .values.base import Lazy, Value, home_of
-from .values.binding import MISSING, class_lookup
+from .values.binding import MISSING
 from .values.constant import ConstantV, is_constant_object
 from .values.containers import CellV, ListV, SequenceV, SetV, combined
 from .values.dicts import DictV, DictViewV
@@ -137,7 +137,7 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
     scripted = torch_compat.scripted_from(real)
     if scripted is not None:  # before its class, whose __call__ torch.testing puts a function of its own on
         return m.call(m.wrap_known(scripted), args, kwargs)
-    method = class_lookup(type(real), "__call__")
+    method = m.class_lookup(type(real), "__call__")
     if isinstance(method, IN_PYTHON):
         return m.call(m.wrap_known(method), [function, *args], kwargs)
     if numpy_draws(real):
@@ -188,8 +188,8 @@ def inline(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value
         code, namespace = real.__code__, real.__globals__
         source = source_of(m, function)
         module = module_of(m, real, source)
-        if function.source is not None and not m.is_stable(home_of(real)):
-            m.guard(Attr(function.source, "__code__"), "identity", code, "it was called")
+        if source is not None and not m.is_stable(home_of(real)):
+            m.guard(Attr(source, "__code__"), "identity", code, "it was called")
         closure = closure_of(m, real, source)
         variables = bind_arguments(m, code, args, kwargs, *defaults_of(m, real, source))
     if code.co_flags & CODE_COROUTINE:
@@ -243,7 +243,7 @@ def defaults_of(m: Machine, function: FunctionType, source: Source | None) -> tu
 # --- modules ----------------------------------------------------------------------------------------------------------
 def call_module(m: Machine, module: InstanceV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call an nn.Module: straight to ``forward`` when no hook is registered, else through PyTorch's own code."""
-    call = class_lookup(module.cls, "__call__")
+    call = m.class_lookup(module.cls, "__call__")
     assert module.attrs is not None
     standard = call is torch.nn.Module.__dict__["__call__"] or isinstance(call, _native.ModuleCall)
     if standard and not _has_hooks(m, module):
@@ -354,13 +354,13 @@ def _by_methods(m: Machine, function: Callable[..., Any], left: Value, right: Va
     else:
         names = f"__{REFLECTED[function]}__", f"__r{REFLECTED[function]}__"
     tries = [(left, names[0], right), (right, names[1], left)]
-    if _goes_first(function, left.python_type(), right.python_type(), names[1]):
+    if _goes_first(m, function, left.python_type(), right.python_type(), names[1]):
         tries.reverse()
     elif function not in SWAPPED and left.python_type() is right.python_type():
         tries.pop()
     for owner, name, other in tries:
         result = _try_method(m, owner, name, other)
-        if result is None and function is operator.ne and class_lookup(owner.python_type(), name) is object.__ne__:
+        if result is None and function is operator.ne and m.class_lookup(owner.python_type(), name) is object.__ne__:
             equal = _try_method(m, owner, "__eq__", other)
             result = None if equal is None else ConstantV(not m.truth(equal))
         if result is not None:
@@ -368,17 +368,17 @@ def _by_methods(m: Machine, function: Callable[..., Any], left: Value, right: Va
     return None
 
 
-def _goes_first(function: Callable[..., Any], left: type, right: type, name: str) -> bool:
+def _goes_first(m: Machine, function: Callable[..., Any], left: type, right: type, name: str) -> bool:
     """Whether the right operand is asked before the left: its class derives from the left's and has its own answer."""
     if left is right or not issubclass(right, left):
         return False
-    return function in SWAPPED or class_lookup(right, name) is not class_lookup(left, name)
+    return function in SWAPPED or m.class_lookup(right, name) is not m.class_lookup(left, name)
 
 
 def _try_method(m: Machine, owner: Value, name: str, other: Value) -> Value | None:
     if not isinstance(owner, InstanceV):
         return None
-    attribute = class_lookup(owner.cls, name)
+    attribute = m.class_lookup(owner.cls, name)
     if not isinstance(attribute, IN_PYTHON):
         return None
     function = m.wrap_known(attribute, m.class_attr_source(owner, owner.cls, name))
@@ -428,7 +428,7 @@ def _sequence_operator(m: Machine, function: Any, plain: Any, left: Value, right
 
 def _times(m: Machine, repeated: SequenceV, number: Value, in_place: bool) -> Value:
     """``repeated * number``; a list's ``*=`` changes the list."""
-    if not isinstance(number, TensorV) and class_lookup(number.python_type(), "__index__") is MISSING:
+    if not isinstance(number, TensorV) and m.class_lookup(number.python_type(), "__index__") is MISSING:
         m.throw(TypeError, f"can't multiply sequence by non-int of type '{number.python_type().__name__}'")
     count = m.as_index(number)
     if repeated.cls is tuple and count == 1:

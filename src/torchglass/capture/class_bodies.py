@@ -27,7 +27,6 @@ from .errors import Unsupported
 from .frame import Frame
 from .methods.table import METHODS, method
 from .values.base import Lazy, Value, home_of
-from .values.binding import class_lookup
 from .values.constant import NONE, ConstantV
 from .values.containers import CellV, ListV, SetV, TupleV
 from .values.dicts import DictV
@@ -162,7 +161,7 @@ def build_class(m, args, kwargs):
     given = keywords.pop("metaclass", None)
     bases = _resolved(m, args[2:])
     metaclass = _metaclass(m, given, bases)
-    prepare = getattr(class_lookup(metaclass, "__prepare__"), "__func__", None)
+    prepare = getattr(m.class_lookup(metaclass, "__prepare__"), "__func__", None)
     prefilled: dict[str, Value] = {}
     if isinstance(prepare, FunctionType) and not m.is_stable(home_of(prepare)):
         prefilled = _prepared(m, metaclass, name, bases, keywords)
@@ -259,7 +258,7 @@ def new_class(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
 def _user_hook(m: Machine, bases: tuple[Any, ...]) -> Any:
     """The ``__init_subclass__`` that a new class with these bases would run, if that is code of the user's."""
     for base in bases:
-        found = class_lookup(base, "__init_subclass__")
+        found = m.class_lookup(base, "__init_subclass__")
         found = getattr(found, "__func__", found)
         if isinstance(found, FunctionType):
             return None if m.is_stable(home_of(found)) else found
@@ -270,7 +269,7 @@ def _names_itself(m: Machine, value: Value) -> bool:
     """Whether ``value`` has a ``__set_name__`` of the user's."""
     if not isinstance(value, InstanceV):
         return False
-    found = class_lookup(value.cls, "__set_name__")
+    found = m.class_lookup(value.cls, "__set_name__")
     return isinstance(found, FunctionType) and not m.is_stable(home_of(found))
 
 

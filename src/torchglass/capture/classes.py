@@ -22,7 +22,6 @@ from .builtin_functions import make_super
 from .errors import Unsupported, fitting
 from .values.arrays import is_scalar_class
 from .values.base import Value
-from .values.binding import class_lookup
 from .values.constant import NONE, NUMPY_CONSTANTS, ConstantV
 from .values.containers import ListV, SequenceV, SetV, SliceV, TupleV, is_size
 from .values.dicts import DictV
@@ -70,7 +69,7 @@ def construct(
         raise Unsupported("an instance of torch.autograd.Function")
     if issubclass(cls, type) and m.is_stable(cls.__module__):
         return class_bodies.new_class(m, [m.wrap_known(cls), *args], kwargs)
-    meta_call = class_lookup(type(cls), "__call__")
+    meta_call = m.class_lookup(type(cls), "__call__")
     if through_metaclass and isinstance(meta_call, type):
         return construct(m, meta_call, args, kwargs)  # a TypedDict's is dict
     if through_metaclass and isinstance(meta_call, FunctionType):
@@ -79,7 +78,7 @@ def construct(
         return m.call(called, [m.wrap_known(cls), *args], kwargs)
     if issubclass(cls, tuple) and hasattr(cls, "_fields") and cls.__new__ is not tuple.__new__:
         return _namedtuple(m, cls, args, kwargs)
-    new_function = class_lookup(cls, "__new__")
+    new_function = m.class_lookup(cls, "__new__")
     new_function = getattr(new_function, "__func__", new_function)
     if isinstance(new_function, FunctionType):
         result = m.call(m.wrap_known(new_function, _way_to(m, cls, "__new__")), [m.wrap_known(cls), *args], kwargs)
@@ -87,8 +86,8 @@ def construct(
             return result
     else:
         result = new(m, cls, [m.wrap_known(cls), *args], kwargs)
-    init = class_lookup(cls, "__init__")
-    if (args or kwargs) and init is object.__init__ and class_lookup(cls, "__new__") is object.__new__:
+    init = m.class_lookup(cls, "__init__")
+    if (args or kwargs) and init is object.__init__ and m.class_lookup(cls, "__new__") is object.__new__:
         m.throw(TypeError, f"{cls.__name__}() takes no arguments")
     if isinstance(init, FunctionType):
         m.call(m.wrap_known(init, _way_to(m, cls, "__init__")), [result, *args], kwargs)
@@ -115,7 +114,7 @@ def new(m: Machine, owner: type, args: list[Value], kwargs: dict[str, Value]) ->
         return CONSTRUCTORS[cls](m, args[1:], kwargs)
     if issubclass(cls, (tuple, frozenset)):
         base = tuple if issubclass(cls, tuple) else frozenset
-        if class_lookup(cls, "__init__") is object.__init__:
+        if m.class_lookup(cls, "__init__") is object.__init__:
             arguments.check(m, base, args[1:], kwargs)
         items = m.listed(args[1]) if len(args) > 1 else []
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
@@ -302,9 +301,9 @@ def _make_number(cls: type, name: str) -> Constructor:
                 f"{cls.__name__}() of a tensor reads its data", "keep it a tensor, or break the graph here"
             )
         if args and isinstance(args[0], InstanceV):
-            method = args[0].method(m, name)
+            method = args[0].method(m, name) or args[0].method(m, "__index__")
             if method is not None:
-                return m.call(method, [], {})
+                return m.call(m.wrap_known(cls), [m.call(method, [], {})], {})
         return m.fold(cls, args, kwargs)
 
     return make

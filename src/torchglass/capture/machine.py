@@ -20,14 +20,26 @@ import torch
 from .. import torch_compat
 from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
-from ..records.sources import Attr, Global, InstanceDict, Item, Module, Source, TypeOf
-from . import calls, checked, class_bodies, constant_tensors, function_modes, graph, inference, tensor_ops, texts, wrap
+from ..records.sources import Attr, Fixed, Global, InstanceDict, Item, Module, Source, TypeOf
+from . import (
+    calls,
+    checked,
+    class_bodies,
+    constant_tensors,
+    function_modes,
+    graph,
+    inference,
+    relied,
+    tensor_ops,
+    texts,
+    wrap,
+)  # fmt: skip
 from .errors import StaysInPython, Unsupported, UserError
 from .frame import Frame
 from .values import hashing
 from .values.arrays import ArrayV, is_array
 from .values.base import Lazy, NotConstant, Value
-from .values.binding import bind, class_lookup, is_data_descriptor, is_of_compiled_module
+from .values.binding import MISSING, bind, is_of_compiled_module
 from .values.closure import ClosureV
 from .values.constant import ConstantV
 from .values.containers import CellV, SequenceV, SliceV, TupleV
@@ -75,6 +87,7 @@ class Machine:
         self.probe: function_modes.Probe | None = None
         self.inference: list[inference.InferenceV] = []  # entered inside, innermost last
         self.class_sources: dict[type, Source] = {}
+        self.relied_classes: dict[type, set[str] | None] = {}
         self.namespace_sources: dict[str, Source] = {}
         self.pinned: dict[int, dict[str, Any]] = {}
         self.kept: list[Any] = []
@@ -141,6 +154,21 @@ class Machine:
         """Note that ``real`` was asked for an attribute in vain; one that got it inside has none to guard."""
         if source is not None and not hasattr(real, name):
             self.guard(source, "lacks_attr", name, f"asked for attribute `{name}`")
+
+    def class_lookup(self, cls: type, name: str) -> Any:
+        """What stands under a name in a class or its bases, which the entry relies on from here on."""
+        return relied.look_up(self, cls, name)
+
+    def may_change(self, cls: type) -> bool:
+        """Whether a class is the program's, which may give it other attributes."""
+        return relied.names_of(self, cls) is not None
+
+    def rely_on_bases(self, cls: type) -> None:
+        relied.rely_on_bases(self, cls)
+
+    def is_data_descriptor(self, attribute: Any) -> bool:
+        kind = type(attribute)
+        return any(relied.look_up(self, kind, name) is not MISSING for name in ("__set__", "__delete__"))
 
     # --- values ----------------------------------------------------------------------------------------------------
     def wrap(self, real: Any, source: Source | None, owner: Any = None) -> Value:
@@ -212,7 +240,7 @@ class Machine:
     def mapping_pairs(self, value: Value) -> list[tuple[Value, Value]]:
         """Keys and values of a mapping, as ``**mapping`` reads them."""
         if isinstance(value, InstanceV) and isinstance(value.payload, DictV) and value.method(self, "keys") is not None:
-            custom = class_lookup(value.cls, "keys")
+            custom = self.class_lookup(value.cls, "keys")
             if not isinstance(custom, FunctionType):
                 value = value.payload
         if isinstance(value, DictV):
@@ -229,7 +257,7 @@ class Machine:
         cls = owner.python_type()
         if name == "__class__":
             return self.wrap_known(cls)
-        return bind(self, class_lookup(cls, name), owner, cls, name)
+        return bind(self, self.class_lookup(cls, name), owner, cls, name)
 
     def class_attr_source(self, owner: Value, cls: type, name: str) -> Source | None:
         """How to reach a class's attribute: through the class or the first instance seen, since all are guarded."""
@@ -440,7 +468,12 @@ class Machine:
         """``issubclass(cls, wanted)`` where wanted is a class or a tuple of classes."""
         if isinstance(wanted, TupleV):
             return any(self.is_subclass(cls, w) for w in wanted.all(self))
-        return bool(self.real(issubclass, cls, self.as_class(wanted)))
+        self.rely_on_bases(cls)
+        real = self.as_class(wanted)
+        found = bool(self.real(issubclass, cls, real))
+        if isinstance(real, type) and type(real) is not type:
+            relied.rely_on_kind(self, None, cls, real, found)
+        return found
 
     def as_class(self, wanted: Value) -> Any:
         """A class, or an object that answers for some (``typing.List``)."""
@@ -587,7 +620,7 @@ class Machine:
             raise Unsupported(f"writing attribute `{name}` of the {owner.describe()}")
         if isinstance(owner.real, type):
             written = getattr(value, "real", None)
-            special = name.startswith("__") or is_data_descriptor(class_lookup(owner.real, name))
+            special = name.startswith("__") or self.is_data_descriptor(self.class_lookup(owner.real, name))
             if special or (written is not None and hasattr(type(written), "__get__")) or isinstance(value, FunctionV):
                 raise Unsupported(f"writing attribute `{name}` of the {owner.describe()}")
         self.refuse_when_sealed()
@@ -605,9 +638,19 @@ class Machine:
             return self.wrap(frame.namespace[name], self._global_source(frame, name))
         builtins = frame.namespace.get("__builtins__", __builtins__)
         table = builtins if isinstance(builtins, dict) else builtins.__dict__
+        self._guard_no_global(frame, frame.namespace, name)
         if name not in table:
+            self._guard_no_global(frame, table, name)
             self.raise_real(NameError(f"name '{name}' is not defined", name=name))
         return self.wrap_known(table[name])
+
+    def _guard_no_global(self, frame: Frame, namespace: dict[str, Any], name: str) -> None:
+        """Note that the name was looked for in vain, so that builtins were asked next."""
+        if self.is_stable(frame.namespace.get("__name__")):
+            return
+        reached = self.namespace_sources.get(frame.module) if namespace is frame.namespace else None
+        if reached is not None or not frame.module.startswith(UNREACHABLE):
+            self.guard(reached or Fixed(namespace), "dict_lacks", name, "a builtin was called by that name")
 
     def _global_source(self, frame: Frame, name: str) -> Source | None:
         reached = self.namespace_sources.get(frame.module)

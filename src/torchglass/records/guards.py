@@ -19,8 +19,8 @@ class Guard:
 
     ``source`` is None for conditions on global state and for ``distinct``. ``expected`` is what the check
     compares with: a type, an object, a constant, a TensorMeta, a Source for ``same``, a tuple of Sources for
-    ``distinct``, a tuple of keys, a length, what ``runtime.guards.global_state()`` returned. ``why`` is a
-    short clause: what in the user's code relied on it.
+    ``distinct``, a tuple of keys, a length, a name and what a class has under it, what
+    ``runtime.guards.global_state()`` returned. ``why`` is a short clause: what in the user's code relied on it.
     """
 
     source: Source | None
@@ -69,6 +69,10 @@ CHECKS: dict[str, Check] = {
         Check("dict_lacks", "{e} not in {x}", "a dict does not contain the key"),
         Check("has_attr", "hasattr({x}, {e})", "an attribute exists"),
         Check("lacks_attr", "not hasattr({x}, {e})", "an attribute does not exist"),
+        Check("class_has", "class_has({x}, {e})", "what a class or its bases have under a name, as it is"),
+        Check("class_kind", "class_kind({x}, {e})", "the type of what a class or its bases have under a name"),
+        Check("class_lacks", "class_lacks({x}, {e})", "neither a class nor its bases have the name"),
+        Check("mro", "{x}.__mro__ is {e}", "a class and its bases"),
         Check("same", "{x} is {e}", "two sources reach the same object (expected is a Source)"),
         Check("distinct", "len({{id(o) for o in {e}}}) == len({e})", "the sources are all different objects"),
         Check("global_state", "global_state() == {e}", "grad mode, default dtype, autocast, modes, ..."),

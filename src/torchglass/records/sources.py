@@ -129,6 +129,8 @@ class Fixed(Source):
         return isinstance(other, Fixed) and other.object is self.object
 
     def render(self) -> str:
+        if type(self.object) is dict and isinstance(self.object.get("__name__"), str):
+            return f"vars(sys.modules[{self.object['__name__']!r}])"
         return str(getattr(self.object, "__qualname__", None) or f"a_{type(self.object).__name__}")
 
 

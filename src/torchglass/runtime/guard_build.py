@@ -42,11 +42,12 @@ def build_table(guards: Iterable[Guard], fetch: Iterable[Source], function: Call
     """
     tree = _Tree(function)
     guards, fetch = list(guards), list(fetch)
+    guards, classes = _by_class(guards)
     for source in _sources(guards, fetch):
         tree.add(source)
     number = tree.number()
     conditions: list[tuple[int, str, Any]] = []
-    relations: list[tuple[Any, ...]] = []
+    relations: list[tuple[Any, ...]] = [("class", cls, tuple(rows)) for cls, rows in classes.items()]
     states: list[tuple[Any, ...]] = []
     for guard in guards:
         if guard.check not in CHECKS:
@@ -68,6 +69,21 @@ def build_table(guards: Iterable[Guard], fetch: Iterable[Source], function: Call
     fetched = tuple(number[source] for source in fetch)
     state = states[0] if states else None
     return _native.GuardTable(tree.nodes(number), tuple(conditions), tuple(relations), state, fetched)
+
+
+_ABOUT_CLASSES = ("class_has", "class_kind", "class_lacks", "mro")
+
+
+def _by_class(guards: list[Guard]) -> tuple[list[Guard], dict[type, list[tuple[str, Any]]]]:
+    """Guards on what classes have, as conditions by class: they hold while its version is the same. The rest first."""
+    rest: list[Guard] = []
+    classes: dict[type, list[tuple[str, Any]]] = {}
+    for guard in guards:
+        if guard.check in _ABOUT_CLASSES and isinstance(guard.source, Fixed):
+            classes.setdefault(guard.source.object, []).append((guard.check, guard.expected))
+        else:
+            rest.append(guard)
+    return rest, classes
 
 
 def _operations(source: Source, number: dict[Source, int]) -> Iterable[tuple[Any, ...]]:

@@ -57,7 +57,8 @@ import sys
 import torch
 
 from torchglass.records.guards import TensorMeta
-from torchglass.runtime.guards import GlobalState, global_state, same_constant, same_keys, tensor_matches
+from torchglass.runtime.guards import GlobalState, class_has, class_kind, class_lacks, global_state
+from torchglass.runtime.guards import same_constant, same_keys, tensor_matches
 from torchglass.runtime.replay import names_of
 
 G, C, E = names_of(__file__)
@@ -65,7 +66,7 @@ G, C, E = names_of(__file__)
 '''
 
 _RESERVED = {"G", "C", "E", "sys", "torch", "check", "names_of", "TensorMeta", "GlobalState"} | {
-    "tensor_matches", "same_constant", "same_keys", "global_state",
+    "tensor_matches", "same_constant", "same_keys", "class_has", "class_kind", "class_lacks", "global_state",
 }  # fmt: skip
 _LITERALS = (int, str, bytes, bool, type(None), types.EllipsisType)
 
@@ -242,6 +243,8 @@ class Names:
             pairs = zip(value._asdict().items(), GlobalState())
             named = [pair for pair, usual in pairs if pair[0] == "grad_mode" or pair[1] != usual]
             return f"GlobalState({', '.join(f'{name}={self.text(item)}' for name, item in named)})"
+        if value is self.namespace:
+            return "G"
         if type(value) in (tuple, list):
             inner = "".join(f"{self.text(item)}, " for item in value).rstrip()
             return f"({inner})" if type(value) is tuple else f"[{inner}]"

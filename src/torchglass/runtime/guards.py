@@ -32,6 +32,9 @@ __all__ = [
     "GuardText",
     "Scope",
     "build_table",
+    "class_has",
+    "class_kind",
+    "class_lacks",
     "evaluate",
     "explain_failure",
     "global_state",
@@ -90,12 +93,36 @@ def same_keys(value: Any, keys: Sequence[Any]) -> bool:
     return len(found) == len(keys) and all(map(same_constant, found, keys))
 
 
+def class_has(cls: type, expected: tuple[str, Any]) -> bool:
+    """Whether a class, or the first of its bases that has the name, has this object under it."""
+    name, wanted = expected
+    return any(found is wanted for found in _on_class(cls, name))
+
+
+def class_kind(cls: type, expected: tuple[str, type]) -> bool:
+    """The same of the object's type."""
+    name, kind = expected
+    return any(type(found) is kind for found in _on_class(cls, name))
+
+
+def class_lacks(cls: type, name: str) -> bool:
+    return not _on_class(cls, name)
+
+
+def _on_class(cls: type, name: str) -> list[Any]:
+    """What a look-up of the name through the class finds, without descriptors; empty if nothing."""
+    return next(([vars(base)[name]] for base in cls.__mro__ if name in vars(base)), [])
+
+
 same_constant = _native.same_constant
 
 _NAMES = {
     "tensor_matches": tensor_matches,
     "same_constant": same_constant,
     "same_keys": same_keys,
+    "class_has": class_has,
+    "class_kind": class_kind,
+    "class_lacks": class_lacks,
     "global_state": global_state,
 }
 _CODES = {

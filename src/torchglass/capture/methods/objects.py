@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ...records.sources import Referent
 from ..errors import Unsupported, UserError
-from ..values.binding import class_lookup
 from ..values.constant import NONE, ConstantV
 from ..values.containers import ListV, TupleV
 from ..values.functions import MethodV
@@ -49,8 +48,8 @@ def object_getattribute(m, self, name):
 @method(object, name="__init__")
 def object_init(m, self, /, *args, **kwargs):
     cls = self.python_type()
-    own = class_lookup(cls, "__init__") is not object.__init__
-    if (args or kwargs) and (own or class_lookup(cls, "__new__") is object.__new__):
+    own = m.class_lookup(cls, "__init__") is not object.__init__
+    if (args or kwargs) and (own or m.class_lookup(cls, "__new__") is object.__new__):
         name = "object" if own else cls.__name__
         m.throw(TypeError, f"{name}.__init__() takes exactly one argument (the instance to initialize)")
     return NONE
@@ -225,6 +224,18 @@ def close(m, self):
     if result is not None:
         m.throw(RuntimeError, "generator ignored GeneratorExit")
     return NONE
+
+
+@method(type, name="__instancecheck__")
+def type_instancecheck(m, cls, value):
+    m.rely_on_bases(value.python_type())
+    return ConstantV(issubclass(value.python_type(), cls.as_constant()))
+
+
+@method(type, name="__subclasscheck__")
+def type_subclasscheck(m, cls, other):
+    m.rely_on_bases(other.as_constant())
+    return ConstantV(cls.as_constant() in other.as_constant().__mro__)
 
 
 @method(type, name="__call__")

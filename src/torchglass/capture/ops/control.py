@@ -7,7 +7,7 @@ import sys
 from .. import checked, exception_groups
 from ..errors import Unsupported, UserError
 from ..values.base import NULL, HandledV
-from ..values.binding import MISSING, class_lookup
+from ..values.binding import MISSING
 from ..values.constant import NONE, ConstantV
 from ..values.containers import TupleV
 from ..values.instance import ExceptionV, InstanceV
@@ -274,7 +274,7 @@ def cleanup_throw(m, f, i):
 def _special(m, owner, name):
     method = owner.method(m, name) if isinstance(owner, InstanceV) else None
     cls = owner.python_type()
-    if method is None and (isinstance(owner, InstanceV) or class_lookup(cls, name) is MISSING):
+    if method is None and (isinstance(owner, InstanceV) or m.class_lookup(cls, name) is MISSING):
         missed = " (missed __exit__ method)" if name == "__exit__" else ""
         m.throw(TypeError, f"'{cls.__name__}' object does not support the context manager protocol{missed}")
     return method or m.get_attr(owner, name)

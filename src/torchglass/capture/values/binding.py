@@ -16,7 +16,7 @@ from types import (
 from typing import TYPE_CHECKING, Any
 
 from ... import _native
-from ...records.sources import Attr, InstanceDict, Item, Source
+from ...records.sources import Attr, Fixed, InstanceDict, Item, Source
 from ..errors import Unsupported
 from .base import Value
 
@@ -54,8 +54,6 @@ def is_data_descriptor(attribute: Any) -> bool:
 
 
 RUN_BY_CALLS = ("__code__", "__defaults__", "__kwdefaults__")  # attributes of a function
-# What reading these from their class gives is the object that stands there.
-READ_AS_THEMSELVES: tuple[Any, ...] = (FunctionType.__get__, property.__get__, functools.cached_property.__get__)
 
 
 def bind(
@@ -78,9 +76,7 @@ def bind(
         original = cls.__dict__["_torchglass_original"]
         return m.get_attr(m.wrap(original, Attr(place, "_torchglass_original") if place else None), name)
     source = _way_to(m, attribute, owner, cls, name, is_class, by_super)
-    getter = class_lookup(type(attribute), "__get__")
-    if source is not None and any(getter is known for known in READ_AS_THEMSELVES):
-        m.guard(source, "identity", attribute, "the class's attribute was used")
+    getter = m.class_lookup(type(attribute), "__get__")
     if isinstance(attribute, FunctionType):
         function = m.function_on_class(attribute, source)
         return function if is_class else MethodV(function, owner)
@@ -147,8 +143,10 @@ def attribute_on_class(
 ) -> Value:
     """The object that stands in a class's dictionary, as it is: reading it as an attribute calls its ``__get__``."""
     place = owner.source if is_class else m.class_source(owner, cls)
-    if place is None or by_super or m.is_stable(type(attribute).__module__):
+    if place is None or by_super:
         return m.wrap(attribute, None)
+    if m.is_stable(type(attribute).__module__):
+        return m.wrap(attribute, Fixed(attribute))
     depth = next(n for n, base in enumerate(cls.__mro__) if name in base.__dict__)
     if depth:
         place = Item(Attr(place, "__mro__"), depth)

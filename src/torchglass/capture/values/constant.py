@@ -12,7 +12,6 @@ import torch
 from ...records.sources import Source
 from ..errors import Unsupported
 from .base import Value
-from .binding import class_lookup
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -60,13 +59,13 @@ class ConstantV(Value):
         return self.value
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        attribute = class_lookup(type(self.value), name)
+        attribute = m.class_lookup(type(self.value), name)
         if isinstance(attribute, property) and isinstance(attribute.fget, FunctionType):  # of an enum's member
             return m.call(m.wrap_known(attribute.fget), [self], {})
         return m.wrap_result(m.real(getattr, self.value, name), owner=self)
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        method = class_lookup(type(self.value), "__call__")
+        method = m.class_lookup(type(self.value), "__call__")
         if isinstance(method, FunctionType):  # of an enum's member
             return m.call(m.wrap_known(method), [self, *args], kwargs)
         return m.fold(self.value, args, kwargs)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...records.sources import DictKey, InstanceDict, Item, Source, key_text
 from ..errors import Unsupported
 from .base import Lazy, NotConstant, Value
-from .binding import MISSING, class_lookup
+from .binding import MISSING
 from .constant import ConstantV, is_constant_object
 from .hashing import EqualKey, IdentityKey, hash_key, rely_on, says_what_is_equal
 
@@ -164,7 +164,7 @@ class DictV(Value):
     def get_attr(self, m: Machine, name: str) -> Value:
         if name == "default_factory" and self.default_factory is not None:
             return self.default_factory
-        if self.cls is OrderedDict and (name == "__dict__" or class_lookup(self.cls, name) is MISSING):
+        if self.cls is OrderedDict and (name == "__dict__" or m.class_lookup(self.cls, name) is MISSING):
             found = self.attribute(m, name)
             if found is not None:
                 return found
@@ -196,7 +196,7 @@ class DictV(Value):
         return {name: value for name, value in found.items() if value is not None}
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
-        if self.cls is not OrderedDict or class_lookup(self.cls, name) is not MISSING:
+        if self.cls is not OrderedDict or m.class_lookup(self.cls, name) is not MISSING:
             super().set_attr(m, name, value)
         elif self.real is None:
             self.attrs[name] = value

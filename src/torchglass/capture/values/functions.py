@@ -256,11 +256,11 @@ class SuperV(Value):
         return super
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        from .binding import bind, lookup_in
+        from ..relied import look_up_behind
+        from .binding import bind
 
         if name == "__class__":
             return m.wrap_known(super)
-        mro = self.of_class.__mro__
-        attribute = lookup_in(mro[mro.index(self.cls) + 1 :], name)
+        attribute = look_up_behind(m, self.of_class, self.cls, name)
         is_class = self.owner.python_type() is not self.of_class
         return bind(m, attribute, self.owner, self.of_class, name, is_class, by_super=True)

@@ -58,7 +58,10 @@ def prepare(m: Machine, value: Value) -> None:
     if isinstance(items, list) and issubclass(value.python_type(), tuple):
         for item in items:
             prepare(m, item)
-    elif says_what_is_equal(value):
+        return
+    for name in ("__hash__", "__eq__"):
+        m.class_lookup(value.python_type(), name)
+    if says_what_is_equal(value):
         value.asked_by = m
     elif value.source is not None and getattr(value, "real", None) is not None:
         m.keys[id(value)] = value

@@ -13,7 +13,7 @@ import torch
 from ...records.sources import Attr, InstanceDict, Source
 from ..errors import Unsupported
 from .base import NotConstant, Value
-from .binding import MISSING, attribute_on_class, bind, class_lookup, is_data_descriptor
+from .binding import MISSING, attribute_on_class, bind, class_lookup
 from .constant import ConstantV
 from .containers import ListV, SetV, TupleV
 from .dicts import DictV
@@ -83,7 +83,7 @@ class InstanceV(Value):
 
     # --- attributes ------------------------------------------------------------------------------------------------
     def get_attr(self, m: Machine, name: str) -> Value:
-        custom = class_lookup(self.cls, "__getattribute__")
+        custom = m.class_lookup(self.cls, "__getattribute__")
         if not is_own_access(custom, "__getattribute__"):
             read = bind(m, custom, self, self.cls, "__getattribute__")
             return self._with_getattr_fallback(m, name, lambda: m.call(read, [ConstantV(name)], {}))
@@ -94,8 +94,8 @@ class InstanceV(Value):
 
     def find_attr(self, m: Machine, name: str) -> Value | None:
         """``object.__getattribute__``; None when it would raise AttributeError."""
-        attribute = class_lookup(self.cls, name)
-        if attribute is not MISSING and is_data_descriptor(attribute):
+        attribute = m.class_lookup(self.cls, name)
+        if attribute is not MISSING and m.is_data_descriptor(attribute):
             return self._with_getattr_fallback(m, name, lambda: bind(m, attribute, self, self.cls, name))
         if self.attrs is not None:
             if name == "__dict__":
@@ -114,7 +114,7 @@ class InstanceV(Value):
 
     def _with_getattr_fallback(self, m: Machine, name: str, read: Any) -> Value:
         """A property that raises AttributeError falls back to ``__getattr__``, as in Python."""
-        fallback = class_lookup(self.cls, "__getattr__")
+        fallback = m.class_lookup(self.cls, "__getattr__")
         if fallback is MISSING:
             value = read()
             assert isinstance(value, Value)
@@ -131,14 +131,13 @@ class InstanceV(Value):
             return self.missing_attr(m, name)
 
     def missing_attr(self, m: Machine, name: str) -> Value:
-        fallback = class_lookup(self.cls, "__getattr__")
+        fallback = m.class_lookup(self.cls, "__getattr__")
         if fallback is torch.nn.Module.__getattr__:
             found = self.module_attr(m, name)
             if found is not None:
                 return found
         elif fallback is not MISSING:
             return m.call(bind(m, fallback, self, self.cls, "__getattr__"), [ConstantV(name)], {})
-        m.guard_lacks_attr(self.cls, m.class_source(self, self.cls), name)
         m.throw_missing(self, name)
         raise AssertionError
 
@@ -154,7 +153,7 @@ class InstanceV(Value):
         return None
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
-        custom = class_lookup(self.cls, "__setattr__")
+        custom = m.class_lookup(self.cls, "__setattr__")
         if not is_own_access(custom, "__setattr__"):
             m.call(bind(m, custom, self, self.cls, "__setattr__"), [ConstantV(name), value], {})
             return
@@ -162,15 +161,15 @@ class InstanceV(Value):
 
     def store_attr(self, m: Machine, name: str, value: Value) -> None:
         """``object.__setattr__``."""
-        attribute = class_lookup(self.cls, name)
+        attribute = m.class_lookup(self.cls, name)
         if isinstance(attribute, property):
             if attribute.fset is None:
                 m.throw(AttributeError, f"property '{name}' of '{self.cls.__qualname__}' object has no setter")
             m.call(m.wrap_known(attribute.fset), [self, value], {})
         elif name == "__class__" or name == "__dict__":
             raise Unsupported(f"writing `{name}` of {self.a()}")
-        elif attribute is not MISSING and is_data_descriptor(attribute):
-            setter = class_lookup(type(attribute), "__set__")
+        elif attribute is not MISSING and m.is_data_descriptor(attribute):
+            setter = m.class_lookup(type(attribute), "__set__")
             if isinstance(setter, FunctionType):
                 found = attribute_on_class(m, attribute, self, self.cls, name)
                 m.call(m.wrap_known(setter), [found, self, value], {})
@@ -185,7 +184,7 @@ class InstanceV(Value):
             m.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def del_attr(self, m: Machine, name: str) -> None:
-        custom = class_lookup(self.cls, "__delattr__")
+        custom = m.class_lookup(self.cls, "__delattr__")
         if not is_own_access(custom, "__delattr__"):
             m.call(bind(m, custom, self, self.cls, "__delattr__"), [ConstantV(name)], {})
             return
@@ -193,8 +192,8 @@ class InstanceV(Value):
 
     def discard_attr(self, m: Machine, name: str) -> None:
         """``object.__delattr__``."""
-        attribute = class_lookup(self.cls, name)
-        if attribute is not MISSING and is_data_descriptor(attribute):
+        attribute = m.class_lookup(self.cls, name)
+        if attribute is not MISSING and m.is_data_descriptor(attribute):
             self._delete_through(m, attribute, name)
             return
         if self.attrs is None and attribute is not MISSING:
@@ -206,7 +205,7 @@ class InstanceV(Value):
 
     def _delete_through(self, m: Machine, attribute: Any, name: str) -> None:
         """Delete what a data descriptor of the class stands for: a property, a slot, a descriptor of the user's."""
-        deleter = class_lookup(type(attribute), "__delete__")
+        deleter = m.class_lookup(type(attribute), "__delete__")
         if isinstance(attribute, property) and attribute.fdel is not None:
             m.call(m.wrap_known(attribute.fdel), [self], {})
         elif isinstance(deleter, FunctionType):
@@ -221,7 +220,7 @@ class InstanceV(Value):
     # --- protocols -------------------------------------------------------------------------------------------------
     def method(self, m: Machine, name: str) -> Value | None:
         """The special method ``name``, bound, looked up on the class; None when missing or inherited from object."""
-        attribute = class_lookup(self.cls, name)
+        attribute = m.class_lookup(self.cls, name)
         if attribute is MISSING or attribute is None or attribute is getattr(object, name, MISSING):
             return None
         return bind(m, attribute, self, self.cls, name)

@@ -6,14 +6,17 @@ import enum
 from types import BuiltinFunctionType, BuiltinMethodType, FunctionType, MethodDescriptorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ...records.sources import Attr, InstanceDict, Item, Source
+from ...records.sources import Attr, Fixed, InstanceDict, Item, Source
 from ..errors import Unsupported
 from .base import Value
-from .binding import MISSING, RUN_BY_CALLS, bind, class_lookup
+from .binding import MISSING, RUN_BY_CALLS, bind
 from .constant import ConstantV
 
 if TYPE_CHECKING:
     from ..machine import Machine
+
+
+OF_EVERY_CLASS = frozenset({"__name__", "__qualname__", "__mro__", "__bases__", "__module__", "__doc__", "__class__"})
 
 
 def _home(real: Any) -> str | None:
@@ -80,7 +83,7 @@ class KnownV(Value):
             return m.wrap(self.real.__dict__[name], None if m.is_stable_module(self.real) else source, self.real)
         value = self._read(m, name)
         if isinstance(value, BuiltinMethodType) and value.__self__ is self.real:
-            descriptor = class_lookup(type(self.real), name)
+            descriptor = m.class_lookup(type(self.real), name)
             if isinstance(descriptor, MethodDescriptorType):
                 # bound anew at each read: there is nothing to guard but the object
                 from .functions import BuiltinMethodV
@@ -97,15 +100,29 @@ class KnownV(Value):
             return self._class_dict(m)
         if name == "__members__" and isinstance(self.real, enum.EnumMeta):
             return m.wrap_known(m.real(getattr, self.real, name))
-        meta_attribute = class_lookup(type(self.real), name)
-        if name in ("__name__", "__qualname__", "__mro__", "__bases__", "__module__", "__doc__", "__class__"):
-            return m.wrap_result(m.real(getattr, self.real, name))
-        attribute = class_lookup(self.real, name)
-        if attribute is MISSING and meta_attribute is not MISSING:
-            return bind(m, meta_attribute, self, type(self.real), name)
+        if name in OF_EVERY_CLASS:
+            return self._of_every_class(m, name)
+        metaclass = type(self.real)
+        by_metaclass = m.class_lookup(metaclass, name)
+        if m.may_change(metaclass) and by_metaclass is not MISSING and m.is_data_descriptor(by_metaclass):
+            return bind(m, by_metaclass, self, metaclass, name)
+        attribute = m.class_lookup(self.real, name)
+        if attribute is MISSING and by_metaclass is not MISSING:
+            return bind(m, by_metaclass, self, metaclass, name)
         if attribute is MISSING:
-            return m.wrap_result(self._read(m, name))
+            fallback = m.class_lookup(metaclass, "__getattr__")
+            if isinstance(fallback, FunctionType) and m.may_change(metaclass):
+                return m.call(m.wrap_known(fallback), [self, ConstantV(name)], {})
+            return m.wrap_result(m.real(getattr, self.real, name))
         return bind(m, attribute, self, self.real, name, is_class=True)
+
+    def _of_every_class(self, m: Machine, name: str) -> Value:
+        value = m.real(getattr, self.real, name)
+        if name in ("__mro__", "__bases__"):
+            m.rely_on_bases(self.real)
+        elif m.may_change(self.real) and (value is None or isinstance(value, str)):
+            m.guard(Attr(Fixed(self.real), name), "constant", value, f"the `{name}` of a class was read")
+        return m.wrap_result(value)
 
     def _class_dict(self, m: Machine) -> Value:
         if self.source is None or m.is_stable(self.real.__module__):
@@ -125,7 +142,7 @@ class KnownV(Value):
 
     def _by_metaclass(self, m: Machine, name: str, *args: Value) -> Value | None:
         """A class's own ``len``, iteration, ...: the metaclass's method in Python, None where there is none."""
-        method = class_lookup(type(self.real), name)
+        method = m.class_lookup(type(self.real), name)
         if not isinstance(method, FunctionType) or isinstance(self.real, enum.EnumMeta):
             return None
         return m.call(m.wrap_known(method), [self, *args], {})
@@ -136,6 +153,8 @@ class KnownV(Value):
             return found
         if is_made(self) or is_made(key):
             return m.made_item(self, key)
+        if isinstance(self.real, type):
+            m.class_lookup(self.real, "__class_getitem__")
         if key.is_constant() and not isinstance(self.real, FunctionType):
             return m.wrap_result(m.real(lambda: self.real[key.as_constant()]))
         raise Unsupported(f"an item of the {self.describe()}")

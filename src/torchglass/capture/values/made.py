@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
 from .base import Value
-from .binding import MISSING, class_lookup
+from .binding import MISSING
 from .constant import ConstantV
 from .containers import CellV
 from .known import KnownV
@@ -77,7 +77,7 @@ class MadeV(KnownV):
         self.steps: list[Step] = []
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
-        method = class_lookup(type(self.real), "__setattr__")
+        method = m.class_lookup(type(self.real), "__setattr__")
         if hasattr(method, "__code__"):
             m.call(m.wrap_known(method), [self, ConstantV(name), value], {})
         else:
@@ -91,7 +91,7 @@ class MadeV(KnownV):
 
     def del_attr(self, m: Machine, name: str) -> None:
         self._refuse_other(name)
-        if class_lookup(self.real, name) is MISSING:
+        if m.class_lookup(self.real, name) is MISSING:
             m.throw(AttributeError, f"type object '{self.real.__name__}' has no attribute '{name}'")
         m.real(type.__delattr__, self.real, name)
         self.steps.append(Step(name))

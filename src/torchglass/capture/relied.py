@@ -1,0 +1,87 @@
+"""What an entry relies on of the program's classes: what each name that was looked up stands for, and the bases.
+
+    if net: ...                    # looks for `__bool__` and `__len__` in the class of `net`
+    class_lacks(Net, '__bool__')   # so that a class which comes to have one is noticed
+
+Methods and descriptors must be the same objects. Of other attributes only the type matters to a look-up: whoever reads
+one guards its value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..records.sources import Computed, Fixed
+from .values.base import Value
+from .values.binding import MISSING, class_lookup, is_of_compiled_module
+from .values.made import MadeV
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+HEAP_TYPE = 1 << 9
+WHY = {
+    "class_has": "a class's `{}` was used",
+    "class_kind": "a class's `{}` was looked up",
+    "class_lacks": "a class was asked for `{}`",
+}
+
+
+def names_of(m: Machine, cls: type) -> set[str] | None:
+    """The names that were looked up in a class of the program's; None for one that stays, or was made inside."""
+    if isinstance(m.wrapped.get(id(cls), (None, None))[1], MadeV):
+        return None
+    if cls not in m.relied_classes:
+        stays = not cls.__flags__ & HEAP_TYPE or (m.is_stable(cls.__module__) and not is_of_compiled_module(cls))
+        m.relied_classes[cls] = None if stays else set()
+    return m.relied_classes[cls]
+
+
+def look_up(m: Machine, cls: type, name: str) -> Any:
+    """What stands under a name in a class or its bases, as it is; MISSING if there is nothing."""
+    found = class_lookup(cls, name)
+    names = names_of(m, cls)
+    if names is not None and name not in names:
+        names.add(name)
+        check, expected = _condition(name, found)
+        m.guard(Fixed(cls), check, expected, WHY[check].format(name))
+    return found
+
+
+def _condition(name: str, found: Any) -> tuple[str, Any]:
+    if found is MISSING:
+        return "class_lacks", name
+    kind = type(found)
+    if any(hasattr(kind, special) for special in ("__get__", "__set__", "__delete__")):
+        return "class_has", (name, found)
+    return "class_kind", (name, kind)
+
+
+def rely_on_bases(m: Machine, cls: type) -> None:
+    if names_of(m, cls) is not None:
+        m.guard(Fixed(cls), "mro", cls.__mro__, "what a class derives from was asked")
+
+
+def rely_on_kind(m: Machine, value: Value | None, cls: type, wanted: type, answer: bool) -> None:
+    """What an abstract base class or a protocol says of a class, or of an object of it: others may be registered."""
+    if not (m.may_change(cls) or m.may_change(wanted)):
+        return
+    if wanted in cls.__mro__:
+        return rely_on_bases(m, cls)
+    if any(isinstance(m.wrapped.get(id(kind), (None, None))[1], MadeV) for kind in (cls, wanted)):
+        return
+    if value is not None and value.source is not None:
+        asked = Computed(isinstance, "isinstance({}, {})", (value.source, Fixed(wanted)))
+    elif value is None or m.real(issubclass, cls, wanted) is answer:
+        asked = Computed(issubclass, "issubclass({}, {})", (Fixed(cls), Fixed(wanted)))
+    m.guard(asked, "constant", answer, f"whether it is a {wanted.__name__} was asked")
+
+
+def look_up_behind(m: Machine, cls: type, behind: type, name: str) -> Any:
+    """What ``super(behind, ...)`` finds in the bases of ``cls``."""
+    rely_on_bases(m, cls)
+    for base in cls.__mro__[cls.__mro__.index(behind) + 1 :]:
+        look_up(m, base, name)
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return MISSING

@@ -1,0 +1,135 @@
+"""What a look-up found is relied on, also that it found nothing: special methods, bases, names of builtins."""
+
+import abc
+import functools
+import types
+import typing
+
+import pytest
+import torch
+
+import torchglass as tg
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    tg.reset()
+
+
+def world(source):
+    """A module of the program's, whose functions are global names of its own."""
+    module = types.ModuleType("world")
+    module.__dict__.update(torch=torch, abc=abc, functools=functools, typing=typing)
+    exec(source, module.__dict__)
+    return module.__dict__
+
+
+def outcome(function, x):
+    try:
+        return str(function(x))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def entries(compiled):
+    return len(list(tg.explain(compiled).all_entries()))
+
+
+CLASS = "class Base: pass\nclass Thing(Base): pass\nthing, other = Thing(), Thing()\n"
+META = "class Meta(type): pass\nclass Thing(metaclass=Meta): pass\n"
+DESCRIPTOR = "class Plain: pass\nclass Thing:\n    d = Plain()\nthing = Thing()\n"
+TRIED = "def f(x):\n    try:\n        return {}\n    except TypeError:\n        return x\n"
+
+CHANGES = {
+    "truth": (CLASS + "def f(x): return x + 1 if thing else x", "Thing.__bool__ = lambda self: False"),
+    "truth_by_length": (CLASS + "def f(x): return x + 1 if thing else x", "Base.__len__ = lambda self: 0"),
+    "call": (CLASS + TRIED.format("thing(x)"), "Base.__call__ = lambda self, x: x * 3"),
+    "callable": (CLASS + "def f(x): return callable(thing)", "Thing.__call__ = lambda self, x: x * 3"),
+    "length": (CLASS + TRIED.format("len(thing)"), "Thing.__len__ = lambda self: 3"),
+    "iteration": (CLASS + TRIED.format("list(thing)"), "Thing.__iter__ = lambda self: iter((1, 2))"),
+    "membership": (CLASS + TRIED.format("1 in thing"), "Thing.__contains__ = lambda self, item: True"),
+    "equality": (CLASS + "def f(x): return thing == other, thing in [other]", "Base.__eq__ = lambda *_: True"),
+    "order": (CLASS + TRIED.format("thing < other"), "Thing.__gt__ = lambda *_: True"),
+    "hash": (CLASS + "def f(x): return len({thing: 1, other: 2})",
+             "Thing.__hash__ = lambda _: 1; Thing.__eq__ = lambda *_: True"),
+    "addition": (CLASS + TRIED.format("thing + 1"), "Thing.__add__ = lambda self, other: 5"),
+    "reflected": (CLASS + TRIED.format("1 + thing"), "Thing.__radd__ = lambda self, other: 5"),
+    "number": (CLASS + TRIED.format("int(thing)"), "Thing.__index__ = lambda self: 5"),
+    "text": (CLASS + "def f(x): return str(thing) == 'a thing'", "Thing.__repr__ = lambda self: 'a thing'"),
+    "with": (CLASS + "def f(x):\n    try:\n        with thing: return x + 1\n    except TypeError:\n        return x",
+             "Thing.__enter__ = Thing.__exit__ = lambda *_: None"),
+    "read": (CLASS + "thing.a = 1\ndef f(x): return x * thing.a", "Thing.__getattribute__ = lambda *_: 9"),
+    "missing": (CLASS + "def f(x): return x * getattr(thing, 'a', 1)", "Thing.__getattr__ = lambda *_: 3"),
+    "hidden": (CLASS + "thing.a = 1\ndef f(x): return x * thing.a", "Base.a = property(lambda self: 7)"),
+    "written": (CLASS + "def f(x):\n    thing.a = 1\n    return vars(thing).pop('a', 0)",
+                "Thing.__setattr__ = lambda self, name, value: None"),
+    "made": (CLASS + "def f(x): return vars(Thing())", "Base.__init__ = lambda self: vars(self).update(a=1)"),
+    "made_otherwise": (CLASS + "def f(x): return type(Thing()).__name__", "Thing.__new__ = lambda cls: 3"),
+    "metaclass_call": (META + "def f(x): return Thing() is None", "Meta.__call__ = lambda cls: None"),
+    "metaclass_truth": (META + "def f(x): return x + 1 if Thing else x", "Meta.__bool__ = lambda cls: False"),
+    "metaclass_attribute": (META + "Meta.a = 1\ndef f(x): return x * Thing.a", "Thing.a = 2"),
+    "metaclass_property": (META + "Thing.a = 1\ndef f(x): return x * Thing.a", "Meta.a = property(lambda cls: 2)"),
+    "metaclass_missing": (META + "def f(x): return x * getattr(Thing, 'a', 1)", "Meta.__getattr__ = lambda *_: 2"),
+    "descriptor": (DESCRIPTOR + "def f(x): return isinstance(thing.d, Plain)", "Plain.__get__ = lambda *_: 5"),
+    "descriptor_replaced": ("class Get:\n    def __get__(self, *_): return 2\n" + DESCRIPTOR.replace("Plain", "Get")
+                            + "def f(x): return x * thing.d", "Get.__get__ = lambda *_: 5"),
+    "descriptor_set": (DESCRIPTOR + "def f(x):\n    thing.d = 1\n    return vars(thing).pop('d', 0)",
+                       "Plain.__set__ = lambda *_: None"),
+    "bases": (CLASS + "class New(Base): pass\ndef f(x): return isinstance(thing, New)", "Thing.__bases__ = (New,)"),
+    "bases_of_an_error": ("class A(Exception): pass\nclass B(Exception): pass\nclass C(A): pass\n"
+                          "def f(x):\n    try:\n        raise C\n    except B:\n        return x * 2\n    except A:\n"
+                          "        return x", "C.__bases__ = (B,)"),
+    "super": (CLASS + "class Sub(Thing):\n    def g(self): return getattr(super(), 'a', 1)\ns = Sub()\n"
+              "def f(x): return x * s.g()", "Base.a = 2"),
+    "abstract": (CLASS + "class Kind(abc.ABC): pass\ndef f(x): return isinstance(thing, Kind)",
+                 "Kind.register(Thing)"),
+    "abstract_class": (CLASS + "class Kind(abc.ABC): pass\ndef f(x): return issubclass(Thing, Kind)",
+                       "Kind.register(Thing)"),
+    "protocol": (CLASS + "@typing.runtime_checkable\nclass Kind(typing.Protocol):\n    def go(self): ...\n"
+                 "def f(x): return isinstance(thing, Kind)", "thing.go = 1"),
+    "instance_check": (META + "def f(x): return isinstance(3, Thing)", "Meta.__instancecheck__ = lambda *_: True"),
+    "code_of_a_getter": (CLASS + "def g(self): return 2\nThing.p = property(g)\ndef f(x): return x * thing.p",
+                         "g.__code__ = (lambda self: 9).__code__"),
+    "dispatched_method": (CLASS + "class Kind:\n    @functools.singledispatchmethod\n    def g(self, a): return 1\n"
+                          "kind = Kind()\ndef f(x): return x * kind.g(thing)",
+                          "vars(Kind)['g'].register(Thing, lambda self, a: 2)"),
+    "name": (CLASS + "def f(x): return type(thing).__name__", "Thing.__name__ = 'Other'"),
+    "builtin": ("def f(x): return x * len([1, 2])", "len = lambda _: 7"),
+    "builtin_of_another": ("def g(): return max(1, 2)\ndef f(x): return x * g()", "max = lambda *_: 7"),
+    "no_such_name": (TRIED.replace("TypeError", "NameError").format("x * factor"), "factor = 3"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_was_not_there_is_noticed(name):
+    source, change = CHANGES[name]
+    plain, mine = world(source), world(source)
+    compiled = tg.compile(mine["f"], backend="eager")
+    x = torch.arange(3.0)
+    for _ in range(3):
+        assert outcome(compiled, x) == outcome(plain["f"], x)
+    before = outcome(compiled, x)
+    for namespace in (plain, mine):
+        exec(change, namespace)
+    for _ in range(3):
+        assert outcome(compiled, x) == outcome(plain["f"], x) != before
+
+
+UNREAD = {
+    "another_name": (CLASS + "def f(x): return x + 1 if thing else x", "Thing.a = 1"),
+    "another_method": (CLASS + "def f(x): return thing == other", "Thing.__add__ = lambda self, other: 1"),
+    "a_class_that_counts": (CLASS + "Thing.count = 0\ndef f(x): return x + 1 if thing else x", "Thing.count += 1"),
+    "a_shadowed_value": (CLASS + "Thing.a = 1\nthing.a = 2\ndef f(x): return x * thing.a", "Thing.a = 3"),
+    "another_global": ("def f(x): return x * len([1, 2])", "size = 3"),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_what_nobody_looked_for_is_not(name):
+    source, change = UNREAD[name]
+    namespace = world(source)
+    compiled = tg.compile(namespace["f"], backend="eager")
+    for _ in range(4):
+        compiled(torch.ones(2))
+        exec(change, namespace)
+    assert entries(compiled) == 1
