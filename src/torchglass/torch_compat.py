@@ -215,6 +215,20 @@ BACKEND_SWITCHES: tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...] = 
     )
     if hasattr(torch._C, getter) and hasattr(torch._C, setter)
 )
+# Tried: 2.13. Questions about state that programs change between calls, not inside. Without them such a change is not
+# noticed.
+STATE_QUESTIONS: frozenset[Callable[..., Any]] = frozenset(
+    getattr(home, name)
+    for home in (torch, torch._C)
+    for name in (
+        "get_num_threads", "get_num_interop_threads",
+        "_get_warnAlways", "_get_float32_matmul_precision", "_get_cublas_allow_tf32", "_get_fp32_precision_getter",
+        "_get_cublas_allow_fp16_reduced_precision_reduction", "_get_cublas_allow_bf16_reduced_precision_reduction",
+        "_get_mkldnn_deterministic", "_get_mkldnn_allow_tf32", "_get_nnpack_enabled",
+        "_get_deterministic_fill_uninitialized_memory",
+    )
+    if hasattr(home, name)
+)  # fmt: skip
 # What torch.inference_mode's Python code enters, and the same as two functions, which torch.compile puts into graphs.
 # Without them such a block ends the graph. Tried: 2.13.
 InferenceMode = torch._C._InferenceMode
@@ -543,6 +557,20 @@ class Modes:
         self.cache = torch.is_autocast_cache_enabled()
         self.nesting = _autocast_nesting()
         self.switches = [getter() for getter, _ in BACKEND_SWITCHES]
+
+    def answer(self, question: Callable[..., Any], *args: Any) -> Any:
+        """What a question about the state of PyTorch got then; NotImplemented for one that other guards cover, or that
+        is about its arguments.
+        """
+        switches = {getter: before for (getter, _), before in zip(BACKEND_SWITCHES, self.switches)}
+        if question in switches:
+            return switches[question]
+        if question is torch.is_autocast_cache_enabled:
+            return self.cache
+        if question is torch.get_autocast_dtype:
+            dtypes: dict[Any, Any] = {device: dtype for device, _, dtype in self.autocast}
+            return dtypes.get(args[0] if args else None, NotImplemented)
+        return question(*args) if question in STATE_QUESTIONS else NotImplemented
 
     def restore(self, error: BaseException | None = None) -> None:
         """``error`` left functions in which a guard of ``torch.inference_mode`` is alive."""

@@ -1,9 +1,13 @@
 """What a look-up found is relied on, also that it found nothing: special methods, bases, names of builtins."""
 
 import abc
+import contextlib
 import functools
+import os
+import sys
 import types
 import typing
+from unittest import mock
 
 import pytest
 import torch
@@ -93,6 +97,8 @@ CHANGES = {
     "dispatched_method": (CLASS + "class Kind:\n    @functools.singledispatchmethod\n    def g(self, a): return 1\n"
                           "kind = Kind()\ndef f(x): return x * kind.g(thing)",
                           "vars(Kind)['g'].register(Thing, lambda self, a: 2)"),
+    "member_of_an_enumeration": ("import enum\nclass Kind(enum.Enum):\n    A = 1\nKind.A.k = 3\n"
+                                 "def f(x): return x * Kind.A.k", "Kind.A.k = 5"),
     "name": (CLASS + "def f(x): return type(thing).__name__", "Thing.__name__ = 'Other'"),
     "builtin": ("def f(x): return x * len([1, 2])", "len = lambda _: 7"),
     "builtin_of_another": ("def g(): return max(1, 2)\ndef f(x): return x * g()", "max = lambda *_: 7"),
@@ -132,4 +138,90 @@ def test_what_nobody_looked_for_is_not(name):
     for _ in range(4):
         compiled(torch.ones(2))
         exec(change, namespace)
+    assert entries(compiled) == 1
+
+
+def asks_environment(x):
+    return x * int(os.environ.get("TORCHGLASS_ASKED", "1")) + int(os.getenv("TORCHGLASS_ASKED", "2"))
+
+
+def asks_arguments(x):
+    return x * len(sys.argv), "--fast" in sys.argv
+
+
+def asks_modules(x):
+    return x * 2 if "torchglass_asked" in sys.modules else x
+
+
+def asks_backends(x):
+    return torch.backends.cudnn.benchmark, torch.backends.mkldnn.enabled, torch.backends.cuda.matmul.allow_tf32
+
+
+def asks_precision(x):
+    return torch.get_float32_matmul_precision()
+
+
+def asks_threads(x):
+    return torch.get_num_threads()
+
+
+def asks_anomaly(x):
+    return torch.is_anomaly_enabled()
+
+
+def asks_autocast(x):
+    return torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled()
+
+
+def asks_memory(x):
+    return torch.utils.deterministic.fill_uninitialized_memory
+
+
+def fill_memory(value):
+    torch.utils.deterministic.fill_uninitialized_memory = value
+
+
+@contextlib.contextmanager
+def turned(setter, value, back):
+    setter(value)
+    try:
+        yield
+    finally:
+        setter(back)
+
+
+STATES = {
+    asks_environment: lambda: mock.patch.dict(os.environ, TORCHGLASS_ASKED="5"),
+    asks_arguments: lambda: mock.patch.object(sys, "argv", ["program", "--fast", "x"]),
+    asks_modules: lambda: mock.patch.dict(sys.modules, torchglass_asked=sys),
+    asks_backends: lambda: torch.backends.mkldnn.flags(enabled=False),
+    asks_precision: lambda: turned(torch.set_float32_matmul_precision, "high", "highest"),
+    asks_threads: lambda: turned(torch.set_num_threads, torch.get_num_threads() + 1, torch.get_num_threads()),
+    asks_anomaly: lambda: turned(torch.autograd.set_detect_anomaly, True, False),
+    asks_autocast: lambda: turned(functools.partial(torch.set_autocast_dtype, "cpu"), torch.float16, torch.bfloat16),
+    asks_memory: lambda: turned(fill_memory, False, True),
+}
+
+
+@pytest.mark.parametrize("function", STATES)
+def test_state_that_the_program_reads(function):
+    compiled = tg.compile(function, backend="eager")
+    x = torch.ones(2)
+    before = str(compiled(x))
+    assert str(compiled(x)) == before == str(function(x))
+    with STATES[function]():
+        assert str(compiled(x)) == str(function(x)) != before
+    assert str(compiled(x)) == before
+
+
+def test_state_that_the_program_turns_itself():
+    def f(x):
+        with torch.backends.mkldnn.flags(enabled=False):
+            inside = torch.backends.mkldnn.enabled
+        with torch.autocast("cpu", torch.float16):
+            return x + 1, inside, torch.backends.mkldnn.enabled, torch.get_autocast_dtype("cpu")
+
+    compiled = tg.compile(f, backend="eager")
+    for _ in range(3):
+        assert str(compiled(torch.ones(2))) == str(f(torch.ones(2)))
     assert entries(compiled) == 1

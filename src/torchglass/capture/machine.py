@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import os
 import sys
 import sysconfig
 from collections.abc import Callable, Collection, Iterator
@@ -657,6 +658,8 @@ class Machine:
         if reached is not None:
             return Item(reached, name)
         stable = self.is_stable(frame.namespace.get("__name__")) or frame.module.startswith(UNREACHABLE)
+        if frame.namespace[name] is os.environ and frame.module == "os":
+            return Global(name, frame.module)
         if stable and not isinstance(frame.namespace[name], torch.Tensor) and not self._counts_hooks(frame, name):
             return None
         return Global(name, frame.module)
@@ -698,6 +701,15 @@ class Machine:
         """Whether a module's functions and classes are taken as they are."""
         top = (module or "").partition(".")[0]
         return top in STABLE_PACKAGES and _is_at_home(top)
+
+    def library_data(self, module: ModuleType, name: str) -> Source | None:
+        """How to reach what programs change in the modules of a library, where the program reads it: ``sys.argv``."""
+        kept = self.module_key(module) == module.__name__ and not self.is_stable(
+            self.frames[-1].namespace.get("__name__")
+        )
+        value = module.__dict__[name]
+        data = type(value) in (bool, int, str, list, dict, type(None)) or value is os.environ
+        return Global(name, module.__name__) if kept and data else None
 
     def is_stable_module(self, module: ModuleType) -> bool:
         return self.is_stable(module.__name__)

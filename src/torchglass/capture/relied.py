@@ -15,11 +15,11 @@ from ..records.sources import Computed, Fixed
 from .values.base import Value
 from .values.binding import MISSING, class_lookup, is_of_compiled_module
 from .values.made import MadeV
+from .wrap import is_python_class
 
 if TYPE_CHECKING:
     from .machine import Machine
 
-HEAP_TYPE = 1 << 9
 WHY = {
     "class_has": "a class's `{}` was used",
     "class_kind": "a class's `{}` was looked up",
@@ -32,7 +32,7 @@ def names_of(m: Machine, cls: type) -> set[str] | None:
     if isinstance(m.wrapped.get(id(cls), (None, None))[1], MadeV):
         return None
     if cls not in m.relied_classes:
-        stays = not cls.__flags__ & HEAP_TYPE or (m.is_stable(cls.__module__) and not is_of_compiled_module(cls))
+        stays = not is_python_class(cls) or (m.is_stable(cls.__module__) and not is_of_compiled_module(cls))
         m.relied_classes[cls] = None if stays else set()
     return m.relied_classes[cls]
 

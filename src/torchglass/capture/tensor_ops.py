@@ -11,6 +11,8 @@ import torch.utils.checkpoint
 
 from .. import torch_compat
 from ..markers import DISABLED, IN_GRAPH, REASON
+from ..records.literals import literal
+from ..records.sources import Computed, Constant
 from . import constant_tensors, failing, numbers
 from .errors import Fails, NeedsData, Unsupported
 from .graph import has_tensor
@@ -65,6 +67,8 @@ QUERY_PREFIXES = (
     "can_cast",
     "broadcast_shapes",
 )
+# Those that are written in Python around a builtin.
+IN_PYTHON = frozenset([torch.get_float32_matmul_precision, torch.is_warn_always_enabled])
 # Builtins that change global state for the operations that follow: they stay in the graph in their place.
 STATE_SETTERS = frozenset(
     f
@@ -111,6 +115,8 @@ FORBIDDEN = frozenset(
         "_push_on_torch_function_stack",
         "_pop_torch_function_stack",
         "set_default_tensor_type",
+        "is_anomaly_enabled",  # it is off while fake tensors are at work
+        "is_anomaly_check_nan_enabled",
     ]
 )
 # Tensor methods whose result is data: the graph ends before them.
@@ -255,8 +261,27 @@ def call_function(m: Machine, function: Any, args: list[Value], kwargs: dict[str
         return _set_state(m, function, args, kwargs)
     tensors = any(map(has_tensor, args)) or any(map(has_tensor, kwargs.values()))
     if not tensors and name.startswith(QUERY_PREFIXES) and getattr(function, "__module__", "") != "torch.nn.functional":
-        return m.fold(function, args, kwargs)
+        return _answer(m, function, args, kwargs)
     return _operate(m, "call_function", function, function, args, kwargs)
+
+
+def _answer(m: Machine, question: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """What a question to PyTorch gets, from its arguments alone or from its state, which is guarded as it was before
+    the program turned any of it.
+    """
+    if question in IN_PYTHON:
+        return m.inline(m.wrap_known(question), args, kwargs)
+    found = m.fold(question, args, kwargs)
+    given = [literal(arg.as_constant()) for arg in args]
+    if kwargs or not all(given):
+        return found
+    before = m.modes.answer(question, *(arg.as_constant() for arg in args))
+    if before is not NotImplemented:
+        parts = tuple(Constant(text, arg.as_constant()) for text, arg in zip(given, args) if text)
+        home = "torch" if hasattr(torch, question.__name__) else "torch._C"
+        text = f"{home}.{question.__name__}({', '.join('{}' for _ in parts)})"
+        m.guard(Computed(question, text, parts), "constant", before, "PyTorch's state was asked for")
+    return found
 
 
 def call_method(m: Machine, owner: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:

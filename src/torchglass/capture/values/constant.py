@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...records.sources import Source
+from ...records.sources import Attr, Fixed, Source
 from ..errors import Unsupported
 from .base import Value
 
 if TYPE_CHECKING:
     from ..machine import Machine
+
+ENUM_NAMES = frozenset({"_value_", "_name_", "_sort_order_", "__objclass__"})  # what a member of an enum is made of
 
 CONSTANT_TYPES: tuple[type, ...] = (
     int, float, complex, bool, str, bytes, NoneType, EllipsisType, NotImplementedType, CodeType, range,
@@ -62,6 +64,11 @@ class ConstantV(Value):
         attribute = m.class_lookup(type(self.value), name)
         if isinstance(attribute, property) and isinstance(attribute.fget, FunctionType):  # of an enum's member
             return m.call(m.wrap_known(attribute.fget), [self], {})
+        if isinstance(self.value, enum.Enum) and m.may_change(type(self.value)):
+            own = vars(self.value)
+            if name in own and name not in ENUM_NAMES:
+                return m.wrap(own[name], Attr(Fixed(self.value), name))
+            m.guard_lacks_attr(self.value, Fixed(self.value), name)
         return m.wrap_result(m.real(getattr, self.value, name), owner=self)
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:

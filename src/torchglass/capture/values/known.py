@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...records.sources import Attr, Fixed, InstanceDict, Item, Source
 from ..errors import Unsupported
 from .base import Value
-from .binding import MISSING, RUN_BY_CALLS, bind
+from .binding import MISSING, RUN_BY_CALLS, bind, class_lookup
 from .constant import ConstantV
 
 if TYPE_CHECKING:
@@ -79,8 +79,11 @@ class KnownV(Value):
             overlay = m.class_overlay(self.real, name)
             return self._class_attr(m, name) if overlay is None else overlay
         if isinstance(self.real, ModuleType) and name in self.real.__dict__ and name != "__dict__":
-            source = Item(InstanceDict(self.source), name) if self.source else None
-            return m.wrap(self.real.__dict__[name], None if m.is_stable_module(self.real) else source, self.real)
+            return m.wrap(self.real.__dict__[name], self._global_source(m, name), self.real)
+        if isinstance(self.real, ModuleType):
+            switch = class_lookup(type(self.real), name)  # torch.backends.cudnn.enabled asks a function
+            if hasattr(class_lookup(type(switch), "__get__"), "__code__") or isinstance(switch, property):
+                return bind(m, switch, self, type(self.real), name)
         value = self._read(m, name)
         if isinstance(value, BuiltinMethodType) and value.__self__ is self.real:
             descriptor = m.class_lookup(type(self.real), name)
@@ -94,6 +97,11 @@ class KnownV(Value):
 
             return MethodV(KnownV(value.__func__), self)
         return m.wrap(value, Attr(self.source, name) if self.source else None)
+
+    def _global_source(self, m: Machine, name: str) -> Source | None:
+        if m.is_stable_module(self.real):
+            return m.library_data(self.real, name)
+        return Item(InstanceDict(self.source), name) if self.source else None
 
     def _class_attr(self, m: Machine, name: str) -> Value:
         if name == "__dict__":
