@@ -139,9 +139,10 @@ bool is_builtin_dict(PyObject* object) {
   return PyDict_CheckExact(object) || PyODict_CheckExact(object);
 }
 
+// The keys of a dict are those that it holds, whatever the methods of its class answer.
 bool has_keys(PyObject* value, PyObject* expected) {
-  if (PyTuple_GET_SIZE(expected) == 0 && is_builtin_dict(value)) return PyDict_GET_SIZE(value) == 0;
-  if (PyDict_CheckExact(value)) {
+  if (PyTuple_GET_SIZE(expected) == 0 && PyDict_Check(value)) return PyDict_GET_SIZE(value) == 0;
+  if (PyDict_Check(value) && !PyODict_Check(value)) {
     if (PyDict_GET_SIZE(value) != PyTuple_GET_SIZE(expected)) return false;
     Py_ssize_t position = 0;
     PyObject *key = nullptr, *item = nullptr;
@@ -150,7 +151,8 @@ bool has_keys(PyObject* value, PyObject* expected) {
     }
     return true;
   }
-  const Ref keys(PySequence_Tuple(value));
+  const Ref iterator(PyODict_Check(value) ? PyODict_Type.tp_iter(value) : PyObject_GetIter(value));
+  const Ref keys(iterator ? PySequence_Tuple(iterator.get()) : nullptr);
   if (!keys) {
     PyErr_Clear();
     return false;
@@ -160,7 +162,7 @@ bool has_keys(PyObject* value, PyObject* expected) {
 
 // 1 if it has the key, 0 if not, -1 with an exception set if that cannot be said.
 int contains(PyObject* value, PyObject* key) {
-  return is_builtin_dict(value) ? PyDict_Contains(value, key) : PySequence_Contains(value, key);
+  return PyDict_Check(value) ? PyDict_Contains(value, key) : PySequence_Contains(value, key);
 }
 
 // 1, 0 or -1 with an exception set: only AttributeError says "no attribute".
@@ -206,14 +208,6 @@ PyMethodDef functions[] = {
 };
 
 }  // namespace
-
-bool is_plain_dict(PyObject* object) {
-  if (PyDict_CheckExact(object)) return true;
-  if (!PyDict_Check(object)) return false;
-  static PyObject* const name = PyUnicode_InternFromString("__getitem__");
-  static PyObject* const original = _PyType_Lookup(&PyDict_Type, name);
-  return _PyType_Lookup(Py_TYPE(object), name) == original;
-}
 
 bool same_constant(PyObject* value, PyObject* expected) {
   if (value == expected) return true;

@@ -54,9 +54,6 @@ struct Condition {
   bool asks_for_empty_dict(PyObject* value) const;
 };
 
-// A dict whose items are read as a dict's, without __missing__ or an overriding __getitem__.
-bool is_plain_dict(PyObject* object);
-
 // Equal type and equal value, inside tuples and frozensets too; 0.0 and -0.0 differ, NaN equals NaN. Objects of types
 // other than Python's and torch's immutable ones are equal only to themselves. Runs no Python code.
 bool same_constant(PyObject* value, PyObject* expected);

@@ -63,7 +63,7 @@ bool has_sequence_item(PyObject* sequence, Py_ssize_t index, PyObject* item) {
   const Py_ssize_t size = Py_SIZE(sequence);
   if (index < 0) index += size;
   if (index < 0 || index >= size) return false;
-  return item == (PyList_CheckExact(sequence) ? PyList_GET_ITEM(sequence, index) : PyTuple_GET_ITEM(sequence, index));
+  return item == (PyList_Check(sequence) ? PyList_GET_ITEM(sequence, index) : PyTuple_GET_ITEM(sequence, index));
 }
 
 template <class Items, class Holds>

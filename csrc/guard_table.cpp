@@ -37,7 +37,7 @@ Ref sequence_item(PyObject* sequence, Py_ssize_t index) {
   const Py_ssize_t size = Py_SIZE(sequence);
   if (index < 0) index += size;
   if (index < 0 || index >= size) return Ref();
-  PyObject* item = PyList_CheckExact(sequence) ? PyList_GET_ITEM(sequence, index) : PyTuple_GET_ITEM(sequence, index);
+  PyObject* item = PyList_Check(sequence) ? PyList_GET_ITEM(sequence, index) : PyTuple_GET_ITEM(sequence, index);
   return Ref::borrow(item);
 }
 
@@ -46,12 +46,13 @@ Ref dict_item(PyObject* dict, PyObject* key) {
   return found != nullptr ? Ref::borrow(found) : failed();
 }
 
+// What a builtin container or an object of a subclass holds: no `__getitem__` or `__missing__` of its class is asked.
 Ref item(const Node& node, PyObject* parent, Way& way) {
-  if (is_plain_dict(parent)) {
+  if (PyDict_Check(parent)) {
     way = Way::DictItem;
     return dict_item(parent, node.key.get());
   }
-  if (node.key_is_index && (PyList_CheckExact(parent) || PyTuple_CheckExact(parent))) {
+  if (node.key_is_index && (PyList_Check(parent) || PyTuple_Check(parent))) {
     way = Way::SequenceItem;
     return sequence_item(parent, node.index);
   }

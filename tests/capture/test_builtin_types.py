@@ -611,3 +611,37 @@ def test_a_loop_without_tensors_is_not_unrolled_for_ever():
     compiled = tg.compile(f, backend="eager")
     assert compiled(torch.zeros(1)).item() == f(torch.zeros(1)).item()
     assert "without a tensor operation" in tg.explain(compiled).record.fallbacks[0].reason
+
+
+class Squared(list):
+    def __getitem__(self, index):
+        return super().__getitem__(index) ** 2
+
+
+class Starred(tuple):
+    def __iter__(self):
+        return iter("ab")
+
+
+class Doubled(dict):
+    def __getitem__(self, key):
+        return 2 * super().__getitem__(key)
+
+    def __iter__(self):
+        return iter("xy")
+
+
+def test_subclasses_that_answer_otherwise():
+    """Their own methods are asked where Python asks them, and guards look at what they hold."""
+    numbers, pair, table = Squared([3, 1]), Starred((1, 2)), Doubled(a=1)
+
+    def f(x):
+        listed = [*numbers], list(numbers), numbers[0], len(numbers), sorted(numbers)
+        first, second = pair
+        return listed, first, second, pair[0], tuple(pair), table["a"], table.get("a"), list(table), [*table.items()]
+
+    compiled = same_as_plain(f, 1)
+    assert len(tg.explain(compiled).entries) == 1
+    numbers.append(2)
+    table["b"] = 3
+    assert outcome(compiled, 1) == outcome(f, 1)

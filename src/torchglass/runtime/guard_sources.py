@@ -126,9 +126,12 @@ def _instance_dict(source: InstanceDict, scope: Scope) -> Any:
 @reaches(Item)
 def _item(source: Item, scope: Scope) -> Any:
     base = reach(source.of, scope)
-    if isinstance(base, dict) and type(base).__getitem__ is dict.__getitem__:
-        return dict.__getitem__(dict(base), source.key)  # no __missing__: a guard must not insert a default
-    return base[source.key]
+    if isinstance(base, dict):
+        if not dict.__contains__(base, source.key):
+            raise KeyError(source.key)  # no __missing__: a guard must not insert a default
+        return dict.__getitem__(base, source.key)
+    kind = next((kind for kind in (list, tuple) if isinstance(base, kind)), None)
+    return base[source.key] if kind is None else kind.__getitem__(base, source.key)
 
 
 @reaches(DictKey)

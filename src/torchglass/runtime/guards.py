@@ -89,7 +89,8 @@ def tensor_matches(value: Any, meta: TensorMeta) -> bool:
 
 def same_keys(value: Any, keys: Sequence[Any]) -> bool:
     """Whether these are the keys of a dict, in this order."""
-    found = list(value)
+    kind = next((kind for kind in (OrderedDict, dict) if isinstance(value, kind)), None)
+    found = list(value if kind is None else kind.__iter__(value))
     return len(found) == len(keys) and all(map(same_constant, found, keys))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +21,16 @@ from .hashing import IdentityKey, hash_key
 
 if TYPE_CHECKING:
     from ..machine import Machine
+
+
+def _held(real: Any) -> Iterator[Any]:
+    """The items that an object of a subclass of these holds as one, whatever its own ``__iter__`` gives."""
+    kind: Any = next((kind for kind in (list, tuple, deque) if isinstance(real, kind)), None)
+    return iter(real) if kind is None else kind.__iter__(real)
+
+
+def _at(real: Any, index: int) -> Any:
+    return list.__getitem__(real, index) if isinstance(real, list) else real[index]
 
 
 class SequenceV(Value):
@@ -43,7 +54,7 @@ class SequenceV(Value):
     @classmethod
     def existing(cls, real: Any, source: Source | None) -> SequenceV:
         """Wrap a list or tuple of the user's; items stay unread."""
-        items = [Lazy(item, Item(source, n) if source else None) for n, item in enumerate(real)]
+        items = [Lazy(item, Item(source, n) if source else None) for n, item in enumerate(_held(real))]
         made = cls(items, type(real), real, source)
         made.maxlen = real.maxlen if isinstance(real, deque) else None
         return made
@@ -146,7 +157,7 @@ class ListV(SequenceV):
         if m is not None:
             assert self.source is not None
             self.machine = None
-            before: list[Any] = [Lazy(item, Item(self.source, n)) for n, item in enumerate(self.real)]
+            before: list[Any] = [Lazy(item, Item(self.source, n)) for n, item in enumerate(_held(self.real))]
             for index, value in self.singly.items():
                 before[index] = value
             m.guard(self.source, "length", len(before), "its length was relied on")
@@ -196,7 +207,7 @@ class ListV(SequenceV):
         assert self.source is not None
         index += len(self.tail) if index < 0 else 0
         if index not in self.singly:
-            self.singly[index] = m.forced(Lazy(self.real[index], Item(self.source, index)))
+            self.singly[index] = m.forced(Lazy(_at(self.real, index), Item(self.source, index)))
         return self.singly[index]
 
     def _drop_first(self) -> None:

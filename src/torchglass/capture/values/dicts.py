@@ -29,6 +29,11 @@ class _Deleted:
 DELETED = _Deleted()
 
 
+def _held(cls: Any, real: Any) -> dict[Any, Any]:
+    """What an object of a subclass of ``cls`` holds as one, whatever its own methods answer."""
+    return {key: dict.__getitem__(real, key) for key in cls.__iter__(real)}
+
+
 class DictV(Value):
     """A dictionary. ``items`` maps hash keys to values; ``keys`` keeps the key values that are not plain constants.
     ``attrs`` are the attributes that an OrderedDict made inside was given (``state_dict()`` has ``_metadata``).
@@ -37,6 +42,7 @@ class DictV(Value):
     def __init__(self, cls: type = dict, real: Any = None, source: Source | None = None) -> None:
         self.cls = cls
         self.real = real
+        self.held: Any = real if real is None or type(real) is cls else _held(cls, real)
         self.source = source
         self.items: dict[Any, Any] = {}
         self.key_values: dict[Any, Value] = {}
@@ -86,8 +92,8 @@ class DictV(Value):
             return None if value is DELETED else value
         if self.complete:
             return None
-        if key in self.real:
-            value = m.wrap(self.real[key], Item(self.source, key) if self.source else None)
+        if key in self.held:
+            value = m.wrap(self.held[key], Item(self.source, key) if self.source else None)
             self.items[key] = value
             return value
         if self.source is not None:
@@ -110,9 +116,9 @@ class DictV(Value):
         if self.complete:
             return
         if self.source is not None:
-            m.guard(self.source, "dict_keys", list(self.real), "depended on all keys")
+            m.guard(self.source, "dict_keys", list(self.held), "depended on all keys")
         written, self.items = self.items, {}
-        for n, (key, value) in enumerate(self.real.items()):
+        for n, (key, value) in enumerate(self.held.items()):
             hashed, source = key, Item(self.source, key) if self.source else None
             if not is_constant_object(key):
                 known = m.wrap(key, DictKey(self.source, n) if self.source else None)
@@ -226,7 +232,7 @@ class DictV(Value):
         key = hash_key(item)
         if isinstance(key, EqualKey):
             self.fill(m)
-        if not self.complete and key not in self.items and self.source is not None and key in self.real:
+        if not self.complete and key not in self.items and self.source is not None and key in self.held:
             rely_on(m, key)
             m.guard(self.source, "dict_has", key, f"asked whether {key_text(key)} is in it")
             return True
