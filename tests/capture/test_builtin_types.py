@@ -5,6 +5,7 @@ compiled, twice, and must give the same; ``cpython.py`` of ``tests/sweep`` finds
 import collections
 import functools
 import itertools
+import re
 import types
 
 import pytest
@@ -645,3 +646,37 @@ def test_subclasses_that_answer_otherwise():
     numbers.append(2)
     table["b"] = 3
     assert outcome(compiled, 1) == outcome(f, 1)
+
+
+def test_a_key_function_runs_in_its_place():
+    def made():
+        seen, scores = [], {1: 5, 2: 3}
+
+        def key(item):
+            seen.append(item)
+            return scores[item]
+
+        def f(x):
+            seen.append("first")
+            return max([1, 2], key=key), min([1, 2], key=key)
+
+        return f, seen, scores
+
+    (plain, seen, scores), (mine, mine_seen, mine_scores) = made(), made()
+    compiled = tg.compile(mine, backend="eager", fullgraph=True)
+    for score in (5, 5, 1):
+        scores[1] = mine_scores[1] = score
+        assert compiled(1) == plain(1)
+    assert mine_seen == seen
+
+
+def test_a_function_that_a_pattern_calls():
+    count = 0
+
+    def numbered(match):
+        nonlocal count
+        count += 1
+        return str(count)
+
+    compiled = tg.compile(lambda x: (re.sub("a", numbered, "aba"), x), backend="eager")
+    assert [compiled(1)[0] for _ in range(3)] == ["1b2", "3b4", "5b6"]

@@ -254,9 +254,11 @@ def _extreme(name: str) -> Handler:
         values = m.listed(args[0]) if len(args) == 1 else args
         function = getattr(builtins, name)
         try:
-            return m.fold(function, [TupleV(values)] if len(args) == 1 else values, kwargs)
+            if "key" not in kwargs:
+                return m.fold(function, [TupleV(values)] if len(args) == 1 else values, kwargs)
         except Unsupported:
-            return m.call(m.wrap_known(getattr(polyfills, name)), [TupleV(values)], kwargs)
+            pass
+        return m.call(m.wrap_known(getattr(polyfills, name)), [TupleV(values)], kwargs)
 
     return handler
 

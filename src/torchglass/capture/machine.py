@@ -415,11 +415,19 @@ class Machine:
         except NotConstant:
             names = ", ".join(a.describe() for a in args)
             raise Unsupported(f"`{getattr(function, '__qualname__', function)}` of {names}") from None
+        if any(map(self._is_programs, (*real_args, *real_kwargs.values()))) and calls_arguments(function):
+            raise Unsupported(
+                f"`{getattr(function, '__qualname__', function)}`, which calls a function of the program's"
+            )
         result = self.real(function, *real_args, **real_kwargs)
         if is_opaque(result) and type(result) not in wrap.REBUILT and not is_array(result):
             # it would be made once, at capture, and be used up or changed by the first call
             raise Unsupported(f"`{getattr(function, '__qualname__', function)}`, which makes a {type(result).__name__}")
         return self.wrap_result(result)
+
+    def _is_programs(self, value: Any) -> bool:
+        function = getattr(value, "__func__", value)
+        return isinstance(function, FunctionType) and not self.is_stable(function.__globals__.get("__name__"))
 
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """Raise an exception in the user's program."""
@@ -727,6 +735,11 @@ def _is_at_home(package: str) -> bool:
 # ``torch.nn.functional.linear`` would only cost.
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 STABLE_PACKAGES = frozenset({"torch", "torchglass"}) | sys.stdlib_module_names
+
+
+def calls_arguments(function: Any) -> bool:
+    """Whether a function may call one that it is given, as ``re.Pattern.sub`` does."""
+    return getattr(function, "__module__", None) not in ("builtins", "_operator", "typing")
 
 
 def _guard_key(source: Source, check: str, expected: Any) -> tuple[Any, ...]:
