@@ -680,3 +680,30 @@ def test_a_function_that_a_pattern_calls():
 
     compiled = tg.compile(lambda x: (re.sub("a", numbered, "aba"), x), backend="eager")
     assert [compiled(1)[0] for _ in range(3)] == ["1b2", "3b4", "5b6"]
+
+
+def test_an_update_that_ends_early():
+    def pairs():
+        yield "a", 1
+        raise ValueError("no more")
+
+    def f(x):
+        table = {}
+        try:
+            table.update(pairs())
+        except ValueError:
+            return x, table
+
+    same_as_plain(f, 1)
+
+
+def test_a_global_that_is_deleted_twice():
+    def f(x):
+        global deleted_inside
+        del deleted_inside
+        return x
+
+    globals()["deleted_inside"] = 1
+    compiled = tg.compile(f, backend="eager")
+    assert compiled(1) == 1
+    assert outcome(compiled, 1) == outcome(f, 1) == (NameError, "name 'deleted_inside' is not defined")

@@ -471,5 +471,5 @@ def _import_from(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
 
 @breaks_at("DELETE_GLOBAL")
 def _delete_global(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    e.line(f"del {e.pin(frame.namespace, 'globals_of_function')}[{i.argval!r}]")
+    e.line(f"rebuild.delete_global({e.pin(frame.namespace, 'globals_of_function')}, {i.argval!r})")
     return [Path(None, list(frame.stack), i.index + 1)]

@@ -49,6 +49,13 @@ def cell(*content: Any) -> types.CellType:
     return types.CellType(*content)
 
 
+def delete_global(namespace: dict[str, Any], name: str) -> None:
+    """``del name`` of a global."""
+    if name not in namespace:
+        raise NameError(f"name {name!r} is not defined", name=name)
+    del namespace[name]
+
+
 def scalar(value: float) -> torch.Tensor:
     """A number as an input of a graph: float64 or int64, no dimensions."""
     return torch.scalar_tensor(value, dtype=torch.float64 if isinstance(value, float) else torch.int64)

@@ -47,11 +47,18 @@ def setdefault(m, self, key, default=NONE):
     return value
 
 
+def _pairs(m, values):
+    """The pairs of an iterable one by one: those before one that raises are in the dictionary."""
+    iterator = m.iterate(values)
+    while (pair := iterator.next(m)) is not None:
+        yield m.listed(m.forced(pair))
+
+
 @method(dict, OrderedDict, name="update")
 def dict_update(m, self, other=None, /, **kwargs):
     if other is not None:
         is_mapping = isinstance(other, DictV) or "keys" in dir(other.python_type())
-        pairs = m.mapping_pairs(other) if is_mapping else [m.listed(p) for p in m.listed(other)]
+        pairs = m.mapping_pairs(other) if is_mapping else _pairs(m, other)
         for key, value in pairs:
             self.set_item(m, key, value)
     for name, value in kwargs.items():
