@@ -707,3 +707,36 @@ def test_a_global_that_is_deleted_twice():
     compiled = tg.compile(f, backend="eager")
     assert compiled(1) == 1
     assert outcome(compiled, 1) == outcome(f, 1) == (NameError, "name 'deleted_inside' is not defined")
+
+
+def test_code_of_the_program_behind_builtins_runs_at_every_call():
+    class Ranked:
+        def __init__(self, rank):
+            self.rank = rank
+
+        def __lt__(self, other):
+            seen.append((self.rank, other.rank))
+            return self.rank < other.rank
+
+        def __class_getitem__(cls, item):
+            seen.append(item)
+            return item * factor[0]
+
+    def missing(name):
+        seen.append(name)
+        return factor[0]
+
+    def f(x):
+        ordered = sorted([Ranked(3), Ranked(1), Ranked(2)])
+        ordered.sort(key=lambda item: -item.rank)
+        return [item.rank for item in ordered], Ranked[2], module.scale
+
+    seen, factor, module = [], [1], types.ModuleType("module")
+    module.__getattr__ = missing
+    compiled = tg.compile(f, backend="eager", fullgraph=True)
+    for n in (1, 1, 5):
+        factor[0] = n
+        seen.clear()
+        expected, order = f(1), list(seen)
+        seen.clear()
+        assert (compiled(1), seen) == (expected, order)

@@ -327,11 +327,15 @@ def sort_list(m: Machine, target: ListV, kwargs: dict[str, Value]) -> None:
     def less(a: Value, b: Value) -> bool:
         return m.truth(m.binary(operator.lt, a, b))
 
-    def compare(a: tuple[Value, Value], b: tuple[Value, Value]) -> int:
-        return less(b[0], a[0]) - less(a[0], b[0])
+    class Ranked:  # sorted() asks for `<` alone, in an order that `__lt__` of the program's may notice
+        def __init__(self, pair: tuple[Value, Value]) -> None:
+            self.key = pair[0]
+
+        def __lt__(self, other: Ranked) -> bool:
+            return less(self.key, other.key)
 
     descending = reverse is not None and m.truth(reverse)
-    pairs = sorted(zip(keys, values), key=functools.cmp_to_key(compare), reverse=descending)
+    pairs = sorted(zip(keys, values), key=Ranked, reverse=descending)
     target.items = [v for _, v in pairs]
 
 

@@ -84,6 +84,9 @@ class KnownV(Value):
             switch = class_lookup(type(self.real), name)  # torch.backends.cudnn.enabled asks a function
             if hasattr(class_lookup(type(switch), "__get__"), "__code__") or isinstance(switch, property):
                 return bind(m, switch, self, type(self.real), name)
+            fallback = self.real.__dict__.get("__getattr__")
+            if switch is MISSING and isinstance(fallback, FunctionType) and not m.is_stable_module(self.real):
+                return m.call(m.wrap(fallback, self._global_source(m, "__getattr__")), [ConstantV(name)], {})
         value = self._read(m, name)
         if isinstance(value, BuiltinMethodType) and value.__self__ is self.real:
             descriptor = m.class_lookup(type(self.real), name)
@@ -162,7 +165,9 @@ class KnownV(Value):
         if is_made(self) or is_made(key):
             return m.made_item(self, key)
         if isinstance(self.real, type):
-            m.class_lookup(self.real, "__class_getitem__")
+            made_by = getattr(m.class_lookup(self.real, "__class_getitem__"), "__func__", None)
+            if isinstance(made_by, FunctionType) and not m.is_stable(made_by.__globals__.get("__name__")):
+                return m.call(m.get_attr(self, "__class_getitem__"), [key], {})
         if key.is_constant() and not isinstance(self.real, FunctionType):
             return m.wrap_result(m.real(lambda: self.real[key.as_constant()]))
         raise Unsupported(f"an item of the {self.describe()}")
