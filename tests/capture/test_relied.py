@@ -99,6 +99,8 @@ CHANGES = {
                           "vars(Kind)['g'].register(Thing, lambda self, a: 2)"),
     "member_of_an_enumeration": ("import enum\nclass Kind(enum.Enum):\n    A = 1\nKind.A.k = 3\n"
                                  "def f(x): return x * Kind.A.k", "Kind.A.k = 5"),
+    "class_made_inside": (CLASS + "Base.g = lambda self: 1\ndef f(x):\n    class Sub(Thing): pass\n"
+                          "    return x * Sub().g()", "Thing.g = lambda self: 2"),
     "name": (CLASS + "def f(x): return type(thing).__name__", "Thing.__name__ = 'Other'"),
     "builtin": ("def f(x): return x * len([1, 2])", "len = lambda _: 7"),
     "builtin_of_another": ("def g(): return max(1, 2)\ndef f(x): return x * g()", "max = lambda *_: 7"),
@@ -165,10 +167,6 @@ def asks_threads(x):
     return torch.get_num_threads()
 
 
-def asks_anomaly(x):
-    return torch.is_anomaly_enabled()
-
-
 def asks_autocast(x):
     return torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled()
 
@@ -197,7 +195,6 @@ STATES = {
     asks_backends: lambda: torch.backends.mkldnn.flags(enabled=False),
     asks_precision: lambda: turned(torch.set_float32_matmul_precision, "high", "highest"),
     asks_threads: lambda: turned(torch.set_num_threads, torch.get_num_threads() + 1, torch.get_num_threads()),
-    asks_anomaly: lambda: turned(torch.autograd.set_detect_anomaly, True, False),
     asks_autocast: lambda: turned(functools.partial(torch.set_autocast_dtype, "cpu"), torch.float16, torch.bfloat16),
     asks_memory: lambda: turned(fill_memory, False, True),
 }

@@ -9,6 +9,7 @@ one guards its value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..records.sources import Computed, Fixed
@@ -29,7 +30,7 @@ WHY = {
 
 def names_of(m: Machine, cls: type) -> set[str] | None:
     """The names that were looked up in a class of the program's; None for one that stays, or was made inside."""
-    if isinstance(m.wrapped.get(id(cls), (None, None))[1], MadeV):
+    if is_made(m, cls):
         return None
     if cls not in m.relied_classes:
         stays = not is_python_class(cls) or (m.is_stable(cls.__module__) and not is_of_compiled_module(cls))
@@ -39,6 +40,8 @@ def names_of(m: Machine, cls: type) -> set[str] | None:
 
 def look_up(m: Machine, cls: type, name: str) -> Any:
     """What stands under a name in a class or its bases, as it is; MISSING if there is nothing."""
+    if is_made(m, cls):
+        return _first_of(m, cls.__mro__, name)
     found = class_lookup(cls, name)
     names = names_of(m, cls)
     if names is not None and name not in names:
@@ -68,7 +71,7 @@ def rely_on_kind(m: Machine, value: Value | None, cls: type, wanted: type, answe
         return
     if wanted in cls.__mro__:
         return rely_on_bases(m, cls)
-    if any(isinstance(m.wrapped.get(id(kind), (None, None))[1], MadeV) for kind in (cls, wanted)):
+    if is_made(m, cls) or is_made(m, wanted):
         return
     if value is not None and value.source is not None:
         asked = Computed(isinstance, "isinstance({}, {})", (value.source, Fixed(wanted)))
@@ -80,8 +83,19 @@ def rely_on_kind(m: Machine, value: Value | None, cls: type, wanted: type, answe
 def look_up_behind(m: Machine, cls: type, behind: type, name: str) -> Any:
     """What ``super(behind, ...)`` finds in the bases of ``cls``."""
     rely_on_bases(m, cls)
-    for base in cls.__mro__[cls.__mro__.index(behind) + 1 :]:
-        look_up(m, base, name)
-        if name in base.__dict__:
-            return base.__dict__[name]
+    return _first_of(m, cls.__mro__[cls.__mro__.index(behind) + 1 :], name)
+
+
+def _first_of(m: Machine, classes: Sequence[type], name: str) -> Any:
+    """What the first class that has the name has under it; those that were there before the call are relied on."""
+    for cls in classes:
+        if not is_made(m, cls):
+            look_up(m, cls, name)
+        if name in cls.__dict__:
+            return cls.__dict__[name]
     return MISSING
+
+
+def is_made(m: Machine, cls: type) -> bool:
+    """Whether a class was made inside: its stand-in is another one at each capture."""
+    return isinstance(m.wrapped.get(id(cls), (None, None))[1], MadeV)

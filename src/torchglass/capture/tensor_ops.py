@@ -115,8 +115,6 @@ FORBIDDEN = frozenset(
         "_push_on_torch_function_stack",
         "_pop_torch_function_stack",
         "set_default_tensor_type",
-        "is_anomaly_enabled",  # it is off while fake tensors are at work
-        "is_anomaly_check_nan_enabled",
     ]
 )
 # Tensor methods whose result is data: the graph ends before them.
