@@ -1,9 +1,13 @@
 """Texts made of numbers that change from call to call: made anew at each call, by one entry."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 import torchglass as tg
+
+from .test_programs import same
 
 CALLS = 8
 
@@ -112,6 +116,32 @@ def test_what_reads_a_text_relies_on_it():
         torch.testing.assert_close(compiled(torch.ones(2), name), f(torch.ones(2), name))
     with pytest.raises(KeyError):
         compiled(torch.ones(2), "third")
+
+
+NAMES = {
+    "f_string": lambda k: f"kept_{k}",
+    "sum": lambda k: "kept_" + f"{k}",
+    "percent": lambda k: "kept_%d" % k,  # noqa: UP031
+    "join": lambda k: "_".join(["kept", str(k)]),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_relies_on_the_text_alone(name):
+    """What is kept under the name of ``step % 2`` takes an entry for each name, not one for each step."""
+
+    def f(x, store):
+        setattr(store, name_of(store.step % 2), x * 2)
+        store.step += 1
+
+    name_of = NAMES[name]
+    compiled = tg.compile(f, fullgraph=True, backend="eager")
+    ours, theirs = SimpleNamespace(step=0), SimpleNamespace(step=0)
+    for n in range(8):
+        compiled(torch.ones(2) + n, ours)
+        f(torch.ones(2) + n, theirs)
+        same(vars(ours), vars(theirs))
+    assert len(tg.explain(compiled).entries) <= 3  # the first step's is its own
 
 
 def test_a_text_that_fails_raises_the_users_error():

@@ -7,6 +7,8 @@ print(f"loss {n:.3f}")     ->   text = format(n, '.3f'); text_1 = 'loss ' + text
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .values.base import Value
@@ -25,10 +27,21 @@ def changes(values: list[Value]) -> bool:
 def joined(m: Machine, parts: list[Value]) -> Value:
     """The fields and constant parts of an f-string, put together."""
     if changes(parts):
-        found = computed(m, lambda *texts: "".join(texts), " + ".join(["{}"] * len(parts)), tuple(parts))
+        found = computed(m, _put_together(len(parts)), " + ".join(["{}"] * len(parts)), tuple(parts))
         if found is not None:
             return found
     return ConstantV("".join(part.as_constant() for part in parts))
+
+
+# Guards call builtin functions, and tell them apart by identity: hence `str.format`, one for each number of texts.
+@functools.cache
+def _put_together(count: int) -> Callable[..., str]:
+    return ("{}" * count).format
+
+
+@functools.cache
+def _separated_by_first(count: int) -> Callable[..., str]:
+    return "{0}".join(f"{{{n}}}" for n in range(1, count + 1)).format
 
 
 def formatted(m: Machine, value: Value, spec: Value) -> Value | None:
@@ -64,4 +77,4 @@ def method(m: Machine, function: Any, args: tuple[Value, ...], kwargs: dict[str,
 def separated(m: Machine, separator: Value, items: list[Value]) -> NumberV | None:
     """``separator.join([item, ...])``; None where that is not known."""
     text = "{}.join([" + ", ".join(["{}"] * len(items)) + "])"
-    return computed(m, lambda first, *rest: first.join(rest), text, (separator, *items))
+    return computed(m, _separated_by_first(len(items)), text, (separator, *items))
