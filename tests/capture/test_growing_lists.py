@@ -136,3 +136,26 @@ def test_lengths_of_what_programs_keep():
             memory.size += 1
             same(compiled(torch.ones(2), memory), step(torch.ones(2), memory))
         assert len(tg.explain(compiled).entries) <= 5
+
+
+def test_a_list_that_is_put_back():
+    """Handing a list to ``__setattr__``, as modules do, does not read it."""
+
+    class Meter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.seen, self.kept = [], {}
+
+        def forward(self, x):
+            self.seen.append(x * 2)
+            self.kept.__setitem__("seen", self.seen)
+            self.seen = self.seen
+            return x + 1
+
+    ours, theirs = Meter(), Meter()
+    compiled = tg.compile(ours, fullgraph=True, backend="eager")
+    for n in range(5):
+        same(compiled(torch.ones(2) + n), theirs(torch.ones(2) + n))
+        same(ours.seen, theirs.seen)
+        assert ours.kept["seen"] is ours.seen
+    assert len(tg.explain(compiled).entries) <= 2

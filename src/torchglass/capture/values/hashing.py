@@ -54,8 +54,9 @@ def prepare(m: Machine, value: Value) -> None:
     """Let an object that may become a key, or those in a tuple, have its ``__hash__`` interpreted; note those that were
     there before the call and are told apart by identity.
     """
-    items = getattr(value, "items", None)
-    if isinstance(items, list) and issubclass(value.python_type(), tuple):
+    # of a list the items would be read in vain, and its length guarded
+    items = getattr(value, "items", None) if issubclass(value.python_type(), tuple) else None
+    if isinstance(items, list):
         for item in items:
             prepare(m, item)
         return
