@@ -237,11 +237,13 @@ exit_inference_mode: Callable[[Any], None] = torch.autograd.grad_mode._exit_infe
 # What `with torch.device(...)` and set_default_device enter, and the functions that it hands the device to. Without
 # them tensors made in such a block inside a compiled function would be on the wrong device. function_mode_stack:
 # torch.autocast looks at it. DisableTorchFunctionSubclass: what modes enter to call the plain function. Tried: 2.13.
+# NO_TORCH_FUNCTION: what stands in a class that is not to be asked.
 from torch.utils._device import DeviceContext
 from torch.utils._device import _device_constructors as device_constructors
 
 function_mode_stack: Callable[[], list[Any]] = torch.overrides._get_current_function_mode_stack
 DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass
+NO_TORCH_FUNCTION = torch._C._disabled_torch_function_impl
 # What torch.autocast's Python code calls: behind one of these, operations mean something else.
 AUTOCAST_SETTERS: frozenset[Any] = frozenset(
     (torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled)

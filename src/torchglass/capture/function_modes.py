@@ -226,7 +226,10 @@ class _Answer:
 
 def overrides(m: Machine, value: Any) -> bool:
     """Whether a value is an object that says itself what PyTorch's functions mean for it."""
-    return isinstance(value, InstanceV) and value.payload is None and value.method(m, "__torch_function__") is not None
+    if not isinstance(value, InstanceV) or value.payload is not None:
+        return False
+    answer = value.method(m, "__torch_function__")
+    return answer is not None and getattr(answer, "real", None) is not torch_compat.NO_TORCH_FUNCTION
 
 
 def overridden(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> bool:

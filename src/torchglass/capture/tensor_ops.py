@@ -414,8 +414,6 @@ def _ready_one(m: Machine, value: Value | Lazy) -> Value:
                 value = copy
     elif isinstance(value, DictV):
         value.pairs(m)
-    elif isinstance(value, InstanceV) and value.method(m, "__torch_function__") is not None:
-        raise Unsupported(f"`__torch_function__` of {value.a()}")
     elif isinstance(value, TensorMethodV):
         raise Unsupported("a tensor's method as argument of an operation")
     return value
