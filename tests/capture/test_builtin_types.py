@@ -3,6 +3,7 @@ compiled, twice, and must give the same; ``cpython.py`` of ``tests/sweep`` finds
 """
 
 import collections
+import copy
 import functools
 import itertools
 import re
@@ -12,6 +13,8 @@ import pytest
 import torch
 
 import torchglass as tg
+
+from .test_programs import same
 
 
 def outcome(function, *args):
@@ -740,3 +743,47 @@ def test_code_of_the_program_behind_builtins_runs_at_every_call():
         expected, order = f(1), list(seen)
         seen.clear()
         assert (compiled(1), seen) == (expected, order)
+
+
+class Settings(dict):
+    """A dictionary whose items are attributes, as programs write their configurations."""
+
+    def __init__(self, **items):
+        super().__init__(**items)
+        self.__dict__ = self
+
+
+def read(x, s):
+    return s.n * x + s["n"], s.get("n"), {**s}, vars(s) is s
+
+
+def set_attribute(x, s):
+    s.new, s.n = x, s.n + 1
+    return s["new"], s["n"], len(s), list(s)
+
+
+def set_item(x, s):
+    s["new"] = x
+    s["n"] += 1
+    s.update(more=2)
+    return s.new * s.n + s.more, hasattr(s, "other"), vars(s) is s
+
+
+def take_away(x, s):
+    del s.n
+    s.pop("k")
+    return x, "n" in s, hasattr(s, "k"), getattr(s, "n", 5)
+
+
+@pytest.mark.parametrize("function", [read, set_attribute, set_item, take_away])
+def test_items_that_are_attributes(function):
+    """Each entry knows whether they are: a deep copy's are not."""
+    compiled = tg.compile(function, fullgraph=True, backend="eager")
+    for copied in (False, True, False):
+        ours, theirs = Settings(n=1, k=2), Settings(n=1, k=2)
+        if copied:
+            ours, theirs = copy.deepcopy(ours), copy.deepcopy(theirs)
+        for _ in range(2):
+            same(outcome(compiled, torch.ones(2), ours), outcome(function, torch.ones(2), theirs))
+            same(dict(ours), dict(theirs))
+            same(dict(vars(ours)), dict(vars(theirs)))

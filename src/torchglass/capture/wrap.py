@@ -44,7 +44,7 @@ from .values.constant import ConstantV, is_constant_object
 from .values.containers import CellV, ListV, SetV, TupleV
 from .values.dicts import DictV
 from .values.functions import BuiltinMethodV, MethodV, PartialV
-from .values.instance import ExceptionV, InstanceV
+from .values.instance import ExceptionV, InstanceV, source_of_dict
 from .values.known import KnownV
 from .values.opaque import OpaqueV, is_opaque
 from .values.tensor import TensorV
@@ -112,7 +112,9 @@ def _wrap_new(m: Machine, real: Any, source: Source | None) -> Value:
         value = InstanceV(cls, real, source)
         if isinstance(real, (set, frozenset)):
             value.payload = _members(m, real, source)
-        if value.attrs is not None:
+        elif isinstance(value.payload, DictV):
+            _guard_own_dict(m, value)
+        if value.attrs is not None and type(value.attrs.real) is dict:
             value.attrs = _own_dict(m, value.attrs)
         return value
     if is_opaque(real):
@@ -125,10 +127,21 @@ def _wrap_new(m: Machine, real: Any, source: Source | None) -> Value:
 def _own_dict(m: Machine, attributes: DictV) -> DictV:
     """The dictionary of an object's attributes: the program may have it as such (``vars(self)``)."""
     known = m.wrapped.setdefault(id(attributes.real), (attributes.real, attributes))[1]
-    assert isinstance(known, DictV)
-    if known is not attributes and attributes.source is not None and known.source is not None:
+    if known is attributes or not isinstance(known, DictV):
+        return attributes
+    if attributes.source is not None and known.source is not None:
         m.guard(attributes.source, "same", known.source, "both names reached one object")
     return known
+
+
+def _guard_own_dict(m: Machine, value: InstanceV) -> None:
+    """Whether the items of a dictionary are also its attributes (``self.__dict__ = self``)."""
+    if value.source is None or value.attrs is None:
+        return
+    if value.attrs is value.payload:
+        m.guard(source_of_dict(value.real, value.source), "same", value.source, "its items are its attributes")
+    else:
+        m.guard_distinct([value.attrs, value], "its items are not its attributes")
 
 
 def _guard_content(m: Machine, real: Any, source: Source) -> None:

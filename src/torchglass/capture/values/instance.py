@@ -69,8 +69,10 @@ class InstanceV(Value):
         self.attrs: DictV | None = None
         if real is None:
             self.attrs = DictV() if hasattr(cls, "__dict__") and _has_dict(cls) else None
+        elif isinstance(self.payload, DictV) and real.__dict__ is real:  # `self.__dict__ = self`, as of dictionaries
+            self.attrs = self.payload  # whose items are also attributes
         elif isinstance(getattr(real, "__dict__", None), dict):
-            self.attrs = DictV(dict, real.__dict__, _source_of_dict(real, source) if source else None)
+            self.attrs = DictV(dict, real.__dict__, source_of_dict(real, source) if source else None)
 
     def __repr__(self) -> str:
         return f"InstanceV({self.cls.__name__})"
@@ -99,7 +101,7 @@ class InstanceV(Value):
             return self._with_getattr_fallback(m, name, lambda: bind(m, attribute, self, self.cls, name))
         if self.attrs is not None:
             if name == "__dict__":
-                return self.attrs
+                return self if self.attrs is self.payload else self.attrs
             found = self.attrs.lookup(m, name)
             if found is not None:
                 return found
@@ -294,7 +296,7 @@ class InstanceV(Value):
         return any(m.equal(other, item) for other in m.listed(self))
 
 
-def _source_of_dict(real: Any, source: Source) -> Source:
+def source_of_dict(real: Any, source: Source) -> Source:
     """How to reach ``__dict__``: one that a class makes up, as ``threading.local`` for each thread, is asked for."""
     try:
         own = object.__getattribute__(real, "__dict__") is real.__dict__
