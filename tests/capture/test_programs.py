@@ -18,6 +18,7 @@ from . import (
     object_programs,
     override_programs,
     programs,
+    protocol_programs,
     tensor_programs,
 )
 
@@ -28,6 +29,7 @@ FILES = {
     "modes": mode_programs,
     "overrides": override_programs,
     "groups": group_programs,
+    "protocols": protocol_programs,
 }
 WHOLE = programs.WHOLE | {f"{n} of {kind}": f for kind, file in FILES.items() for n, f in file.WHOLE.items()}
 BREAKING = programs.BREAKING | {f"{n} of {kind}": f for kind, file in FILES.items() for n, f in file.BREAKING.items()}

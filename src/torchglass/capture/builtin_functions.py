@@ -554,11 +554,6 @@ def make_super(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value
     return SuperV(real_cls, owner, owner.python_type())
 
 
-@handles(object.__new__)
-def object_new(m, args, kwargs):
-    return InstanceV(args[0].as_constant())
-
-
 HANDLERS[id(logging.Logger.isEnabledFor)] = (logging.Logger.isEnabledFor, lambda m, args, kwargs: ConstantV(False))
 for _name in ("debug", "info", "warning", "error", "log", "exception", "critical"):
     _function = getattr(logging.Logger, _name)

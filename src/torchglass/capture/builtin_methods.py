@@ -101,7 +101,7 @@ def call_class_method(m: Machine, cls: type, real: Any, args: list[Value], kwarg
     if cls in CONTAINERS:
         arguments.check(m, real, args, kwargs)
     if name == "__new__":
-        return classes.new(m, cls, args, kwargs)
+        return classes.new(m, args, kwargs)
     if name == "fromkeys":
         value = args[1] if len(args) > 1 else NONE
         result = m.call(m.wrap_known(cls), [], {})

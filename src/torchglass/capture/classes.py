@@ -18,7 +18,7 @@ import torch
 
 from ..records.sources import Attr, Source, TypeOf
 from . import arguments, class_bodies, constant_tensors, exception_groups, polyfills
-from .builtin_functions import make_super
+from .builtin_functions import handles, make_super
 from .errors import Unsupported, fitting
 from .values.arrays import is_scalar_class
 from .values.base import Value
@@ -85,10 +85,9 @@ def construct(
         if not isinstance(result, (InstanceV, MadeV)) or not issubclass(result.python_type(), cls):
             return result
     else:
-        result = new(m, cls, [m.wrap_known(cls), *args], kwargs)
+        create = object_new if new_function is object.__new__ else new
+        result = create(m, [m.wrap_known(cls), *args], kwargs)
     init = m.class_lookup(cls, "__init__")
-    if (args or kwargs) and init is object.__init__ and m.class_lookup(cls, "__new__") is object.__new__:
-        m.throw(TypeError, f"{cls.__name__}() takes no arguments")
     if isinstance(init, FunctionType):
         m.call(m.wrap_known(init, _way_to(m, cls, "__init__")), [result, *args], kwargs)
     elif init is not object.__init__:
@@ -101,8 +100,27 @@ def _way_to(m: Machine, cls: type, name: str) -> Source | None:
     return Attr(place, name) if place is not None else None
 
 
-def new(m: Machine, owner: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """``owner.__new__(cls, ...)`` of a C type ``owner``: an empty instance of ``cls``."""
+@handles(object.__new__)
+def object_new(m, args, kwargs):
+    """``object.__new__(cls, ...)`` by hand, too: more arguments are for an ``__init__`` of the class's own."""
+    cls = args[0].as_constant()
+    if not isinstance(cls, type) or _made_by(cls) is not object.__new__:
+        m.real(object.__new__, cls)  # raises with the words of this version of Python
+    if args[1:] or kwargs:
+        if m.class_lookup(cls, "__new__") is not object.__new__:
+            m.throw(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
+        if m.class_lookup(cls, "__init__") is object.__init__:
+            m.throw(TypeError, f"{cls.__name__}() takes no arguments")
+    return new(m, args[:1], {})
+
+
+def _made_by(cls: type) -> Any:
+    """``__new__`` of the C class that ``cls`` is or derives from."""
+    return next(base.__new__ for base in cls.__mro__ if not base.__flags__ & (1 << 9))
+
+
+def new(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``__new__(cls, ...)`` of a C type: an empty instance of ``cls``."""
     cls = args[0].as_constant()
     if issubclass(cls, type):
         return class_bodies.new_class(m, args, kwargs)
