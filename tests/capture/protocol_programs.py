@@ -40,3 +40,28 @@ def arguments_of_object_new(x):
         x + 1, says(object.__new__, Plain, 1), says(Passing, 1), says(Plain, 1), says(Number.__new__, Number, 3),
         type(object.__new__(Taking, 1)).__name__, says(object.__new__, Number), type(Passing()).__name__,
     )  # fmt: skip
+
+
+@whole
+def class_cells_that_a_metaclass_loses(x):
+    class Losing(type):
+        def __new__(mcs, name, bases, namespace):
+            namespace.pop("__classcell__")
+            return super().__new__(mcs, name, bases, namespace)
+
+    class Twice(type):
+        def __new__(mcs, name, bases, namespace):
+            made = super().__new__(mcs, name, bases, namespace)
+            super().__new__(mcs, "Other", bases, namespace)
+            return made
+
+    class Wrong(type):
+        def __new__(mcs, name, bases, namespace):
+            return super().__new__(mcs, name, bases, {**namespace, "__classcell__": 5})
+
+    def make(metaclass):
+        class Made(metaclass=metaclass):
+            def own(self):
+                return __class__
+
+    return x + 1, says(make, Losing), says(make, Twice), says(make, Wrong), says(make, type)

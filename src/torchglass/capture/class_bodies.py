@@ -174,9 +174,22 @@ def build_class(m, args, kwargs):
         namespace["__classcell__"] = cell
     pairs = DictV.of([(ConstantV(k), v) for k, v in namespace.items()])
     made = m.call(m.wrap_known(metaclass), [ConstantV(name), TupleV(bases), pairs], keywords)
-    if isinstance(cell, CellV) and cell.content is None:
-        m.throw(RuntimeError, f"__class__ not set defining {name!r}")
+    if isinstance(cell, CellV) and issubclass(made.python_type(), type):
+        _check_cell(m, name, made, cell.get(m))
     return made
+
+
+def _check_cell(m: Machine, name: str, made: Value, held: Value | None) -> None:
+    """A metaclass may lose the cell of ``__class__`` that the methods refer to, or give it to another class."""
+    if held is None:
+        text = f"__class__ not set defining {name!r} as {_repr(m, made)}. Was __classcell__ propagated to type.__new__?"
+        m.throw(RuntimeError, text)
+    if not m.identical(held, made):
+        m.throw(TypeError, f"__class__ set to {_repr(m, held)} defining {name!r} as {_repr(m, made)}")
+
+
+def _repr(m: Machine, value: Value) -> str:
+    return str(m.call(m.wrap_known(repr), [value], {}).as_constant())[:200]
 
 
 def _resolved(m: Machine, bases: list[Value]) -> list[Value]:
@@ -220,13 +233,15 @@ def new_class(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
     reals = tuple(b.as_constant() for b in bases)
     namespace: dict[str, Value] = {k.as_constant(): v for k, v in m.mapping_pairs(args[3])}
     cell = namespace.pop("__classcell__", None)
+    if cell is not None and not isinstance(cell, CellV):
+        m.throw(TypeError, f"__classcell__ must be a nonlocal cell, not {cell.python_type()!r}")
     namespace.pop("__classdictcell__", None)  # of 3.12 and later: what annotation scopes read, which are not followed
     stable = m.is_stable(metaclass.__module__)
     hook = _user_hook(m, reals)
     quiet = hook is not None or not stable
     named = [k for k, v in namespace.items() if _names_itself(m, v)]
     inside = {k: v for k, v in namespace.items() if k not in named}
-    recipe = ClassRecipe(metaclass, name, bases, inside, kwargs, quiet, cell if isinstance(cell, CellV) else None)
+    recipe = ClassRecipe(metaclass, name, bases, inside, kwargs, quiet, cell)
     texts = {k: stand_in(m, v) for k, v in inside.items()}
     if not all(isinstance(k, str) for k in texts):
         raise Unsupported("a class with names that are no strings")
@@ -242,7 +257,7 @@ def new_class(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
     except Exception as error:
         m.raise_real(error)
     made = _enter(m, MadeV(real, recipe))
-    if isinstance(cell, CellV):
+    if cell is not None:
         cell.content = made
         stand_in(m, cell).cell_contents = real
     for key in named:
