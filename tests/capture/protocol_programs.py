@@ -65,3 +65,18 @@ def class_cells_that_a_metaclass_loses(x):
                 return __class__
 
     return x + 1, says(make, Losing), says(make, Twice), says(make, Wrong), says(make, type)
+
+
+@breaking
+def names_of_generators(x):
+    def count():
+        yield 1
+        yield 2
+
+    waiting, begun, done = count(), count(), count()
+    waiting.__name__, begun.__qualname__ = "first", "second.third"
+    next(begun)
+    list(done)
+    named = [(g.__name__, g.__qualname__) for g in (waiting, begun, done)], says(setattr, done, "__name__", 3)
+    print(end="")
+    return x + 1, named, [(g.__name__, g.__qualname__) for g in (waiting, begun, done)], list(waiting), list(begun)

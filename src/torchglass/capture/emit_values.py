@@ -268,8 +268,9 @@ def _iterator(e: Emitter, v: Value) -> str:
 def _generator(e: Emitter, v: GeneratorV) -> str:
     """A suspended generator: its code entered where it is suspended, with its variables."""
     frame = v.frame
+    names = "" if frame.module_is_ours() else ", {__name__!r}, {__qualname__!r}".format(**v.names)
     if v.done:
-        return e.name_value(v, "generator", "rebuild.finished()")
+        return e.name_value(v, "generator", f"rebuild.generator(rebuild.finished(){names})")
     if frame.finished is None:
         raise CannotResume("a generator that is running, across a graph break")
     # before its first step it waits for a None that starts it, which the prologue gets from its own yield
@@ -285,7 +286,7 @@ def _generator(e: Emitter, v: GeneratorV) -> str:
     namespace = e.pin(frame.namespace, "globals_of_" + str(frame.namespace.get("__name__", "")))
     closure = e.listing([frame.cells[n] for n in frame.code.co_freevars])
     function = f"rebuild.function({code}, {namespace}, cells=({closure}{',' if closure else ''}))"
-    return e.name_value(v, "generator", f"rebuild.generator({function}({arguments}))")
+    return e.name_value(v, "generator", f"rebuild.generator(rebuild.begun({function}({arguments})){names})")
 
 
 def _partial(e: Emitter, v: PartialV) -> str:

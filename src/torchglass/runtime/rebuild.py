@@ -272,9 +272,16 @@ def _place_of(error: BaseException) -> str:
 _GENERATED = ("transformed.py", "captured.py", "forward.py", "backward.py", "_wrapper.py")
 
 
-def generator(made: types.GeneratorType[Any, Any, Any]) -> types.GeneratorType[Any, Any, Any]:
+def begun(made: types.GeneratorType[Any, Any, Any]) -> types.GeneratorType[Any, Any, Any]:
     """A generator of a resume function's code, taken to where it is to wait."""
     next(made)
+    return made
+
+
+def generator(made: types.GeneratorType[Any, Any, Any], *names: str) -> types.GeneratorType[Any, Any, Any]:
+    """A generator that stands for one of the program's, under its name and qualified name."""
+    if names:
+        made.__name__, made.__qualname__ = names
     return made
 
 

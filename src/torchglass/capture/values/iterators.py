@@ -268,9 +268,21 @@ class GeneratorV(IteratorV):
         self.frame = frame
         self.done = False
         self.returned: Value | None = None
+        self.names = {"__name__": frame.code.co_name, "__qualname__": frame.code.co_qualname}
 
     def python_type(self) -> type:
         return GeneratorType
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        return m.constant(self.names[name]) if name in self.names else super().get_attr(m, name)
+
+    def set_attr(self, m: Machine, name: str, value: Value) -> None:
+        if name not in self.names:
+            super().set_attr(m, name, value)
+        elif not issubclass(value.python_type(), str):
+            m.throw(TypeError, f"{name} must be set to a string object")
+        else:
+            self.names[name] = m.settle(value).as_constant()
 
     def next(self, m: Machine) -> Value | None:
         from .constant import NONE
