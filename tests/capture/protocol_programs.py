@@ -43,6 +43,44 @@ def arguments_of_object_new(x):
 
 
 @whole
+def copies_of_exceptions(x):
+    """Fields that are given by keyword, attributes and the arguments themselves are those of the first."""
+    missing = ImportError("no", name="module", path="file")
+    missing.more = [2]
+    one, other = copy.copy(missing), copy.deepcopy(missing)
+    numbers = [1]
+    wrong = ValueError("a", numbers)
+    wrong.add_note("note")
+    file = copy.copy(OSError(2, "none", "file"))
+    return (
+        x + 1, one.name, one.path, one.args, one.more is missing.more, other.name, other.more is missing.more,
+        wrong.args[1] is numbers, copy.copy(wrong).args[1] is numbers, copy.deepcopy(wrong).args[1] is numbers,
+        copy.copy(wrong).__notes__, type(file).__name__, file.errno, file.filename, file.args,
+        copy.copy(StopIteration(3)).value, copy.copy(ExceptionGroup("group", [wrong])).exceptions,
+    )  # fmt: skip
+
+
+@whole
+def properties_without_a_function(x):
+    """They say the name that they were given first, if any."""
+
+    class Owner:
+        named = property(None)
+
+        @property
+        def read(self):
+            return 1
+
+    Owner.again, Owner.nameless = Owner.read, property()
+    owner, said = Owner(), []
+    for name in ("named", "again", "nameless", "read"):
+        said += [says(getattr, owner, name), says(setattr, owner, name, 1), says(delattr, owner, name)]
+        held = vars(Owner)[name]
+        said += [says(held.__get__, owner), says(held.__set__, owner, 1), says(held.__delete__, owner)]
+    return x + 1, said
+
+
+@whole
 def class_cells_that_a_metaclass_loses(x):
     class Losing(type):
         def __new__(mcs, name, bases, namespace):

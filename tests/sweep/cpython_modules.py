@@ -110,26 +110,5 @@ KNOWN: dict[str, str] = {
         "a descriptor of a class that was made inside, read and written to, is the capture's own and not the entry's",
         "test_collections.TestNamedTuple.test_field_doc test_collections.TestNamedTuple.test_field_repr",
     ),
-    **_each(
-        "object.__new__ called by hand takes too many arguments", "test_class.ClassTests.testConstructorErrorMessages"
-    ),
     **_each("type.__delattr__ called by hand is lost", "test_class.ClassTests.testSetattrWrapperNameIntern"),
-    **_each("__name__ of a generator, written to, is lost behind a break", "test_generators.GeneratorTest.test_name"),
-    **_each(
-        "copy.copy of an exception with keyword fields loses them", "test_exceptions.ImportErrorTests.test_copy_pickle"
-    ),
-    **_each(
-        "a property without a name names the attribute all the same",
-        """
-        test_property.PropertyUnreachableAttributeNoName.test_get_property
-        test_property.PropertyUnreachableAttributeNoName.test_set_property
-        """,
-    ),
-    **_each(
-        "a metaclass that takes __classcell__ away or changes it is not noticed",
-        """
-        test_super.TestSuper.test___classcell___missing test_super.TestSuper.test___classcell___overwrite
-        test_super.TestSuper.test___classcell___wrong_cell
-        """,
-    ),
 }

@@ -129,12 +129,10 @@ def _remade(value, part, remember):
     cls = type(value)
     if isinstance(cls.__reduce_ex__, FunctionType):
         return _reconstructed(value.__reduce_ex__(4), value, part, remember)
-    if isinstance(cls.__reduce__, FunctionType):
+    if isinstance(cls.__reduce__, FunctionType) or isinstance(value, BaseException):
         return _reconstructed(value.__reduce__(), value, part, remember)
     if isinstance(value, (set, frozenset)):
         made = cls([part(item) for item in value])
-    elif isinstance(value, BaseException):
-        made = cls(*[part(given) for given in value.args])
     elif isinstance(value, tuple) and not hasattr(cls, "_fields"):
         made = cls.__new__(cls, [part(item) for item in value])
     elif hasattr(cls, "__getnewargs_ex__"):

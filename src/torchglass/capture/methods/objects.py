@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from ...records.sources import Referent
 from ..errors import Unsupported, UserError
+from ..values.binding import refuse_access
 from ..values.constant import NONE, ConstantV
 from ..values.containers import ListV, TupleV
+from ..values.dicts import DictV
 from ..values.functions import MethodV
 from ..values.instance import ExceptionV, InstanceV
 from ..values.iterators import GeneratorV
@@ -100,7 +102,7 @@ def exception_init(m, self, /, *args, **kwargs):
         self.args, self.initialized = list(args), (list(args), kwargs)
         if self.builtin_class().__init__ is not BaseException.__init__ and _are_constant(m, [*args, *kwargs.values()]):
             twin = self.twin(m)  # raises where it does not take these
-            self.args = [m.wrap_result(arg) for arg in twin.args]
+            self.args = self.args[: len(twin.args)]  # OSError keeps file names elsewhere
             if self.cls is OSError:
                 self.cls = type(twin)
     return NONE
@@ -121,6 +123,27 @@ def add_note(m, self, note):
     if not isinstance(notes, ListV):
         m.throw(TypeError, "Cannot add note: __notes__ is not a list")
     return METHODS[list, "append"](m, notes, note)
+
+
+@method(BaseException, name="__reduce__")
+def exception_reduce(m, self):
+    """How to make another one: its class, arguments and attributes; some add fields, or change the arguments."""
+    arguments, pairs = TupleV(self.arguments(m)), self.attrs.pairs(m)
+    if self.builtin_class().__reduce__ is not BaseException.__reduce__:
+        if self.real is not None:
+            raise Unsupported(f"what pickling makes of {self.a()}")
+        twin = self.twin(m)
+        _, values, *state = m.real(twin.__reduce__)
+        arguments = arguments if values == twin.args else m.wrap_result(values)
+        pairs = [*((ConstantV(name), m.wrap_result(value)) for name, value in (state or [{}])[0].items()), *pairs]
+    return TupleV([m.wrap_known(self.cls), arguments, *([DictV.of(pairs)] if pairs else [])])
+
+
+@method(BaseException, name="__setstate__")
+def exception_setstate(m, self, state):
+    for name, value in m.mapping_pairs(state):
+        self.set_attr(m, name.as_constant(), value)
+    return NONE
 
 
 @method(BaseException)
@@ -169,7 +192,7 @@ def function_get(m, self, owner, cls=NONE):
 @method(property, name="__set__")
 def property_set(m, self, owner, value):
     if self.as_constant().fset is None:
-        m.throw(AttributeError, "property has no setter")
+        refuse_access(m, property.__set__, self.as_constant(), owner, None)
     m.call(m.wrap_known(self.as_constant().fset), [owner, value], {})
     return NONE
 
@@ -178,7 +201,16 @@ def property_set(m, self, owner, value):
 def property_get(m, self, owner, cls=NONE):
     if isinstance(owner, ConstantV) and owner.value is None:
         return self
+    if self.as_constant().fget is None:
+        refuse_access(m, property.__get__, self.as_constant(), owner)
     return m.call(m.wrap_known(self.as_constant().fget), [owner], {})
+
+
+@method(property, name="__delete__")
+def property_delete(m, self, owner):
+    if self.as_constant().fdel is None:
+        refuse_access(m, property.__delete__, self.as_constant(), owner)
+    return m.call(m.wrap_known(self.as_constant().fdel), [owner], {})
 
 
 def _captured(generator, name):

@@ -13,9 +13,10 @@ from types import (
     MethodDescriptorType,
     WrapperDescriptorType,
 )
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ... import _native
+from ...bytecode import objects
 from ...records.sources import Attr, Fixed, InstanceDict, Item, Source
 from ..errors import Unsupported
 from .base import Value
@@ -103,7 +104,7 @@ def bind(
         return m.wrap_known(attribute.__get__(None, cls))
     if isinstance(attribute, property):
         if attribute.fget is None:
-            m.throw(AttributeError, f"property '{name}' of '{cls.__qualname__}' object has no getter")
+            refuse_access(m, property.__get__, attribute, owner)
         return m.call(m.wrap_known(attribute.fget), [owner], {})
     if isinstance(attribute, functools.cached_property):
         value = m.call(m.wrap_known(attribute.func), [owner], {})
@@ -118,6 +119,13 @@ def bind(
     if getter is not MISSING:
         raise Unsupported(f"the descriptor `{cls.__name__}.{name}` of type {type(attribute).__name__}")
     return m.wrap(attribute, source)
+
+
+def refuse_access(m: Machine, access: Any, attribute: property, owner: Value, *args: Any) -> NoReturn:
+    """Raise what a property without that function says: it knows the name that it was given first."""
+    real = getattr(owner, "real", None)
+    m.real(access, attribute, objects.instance(owner.python_type()) if real is None else real, *args)
+    raise AssertionError("the property has such a function")
 
 
 def _way_to(

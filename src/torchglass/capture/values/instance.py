@@ -13,7 +13,7 @@ import torch
 from ...records.sources import Attr, InstanceDict, Source
 from ..errors import Unsupported
 from .base import NotConstant, Value
-from .binding import MISSING, attribute_on_class, bind, class_lookup
+from .binding import MISSING, attribute_on_class, bind, class_lookup, refuse_access
 from .constant import ConstantV
 from .containers import ListV, SetV, TupleV
 from .dicts import DictV
@@ -166,7 +166,7 @@ class InstanceV(Value):
         attribute = m.class_lookup(self.cls, name)
         if isinstance(attribute, property):
             if attribute.fset is None:
-                m.throw(AttributeError, f"property '{name}' of '{self.cls.__qualname__}' object has no setter")
+                refuse_access(m, property.__set__, attribute, self, None)
             m.call(m.wrap_known(attribute.fset), [self, value], {})
         elif name == "__class__" or name == "__dict__":
             raise Unsupported(f"writing `{name}` of {self.a()}")
@@ -208,7 +208,9 @@ class InstanceV(Value):
     def _delete_through(self, m: Machine, attribute: Any, name: str) -> None:
         """Delete what a data descriptor of the class stands for: a property, a slot, a descriptor of the user's."""
         deleter = m.class_lookup(type(attribute), "__delete__")
-        if isinstance(attribute, property) and attribute.fdel is not None:
+        if isinstance(attribute, property):
+            if attribute.fdel is None:
+                refuse_access(m, property.__delete__, attribute, self)
             m.call(m.wrap_known(attribute.fdel), [self], {})
         elif isinstance(deleter, FunctionType):
             m.call(m.wrap_known(deleter), [attribute_on_class(m, attribute, self, self.cls, name), self], {})
