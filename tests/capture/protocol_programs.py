@@ -3,7 +3,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-import copy
+import abc, collections, copy, functools, sys
 
 import torch
 
@@ -118,3 +118,161 @@ def names_of_generators(x):
     named = [(g.__name__, g.__qualname__) for g in (waiting, begun, done)], says(setattr, done, "__name__", 3)
     print(end="")
     return x + 1, named, [(g.__name__, g.__qualname__) for g in (waiting, begun, done)], list(waiting), list(begun)
+
+
+@whole
+def operators_by_descriptors(x):
+    """Special methods that are no functions: None refuses, other descriptors are asked."""
+
+    class Answer:
+        def __call__(self, *args):
+            return "answer", len(args)
+
+    class Many:
+        def named(self, name, other):
+            return name
+
+        __eq__, __add__ = functools.partialmethod(named, "eq"), functools.partialmethod(named, "add")
+        __lt__, __neg__ = Answer(), Answer()
+        __hash__ = None
+
+        @staticmethod
+        def __mul__(other):
+            return "mul", other
+
+        @classmethod
+        def __sub__(cls, other):
+            return cls.__name__, other
+
+    class Refusing:
+        __eq__ = __iadd__ = __contains__ = __iter__ = __reversed__ = __hash__ = None
+
+        def __add__(self, other):
+            return self
+
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, n):
+            return (5, 6)[n]
+
+    def in_place(value):
+        value += 1
+        return value
+
+    many, no = Many(), Refusing()
+    refused = [
+        says(f, no) for f in (in_place, iter, reversed, lambda v: v == v, lambda v: 5 in v, lambda v: v + 1 is v)
+    ]
+    return x + 1, many == 1, many + 1, many < 1, -many, many * 2, many - 3, refused
+
+
+@breaking
+def operands_of_virtual_subclasses(x):
+    asked = []
+
+    class Base(abc.ABC):
+        def __eq__(self, other):
+            asked.append("base")
+            return NotImplemented
+
+    class Virtual:
+        def __eq__(self, other):
+            asked.append("virtual")
+            return NotImplemented
+
+    class Derived(Base):
+        def __eq__(self, other):
+            asked.append("derived")
+            return NotImplemented
+
+    Base.register(Virtual)
+    return x + 1, Base() == Virtual(), Base() == Derived(), asked
+
+
+@breaking
+def abstract_classes_around_a_hook(x):
+    """``__init_subclass__`` of the program's does not keep ABCMeta from what it does."""
+    made = []
+
+    class Registered:
+        def __init_subclass__(cls, **keywords):
+            super().__init_subclass__()
+            made.append((cls.__name__, keywords))
+
+    class Shape(Registered, abc.ABC, kind="shape"):
+        @abc.abstractmethod
+        def area(self): ...
+
+    class Square(Shape):
+        def area(self):
+            return 4
+
+    Shape.register(int)
+    return x + Square().area(), says(Shape)[0], made, isinstance(3, Shape), issubclass(Square, Registered)
+
+
+@whole
+def class_methods_of_properties(x):
+    return x + 1, ClassProperty.name, ClassProperty().name if sys.version_info < (3, 13) else None
+
+
+class ClassProperty:
+    @classmethod
+    @property
+    def name(cls):
+        return cls.__name__
+
+
+class Ordered(collections.OrderedDict):
+    stored = 0
+
+    def __setitem__(self, key, value):
+        self.stored += 1
+        super().__setitem__(key, value)
+
+
+class Defaulting(collections.defaultdict):
+    pass
+
+
+@whole
+def derived_from_ordered(x):
+    """They store by their own ``__setitem__``, and copies and unions are of their class."""
+    made = Ordered([("a", 1)], b=2)
+    made.update({"c": 3})
+    made.setdefault("d"), made.setdefault("d")
+    made |= {"e": 5}
+    others = [made | {"z": 1}, {"z": 1} | made, made.copy(), copy.copy(made), copy.deepcopy(made)]
+    others.append(Ordered.fromkeys("ab", value=0))
+    plain = [{"q": 1} | collections.OrderedDict(a=1), collections.OrderedDict.fromkeys("ab", value=0)]
+    return x + 1, made.stored, [(type(o).__name__, o.stored, list(o.items())) for o in others], plain
+
+
+@whole
+def derived_from_defaulting(x):
+    made = Defaulting(list, a=[1])
+    made["b"].append(2)
+    made.noted = 3
+    copied = copy.deepcopy(made)
+    copied["c"].append(4)
+    others = [copied, made.copy(), copy.copy(made), made | {"z": 1}]
+    rows = [(type(o).__name__, o.default_factory, dict(o), hasattr(o, "noted")) for o in others]
+    plain = {"q": 1} | collections.defaultdict(int)
+    return x + 1, rows, says(Defaulting, 3), says(lambda: Defaulting()["a"]), plain["none"], Defaulting(None, a=1)["a"]
+
+
+@whole
+def copies_of_slices(x):
+    made = slice([1], 2)
+    copied = copy.deepcopy(made)
+    return x + 1, made == copied, made.start is copied.start, copy.copy(made) is made
+
+
+@breaking
+def derived_from_defaulting_across_a_break(x):
+    made = Defaulting(list)
+    made["a"].append(x + 1)
+    print(end="")
+    made["b"].append(2)
+    return dict(made), made.default_factory, type(made).__name__

@@ -549,7 +549,7 @@ def make_super(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value
         raise Unsupported("`super` called with these arguments")
     cls_value, owner = args
     real_cls = cls_value.as_constant()
-    if isinstance(owner, KnownV) and isinstance(owner.real, type) and issubclass(owner.real, real_cls):
+    if isinstance(owner, KnownV) and isinstance(owner.real, type) and real_cls in owner.real.__mro__:
         return SuperV(real_cls, owner, owner.real)
     return SuperV(real_cls, owner, owner.python_type())
 

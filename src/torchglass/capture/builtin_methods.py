@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import arguments, methods
+from . import arguments, methods, polyfill_copies, polyfills
 from .errors import Unsupported, fitting
 from .methods.table import METHODS
 from .values.base import Value
@@ -43,6 +43,18 @@ PURE_OWNERS: tuple[Any, ...] = (
 PURE_CLASSES = frozenset({int, float, complex, bool, str, bytes, object, type, tuple, frozenset, torch.Size})
 CONTAINERS = (dict, OrderedDict, defaultdict, list, tuple, set, frozenset, deque)
 
+# Methods that look at more than what an object of a class derived from theirs holds.
+OF_DERIVED: dict[tuple[type, str], Callable[..., Any]] = {
+    (OrderedDict, "__init__"): polyfills.update_of_ordered,
+    (OrderedDict, "update"): polyfills.update_of_ordered,
+    (OrderedDict, "setdefault"): polyfills.setdefault_of_ordered,
+    (OrderedDict, "copy"): polyfill_copies.copy_of_ordered,
+    (OrderedDict, "__copy__"): polyfill_copies.copy_of_ordered,
+    (defaultdict, "copy"): polyfill_copies.copy_of_defaulting,
+    (defaultdict, "__copy__"): polyfill_copies.copy_of_defaulting,
+    (defaultdict, "__init__"): polyfills.start_of_defaulting,
+    (defaultdict, "__missing__"): polyfills.default_of,
+}
 
 # The package is imported for the handlers that it enters.
 WITH_HANDLERS = methods
@@ -56,7 +68,11 @@ def call(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Value
     owner, rest = args[0], [m.settled_key(a) for a in args[1:]]
     if issubclass(torch.Tensor, owner_class) and owner_class is not object:
         return m.torch_method(owner, name, rest, kwargs)
-    if isinstance(owner, InstanceV) and owner_class in CONTAINERS and owner.payload is not None:
+    if isinstance(owner, InstanceV) and owner_class in CONTAINERS:
+        if owner.payload is None:
+            raise Unsupported(f"`{owner_class.__name__}.{name}` of {owner.a()}")
+        if (owner_class, name) in OF_DERIVED:
+            return m.call(m.wrap_known(OF_DERIVED[owner_class, name]), args, kwargs)
         if name == "__getitem__" and isinstance(owner.payload, DictV):
             return _item_or_missing(m, owner, owner.payload, rest[0])
         owner = owner.payload
@@ -103,9 +119,9 @@ def call_class_method(m: Machine, cls: type, real: Any, args: list[Value], kwarg
     if name == "__new__":
         return classes.new(m, args, kwargs)
     if name == "fromkeys":
-        value = args[1] if len(args) > 1 else NONE
+        value = kwargs.get("value", args[1] if len(args) > 1 else NONE)
         result = m.call(m.wrap_known(cls), [], {})
-        for key in m.listed(args[0]):
+        for key in m.listed(args[0] if args else kwargs["iterable"]):
             result.set_item(m, m.settled_key(key), value)
         return result
     if name in ("__subclasshook__", "__init_subclass__"):

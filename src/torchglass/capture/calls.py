@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import weakref
-from collections import deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
@@ -33,6 +33,7 @@ from . import (
     copying,
     fields,
     gradients,
+    polyfill_copies,
     standard_library,
     tensor_ops,
     texts,
@@ -46,7 +47,7 @@ from .methods.lists import MOST_ITEMS, grow
 from .values import number
 from .values.arrays import ArrayV, is_numpy_function, numpy_draws
 from .values.base import Lazy, Value, home_of
-from .values.binding import MISSING
+from .values.binding import MISSING, bind
 from .values.constant import ConstantV, is_constant_object
 from .values.containers import CellV, ListV, SequenceV, SetV, combined
 from .values.dicts import DictV, DictViewV
@@ -282,6 +283,7 @@ REFLECTED = {
     operator.floordiv: "floordiv", operator.mod: "mod", operator.pow: "pow", operator.lshift: "lshift",
     operator.rshift: "rshift", operator.and_: "and", operator.or_: "or", operator.xor: "xor",
 }  # fmt: skip
+KEPT_BY_OR = (OrderedDict, defaultdict)  # the first of these decides what `|` of dictionaries makes
 INPLACE = {getattr(operator, "i" + name): function for function, name in REFLECTED.items()}
 SWAPPED = {
     operator.lt: "gt", operator.gt: "lt", operator.le: "ge", operator.ge: "le", operator.eq: "eq", operator.ne: "ne",
@@ -299,9 +301,20 @@ def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) 
         result = _by_methods(m, function, left, right)
         if result is not None:
             return result
-        result = _of_payloads(m, function, left, right)
+        result = _merged(m, function, left, right) or _of_payloads(m, function, left, right)
         return left if function in INPLACE and isinstance(left, InstanceV) and result is left.payload else result
     return _of_payloads(m, function, left, right)
+
+
+def _merged(m: Machine, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+    """``left | right`` and ``left |= right`` of dictionaries where one is of a class that does it in its own way."""
+    if function is operator.ior and isinstance(left, InstanceV) and issubclass(left.cls, OrderedDict):
+        m.call(m.polyfill("update_of_ordered"), [left, right], {})
+        return left
+    if function is not operator.or_ or not all(issubclass(v.python_type(), dict) for v in (left, right)):
+        return None
+    of_kind = [v for v in (left, right) if issubclass(v.python_type(), KEPT_BY_OR)]
+    return m.call(m.wrap_known(polyfill_copies.merged), [of_kind[0], left, right], {}) if of_kind else None
 
 
 def _of_payloads(m: Machine, function: Callable[..., Any], left: Value, right: Value) -> Value:
@@ -370,7 +383,7 @@ def _by_methods(m: Machine, function: Callable[..., Any], left: Value, right: Va
 
 def _goes_first(m: Machine, function: Callable[..., Any], left: type, right: type, name: str) -> bool:
     """Whether the right operand is asked before the left: its class derives from the left's and has its own answer."""
-    if left is right or not issubclass(right, left):
+    if left is right or left not in right.__mro__:
         return False
     return function in SWAPPED or m.class_lookup(right, name) is not m.class_lookup(left, name)
 
@@ -379,13 +392,22 @@ def _try_method(m: Machine, owner: Value, name: str, other: Value) -> Value | No
     if not isinstance(owner, InstanceV):
         return None
     attribute = m.class_lookup(owner.cls, name)
-    if not isinstance(attribute, IN_PYTHON):
+    if attribute is MISSING or _is_of_c(attribute):
         return None
-    function = m.wrap_known(attribute, m.class_attr_source(owner, owner.cls, name))
-    result = m.call(function, [owner, other], {})
+    if attribute is None:
+        m.throw(TypeError, "'NoneType' object is not callable")
+    result = m.call(bind(m, attribute, owner, owner.cls, name), [other], {})
     if isinstance(result, ConstantV) and result.value is NotImplemented:
         return None
     return result
+
+
+def _is_of_c(attribute: Any) -> bool:
+    """Whether a special method is one in C, of a builtin type or of one that pybind11 makes."""
+    bound = not isinstance(attribute, (staticmethod, classmethod)) and getattr(attribute, "__func__", None)
+    return isinstance(attribute, (WrapperDescriptorType, MethodDescriptorType)) or isinstance(
+        bound, BuiltinFunctionType
+    )
 
 
 def _sequence_operator(m: Machine, function: Any, plain: Any, left: Value, right: Value) -> Value | None:
@@ -459,7 +481,9 @@ def _dict_operator(m: Machine, function: Any, plain: Any, left: Value, right: Va
                 left.set_item(m, key, value)
             return left
         result = DictV.of(left.pairs(m) + right.pairs(m))
-        result.cls = left.cls
+        model = next((v for v in (left, right) if issubclass(v.cls, KEPT_BY_OR)), None)
+        if model is not None:
+            result.cls, result.default_factory = model.cls, model.default_factory
         return result
     if plain in (operator.eq, operator.ne):
         right.fill(m)

@@ -270,6 +270,15 @@ def new_class(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return made
 
 
+def is_followed(m: Machine, metaclass: type, args: list[Value]) -> bool:
+    """Whether a library's metaclass in Python is interpreted: it makes the class around a hook of the user's."""
+    return (
+        isinstance(metaclass.__new__, FunctionType)
+        and len(args) == 3
+        and _user_hook(m, tuple(b.as_constant() for b in m.listed(args[1]))) is not None
+    )
+
+
 def _user_hook(m: Machine, bases: tuple[Any, ...]) -> Any:
     """The ``__init_subclass__`` that a new class with these bases would run, if that is code of the user's."""
     for base in bases:

@@ -67,7 +67,7 @@ def construct(
         return m.fold(cls, args, kwargs)
     if issubclass(cls, torch.autograd.Function):
         raise Unsupported("an instance of torch.autograd.Function")
-    if issubclass(cls, type) and m.is_stable(cls.__module__):
+    if issubclass(cls, type) and m.is_stable(cls.__module__) and not class_bodies.is_followed(m, cls, args):
         return class_bodies.new_class(m, [m.wrap_known(cls), *args], kwargs)
     meta_call = m.class_lookup(type(cls), "__call__")
     if through_metaclass and isinstance(meta_call, type):
@@ -154,7 +154,10 @@ def new(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`")
     if getattr(cls, "__abstractmethods__", None):
         m.real(object.__new__, cls)  # raises with the words of this version of Python
-    return InstanceV(cls)
+    result = InstanceV(cls)
+    if issubclass(cls, defaultdict):
+        result.slots["default_factory"] = NONE
+    return result
 
 
 FOLDED = frozenset(
@@ -269,8 +272,6 @@ def _make_dict(cls: type) -> Constructor:
         result = DictV(cls)
         if cls is defaultdict:
             result.default_factory, args = (args[0] if args else NONE), args[1:]
-            if isinstance(result.default_factory, ConstantV) and result.default_factory.value is None:
-                result.default_factory = None
         dict_update(m, result, *args, **kwargs)
         return result
 
@@ -358,6 +359,8 @@ def make_filter(m, args, kwargs):
 def make_reversed(m, args, kwargs):
     if isinstance(args[0], InstanceV):
         method = args[0].method(m, "__reversed__")
+        if class_lookup(args[0].cls, "__reversed__") is None:
+            m.throw(TypeError, f"'{args[0].cls.__name__}' object is not reversible")
         if method is not None:
             return m.call(method, [], {})
         length = args[0].length(m)

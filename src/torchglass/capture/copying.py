@@ -48,13 +48,13 @@ def deepcopy_(m, args, kwargs):
 @handles(polyfills.is_atomic)
 def is_atomic_(m, args, kwargs):
     value = args[0]
-    if isinstance(value, (MethodV, PartialV, InstanceV, TensorV, ArrayV)):
+    if isinstance(value, (MethodV, PartialV, InstanceV, TensorV, ArrayV, SliceV)):
         return ConstantV(False)
     if isinstance(value, (SequenceV, SetV, DictV)):
         if value.python_type() not in BUILTIN and not hasattr(value.python_type(), "_fields"):
             raise Unsupported(f"copying {value.a()}")
         return ConstantV(value.python_type() in (frozenset, torch.Size))
-    if isinstance(value, (ConstantV, SliceV, FunctionV, WeakRefV, MadeV)):
+    if isinstance(value, (ConstantV, FunctionV, WeakRefV, MadeV)):
         return ConstantV(True)
     known = isinstance(value, KnownV) and isinstance(value.real, UNCHANGING)
     if not known and not (isinstance(value, CallableV) and hasattr(value, "code")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import weakref
+from collections import defaultdict
 from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -111,7 +112,7 @@ def _dict(e: Emitter, v: DictV) -> str:
     if existing is not None:
         return existing
     text = e.mapping(v)
-    if v.default_factory is not None:
+    if v.cls is defaultdict:
         text = f"{e.pin(v.cls)}({e.expr(v.default_factory)}, {text})"
     elif v.cls is not dict:
         text = f"{e.pin(v.cls)}({text})"

@@ -40,6 +40,25 @@ def attributes(value):
     raise NotImplementedError
 
 
+def copy_of_ordered(value):
+    """``copy`` of a class that derives from OrderedDict."""
+    made = type(value)()
+    for key in OrderedDict.__iter__(value):
+        made[key] = value[key]
+    return made
+
+
+def copy_of_defaulting(value):
+    return type(value)(value.default_factory, value)
+
+
+def merged(model, left, right):
+    """``left | right`` of dictionaries, as one of them makes it: of its own class, and with its default factory."""
+    made = type(model)(model.default_factory, left) if isinstance(model, defaultdict) else type(model)(left)
+    made.update(right)
+    return made
+
+
 def copy(value):
     if is_atomic(value):
         return value
@@ -48,7 +67,7 @@ def copy(value):
         return _with_attributes(value.copy(), value, lambda part: part)
     if cls in CONTAINERS:
         return value.copy()
-    if cls in (tuple, MethodType):
+    if cls in (tuple, slice, MethodType):
         return value
     if cls is functools.partial:
         made = functools.partial(value.func, *value.args, **value.keywords)
@@ -80,6 +99,8 @@ def _deeply(value, memo, key):
         memo[key] = made
 
     cls = type(value)
+    if cls is slice:
+        return slice(part(value.start), part(value.stop), part(value.step))
     if cls is MethodType:
         return MethodType(value.__func__, part(value.__self__))
     if cls is functools.partial:
@@ -133,6 +154,10 @@ def _remade(value, part, remember):
         return _reconstructed(value.__reduce__(), value, part, remember)
     if isinstance(value, (set, frozenset)):
         made = cls([part(item) for item in value])
+    elif isinstance(value, defaultdict):
+        made = cls() if value.default_factory is None else cls(part(value.default_factory))
+    elif isinstance(value, OrderedDict):
+        made = cls()
     elif isinstance(value, tuple) and not hasattr(cls, "_fields"):
         made = cls.__new__(cls, [part(item) for item in value])
     elif hasattr(cls, "__getnewargs_ex__"):
@@ -143,7 +168,8 @@ def _remade(value, part, remember):
     else:
         made = cls.__new__(cls)
     remember(made)
-    _restore(made, _state(value, cls), part)
+    if not isinstance(value, defaultdict):
+        _restore(made, _state(value, cls), part)
     if isinstance(value, (list, dict)):
         _fill(made, value, part)
     return made

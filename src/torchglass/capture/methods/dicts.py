@@ -10,7 +10,6 @@ from ..values.constant import NONE, ConstantV
 from ..values.containers import TupleV
 from ..values.dicts import DictV, DictViewV
 from ..values.hashing import hash_key
-from ..values.known import KnownV
 from .table import METHODS, method
 
 if TYPE_CHECKING:
@@ -120,10 +119,14 @@ def move_to_end(m, self, key, last=TRUE):
     return NONE
 
 
-@method(dict, OrderedDict, defaultdict, name="__init__")
-def dict_init(m, self, other=None, /, *more, **kwargs):
-    if more or isinstance(other, KnownV):
-        self.default_factory, other = other, (more[0] if more else None)
+@method(dict, OrderedDict, name="__init__")
+def dict_init(m, self, other=None, /, **kwargs):
+    return dict_update(m, self, other, **kwargs)
+
+
+@method(defaultdict, name="__init__")
+def defaultdict_init(m, self, default_factory=NONE, other=None, /, **kwargs):
+    self.default_factory = default_factory
     return dict_update(m, self, other, **kwargs)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Sequence
 from types import (
     BuiltinFunctionType,
@@ -86,6 +87,10 @@ def bind(
         return compiled if is_class or attribute.bound else MethodV(compiled, owner)
     if isinstance(attribute, staticmethod):
         return m.wrap_known(attribute.__func__, Attr(source, "__func__") if source and by_super else source)
+    if isinstance(attribute, classmethod) and _wraps_descriptor(attribute):
+        attribute_on_class(m, attribute, owner, cls, name, is_class, by_super)
+        of = owner if is_class else m.wrap_known(cls)
+        return m.call(m.get_attr(m.wrap(attribute.__func__, None), "__get__"), [of, of], {})
     if isinstance(attribute, classmethod):
         function = m.wrap_known(attribute.__func__, Attr(source, "__func__") if source else None)
         return MethodV(function, owner if is_class else m.wrap_known(cls))
@@ -119,6 +124,12 @@ def bind(
     if getter is not MISSING:
         raise Unsupported(f"the descriptor `{cls.__name__}.{name}` of type {type(attribute).__name__}")
     return m.wrap(attribute, source)
+
+
+def _wraps_descriptor(attribute: classmethod[Any, Any, Any]) -> bool:
+    """Whether a class method asks what it wraps, as a property, for its ``__get__``: before Python 3.13."""
+    plain = isinstance(attribute.__func__, (FunctionType, _native.CompiledFunction))
+    return sys.version_info < (3, 13) and not plain and hasattr(type(attribute.__func__), "__get__")
 
 
 def refuse_access(m: Machine, access: Any, attribute: property, owner: Value, *args: Any) -> NoReturn:

@@ -14,7 +14,7 @@ from ...records.sources import DictKey, InstanceDict, Item, Source, key_text
 from ..errors import Unsupported
 from .base import Lazy, NotConstant, Value
 from .binding import MISSING
-from .constant import ConstantV, is_constant_object
+from .constant import NONE, ConstantV, is_constant_object
 from .hashing import EqualKey, IdentityKey, hash_key, rely_on, says_what_is_equal
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class DictV(Value):
         self.items: dict[Any, Any] = {}
         self.key_values: dict[Any, Value] = {}
         self.complete = real is None
-        self.default_factory: Value | None = None
+        self.default_factory: Value = NONE
         self.iterators: list[DictIterV] = []  # over it, that have not ended
         self.attrs: dict[str, Value] = {}
 
@@ -74,8 +74,7 @@ class DictV(Value):
                     raise NotConstant(self)
                 result[k] = v.as_constant()
         if self.cls is defaultdict:
-            factory = self.default_factory
-            return defaultdict(factory.as_constant() if factory is not None else None, result)
+            return defaultdict(self.default_factory.as_constant(), result)
         return result if self.cls is dict else self.cls(result)
 
     # --- raw access (no mutation record) --------------------------------------------------------------------------
@@ -168,7 +167,7 @@ class DictV(Value):
         self.items.clear()
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        if name == "default_factory" and self.default_factory is not None:
+        if name == "default_factory" and self.cls is defaultdict:
             return self.default_factory
         if self.cls is OrderedDict and (name == "__dict__" or m.class_lookup(self.cls, name) is MISSING):
             found = self.attribute(m, name)
@@ -202,7 +201,9 @@ class DictV(Value):
         return {name: value for name, value in found.items() if value is not None}
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
-        if self.cls is not OrderedDict or m.class_lookup(self.cls, name) is not MISSING:
+        if name == "default_factory" and self.cls is defaultdict and self.real is None:
+            self.default_factory = value
+        elif self.cls is not OrderedDict or m.class_lookup(self.cls, name) is not MISSING:
             super().set_attr(m, name, value)
         elif self.real is None:
             self.attrs[name] = value
@@ -240,7 +241,7 @@ class DictV(Value):
 
     def get_item(self, m: Machine, key: Value) -> Value:
         value = self.lookup(m, hash_key(key))
-        if value is None and self.default_factory is not None and self.cls is defaultdict:
+        if value is None and self.cls is defaultdict and not isinstance(self.default_factory, ConstantV):
             value = m.call(self.default_factory, [], {})
             self.set_item(m, key, value)
         if value is None:

@@ -253,7 +253,7 @@ class InstanceV(Value):
         return True
 
     def iterate(self, m: Machine) -> Value:
-        if self.method(m, "__iter__") is None and self.method(m, "__getitem__") is not None:
+        if class_lookup(self.cls, "__iter__") is MISSING and self.method(m, "__getitem__") is not None:
             return m.call(m.polyfill("iterate_by_index"), [self], {})
         return self._protocol(m, "__iter__")
 
@@ -291,6 +291,8 @@ class InstanceV(Value):
 
     def contains(self, m: Machine, item: Value) -> bool:
         method = self.method(m, "__contains__")
+        if class_lookup(self.cls, "__contains__") is None:
+            m.throw(TypeError, f"'{self.cls.__name__}' object is not a container")
         if method is not None:
             return m.truth(m.call(method, [item], {}))
         if self.method(m, "__iter__") is None and self.method(m, "__getitem__") is None:
