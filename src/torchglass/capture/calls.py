@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import weakref
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
@@ -50,6 +50,7 @@ from .values.base import Lazy, Value, home_of
 from .values.binding import MISSING, bind
 from .values.constant import ConstantV, is_constant_object
 from .values.containers import CellV, ListV, SequenceV, SetV, combined
+from .values.deques import DequeV
 from .values.dicts import DictV, DictViewV
 from .values.functions import FunctionV, MethodV
 from .values.instance import InstanceV
@@ -427,6 +428,8 @@ def _sequence_operator(m: Machine, function: Any, plain: Any, left: Value, right
         for one, other in ((left, right), (right, left)):
             if one.cls is tuple is other.cls and not one.items:
                 return other
+        if isinstance(left, DequeV):
+            return DequeV.of(left.all(m) + right.all(m), left.maxlen)
         cls = list if isinstance(left, ListV) else _sum_class(left.cls, right.cls)
         return type(left)(left.all(m) + right.all(m), cls)
     asked = plain in (operator.eq, operator.ne)
@@ -458,11 +461,15 @@ def _times(m: Machine, repeated: SequenceV, number: Value, in_place: bool) -> Va
     if len(repeated.items) * count > MOST_ITEMS:
         raise Unsupported(f"a sequence of over {MOST_ITEMS:,} items")
     items = repeated.all(m) * count
+    if isinstance(repeated, DequeV):
+        if in_place:
+            repeated.replace(m, items)
+        return repeated if in_place else DequeV.of(items, repeated.maxlen)
     if in_place and isinstance(repeated, ListV):
         m.mutate(repeated)
         repeated.items = items
         return repeated
-    return type(repeated)(items, repeated.cls if repeated.cls in (list, deque, torch.Size) else None)
+    return type(repeated)(items, repeated.cls if repeated.cls in (list, torch.Size) else None)
 
 
 def _sum_class(left: type, right: type) -> type:

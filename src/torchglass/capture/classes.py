@@ -24,6 +24,7 @@ from .values.arrays import is_scalar_class
 from .values.base import Value
 from .values.constant import NONE, NUMPY_CONSTANTS, ConstantV
 from .values.containers import ListV, SequenceV, SetV, SliceV, TupleV, is_size
+from .values.deques import DequeV
 from .values.dicts import DictV
 from .values.functions import MethodV, PartialV, WeakRefV
 from .values.instance import ExceptionV, InstanceV
@@ -247,12 +248,10 @@ def make_size(m, args, kwargs):
 
 @constructs(deque)
 def make_deque(m, args, kwargs):
-    result = ListV(list(m.listed(args[0])) if args else [], deque)
-    limit = kwargs.get("maxlen", args[1] if len(args) > 1 else NONE).as_constant()
-    if limit is not None:
-        result.maxlen = limit
-        del result.items[: max(len(result.items) - limit, 0)]
-    return result
+    options = {name: value.as_constant() for name, value in kwargs.items() if name != "iterable"}
+    empty = m.real(deque, (), *[a.as_constant() for a in args[1:]], **options)  # raises what Python raises
+    values = args[0] if args else kwargs.get("iterable", TupleV([]))
+    return DequeV.of(list(m.listed(values)), empty.maxlen)
 
 
 CONSTRUCTORS[set] = lambda m, args, kwargs: SetV(_members(m, args), set)
@@ -366,7 +365,7 @@ def make_reversed(m, args, kwargs):
         length = args[0].length(m)
         return SequenceIterV([args[0].get_item(m, ConstantV(n)) for n in reversed(range(length))])
     if isinstance(args[0], SequenceV):
-        return ReversedV(args[0])
+        return args[0].reverse(m) if isinstance(args[0], ListV) else ReversedV(args[0])
     return SequenceIterV(list(reversed(m.listed(args[0]))))
 
 

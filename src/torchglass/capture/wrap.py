@@ -42,6 +42,7 @@ from .values.base import Value
 from .values.closure import ClosureV, is_made_anew
 from .values.constant import ConstantV, is_constant_object
 from .values.containers import CellV, ListV, SetV, TupleV
+from .values.deques import DequeV
 from .values.dicts import DictV
 from .values.functions import BuiltinMethodV, MethodV, PartialV
 from .values.instance import ExceptionV, InstanceV, source_of_dict
@@ -207,12 +208,13 @@ def _sequence(m: Machine, real: Any, source: Source | None) -> Value:
 
 
 def _list(m: Machine, real: Any, source: Source | None) -> Value:
+    kind = DequeV if isinstance(real, deque) else ListV
     if source is None:
-        return ListV.existing(real, None)
+        return kind.existing(real, None)
     m.guard(source, "type", type(real), "its items were read or added to")
     if isinstance(real, deque):
         m.guard(Attr(source, "maxlen"), "constant", real.maxlen, "its length is bounded")
-    return ListV.unread(m, real, source)
+    return kind.unread(m, real, source)
 
 
 def _dict(m: Machine, real: Any, source: Source | None) -> Value:

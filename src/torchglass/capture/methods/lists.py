@@ -1,9 +1,8 @@
-"""Methods of lists, tuples and deques."""
+"""Methods of lists and tuples."""
 
 from __future__ import annotations
 
 import operator
-from collections import deque
 from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
@@ -21,23 +20,13 @@ ZERO = ConstantV(0)
 ONE = ConstantV(1)
 
 
-@method(list, deque)
+@method(list)
 def append(m, self, value):
     self.grow(m, [value])
     return NONE
 
 
-@method(deque)
-def appendleft(m, self, value):
-    self.all(m)
-    m.mutate(self)
-    self.items.insert(0, value)
-    if self.maxlen is not None:
-        del self.items[self.maxlen :]
-    return NONE
-
-
-@method(list, deque)
+@method(list)
 def extend(m, self, values):
     grow(m, self, values)
     return NONE
@@ -57,7 +46,7 @@ def grow(m, target, values):
     raise Unsupported(f"an iteration of over {MOST_ITEMS:,} steps")
 
 
-@method(list, deque)
+@method(list)
 def insert(m, self, index, value):
     self.all(m)
     m.mutate(self)
@@ -68,23 +57,14 @@ def insert(m, self, index, value):
 @method(list, name="pop")
 def list_pop(m, self, index=LAST):
     if not self.items:
-        m.throw(IndexError, "pop from an empty deque" if self.cls is deque else "pop from empty list")
-    self.all(m)
+        m.throw(IndexError, "pop from empty list")
+    if self.real is not None:
+        self.all(m)
     m.mutate(self)
     return m.real(self.items.pop, m.as_index(index))
 
 
-@method(deque, name="pop")
-def deque_pop(m, self):
-    return list_pop(m, self)
-
-
-@method(deque)
-def popleft(m, self):
-    return list_pop(m, self, ConstantV(0))
-
-
-@method(list, deque, name="remove")
+@method(list, name="remove")
 def list_remove(m, self, value):
     for n, item in enumerate(self.all(m)):
         if m.equal(item, value):
@@ -94,14 +74,14 @@ def list_remove(m, self, value):
     m.throw(ValueError, _missing(m, self, value, "remove"))
 
 
-@method(list, deque, name="clear")
+@method(list, name="clear")
 def list_clear(m, self):
     m.mutate(self)
     self.items.clear()
     return NONE
 
 
-@method(list, tuple, deque)
+@method(list, tuple)
 def index(m, self, value, start=ZERO, stop=NONE):
     items = self.all(m)
     window = range(*slice(m.as_index(start), stop.as_constant()).indices(len(items)))
@@ -113,18 +93,18 @@ def index(m, self, value, start=ZERO, stop=NONE):
 
 def _missing(m, self, value, name):
     """Python's words for a value that is not among the items: tuples and ``list.remove`` do not show it."""
-    kind = "deque" if isinstance(self, ListV) and self.cls is deque else "tuple" if isinstance(self, TupleV) else "list"
+    kind = "tuple" if isinstance(self, TupleV) else "list"
     if kind == "tuple" or (kind == "list" and name == "remove"):
         return f"{kind}.{name}(x): x not in {kind}"
     return f"{m.call(m.wrap_known(repr), [value], {}).as_constant()} is not in {kind}"
 
 
-@method(list, tuple, deque)
+@method(list, tuple)
 def count(m, self, value):
     return ConstantV(sum(m.equal(item, value) for item in self.all(m)))
 
 
-@method(list, deque)
+@method(list)
 def reverse(m, self):
     self.all(m)
     m.mutate(self)
@@ -141,27 +121,9 @@ def sort(m, self, **kwargs):
     return NONE
 
 
-@method(list, deque, name="copy")
+@method(list, name="copy")
 def list_copy(m, self):
-    result = ListV(list(self.all(m)), self.cls)
-    result.maxlen = self.maxlen
-    return result
-
-
-@method(deque)
-def extendleft(m, self, values):
-    for value in m.listed(values):
-        appendleft(m, self, value)
-    return NONE
-
-
-@method(deque)
-def rotate(m, self, steps=ONE):
-    items = self.all(m)
-    m.mutate(self)
-    cut = -m.as_index(steps) % len(items) if items else 0
-    self.items[:] = items[cut:] + items[:cut]
-    return NONE
+    return ListV(list(self.all(m)), self.cls)
 
 
 def _in_place(name):
@@ -169,7 +131,7 @@ def _in_place(name):
     return lambda m, left, right: m.binary(function, left, right)
 
 
-METHODS[list, "__iadd__"] = METHODS[deque, "__iadd__"] = _in_place("iadd")
+METHODS[list, "__iadd__"] = _in_place("iadd")
 
 
 @method(list, name="__init__")

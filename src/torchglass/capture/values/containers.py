@@ -100,8 +100,9 @@ class SequenceV(Value):
             keep = self.cls if self.cls in (list, tuple, torch.Size) else self.default_class
             return type(self)(chosen, keep)
         if not -len(self.items) <= index < len(self.items):
-            named = deque if self.cls is deque else self.default_class  # subclasses do not name themselves here
-            m.throw(IndexError, f"{named.__name__} index out of range")
+            m.throw(
+                IndexError, f"{self.default_class.__name__} index out of range"
+            )  # subclasses do not name themselves
         return self.at(m, index % len(self.items))
 
 
@@ -132,14 +133,14 @@ class TupleV(SequenceV):
 
 
 class ListV(SequenceV):
-    """A list (or deque: ``cls``).
+    """A list, or a deque (``deques.py``).
 
     One that was there before the call is ``unread`` until somebody asks for ``items``: only then is its length guarded.
     What was appended before that is its ``tail``, so a list that is only appended to, or of which single items are read
     (``losses[-1]``), may have any length.
     """
 
-    default_class = list
+    default_class: type = list
     machine: Machine | None = None  # of an unread list
     tail: list[Any]
     singly: dict[int, Value]  # items that were read of an unread list, by index as the program wrote it
@@ -162,7 +163,7 @@ class ListV(SequenceV):
                 before[index] = value
             m.guard(self.source, "length", len(before), "its length was relied on")
             self._items = before + self.tail
-            self._drop_first()
+            self.drop_first()
         return self._items
 
     @items.setter
@@ -176,7 +177,7 @@ class ListV(SequenceV):
             self.tail += values
         else:
             self._items += values
-            self._drop_first()
+            self.drop_first()
 
     def truth(self, m: Machine) -> bool:
         length = self.changing_length(m)
@@ -210,19 +211,21 @@ class ListV(SequenceV):
             self.singly[index] = m.forced(Lazy(_at(self.real, index), Item(self.source, index)))
         return self.singly[index]
 
-    def _drop_first(self) -> None:
+    def drop_first(self) -> None:
         if self.maxlen is not None:
             del self._items[: max(len(self._items) - self.maxlen, 0)]
 
     def as_constant(self) -> Any:
         with self.once():
-            values = [i.as_constant() for i in self.items]
-        return deque(values, self.maxlen) if self.cls is deque else values
+            return [i.as_constant() for i in self.items]
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        if name == "maxlen" and self.cls is deque:
-            return m.wrap_result(self.maxlen)
         return m.class_attr(self, name)
+
+    def reverse(self, m: Machine) -> Value:
+        from .iterators import ReversedV
+
+        return ReversedV(self)
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
         index = m.as_index(key, "list")

@@ -1,0 +1,131 @@
+"""Deques: lists with a greatest length, which notice when they change while somebody goes through them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from .base import Value
+from .binding import MISSING, class_lookup
+from .containers import ListV
+from .iterators import ReversedV, SequenceIterV
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+MUTATED = "deque mutated during iteration"
+
+
+class DequeV(ListV):
+    """A deque; ``state`` counts the changes that an iterator does not survive."""
+
+    default_class = deque
+    state = 0
+
+    @classmethod
+    def of(cls, items: list[Any], maxlen: int | None) -> DequeV:
+        made = cls(items)
+        made.maxlen = maxlen
+        made.drop_first()
+        return made
+
+    def change(self, m: Machine) -> None:
+        """What every method that adds, takes or moves items does first."""
+        if self.real is not None:
+            self.all(m)
+        m.mutate(self)
+        self.state += 1
+
+    def grow(self, m: Machine, values: list[Value]) -> None:
+        super().grow(m, values)
+        self.state += 1
+
+    def replace(self, m: Machine, items: list[Any]) -> None:
+        self.change(m)
+        self.items = items
+        self.drop_first()
+
+    def compared(self, m: Machine, error: type[Exception] = RuntimeError) -> Iterator[Value]:
+        """The items, for somebody who compares them, which may run code of the program's."""
+        state = self.state
+        for item in self.all(m):
+            yield item
+            if self.state != state:
+                m.throw(error, MUTATED)
+
+    def iterate(self, m: Machine) -> Value:
+        return DequeIterV(self)
+
+    def reverse(self, m: Machine) -> Value:
+        return DequeReversedV(self)
+
+    def contains(self, m: Machine, item: Value) -> bool:
+        return any(m.equal(other, item) for other in self.compared(m))
+
+    def _check_index(self, m: Machine, key: Value) -> None:
+        if class_lookup(key.python_type(), "__index__") is MISSING:
+            m.throw(TypeError, f"sequence index must be integer, not '{key.python_type().__name__}'")
+
+    def get_item(self, m: Machine, key: Value) -> Value:
+        self._check_index(m, key)
+        return super().get_item(m, key)
+
+    def _position(self, m: Machine, key: Value) -> int:
+        self._check_index(m, key)
+        index: int = m.as_index(key)
+        if not -len(self.items) <= index < len(self.items):
+            m.throw(IndexError, "deque index out of range")
+        return index
+
+    def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        index = self._position(m, key)
+        self.all(m)
+        m.mutate(self)
+        self.items[index] = value
+
+    def del_item(self, m: Machine, key: Value) -> None:
+        index = self._position(m, key)
+        self.change(m)
+        del self.items[index]
+
+    def as_constant(self) -> Any:
+        return deque(super().as_constant(), self.maxlen)
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        return m.wrap_result(self.maxlen) if name == "maxlen" else super().get_attr(m, name)
+
+
+def _refuse(m: Machine) -> NoReturn:
+    m.throw(RuntimeError, MUTATED)
+
+
+class DequeIterV(SequenceIterV):
+    """An iterator over a deque, which must not change meanwhile."""
+
+    def __init__(self, of: DequeV) -> None:
+        super().__init__(of)
+        self.of = of
+        self.state = of.state
+
+    def python_type(self) -> type:
+        return type(iter(deque()))
+
+    def next(self, m: Machine) -> Value | None:
+        return _refuse(m) if self.of.state != self.state else super().next(m)
+
+
+class DequeReversedV(ReversedV):
+    """The same from its end."""
+
+    of: DequeV
+
+    def __init__(self, of: DequeV) -> None:
+        super().__init__(of)
+        self.state = of.state
+
+    def python_type(self) -> type:
+        return type(reversed(deque()))
+
+    def next(self, m: Machine) -> Value | None:
+        return _refuse(m) if self.of.state != self.state else super().next(m)
