@@ -3,7 +3,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-import abc, collections, copy, functools, sys
+import abc, collections, copy, enum, functools, sys
 
 import torch
 
@@ -343,3 +343,127 @@ def deques_from_outside(x):
     KEPT.append(KEPT[0] + 1)
     KEPT.appendleft(0)
     return x + 1, list(KEPT), KEPT + collections.deque([7]), 3 in KEPT, KEPT == list(KEPT), [n for n in reversed(KEPT)]
+
+
+class Watching(type):
+    seen: list = []
+
+    def __setattr__(cls, name, value):
+        Watching.seen.append(name)
+        super().__setattr__(name, value)
+
+    def __delattr__(cls, name):
+        Watching.seen.append("-" + name)
+        super().__delattr__(name)
+
+
+class Watched(metaclass=Watching):
+    pass
+
+
+class Season(enum.Enum):
+    SPRING = 1
+    AUTUMN = 2
+
+
+@whole
+def writes_that_a_metaclass_watches(x):
+    """The metaclass's own method runs once for each write, also where the write was there before the call."""
+    Watching.seen = []
+    Watched.level = 3
+    Watched.level += 1
+    type.__setattr__(Watched, "other", 5)
+
+    class Inside(metaclass=Watching):
+        pass
+
+    Inside.kept, Inside.gone, Inside.lost = 1, 2, 3
+    del Inside.gone
+    type.__delattr__(Inside, "lost")
+    left = hasattr(Inside, "gone"), hasattr(Inside, "lost"), Inside.kept
+    return x + 1, Watched.level, Watched.other, Watching.seen, left, says(setattr, Season, "SPRING", 3)
+
+
+@whole
+def enumerations_that_name_their_values(x):
+    class Color(enum.Enum):
+        def _generate_next_value_(name, start, count, last):
+            return name
+
+        RED = enum.auto()
+        BLUE = enum.auto()
+
+    made = enum.Enum("Made", "ONE TWO")
+    return (
+        x + 1,
+        [c.value for c in Color],
+        made.__module__,
+        type("Plain", (), {}).__module__,
+        says(delattr, Color, "RED"),
+    )
+
+
+@breaking
+def enumerations_that_bind_a_name_twice(x):
+    def make():
+        class Twice(enum.Enum):
+            RED = 1
+            RED = 2
+
+    return x + 1, says(make)
+
+
+@whole
+def results_of_special_methods(x):
+    """What Python would not take from a special method it does not take here."""
+
+    class Wrong:
+        def wrong(self, *args):
+            return 2.5
+
+        __len__ = __index__ = __repr__ = __str__ = __int__ = __float__ = __iter__ = __bool__ = __hash__ = wrong
+
+    class Negative:
+        def __len__(self):
+            return -1
+
+        def __hash__(self):
+            return -1
+
+    class Started:
+        def __init__(self):
+            return 1
+
+    asked = (len, repr, str, int, iter, bool, hash, [1].__getitem__, lambda v: f"{v}")
+    said = [says(f, Wrong()) for f in asked]
+    return x + 1, said, says(len, Negative()), says(bool, Negative()), hash(Negative()), says(Started)
+
+
+@whole
+def what_objects_pretend_to_be(x):
+    class Real:
+        pass
+
+    class Proxy:
+        def __init__(self, of):
+            self._of = of
+
+        @property
+        def __class__(self):
+            return type(self._of)
+
+    class Storing:
+        def __set__(self, owner, value):
+            vars(owner)["kept"] = value
+
+    class Owner:
+        kept = Storing()
+
+    owner = Owner()
+    first = type(owner.kept).__name__
+    owner.kept = 3
+    group = ExceptionGroup("group", [ValueError()])
+    return (
+        x + 1, isinstance(Proxy(Real()), Real), isinstance(Proxy(3), Real), type(Proxy(Real())) is Proxy, first,
+        owner.kept, says(setattr, group, "message", ""), str(object=3), says(dict, [(1,)]), says(dict, [1]),
+    )  # fmt: skip

@@ -83,8 +83,7 @@ def new_class(
     if not quiet:
         prepared = metaclass.__prepare__(name, bases, **keywords) if hasattr(metaclass, "__prepare__") else {}
         for key, value in namespace.items():
-            if key not in prepared:
-                prepared[key] = value
+            prepared[key] = value
         return metaclass(name, bases, prepared, **keywords)
     if all(base is object for base in bases):
         return type.__new__(metaclass, name, bases, namespace)

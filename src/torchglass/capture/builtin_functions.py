@@ -33,7 +33,7 @@ from .values.binding import MISSING
 from .values.constant import NONE, ConstantV
 from .values.containers import ListV, TupleV
 from .values.functions import CallableV, MethodV, SuperV
-from .values.instance import ExceptionV, InstanceV
+from .values.instance import ExceptionV, InstanceV, check_given, is_own_access
 from .values.iterators import IteratorV
 from .values.known import KnownV
 from .values.number import NumberV
@@ -135,7 +135,21 @@ def _is_one(m: Machine, value: Value, real: Any, existing: Any, custom: bool) ->
     if isinstance(value, ConstantV):
         return bool(m.real(isinstance, value.value, real))
     m.rely_on_bases(value.python_type())
-    return bool(m.real(issubclass, value.python_type(), real))
+    if m.real(issubclass, value.python_type(), real):
+        return True
+    pretended = _pretended_class(m, value)
+    return pretended is not None and bool(m.real(issubclass, pretended, real))
+
+
+def _pretended_class(m: Machine, value: Value) -> type | None:
+    """What the object says of its class by itself, as proxies and mocks do."""
+    if not isinstance(value, InstanceV):
+        return None
+    plain = is_own_access(m.class_lookup(value.cls, "__getattribute__"), "__getattribute__")
+    if plain and m.class_lookup(value.cls, "__class__") is object.__dict__["__class__"]:
+        return None
+    found = m.get_attr(value, "__class__")
+    return found.real if isinstance(found, KnownV) and isinstance(found.real, type) else None
 
 
 @handles(issubclass)
@@ -271,7 +285,7 @@ for _name in ("min", "max"):
 def repr_(m, args, kwargs):
     value = _one(m, args, "repr")
     if isinstance(value, InstanceV):
-        return m.call(m.wrap_known(value.cls.__repr__), [value], {})
+        return check_given(m, "__repr__", value.cls, m.call(m.wrap_known(value.cls.__repr__), [value], {}))
     lasting = isinstance(getattr(value, "real", None), (type, *KNOWN_TYPES))
     if isinstance(value, KnownV) and not lasting and (m.mutated or m.overlays):
         raise Unsupported(f"repr() of {value.a()}, which may show what the program has written")
@@ -281,8 +295,17 @@ def repr_(m, args, kwargs):
 @handles(hash)
 def hash_(m, args, kwargs):
     value = args[0]
-    method = value.method(m, "__hash__") if isinstance(value, InstanceV) else None
-    return m.call(method, [], {}) if method is not None else m.fold(hash, args, kwargs)
+    given = value.special(m, "__hash__") if isinstance(value, InstanceV) else None
+    if given is None:
+        return m.fold(hash, args, kwargs)
+    return m.wrap_result(_as_hash(given.value)) if isinstance(given, ConstantV) else given
+
+
+def _as_hash(number: int) -> int:
+    """What ``hash()`` makes of the number that ``__hash__`` gave."""
+    if not -sys.maxsize <= number + 1 <= sys.maxsize + 1:
+        return hash(number)
+    return -2 if number == -1 else int(number)
 
 
 # --- iteration --------------------------------------------------------------------------------------------------------

@@ -51,6 +51,11 @@ def make(m: Machine, factory: Any, args: list[Value], kwargs: dict[str, Value]) 
     return _enter(m, MadeV(real, Recipe(factory, args, kwargs)))
 
 
+def make_enum(m: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``Enum("Name", "members")``, which belongs to the module that the call stands in."""
+    return make(m, cls, args, {"module": ConstantV(m.frames[-1].namespace.get("__name__")), **kwargs})
+
+
 def _enter(m: Machine, made: MadeV) -> MadeV:
     m.wrapped[id(made.real)] = (made.real, made)
     return made
@@ -165,6 +170,8 @@ def build_class(m, args, kwargs):
     prefilled: dict[str, Value] = {}
     if isinstance(prepare, FunctionType) and not m.is_stable(home_of(prepare)):
         prefilled = _prepared(m, metaclass, name, bases, keywords)
+    elif isinstance(prepare, FunctionType):
+        prefilled = _BoundOnce()
     frame = Frame(body.code, body.namespace, body.module_source, prefilled, body.closure)
     _, cell = m.run_frame(frame)
     namespace = {k: m.forced(v) for k, v in frame.locals.items()}
@@ -177,6 +184,15 @@ def build_class(m, args, kwargs):
     if isinstance(cell, CellV) and issubclass(made.python_type(), type):
         _check_cell(m, name, made, cell.get(m))
     return made
+
+
+class _BoundOnce(dict[str, Any]):
+    """The names of a class body of which a library's metaclass sees every binding, as an enumeration does."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name in self:
+            raise Unsupported(f"`{name}`, which the body of a class binds twice where its metaclass looks on")
+        super().__setitem__(name, value)
 
 
 def _check_cell(m: Machine, name: str, made: Value, held: Value | None) -> None:
@@ -228,10 +244,13 @@ def _prepared(m: Machine, metaclass: type, name: str, bases: list[Value], keywor
 # --- type.__new__ -----------------------------------------------------------------------------------------------------
 def new_class(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``type.__new__(metaclass, name, bases, namespace, **keywords)``, or all of a metaclass that is no user's."""
+    if len(args) != 4:
+        m.throw(TypeError, f"type.__new__() takes exactly 3 arguments ({len(args) - 1} given)")
     metaclass, name = args[0].as_constant(), args[1].as_constant()
     bases = m.listed(args[2])
     reals = tuple(b.as_constant() for b in bases)
     namespace: dict[str, Value] = {k.as_constant(): v for k, v in m.mapping_pairs(args[3])}
+    namespace.setdefault("__module__", ConstantV(m.frames[-1].namespace.get("__name__")))
     cell = namespace.pop("__classcell__", None)
     if cell is not None and not isinstance(cell, CellV):
         m.throw(TypeError, f"__classcell__ must be a nonlocal cell, not {cell.python_type()!r}")
@@ -307,10 +326,15 @@ def _require_constants(namespace: dict[str, Value]) -> None:
 
 @method(type, name="__setattr__")
 def type_setattr(m, self, name, value):
+    self.store(m, name.as_constant(), value)
+    return NONE
+
+
+@method(type, name="__delattr__")
+def type_delattr(m, self, name):
     if not isinstance(self, MadeV):
-        self.set_attr(m, name.as_constant(), value)
-    else:
-        self.store(m, name.as_constant(), value)
+        raise Unsupported(f"deleting attribute `{name.as_constant()}` of {self.a()}")
+    self.discard_attr(m, name.as_constant())
     return NONE
 
 
@@ -378,4 +402,6 @@ def type_(m, args, kwargs):
     """The class of an object, or a new class."""
     if len(args) == 1:
         return m.wrap_known(args[0].python_type())
+    if len(args) != 3:
+        m.throw(TypeError, "type() takes 1 or 3 arguments")
     return new_class(m, [m.wrap_known(type), *args], kwargs)

@@ -27,7 +27,7 @@ from .values.containers import ListV, SequenceV, SetV, SliceV, TupleV, is_size
 from .values.deques import DequeV
 from .values.dicts import DictV
 from .values.functions import MethodV, PartialV, WeakRefV
-from .values.instance import ExceptionV, InstanceV
+from .values.instance import ExceptionV, InstanceV, check_given
 from .values.iterators import EnumerateV, FilterV, MapV, ReversedV, SequenceIterV, ZipV
 from .values.known import KnownV
 from .values.made import MadeV
@@ -63,7 +63,7 @@ def construct(
     if issubclass(cls, torch.Tensor):
         return _tensor(m, cls, args, kwargs)
     if isinstance(cls, EnumMeta) and not cls.__members__:
-        return class_bodies.make(m, cls, args, kwargs)
+        return class_bodies.make_enum(m, cls, args, kwargs)
     if isinstance(cls, EnumMeta) or cls in FOLDED or is_scalar_class(cls):
         return m.fold(cls, args, kwargs)
     if issubclass(cls, torch.autograd.Function):
@@ -90,7 +90,8 @@ def construct(
         result = create(m, [m.wrap_known(cls), *args], kwargs)
     init = m.class_lookup(cls, "__init__")
     if isinstance(init, FunctionType):
-        m.call(m.wrap_known(init, _way_to(m, cls, "__init__")), [result, *args], kwargs)
+        given = m.call(m.wrap_known(init, _way_to(m, cls, "__init__")), [result, *args], kwargs)
+        check_given(m, "__init__", cls, given)
     elif init is not object.__init__:
         m.call(KnownV(init), [result, *args], kwargs)
     return result
@@ -294,16 +295,14 @@ def make_bool(m, args, kwargs):
 
 @constructs(str)
 def make_str(m, args, kwargs):
-    if not args:
-        return ConstantV("")
-    value = args[0]
+    value = args[0] if args else kwargs.get("object", ConstantV(""))
     if isinstance(value, TensorV):
         raise Unsupported("str() of a tensor", "print tensors outside the compiled function")
     if isinstance(value, InstanceV):
         for name in ("__str__", "__repr__"):
-            method = value.method(m, name)
-            if method is not None:
-                return m.call(method, [], {})
+            given = value.special(m, name)
+            if given is not None:
+                return given
         if value.real is None:
             raise Unsupported(f"str() of {value.a()}")
     return m.fold(str, args, kwargs)
@@ -319,9 +318,9 @@ def _make_number(cls: type, name: str) -> Constructor:
                 f"{cls.__name__}() of a tensor reads its data", "keep it a tensor, or break the graph here"
             )
         if args and isinstance(args[0], InstanceV):
-            method = args[0].method(m, name) or args[0].method(m, "__index__")
-            if method is not None:
-                return m.call(m.wrap_known(cls), [m.call(method, [], {})], {})
+            given = args[0].special(m, name)
+            if given is not None:
+                return given
         return m.fold(cls, args, kwargs)
 
     return make
@@ -358,7 +357,7 @@ def make_filter(m, args, kwargs):
 def make_reversed(m, args, kwargs):
     if isinstance(args[0], InstanceV):
         method = args[0].method(m, "__reversed__")
-        if class_lookup(args[0].cls, "__reversed__") is None:
+        if m.class_lookup(args[0].cls, "__reversed__") is None:
             m.throw(TypeError, f"'{args[0].cls.__name__}' object is not reversible")
         if method is not None:
             return m.call(method, [], {})

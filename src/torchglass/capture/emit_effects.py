@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ..records.sources import Item, Source
@@ -14,6 +15,7 @@ from .values.containers import CellV, ListV, SetV
 from .values.dicts import DELETED, DictV
 from .values.hashing import IdentityKey
 from .values.instance import InstanceV
+from .values.known import KnownV
 from .values.number import NumberV
 
 if TYPE_CHECKING:
@@ -32,7 +34,10 @@ def emit_effects(e: Emitter) -> None:
                 statements += writer(e, value)
                 break
     for (_, name), (owner, value) in e.m.overlays.items():
-        statements.append(f"setattr({e.expr(owner)}, {name!r}, {e.expr(value)})")
+        # what a metaclass's own method does was interpreted
+        quiet = isinstance(owner, KnownV) and isinstance(type(owner.real).__setattr__, FunctionType)
+        write = "type.__setattr__" if quiet and issubclass(owner.python_type(), type) else "setattr"
+        statements.append(f"{write}({e.expr(owner)}, {name!r}, {e.expr(value)})")
     for (module, name), value in e.m.written_globals.items():
         table = e.pin(e.m.namespace_of(module), "globals_of_" + (module or "function"))
         statements.append(f"{table}[{name!r}] = {e.expr(value)}")

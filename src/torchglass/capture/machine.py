@@ -40,7 +40,7 @@ from .frame import Frame
 from .values import hashing
 from .values.arrays import ArrayV, is_array
 from .values.base import Lazy, NotConstant, Value
-from .values.binding import MISSING, bind, is_of_compiled_module
+from .values.binding import MISSING, bind, class_lookup, is_of_compiled_module
 from .values.closure import ClosureV
 from .values.constant import ConstantV
 from .values.containers import CellV, SequenceV, SliceV, TupleV
@@ -286,9 +286,9 @@ class Machine:
 
     def as_index(self, key: Value, of: str = "") -> Any:
         """An int or a slice of ints, for list and tuple; ``of`` says whose in errors."""
-        method = key.method(self, "__index__") if isinstance(key, InstanceV) else None
-        if method is not None:
-            key = self.call(method, [], {})
+        given = key.special(self, "__index__") if isinstance(key, InstanceV) else None
+        if given is not None:
+            key = given
         elif isinstance(key, SliceV):
             parts = [None if isinstance(p, ConstantV) and p.value is None else self.as_index(p) for p in key.parts]
             return slice(*parts)
@@ -306,6 +306,11 @@ class Machine:
         if of and not hasattr(type(constant), "__index__"):
             self.throw(TypeError, f"{of} indices must be integers or slices, not {type(constant).__name__}")
         return self.real(operator.index, constant)
+
+    def as_length(self, value: Value) -> int:
+        if class_lookup(value.python_type(), "__index__") is MISSING:
+            self.throw(TypeError, f"'{value.python_type().__name__}' object cannot be interpreted as an integer")
+        return int(self.as_index(value))
 
     def identical(self, left: Value, right: Value) -> bool:
         """``left is right``."""
@@ -375,9 +380,9 @@ class Machine:
         if isinstance(text, TensorV):
             raise Unsupported("formatting a tensor", "print tensors outside the compiled function")
         if isinstance(text, InstanceV):
-            method = text.method(self, "__format__")
-            if method is not None:
-                return self.call(method, [spec], {})
+            given = text.special(self, "__format__", spec)
+            if given is not None:
+                return given
         changing = texts.formatted(self, text, spec)
         if changing is not None:
             return changing

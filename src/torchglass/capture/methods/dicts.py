@@ -48,9 +48,20 @@ def setdefault(m, self, key, default=NONE):
 
 def _pairs(m, values):
     """The pairs of an iterable one by one: those before one that raises are in the dictionary."""
-    iterator = m.iterate(values)
-    while (pair := iterator.next(m)) is not None:
-        yield m.listed(m.forced(pair))
+    iterator, number = m.iterate(values), 0
+    while (item := iterator.next(m)) is not None:
+        yield _pair(m, number, m.forced(item))
+        number += 1
+
+
+def _pair(m, number, item):
+    if not hasattr(item.python_type(), "__iter__") and not hasattr(item.python_type(), "__getitem__"):
+        m.throw(TypeError, f"cannot convert dictionary update sequence element #{number} to a sequence")
+    pair = m.listed(item)
+    if len(pair) != 2:
+        text = f"dictionary update sequence element #{number} has length {len(pair)}; 2 is required"
+        m.throw(ValueError, text)
+    return pair
 
 
 @method(dict, OrderedDict, name="update")

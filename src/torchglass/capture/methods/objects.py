@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 def object_setattr(m, self, name, value):
     if isinstance(self, InstanceV):
         self.store_attr(m, name.as_constant(), value)
+    elif issubclass(self.python_type(), type):
+        raise Unsupported("object.__setattr__ of a class")
     else:
         self.set_attr(m, name.as_constant(), value)
     return NONE
@@ -33,6 +35,8 @@ def object_setattr(m, self, name, value):
 
 @method(object, name="__delattr__")
 def object_delattr(m, self, name):
+    if not isinstance(self, InstanceV):
+        raise Unsupported(f"object.__delattr__ of {self.a()}")
     self.discard_attr(m, name.as_constant())
     return NONE
 

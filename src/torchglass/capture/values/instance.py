@@ -36,6 +36,29 @@ LACKING = {
 }
 
 
+# What special methods must give, and Python's words where they give something else.
+GIVEN: dict[str, tuple[type, str]] = {
+    "__repr__": (str, "__repr__ returned non-string (type {})"),
+    "__str__": (str, "__str__ returned non-string (type {})"),
+    "__format__": (str, "__format__ must return a str, not {}"),
+    "__index__": (int, "__index__ returned non-int (type {})"),
+    "__int__": (int, "__int__ returned non-int (type {})"),
+    "__float__": (float, "{1}.__float__ returned non-float (type {0})"),
+    "__complex__": (complex, "{1}.__complex__ returned non-complex (type {0})"),
+    "__bool__": (bool, "__bool__ should return bool, returned {}"),
+    "__hash__": (int, "__hash__ method should return an integer"),
+    "__init__": (type(None), "__init__() should return None, not '{}'"),
+}
+
+
+def check_given(m: Machine, name: str, cls: type, value: Value) -> Value:
+    """What the special method ``name`` of ``cls`` gave; a TypeError where Python would not take it."""
+    kind, words = GIVEN[name]
+    if not issubclass(value.python_type(), kind):
+        m.throw(TypeError, words.format(value.python_type().__name__, cls.__name__))
+    return value
+
+
 def is_own_access(attribute: Any, name: str) -> bool:
     """Whether ``__setattr__`` or the like is C's own, as ``store_attr``, ``find_attr``, ``discard_attr`` know it."""
     return isinstance(attribute, WrapperDescriptorType) and attribute.__name__ == name
@@ -97,7 +120,7 @@ class InstanceV(Value):
     def find_attr(self, m: Machine, name: str) -> Value | None:
         """``object.__getattribute__``; None when it would raise AttributeError."""
         attribute = m.class_lookup(self.cls, name)
-        if attribute is not MISSING and m.is_data_descriptor(attribute):
+        if attribute is not MISSING and m.is_data_descriptor(attribute) and hasattr(type(attribute), "__get__"):
             return self._with_getattr_fallback(m, name, lambda: bind(m, attribute, self, self.cls, name))
         if self.attrs is not None:
             if name == "__dict__":
@@ -229,6 +252,11 @@ class InstanceV(Value):
             return None
         return bind(m, attribute, self, self.cls, name)
 
+    def special(self, m: Machine, name: str, *args: Value) -> Value | None:
+        """What the special method ``name`` gives, which is of the kind that Python asks for; None if there is none."""
+        method = self.method(m, name)
+        return None if method is None else check_given(m, name, self.cls, m.call(method, list(args), {}))
+
     def _protocol(self, m: Machine, name: str, *args: Value) -> Value:
         method = self.method(m, name)
         if method is None:
@@ -246,16 +274,18 @@ class InstanceV(Value):
         return m.call(method, args, kwargs)
 
     def truth(self, m: Machine) -> bool:
-        for name in ("__bool__", "__len__"):
-            method = self.method(m, name)
-            if method is not None:
-                return m.truth(m.call(method, [], {}))
-        return True
+        answer = self.special(m, "__bool__")
+        if answer is not None:
+            return m.truth(answer)
+        return self.method(m, "__len__") is None or m.truth(self.changing_length(m))
 
     def iterate(self, m: Machine) -> Value:
         if class_lookup(self.cls, "__iter__") is MISSING and self.method(m, "__getitem__") is not None:
             return m.call(m.polyfill("iterate_by_index"), [self], {})
-        return self._protocol(m, "__iter__")
+        iterator = self._protocol(m, "__iter__")
+        if isinstance(iterator, (ConstantV, InstanceV)) and not hasattr(iterator.python_type(), "__next__"):
+            m.throw(TypeError, f"iter() returned non-iterator of type '{iterator.python_type().__name__}'")
+        return iterator
 
     def next(self, m: Machine) -> Value | None:
         from ..errors import UserError
@@ -268,9 +298,9 @@ class InstanceV(Value):
             raise
 
     def length(self, m: Machine) -> int:
-        return int(self._protocol(m, "__len__").as_constant())
+        return int(self.changing_length(m).as_constant())
 
-    def changing_length(self, m: Machine) -> Value | None:
+    def changing_length(self, m: Machine) -> Value:
         found = self._protocol(m, "__len__")
         if (
             isinstance(found, NumberV)
@@ -278,7 +308,10 @@ class InstanceV(Value):
             and m.truth(m.binary(operator.ge, found, ConstantV(0)))
         ):
             return found
-        return ConstantV(int(found.as_constant()))
+        length = m.as_length(found)
+        if length < 0:
+            m.throw(ValueError, "__len__() should return >= 0")
+        return ConstantV(length)
 
     def get_item(self, m: Machine, key: Value) -> Value:
         return self._protocol(m, "__getitem__", key)
@@ -374,6 +407,8 @@ class ExceptionV(InstanceV):
 
     def store_attr(self, m: Machine, name: str, value: Value) -> None:
         plain = isinstance(value, ConstantV) and value.value is None
+        if self.group is not None and name in ("message", "exceptions"):
+            m.throw(AttributeError, "readonly attribute")
         if name == "args":
             value = TupleV(m.listed(value))
         elif name in ("__cause__", "__context__") and not plain and not isinstance(value, ExceptionV):

@@ -149,12 +149,18 @@ class KnownV(Value):
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
         if isinstance(self.real, FunctionType) and name in RUN_BY_CALLS:
             raise Unsupported(f"writing `{name}` of a function")
+        if self._by_metaclass(m, "__setattr__", ConstantV(name), value) is None:
+            self.store(m, name, value)
+
+    def store(self, m: Machine, name: str, value: Value) -> None:
+        """Write an attribute without asking a metaclass of the user's."""
         m.set_overlay(self, name, value)
 
     def _by_metaclass(self, m: Machine, name: str, *args: Value) -> Value | None:
         """A class's own ``len``, iteration, ...: the metaclass's method in Python, None where there is none."""
         method = m.class_lookup(type(self.real), name)
-        if not isinstance(method, FunctionType) or isinstance(self.real, enum.EnumMeta):
+        counted = isinstance(self.real, enum.EnumMeta) and not name.endswith("attr__")
+        if not isinstance(method, FunctionType) or counted:
             return None
         return m.call(m.wrap_known(method), [self, *args], {})
 

@@ -77,10 +77,7 @@ class MadeV(KnownV):
         self.steps: list[Step] = []
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
-        method = m.class_lookup(type(self.real), "__setattr__")
-        if hasattr(method, "__code__"):
-            m.call(m.wrap_known(method), [self, ConstantV(name), value], {})
-        else:
+        if self._by_metaclass(m, "__setattr__", ConstantV(name), value) is None:
             self.store(m, name, value)
 
     def store(self, m: Machine, name: str, value: Value) -> None:
@@ -90,6 +87,11 @@ class MadeV(KnownV):
         self.steps.append(Step(name, value))
 
     def del_attr(self, m: Machine, name: str) -> None:
+        if self._by_metaclass(m, "__delattr__", ConstantV(name)) is None:
+            self.discard_attr(m, name)
+
+    def discard_attr(self, m: Machine, name: str) -> None:
+        """``type.__delattr__``."""
         self._refuse_other(name)
         if m.class_lookup(self.real, name) is MISSING:
             m.throw(AttributeError, f"type object '{self.real.__name__}' has no attribute '{name}'")
