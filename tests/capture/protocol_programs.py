@@ -3,7 +3,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-import abc, collections, copy, enum, functools, sys
+import abc, collections, copy, dataclasses, enum, functools, sys, weakref
 
 import torch
 
@@ -467,3 +467,113 @@ def what_objects_pretend_to_be(x):
         x + 1, isinstance(Proxy(Real()), Real), isinstance(Proxy(3), Real), type(Proxy(Real())) is Proxy, first,
         owner.kept, says(setattr, group, "message", ""), str(object=3), says(dict, [(1,)]), says(dict, [1]),
     )  # fmt: skip
+
+
+def called_by_two(function):
+    @functools.wraps(function)
+    def wrapper(a, b):
+        return function(a, b)
+
+    return wrapper
+
+
+@called_by_two
+def added(a, b):
+    return a + b
+
+
+@whole
+def words_of_arguments_that_do_not_fit(x):
+    """They name the function as it is called, not its code."""
+
+    @dataclasses.dataclass
+    class Point:
+        across: int
+
+    def named(a): ...
+
+    named.__qualname__ = "given"
+    return added(x, 1), says(added, 1), says(added, 1, 2, 3), says(lambda: added(c=1)), says(Point), says(named)
+
+
+@whole
+def documents_of_properties(x):
+    class Owner:
+        kept = property(doc="kept")
+
+        @kept.getter
+        def kept(self):
+            """of the getter"""
+            return 1
+
+        @property
+        def read(self):
+            """first"""
+            return 1
+
+        @read.getter
+        def read(self):
+            """second"""
+            return 2
+
+        @read.setter
+        def read(self, value):
+            self.value = value
+
+    owner = Owner()
+    owner.read = 3
+    return x + 1, Owner.kept.__doc__, Owner.read.__doc__, owner.kept, owner.read, owner.value
+
+
+class Counting:
+    asked: list = []
+
+    def __call__(self, *args):
+        Counting.asked.append(len(args))
+
+
+class ByCallables:
+    __set__ = Counting()
+    __delete__ = Counting()
+
+
+class HeldByCallables:
+    held = ByCallables()
+
+
+@whole
+def descriptors_of_callable_objects(x):
+    Counting.asked = []
+    owner = HeldByCallables()
+    owner.held = 3
+    del owner.held
+    return x + 1, Counting.asked, vars(owner)
+
+
+@whole
+def what_super_and_weak_references_refuse(x):
+    class Bare:
+        __slots__ = ()
+
+    class Referred:
+        __slots__ = ("__weakref__",)
+
+    class Proxy:
+        def __init__(self, of):
+            self._of = of
+
+        @property
+        def __class__(self):
+            return type(self._of)
+
+    class Base:
+        def name(self):
+            return "base"
+
+    class Derived(Base):
+        def name(self):
+            return super(Derived, self).name() + " derived"
+
+    kept = Referred()
+    said = says(weakref.ref, Bare()), says(weakref.ref, [1]), weakref.ref(kept)() is kept
+    return x + 1, said, Derived.name(Proxy(Derived())), says(Derived.name, Base()), says(super, Derived, 3)

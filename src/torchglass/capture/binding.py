@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 def bind_arguments(
     m: Machine,
     code: CodeType,
+    called: str,
     args: Sequence[Any],
     kwargs: dict[str, Any],
     defaults: Sequence[Any],
     kwdefaults: dict[str, Any],
 ) -> dict[str, Any]:
-    """Local variables of a call; raises the user's TypeError when arguments do not fit."""
+    """Local variables of a call; raises the user's TypeError, which names what was ``called``, when they do not fit."""
     names = parameter_names(code)
     positional = names[: code.co_argcount]
     keyword_only = names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
@@ -35,15 +36,15 @@ def bind_arguments(
     for name, value in kwargs.items():
         if name in accepted:
             if name in bound:
-                m.throw(TypeError, f"{code.co_qualname}() got multiple values for argument '{name}'")
+                m.throw(TypeError, f"{called}() got multiple values for argument '{name}'")
             bound[name] = value
         elif code.co_flags & CO_VARKEYWORDS:
             extra[name] = value
         else:
-            m.throw(TypeError, _unexpected(code, positional, kwargs, name))
+            m.throw(TypeError, _unexpected(code, called, positional, kwargs, name))
     if rest and not code.co_flags & CO_VARARGS:
         given = sum(name in bound for name in keyword_only)
-        m.throw(TypeError, _too_many(code, len(args), len(defaults), given))
+        m.throw(TypeError, _too_many(code, called, len(args), len(defaults), given))
     for name, value in zip(positional[len(positional) - len(defaults) :], defaults):
         bound.setdefault(name, value)
     for name in keyword_only:
@@ -55,7 +56,7 @@ def bind_arguments(
             plural = "s" * (len(missing) != 1)
             m.throw(
                 TypeError,
-                f"{code.co_qualname}() missing {len(missing)} required {kind} argument{plural}: {_listed(missing)}",
+                f"{called}() missing {len(missing)} required {kind} argument{plural}: {_listed(missing)}",
             )
     index = code.co_argcount + code.co_kwonlyargcount
     if code.co_flags & CO_VARARGS:
@@ -73,15 +74,15 @@ def _listed(names: list[str]) -> str:
     return f"{', '.join(names[:-1])}, and {names[-1]}"
 
 
-def _unexpected(code: CodeType, positional: Sequence[str], kwargs: dict[str, Any], name: str) -> str:
+def _unexpected(code: CodeType, called: str, positional: Sequence[str], kwargs: dict[str, Any], name: str) -> str:
     wrong = [n for n in positional[: code.co_posonlyargcount] if n in kwargs]
     if wrong:
         said = "got some positional-only arguments passed as keyword arguments"
-        return f"{code.co_qualname}() {said}: '{', '.join(wrong)}'"
-    return f"{code.co_qualname}() got an unexpected keyword argument '{name}'"
+        return f"{called}() {said}: '{', '.join(wrong)}'"
+    return f"{called}() got an unexpected keyword argument '{name}'"
 
 
-def _too_many(code: CodeType, given: int, defaults: int, keyword_only: int) -> str:
+def _too_many(code: CodeType, called: str, given: int, defaults: int, keyword_only: int) -> str:
     count = code.co_argcount
     takes = f"from {count - defaults} to {count}" if defaults else str(count)
     plural = "s" * bool(defaults or count != 1)
@@ -90,4 +91,4 @@ def _too_many(code: CodeType, given: int, defaults: int, keyword_only: int) -> s
         also = f" positional argument{'s' * (given != 1)} (and {keyword_only} keyword-only argument"
         also += f"{'s' * (keyword_only != 1)})"
     was = "was" if given == 1 and not keyword_only else "were"
-    return f"{code.co_qualname}() takes {takes} positional argument{plural} but {given}{also} {was} given"
+    return f"{called}() takes {takes} positional argument{plural} but {given}{also} {was} given"

@@ -574,7 +574,13 @@ def make_super(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value
     real_cls = cls_value.as_constant()
     if isinstance(owner, KnownV) and isinstance(owner.real, type) and real_cls in owner.real.__mro__:
         return SuperV(real_cls, owner, owner.real)
-    return SuperV(real_cls, owner, owner.python_type())
+    of = owner.python_type()
+    if real_cls not in of.__mro__:
+        pretended = _pretended_class(m, owner)
+        if pretended is None or real_cls not in pretended.__mro__:
+            m.throw(TypeError, "super(type, obj): obj must be an instance or subtype of type")
+        of = pretended
+    return SuperV(real_cls, owner, of)
 
 
 HANDLERS[id(logging.Logger.isEnabledFor)] = (logging.Logger.isEnabledFor, lambda m, args, kwargs: ConstantV(False))

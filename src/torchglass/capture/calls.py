@@ -184,7 +184,7 @@ def inline(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value
     if isinstance(function, FunctionV):
         code, namespace, module = function.code, function.namespace, function.module_source
         closure = function.closure
-        variables = bind_arguments(m, code, args, kwargs, function.defaults, function.kwdefaults)
+        variables = bind_arguments(m, code, function.qualname(m), args, kwargs, function.defaults, function.kwdefaults)
     else:
         real = function.real
         code, namespace = real.__code__, real.__globals__
@@ -193,7 +193,7 @@ def inline(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value
         if source is not None and not m.is_stable(home_of(real)):
             m.guard(Attr(source, "__code__"), "identity", code, "it was called")
         closure = closure_of(m, real, source)
-        variables = bind_arguments(m, code, args, kwargs, *defaults_of(m, real, source))
+        variables = bind_arguments(m, code, real.__qualname__, args, kwargs, *defaults_of(m, real, source))
     if code.co_flags & CODE_COROUTINE:
         raise Unsupported(f"calling the coroutine function `{code.co_qualname}`")
     frame = Frame(code, namespace, module, variables, closure)

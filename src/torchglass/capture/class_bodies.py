@@ -382,18 +382,11 @@ def namedtuple_(m, args, kwargs):
 
 
 def _property_part(name: str) -> Any:
-    def replaced(m: Machine, self: Value, function: Value) -> Value:
-        real = self.as_constant()
-        parts: dict[str, Value] = {
-            part: m.wrap_known(getattr(real, part)) for part in ("fget", "fset", "fdel") if getattr(real, part)
-        }
-        return make(m, type(real), [], {**parts, name: function})
-
-    return replaced
+    return lambda m, self, function: make(m, getattr(property, name), [self, function], {})
 
 
-for _name, _part in (("getter", "fget"), ("setter", "fset"), ("deleter", "fdel")):
-    METHODS[property, _name] = _property_part(_part)
+for _name in ("getter", "setter", "deleter"):
+    METHODS[property, _name] = _property_part(_name)
 
 
 # --- type() -----------------------------------------------------------------------------------------------------------

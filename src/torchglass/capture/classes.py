@@ -392,6 +392,8 @@ def make_reference(m, args, kwargs):
     target = args[0]
     real = getattr(target, "real", None)
     if real is None:
+        if not target.python_type().__weakrefoffset__:
+            m.throw(TypeError, f"cannot create weak reference to '{target.python_type().__name__}' object")
         return WeakRefV(target)
     if target.source is not None:
         m.guard(target.source, "identity", real, "a weak reference to it was made")

@@ -78,5 +78,5 @@ def zero_grad_of_optimizer(m: Machine, args: list[Value], kwargs: dict[str, Valu
 
 def _to_none(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> bool:
     """Whether a call means to set gradients to None: then what they were does not matter."""
-    bound = bind_arguments(m, function.__code__, args, kwargs, [ConstantV(True)], {})
+    bound = bind_arguments(m, function.__code__, function.__qualname__, args, kwargs, [ConstantV(True)], {})
     return m.truth(m.forced(bound["set_to_none"]))

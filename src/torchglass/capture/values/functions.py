@@ -93,6 +93,10 @@ class FunctionV(CallableV):
         m.throw(AttributeError, f"'function' object has no attribute '{name}'")
         raise AssertionError
 
+    def qualname(self, m: Machine) -> str:
+        written = self.named.lookup(m, "__qualname__") if self.named.items else None
+        return str(written.as_constant()) if written is not None else self.code.co_qualname
+
     def _own_annotations(self) -> DictV:
         if self.annotations is None:
             self.annotations = DictV()
@@ -262,5 +266,5 @@ class SuperV(Value):
         if name == "__class__":
             return m.wrap_known(super)
         attribute = look_up_behind(m, self.of_class, self.cls, name)
-        is_class = self.owner.python_type() is not self.of_class
+        is_class = getattr(self.owner, "real", None) is self.of_class
         return bind(m, attribute, self.owner, self.of_class, name, is_class, by_super=True)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import copy
 import operator
 from collections import OrderedDict
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, TracebackType, WrapperDescriptorType
+from types import (
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    TracebackType,
+    WrapperDescriptorType,
+)
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -194,13 +200,11 @@ class InstanceV(Value):
         elif name == "__class__" or name == "__dict__":
             raise Unsupported(f"writing `{name}` of {self.a()}")
         elif attribute is not MISSING and m.is_data_descriptor(attribute):
-            setter = m.class_lookup(type(attribute), "__set__")
-            if isinstance(setter, FunctionType):
-                found = attribute_on_class(m, attribute, self, self.cls, name)
-                m.call(m.wrap_known(setter), [found, self, value], {})
-            else:
+            if isinstance(attribute, (MemberDescriptorType, GetSetDescriptorType)):
                 m.mutate(self)
                 self.slots[name] = value
+            else:
+                self._ask_descriptor(m, attribute, name, "__set__", value)
         elif self.attrs is not None:
             self.attrs.set_item(m, ConstantV(name), value)
         elif attribute is not MISSING:
@@ -230,19 +234,28 @@ class InstanceV(Value):
 
     def _delete_through(self, m: Machine, attribute: Any, name: str) -> None:
         """Delete what a data descriptor of the class stands for: a property, a slot, a descriptor of the user's."""
-        deleter = m.class_lookup(type(attribute), "__delete__")
         if isinstance(attribute, property):
             if attribute.fdel is None:
                 refuse_access(m, property.__delete__, attribute, self)
             m.call(m.wrap_known(attribute.fdel), [self], {})
-        elif isinstance(deleter, FunctionType):
-            m.call(m.wrap_known(deleter), [attribute_on_class(m, attribute, self, self.cls, name), self], {})
         elif isinstance(attribute, MemberDescriptorType) and self.real is None:
             if name not in self.slots:
                 m.throw(AttributeError, name)
             del self.slots[name]
-        else:
+        elif isinstance(attribute, (MemberDescriptorType, GetSetDescriptorType)):
             raise Unsupported(f"deleting attribute `{name}` of {self.a()}")
+        else:
+            self._ask_descriptor(m, attribute, name, "__delete__")
+
+    def _ask_descriptor(self, m: Machine, attribute: Any, name: str, method: str, *args: Value) -> None:
+        """``__set__`` or ``__delete__`` of a descriptor that stands on the class."""
+        found, cls = attribute_on_class(m, attribute, self, self.cls, name), type(attribute)
+        function = class_lookup(cls, method)
+        if function is MISSING:
+            m.throw(AttributeError, method)
+        if isinstance(function, (WrapperDescriptorType, MethodDescriptorType)):
+            raise Unsupported(f"`{method}` of {found.a()}")
+        m.call(bind(m, function, found, cls, method), [self, *args], {})
 
     # --- protocols -------------------------------------------------------------------------------------------------
     def method(self, m: Machine, name: str) -> Value | None:
