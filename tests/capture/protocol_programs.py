@@ -577,3 +577,60 @@ def what_super_and_weak_references_refuse(x):
     kept = Referred()
     said = says(weakref.ref, Bare()), says(weakref.ref, [1]), weakref.ref(kept)() is kept
     return x + 1, said, Derived.name(Proxy(Derived())), says(Derived.name, Base()), says(super, Derived, 3)
+
+
+class Logged(type):
+    seen: list = []
+
+    def __new__(mcs, name, bases, namespace, **keywords):
+        Logged.seen.append((name, keywords))
+        return super().__new__(mcs, name, bases, namespace)
+
+    def __init__(cls, name, bases, namespace, **keywords):
+        Logged.seen.append(name)
+
+
+class LoggedBase(metaclass=Logged):
+    pass
+
+
+class Pretending:
+    @property
+    def __class__(self):
+        return int
+
+    @property
+    def __name__(self):
+        return "named"
+
+    @property
+    def __doc__(self):
+        return "document"
+
+    @property
+    def __module__(self):
+        return "module"
+
+
+PRETENDING = Pretending()
+
+
+@whole
+def classes_by_type_of_bases_with_a_metaclass(x):
+    Logged.seen = []
+    made = type("Made", (LoggedBase,), {"level": 1}, more=2)
+    return x + 1, type(made).__name__, made.level, Logged.seen
+
+
+@whole
+def properties_under_names_that_classes_have(x):
+    one = PRETENDING
+    return (
+        x + 1,
+        one.__class__,
+        one.__name__,
+        one.__doc__,
+        isinstance(one, int),
+        type(one).__name__,
+        Pretending().__name__,
+    )

@@ -397,4 +397,7 @@ def type_(m, args, kwargs):
         return m.wrap_known(args[0].python_type())
     if len(args) != 3:
         m.throw(TypeError, "type() takes 1 or 3 arguments")
+    winner = _metaclass(m, None, m.listed(args[1]))
+    if winner is not type:
+        return m.call(m.wrap_known(winner), args, kwargs)
     return new_class(m, [m.wrap_known(type), *args], kwargs)

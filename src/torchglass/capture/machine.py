@@ -711,8 +711,8 @@ class Machine:
         return sys.modules[module].__dict__
 
     def is_stable(self, module: str | None) -> bool:
-        """Whether a module's functions and classes are taken as they are."""
-        top = (module or "").partition(".")[0]
+        """Whether a module's functions and classes are taken as they are; what stands for its name may be anything."""
+        top = module.partition(".")[0] if isinstance(module, str) else ""
         return top in STABLE_PACKAGES and _is_at_home(top)
 
     def library_data(self, module: ModuleType, name: str) -> Source | None:

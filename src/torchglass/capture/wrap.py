@@ -111,7 +111,7 @@ def _wrap_new(m: Machine, real: Any, source: Source | None) -> Value:
             m.guard(source, "type", cls, "its class decides what runs")
             _guard_content(m, real, source)
         value = InstanceV(cls, real, source)
-        if isinstance(real, (set, frozenset)):
+        if issubclass(cls, (set, frozenset)):
             value.payload = _members(m, real, source)
         elif isinstance(value.payload, DictV):
             _guard_own_dict(m, value)
@@ -147,7 +147,7 @@ def _guard_own_dict(m: Machine, value: InstanceV) -> None:
 
 def _guard_content(m: Machine, real: Any, source: Source) -> None:
     """What an instance of a builtin's subclass holds as one of the builtin, whatever its class answers."""
-    base = next((base for base in (list, tuple, int, float, str, bytes) if isinstance(real, base)), None)
+    base = next((base for base in (list, tuple, int, float, str, bytes) if issubclass(type(real), base)), None)
     if base in (list, tuple):
         if type(real).__len__ is not base.__len__:
             raise Unsupported(f"a {base.__name__} whose class has a `__len__` of its own")

@@ -112,7 +112,7 @@ def is_numpy_function(real: Any) -> bool:
     name = getattr(real, "__name__", "")
     if name in IMPURE or ".random" in module:
         return False
-    if cls.__module__.partition(".")[0] == "numpy":
+    if str(cls.__module__).partition(".")[0] == "numpy":
         return cls.__name__ in ("ufunc", "_ArrayFunctionDispatcher")
     return isinstance(real, (BuiltinFunctionType, FunctionType)) and module.partition(".")[0] == "numpy"
 
