@@ -3,7 +3,7 @@
 # ruff: noqa
 from __future__ import annotations
 
-import abc, collections, copy, dataclasses, enum, functools, sys, weakref
+import abc, collections, copy, dataclasses, enum, functools, sys, types, typing, weakref
 
 import torch
 
@@ -634,3 +634,36 @@ def properties_under_names_that_classes_have(x):
         type(one).__name__,
         Pretending().__name__,
     )
+
+
+class Doubled(collections.namedtuple("Doubled", "once twice")):
+    __slots__ = ()
+
+    def __new__(cls, once):
+        return super().__new__(cls, once, once * 2)
+
+    def total(self):
+        return self.once + self.twice
+
+
+class Defaulted(typing.NamedTuple):
+    first: int
+    second: int = 3
+
+
+@whole
+def named_tuples_with_a_constructor(x):
+    made = Doubled(x)
+    said = says(Defaulted), says(Defaulted, 1, 2, 3), says(lambda: Defaulted(third=1)), says(Doubled, 1, 2)
+    return made, made.total(), made._replace(twice=3), Defaulted(1), said
+
+
+@whole
+def order_of_ordered_dictionaries(x):
+    one, other = collections.OrderedDict(a=1, b=2), collections.OrderedDict(b=2, a=1)
+    return x + 1, one == other, one != other, one == dict(other), dict(one) == other, Ordered(a=1) == Ordered(a=1)
+
+
+@breaking
+def copies_of_mapping_proxies(x):
+    return x + 1, types.MappingProxyType({"a": 1}).copy()

@@ -498,6 +498,8 @@ def _dict_operator(m: Machine, function: Any, plain: Any, left: Value, right: Va
         same = len(mine) == len(right.items) and all(
             right.contains(m, k) and m.equal(v, right.get_item(m, k)) for k, v in mine
         )
+        if issubclass(left.cls, OrderedDict) and issubclass(right.cls, OrderedDict):
+            same = same and list(left.items) == list(right.items)
         return ConstantV(same == (plain is operator.eq))
     return None
 

@@ -18,10 +18,12 @@ import torch
 
 from ..records.sources import Attr, Source, TypeOf
 from . import arguments, class_bodies, constant_tensors, exception_groups, polyfills
+from .binding import bind_arguments
 from .builtin_functions import handles, make_super
 from .errors import Unsupported, fitting
 from .values.arrays import is_scalar_class
-from .values.base import Value
+from .values.base import Value, home_of
+from .values.binding import class_lookup
 from .values.constant import NONE, NUMPY_CONSTANTS, ConstantV
 from .values.containers import ListV, SequenceV, SetV, SliceV, TupleV, is_size
 from .values.deques import DequeV
@@ -77,13 +79,13 @@ def construct(
         place = m.class_sources.get(cls) if not m.is_stable(type(cls).__module__) else None
         called = m.wrap_known(meta_call, Attr(TypeOf(place), "__call__") if place else None)
         return m.call(called, [m.wrap_known(cls), *args], kwargs)
-    if issubclass(cls, tuple) and hasattr(cls, "_fields") and cls.__new__ is not tuple.__new__:
+    if _is_made_by_fields(cls):
         return _namedtuple(m, cls, args, kwargs)
     new_function = m.class_lookup(cls, "__new__")
     new_function = getattr(new_function, "__func__", new_function)
     if isinstance(new_function, FunctionType):
         result = m.call(m.wrap_known(new_function, _way_to(m, cls, "__new__")), [m.wrap_known(cls), *args], kwargs)
-        if not isinstance(result, (InstanceV, MadeV)) or not issubclass(result.python_type(), cls):
+        if not isinstance(result, (InstanceV, MadeV, TupleV)) or not issubclass(result.python_type(), cls):
             return result
     else:
         create = object_new if new_function is object.__new__ else new
@@ -207,19 +209,19 @@ for _name in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "I
     CONSTRUCTORS[_old] = _of_dtype(_old.dtype)
 
 
+def _is_made_by_fields(cls: Any) -> bool:
+    """Whether ``cls`` is a named tuple whose construction nobody has changed."""
+    if not (issubclass(cls, tuple) and hasattr(cls, "_fields") and class_lookup(cls, "__init__") is object.__init__):
+        return False
+    return (home_of(cls.__new__) or "").startswith("namedtuple_")  # where `collections.namedtuple` evaluates it
+
+
 def _namedtuple(m: Machine, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    fields, defaults = cls._fields, cls._field_defaults
-    values = dict(zip(fields, args))
-    unknown = set(kwargs) - set(fields)
-    if len(args) > len(fields) or unknown:
-        m.throw(TypeError, f"{cls.__name__}.__new__() got unexpected arguments")
-    values.update(kwargs)
-    for name in fields:
-        if name not in values:
-            if name not in defaults:
-                m.throw(TypeError, f"{cls.__name__}.__new__() missing required argument: '{name}'")
-            values[name] = m.wrap_result(defaults[name])
-    return TupleV([values[name] for name in fields], cls)
+    made_by = cls.__new__
+    defaults = [m.wrap_result(value) for value in made_by.__defaults__ or ()]
+    called = [m.wrap_known(cls), *args]
+    values = bind_arguments(m, made_by.__code__, made_by.__qualname__, called, kwargs, defaults, {})
+    return TupleV([values[name] for name in cls._fields], cls)
 
 
 # --- builtin classes --------------------------------------------------------------------------------------------------

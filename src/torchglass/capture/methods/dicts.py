@@ -100,7 +100,8 @@ def dict_clear(m, self):
 @method(dict, OrderedDict, defaultdict, MappingProxyType, name="copy")
 def dict_copy(m, self):
     result = DictV.of(self.pairs(m))
-    result.cls, result.default_factory = self.cls, self.default_factory
+    result.cls = dict if self.cls is MappingProxyType else self.cls
+    result.default_factory = self.default_factory
     return result
 
 
