@@ -667,3 +667,58 @@ def order_of_ordered_dictionaries(x):
 @breaking
 def copies_of_mapping_proxies(x):
     return x + 1, types.MappingProxyType({"a": 1}).copy()
+
+
+class Counted:
+    """An iterator whose end has a value, which also takes what is sent to it."""
+
+    def __init__(self):
+        self.n = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.n += 1
+        if self.n > 2:
+            raise StopIteration("end")
+        return self.n
+
+    def send(self, value):
+        if value == "stop":
+            raise StopIteration("stopped")
+        return "sent", value
+
+
+@whole
+def values_of_ends(x):
+    """What a generator returns and an iterator's StopIteration carries is there once, by whatever asks for it."""
+
+    def end_of(step, *args):
+        try:
+            return step(*args)
+        except StopIteration as error:
+            return error.args, error.value
+
+    def returning():
+        yield 1
+        return 5
+
+    def waiting():
+        got = yield from Counted()
+        yield "got", got
+
+    asked = []
+    for step in (lambda g: next(g), lambda g: g.__next__(), lambda g: g.send(None), lambda g: next(g, "default")):
+        generator = returning()
+        asked.append([end_of(step, generator) for _ in range(3)])
+    counted, sent = Counted(), waiting()
+    asked.append([end_of(next, counted) for _ in range(3)])
+    asked.append([next(sent), sent.send("x"), sent.send("stop"), end_of(next, sent), list(waiting())])
+    return x + 1, asked
+
+
+@whole
+def strict_zips_that_end_differently(x):
+    rows = [([1], [1, 2]), ([1, 2], [1]), ([1], [1], [1, 2]), ([1, 2], [1, 2], [1]), ([1], [2])]
+    return x + 1, [says(lambda: list(zip(*row, strict=True))) for row in rows]

@@ -164,18 +164,30 @@ def get_yield_from_iter(m, f, i):
     f.push(m.iterate(f.pop()))
 
 
+def _sent(m, receiver, value):
+    """The next item of what a ``yield from`` waits for, or None and the value of its end."""
+    if isinstance(receiver, GeneratorV):
+        return receiver.send(m, value), receiver.result()
+    if not isinstance(receiver, InstanceV):
+        return receiver.next(m), NONE
+    plain = isinstance(value, ConstantV) and value.value is None
+    try:
+        if plain:
+            return m.call(m.wrap_known(next), [receiver], {}), NONE
+        return m.call(m.get_attr(receiver, "send"), [value], {}), NONE
+    except UserError as error:
+        if not issubclass(error.value.python_type(), StopIteration):
+            raise
+        return None, m.get_attr(error.value, "value")
+
+
 @handler("SEND")
 def send(m, f, i):
     value, receiver = f.pop(), f.stack[-1]
-    if isinstance(receiver, GeneratorV):
-        result = receiver.send(m, value)
-        returned = receiver.returned
-    else:
-        result, returned = receiver.next(m), None
+    result, end = _sent(m, receiver, value)
     if result is not None:
         f.push(result)
         return
-    end = returned if returned is not None else ConstantV(None)
     if sys.version_info < (3, 12):
         f.pop()
     f.push(end)

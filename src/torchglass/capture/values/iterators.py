@@ -206,11 +206,19 @@ class ZipV(IteratorV):
         for n, iterator in enumerate(self.iterators):
             value = iterator.next(m)
             if value is None:
-                if self.strict and (n or any(i.next(m) is not None for i in self.iterators[1:])):
-                    m.throw(ValueError, f"zip() argument {n + 1} has a length unlike the others'")
+                if self.strict:
+                    self._compare_ends(m, n)
                 return None
             row.append(value)
         return tuple_of(row) if row else None
+
+    def _compare_ends(self, m: Machine, ended: int) -> None:
+        """The iterator at ``ended`` has no more: nor may those before it have given an item, nor those behind it do."""
+        longer = next((n for n, i in enumerate(self.iterators[1:], 1) if not ended and i.next(m) is not None), None)
+        at = ended or longer
+        if at:
+            others = "argument 1" if at == 1 else f"arguments 1-{at}"
+            m.throw(ValueError, f"zip() argument {at + 1} is {'shorter' if ended else 'longer'} than {others}")
 
 
 class MapV(IteratorV):
@@ -289,12 +297,6 @@ class GeneratorV(IteratorV):
 
         return self.send(m, NONE)
 
-    def stop(self, m: Machine) -> NoReturn:
-        """Once with what the generator returned."""
-        returned, self.returned = self.returned, None
-        nothing = returned is None or (returned.is_constant() and returned.as_constant() is None)
-        m.throw(StopIteration, *([] if nothing else [returned]))
-
     def send(self, m: Machine, value: Value) -> Value | None:
         """Resume with ``value``; None when the generator returned (its result is ``returned``)."""
         self._refuse_reentry(m)
@@ -302,6 +304,18 @@ class GeneratorV(IteratorV):
             self.returned = None
             return None
         return self._step(m, value)
+
+    def result(self) -> Value:
+        """What it returned, once: a generator that is asked again has nothing more to give."""
+        from .constant import NONE
+
+        value, self.returned = self.returned, None
+        return NONE if value is None else value
+
+    def stop(self, m: Machine) -> NoReturn:
+        """Raise the StopIteration of its end."""
+        value = self.result()
+        m.throw(StopIteration, *([] if value.is_constant() and value.as_constant() is None else [value]))
 
     def _refuse_reentry(self, m: Machine) -> None:
         if self.frame in m.frames:
@@ -370,8 +384,6 @@ class GeneratorV(IteratorV):
 
     def _throw_into(self, m: Machine, inner: GeneratorV, error: UserError) -> Value | None:
         """Let the generator that this one waits for have the exception; what it raises goes on here."""
-        from .constant import NONE
-
         if issubclass(error.value.python_type(), GeneratorExit):
             m.call(m.get_attr(inner, "close"), [], {})
             raise error
@@ -383,7 +395,7 @@ class GeneratorV(IteratorV):
         assert back is not None
         if sys.version_info < (3, 12):
             frame.pop()
-        frame.push(inner.returned if inner.returned is not None else NONE)
+        frame.push(inner.result())
         frame.jump(frame.instructions[back])  # behind the SEND that stands there
         frame.finished = None
         return self._step(m, None)
