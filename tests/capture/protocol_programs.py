@@ -722,3 +722,13 @@ def values_of_ends(x):
 def strict_zips_that_end_differently(x):
     rows = [([1], [1, 2]), ([1, 2], [1]), ([1], [1], [1, 2]), ([1, 2], [1, 2], [1]), ([1], [2])]
     return x + 1, [says(lambda: list(zip(*row, strict=True))) for row in rows]
+
+
+@breaking
+def deques_that_change_before_a_break(x):
+    d = collections.deque("abc")
+    waiting = iter(d)
+    next(waiting)
+    d.popleft()
+    print(end="")
+    return x + 1, says(next, waiting)

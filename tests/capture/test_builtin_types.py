@@ -787,3 +787,15 @@ def test_items_that_are_attributes(function):
             same(outcome(compiled, torch.ones(2), ours), outcome(function, torch.ones(2), theirs))
             same(dict(ours), dict(theirs))
             same(dict(vars(ours)), dict(vars(theirs)))
+
+
+def test_iterators_over_a_deque_live_on_when_its_items_are_written():
+    def f(x, kept):
+        kept[0], kept[2] = x + 1, 5
+        return kept[1]
+
+    for function in (f, tg.compile(f, backend="eager", fullgraph=True)):
+        kept = collections.deque([1, 2, 3])
+        waiting = iter(kept)
+        next(waiting)
+        assert function(torch.ones(1), kept) == 2 and list(waiting) == [2, 5]

@@ -12,6 +12,7 @@ from . import emit_modes, locks
 from .values.base import Lazy, Value
 from .values.constant import ConstantV
 from .values.containers import CellV, ListV, SetV
+from .values.deques import DequeV
 from .values.dicts import DELETED, DictV
 from .values.hashing import IdentityKey
 from .values.instance import InstanceV
@@ -63,9 +64,12 @@ def _write_list(e: Emitter, v: ListV) -> list[str]:
         added = e.listing(v.tail)
         return [f"{e.existing(v)}.append({added})" if len(v.tail) == 1 else f"{e.existing(v)}.extend([{added}])"]
     real = list(v.real)
-    if len(real) == len(v.items) and all(unchanged(e, a, _at(v, n), b) for n, (a, b) in enumerate(zip(v.items, real))):
+    written = [n for n, (a, b) in enumerate(zip(v.items, real)) if not unchanged(e, a, _at(v, n), b)]
+    if len(real) == len(v.items) and not written:
         return []
     target = e.existing(v)
+    if isinstance(v, DequeV) and not v.state:  # iterators over it live on
+        return [f"{target}[{n}] = {e.expr(v.items[n])}" for n in written]
     items = e.listing(v.items)
     if issubclass(v.cls, deque):
         return [f"{target}.clear()", f"{target}.extend([{items}])"]

@@ -23,6 +23,7 @@ from .values.base import Value
 from .values.binding import class_lookup
 from .values.constant import ConstantV
 from .values.containers import CellV, SequenceV, SetV, SliceV, TupleV
+from .values.deques import DequeIterV
 from .values.dicts import DictV, DictViewV
 from .values.functions import BuiltinMethodV, FunctionV, MethodV, PartialV, SuperV, TensorMethodV, WeakRefV
 from .values.instance import ExceptionV, InstanceV, TracebackV
@@ -253,6 +254,8 @@ def _iterator(e: Emitter, v: Value) -> str:
         raise CannotResume("an iterator over a set that was changed, across a graph break")
     if isinstance(v, SetIterV) and v.of.known_order() and id(v.of) not in e.m.mutated:
         return e.name_value(v, "iterator", f"rebuild.advanced({e.expr(v.of)}, {v.index})")
+    if isinstance(v, DequeIterV) and v.state != v.of.state:
+        raise CannotResume("an iterator over a deque that was changed, across a graph break")
     if isinstance(v, SequenceIterV) and isinstance(v.items, SequenceV):
         return e.name_value(v, "iterator", f"rebuild.advanced({e.expr(v.items)}, {v.index})")
     if isinstance(v, RangeIterV):
