@@ -732,3 +732,12 @@ def deques_that_change_before_a_break(x):
     d.popleft()
     print(end="")
     return x + 1, says(next, waiting)
+
+
+@whole
+def enumerations_of_named_tuples(x):
+    class Kept(enum.Enum):
+        FIRST = Defaulted(1)
+        SECOND = Defaulted(2, 4)
+
+    return x + 1, repr(Kept.FIRST), Kept.SECOND.value.second, Kept(Defaulted(1)) is Kept.FIRST

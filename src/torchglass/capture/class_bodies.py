@@ -95,8 +95,9 @@ def _new_stand_in(m: Machine, value: Value) -> Any:
         return {}
     if isinstance(value, (ListV, SetV)) and value.cls in (list, set) and getattr(value, "real", None) is None:
         return value.cls()
-    if isinstance(value, TupleV) and value.cls is tuple:
-        return tuple(stand_in(m, item) for item in value.all(m))
+    if isinstance(value, TupleV):
+        items = tuple(stand_in(m, item) for item in value.all(m))
+        return value.cls._make(items) if hasattr(value.cls, "_make") else value.cls(items)
     if isinstance(value, InstanceV) and value.real is not None:
         return value.real
     if isinstance(value, InstanceV) and value.payload is None:
