@@ -112,12 +112,22 @@ def names_of_generators(x):
         yield 2
 
     waiting, begun, done = count(), count(), count()
+    count.__name__, count.__qualname__ = "counts", "that.counts"
+    later = count()
     waiting.__name__, begun.__qualname__ = "first", "second.third"
     next(begun)
     list(done)
     named = [(g.__name__, g.__qualname__) for g in (waiting, begun, done)], says(setattr, done, "__name__", 3)
     print(end="")
-    return x + 1, named, [(g.__name__, g.__qualname__) for g in (waiting, begun, done)], list(waiting), list(begun)
+    return (
+        x + 1,
+        named,
+        [(g.__name__, g.__qualname__) for g in (waiting, begun, done)],
+        list(waiting),
+        list(begun),
+        later.__name__,
+        later.__qualname__,
+    )
 
 
 @whole

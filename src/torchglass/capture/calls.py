@@ -54,6 +54,7 @@ from .values.deques import DequeV
 from .values.dicts import DictV, DictViewV
 from .values.functions import FunctionV, MethodV
 from .values.instance import InstanceV
+from .values.iterators import GeneratorV
 from .values.known import KnownV
 from .values.number import NumberV
 from .values.tensor import TensorV
@@ -184,7 +185,7 @@ def inline(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value
     if isinstance(function, FunctionV):
         code, namespace, module = function.code, function.namespace, function.module_source
         closure = function.closure
-        variables = bind_arguments(m, code, function.qualname(m), args, kwargs, function.defaults, function.kwdefaults)
+        variables = bind_arguments(m, code, function.called(m), args, kwargs, function.defaults, function.kwdefaults)
     else:
         real = function.real
         code, namespace = real.__code__, real.__globals__
@@ -198,6 +199,9 @@ def inline(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value
         raise Unsupported(f"calling the coroutine function `{code.co_qualname}`")
     frame = Frame(code, namespace, module, variables, closure)
     _, value = m.run_frame(frame)
+    if isinstance(value, GeneratorV) and value.frame is frame:
+        made = isinstance(function, FunctionV)
+        value.names = {n: function.called(m, n) if made else getattr(function.real, n) for n in value.names}
     return value
 
 

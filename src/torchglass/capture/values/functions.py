@@ -93,9 +93,12 @@ class FunctionV(CallableV):
         m.throw(AttributeError, f"'function' object has no attribute '{name}'")
         raise AssertionError
 
-    def qualname(self, m: Machine) -> str:
-        written = self.named.lookup(m, "__qualname__") if self.named.items else None
-        return str(written.as_constant()) if written is not None else self.code.co_qualname
+    def called(self, m: Machine, name: str = "__qualname__") -> str:
+        """Its ``__qualname__`` or ``__name__``."""
+        written = self.named.lookup(m, name) if self.named.items else None
+        if written is not None:
+            return str(written.as_constant())
+        return self.code.co_qualname if name == "__qualname__" else self.code.co_name
 
     def _own_annotations(self) -> DictV:
         if self.annotations is None:
