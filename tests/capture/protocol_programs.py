@@ -119,6 +119,7 @@ def names_of_generators(x):
     list(done)
     named = [(g.__name__, g.__qualname__) for g in (waiting, begun, done)], says(setattr, done, "__name__", 3)
     print(end="")
+    count.__name__ = "again"
     return (
         x + 1,
         named,

@@ -200,9 +200,15 @@ def inline(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value
     frame = Frame(code, namespace, module, variables, closure)
     _, value = m.run_frame(frame)
     if isinstance(value, GeneratorV) and value.frame is frame:
-        made = isinstance(function, FunctionV)
-        value.names = {n: function.called(m, n) if made else getattr(function.real, n) for n in value.names}
+        value.names = {name: _name_of(m, function, name) for name in value.names}
     return value
+
+
+def _name_of(m: Machine, function: Any, name: str) -> str:
+    if isinstance(function, FunctionV):
+        return function.called(m, name)
+    written = m.attribute_overlay(function.real, name)
+    return str(getattr(function.real, name) if written is None else written.as_constant())
 
 
 def module_of(m: Machine, function: FunctionType, source: Source | None) -> str:
