@@ -128,6 +128,7 @@ def names_of_generators(x):
         list(begun),
         later.__name__,
         later.__qualname__,
+        count().__name__,
     )
 
 
