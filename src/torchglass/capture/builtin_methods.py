@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import arguments, methods, polyfill_copies, polyfills
+from . import arguments, methods, polyfill_dicts
 from .errors import Unsupported, fitting
 from .methods.table import METHODS
 from .values.base import Value
@@ -45,15 +45,15 @@ CONTAINERS = (dict, OrderedDict, defaultdict, list, tuple, set, frozenset, deque
 
 # Methods that look at more than what an object of a class derived from theirs holds.
 OF_DERIVED: dict[tuple[type, str], Callable[..., Any]] = {
-    (OrderedDict, "__init__"): polyfills.update_of_ordered,
-    (OrderedDict, "update"): polyfills.update_of_ordered,
-    (OrderedDict, "setdefault"): polyfills.setdefault_of_ordered,
-    (OrderedDict, "copy"): polyfill_copies.copy_of_ordered,
-    (OrderedDict, "__copy__"): polyfill_copies.copy_of_ordered,
-    (defaultdict, "copy"): polyfill_copies.copy_of_defaulting,
-    (defaultdict, "__copy__"): polyfill_copies.copy_of_defaulting,
-    (defaultdict, "__init__"): polyfills.start_of_defaulting,
-    (defaultdict, "__missing__"): polyfills.default_of,
+    (OrderedDict, "__init__"): polyfill_dicts.update_of_ordered,
+    (OrderedDict, "update"): polyfill_dicts.update_of_ordered,
+    (OrderedDict, "setdefault"): polyfill_dicts.setdefault_of_ordered,
+    (OrderedDict, "copy"): polyfill_dicts.copy_of_ordered,
+    (OrderedDict, "__copy__"): polyfill_dicts.copy_of_ordered,
+    (defaultdict, "copy"): polyfill_dicts.copy_of_defaulting,
+    (defaultdict, "__copy__"): polyfill_dicts.copy_of_defaulting,
+    (defaultdict, "__init__"): polyfill_dicts.start_of_defaulting,
+    (defaultdict, "__missing__"): polyfill_dicts.default_of,
 }
 
 # The package is imported for the handlers that it enters.

@@ -40,25 +40,6 @@ def attributes(value):
     raise NotImplementedError
 
 
-def copy_of_ordered(value):
-    """``copy`` of a class that derives from OrderedDict."""
-    made = type(value)()
-    for key in OrderedDict.__iter__(value):
-        made[key] = value[key]
-    return made
-
-
-def copy_of_defaulting(value):
-    return type(value)(value.default_factory, value)
-
-
-def merged(model, left, right):
-    """``left | right`` of dictionaries, as one of them makes it: of its own class, and with its default factory."""
-    made = type(model)(model.default_factory, left) if isinstance(model, defaultdict) else type(model)(left)
-    made.update(right)
-    return made
-
-
 def copy(value):
     if is_atomic(value):
         return value

@@ -41,37 +41,7 @@ def prod(iterable, /, *, start=1):
     return total
 
 
-def start_of_defaulting(value, default_factory=None, /, *args, **kwargs):
-    """``__init__`` of a class that derives from defaultdict."""
-    if default_factory is not None and not callable(default_factory):
-        raise TypeError("first argument must be callable or None")
-    value.default_factory = default_factory
-    dict.update(value, *args, **kwargs)
-
-
-def default_of(value, key, /):
-    if value.default_factory is None:
-        raise KeyError(key)
-    value[key] = made = value.default_factory()
-    return made
-
-
 _MISSING = object()
-
-
-def update_of_ordered(value, other=(), /, **kwargs):
-    """``update`` of a class that derives from OrderedDict: it stores by the class's own ``__setitem__``."""
-    for key, item in ((key, other[key]) for key in other.keys()) if hasattr(other, "keys") else other:  # noqa: SIM118
-        value[key] = item
-    for key, item in kwargs.items():
-        value[key] = item
-
-
-def setdefault_of_ordered(value, key, default=None):
-    if key in value:
-        return value[key]
-    value[key] = default
-    return default
 
 
 def reduce(function, iterable, initial=_MISSING, /):
