@@ -23,7 +23,6 @@ from .builtin_functions import handles, make_super
 from .errors import Unsupported, fitting
 from .values.arrays import is_scalar_class
 from .values.base import Value, home_of
-from .values.binding import class_lookup
 from .values.constant import NONE, NUMPY_CONSTANTS, ConstantV
 from .values.containers import ListV, SequenceV, SetV, SliceV, TupleV, is_size
 from .values.deques import DequeV
@@ -79,7 +78,7 @@ def construct(
         place = m.class_sources.get(cls) if not m.is_stable(type(cls).__module__) else None
         called = m.wrap_known(meta_call, Attr(TypeOf(place), "__call__") if place else None)
         return m.call(called, [m.wrap_known(cls), *args], kwargs)
-    if _is_made_by_fields(cls):
+    if _is_made_by_fields(m, cls):
         return _namedtuple(m, cls, args, kwargs)
     new_function = m.class_lookup(cls, "__new__")
     new_function = getattr(new_function, "__func__", new_function)
@@ -209,9 +208,9 @@ for _name in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "I
     CONSTRUCTORS[_old] = _of_dtype(_old.dtype)
 
 
-def _is_made_by_fields(cls: Any) -> bool:
+def _is_made_by_fields(m: Machine, cls: Any) -> bool:
     """Whether ``cls`` is a named tuple whose construction nobody has changed."""
-    if not (issubclass(cls, tuple) and hasattr(cls, "_fields") and class_lookup(cls, "__init__") is object.__init__):
+    if not (issubclass(cls, tuple) and hasattr(cls, "_fields") and m.class_lookup(cls, "__init__") is object.__init__):
         return False
     return (home_of(cls.__new__) or "").startswith("namedtuple_")  # where `collections.namedtuple` evaluates it
 

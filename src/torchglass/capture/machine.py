@@ -40,7 +40,7 @@ from .frame import Frame
 from .values import hashing
 from .values.arrays import ArrayV, is_array
 from .values.base import Lazy, NotConstant, Value
-from .values.binding import MISSING, bind, class_lookup, is_of_compiled_module
+from .values.binding import MISSING, bind, is_of_compiled_module
 from .values.closure import ClosureV
 from .values.constant import ConstantV
 from .values.containers import CellV, SequenceV, SliceV, TupleV
@@ -308,7 +308,7 @@ class Machine:
         return self.real(operator.index, constant)
 
     def as_length(self, value: Value) -> int:
-        if class_lookup(value.python_type(), "__index__") is MISSING:
+        if self.class_lookup(value.python_type(), "__index__") is MISSING:
             self.throw(TypeError, f"'{value.python_type().__name__}' object cannot be interpreted as an integer")
         return int(self.as_index(value))
 

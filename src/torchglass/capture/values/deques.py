@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .base import Value
-from .binding import MISSING, class_lookup
+from .binding import MISSING
 from .containers import ListV
 from .iterators import ReversedV, SequenceIterV
 
@@ -64,7 +64,7 @@ class DequeV(ListV):
         return any(m.equal(other, item) for other in self.compared(m))
 
     def _check_index(self, m: Machine, key: Value) -> None:
-        if class_lookup(key.python_type(), "__index__") is MISSING:
+        if m.class_lookup(key.python_type(), "__index__") is MISSING:
             m.throw(TypeError, f"sequence index must be integer, not '{key.python_type().__name__}'")
 
     def get_item(self, m: Machine, key: Value) -> Value:

@@ -250,7 +250,7 @@ class InstanceV(Value):
     def _ask_descriptor(self, m: Machine, attribute: Any, name: str, method: str, *args: Value) -> None:
         """``__set__`` or ``__delete__`` of a descriptor that stands on the class."""
         found, cls = attribute_on_class(m, attribute, self, self.cls, name), type(attribute)
-        function = class_lookup(cls, method)
+        function = m.class_lookup(cls, method)
         if function is MISSING:
             m.throw(AttributeError, method)
         if isinstance(function, (WrapperDescriptorType, MethodDescriptorType)):
@@ -293,7 +293,7 @@ class InstanceV(Value):
         return self.method(m, "__len__") is None or m.truth(self.changing_length(m))
 
     def iterate(self, m: Machine) -> Value:
-        if class_lookup(self.cls, "__iter__") is MISSING and self.method(m, "__getitem__") is not None:
+        if m.class_lookup(self.cls, "__iter__") is MISSING and self.method(m, "__getitem__") is not None:
             return m.call(m.polyfill("iterate_by_index"), [self], {})
         iterator = self._protocol(m, "__iter__")
         if isinstance(iterator, (ConstantV, InstanceV)) and not hasattr(iterator.python_type(), "__next__"):
@@ -337,7 +337,7 @@ class InstanceV(Value):
 
     def contains(self, m: Machine, item: Value) -> bool:
         method = self.method(m, "__contains__")
-        if class_lookup(self.cls, "__contains__") is None:
+        if m.class_lookup(self.cls, "__contains__") is None:
             m.throw(TypeError, f"'{self.cls.__name__}' object is not a container")
         if method is not None:
             return m.truth(m.call(method, [item], {}))
