@@ -99,6 +99,10 @@ def compared(row: Row, model: torch.nn.Module, step: Step, expected: Any, backen
                 return {**row, "result": "wrong", "why": f"{type(error).__name__}: {error}"[:600]}
             row["reason"] = f"{type(error).__name__}: {error}"[:900]
             continue
+        eager = [f.reason for function in tg.explain(compiled).record.walk() for f in function.fallbacks]
+        if fullgraph and eager:  # it was captured to an end that Python does not come to
+            row["reason"] = f"runs eagerly: {eager[0]}"[:900]
+            continue
         row["result"] = "whole" if fullgraph else "breaks"
         break
     row["seconds"] = round(time.perf_counter() - begin, 2)

@@ -34,6 +34,7 @@ from . import (
     fields,
     gradients,
     polyfill_dicts,
+    polyfill_scans,
     standard_library,
     tensor_ops,
     texts,
@@ -117,7 +118,10 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
             return made_by(m, function, args, kwargs)
         refusal = tensor_ops.refused(real)
         if refusal is not None:
-            raise Unsupported(*refusal)
+            stands_for = polyfill_scans.BY_NAME.get(f"{real.__module__}.{real.__qualname__}")
+            if stands_for is None:
+                raise Unsupported(*refusal)
+            return m.call(m.wrap_known(stands_for), args, kwargs)
         return inline(m, function, args, kwargs)
     if isinstance(real, MethodWrapperType):
         owner = m.wrap(real.__self__, None)
@@ -137,7 +141,7 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
                 return ConstantV(result)
         with m.sealed(f"the cached `{getattr(wrapped, '__qualname__', type(wrapped).__name__)}`"):
             return m.call(m.wrap_known(wrapped), args, kwargs)
-    scripted = torch_compat.scripted_from(real)
+    scripted = _scripted_from(real)
     if scripted is not None:  # before its class, whose __call__ torch.testing puts a function of its own on
         return m.call(m.wrap_known(scripted), args, kwargs)
     method = m.class_lookup(type(real), "__call__")
@@ -146,6 +150,16 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
     if numpy_draws(real):
         raise Unsupported(f"`numpy.random.{real.__name__}`, which draws random numbers", "draw them before the call")
     raise Unsupported(f"calling the {function.describe()}")
+
+
+def _scripted_from(real: Any) -> FunctionType | None:
+    """The Python function that ``torch.jit.script`` made this one from, if it did. What ``torch.jit.trace`` made is not
+    its function any more: the branches that were taken are all it has.
+    """
+    if not isinstance(real, torch.jit.ScriptFunction) or "__qualname__" not in real.__dict__:
+        return None
+    original = real.__dict__.get("_torchdynamo_inline")
+    return original if isinstance(original, FunctionType) else None
 
 
 def _by_its_code(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value], error: NeedsData) -> Value:
@@ -177,6 +191,11 @@ def _call_builtin(m: Machine, function: KnownV, args: list[Value], kwargs: dict[
 def call_descriptor(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call a method of a C type with the object as first argument."""
     return builtin_methods.call(m, descriptor, args, kwargs)
+
+
+def calls_arguments(function: Any) -> bool:
+    """Whether a function may call one that it is given, as ``re.Pattern.sub`` does."""
+    return getattr(function, "__module__", None) not in ("builtins", "_operator", "typing")
 
 
 # --- inlining ---------------------------------------------------------------------------------------------------------
