@@ -35,6 +35,7 @@ from torch._subclasses.fake_tensor import (
 from .collector import Sheltered
 from .kernel_dtypes import refusal
 from .kernel_layouts import LAYOUTS, elementwise, is_elementwise, laid_out
+from .kernel_writes import written_by
 
 NEEDS_DATA: tuple[type[Exception], ...] = (
     DataDependentOutputException,
@@ -52,9 +53,6 @@ def needs_data(error: Exception) -> bool:
 
 
 _where = torch.ops.aten.where.self
-# Operators that write to running statistics without saying so, and which of their arguments these are.
-_NORMALIZES = frozenset(getattr(torch.ops.aten, f"{name}_batch_norm").default for name in ("native", "cudnn", "miopen"))
-_STATISTICS, _TRAINING = slice(3, 5), 5
 _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
 
 
@@ -101,35 +99,12 @@ class LightFakeMode(FakeTensorMode):
             result = _fake_dispatch(self, func, types, args, kwargs)
         finally:
             self.writes = written
-        if written is not None and func._schema.is_mutable:
-            written += _written(func, args, kwargs, self.only_lists)
-        if written is not None and func in _NORMALIZES and args[_TRAINING]:
-            written += [t for t in args[_STATISTICS] if t is not None]
+        if written is not None:
+            written += written_by(func, args, kwargs, self.only_lists)
         refused = refusal(func, args, kwargs, result)
         if refused is not None:
             raise refused
         return result
-
-
-def _written(operator: Any, args: Any, kwargs: dict[str, Any], only_lists: bool) -> list[torch.Tensor]:
-    """The tensors among an operator's arguments that it writes to, or only those in lists."""
-    found: list[torch.Tensor] = []
-    for n, parameter in enumerate(operator._schema.arguments):
-        if parameter.alias_info is not None and parameter.alias_info.is_write:
-            value = args[n] if n < len(args) else kwargs.get(parameter.name)
-            values = value if isinstance(value, (tuple, list)) else [] if only_lists else [value]
-            found += [t for t in values if isinstance(t, torch.Tensor)]
-    return found
-
-
-def scripted_from(real: Any) -> FunctionType | None:
-    """The Python function that ``torch.jit.script`` made this one from, if it did. What ``torch.jit.trace`` made is not
-    its function any more: the branches that were taken are all it has.
-    """
-    if not isinstance(real, torch.jit.ScriptFunction) or "__qualname__" not in real.__dict__:
-        return None
-    original = real.__dict__.get("_torchdynamo_inline")
-    return original if isinstance(original, FunctionType) else None
 
 
 def new_fake_mode() -> FakeTensorMode:

@@ -151,7 +151,7 @@ def new(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
     bases = [b for b in cls.__mro__ if not b.__flags__ & (1 << 9)]
     if any(b not in (*allowed, SimpleNamespace) and b.__module__ not in ("typing", "abc") for b in bases):
         raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`")
-    if any(b.__flags__ & (1 << 9) and not is_python_class(b) for b in cls.__mro__):
+    if any(b.__flags__ & (1 << 9) and b not in allowed and not is_python_class(b) for b in cls.__mro__):
         raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`")
     if not cls.__flags__ & (1 << 9) and cls not in (object, SimpleNamespace):
         raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`")

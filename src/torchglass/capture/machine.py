@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import operator
-import os
 import sys
 import sysconfig
 from collections.abc import Callable, Collection, Iterator
@@ -21,7 +20,7 @@ import torch
 from .. import torch_compat
 from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
-from ..records.sources import Attr, Fixed, Global, InstanceDict, Item, Module, Source, TypeOf
+from ..records.sources import Attr, InstanceDict, Source, TypeOf
 from . import (
     calls,
     checked,
@@ -37,6 +36,7 @@ from . import (
 )  # fmt: skip
 from .errors import StaysInPython, Unsupported, UserError
 from .frame import Frame
+from .namespaces import UNREACHABLE
 from .values import hashing
 from .values.arrays import ArrayV, is_array
 from .values.base import Lazy, NotConstant, Value
@@ -54,7 +54,6 @@ from .values.tensor import TensorV
 
 MAX_DEPTH = 150
 MOST_IDLE_STEPS = 1_000_000  # without anything for the graph; capturing so many takes seconds, running them a blink
-UNREACHABLE = "!"
 TORCH_FOLDER = str(torch.__path__[0])
 
 
@@ -403,6 +402,10 @@ class Machine:
             self.raise_real(error)
 
     def raise_real(self, error: Exception) -> NoReturn:
+        """Raise in the program what real code raised; the entry keeps it, and must not keep the capture's frames."""
+        link: BaseException | None = error
+        while link is not None and link.__traceback__ is not None:
+            link = link.with_traceback(None).__context__
         value = ExceptionV(type(error), [self.wrap_result(a) for a in error.args], error)
         raise UserError(value) from None
 
@@ -420,7 +423,7 @@ class Machine:
         except NotConstant:
             names = ", ".join(a.describe() for a in args)
             raise Unsupported(f"`{getattr(function, '__qualname__', function)}` of {names}") from None
-        if any(map(self._is_programs, (*real_args, *real_kwargs.values()))) and calls_arguments(function):
+        if any(map(self._is_programs, (*real_args, *real_kwargs.values()))) and calls.calls_arguments(function):
             raise Unsupported(
                 f"`{getattr(function, '__qualname__', function)}`, which calls a function of the program's"
             )
@@ -643,65 +646,7 @@ class Machine:
             return
         self.overlays[(id(owner.real), name)] = (owner, value)
 
-    # --- globals and imports ---------------------------------------------------------------------------------------
-    def load_global(self, frame: Frame, name: str) -> Value:
-        written = self.written_globals.get((frame.module, name))
-        if written is not None:
-            return written
-        if name in frame.namespace:
-            return self.wrap(frame.namespace[name], self._global_source(frame, name))
-        builtins = frame.namespace.get("__builtins__", __builtins__)
-        table = builtins if isinstance(builtins, dict) else builtins.__dict__
-        self._guard_no_global(frame, frame.namespace, name)
-        if name not in table:
-            self._guard_no_global(frame, table, name)
-            self.raise_real(NameError(f"name '{name}' is not defined", name=name))
-        return self.wrap_known(table[name])
-
-    def _guard_no_global(self, frame: Frame, namespace: dict[str, Any], name: str) -> None:
-        """Note that the name was looked for in vain, so that builtins were asked next."""
-        if self.is_stable(frame.namespace.get("__name__")):
-            return
-        reached = self.namespace_sources.get(frame.module) if namespace is frame.namespace else None
-        if reached is not None or not frame.module.startswith(UNREACHABLE):
-            self.guard(reached or Fixed(namespace), "dict_lacks", name, "a builtin was called by that name")
-
-    def _global_source(self, frame: Frame, name: str) -> Source | None:
-        reached = self.namespace_sources.get(frame.module)
-        if reached is not None:
-            return Item(reached, name)
-        stable = self.is_stable(frame.namespace.get("__name__")) or frame.module.startswith(UNREACHABLE)
-        if frame.namespace[name] is os.environ and frame.module == "os":
-            return Global(name, frame.module)
-        if stable and not isinstance(frame.namespace[name], torch.Tensor) and not self._counts_hooks(frame, name):
-            return None
-        return Global(name, frame.module)
-
-    def _counts_hooks(self, frame: Frame, name: str) -> bool:
-        """Whether a global is PyTorch's class that counts hooks, which numbers them. Where the count is another one at
-        each call, registering a hook breaks the graph instead.
-        """
-        counts = frame.namespace[name] is torch.utils.hooks.RemovableHandle
-        return counts and not self.changes.get(Attr(Global(name, frame.module), "next_id"))
-
-    def store_global(self, frame: Frame, name: str, value: Value) -> None:
-        self.refuse_when_sealed()
-        self.written_globals[(frame.module, name)] = value
-
-    def import_name(self, frame: Frame, name: str, names: Any, level: int) -> Value:
-        namespace = {k: frame.namespace.get(k) for k in ("__name__", "__package__", "__spec__")}
-        module = self.real(__import__, name, namespace, None, names, level)
-        return KnownV(module, Module(module.__name__))
-
-    def import_from(self, module: Value, name: str) -> Value:
-        real = module.as_constant()
-        full = f"{real.__name__}.{name}"
-        if not hasattr(real, name) and full in sys.modules:
-            return KnownV(sys.modules[full], Module(full))
-        if not hasattr(real, name):
-            self.throw(ImportError, f"cannot import name '{name}' from '{real.__name__}'")
-        return self.get_attr(module, name)
-
+    # --- globals --------------------------------------------------------------------------------------------------
     def namespace_of(self, module: str) -> dict[str, Any]:
         """The globals that a Global source's ``module`` names."""
         if module == "":
@@ -714,15 +659,6 @@ class Machine:
         """Whether a module's functions and classes are taken as they are; what stands for its name may be anything."""
         top = module.partition(".")[0] if isinstance(module, str) else ""
         return top in STABLE_PACKAGES and _is_at_home(top)
-
-    def library_data(self, module: ModuleType, name: str) -> Source | None:
-        """How to reach what programs change in the modules of a library, where the program reads it: ``sys.argv``."""
-        kept = self.module_key(module) == module.__name__ and not self.is_stable(
-            self.frames[-1].namespace.get("__name__")
-        )
-        value = module.__dict__[name]
-        data = type(value) in (bool, int, str, list, dict, type(None)) or value is os.environ
-        return Global(name, module.__name__) if kept and data else None
 
     def is_stable_module(self, module: ModuleType) -> bool:
         return self.is_stable(module.__name__)
@@ -740,11 +676,6 @@ def _is_at_home(package: str) -> bool:
 # ``torch.nn.functional.linear`` would only cost.
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 STABLE_PACKAGES = frozenset({"torch", "torchglass"}) | sys.stdlib_module_names
-
-
-def calls_arguments(function: Any) -> bool:
-    """Whether a function may call one that it is given, as ``re.Pattern.sub`` does."""
-    return getattr(function, "__module__", None) not in ("builtins", "_operator", "typing")
 
 
 def _guard_key(source: Source, check: str, expected: Any) -> tuple[Any, ...]:

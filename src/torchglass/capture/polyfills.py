@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 
 import torch
 
@@ -54,6 +55,9 @@ def reduce(function, iterable, initial=_MISSING, /):
     return total
 
 
+_NOTHING_TO_COMPARE = " arg is an empty sequence" if sys.version_info < (3, 12) else " iterable argument is empty"
+
+
 def min(values, *, key=None, default=_MISSING):
     best, best_rank = _MISSING, None
     for value in values:
@@ -62,7 +66,7 @@ def min(values, *, key=None, default=_MISSING):
             best, best_rank = value, rank
     if best is _MISSING:
         if default is _MISSING:
-            raise ValueError("min() arg is an empty sequence")
+            raise ValueError("min()" + _NOTHING_TO_COMPARE)
         return default
     return best
 
@@ -75,7 +79,7 @@ def max(values, *, key=None, default=_MISSING):
             best, best_rank = value, rank
     if best is _MISSING:
         if default is _MISSING:
-            raise ValueError("max() arg is an empty sequence")
+            raise ValueError("max()" + _NOTHING_TO_COMPARE)
         return default
     return best
 

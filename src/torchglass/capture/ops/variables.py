@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from .. import typed
+from .. import namespaces, typed
 from ..errors import Unsupported
 from ..values.base import NULL, Value
 from ..values.constant import ConstantV
@@ -111,14 +111,14 @@ def load_classderef(m, f, i):
 def load_global(m, f, i):
     if i.arg & 1 and sys.version_info < (3, 13):
         f.push(NULL)
-    f.push(m.load_global(f, i.argval))
+    f.push(namespaces.load_global(m, f, i.argval))
     if i.arg & 1 and sys.version_info >= (3, 13):
         f.push(NULL)
 
 
 @handler("LOAD_NAME")
 def load_name(m, f, i):
-    f.push(_load_local(m, f, i.argval) if i.argval in f.locals else m.load_global(f, i.argval))
+    f.push(_load_local(m, f, i.argval) if i.argval in f.locals else namespaces.load_global(m, f, i.argval))
 
 
 @handler("STORE_NAME")
@@ -128,7 +128,7 @@ def store_name(m, f, i):
 
 @handler("STORE_GLOBAL")
 def store_global(m, f, i):
-    m.store_global(f, i.argval, f.pop())
+    namespaces.store_global(m, f, i.argval, f.pop())
 
 
 @handler("DELETE_NAME")
@@ -176,7 +176,7 @@ def load_from_dict_or_deref(m, f, i):
 @handler("LOAD_FROM_DICT_OR_GLOBALS", versions=SINCE_312)
 def load_from_dict_or_globals(m, f, i):
     body = _namespace(f, i)
-    f.push(_load_local(m, body, i.argval) if i.argval in body.locals else m.load_global(f, i.argval))
+    f.push(_load_local(m, body, i.argval) if i.argval in body.locals else namespaces.load_global(m, f, i.argval))
 
 
 @handler("DELETE_GLOBAL")
@@ -316,9 +316,9 @@ def load_build_class(m, f, i):
 @handler("IMPORT_NAME")
 def import_name(m, f, i):
     names, level = f.pop(), f.pop()
-    f.push(m.import_name(f, i.argval, names.as_constant(), level.as_constant()))
+    f.push(namespaces.import_name(m, f, i.argval, names.as_constant(), level.as_constant()))
 
 
 @handler("IMPORT_FROM")
 def import_from(m, f, i):
-    f.push(m.import_from(f.stack[-1], i.argval))
+    f.push(namespaces.import_from(m, f.stack[-1], i.argval))

@@ -103,7 +103,9 @@ class KnownV(Value):
 
     def _global_source(self, m: Machine, name: str) -> Source | None:
         if m.is_stable_module(self.real):
-            return m.library_data(self.real, name)
+            from ..namespaces import library_data
+
+            return library_data(m, self.real, name)
         return Item(InstanceDict(self.source), name) if self.source else None
 
     def _class_attr(self, m: Machine, name: str) -> Value:

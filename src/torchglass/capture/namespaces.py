@@ -1,0 +1,93 @@
+"""Names that are not the frame's own: globals, builtins, imports, and the data of library modules."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..records.sources import Attr, Fixed, Global, Item, Module, Source
+from .values.base import Value
+from .values.known import KnownV
+
+if TYPE_CHECKING:
+    from .frame import Frame
+    from .machine import Machine
+
+UNREACHABLE = "!"  # begins the names of namespaces that belong to no imported module
+
+
+def load_global(m: Machine, frame: Frame, name: str) -> Value:
+    written = m.written_globals.get((frame.module, name))
+    if written is not None:
+        return written
+    if name in frame.namespace:
+        return m.wrap(frame.namespace[name], _source_of(m, frame, name))
+    builtins = frame.namespace.get("__builtins__", __builtins__)
+    table = builtins if isinstance(builtins, dict) else builtins.__dict__
+    _guard_no_global(m, frame, frame.namespace, name)
+    if name not in table:
+        _guard_no_global(m, frame, table, name)
+        m.raise_real(NameError(f"name '{name}' is not defined", name=name))
+    return m.wrap_known(table[name])
+
+
+def _guard_no_global(m: Machine, frame: Frame, namespace: dict[str, Any], name: str) -> None:
+    """Note that the name was looked for in vain, so that builtins were asked next."""
+    if m.is_stable(frame.namespace.get("__name__")):
+        return
+    reached = m.namespace_sources.get(frame.module) if namespace is frame.namespace else None
+    if reached is not None or not frame.module.startswith(UNREACHABLE):
+        m.guard(reached or Fixed(namespace), "dict_lacks", name, "a builtin was called by that name")
+
+
+def _source_of(m: Machine, frame: Frame, name: str) -> Source | None:
+    reached = m.namespace_sources.get(frame.module)
+    if reached is not None:
+        return Item(reached, name)
+    stable = m.is_stable(frame.namespace.get("__name__")) or frame.module.startswith(UNREACHABLE)
+    if frame.namespace[name] is os.environ and frame.module == "os":
+        return Global(name, frame.module)
+    if stable and not isinstance(frame.namespace[name], torch.Tensor) and not _counts_hooks(m, frame, name):
+        return None
+    return Global(name, frame.module)
+
+
+def _counts_hooks(m: Machine, frame: Frame, name: str) -> bool:
+    """Whether a global is PyTorch's class that counts hooks, which numbers them. Where the count is another one at
+    each call, registering a hook breaks the graph instead.
+    """
+    counts = frame.namespace[name] is torch.utils.hooks.RemovableHandle
+    return counts and not m.changes.get(Attr(Global(name, frame.module), "next_id"))
+
+
+def store_global(m: Machine, frame: Frame, name: str, value: Value) -> None:
+    m.refuse_when_sealed()
+    m.written_globals[(frame.module, name)] = value
+
+
+def import_name(m: Machine, frame: Frame, name: str, names: Any, level: int) -> Value:
+    namespace = {k: frame.namespace.get(k) for k in ("__name__", "__package__", "__spec__")}
+    module = m.real(__import__, name, namespace, None, names, level)
+    return KnownV(module, Module(module.__name__))
+
+
+def import_from(m: Machine, module: Value, name: str) -> Value:
+    real = module.as_constant()
+    full = f"{real.__name__}.{name}"
+    if not hasattr(real, name) and full in sys.modules:
+        return KnownV(sys.modules[full], Module(full))
+    if not hasattr(real, name):
+        m.throw(ImportError, f"cannot import name '{name}' from '{real.__name__}'")
+    return m.get_attr(module, name)
+
+
+def library_data(m: Machine, module: ModuleType, name: str) -> Source | None:
+    """How to reach what programs change in the modules of a library, where the program reads it: ``sys.argv``."""
+    kept = m.module_key(module) == module.__name__ and not m.is_stable(m.frames[-1].namespace.get("__name__"))
+    value = module.__dict__[name]
+    data = type(value) in (bool, int, str, list, dict, type(None)) or value is os.environ
+    return Global(name, module.__name__) if kept and data else None

@@ -1,0 +1,27 @@
+"""Which of its arguments an operator writes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+# These write to running statistics without saying so.
+NORMALIZE = frozenset(getattr(torch.ops.aten, f"{name}_batch_norm").default for name in ("native", "cudnn", "miopen"))
+STATISTICS, TRAINING = slice(3, 5), 5  # of their arguments
+
+
+def written_by(operator: Any, args: Any, kwargs: dict[str, Any], only_lists: bool) -> list[torch.Tensor]:
+    """The tensors among an operator's arguments that it writes to; ``only_lists``: of those that its schema names, the
+    members of lists.
+    """
+    if operator in NORMALIZE:
+        return [t for t in args[STATISTICS] if t is not None] if args[TRAINING] else []
+    found: list[torch.Tensor] = []
+    if operator._schema.is_mutable:
+        for n, parameter in enumerate(operator._schema.arguments):
+            if parameter.alias_info is not None and parameter.alias_info.is_write:
+                value = args[n] if n < len(args) else kwargs.get(parameter.name)
+                values = value if isinstance(value, (tuple, list)) else [] if only_lists else [value]
+                found += [t for t in values if isinstance(t, torch.Tensor)]
+    return found
