@@ -87,3 +87,25 @@ def test_the_graph_ends_only_within_a_try(function, number):
     compiled(GOOD, torch.ones(3))
     reasons = [b.reason for b in tg.explain(compiled).breaks()]
     assert len([r for r in reasons if "fails for some values" in r]) == number
+
+
+@pytest.mark.complains("which ran eagerly instead")  # once: the function catches the error
+def test_the_graphs_failure_is_no_context():
+    """Of what the function raises and handles itself when Python runs the call again."""
+
+    def f(x, places):
+        try:
+            return x.index_select(0, places)
+        except IndexError as error:
+            return type(error.__context__)
+
+    def within(function, *args):
+        try:
+            raise KeyError
+        except KeyError:
+            return function(*args)
+
+    x, bad = torch.zeros(3), torch.tensor([7])
+    compiled = tg.compile(f, backend="eager")
+    assert compiled(x, bad) is f(x, bad) is type(None)
+    assert within(compiled, x, bad) is within(f, x, bad) is KeyError

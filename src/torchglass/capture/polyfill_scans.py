@@ -5,26 +5,24 @@
 from __future__ import annotations
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 
 def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise"):
     """Inclusive scan along ``dim`` by halves: 2 log2(n) calls of ``combine_fn`` (Blelloch, "Prefix Sums and Their
     Applications", 1990).
     """
-    leaves, structure = tree_flatten(xs)
-    leaves = [leaf.movedim(dim, 0) for leaf in leaves]
+    leaves = [leaf.movedim(dim, 0) for leaf in _leaves(xs)]
     if reverse:
         leaves = [leaf.flip(0) for leaf in leaves]
 
     def combined(left, right):
-        return tree_flatten(combine_fn(tree_unflatten(left, structure), tree_unflatten(right, structure)))[0]
+        return _leaves(combine_fn(_filled(xs, iter(left)), _filled(xs, iter(right))))
 
     step = combined if combine_mode == "pointwise" else torch.vmap(combined)
     found = _scanned(step, leaves)
     if reverse:
         found = [leaf.flip(0) for leaf in found]
-    return tree_unflatten([leaf.movedim(0, dim) for leaf in found], structure)
+    return _filled(xs, iter([leaf.movedim(0, dim) for leaf in found]))
 
 
 def _scanned(step, rows):
@@ -46,16 +44,32 @@ def _interleaved(even, odd):
 
 def scan(combine_fn, init, xs, *, dim=0, reverse=False):
     """One step after another: what is carried on, and what each step gives, stacked along the first dimension."""
-    leaves, structure = tree_flatten(xs)
+    leaves = _leaves(xs)
     rows = range(leaves[0].shape[dim])
-    carried, given, results = init, [], None
+    carried, out, given = init, None, []
     for n in reversed(rows) if reverse else rows:
-        carried, out = combine_fn(carried, tree_unflatten([leaf.select(dim, n) for leaf in leaves], structure))
-        parts, results = tree_flatten(out)
-        given.append(parts)
+        carried, out = combine_fn(carried, _filled(xs, iter([leaf.select(dim, n) for leaf in leaves])))
+        given.append(_leaves(out))
     if reverse:
         given.reverse()
-    return carried, tree_unflatten([torch.stack(parts) for parts in zip(*given)], results)
+    return carried, _filled(out, iter([torch.stack(parts) for parts in zip(*given)]))
+
+
+def _leaves(tree):
+    """The tensors of nested containers, in order."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    return [leaf for part in (tree.values() if isinstance(tree, dict) else tree) for leaf in _leaves(part)]
+
+
+def _filled(like, leaves):
+    """Containers like others, with the next tensors of an iterator."""
+    if isinstance(like, torch.Tensor):
+        return next(leaves)
+    if isinstance(like, dict):
+        return {key: _filled(part, leaves) for key, part in like.items()}
+    parts = [_filled(part, leaves) for part in like]
+    return like._make(parts) if hasattr(like, "_make") else type(like)(parts)
 
 
 # By the names of the functions that they stand for, which are imported by nobody but the program.

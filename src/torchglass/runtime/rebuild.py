@@ -5,6 +5,7 @@ rebuild.instance(BaseModelOutput, {"last_hidden_state": t0}, items={"last_hidden
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import sys
 import types
@@ -221,14 +222,20 @@ class Random:
 def plainly(error: Exception | str, function: types.FunctionType, arguments: tuple[Any, ...]) -> Any:
     """Run the user's function in place of its entry, where ``error`` came up before anything had happened."""
     log.info("`%s` runs eagerly for this call: %s", function.__name__, error)
+    if isinstance(error, str):
+        return call_original(function, arguments)
+    # the graph's failure, which is being handled here, is no part of the program's story
+    failure = error.__cause__ if isinstance(error, Undone) else error
+    set_handled(failure.__context__ if failure is not None else None)
     try:
         return call_original(function, arguments)
-    except BaseException as raised:
-        last: BaseException = raised
-        while last.__context__ is not None and last.__context__ is not error:
-            last = last.__context__
-        last.__context__ = None  # the graph's failure is no part of the program's story
-        raise
+    finally:
+        set_handled(error)
+
+
+set_handled = ctypes.pythonapi.PyErr_SetHandledException
+"""What ``sys.exception()`` gives from here on in the frame that handles an exception, and those that it calls."""
+set_handled.argtypes, set_handled.restype = [ctypes.py_object], None
 
 
 _told: weakref.WeakSet[types.CodeType] = weakref.WeakSet()
