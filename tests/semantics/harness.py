@@ -111,8 +111,8 @@ class Snapshot:
         known = self.numbers.get(id(value))
         if known is not None:
             return "seen", known
-        if type(value) is tuple and all(isinstance(v, PLAIN) for v in value):
-            return "tuple", tuple(self(v) for v in value)
+        if type(value) in (tuple, torch.Size) and all(isinstance(v, PLAIN) for v in value):
+            return type(value).__name__, tuple(self(v) for v in value)  # which two of them are one means nothing
         number = self.numbers[id(value)] = len(self.numbers)
         self.kept.append(value)
         return number, *self.content(value)
@@ -253,7 +253,7 @@ def _gradients(result: Any, x: torch.Tensor, see: Snapshot) -> Any:
         sum(t.sum() for t in found).backward()
     except RuntimeError as error:
         return type(error).__name__
-    return None if x.grad is None else [see(v) for v in x.grad.tolist()]
+    return None if x.grad is None else see(x.grad.tolist())
 
 
 def _tensors(value: Any, around: tuple[int, ...] = ()) -> list[torch.Tensor]:
