@@ -98,9 +98,11 @@ def _dispatcher(function: Function, folder: str) -> str:
     values = ", ".join(f"{n!r}: {n}" for n in names)
     contents = f"**program.contents({free!r}, cells)" if free else ""
     checks = [f"L = {{{', '.join(filter(None, (values, contents)))}}}"]
+    found = free and function.parent is None  # among closures that may be nothing like the one that was compiled
     for n in range(len(function.entries)):
+        check = f"{identifier(function.name)}_check_{n}"
         checks += [
-            f"if {identifier(function.name)}_check_{n}(L, G):",
+            f"if program.holds({check}, L):" if found else f"if {check}(L, G):",
             f"    return {identifier(function.name)}_{n}{over}({passed})",
         ]
     given = f", {passed}" if passed else ""

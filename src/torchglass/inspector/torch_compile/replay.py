@@ -92,6 +92,15 @@ class Program:
         for function in self.functions:
             yield function.__closure__ or ()
 
+    def holds(self, check: Callable[..., Any], variables: dict[str, Any]) -> bool:
+        """Whether an entry's guards hold over one of the closures: one that they cannot even ask is another function's,
+        made by the same decorator.
+        """
+        try:
+            return bool(check(variables, self.globals))
+        except (AttributeError, IndexError, KeyError, TypeError):
+            return False
+
     def contents(self, names: Sequence[str], cells: Sequence[CellType]) -> dict[str, Any]:
         """The values of free variables that have one."""
         found = {}
