@@ -6,6 +6,16 @@ from collections import OrderedDict
 from typing import Any
 
 
+def is_heap_type(cls: type) -> bool:
+    """Whether a class was allocated when it was made, as those of class statements are (Py_TPFLAGS_HEAPTYPE)."""
+    return bool(cls.__flags__ & (1 << 9))
+
+
+def c_base(cls: type) -> Any:
+    """The class of C's that ``cls`` is or derives from first."""
+    return next(base for base in cls.__mro__ if not is_heap_type(base))
+
+
 def instance(
     cls: type,
     attributes: dict[str, Any] | None = None,
@@ -29,8 +39,7 @@ def instance(
         made = cls.__new__(cls)
     else:
         # a C base (SimpleNamespace) makes its instances itself
-        base = next(b for b in cls.__mro__ if not b.__flags__ & (1 << 9))
-        made = base.__new__(cls)
+        made = c_base(cls).__new__(cls)
     fill(made, attributes, items=items, slots=slots)
     return made
 

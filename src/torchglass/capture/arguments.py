@@ -11,6 +11,7 @@ from collections.abc import Collection
 from types import BuiltinFunctionType, MethodDescriptorType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..bytecode.objects import is_heap_type
 from .errors import Unsupported
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def shape_of(function: Any) -> Shape | None:
     known = WITHOUT_SIGNATURE.get(function)
     if known is not None or not isinstance(function, BUILTINS):
         return known
-    if isinstance(function, type) and function.__flags__ & (1 << 9):
+    if isinstance(function, type) and is_heap_type(function):
         return None
     try:
         signature = inspect.signature(function)

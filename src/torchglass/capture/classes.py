@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..bytecode.objects import c_base, is_heap_type
 from ..records.sources import Attr, Source, TypeOf
 from . import arguments, class_bodies, constant_tensors, exception_groups, polyfills
 from .binding import bind_arguments
@@ -119,7 +120,7 @@ def object_new(m, args, kwargs):
 
 def _made_by(cls: type) -> Any:
     """``__new__`` of the C class that ``cls`` is or derives from."""
-    return next(base.__new__ for base in cls.__mro__ if not base.__flags__ & (1 << 9))
+    return c_base(cls).__new__
 
 
 def new(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -148,12 +149,12 @@ def new(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         result.payload = m.fold(next(b for b in cls.__mro__ if b in (int, float, str, bytes)), args[1:], kwargs)
         return result
     allowed = (object, dict, list, set, OrderedDict, defaultdict)
-    bases = [b for b in cls.__mro__ if not b.__flags__ & (1 << 9)]
+    bases = [b for b in cls.__mro__ if not is_heap_type(b)]
     if any(b not in (*allowed, SimpleNamespace) and b.__module__ not in ("typing", "abc") for b in bases):
         raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`")
-    if any(b.__flags__ & (1 << 9) and b not in allowed and not is_python_class(b) for b in cls.__mro__):
+    if any(is_heap_type(b) and b not in allowed and not is_python_class(b) for b in cls.__mro__):
         raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`")
-    if not cls.__flags__ & (1 << 9) and cls not in (object, SimpleNamespace):
+    if not is_heap_type(cls) and cls not in (object, SimpleNamespace):
         raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`")
     if getattr(cls, "__abstractmethods__", None):
         m.real(object.__new__, cls)  # raises with the words of this version of Python

@@ -170,10 +170,10 @@ class Probe(TorchFunctionMode):
     ) -> Any:
         """Called by PyTorch on the stand-in of an object with a ``__torch_function__``."""
         self.asked = True
-        named = DictV.of([(ConstantV(k), self.symbolic(v)) for k, v in (kwargs or {}).items()])
-        values = [self.m.wrap_known(func), self._classes(types), TupleV([self.symbolic(a) for a in args]), named]
+        values = [self.symbolic(a) for a in args]
+        named = {k: self.symbolic(v) for k, v in (kwargs or {}).items()}
         with outside_probe(self.m):
-            return self.real(self.m.call(self.m.get_attr(self.symbolic(owner), "__torch_function__"), values, {}))
+            return self.real(_answer(self.m, self.symbolic(owner), func, self._classes(types), values, named))
 
     def real(self, value: Value) -> Any:
         """An object that stands for a value: a tensor without data for a tensor."""
@@ -258,11 +258,15 @@ def ask(m: Machine, func: Any, types: TupleV, args: list[Value], kwargs: dict[st
             if func in torch_compat.device_constructors() and _is_none(kwargs.get("device", NONE)):
                 kwargs = {**kwargs, "device": ConstantV(mode.real.device)}
             return m.call(m.wrap_known(func), args, kwargs)
-        named = DictV.of([(ConstantV(k), v) for k, v in kwargs.items()])
-        answer = m.get_attr(mode, "__torch_function__")
-        return m.call(answer, [m.wrap_known(func), types, TupleV(args), named], {})
+        return _answer(m, mode, func, types, args, kwargs)
     finally:
         m.function_modes, m.probe = modes, probe
+
+
+def _answer(m: Machine, asked: Value, func: Any, types: TupleV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """What the ``__torch_function__`` of a mode or an object gives."""
+    named = DictV.of([(ConstantV(k), v) for k, v in kwargs.items()])
+    return m.call(m.get_attr(asked, "__torch_function__"), [m.wrap_known(func), types, TupleV(args), named], {})
 
 
 def _is_none(value: Value) -> bool:

@@ -33,6 +33,7 @@ import torch
 import torch.library
 
 from .. import _native, torch_compat
+from ..bytecode.objects import is_heap_type
 from ..records.guards import TensorMeta
 from ..records.sources import Attr, Computed, Constant, Source
 from .errors import Unsupported
@@ -170,7 +171,7 @@ CONTENT: dict[Any, tuple[Callable[..., Any], str, tuple[Constant, ...]]] = {
 
 def is_python_class(cls: type) -> bool:
     """Whether ``cls`` was made by a class statement: a heap type whose methods are not C functions of its own."""
-    if not cls.__flags__ & (1 << 9) or "__module__" not in cls.__dict__ or cls.__module__ in _C_MODULES:
+    if not is_heap_type(cls) or "__module__" not in cls.__dict__ or cls.__module__ in _C_MODULES:
         return False
     found = _python_classes.get(cls)
     if found is None:

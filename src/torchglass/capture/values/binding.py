@@ -78,9 +78,8 @@ def bind(
         original = cls.__dict__["_torchglass_original"]
         return m.get_attr(m.wrap(original, Attr(place, "_torchglass_original") if place else None), name)
     if hasattr(type(attribute), "__get__") and is_data_descriptor(class_lookup(type(cls), name)):
-        by_super = (
-            True  # what stands in the class under `__class__` or `__name__` is not what reading it from there gives
-        )
+        # what stands in the class under `__class__` or `__name__` is not what reading it from there gives
+        by_super = True
     source = _way_to(m, attribute, owner, cls, name, is_class, by_super)
     getter = m.class_lookup(type(attribute), "__get__")
     if isinstance(attribute, FunctionType):

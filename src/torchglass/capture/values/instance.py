@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...bytecode.objects import c_base
 from ...records.sources import Attr, InstanceDict, Source
 from ..errors import Unsupported
 from .base import NotConstant, Value
@@ -395,7 +396,7 @@ class ExceptionV(InstanceV):
         return made
 
     def builtin_class(self) -> Any:
-        return next(base for base in self.cls.__mro__ if not base.__flags__ & (1 << 9))
+        return c_base(self.cls)
 
     def twin(self, m: Machine) -> BaseException:
         """A real exception of the builtin class, which knows what that makes of its arguments: ``errno``, its text."""
