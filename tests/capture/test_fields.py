@@ -163,3 +163,31 @@ def test_breaks(name, backend):
 def test_what_a_dropped_gradient_was_is_not_asked(drop):
     compiled = outcomes(drop, "eager", fullgraph=True)[2]
     assert len(tg.explain(compiled).entries) == 1
+
+
+def replaced_data(x, y):
+    y.data = torch.ones(3)
+    return x[0]
+
+
+def dropped_grad(x, y):
+    y.grad = None
+    return x.grad
+
+
+def attached(x, y):
+    y.note = 2
+    return getattr(x, "note", 1)
+
+
+@pytest.mark.parametrize("function", [replaced_data, dropped_grad, attached], ids=lambda f: f.__name__)
+def test_one_tensor_under_two_names_at_a_later_call(function):
+    def given(twice):
+        x, y = (torch.zeros(3) for _ in range(2))
+        x.grad = torch.ones(3)
+        return (x, x if twice else y)
+
+    compiled = tg.compile(function, backend="eager")
+    for twice in (False, True, False):
+        expected, found = function(*given(twice)), compiled(*given(twice))
+        torch.testing.assert_close(found, expected)

@@ -12,7 +12,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from types import FunctionType, ModuleType, NoneType
+from types import FunctionType, ModuleType
 from typing import Any, NoReturn
 
 import torch
@@ -20,7 +20,7 @@ import torch
 from .. import torch_compat
 from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
-from ..records.sources import Attr, InstanceDict, Source, TypeOf
+from ..records.sources import Attr, Source, TypeOf
 from . import (
     calls,
     checked,
@@ -32,6 +32,7 @@ from . import (
     relied,
     tensor_ops,
     texts,
+    told_apart,
     wrap,
 )  # fmt: skip
 from .errors import StaysInPython, Unsupported, UserError
@@ -41,7 +42,6 @@ from .values import hashing
 from .values.arrays import ArrayV, is_array
 from .values.base import Lazy, NotConstant, Value
 from .values.binding import MISSING, bind, is_of_compiled_module
-from .values.closure import ClosureV
 from .values.constant import ConstantV
 from .values.containers import CellV, SequenceV, SliceV, TupleV
 from .values.dicts import DictV
@@ -321,47 +321,9 @@ class Machine:
         if left_real is None or right_real is None:
             return False
         if left_real[0] is not right_real[0]:
-            self.guard_distinct([left, right], "they were told apart with `is`")
+            told_apart.guard_distinct(self, [left, right], "they were told apart with `is`")
             return False
         return True
-
-    def guard_distinct(self, values: list[Value], why: str) -> None:
-        """Rely on it that these existing objects, when reached again, are still different ones."""
-        sources = [
-            v.source
-            for v in values
-            if v.source is not None
-            and (isinstance(v, ClosureV) or not isinstance(v, (ConstantV, KnownV)))
-            and getattr(v, "real", None) is not None
-        ]
-        if len(sources) == len(values):
-            key = ("distinct", tuple(sources))
-            self.guards.setdefault(key, Guard(None, "distinct", tuple(sources), why, self.origin()))
-
-    def guard_told_apart(self) -> None:
-        """What is written through one name must not be reached through another at the next call, and different keys
-        must not be one.
-        """
-        for written in list(self.mutated.values()):
-            each = {id(v): v for _, v in self.wrapped.values()}.values()  # stand-ins lead to one value twice
-            # objects are told apart, their dictionaries and what they hold as subclasses of list or dict with them
-            existing = [
-                v for v in each if not isinstance(v, CellV) and not isinstance(v.source, (NoneType, InstanceDict))
-            ]
-            parts = ((v, part) for v in existing for part in (getattr(v, "attrs", None), getattr(v, "payload", None)))
-            written = next((v for v, part in parts if part is written), written)
-            if isinstance(written, CellV) or written.source is None:
-                continue
-            kind = written.python_type()
-            others = [v for v in existing if v is not written and v.python_type() is kind]
-            if others:
-                self.guard_distinct([written, *others], "one of them is written to")
-        for kind in {v.python_type() for v in self.keys.values()}:
-            alike = [v for v in self.keys.values() if v.python_type() is kind]
-            if len(alike) > 1:
-                self.guard_distinct(alike, "they were different keys")
-        if self.builder.flagged and len(self.builder.inputs) > 1:
-            self.guard_distinct([*self.builder.inputs], "one of them is made to require grad")
 
     def equal(self, left: Value, right: Value) -> bool:
         """``left == right`` as a Python bool (as list.__contains__ and tuple comparison use it)."""

@@ -27,7 +27,7 @@ from ..records.capture import Capture, GraphBreak, Request, Resume
 from ..records.guards import Guard
 from ..records.origin import Origin
 from ..records.sources import STACK, Cell, Local
-from . import breaks, checked, failing, function_modes, inference
+from . import breaks, checked, failing, function_modes, inference, told_apart
 from .draws import draws
 from .emit import Emitter
 from .emit_effects import emit_effects
@@ -270,7 +270,7 @@ class _Attempt:
 
     def _finish(self, found: tuple[GraphBreak, ...]) -> Capture:
         m, e = self.m, self.emitter
-        m.guard_told_apart()
+        told_apart.guard_told_apart(m)
         checked.refuse_unfit(m)
         for check in m.checks:
             e.expr(check.tensor)

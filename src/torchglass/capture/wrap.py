@@ -36,6 +36,7 @@ from .. import _native, torch_compat
 from ..bytecode.objects import is_heap_type
 from ..records.guards import TensorMeta
 from ..records.sources import Attr, Computed, Constant, Source
+from . import told_apart
 from .errors import Unsupported
 from .values import number
 from .values.arrays import ArrayV, is_array
@@ -143,7 +144,7 @@ def _guard_own_dict(m: Machine, value: InstanceV) -> None:
     if value.attrs is value.payload:
         m.guard(source_of_dict(value.real, value.source), "same", value.source, "its items are its attributes")
     else:
-        m.guard_distinct([value.attrs, value], "its items are not its attributes")
+        told_apart.guard_distinct(m, [value.attrs, value], "its items are not its attributes")
 
 
 def _guard_content(m: Machine, real: Any, source: Source) -> None:
