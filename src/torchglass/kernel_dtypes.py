@@ -16,23 +16,28 @@ import torch
 
 # What kernels say of dtypes. Other errors of so small a call (of shapes, of data) say nothing about the real one.
 _OF_DTYPES = re.compile(
-    r"support|implemented|can't be cast|may not be a|non-complex|Could not run|handles only|same dtype|scalar type|"
+    r"support|implemented|can't be cast|may not be a|non-complex|Could not run|handles only|dtype|scalar type|"
     r"but got (Bool|Byte|Char|Short|Int|Long|UInt\d*|Half|BFloat16|Float|Double|Complex\w*)\b"
 )
 _MANY = 1 << 12  # elements: larger tensors are cut to two a side, where the operator takes that
 _NAMED = (str, bool, torch.dtype, torch.layout, torch.memory_format)  # arguments that choose another kernel
 _PRODUCTS = frozenset(("addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "dot", "mm", "mv", "vdot"))
+# What reads or writes at places that whole numbers say, and looks whether they are there.
+_AT_PLACES = frozenset(
+    ("embedding", "gather", "index", "index_add", "index_copy", "index_fill", "index_put", "index_reduce",
+     "index_select", "scatter", "scatter_add", "scatter_reduce", "take")
+)  # fmt: skip
 # What takes tensors of any sizes, or says that they do not fit, besides the element-wise. Others may believe the sizes
 # they are given: oneDNN's recurrent layer with a weight cut to two a side and a hidden size of 48 writes past it; a
 # convolution of bfloat16 of op_db, cut so, ended the process with torch 2.11.
-_TAKING_ANY_SIZES = _PRODUCTS | frozenset(
+_TAKING_ANY_SIZES = _PRODUCTS | _AT_PLACES | frozenset(
     ("all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "linalg_vector_norm", "logsumexp",
      "max", "mean", "median", "min", "mode", "nanmedian", "nansum", "norm", "prod", "std", "std_mean", "sum", "var",
      "var_mean",
      "cummax", "cummin", "cumprod", "cumsum", "logcumsumexp", "argsort", "kthvalue", "sort", "topk",
      "_cdist_forward", "_trilinear", "_log_softmax", "_safe_softmax", "_softmax", "native_layer_norm", "_prelu_kernel",
-     "_to_copy", "cat", "clone", "constant_pad_nd", "copy", "flip", "full_like", "ones_like", "roll", "stack", "tril",
-     "triu", "trace", "zeros_like", "_conj_physical", "_fft_c2c", "_fft_r2c")
+     "_to_copy", "cat", "clone", "complex", "constant_pad_nd", "copy", "flip", "full_like", "ones_like", "roll",
+     "stack", "tril", "triu", "trace", "zeros_like", "_conj_physical", "_fft_c2c", "_fft_r2c")
 )  # fmt: skip
 _known: dict[Any, Exception | None] = {}
 
@@ -43,7 +48,12 @@ def refusal(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result
         return None
     key = (operator, *map(_kind, args), *((name, _kind(value)) for name, value in kwargs.items()))
     if key not in _known:
-        _known[key] = _tried(operator, args, kwargs, result)
+        if _takes_generator(operator):
+            kwargs = kwargs | {"generator": torch.Generator()}
+        small = _small(operator, args, kwargs, result)
+        if small is None:
+            return None  # smaller tensors may come
+        _known[key] = _tried(operator, *small)
     return _known[key]
 
 
@@ -71,23 +81,42 @@ def _takes_generator(operator: Any) -> bool:
     return any(parameter.name == "generator" for parameter in operator._schema.arguments)
 
 
-def _tried(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Exception | None:
-    """Run the operator; nothing is tried on other devices, nor makers of large tensors, nor what relies on sizes."""
-    if _takes_generator(operator):
-        kwargs = kwargs | {"generator": torch.Generator()}
+def _small(
+    operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Small real arguments like these. None: nothing is tried on other devices, nor makers of large tensors, nor what
+    relies on sizes.
+    """
     read, made = _tensors([*args, *kwargs.values()]), _tensors(result)
     if any(t.device.type != "cpu" or t.layout is not torch.strided or t.is_quantized for t in (*read, *made)):
         return None
     if _may_hold_places(operator, read):
         return None
     large = sum(t.numel() for t in (*read, *made)) > _MANY
+    if large and operator is torch.ops.aten.convolution.default:
+        return _small_convolution(*args), {}
     if large and not (read and _may_be_cut(operator)):
         return None
+    return tuple(_real(value, large) for value in args), {n: _real(value, large) for n, value in kwargs.items()}
+
+
+def _tried(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:
     try:
-        operator(*(_real(value, large) for value in args), **{n: _real(value, large) for n, value in kwargs.items()})
+        operator(*args, **kwargs)
     except Exception as error:
         return type(error)(*error.args) if _OF_DTYPES.search(str(error)) else None
     return None
+
+
+def _small_convolution(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Two channels to two, one place to start at: sizes that belong together."""
+    spans = [(size - 1) * step + 1 for size, step in zip(weight.shape[2:], dilation)]
+    small = torch.ones(1, 2, *spans, dtype=x.dtype), torch.ones(2, 2, *weight.shape[2:], dtype=weight.dtype)
+    biased = None if bias is None else torch.ones(2, dtype=bias.dtype)
+    return *small, biased, stride, padding, dilation, transposed, output_padding, 1
 
 
 @functools.cache
@@ -106,7 +135,7 @@ def _may_hold_places(operator: Any, read: list[torch.Tensor]) -> bool:
     check them out of it (``linalg_ldl_solve`` ends the process at pivots that are none).
     """
     whole = [t for t in read if not (t.dtype.is_floating_point or t.dtype.is_complex or t.dtype is torch.bool)]
-    harmless = torch.Tag.pointwise in operator.tags or _name(operator) in (*_PRODUCTS, "convolution")
+    harmless = torch.Tag.pointwise in operator.tags or _name(operator) in (*_PRODUCTS, *_AT_PLACES, "convolution")
     return 0 < len(whole) < len(read) and not harmless
 
 

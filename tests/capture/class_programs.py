@@ -291,8 +291,7 @@ def enum_with_auto_and_flags(x):
 def abstract_base_inside(x):
     class Shape(abc.ABC):
         @abc.abstractmethod
-        def area(self):
-            ...
+        def area(self): ...
 
     class Square(Shape):
         def area(self):

@@ -126,7 +126,9 @@ def tensor_subclass():
 @program
 def tensor_subclass_as_input():
     return lambda x: (type(x + 1).__name__, (x + 1).as_subclass(torch.Tensor)), [
-        (rand(2).as_subclass(MyTensor),), (rand(2),)]
+        (rand(2).as_subclass(MyTensor),),
+        (rand(2),),
+    ]
 
 
 @torch.jit.script
@@ -166,7 +168,8 @@ def func_jacobians():
 def autograd_functional():
     def f(x):
         return torch.autograd.functional.jacobian(lambda t: t**2, x), torch.autograd.functional.hvp(
-            lambda t: (t**3).sum(), x, torch.ones_like(x))
+            lambda t: (t**3).sum(), x, torch.ones_like(x)
+        )
 
     return f, [(rand(3),)] * 2
 
@@ -555,7 +558,7 @@ def operators_on_tensors():
         c = ~(a > 0) | (b < 1) ^ (a == b)
         d = (-x) ** 2 - abs(y) / 3
         e = operator.itemgetter(0, 1)(d)
-        return a, b, c, d, e, divmod(7, 2), x.__add__(1), 2**x[0], 1 - x
+        return a, b, c, d, e, divmod(7, 2), x.__add__(1), 2 ** x[0], 1 - x
 
     return f, [(rand(2, 3), rand(2, 3, seed=1))] * 2
 
@@ -599,7 +602,14 @@ def advanced_indexing():
         y[i, :2] = 0
         y[..., -1] += 5
         y[m] = -1
-        return y, x[:, None, i], x[m].shape, x[i][:, [0, 2]], y.index_select(0, i), x.gather(0, i[None, :].expand(1, 3)[:, :3] * 0)
+        return (
+            y,
+            x[:, None, i],
+            x[m].shape,
+            x[i][:, [0, 2]],
+            y.index_select(0, i),
+            x.gather(0, i[None, :].expand(1, 3)[:, :3] * 0),
+        )
 
     return f, [(rand(3, 4), torch.tensor([0, 2, 1]), torch.tensor([True, False, True]))] * 2
 
@@ -610,7 +620,13 @@ def dtype_and_device_logic():
         if x.dtype == torch.float32 and x.device.type == "cpu" and not x.is_cuda:
             x = x.to(torch.float64)
         info = torch.finfo(x.dtype)
-        return x.clamp(min=info.min / 2), x.element_size(), torch.promote_types(x.dtype, torch.int8), x.type(torch.int32), str(x.dtype)
+        return (
+            x.clamp(min=info.min / 2),
+            x.element_size(),
+            torch.promote_types(x.dtype, torch.int8),
+            x.type(torch.int32),
+            str(x.dtype),
+        )
 
     return f, [(rand(2),), (rand(2).double(),), (rand(2).half(),)]
 
@@ -830,10 +846,16 @@ def embedding_bag_and_padding():
 def losses_zoo():
     def f(x, t):
         return (
-            F.cross_entropy(x, t), F.nll_loss(x.log_softmax(-1), t), F.binary_cross_entropy_with_logits(x, x.sigmoid()),
-            F.smooth_l1_loss(x, x * 2), F.kl_div(x.log_softmax(-1), x.softmax(-1), reduction="batchmean"),
-            F.cosine_embedding_loss(x, x + 1, torch.ones(len(x))), F.triplet_margin_loss(x, x + 1, x - 1),
-            nn.CrossEntropyLoss(label_smoothing=0.1)(x, t), F.huber_loss(x, x * 3), F.gaussian_nll_loss(x, x * 2, x.exp()),
+            F.cross_entropy(x, t),
+            F.nll_loss(x.log_softmax(-1), t),
+            F.binary_cross_entropy_with_logits(x, x.sigmoid()),
+            F.smooth_l1_loss(x, x * 2),
+            F.kl_div(x.log_softmax(-1), x.softmax(-1), reduction="batchmean"),
+            F.cosine_embedding_loss(x, x + 1, torch.ones(len(x))),
+            F.triplet_margin_loss(x, x + 1, x - 1),
+            nn.CrossEntropyLoss(label_smoothing=0.1)(x, t),
+            F.huber_loss(x, x * 3),
+            F.gaussian_nll_loss(x, x * 2, x.exp()),
         )
 
     return f, [(rand(3, 4), torch.tensor([0, 3, 1]))] * 2
@@ -843,7 +865,9 @@ def losses_zoo():
 def ctc_and_adaptive():
     def f(x):
         lp = x.log_softmax(-1)
-        return F.ctc_loss(lp, torch.tensor([[1, 2]]), torch.tensor([4]), torch.tensor([2])), F.adaptive_avg_pool1d(x.permute(1, 2, 0), 2)
+        return F.ctc_loss(lp, torch.tensor([[1, 2]]), torch.tensor([4]), torch.tensor([2])), F.adaptive_avg_pool1d(
+            x.permute(1, 2, 0), 2
+        )
 
     return f, [(rand(4, 1, 3),)] * 2
 
@@ -965,7 +989,18 @@ def star_unpacking():
 @program
 def returns_of_many_kinds():
     def f(x):
-        return {"t": (x, [x + 1, None]), 3: slice(1, None), "r": range(3), "s": {1, 2}, "f": frozenset("a"), "e": ..., "d": x.dtype, "z": 1j, "n": float("nan"), "c": collections.deque([1])}
+        return {
+            "t": (x, [x + 1, None]),
+            3: slice(1, None),
+            "r": range(3),
+            "s": {1, 2},
+            "f": frozenset("a"),
+            "e": ...,
+            "d": x.dtype,
+            "z": 1j,
+            "n": float("nan"),
+            "c": collections.deque([1]),
+        }
 
     return f, [(rand(2),)] * 2
 

@@ -287,7 +287,11 @@ def programs():
         for number, line in enumerate(ROWS[module.__name__].strip().splitlines()):
             expression = line.removeprefix("breaks: ")
             namespace = dict(globals())
-            namespace |= {name: getattr(module, name) for name in names_of(module) | {"pi", "e", "inf", "nan", "tau"} if hasattr(module, name)}
+            namespace |= {
+                name: getattr(module, name)
+                for name in names_of(module) | {"pi", "e", "inf", "nan", "tau"}
+                if hasattr(module, name)
+            }
             source = f"def f(x, n, a, s, d):\n    found = [{expression}]\n    return x + 1, found\n"
             exec(compile(source, __file__, "exec"), namespace)
             yield f"{module.__name__}-{number}", namespace["f"], expression != line

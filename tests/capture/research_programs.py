@@ -215,7 +215,7 @@ def gaussian_process():
     log_scale = torch.zeros((), requires_grad=True)
 
     def kernel(a, b):
-        return torch.exp(-torch.cdist(a, b) ** 2 / (2 * log_scale.exp() ** 2))
+        return torch.exp(-(torch.cdist(a, b) ** 2) / (2 * log_scale.exp() ** 2))
 
     def f(x, y, new):
         k = kernel(x, x) + 0.1 * torch.eye(len(x))
@@ -785,7 +785,10 @@ def low_rank_adapters():
         def __init__(self, base, rank=2):
             super().__init__()
             self.base = base.requires_grad_(False)
-            self.a, self.b = nn.Parameter(rand(rank, base.in_features)), nn.Parameter(torch.zeros(base.out_features, rank))
+            self.a, self.b = (
+                nn.Parameter(rand(rank, base.in_features)),
+                nn.Parameter(torch.zeros(base.out_features, rank)),
+            )
             self.merged = False
 
         def merge(self):
@@ -1098,7 +1101,9 @@ def registries_and_plugins():
             return x**self.power
 
     def build(spec):
-        name, options = (spec, {}) if isinstance(spec, str) else (spec["name"], {k: v for k, v in spec.items() if k != "name"})
+        name, options = (
+            (spec, {}) if isinstance(spec, str) else (spec["name"], {k: v for k, v in spec.items() if k != "name"})
+        )
         if name not in REGISTRY:
             raise KeyError(f"unknown {name!r}; have {', '.join(sorted(REGISTRY))}")
         return REGISTRY[name], options
@@ -1110,7 +1115,11 @@ def registries_and_plugins():
         return x
 
     x = rand(3)
-    return f, [(x, "leaky", "square"), (x, {"name": "leaky", "slope": 0.5}, {"name": "square", "power": 3}), (x, "none")]
+    return f, [
+        (x, "leaky", "square"),
+        (x, {"name": "leaky", "slope": 0.5}, {"name": "square", "power": 3}),
+        (x, "none"),
+    ]
 
 
 @program

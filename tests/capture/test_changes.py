@@ -320,6 +320,8 @@ def test_a_hook_for_all_modules_that_the_function_registers():
     seen.clear()
     same(tg.compile(f, backend="eager")(x), expected)
     assert seen == names == ["Linear", "ReLU", "Sequential"]
+
+
 class Bare:
     pass
 
@@ -521,6 +523,8 @@ def test_defaults_of_functions_that_are_written_to():
         for _ in range(3):
             same(compiled(x, mine), f(x, theirs))
         assert mine.__kwdefaults__ == theirs.__kwdefaults__ and mine.__defaults__ == theirs.__defaults__
+
+
 @pytest.mark.parametrize(("cls", "values"), [
     (int, (3, 5, 5)), (float, (1.5, -0.0, 0.0)), (str, ("ab", "c")), (bytes, (b"a", b"b")),
     (tuple, ((1, 2), (1, 3), (1, 2, 3))), (list, ([1, 2], [1], [2])),

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import torchglass as tg
+from torchglass import kernel_dtypes
 from torchglass.kernel_dtypes import refusal
 from torchglass.torch_compat import new_fake_mode
 
@@ -23,6 +24,10 @@ REFUSED = {
     "a dot product": lambda x: torch.dot(x[0], x.long()[0]),
     "an added product": lambda x: torch.addmm(x.long(), x, x),
     "a convolution": lambda x: torch.conv1d(x[None], x[None].long()),
+    "a convolution that is transposed": lambda x: torch.conv_transpose1d(x[None], x[None].long()),
+    "places of floats": lambda x: x.index_select(0, x[0]),
+    "places to add at": lambda x: x.index_add(0, torch.tensor([0, 1]), x[:2].double()),
+    "what is put": lambda x: x.index_put((torch.tensor([0, 1]),), x[:2].double()),
     "in place": lambda x: x.to(torch.int32).erfinv().bitwise_not_(),
     "in a list": lambda x: torch.block_diag(x & x, x),
     "random integers": lambda x: torch.randn(3, dtype=torch.int64),
@@ -37,6 +42,7 @@ def test_dtypes_that_kernels_refuse(name, read, size):
         y = REFUSED[name](x)
         return y if read else x + 1
 
+    kernel_dtypes._known.clear()
     x = torch.ones(size, size)
     with pytest.raises((RuntimeError, NotImplementedError)) as eager:
         f(x)

@@ -505,7 +505,11 @@ class Cached(nn.Module):
 def module_with_cache():
     m = Cached()
     return lambda x, k: (m(x, k), sorted(map(str, m.cache))), [
-        (rand(2, 4), "a"), (rand(2, 4, seed=1), "a"), (rand(2, 4), None), (rand(2, 4), "b")]
+        (rand(2, 4), "a"),
+        (rand(2, 4, seed=1), "a"),
+        (rand(2, 4), None),
+        (rand(2, 4), "b"),
+    ]
 
 
 class KVCache:
@@ -851,7 +855,10 @@ def ensemble_by_vmap():
     def call(p, b, x):
         return torch.func.functional_call(base, (p, b), (x,))
 
-    return lambda x: torch.func.vmap(call, in_dims=(0, 0, None))(params, buffers, x), [(rand(2, 3),), (rand(2, 3, seed=1),)]
+    return lambda x: torch.func.vmap(call, in_dims=(0, 0, None))(params, buffers, x), [
+        (rand(2, 3),),
+        (rand(2, 3, seed=1),),
+    ]
 
 
 @program

@@ -24,7 +24,7 @@ def _tensor(w):
         lambda: f"torch.func.jvp(torch.sin, ({one()},), ({one()},))[1]",
         lambda: f"{one()}[{w.pick(INDICES)}]",
         lambda: f"{one()}[{one()} > 0]",
-        lambda: f"torch.zeros(3).index_add(0, torch.tensor([0, 2, 0]), {one()}.float())",
+        lambda: f"torch.zeros(3).index_add(0, torch.tensor([0, 2, 0]), {one()})",
         lambda: "weight.gather(0, torch.tensor([1, 0]))",
         lambda: f"weight.scatter(0, torch.tensor([1, 0]), {w.pick(['5.0', w.expr('int')])})",
         lambda: f"{one()}.{w.pick(DTYPES)}",
