@@ -13,8 +13,6 @@ start without caches: inductor's are switched off and its folder is new, ours is
 from __future__ import annotations
 
 import argparse
-import compileall
-import importlib.util
 import json
 import os
 import statistics
@@ -47,8 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
         for kind in chosen.kinds
         for layers in chosen.growth or [chosen.layers]
     ]
-    for folder in importlib.util.find_spec("torchglass").submodule_search_locations or ():  # type: ignore[union-attr]
-        compileall.compile_dir(folder, quiet=2)
+    common.byte_compile()
     rows = []
     for case in cases:
         rows.append(measure(case, chosen.sides, chosen.repeats))

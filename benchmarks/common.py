@@ -7,7 +7,9 @@ that a change in the machine's speed while measuring hits all of them alike.
 from __future__ import annotations
 
 import argparse
+import compileall
 import gc
+import importlib.util
 import json
 import os
 import platform
@@ -40,6 +42,13 @@ SIDES: dict[str, Callable[[torch.nn.Module], Callable[..., Any]]] = {
 """Name of a side to what makes its callable of a model. torch and torchglass load on first use, as for a
 user.
 """
+
+
+def byte_compile() -> None:
+    """Byte-compile our package as pip does what it installs, torch too; also where Python is told to write none."""
+    spec = importlib.util.find_spec("torchglass")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        compileall.compile_dir(folder, quiet=1)
 
 
 def step(call: Callable[..., Any], model: torch.nn.Module, inputs: Mapping[str, Any], kind: str) -> torch.Tensor:

@@ -144,6 +144,13 @@ class Derived(Source):
     def base(self) -> Source | None:
         return self.of
 
+    def render(self) -> str:
+        return self.after(self.of.render())
+
+    def after(self, base: str) -> str:
+        """The expression, ``base`` being that of what it is reached through."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class Attr(Derived):
@@ -151,18 +158,18 @@ class Attr(Derived):
 
     name: str
 
-    def render(self) -> str:
+    def after(self, base: str) -> str:
         if self.name.isidentifier() and not keyword.iskeyword(self.name):
-            return f"{self.of.render()}.{self.name}"
-        return f"getattr({self.of.render()}, {self.name!r})"
+            return f"{base}.{self.name}"
+        return f"getattr({base}, {self.name!r})"
 
 
 @dataclass(frozen=True)
 class InstanceDict(Derived):
     """``base.__dict__``: the instance dictionary, read without descriptors."""
 
-    def render(self) -> str:
-        return f"{self.of.render()}.__dict__"
+    def after(self, base: str) -> str:
+        return f"{base}.__dict__"
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,8 +187,8 @@ class Item(Derived):
             return False  # by the hash first: tensors as keys are compared element by element
         return self.key is other.key or bool(self.key == other.key)
 
-    def render(self) -> str:
-        return f"{self.of.render()}[{key_text(self.key)}]"
+    def after(self, base: str) -> str:
+        return f"{base}[{key_text(self.key)}]"
 
 
 def is_plain_key(key: Any) -> bool:
@@ -202,24 +209,24 @@ class DictKey(Derived):
 
     index: int
 
-    def render(self) -> str:
-        return f"list({self.of.render()})[{self.index}]"
+    def after(self, base: str) -> str:
+        return f"list({base})[{self.index}]"
 
 
 @dataclass(frozen=True)
 class TypeOf(Derived):
     """``type(base)``."""
 
-    def render(self) -> str:
-        return f"type({self.of.render()})"
+    def after(self, base: str) -> str:
+        return f"type({base})"
 
 
 @dataclass(frozen=True)
 class Referent(Derived):
     """``base()`` of a weak reference: what it refers to, None once that is gone."""
 
-    def render(self) -> str:
-        return f"{self.of.render()}()"
+    def after(self, base: str) -> str:
+        return f"{base}()"
 
 
 @dataclass(frozen=True)

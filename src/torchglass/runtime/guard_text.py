@@ -21,7 +21,7 @@ import sys
 import types
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -124,16 +124,6 @@ def _uses(guards: list[Guard], fetch: list[Source]) -> Counter[Source]:
     return uses
 
 
-@dataclass(frozen=True)
-class _Written(Source):
-    """A source that is already an expression."""
-
-    text: str
-
-    def render(self) -> str:
-        return self.text
-
-
 class _Text:
     """The body of ``check`` while it is written."""
 
@@ -178,12 +168,12 @@ class _Text:
         if isinstance(source, Computed):
             self.names.modules |= {source.text.partition(".")[0]} & {"math", "operator"}
             return source.filled([self.expression(part) for part in source.parts])
-        text = self.names.text(source.object) if isinstance(source, Fixed) else source.render()
-        if isinstance(source, Derived):
-            of = self.expression(source.of)
-            text = replace(source, of=_Written(of)).render()
-            if isinstance(source, Item) and not is_plain_key(source.key):
-                text = f"{of}[{self.names.text(source.key)}]"
+        if isinstance(source, Item) and not is_plain_key(source.key):
+            text = f"{self.expression(source.of)}[{self.names.text(source.key)}]"
+        elif isinstance(source, Derived):
+            text = source.after(self.expression(source.of))
+        else:
+            text = self.names.text(source.object) if isinstance(source, Fixed) else source.render()
         if self.uses[source] < 2 or isinstance(source, Local):
             return text
         name = self.locals[source] = self.name(source)
