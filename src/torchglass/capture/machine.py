@@ -10,6 +10,7 @@ import functools
 import operator
 import sys
 import sysconfig
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from types import FunctionType, ModuleType
@@ -393,6 +394,9 @@ class Machine:
         if is_opaque(result) and type(result) not in wrap.REBUILT and not is_array(result):
             # it would be made once, at capture, and be used up or changed by the first call
             raise Unsupported(f"`{getattr(function, '__qualname__', function)}`, which makes a {type(result).__name__}")
+        made = _containers(result)
+        if made and not made.isdisjoint(_containers((real_args, *real_kwargs.values()))):
+            raise Unsupported(f"`{getattr(function, '__qualname__', function)}`, which gives back what it was given")
         return self.wrap_result(result)
 
     def _is_programs(self, value: Any) -> bool:
@@ -659,3 +663,11 @@ def _identity(value: Value) -> tuple[Any] | None:
 @_identity.register
 def _(value: ConstantV) -> tuple[Any]:
     return (value.value,)
+
+
+def _containers(value: Any) -> set[int]:
+    """The mutable containers that a value is made of, by their ids."""
+    if isinstance(value, (list, dict, set, deque)):
+        items = value.values() if isinstance(value, dict) else value
+        return {id(value)}.union(*map(_containers, items))
+    return set[int]().union(*map(_containers, value)) if isinstance(value, tuple) else set()
