@@ -1,8 +1,9 @@
-"""Which dtypes PyTorch's CPU kernels refuse although fake tensors take them.
+"""Which dtypes, and sizes, PyTorch's CPU kernels refuse although fake tensors take them.
 
 ``x & y`` of floats passes the meta functions; the kernel says ``"bitwise_and_cpu" not implemented for 'Float'``. A
 capture that believes them would compute what eager refuses, or drop the operation where nothing reads its result. So
 each operator is run once in a process with each combination of dtypes, on a few real numbers, and what it says is kept.
+Where fake tensors do not look at sizes either, that is done once for each combination of sizes, if they are small.
 Input: an operator, its arguments and its fake result. Output: the kernel's error, or None.
 """
 
@@ -10,14 +11,17 @@ from __future__ import annotations
 
 import functools
 import re
+from types import EllipsisType
 from typing import Any
 
 import torch
 
-# What kernels say of dtypes. Other errors of so small a call (of shapes, of data) say nothing about the real one.
+from .kernel_writes import is_random
+
+# What kernels say of dtypes. Other errors of a call cut small (of shapes, of data) say nothing about the real one.
 _OF_DTYPES = re.compile(
     r"support|implemented|can't be cast|may not be a|non-complex|Could not run|handles only|dtype|scalar type|"
-    r"but got (Bool|Byte|Char|Short|Int|Long|UInt\d*|Half|BFloat16|Float|Double|Complex\w*)\b"
+    r"must be long|but got (Bool|Byte|Char|Short|Int|Long|UInt\d*|Half|BFloat16|Float|Double|Complex\w*)\b"
 )
 _MANY = 1 << 12  # elements: larger tensors are cut to two a side, where the operator takes that
 _NAMED = (str, bool, torch.dtype, torch.layout, torch.memory_format)  # arguments that choose another kernel
@@ -25,7 +29,7 @@ _PRODUCTS = frozenset(("addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "do
 # What reads or writes at places that whole numbers say, and looks whether they are there.
 _AT_PLACES = frozenset(
     ("embedding", "gather", "index", "index_add", "index_copy", "index_fill", "index_put", "index_reduce",
-     "index_select", "scatter", "scatter_add", "scatter_reduce", "take")
+     "index_select", "put", "scatter", "scatter_add", "scatter_reduce", "take")
 )  # fmt: skip
 # What takes tensors of any sizes, or says that they do not fit, besides the element-wise. Others may believe the sizes
 # they are given: oneDNN's recurrent layer with a weight cut to two a side and a hidden size of 48 writes past it; a
@@ -39,6 +43,11 @@ _TAKING_ANY_SIZES = _PRODUCTS | _AT_PLACES | frozenset(
      "_to_copy", "cat", "clone", "complex", "constant_pad_nd", "copy", "flip", "full_like", "ones_like", "roll",
      "stack", "tril", "triu", "trace", "zeros_like", "_conj_physical", "_fft_c2c", "_fft_r2c")
 )  # fmt: skip
+# What fake tensors do not ask about sizes.
+_OF_SIZES = frozenset(
+    ("_log_softmax", "_softmax", "bucketize", "diagonal_scatter", "index_add", "index_put", "index_reduce",
+     "index_select", "multinomial", "native_batch_norm", "put", "searchsorted", "select_scatter", "slice_scatter")
+)  # fmt: skip
 _known: dict[Any, Exception | None] = {}
 
 
@@ -46,14 +55,15 @@ def refusal(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result
     """The error that the kernel raises at the dtypes of these arguments."""
     if not _is_tried(operator):
         return None
-    key = (operator, *map(_kind, args), *((name, _kind(value)) for name, value in kwargs.items()))
+    kind = _kind_and_sizes if _name(operator) in _OF_SIZES else _kind
+    key = (operator, *map(kind, args), *((name, kind(value)) for name, value in kwargs.items()))
     if key not in _known:
         if _takes_generator(operator):
             kwargs = kwargs | {"generator": torch.Generator()}
-        small = _small(operator, args, kwargs, result)
-        if small is None:
+        error = _tried(operator, args, kwargs, result)
+        if error is ...:
             return None  # smaller tensors may come
-        _known[key] = _tried(operator, *small)
+        _known[key] = error
     return _known[key]
 
 
@@ -68,12 +78,19 @@ def _kind(value: Any) -> Any:
     return type(value), value if value in (0, 1) else None
 
 
+def _kind_and_sizes(value: Any) -> Any:
+    """All that an operator's arguments are, but for the numbers in tensors."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype, value.device.type, value.shape
+    return tuple(map(_kind_and_sizes, value)) if isinstance(value, (list, tuple)) else (type(value), value)
+
+
 @functools.cache
 def _is_tried(operator: Any) -> bool:
     """PyTorch's own operators are, but for views, which have no kernel, and those that move the one generator on."""
     if operator.namespace != "aten" or operator.is_view:
         return False
-    return torch.Tag.nondeterministic_seeded not in operator.tags or _takes_generator(operator)
+    return not is_random(operator) or _takes_generator(operator)
 
 
 @functools.cache
@@ -81,30 +98,27 @@ def _takes_generator(operator: Any) -> bool:
     return any(parameter.name == "generator" for parameter in operator._schema.arguments)
 
 
-def _small(
+def _tried(
     operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
-) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Small real arguments like these. None: nothing is tried on other devices, nor makers of large tensors, nor what
-    relies on sizes.
+) -> Exception | EllipsisType | None:
+    """What the operator raises with small real arguments like these. ``...``: it is not tried on other devices, nor
+    made to make large tensors, nor given sizes that it might rely on.
     """
     read, made = _tensors([*args, *kwargs.values()]), _tensors(result)
     if any(t.device.type != "cpu" or t.layout is not torch.strided or t.is_quantized for t in (*read, *made)):
-        return None
+        return ...
     if _may_hold_places(operator, read):
-        return None
+        return ...
     large = sum(t.numel() for t in (*read, *made)) > _MANY
     if large and operator is torch.ops.aten.convolution.default:
-        return _small_convolution(*args), {}
-    if large and not (read and _may_be_cut(operator)):
-        return None
-    return tuple(_real(value, large) for value in args), {n: _real(value, large) for n, value in kwargs.items()}
-
-
-def _tried(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:
+        args, large = _small_convolution(*args), False
+    elif large and not (read and _may_be_cut(operator)):
+        return ...
     try:
-        operator(*args, **kwargs)
+        operator(*(_real(value, large) for value in args), **{n: _real(value, large) for n, value in kwargs.items()})
     except Exception as error:
-        return type(error)(*error.args) if _OF_DTYPES.search(str(error)) else None
+        of_sizes = _name(operator) in _OF_SIZES and not large
+        return type(error)(*error.args) if of_sizes or _OF_DTYPES.search(str(error)) else None
     return None
 
 
@@ -113,8 +127,8 @@ def _small_convolution(
     transposed: bool, output_padding: Any, groups: int,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Two channels to two, one place to start at: sizes that belong together."""
-    spans = [(size - 1) * step + 1 for size, step in zip(weight.shape[2:], dilation)]
-    small = torch.ones(1, 2, *spans, dtype=x.dtype), torch.ones(2, 2, *weight.shape[2:], dtype=weight.dtype)
+    sizes = (1, 2, *((size - 1) * step + 1 for size, step in zip(weight.shape[2:], dilation)))
+    small = torch.ones(sizes, dtype=x.dtype), torch.ones(2, 2, *weight.shape[2:], dtype=weight.dtype)
     biased = None if bias is None else torch.ones(2, dtype=bias.dtype)
     return *small, biased, stride, padding, dilation, transposed, output_padding, 1
 

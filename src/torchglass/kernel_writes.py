@@ -1,7 +1,8 @@
-"""Which of its arguments an operator writes to."""
+"""Which of its arguments an operator writes to, and whether it moves a random generator on."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -25,3 +26,11 @@ def written_by(operator: Any, args: Any, kwargs: dict[str, Any], only_lists: boo
                 values = value if isinstance(value, (tuple, list)) else [] if only_lists else [value]
                 found += [t for t in values if isinstance(t, torch.Tensor)]
     return found
+
+
+@functools.cache
+def is_random(operator: Any) -> bool:
+    """Whether the operator draws random numbers, for some arguments at least."""
+    return (
+        torch.Tag.nondeterministic_seeded in operator.tags and operator is not torch.ops.aten._fused_sdp_choice.default
+    )

@@ -35,7 +35,7 @@ from torch._subclasses.fake_tensor import (
 from .collector import Sheltered
 from .kernel_dtypes import refusal
 from .kernel_layouts import LAYOUTS, elementwise, is_elementwise, laid_out
-from .kernel_writes import written_by
+from .kernel_writes import is_random, written_by
 
 NEEDS_DATA: tuple[type[Exception], ...] = (
     DataDependentOutputException,
@@ -75,15 +75,14 @@ class LightFakeMode(FakeTensorMode):
 
     writes: list[torch.Tensor] | None = None  # what operators write to, while somebody wants to know
     only_lists = False  # of them only members of lists, for whose versions fake kernels do not account
+    draws = False  # whether one of them has drawn random numbers
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with torch._C.DisableTorchFunction():
             if func is _where and args[0].dtype is torch.uint8:  # its meta function refuses what the kernel takes
                 args = (args[0].bool(), *args[1:])
-            if self.writes is None:
-                result = _fake_dispatch(self, func, types, args, kwargs)
-            else:
-                result = self._watched(func, types, args, kwargs or {})
+            call = _fake_dispatch if self.writes is None else LightFakeMode._watched
+            result = call(self, func, types, args, kwargs or {})
             if func in LAYOUTS:
                 with self:
                     return laid_out(func, result, args)
@@ -99,8 +98,9 @@ class LightFakeMode(FakeTensorMode):
             result = _fake_dispatch(self, func, types, args, kwargs)
         finally:
             self.writes = written
-        if written is not None:
-            written += written_by(func, args, kwargs, self.only_lists)
+        assert written is not None
+        written += written_by(func, args, kwargs, self.only_lists)
+        self.draws |= is_random(func)
         refused = refusal(func, args, kwargs, result)
         if refused is not None:
             raise refused

@@ -52,6 +52,61 @@ def test_dtypes_that_kernels_refuse(name, read, size):
         assert str(ours.value) == str(eager.value)
 
 
+SIZES = {
+    "added at places": lambda x: x.index_add(0, torch.tensor([0, 2, 0]), torch.eye(3)),
+    "put at places": lambda x: x.index_put((torch.tensor([0, 1]),), torch.ones(3)),
+    "places in a matrix": lambda x: x.index_select(0, torch.zeros(2, 2, dtype=torch.long)),
+    "a dimension too many": lambda x: x.softmax(1),
+    "a slice of another size": lambda x: torch.slice_scatter(x, torch.ones(2)),
+    "boundaries in a matrix": lambda x: torch.bucketize(x, torch.ones(2, 2)),
+    "places in a list": lambda x: x[0:2][[0, 2]],
+    "running statistics": lambda x: torch.batch_norm(x.view(1, 3), None, None, x[:2], x[:2], False, 0.1, 1e-5, False),
+}
+
+
+@pytest.mark.parametrize("read", [True, False], ids=["read", "unread"])
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_that_kernels_refuse(name, read):
+    def f(x):
+        y = SIZES[name](x)
+        return y if read else x + 1
+
+    x = torch.ones(3)
+    with pytest.raises((RuntimeError, IndexError)) as eager:
+        f(x)
+    for backend in ("eager", "glass"):
+        with pytest.raises(type(eager.value)) as ours:
+            tg.compile(f, backend=backend)(x)
+        assert str(ours.value) == str(eager.value)
+
+
+def test_a_graph_that_fails_draws_no_numbers():
+    own = torch.Generator()
+
+    def f(x, y, n):
+        noise = torch.randn(3) + torch.randn(3, generator=own)
+        x += noise
+        return x[n], y[n] + noise[:1]
+
+    def outcome(call, n):
+        torch.manual_seed(0)
+        own.manual_seed(1)
+        x = torch.zeros(3)
+        try:
+            given = call(x, torch.ones(3), torch.tensor([n]))
+        except IndexError as error:
+            given = str(error)
+        return given, x, torch.rand(2), torch.rand(2, generator=own)
+
+    compiled = tg.compile(f)
+    for n in (4, 5, 1):
+        (given, *rest), (expected, *others) = outcome(compiled, n), outcome(f, n)
+        assert (
+            given == expected if isinstance(expected, str) else torch.equal(torch.stack(given), torch.stack(expected))
+        )
+        torch.testing.assert_close(rest, others)
+
+
 def test_what_the_program_catches():
     def f(x, done):
         done.append(1)

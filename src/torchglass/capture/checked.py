@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..bytecode import Instruction
-from .draws import draws
 from .errors import Unchecked
 from .graph import GraphBuilder
 from .resume import NO_FALL
@@ -96,8 +95,3 @@ def refuse_unfit(m: Machine) -> None:
     written = m.builder.writes_inputs() or any(m.builder.wrote_to(check.tensor.fake) for check in m.checks)
     if written or any(isinstance(held, torch.Generator) for held in m.builder.held.values()):
         raise Unchecked("a check of a tensor in a graph that cannot be run twice")
-
-
-def redraws(m: Machine) -> bool:
-    """Whether Python would, after a failed check, draw the graph's random numbers once more."""
-    return bool(m.checks) and any(draws(node, m.builder.fake_mode) for node in m.builder.graph.nodes)

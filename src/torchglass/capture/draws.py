@@ -8,10 +8,10 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-import torch
 import torch.fx
 from torch.fx.node import map_arg
 
+from ..kernel_writes import is_random
 from ..torch_compat import DispatchMode
 
 _NEVER = frozenset({operator.getitem, getattr})
@@ -23,7 +23,7 @@ class Watch(DispatchMode):
     seen = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen |= torch.Tag.nondeterministic_seeded in func.tags
+        self.seen |= is_random(func)
         return func(*args, **(kwargs or {}))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import checked, failing
+import torch
+
 from .emit import Emitter
 from .tensor_ops import MODE_CHANGES
 
@@ -55,13 +56,13 @@ def _graph_call(e: Emitter, names: list[str], input_count: int) -> list[str]:
     call = f"graph_0({arguments})"
     if results:
         call = f"{', '.join(results)}{',' if len(results) == 1 else ''} = {call}"
-    sets_modes, redraws = _sets_modes(e), failing.redraws(e.m)
+    sets_modes, random = _sets_modes(e), _random(e)
     error, modes, drawn = e.fresh("error"), e.fresh("modes"), e.fresh("drawn")
     failure = "rebuild.Undone" if e.m.builder.writes_inputs() else "Exception"
     lines = [f"{modes} = rebuild.Modes()"] if sets_modes else []
-    lines += [f"{drawn} = rebuild.Random()"] if redraws else []
+    lines += [f"{drawn} = {random}"] if random else []
     lines += ["try:", f"    {call}", f"except {failure} as {error}:"]
-    again = [f"    {drawn}.restore()"] if redraws else []
+    again = [f"    {drawn}.restore()"] if random else []
     again += [f"    {text}" for text in _flag_lines(e, False)]
     again.append(f"    return rebuild.without_graph({error}, {_call(e, names)})")
     if not sets_modes:
@@ -79,9 +80,8 @@ def _checked(e: Emitter, names: list[str], graph_call: list[str]) -> list[str]:
     if not e.m.checks:
         return graph_call
     fails = " or ".join(f"not {e.expr(c.tensor)}" if c.passing else e.expr(c.tensor) for c in e.m.checks)
-    changed = [("modes", "rebuild.Modes()")] if _sets_modes(e) else []
-    changed += [("random", "rebuild.Random()")] if checked.redraws(e.m) else []
-    before = [(e.fresh(name), text) for name, text in changed]
+    changed = [("modes", "rebuild.Modes()" if _sets_modes(e) else ""), ("random", _random(e))]
+    before = [(e.fresh(name), text) for name, text in changed if text]
     return [
         *(f"{name} = {text}" for name, text in before),
         *graph_call,
@@ -94,6 +94,14 @@ def _checked(e: Emitter, names: list[str], graph_call: list[str]) -> list[str]:
 
 def _sets_modes(e: Emitter) -> bool:
     return any(n.op == "call_function" and n.target in MODE_CHANGES for n in e.m.builder.graph.nodes)
+
+
+def _random(e: Emitter) -> str:
+    """What keeps the generators' states that the graph moves on, as text; '' where it draws nothing."""
+    if not e.m.builder.fake_mode.draws:
+        return ""
+    own = [e.pin(held) for held in e.m.builder.held.values() if isinstance(held, torch.Generator)]
+    return f"rebuild.Random({', '.join(own)})"
 
 
 def _call(e: Emitter, names: list[str]) -> str:

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .draws import draws
-
 if TYPE_CHECKING:
     from .frame import Frame
     from .machine import Machine
@@ -48,11 +46,6 @@ def is_caught(m: Machine) -> bool:
 def in_graph(m: Machine) -> bool:
     """Whether the graph has such an operation."""
     return any(n.op in ("call_function", "call_method") and may_fail(n.target) for n in m.builder.graph.nodes)
-
-
-def redraws(m: Machine) -> bool:
-    """Whether Python would, after such an operation failed in the graph, draw its random numbers once more."""
-    return in_graph(m) and any(draws(node, m.builder.fake_mode) for node in m.builder.graph.nodes)
 
 
 def _catches(frame: Frame) -> bool:

@@ -31,6 +31,7 @@ from .values.tensor import TensorV
 
 Made = TypeVar("Made", bound=EntryTensorV)
 
+MOST_TRIED = 1 << 16  # elements
 NUMBER_DTYPES = {int: torch.int64, **dict.fromkeys((float, *NUMPY_FLOATS), torch.float64)}
 
 
@@ -164,6 +165,8 @@ class GraphBuilder:
                 function(*[convert(a, _empty) for a in args], **{k: convert(v, _empty) for k, v in kwargs.items()})
             with self.fake_mode:
                 result = function(*fake_args, **fake_kwargs)
+            if function is operator.getitem and _has_list(fake_args[1]) and result.numel() <= MOST_TRIED:
+                function(*[convert(a, _zeros) for a in args])  # nor do they see whether these places are there
             # an operation that returns its argument changed something about it: data, or a flag
             storages = set(map(_storage, written))
             self.changed = [
@@ -397,6 +400,15 @@ def _empty(value: TensorV) -> torch.Tensor:
     """A real tensor like one that has no elements."""
     t = value.fake
     return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
+
+
+def _zeros(value: TensorV) -> torch.Tensor:
+    """A real tensor like one, without memory of its own."""
+    return torch.zeros((), dtype=value.fake.dtype).expand(value.fake.shape)
+
+
+def _has_list(index: Any) -> bool:
+    return isinstance(index, list) or (isinstance(index, tuple) and any(isinstance(i, list) for i in index))
 
 
 def has_tensor(value: Any) -> bool:

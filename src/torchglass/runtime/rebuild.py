@@ -207,14 +207,17 @@ class Undoable:
 
 
 class Random:
-    """The states of the default random generators as they are when made; ``restore`` makes them so again."""
+    """The states of the default random generators and of ``others`` when made; ``restore`` makes them so again."""
 
-    def __init__(self) -> None:
+    def __init__(self, *others: torch.Generator) -> None:
+        self.others = [(generator, generator.get_state()) for generator in others]
         self.cpu = torch.get_rng_state()
         self.cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
 
     def restore(self) -> None:
         torch.set_rng_state(self.cpu)
+        for generator, state in self.others:
+            generator.set_state(state)
         if self.cuda:
             torch.cuda.set_rng_state_all(self.cuda)
 
