@@ -333,26 +333,26 @@ def _delete_attr(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
 @breaks_at("BINARY_SUBSCR")
 def _subscript(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     stack, (owner, key) = _split(frame, 2)
-    return _result(e, i, stack, f"{e.expr(owner)}[{e.expr(key)}]")
+    return _result(e, i, stack, f"{e.owner(owner)}[{e.expr(key)}]")
 
 
 @breaks_at("BINARY_SLICE")
 def _slice(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     stack, (owner, start, stop) = _split(frame, 3)
-    return _result(e, i, stack, f"{e.expr(owner)}[{e.expr(start)}:{e.expr(stop)}]")
+    return _result(e, i, stack, f"{e.owner(owner)}[{e.expr(start)}:{e.expr(stop)}]")
 
 
 @breaks_at("STORE_SUBSCR")
 def _store_subscript(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     stack, (value, owner, key) = _split(frame, 3)
-    e.line(f"{e.expr(owner)}[{e.expr(key)}] = {e.expr(value)}")
+    e.line(f"{e.owner(owner)}[{e.expr(key)}] = {e.expr(value)}")
     return [Path(None, stack, i.index + 1)]
 
 
 @breaks_at("DELETE_SUBSCR")
 def _delete_subscript(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     stack, (owner, key) = _split(frame, 2)
-    e.line(f"del {e.expr(owner)}[{e.expr(key)}]")
+    e.line(f"del {e.owner(owner)}[{e.expr(key)}]")
     return [Path(None, stack, i.index + 1)]
 
 
@@ -371,7 +371,7 @@ def _extend(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     assert i.arg is not None
     target = stack[-i.arg]
     assert isinstance(target, Value)
-    e.line(f"{e.expr(target)}.{'extend' if i.opname == 'LIST_EXTEND' else 'update'}({e.expr(value)})")
+    e.line(f"{e.owner(target)}.{'extend' if i.opname == 'LIST_EXTEND' else 'update'}({e.expr(value)})")
     return [Path(None, stack, i.index + 1)]
 
 

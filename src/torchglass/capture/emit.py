@@ -26,6 +26,9 @@ from .values.tensor import TensorV
 if TYPE_CHECKING:
     from .machine import Machine
 
+# Names, texts and lists, with what is read of them or called: no operator to bind weaker than a dot.
+_PRIMARY = re.compile(r"(?:[^\W\d]\w*|'[^']*'|\[[^\[\]]*\])(?:\.\w+|\[[^\[\]]*\]|\([^()]*\))*")
+
 
 class Emitter:
     """Collects the body of one entry function."""
@@ -136,9 +139,9 @@ class Emitter:
         return None
 
     def owner(self, value: Any) -> str:
-        """An expression that a dot may follow."""
+        """An expression that a dot or a bracket may follow."""
         text = self.expr(value)
-        return f"({text})" if text[0].isdigit() or text[0] == "-" else text
+        return text if _PRIMARY.fullmatch(text) else f"({text})"
 
     def listing(self, values: list[Any]) -> str:
         return ", ".join(self.expr(v) for v in values)

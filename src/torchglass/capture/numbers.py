@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..records.sources import Item, Source
+from .errors import Fails
 from .graph import NUMBER_DTYPES, GraphBuilder
 from .values.base import Lazy, Value
 from .values.constant import ConstantV
@@ -217,7 +218,9 @@ def _is_one_of(target: Any, operations: Container[Any]) -> bool:
 
 
 def _operand(m: Machine, number: NumberV, other: torch.Tensor) -> Value | None:
-    """``number`` as a tensor that leads to the same dtype; None where there is none."""
+    """``number`` as a tensor that leads to the same dtype; None where there is none. Fails for one too large."""
+    if type(number.known) is int and not -(1 << 63) <= number.known < 1 << 63:
+        raise Fails("the program raises OverflowError")
     dtype = _dtype_for(number.known, other)
     if dtype is None:
         return None

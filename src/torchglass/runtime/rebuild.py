@@ -58,8 +58,11 @@ def delete_global(namespace: dict[str, Any], name: str) -> None:
 
 
 def scalar(value: float) -> torch.Tensor:
-    """A number as an input of a graph: float64 or int64, no dimensions."""
-    return torch.scalar_tensor(value, dtype=torch.float64 if isinstance(value, float) else torch.int64)
+    """A number as an input of a graph: float64 or int64, no dimensions. Undone for one that is too large."""
+    try:
+        return torch.scalar_tensor(value, dtype=torch.float64 if isinstance(value, float) else torch.int64)
+    except OverflowError as error:
+        raise Undone(str(error)) from error
 
 
 def number(value: Any, kind: type) -> Any:
