@@ -139,6 +139,12 @@ def _may_be_cut(operator: Any) -> bool:
     return torch.Tag.pointwise in operator.tags or _name(operator) in _TAKING_ANY_SIZES
 
 
+@functools.cache
+def looks_up(operator: Any) -> bool:
+    """Whether the operator raises where whole numbers say a place that is not there."""
+    return operator.namespace == "aten" and _name(operator) in _AT_PLACES
+
+
 def _name(operator: Any) -> str:
     name: str = operator._schema.name
     return name.removeprefix("aten::")

@@ -80,6 +80,20 @@ def test_sizes_that_kernels_refuse(name, read):
         assert str(ours.value) == str(eager.value)
 
 
+def test_places_that_are_not_there_though_nobody_reads():
+    def f(x, places):
+        y = torch.tensor(3.0).scatter(0, places, 5.0)
+        x.gather(0, places)
+        return y.dim()
+
+    for places in (torch.tensor([0, 0]), torch.tensor([1, 0])):
+        with pytest.raises(RuntimeError) as eager:
+            f(torch.ones(1), places + 1)
+        with pytest.raises(RuntimeError) as ours:
+            tg.compile(f, backend="eager")(torch.ones(1), places + 1)
+        assert str(ours.value) == str(eager.value)
+
+
 def test_a_graph_that_fails_draws_no_numbers():
     own = torch.Generator()
 

@@ -224,7 +224,7 @@ def outcome(function: Callable[..., Any], module: types.ModuleType, call: int, f
         *ended,
         text,
         *seen,
-        sorted(module.closed.items()),
+        sorted(f"{_without_names(repr(key))}: {count}" for key, count in module.closed.items()),
         torch.is_grad_enabled(),
         _gradients(result, given[0], see),
     )

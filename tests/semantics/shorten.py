@@ -1,7 +1,7 @@
 """Shorten a program that fails: python -m tests.semantics.shorten program.py prints the shortest one found.
 
 Statements are taken out, compound ones replaced by their bodies, expressions by what stands in them, as long as plain
-and compiled runs still differ.
+and compiled runs still differ, and in the same thing (what was raised, what became of an argument, ...).
 """
 
 from __future__ import annotations
@@ -101,22 +101,25 @@ def _put(node: ast.AST, name: str, n: int, expression: ast.AST) -> None:
         setattr(node, name, expression)
 
 
-def main() -> None:
-    def fails(text: str) -> bool:
-        tg.reset()
-        with tempfile.TemporaryDirectory() as folder, tg.prepare_debug(folder):
-            try:
-                check(text, backend=sys.argv[2] if len(sys.argv) > 2 else "eager")
-            except Difference:
-                return True
-            except Exception as error:
-                print(f"# {type(error).__name__}: {error}", file=sys.stderr)
-            return False
+def differs_in(text: str, backend: str) -> str:
+    """Which part of the outcome differs, '' for none."""
+    tg.reset()
+    with tempfile.TemporaryDirectory() as folder, tg.prepare_debug(folder):
+        try:
+            check(text, backend=backend)
+        except Difference as found:
+            return str(found.plain).partition(":")[0][:3]
+        except Exception as error:
+            print(f"# {type(error).__name__}: {error}", file=sys.stderr)
+        return ""
 
-    text = Path(sys.argv[1]).read_text()
-    if not fails(text):
+
+def main() -> None:
+    text, backend = Path(sys.argv[1]).read_text(), sys.argv[2] if len(sys.argv) > 2 else "eager"
+    part = differs_in(text, backend)
+    if not part:
         sys.exit("plain and compiled runs of this program agree")
-    print(shorten(text, fails))
+    print(shorten(text, lambda candidate: differs_in(candidate, backend) == part))
 
 
 if __name__ == "__main__":

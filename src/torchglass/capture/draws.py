@@ -1,6 +1,7 @@
-"""Whether an operation of the graph draws random numbers: one that does is run even if nothing reads its result.
+"""Whether an operation of the graph is run even if nothing reads its result.
 
 ``noise = F.dropout(x)`` that is never used still moves eager's generator on, and with it all that is drawn later.
+``x.gather(0, places)`` raises where a place is not there.
 """
 
 from __future__ import annotations
@@ -11,25 +12,27 @@ from typing import Any
 import torch.fx
 from torch.fx.node import map_arg
 
+from ..kernel_dtypes import looks_up
 from ..kernel_writes import is_random
 from ..torch_compat import DispatchMode
 
-_NEVER = frozenset({operator.getitem, getattr})
-
 
 class Watch(DispatchMode):
-    """Notes whether a random operator is called."""
+    """Notes whether an operator is called that draws random numbers, or looks for places."""
 
-    seen = False
+    draws = looks = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen |= is_random(func)
+        self.draws |= is_random(func)
+        self.looks |= looks_up(func)
         return func(*args, **(kwargs or {}))
 
 
-def draws(node: torch.fx.Node, fake_mode: Any) -> bool:
-    """Run the operation once more on fake tensors and look. What cannot be run so counts as drawing."""
-    if node.op not in ("call_function", "call_method") or node.target in _NEVER:
+def must_run(node: torch.fx.Node, fake_mode: Any) -> bool:
+    """Run the operation once more on fake tensors and look. What cannot be run so counts as one that must."""
+    if node.op not in ("call_function", "call_method") or node.target is getattr:
+        return False
+    if node.target is operator.getitem and not any(isinstance(a, torch.fx.Node) for a in _flat(node.args[1])):
         return False
     watch = Watch()
     try:
@@ -40,4 +43,8 @@ def draws(node: torch.fx.Node, fake_mode: Any) -> bool:
             call(*rest, **kwargs)
     except Exception:
         return True
-    return watch.seen
+    return watch.draws or watch.looks
+
+
+def _flat(index: Any) -> tuple[Any, ...]:
+    return tuple(index) if isinstance(index, (tuple, list)) else (index,)

@@ -28,7 +28,7 @@ from ..records.guards import Guard
 from ..records.origin import Origin
 from ..records.sources import STACK, Cell, Local
 from . import breaks, checked, failing, function_modes, inference, told_apart
-from .draws import draws
+from .draws import must_run
 from .emit import Emitter
 from .emit_effects import emit_effects
 from .emit_resume import entry_point, slot_text
@@ -334,7 +334,7 @@ class _Attempt:
                 graph.call_function(torch_compat.set_grad_mode, (False,)).meta["effect"] = True
         for node in reversed(list(graph.nodes)):
             removable = node.op not in ("output", "placeholder") and not node.meta.get("effect")
-            if removable and not node.users and not draws(node, builder.fake_mode):
+            if removable and not node.users and not must_run(node, builder.fake_mode):
                 graph.erase_node(node)
         inputs = []
         for value in builder.inputs:

@@ -93,7 +93,7 @@ def vjp_(m, args, kwargs):
         return outputs
 
     target, operands, result = interpreted(m, watched, args[0], args[1:], {})
-    if watch.seen:
+    if watch.draws:
         raise Unsupported("torch.func.vjp of a function that draws random numbers", "draw them before")
     target = Transformed(vjp_outputs, target.body, target.places)
     found = recorded(m, target, operands, result)

@@ -206,14 +206,15 @@ def _failure(guard: Guard, scope: Scope) -> Failure:
     try:
         operands = _operands(guard, scope)
     except Exception as error:
-        return Failure(guard, guard.expected, error, f"{place}: {type(error).__name__}: {error}")
+        # what the frames of its traceback hold, the call's arguments, would live as long as the record of this
+        return Failure(guard, guard.expected, error.with_traceback(None), f"{place}: {type(error).__name__}: {error}")
     new = operands.get("x", operands["e"])
     if guard.check == "tensor" and isinstance(new, torch.Tensor):
         return _tensor_failure(guard, place, new)
     try:
         new = _SHOWN.get(guard.check, lambda value: value)(new)
     except Exception as error:
-        new = error
+        new = error.with_traceback(None)
     message = f"{place}: {CHECKS[guard.check].meaning}: was {_brief(guard.expected)}, is {_brief(new)}"
     return Failure(guard, guard.expected, new, message)
 

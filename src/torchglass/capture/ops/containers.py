@@ -70,8 +70,11 @@ def map_add(m, f, i):
 
 @handler("LIST_EXTEND")
 def list_extend(m, f, i):
-    values = m.listed(f.pop())
-    f.stack[-i.arg].grow(m, values)
+    value = m.forced(f.pop())
+    kind = value.python_type()
+    if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+        m.throw(TypeError, f"Value after * must be an iterable, not {kind.__name__}")
+    f.stack[-i.arg].grow(m, m.listed(value))
 
 
 @handler("SET_UPDATE")
