@@ -52,7 +52,7 @@ _known: dict[Any, Exception | None] = {}
 
 
 def refusal(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Exception | None:
-    """The error that the kernel raises at the dtypes of these arguments."""
+    """The error that the kernel raises for arguments of these dtypes, or sizes."""
     if not _is_tried(operator):
         return None
     kind = _kind_and_sizes if _name(operator) in _OF_SIZES else _kind
@@ -82,7 +82,9 @@ def _kind_and_sizes(value: Any) -> Any:
     """All that an operator's arguments are, but for the numbers in tensors."""
     if isinstance(value, torch.Tensor):
         return value.dtype, value.device.type, value.shape
-    return tuple(map(_kind_and_sizes, value)) if isinstance(value, (list, tuple)) else (type(value), value)
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_kind_and_sizes, value))
+    return (type(value), value) if isinstance(value, (int, float)) else _kind(value)
 
 
 @functools.cache
@@ -101,13 +103,13 @@ def _takes_generator(operator: Any) -> bool:
 def _tried(
     operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
 ) -> Exception | EllipsisType | None:
-    """What the operator raises with small real arguments like these. ``...``: it is not tried on other devices, nor
-    made to make large tensors, nor given sizes that it might rely on.
+    """What the operator raises with small real arguments like these. None, too, on other devices, where nothing is
+    tried. ``...``: neither is it made to make large tensors, nor given sizes that it might rely on.
     """
     read, made = _tensors([*args, *kwargs.values()]), _tensors(result)
-    if any(t.device.type != "cpu" or t.layout is not torch.strided or t.is_quantized for t in (*read, *made)):
-        return ...
-    if _may_hold_places(operator, read):
+    if any(t.device.type != "cpu" for t in (*read, *made)) or _may_hold_places(operator, read):
+        return None
+    if any(t.layout is not torch.strided or t.is_quantized for t in (*read, *made)):
         return ...
     large = sum(t.numel() for t in (*read, *made)) > _MANY
     if large and operator is torch.ops.aten.convolution.default:
