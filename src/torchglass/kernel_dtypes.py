@@ -119,7 +119,8 @@ def _tried(
     try:
         operator(*(_real(value, large) for value in args), **{n: _real(value, large) for n, value in kwargs.items()})
     except Exception as error:
-        of_sizes = _name(operator) in _OF_SIZES and not large
+        masks = any(t.dtype in (torch.bool, torch.uint8) for t in read)  # how many places they say is data
+        of_sizes = _name(operator) in _OF_SIZES and not large and not masks
         return type(error)(*error.args) if of_sizes or _OF_DTYPES.search(str(error)) else None
     return None
 

@@ -80,6 +80,17 @@ def test_sizes_that_kernels_refuse(name, read):
         assert str(ours.value) == str(eager.value)
 
 
+@pytest.mark.parametrize("mask", [torch.tensor([True, False, True]), torch.tensor([1, 0, 1], dtype=torch.uint8)])
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+def test_how_many_places_a_mask_says_is_data(mask):
+    def f(x):
+        return x.index_put((mask,), torch.ones(2), accumulate=True)
+
+    compiled = tg.compile(f)
+    assert torch.equal(compiled(torch.ones(3)), f(torch.ones(3)))
+    assert len(tg.explain(compiled).graphs()) == 1
+
+
 def test_places_that_are_not_there_though_nobody_reads():
     def f(x, places):
         y = torch.tensor(3.0).scatter(0, places, 5.0)
