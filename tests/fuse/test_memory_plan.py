@@ -17,7 +17,7 @@ Tensor = torch.Tensor
 @pytest.fixture(autouse=True)
 def products_by_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which write into the graph's memory; oneDNN's, on some processors, bring their own."""
-    monkeypatch.setattr(torch_compat, "_mkl_is_slow", lambda: False)
+    monkeypatch.setattr(torch_compat.onednn, "_mkl_is_slow", lambda: False)
 
 
 def waits(compiled: Compiled) -> list[int]:

@@ -17,7 +17,7 @@ Tensor = torch.Tensor
 
 @pytest.fixture(autouse=True)
 def slow_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_compat, "_mkl_is_slow", lambda: True)
+    monkeypatch.setattr(torch_compat.onednn, "_mkl_is_slow", lambda: True)
 
 
 def calls(compiled: Callable[..., object], side: str = "forward") -> int:

@@ -1,0 +1,98 @@
+"""Callables and questions of PyTorch that the frame machine tells apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+# OpOverload, OpOverloadPacket: the types of torch.ops.aten.add.Tensor and torch.ops.aten.add. Without them calls of
+# operators would not be recognised. Tried: 2.11, 2.13. set_grad_mode: what torch.no_grad's Python code calls in the
+# end. Without it regions without gradients could not be captured. OPERATION_OWNERS: the modules that tensor
+# operations written in C belong to. Without them F.linear would break the graph. The questions: library code asks
+# them, and the answer while compiling is known. Without them such code breaks the graph.
+OpOverload = torch._ops.OpOverload
+OpOverloadPacket = torch._ops.OpOverloadPacket
+
+set_grad_mode: Callable[[bool], None] = torch._C._set_grad_enabled
+OPERATION_OWNERS: tuple[Any, ...] = tuple(
+    owner
+    for owner in (
+        torch._C,
+        *(getattr(torch._C, n, None) for n in ("_nn", "_linalg", "_fft", "_special", "_sparse", "_nested")),
+    )
+    if owner is not None
+)
+tracing_state: Callable[[], Any] = torch._C._get_tracing_state
+function_mode_enabled: Callable[[], bool] = torch._C._is_torch_function_mode_enabled
+# _len_torch_dispatch_stack: nn.MultiheadAttention's fast path asks whether make_fx is at work; asked of a fake tensor
+# mode the answer is wrong. Tried: 2.13. Without it that module breaks the graph in eval.
+dispatch_mode_count: Callable[[], int] | None = getattr(torch._C, "_len_torch_dispatch_stack", None)
+log_api_usage: Callable[..., None] = torch._C._log_api_usage_once
+# Tried: 2.11, 2.13. Switches that a program may turn while it is captured (`sdpa_kernel`, `cudnn.flags`): capture turns
+# them back, the graph turns them again. Without them a capture that breaks inside leaves them turned.
+BACKEND_SWITCHES: tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...] = tuple(
+    (getattr(torch._C, getter), getattr(torch._C, setter))
+    for getter, setter in (
+        *((f"_get_cudnn_{n}", f"_set_cudnn_{n}") for n in ("enabled", "benchmark", "deterministic", "allow_tf32")),
+        *((f"_get_{n}_sdp_enabled", f"_set_sdp_use_{n}") for n in ("flash", "math", "mem_efficient", "cudnn")),
+        ("_get_sdp_priority_order", "_set_sdp_priority_order"),
+        ("_get_mkldnn_enabled", "_set_mkldnn_enabled"),
+    )
+    if hasattr(torch._C, getter) and hasattr(torch._C, setter)
+)
+# Tried: 2.13. Questions about state that programs change between calls, not inside. Without them such a change is not
+# noticed.
+STATE_QUESTIONS: frozenset[Callable[..., Any]] = frozenset(
+    getattr(home, name)
+    for home in (torch, torch._C)
+    for name in (
+        "get_num_threads", "get_num_interop_threads",
+        "_get_warnAlways", "_get_float32_matmul_precision", "_get_cublas_allow_tf32", "_get_fp32_precision_getter",
+        "_get_cublas_allow_fp16_reduced_precision_reduction", "_get_cublas_allow_bf16_reduced_precision_reduction",
+        "_get_mkldnn_deterministic", "_get_mkldnn_allow_tf32", "_get_nnpack_enabled",
+        "_get_deterministic_fill_uninitialized_memory",
+    )
+    if hasattr(home, name)
+)  # fmt: skip
+# What torch.inference_mode's Python code enters, and the same as two functions, which torch.compile puts into graphs.
+# Without them such a block ends the graph. Tried: 2.13.
+InferenceMode = torch._C._InferenceMode
+enter_inference_mode: Callable[[bool], Any] = torch.autograd.grad_mode._enter_inference_mode
+exit_inference_mode: Callable[[Any], None] = torch.autograd.grad_mode._exit_inference_mode
+# What `with torch.device(...)` and set_default_device enter, and the functions that it hands the device to. Without
+# them tensors made in such a block inside a compiled function would be on the wrong device. function_mode_stack:
+# torch.autocast looks at it. DisableTorchFunctionSubclass: what modes enter to call the plain function. Tried: 2.13.
+# NO_TORCH_FUNCTION: what stands in a class that is not to be asked.
+from torch.utils._device import DeviceContext
+from torch.utils._device import _device_constructors as device_constructors
+
+function_mode_stack: Callable[[], list[Any]] = torch.overrides._get_current_function_mode_stack
+DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass
+NO_TORCH_FUNCTION = torch._C._disabled_torch_function_impl
+# What torch.autocast's Python code calls: behind one of these, operations mean something else.
+AUTOCAST_SETTERS: frozenset[Any] = frozenset(
+    (torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled)
+)
+# Tried: 2.11, 2.13. Without them a check with a message, or of a tensor's values, would end the graph.
+CHECKS: dict[Callable[..., Any], type[Exception]] = {
+    torch._check: RuntimeError,
+    torch._check_index: IndexError,
+    torch._check_value: ValueError,
+    torch._check_type: TypeError,
+    torch._check_not_implemented: NotImplementedError,
+}
+TENSOR_CHECKS: tuple[Callable[..., Any], ...] = (torch._check_tensor_all,)
+assert_tensor: Callable[..., None] = torch._assert_async
+# Without it clip_grad_norm_ and its kin break the graph. Tried: 2.11, 2.13.
+group_tensors: Callable[..., Any] | None = getattr(torch._C, "_group_tensors_by_device_and_dtype", None)
+
+
+# temporarily_clear_interpreter_stack: leave torch.func's transforms for a moment. Without it an input of the graph that
+# is first read inside a transformed function would be wrapped by the transform. Tried: 2.13.
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack as outside_transforms
+
+# The function programs (op_db among them) call for batch norm with statistics it may write; without it their calls are
+# recorded as one operator that has no derivative of its own. Tried on 2.11 and 2.13.
+batch_norm_legit = torch._native_batch_norm_legit

@@ -1,0 +1,141 @@
+"""Fake tensors: metadata without data, made and called without torch._dynamo."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+
+import torch
+
+# FakeTensorMode, FakeTensor: tensors with metadata and no data. Without them capture cannot know shapes. Tried: 2.11,
+# 2.13. The three exceptions: what a fake operation raises when it would need data; without them such operations would
+# look like errors of the user's program instead of breaking the graph. Tried: 2.11, 2.13.
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+
+from ..kernel_dtypes import refusal
+from ..kernel_layouts import LAYOUTS, elementwise, is_elementwise, laid_out
+from ..kernel_writes import is_random, written_by
+
+NEEDS_DATA: tuple[type[Exception], ...] = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+    UnsupportedFakeTensorException,
+)
+
+
+def needs_data(error: Exception) -> bool:
+    """Whether an operation failed on fake tensors because it reads what they hold. ``torch.tensor([x.sum(), 1.0])``
+    reads memory without an operator, which says so by its text alone.
+    """
+    return isinstance(error, NEEDS_DATA) or "its data is not allocated yet" in str(error)
+
+
+_where = torch.ops.aten.where.self
+_fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
+
+
+class LightFakeMode(FakeTensorMode):
+    """FakeTensorMode without ``torch._disable_dynamo`` around each operation, which would import torch._dynamo, whose
+    own code no TorchFunctionMode hears of, and whose results lie in memory as the kernels' do. While it is asked for
+    writes, it refuses the dtypes that the kernels refuse.
+
+    Entering FakeTensorMode itself replaces PyTorch's CUDA device guard where there is no GPU, which crashes a build for
+    CUDA (seen on 2.11) once threads have come and gone.
+    """
+
+    @property
+    def avoid_device_init(self) -> bool:
+        return False
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    writes: list[torch.Tensor] | None = None  # what operators write to, while somebody wants to know
+    only_lists = False  # of them only members of lists, for whose versions fake kernels do not account
+    draws = False  # whether one of them has drawn random numbers
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with torch._C.DisableTorchFunction():
+            if func is _where and args[0].dtype is torch.uint8:  # its meta function refuses what the kernel takes
+                args = (args[0].bool(), *args[1:])
+            call = _fake_dispatch if self.writes is None else LightFakeMode._watched
+            result = call(self, func, types, args, kwargs or {})
+            if func in LAYOUTS:
+                with self:
+                    return laid_out(func, result, args)
+            if isinstance(result, torch.Tensor) and 1 in result.shape and is_elementwise(func):
+                with self:
+                    return elementwise(func, result, args)
+            return result
+
+    def _watched(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Call an operator of the program itself: those that its meta function calls are not looked at."""
+        written, self.writes = self.writes, None
+        try:
+            result = _fake_dispatch(self, func, types, args, kwargs)
+        finally:
+            self.writes = written
+        assert written is not None
+        written += written_by(func, args, kwargs, self.only_lists)
+        self.draws |= is_random(func)
+        refused = refusal(func, args, kwargs, result)
+        if refused is not None:
+            raise refused
+        return result
+
+
+def new_fake_mode() -> FakeTensorMode:
+    """One fake tensor mode, for one capture and the stages after it."""
+    return LightFakeMode(allow_non_fake_inputs=False)
+
+
+def fake_of(mode: FakeTensorMode, real: torch.Tensor) -> torch.Tensor:
+    """A fake tensor with the metadata of ``real``.
+
+    Plain leaf tensors are built directly (14 µs; ``from_tensor`` takes 125); views that require grad, conjugated and
+    sparse tensors go the long way.
+    """
+    if torch.is_inference_mode_enabled() != real.is_inference():
+        with torch.inference_mode(real.is_inference()):
+            return _fake_of(mode, real)
+    return _fake_of(mode, real)
+
+
+def _fake_of(mode: FakeTensorMode, real: torch.Tensor) -> torch.Tensor:
+    plain = (
+        real.layout is torch.strided
+        and (real.is_leaf or not real.requires_grad)
+        and not real.is_conj()
+        and not real.is_neg()
+        and not real.is_inference()
+        and not real.is_quantized
+    )
+    if not plain:
+        with warnings.catch_warnings():  # it reads `.grad`, of tensors that are no leaves too
+            warnings.filterwarnings("ignore", "The .grad attribute of a Tensor")
+            return mode.from_tensor(real, static_shapes=True)
+    meta = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device="meta")
+    fake = FakeTensor(mode, meta, real.device)
+    return fake.requires_grad_() if real.requires_grad else fake
+
+
+def stand_in(fake: torch.Tensor, cls: type) -> torch.Tensor:
+    """A tensor without data that looks like ``fake``, of ``cls`` (``torch.Tensor`` or ``Parameter``). No mode hears."""
+    with torch._C.DisableTorchFunction():
+        made = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device="meta")
+        return torch.nn.Parameter(made, requires_grad=False) if cls is torch.nn.Parameter else made
+
+
+# FAKE_LOG: where fake tensors report an operation that fails on them, with a traceback. While capturing, such a failure
+# is the user's error (shapes that do not fit) and comes up again when Python runs the operation. Tried: 2.11, 2.13.
+FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
