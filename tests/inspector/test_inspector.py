@@ -135,6 +135,20 @@ def test_long_values_are_cut():
     assert len(show.value("a" * 1000)) == 80
 
 
+def test_no_more_of_a_value_is_read_than_is_shown():
+    itself: dict = {}
+    itself["me"] = itself
+    nested: list = []
+    for _ in range(5000):
+        nested = [nested]
+    assert show.value(itself) == "{'me': {...}}"
+    assert show.value(nested) == "[" * 77 + "..."
+    assert len(show.value(dict.fromkeys(range(10**6)))) == 80
+    assert show.value(-(10**5000)).startswith("-0x")
+    assert show.value(torch.ones(3)) == "<torch.Tensor object>"
+    assert show.value(slice(0, (1,))) == "slice(0, (1,), None)"
+
+
 def test_tensors():
     assert show.tensor(META) == "float32[10] requires_grad"
     turned = TensorMeta(torch.nn.Parameter, torch.int64, torch.device("cuda:0"), (2, 3), (1, 2), False)

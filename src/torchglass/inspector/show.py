@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..records.compilation import FunctionRecord
@@ -22,7 +22,9 @@ from ..records.origin import UNKNOWN, Origin
 from ..records.partition import SavedTensor
 from ..records.sources import STACK, Source
 
-_PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range)
+_PLAIN = (int, float, complex, bool, type(None), type(Ellipsis), range)
+_SHORT = ("dtype", "device", "Size", "layout", "memory_format", "qscheme")
+_BRACKETS = {tuple: "()", list: "[]", set: "{}", frozenset: "{}", dict: "{}"}
 
 
 def guard_line(guard: Guard) -> str:
@@ -58,29 +60,56 @@ def on_the_stack(function: FunctionRecord, before: str = "") -> str:
 
 
 def value(thing: Any, limit: int = 80) -> str:
-    """A value as short Python-like text."""
-    text = _text(thing)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    """A value as short Python-like text. No more of it is looked at than is shown."""
+    text = ""
+    for piece in _pieces(thing, limit, ()):
+        text += piece
+        if len(text) > limit:
+            return text[: limit - 3] + "..."
+    return text
 
 
-def _text(thing: Any) -> str:
+def _pieces(thing: Any, limit: int, inside: tuple[int, ...]) -> Iterator[str]:
+    """The text in pieces, each about ``limit`` long at most; ``inside``: the containers that are being gone through."""
+    brackets = _BRACKETS.get(type(thing))
+    if brackets is None:
+        yield _atom(thing, limit)
+        return
+    yield brackets[0]
+    if id(thing) in inside or len(inside) > limit:
+        yield "..."
+    else:
+        inside = (*inside, id(thing))
+        for n, item in enumerate(thing):
+            if n:
+                yield ", "
+            yield from _pieces(item, limit, inside)
+            if type(thing) is dict:
+                yield ": "
+                yield from _pieces(thing[item], limit, inside)
+        if type(thing) is tuple and len(thing) == 1:
+            yield ","
+    yield brackets[1]
+
+
+def _atom(thing: Any, limit: int) -> str:
     if isinstance(thing, Source):
         return thing.render()
     if isinstance(thing, TensorMeta):
         return tensor(thing)
     if isinstance(thing, type):
         return thing.__qualname__ if thing.__module__ == "builtins" else f"{thing.__module__}.{thing.__qualname__}"
-    if type(thing) in _PLAIN or type(thing).__module__ == "torch":  # dtype, device, Size: short and harmless
+    if type(thing) is int and thing.bit_length() > 1000:  # Python refuses to print numbers of thousands of digits
+        return f"{'-' if thing < 0 else ''}0x{abs(thing) >> (thing.bit_length() - 400):x}..."
+    if type(thing) in (str, bytes):
+        return repr(thing[: limit + 1])
+    if type(thing) is slice:
+        return f"slice({', '.join(value(part, limit) for part in (thing.start, thing.stop, thing.step))})"
+    if type(thing) in _PLAIN or (type(thing).__module__ == "torch" and type(thing).__name__ in _SHORT):
         return repr(thing)
-    if type(thing) in (tuple, list, set, frozenset):
-        inner = ", ".join(_text(item) for item in thing)
-        left, right = "()" if type(thing) is tuple else "[]" if type(thing) is list else "{}"
-        return f"{left}{inner}{',' if type(thing) is tuple and len(thing) == 1 else ''}{right}"
-    if type(thing) is dict:
-        return "{" + ", ".join(f"{_text(k)}: {_text(v)}" for k, v in thing.items()) + "}"
     if isinstance(thing, types.FunctionType | types.BuiltinFunctionType | types.ModuleType):
         return getattr(thing, "__qualname__", thing.__name__)
-    return f"<{_text(type(thing))} object>"
+    return f"<{_atom(type(thing), limit)} object>"
 
 
 def tensor(meta: TensorMeta) -> str:

@@ -19,6 +19,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from .. import show
+
 SIDES = ("eager", "torchglass", "torch.compile")
 
 _CHILD = """
@@ -78,13 +80,14 @@ def run(arguments: argparse.Namespace) -> int:
                 return 1
             if side not in best or figures["wall"] < best[side]["wall"]:
                 best[side] = figures
-    table = Table(title=f"{script.name}: the fastest of {arguments.repeats} runs, seconds")
-    for column in ("side", "whole script", "compiling", "the rest", "CPU seconds"):
+    table = Table(title=f"{script.name}: the fastest of {arguments.repeats} runs")
+    for column in ("side", "whole script", "compiling", "the rest", "CPU time"):
         table.add_column(column, justify="left" if column == "side" else "right")
     for side, figures in best.items():
         compiling = figures["compiling"]
-        shown = ("?", "?") if compiling is None else (f"{compiling:.2f}", f"{figures['wall'] - compiling:.2f}")
-        table.add_row(side, f"{figures['wall']:.2f}", *shown, f"{figures['cpu']:.2f}")
+        rest = None if compiling is None else figures["wall"] - compiling
+        amounts = (figures["wall"], compiling, rest, figures["cpu"])
+        table.add_row(side, *("?" if amount is None else show.seconds(amount) for amount in amounts))
     Console().print(table)
     return 0
 
