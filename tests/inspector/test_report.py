@@ -1,5 +1,6 @@
 """report.html in a browser: the page of real compiles and of a graph of 3,000 nodes. Skipped without Chromium."""
 
+import functools
 import shutil
 
 import pytest
@@ -69,7 +70,8 @@ def test_a_click_on_a_line_shows_its_nodes_loops_and_kernels_and_back(page, toy_
     assert page.locator("header").inner_text().startswith("toy_example")
     line = page.locator(".ln", has_text="x = a / (torch.abs(a) + 1)")
     assert "f-kernel" in line.get_attribute("class")
-    assert {"3 nodes", "2 recomputed"} <= set(line.locator(".badge").all_inner_texts())
+    assert line.locator(".badge").all_inner_texts() == ["3 nodes", "2 kernels", "+1"]
+    assert "2 recomputed: " in line.get_attribute("title") and "(forward 1, backward 1)" in line.get_attribute("title")
     line.click()
     panel = page.locator("#panel")
     assert panel.locator("h3").all_inner_texts()[1:] == ["Nodes", "Loops", "Kernels", "Guards it needed"]
@@ -195,3 +197,61 @@ def test_the_shown_source_is_the_functions_that_took_part(tmp_path):
     assert sources.key(Origin(str(path), 10, "f")) == "0:10"
     assert [number for number, _ in sources.pieces()[0]["lines"]] == list(range(6, 13))
     assert sources.key(Origin("<unknown>", 0, "")) == ""
+
+
+@pytest.fixture(scope="module")
+def two_sizes_page(tmp_path_factory):
+    """A decorated function called with two sizes: two entries of one graph each, no break."""
+
+    def passes_on(function):
+        @functools.wraps(function)
+        def outer(*args):
+            return function(*args)
+
+        return outer
+
+    @passes_on
+    def scaled(x):
+        return (x.sin() * 2).softmax(-1)
+
+    tg.reset()
+    with tg.prepare_debug(tmp_path_factory.mktemp("glass")) as folder:
+        compiled = tg.compile(scaled)
+        for size in (4, 6):
+            compiled(torch.randn(3, size, requires_grad=True)).sum().backward()
+    return folder / "two_sizes_page.scaled" / "report.html", scaled.__wrapped__.__code__.co_firstlineno
+
+
+def test_counts_are_of_the_entry_that_is_chosen(page, two_sizes_page):
+    page.goto(two_sizes_page[0].as_uri())
+    badge = page.locator(".ln", has_text="x.sin() * 2").locator(".badge").first
+    assert page.locator("#entry").input_value() == "0" and badge.inner_text() == "3 nodes"
+    page.select_option("#entry", "-1")
+    assert badge.inner_text() == "6 nodes"
+
+
+def test_the_header_names_the_functions_file_and_not_its_decorators(page, two_sizes_page):
+    page.goto(two_sizes_page[0].as_uri())
+    assert f"test_report.py:{two_sizes_page[1]} " in page.locator("#summary").inner_text()
+
+
+def test_columns_that_never_change_are_said_once_and_empty_tabs_are_grey(page, two_sizes_page):
+    page.goto(two_sizes_page[0].as_uri())
+    assert "empty" in page.locator("[data-tab=breaks]").get_attribute("class")
+    page.click("[data-tab=fusion]")
+    assert "graph" not in page.locator("#Tfusion th").all_inner_texts()
+    assert "scaled entry 0, graph_0" in page.locator("#Tfusion .said").inner_text()
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (1920, 1200)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_runs_off_the_right_edge(browser, two_sizes_page, size, scheme):
+    tab = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
+    tab.goto(two_sizes_page[0].as_uri())
+    assert (tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(244, 245, 247)") is (
+        scheme == "light"
+    )
+    for name in ("guards", "fusion", "memory", "kernels", "recompiles"):
+        tab.click(f"[data-tab={name}]")
+        assert tab.evaluate("(p => p.scrollWidth <= p.clientWidth)(document.getElementById('panel'))"), name
+    tab.close()

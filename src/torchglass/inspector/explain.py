@@ -99,7 +99,7 @@ class Explanation:
 
 
 def _render(record: FunctionRecord) -> Iterator[RenderableType]:
-    where = show.place(record.origin)
+    where = show.place(show.written_at(record))
     summary = ", ".join(
         (
             show.count(len(record.entries), "entry"),

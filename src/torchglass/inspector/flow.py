@@ -42,7 +42,7 @@ def flow(record: FunctionRecord) -> str:
         for fallback in function.fallbacks:
             reason = wrapped(fallback.reason, _REASON, 3)
             rows.append([Box(("runs eagerly", *reason), "eager", "tab:breaks", fallback.reason)])
-        where = show.place(function.origin)
+        where = show.place(show.written_at(function))
         entries = show.count(len(function.entries), "entry") if rows else "not reached yet"
         summary = f"{entries}, {where}" if where and not number else entries
         head = Box((_short(function.name), _short(summary)), "function", f"function:{number}", function.name)

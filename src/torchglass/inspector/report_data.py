@@ -12,10 +12,12 @@ from typing import Any
 from ..records.compilation import EntryRecord, FunctionRecord, GraphRecord, NodeRow
 from ..records.kernels import FusedGraph, FusedKernel
 from ..records.loops import ExternCall
+from ..records.partition import SavedTensor
 from . import draw, show
 from .sources import Sources
 
 SIDES = ("captured", "joint", "forward", "backward")
+ANY_ENTRY = -1  # of marks that belong to a function rather than to one of its entries
 
 
 def report_data(record: FunctionRecord) -> dict[str, Any]:
@@ -28,29 +30,32 @@ class _Data:
         self.record = record
         self.sources = Sources()
         self.graphs: list[dict[str, Any]] = []
-        self.marks: dict[str, dict[str, int]] = {}
+        self.marks: dict[str, dict[int, dict[str, dict[str, int]]]] = {}
+        self.entry = ANY_ENTRY  # whose marks are being made: its number in its function
 
     def all(self) -> dict[str, Any]:
-        self.sources.key(self.record.origin)
+        self.sources.key(show.written_at(self.record))
         functions = [self._function(function) for function in self.record.walk()]
         return {
             "name": self.record.name,
-            "place": show.place(self.record.origin),
+            "place": show.place(show.written_at(self.record)),
             "functions": functions,
             "graphs": self.graphs,
             "files": self.sources.pieces(),
             "marks": self.marks,
         }
 
-    def mark(self, key: str, fate: str) -> str:
+    def mark(self, key: str, fate: str, side: str = "") -> str:
+        """Count what became of a line in the entry at hand, by the side of the graph where that means something."""
         if key:
-            fates = self.marks.setdefault(key, {})
-            fates[fate] = fates.get(fate, 0) + 1
+            sides = self.marks.setdefault(key, {}).setdefault(self.entry, {}).setdefault(fate, {})
+            sides[side] = sides.get(side, 0) + 1
         return key
 
     # --- functions and entries -------------------------------------------------------------------------------------
     def _function(self, function: FunctionRecord) -> dict[str, Any]:
         path = subfolder(self.record, function)
+        self.entry = ANY_ENTRY
         return {
             "name": function.name,
             "path": path,
@@ -67,10 +72,12 @@ class _Data:
 
     def _entry(self, function: FunctionRecord, entry: EntryRecord, path: str) -> dict[str, Any]:
         name = f"{function.name} entry {entry.index}"
+        self.entry = entry.index
         graphs = []
         for graph in entry.graphs:
             graphs.append(len(self.graphs))
-            self.graphs.append(self._graph(graph, name, f"{path}entry_{entry.index}/{graph.name}/"))
+            shown = self._graph(graph, name, f"{path}entry_{entry.index}/{graph.name}/")
+            self.graphs.append(shown | {"index": entry.index, "last": len(function.entries) - 1})
         return {
             "index": entry.index,
             "path": f"{path}entry_{entry.index}/",
@@ -95,14 +102,17 @@ class _Data:
             "path": path,
             "sides": sides,
             "programs": {side: self._program(graph, side) for side in dict.fromkeys((*graph.fused, *graph.sides))},
-            "saved": [
-                [s.name, show.describe(s), s.bytes, s.reason, self.mark(self.sources.key(s.origin), "saved")]
-                for s in graph.saved
-            ],
+            "saved": [self._saved(s) for s in graph.saved],
             "recomputed": sorted(recomputed),
             "decisions": [[d.first, d.second, d.fused, d.rule, d.why, d.bytes_saved] for d in graph.decisions],
             "wrappers": {name: text for name, text in graph.files.items() if name.endswith("_wrapper.py")},
         }
+
+    def _saved(self, saved: SavedTensor) -> list[Any]:
+        key, is_input = self.sources.key(saved.origin), saved.place.kind == "input"
+        if not is_input:
+            self.mark(key, "saved")
+        return [saved.name, show.describe(saved), saved.bytes, saved.reason, key, is_input]
 
     def _side(self, rows: tuple[NodeRow, ...], side: str, recomputed: set[str]) -> dict[str, Any]:
         boxes, width, height = draw.place(rows)
@@ -132,11 +142,11 @@ class _Data:
                     keys = _unique(map(self.sources.key, loop.origins))
                     loops.append([loop.name, str(loop), keys, of_loop.get(loop.name, -1)])
             elif isinstance(step, ExternCall):
-                keys = [self.mark(key, "aten") for key in _unique(map(self.sources.key, step.origins))]
+                keys = [self.mark(key, "aten", side) for key in _unique(map(self.sources.key, step.origins))]
                 loops.append([step.name, str(step), keys, -1])
         rows = []
         for k in kernels:
-            keys = [self.mark(key, "kernel") for key in _unique(map(self.sources.key, k.origins))]
+            keys = [self.mark(key, "kernel", side) for key in _unique(map(self.sources.key, k.origins))]
             file = f"{side}_kernels.{'c' if k.language == 'c' else 'py'}"
             if k.language.startswith("inductor"):
                 file = f"inductor_{side}.py"

@@ -11,6 +11,7 @@ Nothing here runs a user's ``__repr__``: that may be slow, or print a whole mode
 
 from __future__ import annotations
 
+import inspect
 import os
 import types
 from collections.abc import Iterable, Iterator
@@ -24,7 +25,7 @@ from ..records.sources import STACK, Source
 
 _PLAIN = (int, float, complex, bool, type(None), type(Ellipsis), range)
 _SHORT = ("dtype", "device", "Size", "layout", "memory_format", "qscheme")
-_BRACKETS = {tuple: "()", list: "[]", set: "{}", frozenset: "{}", dict: "{}"}
+_BRACKETS: dict[Any, str] = {tuple: "()", list: "[]", set: "{}", frozenset: "{}", dict: "{}"}
 
 
 def guard_line(guard: Guard) -> str:
@@ -50,6 +51,16 @@ def reason(guard: Guard) -> str:
 def place(origin: Origin) -> str:
     """``model.py:12``; '' for an origin that is not known."""
     return "" if origin == UNKNOWN else f"{os.path.basename(origin.file)}:{origin.line}"
+
+
+def written_at(function: FunctionRecord) -> Origin:
+    """Where a function's own lines stand, below what decorators wrapped around it."""
+    try:
+        found = inspect.unwrap(function.function) if function.function is not None else None
+    except ValueError:  # they wrap one another
+        found = None
+    code = getattr(found, "__code__", None)
+    return function.origin if code is None else Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
 
 
 def on_the_stack(function: FunctionRecord, before: str = "") -> str:

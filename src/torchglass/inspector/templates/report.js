@@ -2,16 +2,16 @@
 const D = JSON.parse(document.getElementById("data").textContent);
 // What became of a line: [the badge, given how many; what it means].
 const FATES = {
+  break: [() => "break", "the graph ends here, Python goes on"],
+  eager: [() => "eager", "runs without compiling"],
   graph: [(n) => plural(n, "node"), "nodes of captured graphs that this line made"],
   kernel: [(n) => plural(n, "kernel"), "generated kernels, forward and backward, that compute this line"],
   aten: [(n) => plural(n, "ATen call"), "calls of PyTorch's own kernels, forward and backward, for this line"],
   recomputed: [(n) => `${n} recomputed`, "values that backward computes again instead of keeping them"],
   saved: [(n) => `${n} saved`, "tensors kept for backward"],
-  break: [() => "break", "the graph ends here, Python goes on"],
-  eager: [() => "eager", "runs without compiling"],
 };
 const SIDES = ["captured", "joint", "forward", "backward"];
-const state = { tab: "flow", line: "", graph: 0, side: "", node: -1, program: "", loop: "", kernel: -1, zoom: 1 };
+const state = { tab: "flow", entry: -1, line: "", graph: 0, side: "", node: -1, program: "", loop: "", kernel: -1, zoom: 1 };
 const $ = (id) => document.getElementById(id);
 const esc = (t) => String(t).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 const bytes = (n) => (n < 1024 ? n + " bytes" : n < 1 << 20 ? (n / 1024).toFixed(1) + " KB" : (n / (1 << 20)).toFixed(1) + " MB");
@@ -19,12 +19,52 @@ const plural = (n, noun) => n + " " + (n === 1 ? noun : noun.endsWith("y") ? nou
 const place = (key) => { if (!key) return ""; const [f, l] = key.split(":"); return D.files[f].name + ":" + l; };
 const lineLink = (key) => (key ? `<a class="jump" data-line="${key}">${esc(place(key))}</a>` : "");
 const fullName = (g) => (D.graphs.length > 1 ? D.graphs[g].entry + ", " : "") + D.graphs[g].name;
-const entries = () => D.functions.flatMap((f, n) => f.entries.map((e) => ({ ...e, function: f.name, n })));
+const entries = () => D.functions.flatMap((f, n) => f.entries.map((e) => ({ ...e, function: f.name, n, last: f.entries.length - 1 })));
+// One number chooses an entry of each function: that one, or the last of a function that has fewer; -1 chooses all.
+const chosen = (e) => state.entry < 0 || e.index === Math.min(state.entry, e.last);
+const shownEntries = () => entries().filter(chosen);
+const shownGraphs = () => D.graphs.map((g, n) => [g, n]).filter(([g]) => chosen(g));
+const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
+function fatesOf(key) {
+  // {fate: {side: how many}} of a line, of the chosen entries and of what belongs to none
+  const found = {}, of = D.marks[key] || {}, numbers = Object.keys(of).map(Number), last = Math.max(...numbers);
+  for (const number of numbers) {
+    if (number >= 0 && state.entry >= 0 && number !== Math.min(state.entry, last)) continue;
+    for (const [fate, sides] of Object.entries(of[number])) for (const [side, n] of Object.entries(sides)) {
+      found[fate] ||= {};
+      found[fate][side] = (found[fate][side] || 0) + n;
+    }
+  }
+  return found;
+}
+
+// --- colours of code ------------------------------------------------------------------------------------------------
+const WORDS = {
+  py: "False None True and as assert async await break case class continue def del elif else except finally for from global if import in is lambda match nonlocal not or pass raise return try while with yield",
+  c: "char const continue double else float for if inline int int32_t int64_t long restrict return short signed sizeof static struct uint8_t uint64_t unsigned void while",
+};
+const TOKENS = {
+  py: /(#.*)|([rbfuRBFU]{0,2}(?:"""[^]*?(?:"""|$)|'''[^]*?(?:'''|$)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?))|(\b\d[\w.]*)|(\b[A-Za-z_]\w*)/g,
+  c: /(\/\/.*|\/\*[^]*?(?:\*\/|$)|^[ \t]*#.*)|("(?:\\.|[^"\\\n])*"?)|(\b\d[\w.]*)|(\b[A-Za-z_]\w*)/gm,
+};
+const KEYWORDS = Object.fromEntries(Object.entries(WORDS).map(([language, words]) => [language, new Set(words.split(" "))]));
+function coloured(text, language = "py") {
+  let out = "", end = 0;
+  for (const m of String(text).matchAll(TOKENS[language])) {
+    const kind = m[1] ? "c" : m[2] ? "s" : m[3] ? "d" : KEYWORDS[language].has(m[4]) ? "k" : "";
+    out += esc(text.slice(end, m.index)) + (kind ? `<b class="t${kind}">${esc(m[0])}</b>` : esc(m[0]));
+    end = m.index + m[0].length;
+  }
+  return out + esc(text.slice(end));
+}
 
 // --- the user's source -------------------------------------------------------------------------------------------
 function drawSource() {
   // the files with most of the work first; those that only guards read are folded away
-  const out = [];
+  const most = Math.max(0, ...entries().map((e) => e.last));
+  const choices = [[-1, "all entries"], ...Array.from({ length: most + 1 }, (_, n) => [n, "entry " + n])];
+  const out = most ? [`<div class="entry">counts of <select id="entry" aria-label="Entry">` +
+    choices.map(([n, text]) => `<option value="${n}"${n === state.entry ? " selected" : ""}>${text}</option>`).join("") + "</select></div>"] : [];
   const work = {};
   for (const key of Object.keys(D.marks)) work[key.split(":")[0]] = (work[key.split(":")[0]] || 0) + 1;
   const busy = (f) => work[f.file] || 0;
@@ -38,10 +78,16 @@ function drawSource() {
       if (before && number > before + 1) out.push('<div class="gap">⋯</div>');
       before = number;
       const key = file.file + ":" + number;
-      const fates = D.marks[key] || {};
-      const classes = Object.keys(fates).map((f) => "f-" + f).join(" ") || "quiet";
-      const badges = Object.entries(fates).map(([f, n]) => `<span class="badge ${f}" title="${FATES[f][1]}">${FATES[f][0](n)}</span>`);
-      out.push(`<div class="ln ${classes}" id="L${key}" data-line="${key}"><i>${number}</i><code>${esc(text)}</code>${badges.join("")}</div>`);
+      const fates = fatesOf(key), kinds = Object.keys(FATES).filter((f) => fates[f]);
+      const classes = kinds.map((f) => "f-" + f).join(" ") || "quiet";
+      const told = kinds.map((f) => {
+        const sides = Object.entries(fates[f]).filter(([side]) => side).map(([side, n]) => `${side} ${n}`).join(", ");
+        return `${FATES[f][0](sum(Object.values(fates[f])))}${sides ? ` (${sides})` : ""}: ${FATES[f][1]}`;
+      });
+      // two at most: the rest, and what they mean, on hover
+      const badges = kinds.slice(0, 2).map((f) => `<span class="badge ${f}">${FATES[f][0](sum(Object.values(fates[f])))}</span>`);
+      if (kinds.length > 2) badges.push(`<span class="badge more">+${kinds.length - 2}</span>`);
+      out.push(`<div class="ln ${classes}" id="L${key}" data-line="${key}" title="${esc(told.join("\n"))}"><i>${number}</i><code>${coloured(text)}</code>${badges.join("")}</div>`);
     }
     if (folded) out.push("</details>");
   }
@@ -67,6 +113,9 @@ function table(id, columns, rows) {
 const tables = {};
 function tableBody(id) {
   const t = tables[id];
+  // A column that says the same in every row is said once, above.
+  const same = t.columns.map((_, n) => t.rows.length > 1 && t.rows.every((r) => r.cells[n] === t.rows[0].cells[n]));
+  const said = t.columns.map(([title, kind], n) => same[n] && t.rows[0].cells[n] !== "" ? `${title || "all"}: ${kind === "l" ? place(t.rows[0].cells[n]) : t.rows[0].cells[n]}` : "").filter(Boolean);
   const text = (r) => r.cells.map((c, n) => (t.columns[n][1] === "l" ? place(c) : c)).join(" ").toLowerCase();
   let rows = t.filter ? t.rows.filter((r) => text(r).includes(t.filter)) : t.rows.slice();
   if (t.sort >= 0) {
@@ -75,11 +124,11 @@ function tableBody(id) {
     const order = (a, b) => kind === "n" ? a - b : kind === "l" ? (a[0] || 0) - (b[0] || 0) || (a[1] || 0) - (b[1] || 0) : String(a).localeCompare(String(b));
     rows.sort((a, b) => (t.down ? -1 : 1) * order(value(a), value(b)));
   }
-  const head = t.columns.map(([title], n) => `<th data-sort="${id}:${n}">${esc(title)}${t.sort === n ? (t.down ? " ▾" : " ▴") : ""}</th>`);
+  const head = t.columns.map(([title], n) => same[n] ? "" : `<th data-sort="${id}:${n}">${esc(title)}${t.sort === n ? (t.down ? " ▾" : " ▴") : ""}</th>`);
   const cell = (value, [, kind]) => kind === "l" ? `<td>${lineLink(value)}</td>` : `<td class="${kind}">${esc(value)}</td>`;
   const body = rows.map((r) => `<tr class="${r.go ? "go" : ""} ${r.hit ? "hit" : ""}"${r.go ? ` data-go="${r.go}"` : ""}>` +
-    r.cells.map((c, n) => cell(c, t.columns[n])).join("") + "</tr>");
-  return `<table><thead><tr>${head.join("")}</tr></thead><tbody>${body.join("")}</tbody></table>`;
+    r.cells.map((c, n) => same[n] ? "" : cell(c, t.columns[n])).join("") + "</tr>");
+  return (said.length ? `<p class="said">${esc(said.join(" · "))}</p>` : "") + `<table><thead><tr>${head.join("")}</tr></thead><tbody>${body.join("")}</tbody></table>`;
 }
 
 // --- panels ----------------------------------------------------------------------------------------------------------
@@ -89,16 +138,16 @@ const PANELS = {
   graphs: ["Graphs", graphPanel],
   loops: ["Loops", loopPanel],
   kernels: ["Kernels", kernelPanel],
-  code: ["Entry code", () => entries().map((e) => `<h3 id="E${e.n}:${e.index}">${esc(e.function)}, entry ${e.index} <small>${esc(e.path)}transformed.py</small></h3><pre>${esc(e.transformed)}</pre>`).join("") + D.functions.filter((f) => f.source).map((f) => `<h3>${esc(f.name)}, decompiled</h3><pre>${esc(f.source)}</pre>`).join("")],
+  code: ["Entry code", () => shownEntries().map((e) => `<h3 id="E${e.n}:${e.index}">${esc(e.function)}, entry ${e.index} <small>${esc(e.path)}transformed.py</small></h3><pre>${coloured(e.transformed)}</pre>`).join("") + D.functions.filter((f) => f.source).map((f) => `<h3>${esc(f.name)}, decompiled</h3><pre>${coloured(f.source)}</pre>`).join("")],
   guards: ["Guards", () => table("guards", [["entry", "t"], ["runs if", "m"], ["because", "t"], ["line", "l"]],
-    entries().flatMap((e) => e.guards.map(([c, w, l]) => [e.function + " " + e.index, c, w, l])))],
+    shownEntries().flatMap((e) => e.guards.map(([c, w, l]) => [e.function + " " + e.index, c, w, l])))],
   breaks: ["Breaks", () => table("breaks", [["where", "t"], ["what", "t"], ["line", "l"], ["what to do", "t"]], [
-    ...entries().flatMap((e) => e.breaks.map(([r, l, h]) => [e.function + " entry " + e.index, "graph break: " + r, l, h])),
+    ...shownEntries().flatMap((e) => e.breaks.map(([r, l, h]) => [e.function + " entry " + e.index, "graph break: " + r, l, h])),
     ...D.functions.flatMap((f) => f.fallbacks.map(([r, l]) => [f.name, "runs eagerly: " + r, l, ""]))])],
   recompiles: ["Recompiles", () => table("recompiles", [["function", "t"], ["guard that failed", "m"], ["before", "m"], ["now", "m"], ["line", "l"]],
     D.functions.flatMap((f) => f.recompiles.map((r) => [f.name, ...r])))],
   fusion: ["Fusion", () => table("fusion", [["graph", "t"], ["first", "m"], ["second", "m"], ["", "t"], ["rule", "t"], ["why", "t"], ["bytes saved", "n"]],
-    D.graphs.flatMap((g, n) => g.decisions.map(([a, b, f, r, w, s]) => [fullName(n), a, b, f ? "fused" : "kept apart", r, w, s])))],
+    shownGraphs().flatMap(([g, n]) => g.decisions.map(([a, b, f, r, w, s]) => [fullName(n), a, b, f ? "fused" : "kept apart", r, w, s])))],
   memory: ["Memory", memoryPanel],
   time: ["Time", timePanel],
 };
@@ -109,7 +158,7 @@ function linePanel() {
   const [file, number] = key.split(":");
   const text = (D.files[file].lines.find(([n]) => n === Number(number)) || [0, ""])[1];
   const nodes = [], loops = [], kernels = [], saved = [];
-  D.graphs.forEach((g, n) => {
+  shownGraphs().forEach(([g, n]) => {
     for (const side of SIDES) (g.sides[side]?.nodes || []).forEach((node, i) => {
       if (node[5] === key) nodes.push({ go: `node:${n}:${side}:${i}`, cells: [fullName(n), side, node[2], node[3], side === "backward" && g.recomputed.includes(node[0]) ? "computed again" : ""] });
     });
@@ -119,8 +168,8 @@ function linePanel() {
     }
     g.saved.forEach((s) => s[4] === key && saved.push([fullName(n), s[0], s[1], s[2], s[3]]));
   });
-  const guards = entries().flatMap((e) => e.guards.filter((g) => g[2] === key).map(([c, w]) => [e.function + " " + e.index, c, w]));
-  const breaks = entries().flatMap((e) => e.breaks.filter((b) => b[1] === key).map(([r, , h]) => [e.function + " " + e.index, r, h]));
+  const guards = shownEntries().flatMap((e) => e.guards.filter((g) => g[2] === key).map(([c, w]) => [e.function + " " + e.index, c, w]));
+  const breaks = shownEntries().flatMap((e) => e.breaks.filter((b) => b[1] === key).map(([r, , h]) => [e.function + " " + e.index, r, h]));
   const part = (title, id, columns, rows) => rows.length ? `<h3>${title}</h3>` + table(id, columns, rows) : "";
   const found = part("Graph breaks", "lb", [["entry", "t"], ["reason", "t"], ["what to do", "t"]], breaks) +
     part("Nodes", "ln", [["graph", "t"], ["stage", "t"], ["node", "m"], ["value", "m"], ["", "t"]], nodes) +
@@ -128,7 +177,7 @@ function linePanel() {
     part("Kernels", "lk", [["graph", "t"], ["side", "t"], ["kernel", "m"], ["operations", "m"], ["calls", "n"]], kernels) +
     part("Saved for backward", "ls", [["graph", "t"], ["tensor", "m"], ["value", "m"], ["bytes", "n"], ["reason", "t"]], saved) +
     part("Guards it needed", "lg", [["entry", "t"], ["runs if", "m"], ["because", "t"]], guards);
-  return `<h3>${esc(place(key))}</h3><pre>${esc(text.trim())}</pre>` + (found || '<p class="none">No tensor operation, guard or break: plain Python, done while capturing.</p>');
+  return `<h3>${esc(place(key))}</h3><pre>${coloured(text.trim())}</pre>` + (found || '<p class="none">No tensor operation, guard or break: plain Python, done while capturing.</p>');
 }
 
 function graphChooser(sides, current) {
@@ -186,7 +235,7 @@ function nodeDetail() {
 
 function loopPanel() {
   const rows = [];
-  D.graphs.forEach((g, n) => Object.entries(g.programs).forEach(([side, p]) => p.loops.forEach((l, i) =>
+  shownGraphs().forEach(([g, n]) => Object.entries(g.programs).forEach(([side, p]) => p.loops.forEach((l, i) =>
     rows.push({ go: `loop:${n}:${side}:${i}`, hit: state.loop === `${n}:${side}:${i}`,
       cells: [fullName(n), side, l[0], l[3] < 0 ? "ATen call" : p.kernels[l[3]][0], l[2][0] || ""] }))));
   const [n, side, i] = state.loop.split(":");
@@ -198,25 +247,26 @@ function loopPanel() {
 
 function kernelPanel() {
   const rows = [];
-  D.graphs.forEach((g, n) => Object.entries(g.programs).forEach(([side, p]) => p.kernels.forEach((k, i) =>
+  shownGraphs().forEach(([g, n]) => Object.entries(g.programs).forEach(([side, p]) => p.kernels.forEach((k, i) =>
     rows.push({ go: `kernel:${n}:${side}:${i}`, hit: state.kernel === `${n}:${side}:${i}`, cells: [fullName(n), side, k[0], k[3].join(", "), k[4].map(place).join(", "), k[5]] }))));
   const [n, side, i] = String(state.kernel).split(":");
   const k = side && D.graphs[n].programs[side].kernels[i];
   const wrapper = side && D.graphs[n].wrappers[side + "_wrapper.py"];
   const detail = k ? `<h3>${esc(side)} ${esc(k[0])} <small>${esc(D.graphs[n].path)}${esc(k[6])}</small></h3>` +
     `<p>lines: ${k[4].map(lineLink).join(", ")}<br>loops: ` + D.graphs[n].programs[side].loops.map((l, j) => [l, j]).filter(([l]) => l[3] === Number(i)).slice(0, 20)
-      .map(([l, j]) => `<a class="jump" data-go="loop:${n}:${side}:${j}">${esc(l[0])}</a>`).join(", ") + `</p><pre>${esc(k[2])}</pre>` +
-    (wrapper ? `<details><summary>${side}_wrapper.py, which calls it</summary><pre>${esc(wrapper)}</pre></details>` : "") : "";
+      .map(([l, j]) => `<a class="jump" data-go="loop:${n}:${side}:${j}">${esc(l[0])}</a>`).join(", ") + `</p><pre>${coloured(k[2], k[1] === "c" ? "c" : "py")}</pre>` +
+    (wrapper ? `<details><summary>${side}_wrapper.py, which calls it</summary><pre>${coloured(wrapper)}</pre></details>` : "") : "";
   return detail + (rows.length ? table("kernels", [["graph", "t"], ["side", "t"], ["kernel", "m"], ["operations", "m"], ["lines", "t"], ["calls", "n"]], rows)
     : '<p class="none">This backend makes no kernels.</p>');
 }
 
 function memoryPanel() {
-  const rows = D.graphs.flatMap((g, n) => g.saved.map((s) => [fullName(n), s[0], s[1], s[2], s[3], s[4]]));
-  const total = rows.reduce((sum, r) => sum + r[3], 0);
-  const peaks = D.graphs.flatMap((g, n) => Object.entries(g.programs).map(([side, p]) => [fullName(n), side, p.peak, p.steps.filter((s) => s.includes("in place of")).length, p.steps.filter((s) => s.startsWith("allocate")).length]));
-  return `<h3>Kept from forward to backward: ${plural(rows.length, "tensor")}, ${bytes(total)}</h3>` +
-    table("saved", [["graph", "t"], ["tensor", "m"], ["value", "m"], ["bytes", "n"], ["reason", "t"], ["line", "l"]], rows) +
+  const saved = shownGraphs().flatMap(([g, n]) => g.saved.map((s) => ({ alive: s[5], cells: [fullName(n), ...s.slice(0, 5)] })));
+  const kept = saved.filter((r) => !r.alive), inputs = saved.filter((r) => r.alive);
+  const total = sum(kept.map((r) => r.cells[3]));
+  const peaks = shownGraphs().flatMap(([g, n]) => Object.entries(g.programs).map(([side, p]) => [fullName(n), side, p.peak, p.steps.filter((s) => s.includes("in place of")).length, p.steps.filter((s) => s.startsWith("allocate")).length]));
+  return `<h3>Kept from forward to backward: ${plural(kept.length, "tensor")}, ${bytes(total)}${any(inputs) ? `; and ${plural(inputs.length, "input")}, alive anyway` : ""}</h3>` +
+    table("saved", [["graph", "t"], ["tensor", "m"], ["value", "m"], ["bytes", "n"], ["reason", "t"], ["line", "l"]], [...kept, ...inputs]) +
     "<h3>Temporaries</h3>" + table("peaks", [["graph", "t"], ["side", "t"], ["peak bytes", "n"], ["memory reused", "n"], ["allocated", "n"]], peaks);
 }
 
@@ -238,10 +288,27 @@ function timePanel() {
   return tracks.join("") + `<h3>Seconds by stage</h3>` + table("stages", [["stage", "t"], ["seconds", "n"]], Object.entries(sums).map(([s, v]) => [s, Number(v.toFixed(4))]));
 }
 
+// Whether a tab has anything to show; those that have not are greyed.
+const any = (list) => list.length > 0;
+const someProgram = (what) => D.graphs.some((g) => Object.values(g.programs).some((p) => any(p[what])));
+const HAS = {
+  flow: () => true, line: () => state.line !== "", graphs: () => any(D.graphs), loops: () => someProgram("loops"),
+  kernels: () => someProgram("kernels"), code: () => any(entries()), guards: () => entries().some((e) => any(e.guards)),
+  breaks: () => entries().some((e) => any(e.breaks)) || D.functions.some((f) => any(f.fallbacks)),
+  recompiles: () => D.functions.some((f) => any(f.recompiles)), fusion: () => D.graphs.some((g) => any(g.decisions)),
+  memory: () => someProgram("steps") || D.graphs.some((g) => any(g.saved)), time: () => entries().some((e) => any(e.events)),
+};
+
+function chooseEntry(number) {
+  state.entry = number;
+  drawSource();
+  selectLine(state.line, false);
+}
+
 // --- going about -----------------------------------------------------------------------------------------------------
 function openTab(tab) {
   state.tab = tab;
-  $("tabs").innerHTML = Object.entries(PANELS).map(([t, [title]]) => `<button data-tab="${t}" class="${t === tab ? "on" : ""}">${title}</button>`).join("");
+  $("tabs").innerHTML = Object.entries(PANELS).map(([t, [title]]) => `<button data-tab="${t}" class="${t === tab ? "on" : ""}${HAS[t]() ? "" : " empty"}">${title}</button>`).join("");
   $("panel").innerHTML = PANELS[tab][1]();
   $("panel").scrollTop = 0;
 }
@@ -251,9 +318,10 @@ function go(where) {
   const [n, side, i] = rest;
   if (kind === "tab") return openTab(n);
   if (kind === "function") { selectLine(D.functions[n].line, false); return openTab("code"); }
-  if (kind === "entry") { openTab("code"); $(`E${n}:${side}`)?.scrollIntoView(); return; }
+  if (kind === "entry") { if (state.entry >= 0) chooseEntry(Number(side)); openTab("code"); $(`E${n}:${side}`)?.scrollIntoView(); return; }
   if (kind === "line") return selectLine(rest.join(":"));
   state.graph = Number(n);
+  if (!chosen(D.graphs[n])) chooseEntry(D.graphs[n].index);
   if (kind === "graph") { state.node = -1; return openTab("graphs"); }
   if (kind === "node") {
     state.side = side; state.node = Number(i);
@@ -301,6 +369,7 @@ document.addEventListener("input", (event) => {
   if (id) { tables[id].filter = event.target.value.toLowerCase(); $("T" + id).innerHTML = tableBody(id); }
 });
 document.addEventListener("change", (event) => {
+  if (event.target.id === "entry") { chooseEntry(Number(event.target.value)); return openTab(state.tab); }
   if (event.target.id === "graph") { state.graph = Number(event.target.value); state.node = -1; openTab("graphs"); }
 });
 
@@ -308,5 +377,6 @@ const every = entries();
 $("summary").textContent = [D.place, plural(every.length, "entry"), plural(D.graphs.length, "graph"),
   plural(every.reduce((n, e) => n + e.breaks.length, 0), "graph break"),
   plural(D.graphs.reduce((n, g) => n + Object.values(g.programs).reduce((m, p) => m + p.kernels.length, 0), 0), "kernel")].filter(Boolean).join(" · ");
+state.entry = Math.max(...every.map((e) => e.last), 0) > 0 ? 0 : -1;
 drawSource();
 openTab("flow");
