@@ -578,9 +578,18 @@ def make_super(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value
     if real_cls not in of.__mro__:
         pretended = _pretended_class(m, owner)
         if pretended is None or real_cls not in pretended.__mro__:
-            m.throw(TypeError, "super(type, obj): obj must be an instance or subtype of type")
+            m.throw(TypeError, _no_subtype(owner, real_cls))
         of = pretended
     return SuperV(real_cls, owner, of)
+
+
+def _no_subtype(owner: Value, cls: type) -> str:
+    """What ``super(cls, owner)`` says when that cannot be."""
+    if sys.version_info < (3, 13):
+        return "super(type, obj): obj must be an instance or subtype of type"
+    real = getattr(owner, "real", None)
+    told = f"type {real.__name__}" if isinstance(real, type) else f"instance of {owner.python_type().__name__}"
+    return f"super(type, obj): obj ({told}) is not an instance or subtype of type ({cls.__name__})."
 
 
 HANDLERS[id(logging.Logger.isEnabledFor)] = (logging.Logger.isEnabledFor, lambda m, args, kwargs: ConstantV(False))

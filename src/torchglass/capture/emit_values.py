@@ -311,6 +311,8 @@ def _partial(e: Emitter, v: PartialV) -> str:
 def _method(e: Emitter, v: MethodV) -> str:
     import types
 
+    if not any("__call__" in vars(cls) for cls in v.function.python_type().__mro__):  # a property, say
+        return f"{e.pin(classmethod)}({e.expr(v.function)}).__get__(None, {e.expr(v.owner)})"
     return f"{e.pin(types.MethodType)}({e.expr(v.function)}, {e.expr(v.owner)})"
 
 

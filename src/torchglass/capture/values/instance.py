@@ -19,7 +19,7 @@ import torch
 from ...bytecode.objects import c_base
 from ...records.sources import Attr, InstanceDict, Source
 from ..errors import Unsupported
-from .base import NotConstant, Value
+from .base import NO_ROOM, NotConstant, Value
 from .binding import MISSING, attribute_on_class, bind, class_lookup, refuse_access
 from .constant import ConstantV
 from .containers import ListV, SetV, TupleV
@@ -211,7 +211,7 @@ class InstanceV(Value):
         elif attribute is not MISSING:
             m.throw(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
         else:
-            m.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+            m.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'{NO_ROOM}")
 
     def del_attr(self, m: Machine, name: str) -> None:
         custom = m.class_lookup(self.cls, "__delattr__")
@@ -229,7 +229,8 @@ class InstanceV(Value):
         if self.attrs is None and attribute is not MISSING:
             m.throw(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
         if self.attrs is None or self.attrs.lookup(m, name) is None:
-            m.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+            room = NO_ROOM if self.attrs is None else ""
+            m.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'{room}")
         assert self.attrs is not None
         self.attrs.remove(m, name)
 
