@@ -245,15 +245,16 @@ getclosurevars(plain).nonlocals, getclasstree([Bag])[0][0]
     "warnings": """
 warn('w'), warn('w', DeprecationWarning, stacklevel=2), warn_explicit('w', UserWarning, 'f', 1), warn(UserWarning('w'))
 formatwarning('m', UserWarning, 'f.py', 1, 'line')
-breaks: [filterwarnings('ignore', category=UserWarning), simplefilter('ignore'), resetwarnings()][0]
+[filterwarnings('ignore', category=UserWarning), simplefilter('ignore'), resetwarnings()][0]
 [(c.__enter__(), simplefilter('ignore'), filterwarnings('error'), resetwarnings(), c.__exit__(None, None, None)) for c in [catch_warnings()]][0][0]
 """,
     "logging": """
-logger.debug('d %s', n), logger.info('i'), logger.warning('w %s', x.shape), logger.log(10, 'l'), logger.isEnabledFor(10), logger.getEffectiveLevel() >= 0
-debug('d'), info('i %d', n), logger.error('e'), logger.critical('c')
+logger.debug('d %s', n), logger.info('i'), logger.log(10, 'l'), logger.isEnabledFor(10), logger.getEffectiveLevel() >= 0
+debug('d'), info('i %d', n)
+breaks: logger.warning('w %s', x.shape), logger.error('e'), logger.critical('c')
 breaks: getLogger('tests.capture.library') is logger, getLogger(__name__).name, logger.getChild('z').name, logger.hasHandlers() in (True, False)
 getLevelName(10), getLevelNamesMapping()['INFO'], getLoggerClass().__name__, logger.level, logger.name, logger.parent.name, logger.disabled, logger.propagate
-warning('w'), error('e'), critical('c'), exception('x'), fatal('f'), logging.log(10, 'l')
+breaks: warning('w'), error('e'), critical('c'), exception('x'), fatal('f'), logging.log(10, 'l')
 breaks: Formatter('%(message)s').format(makeLogRecord({'msg': 'm'})), Filter('a').filter(makeLogRecord({'name': 'a'})), LogRecord('n', 10, 'p', 1, 'm %s', (n,), None).getMessage()
 breaks: LoggerAdapter(logger, {'k': n}).extra, LoggerAdapter(logger, {}).info('hey'), Handler(10).level, NullHandler().level, addLevelName(5, 'TRACE'), Logger('q').name
 breaks: logger.setLevel(20), logger.level, logger.addHandler(NullHandler()), logger.removeHandler(logger.handlers[0]), logger.setLevel(0)

@@ -1078,7 +1078,7 @@ logger = logging.getLogger(__name__)
 @whole
 def logs(x):
     logger.info("a %s", 1)
-    logger.warning("bb")
+    logger.info("bb")
     logger.debug("x")
     logging.getLogger("q").debug("y")
     if logger.isEnabledFor(logging.DEBUG):

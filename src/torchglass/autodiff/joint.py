@@ -40,6 +40,7 @@ from ..torch_compat import (
     shielded_saved_tensor_hooks,
     unwrap_functional,
     view_replay,
+    warnings_heard,
     without_functionalization,
     wrap_functional,
 )
@@ -274,6 +275,7 @@ def _tracing(tracer: Tracer, training: bool) -> Iterator[None]:
         stack.enter_context(torch.set_grad_enabled(training))
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(shielded_saved_tensor_hooks())
+        stack.enter_context(warnings_heard(lambda *heard: None))  # capture has shown them
         stack.enter_context(view_replay())
         stack.enter_context(tracer.mode)
         stack.enter_context(tracer.recorder)

@@ -7,6 +7,7 @@ returns the paths that lead on: a condition (None for the last), the stack there
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import BuiltinFunctionType
@@ -20,9 +21,9 @@ from .errors import CannotResume
 from .frame import Frame
 from .ops.control import call_parts
 from .ops.operators import CONVERSIONS, binary_function
-from .values.base import NULL, Value
+from .values.base import NULL, Value, home_of
 from .values.constant import ConstantV
-from .values.functions import TensorMethodV
+from .values.functions import MethodV, TensorMethodV
 from .values.iterators import GeneratorV
 from .values.tensor import TensorV
 
@@ -185,8 +186,19 @@ def _call(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     assert i.arg is not None
     function, args, kwargs = call_parts(copy, i.arg, frame.kw_names)
     _refuse_frame_readers(function, args)
+    return _result(e, i, list(copy.stack), _call_text(e, frame, function, args, kwargs))
+
+
+def _call_text(e: Emitter, frame: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> str:
     parts = [e.expr(a) for a in args] + [f"{k}={e.expr(v)}" for k, v in kwargs.items()]
-    return _result(e, i, list(copy.stack), f"{e.expr(function)}({', '.join(parts)})")
+    real = getattr(function.function if isinstance(function, MethodV) else function, "real", None)
+    if real is warnings.warn and len(args) > 2:
+        parts[2] = f"stacklevel={parts[2]}"
+    if real is warnings.warn or home_of(real) == "logging":
+        at = frame.origin()
+        place = f"{at.file!r}, {at.line}, {at.function!r}, {e.pin(frame.namespace, 'globals_of_function')}"
+        return f"rebuild.call_from({place}, {', '.join([e.expr(function), *parts])})"
+    return f"{e.expr(function)}({', '.join(parts)})"
 
 
 def _refuse_frame_readers(function: Value, args: list[Value]) -> None:
@@ -204,8 +216,7 @@ def _call_kw(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     assert i.arg is not None
     function, args, kwargs = call_parts(copy, i.arg, names)
     _refuse_frame_readers(function, args)
-    parts = [e.expr(a) for a in args] + [f"{k}={e.expr(v)}" for k, v in kwargs.items()]
-    return _result(e, i, list(copy.stack), f"{e.expr(function)}({', '.join(parts)})")
+    return _result(e, i, list(copy.stack), _call_text(e, frame, function, args, kwargs))
 
 
 @breaks_at("CALL_FUNCTION_EX")

@@ -10,14 +10,12 @@ import heapq
 import inspect
 import itertools
 import json
-import logging
 import math
 import operator
 import os
 import re
 import sys
 import typing
-import warnings
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
@@ -490,7 +488,7 @@ _answers(
 LATE["traceback", "clear_frames"] = lambda m, args, kwargs: NONE  # what they hold here lives no longer for it
 LATE["torch.onnx", "is_in_onnx_export"] = lambda m, args, kwargs: ConstantV(False)
 _answers(0, torch_compat.dispatch_mode_count)  # nothing is compiled under a dispatch mode
-_answers(None, torch_compat.tracing_state, warnings.warn, torch_compat.log_api_usage, warnings.warn_explicit)
+_answers(None, torch_compat.tracing_state, torch_compat.log_api_usage)
 
 
 @handles(sys.exc_info)
@@ -590,9 +588,3 @@ def _no_subtype(owner: Value, cls: type) -> str:
     real = getattr(owner, "real", None)
     told = f"type {real.__name__}" if isinstance(real, type) else f"instance of {owner.python_type().__name__}"
     return f"super(type, obj): obj ({told}) is not an instance or subtype of type ({cls.__name__})."
-
-
-HANDLERS[id(logging.Logger.isEnabledFor)] = (logging.Logger.isEnabledFor, lambda m, args, kwargs: ConstantV(False))
-for _name in ("debug", "info", "warning", "error", "log", "exception", "critical"):
-    _function = getattr(logging.Logger, _name)
-    HANDLERS[id(_function)] = (_function, lambda m, args, kwargs: NONE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import operator
 import weakref
 from collections import OrderedDict, defaultdict
@@ -31,6 +32,7 @@ from . import (
     class_bodies,
     classes,
     copying,
+    diagnostics,
     fields,
     gradients,
     polyfill_dicts,
@@ -42,7 +44,7 @@ from . import (
     vjp,
 )
 from .binding import bind_arguments
-from .errors import NeedsData, Unsupported, fitting
+from .errors import NeedsData, Shown, Unsupported, fitting
 from .frame import Frame
 from .methods.lists import MOST_ITEMS, grow
 from .values import number
@@ -65,7 +67,8 @@ if TYPE_CHECKING:
 
 # Imported for the handlers that they enter.
 WITH_HANDLERS = (
-    autograd_functions, checkpoints, checks, class_bodies, copying, fields, gradients, standard_library, transforms,
+    autograd_functions, checkpoints, checks, class_bodies, copying, diagnostics, fields,
+    gradients, standard_library, transforms,
     vjp,
 )  # fmt: skip
 
@@ -134,13 +137,7 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
         return _call_builtin(m, function, args, kwargs)
     wrapped = getattr(real, "__wrapped__", None)
     if type(real) is functools._lru_cache_wrapper and wrapped is not None:
-        if all(isinstance(a, ConstantV) for a in (*args, *kwargs.values())):
-            # its author promised that only the arguments matter
-            result = m.real(real, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
-            if is_constant_object(result):
-                return ConstantV(result)
-        with m.sealed(f"the cached `{getattr(wrapped, '__qualname__', type(wrapped).__name__)}`"):
-            return m.call(m.wrap_known(wrapped), args, kwargs)
+        return _call_cached(m, real, wrapped, args, kwargs)
     scripted = _scripted_from(real)
     if scripted is not None:  # before its class, whose __call__ torch.testing puts a function of its own on
         return m.call(m.wrap_known(scripted), args, kwargs)
@@ -150,6 +147,32 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
     if numpy_draws(real):
         raise Unsupported(f"`numpy.random.{real.__name__}`, which draws random numbers", "draw them before the call")
     raise Unsupported(f"calling the {function.describe()}")
+
+
+def _call_cached(m: Machine, real: Any, wrapped: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A function under ``functools.lru_cache``: its author promised that only the arguments matter."""
+    if all(isinstance(a, ConstantV) for a in (*args, *kwargs.values())):
+        result = _call_now(m, real, args, kwargs)
+        if is_constant_object(result):
+            return ConstantV(result)
+    try:
+        with m.sealed(f"the cached `{getattr(wrapped, '__qualname__', type(wrapped).__name__)}`"):
+            return m.call(m.wrap_known(wrapped), args, kwargs)
+    except Shown:  # once, as transformers' `logger.warning_once` does: now
+        for logger in (a for a in args if isinstance(a, InstanceV) and isinstance(a.real, logging.Logger)):
+            m.guard(logger.source or Fixed(logger.real), "identity", logger.real, "was written to")
+        result = _call_now(m, real, args, kwargs)
+        if not is_constant_object(result):
+            raise
+        return ConstantV(result)
+
+
+def _call_now(m: Machine, real: Any, args: list[Value], kwargs: dict[str, Value]) -> Any:
+    def given(value: Value) -> Any:
+        logger = getattr(value, "real", None)
+        return logger if isinstance(logger, logging.Logger) else m.settle(value).as_constant()
+
+    return m.real(real, *map(given, args), **{k: given(v) for k, v in kwargs.items()})
 
 
 def _scripted_from(real: Any) -> FunctionType | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from ..records.sources import Item, Source
+from ..records.sources import Global, Item, Source
 from . import emit_modes, locks
 from .values.base import Lazy, Value
 from .values.constant import ConstantV
@@ -16,7 +16,7 @@ from .values.deques import DequeV
 from .values.dicts import DELETED, DictV
 from .values.hashing import IdentityKey
 from .values.instance import InstanceV
-from .values.known import KnownV
+from .values.known import CalledAtTheEnd, KnownV
 from .values.number import NumberV
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ def emit_effects(e: Emitter) -> None:
         write = "type.__setattr__" if quiet and issubclass(owner.python_type(), type) else "setattr"
         statements.append(f"{write}({e.expr(owner)}, {name!r}, {e.expr(value)})")
     for (module, name), value in e.m.written_globals.items():
-        table = e.pin(e.m.namespace_of(module), "globals_of_" + (module or "function"))
+        space = e.m.namespace_of(module)
+        if name in space and unchanged(e, value, Global(name, module), space[name]):
+            continue
+        table = e.pin(space, "globals_of_" + (module or "function"))
         statements.append(f"{table}[{name!r}] = {e.expr(value)}")
     e.body += [*locks.held(e, statements), *emit_modes.left(e)]
 
@@ -133,10 +136,15 @@ def _write_slots(e: Emitter, v: InstanceV) -> list[str]:
     return [f"object.__setattr__({target}, {name!r}, {e.expr(value)})" for name, value in v.slots.items()]
 
 
+def _call(e: Emitter, v: CalledAtTheEnd) -> list[str]:
+    return [f"{e.expr(KnownV(v.real))}()"]
+
+
 WRITERS: tuple[tuple[Any, Callable[[Emitter, Any], list[str]]], ...] = (
     (ListV, _write_list),
     (DictV, _write_dict),
     (SetV, _write_set),
     (CellV, _write_cell),
     (InstanceV, _write_slots),
+    (CalledAtTheEnd, _call),
 )

@@ -63,5 +63,9 @@ class UserError(Exception):
         self.value = value
 
 
+class Shown(Unsupported):
+    """A log record or a warning that somebody may be shown."""
+
+
 class Restart(Exception):
     """Start the capture again with what was learnt (a new step of the outermost frame at which to break)."""

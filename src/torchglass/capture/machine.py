@@ -100,7 +100,6 @@ class Machine:
         self.leaves_break = False  # whether making a tensor require grad ends the graph
         self.checks: list[checked.Check] = []
         self.checks_break = False  # whether a tensor is looked at before the program goes on
-        self.warning_filters = 0
         self.steps, self.patience, self.nodes_seen = 0, MOST_IDLE_STEPS, 0
         self.locks: list[tuple[Value, bool]] = []  # taken (True) and given back, in order
         self.watched: dict[Frame, Any] = {}  # of generators that wait in a `try` or a `with`
@@ -599,7 +598,8 @@ class Machine:
         return module.__name__ if sys.modules.get(module.__name__) is module else None
 
     def set_overlay(self, owner: KnownV | TensorV | DictV, name: str, value: Value) -> None:
-        if owner.source is None:
+        key = self.module_key(owner.real) if isinstance(owner.real, ModuleType) else None
+        if owner.source is None and key is None:
             raise Unsupported(f"writing attribute `{name}` of the {owner.describe()}")
         if isinstance(owner.real, type):
             written = getattr(value, "real", None)
@@ -607,7 +607,7 @@ class Machine:
             if special or (written is not None and hasattr(type(written), "__get__")) or isinstance(value, FunctionV):
                 raise Unsupported(f"writing attribute `{name}` of the {owner.describe()}")
         self.refuse_when_sealed()
-        if isinstance(owner.real, ModuleType) and (key := self.module_key(owner.real)) is not None:
+        if key is not None:
             self.written_globals[(key, name)] = value
             return
         self.overlays[(id(owner.real), name)] = (owner, value)

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 UNREACHABLE = "!"  # begins the names of namespaces that belong to no imported module
+# What programs change in modules of the standard library, which are otherwise taken as they are.
+OF_PROGRAMS = frozenset(
+    {("os", "environ"), ("warnings", "filters"), ("warnings", "defaultaction"), ("warnings", "showwarning")}
+    | {("warnings", "_showwarnmsg_impl")}
+)
 
 
 def load_global(m: Machine, frame: Frame, name: str) -> Value:
@@ -49,7 +54,7 @@ def _source_of(m: Machine, frame: Frame, name: str) -> Source | None:
     if reached is not None:
         return Item(reached, name)
     stable = m.is_stable(frame.namespace.get("__name__")) or frame.module.startswith(UNREACHABLE)
-    if frame.namespace[name] is os.environ and frame.module == "os":
+    if (frame.module, name) in OF_PROGRAMS:
         return Global(name, frame.module)
     if stable and not isinstance(frame.namespace[name], torch.Tensor) and not _counts_hooks(m, frame, name):
         return None
@@ -87,7 +92,11 @@ def import_from(m: Machine, module: Value, name: str) -> Value:
 
 def library_data(m: Machine, module: ModuleType, name: str) -> Source | None:
     """How to reach what programs change in the modules of a library, where the program reads it: ``sys.argv``."""
-    kept = m.module_key(module) == module.__name__ and not m.is_stable(m.frames[-1].namespace.get("__name__"))
+    if m.module_key(module) != module.__name__:
+        return None
+    if (module.__name__, name) in OF_PROGRAMS:
+        return Global(name, module.__name__)
+    kept = not m.is_stable(m.frames[-1].namespace.get("__name__"))
     value = module.__dict__[name]
     data = type(value) in (bool, int, str, list, dict, type(None)) or value is os.environ
     return Global(name, module.__name__) if kept and data else None

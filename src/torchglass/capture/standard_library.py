@@ -7,10 +7,8 @@ their code object.
 from __future__ import annotations
 
 import functools
-import logging
 import sys
 import typing
-import warnings
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -19,7 +17,7 @@ import torch
 
 from ..records.sources import Attr, Module
 from .builtin_functions import HANDLERS, LATE, Handler, handles
-from .errors import StaysInPython, Unsupported
+from .errors import Unsupported
 from .resume import users_code
 from .values.arrays import ArrayV
 from .values.base import Value
@@ -144,36 +142,6 @@ def same_label(m, args, kwargs):
     return args[0]
 
 
-# --- warnings -------------------------------------------------------------------------------------------------------
-# They are dropped while capturing, so a region with filters of its own has nothing to filter.
-@handles(warnings.catch_warnings.__init__)
-def catch_warnings(m, args, kwargs):
-    if len(args) > 1 or "record" in kwargs or "module" in kwargs:
-        raise StaysInPython("`warnings.catch_warnings`, which may look at the warnings")
-    return NONE
-
-
-@handles(warnings.catch_warnings.__enter__)
-def enter_filters(m, args, kwargs):
-    if args[0].source is not None or getattr(args[0], "real", None) is not None:
-        raise StaysInPython("a `warnings.catch_warnings` that was there before the call")
-    m.warning_filters += 1
-    return NONE
-
-
-@handles(warnings.catch_warnings.__exit__)
-def leave_filters(m, args, kwargs):
-    m.warning_filters -= 1
-    return NONE
-
-
-@handles(warnings.simplefilter, warnings.filterwarnings, warnings.resetwarnings)
-def change_filters(m, args, kwargs):
-    if not m.warning_filters:
-        raise Unsupported("changing the filters of warnings")
-    return NONE
-
-
 # --- NumPy ------------------------------------------------------------------------------------------------------------
 @handles(torch.from_numpy)
 def from_numpy_(m, args, kwargs):
@@ -187,13 +155,6 @@ def from_numpy_(m, args, kwargs):
 _same = getattr(typing, "_idfunc", None)
 if _same is not None:  # what calling a NewType is until 3.11
     HANDLERS[id(_same)] = (_same, lambda m, args, kwargs: args[0])
-
-
-# --- logging ----------------------------------------------------------------------------------------------------------
-@handles(logging.getLogger)
-def get_logger(m, args, kwargs):
-    """The same logger for the same name, always."""
-    return m.wrap_known(m.real(logging.getLogger, *[a.as_constant() for a in args]))
 
 
 # --- looking at frames ------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from .. import torch_compat
 from ..markers import DISABLED, IN_GRAPH, REASON
 from ..records.literals import literal
 from ..records.sources import Computed, Constant
-from . import constant_tensors, failing, numbers
+from . import constant_tensors, diagnostics, failing, numbers
 from .errors import Fails, NeedsData, Unsupported
 from .graph import has_tensor
 from .values.base import Lazy, Value, home_of
@@ -347,7 +347,8 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
     args, kwargs = numbers.scaled(m, target, args, kwargs)
     args = numbers.operands(m, target, args, kwargs)
     try:
-        result = m.builder.evaluate(function, args, kwargs)
+        with diagnostics.watched(m):
+            result = m.builder.evaluate(function, args, kwargs)
     except NeedsData as error:
         replaced = constant_tensors.as_numbers(m, args)
         if replaced is not None:

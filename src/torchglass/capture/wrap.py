@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import math
 import operator
 import weakref
@@ -35,7 +36,7 @@ import torch.library
 from .. import _native, torch_compat
 from ..bytecode.objects import is_heap_type
 from ..records.guards import TensorMeta
-from ..records.sources import Attr, Computed, Constant, Source
+from ..records.sources import Attr, Computed, Constant, Fixed, Source
 from . import told_apart
 from .errors import Unsupported
 from .values import number
@@ -95,6 +96,8 @@ def wrap(m: Machine, real: Any, source: Source | None) -> Value:
 
 def _wrap_new(m: Machine, real: Any, source: Source | None) -> Value:
     cls = type(real)
+    if source is None and isinstance(real, OF_THE_PROCESS):
+        source = Fixed(real)
     if isinstance(real, torch.Tensor):
         return _tensor(m, real, source)
     exact = EXACT.get(cls)
@@ -304,6 +307,9 @@ def _generator(m: Machine, real: Any, source: Source | None) -> Value:
 def _inference_guard(m: Machine, real: Any, source: Source | None) -> Value:
     raise Unsupported("leaving a torch.inference_mode that was entered before the call")
 
+
+# Objects that last, and whose attributes programs change wherever they are found.
+OF_THE_PROCESS = (logging.Logger, logging.Manager)
 
 EXACT: dict[type, Wrapper] = {
     torch_compat.InferenceMode: _inference_guard,

@@ -1,9 +1,11 @@
-"""The values of all parameters in, an ordinary call of the function out."""
+"""Calls of the user's: of a function with the values of all its parameters, and of what looks at the calling line."""
 
 from __future__ import annotations
 
+import functools
+import sys
 from inspect import CO_VARARGS, CO_VARKEYWORDS
-from types import FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 
@@ -20,3 +22,30 @@ def call_original(function: FunctionType, arguments: tuple[Any, ...]) -> Any:
     if code.co_flags & CO_VARKEYWORDS:
         kwargs.update(rest.pop(0))
     return function(*args, **kwargs)
+
+
+def call_from(
+    file: str, line: int, name: str, namespace: dict[str, Any], function: Any, /, *args: Any, **kwargs: Any
+) -> Any:
+    """Call what looks at its caller (logging, warnings) from the user's line; callers further up are the user's too."""
+    stacklevel = kwargs.get("stacklevel", 1)
+    if type(stacklevel) is int and stacklevel > 1:
+        kwargs["stacklevel"] = stacklevel + _frames_of_ours(sys._getframe())
+    return FunctionType(_calling(file, line, name), namespace)(function, args, kwargs)
+
+
+@functools.lru_cache
+def _calling(file: str, line: int, name: str) -> CodeType:
+    return _CALLING.replace(co_filename=file, co_firstlineno=line, co_name=name, co_qualname=name)
+
+
+_CALLING = (lambda function, args, kwargs: function(*args, **kwargs)).__code__
+
+
+def _frames_of_ours(frame: FrameType | None) -> int:
+    count = 0
+    while frame is not None and (
+        frame.f_code.co_name == "transformed" or frame.f_globals.get("__name__", "").startswith("torchglass.")
+    ):
+        frame, count = frame.f_back, count + 1
+    return count

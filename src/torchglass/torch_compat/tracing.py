@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from types import FrameType
 from typing import Any
 
 import torch
@@ -31,6 +35,25 @@ class DispatchMode(TorchDispatchMode):
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False
+
+
+@contextmanager
+def warnings_heard(hear: Callable[[Any, Any, FrameType, int], None]) -> Iterator[None]:
+    """What Python code of PyTorch's warns of on this thread goes to ``hear``: message, category, frame, stacklevel."""
+    real, thread = warnings.warn, _thread.get_ident()
+
+    def warn(message: Any, category: Any = None, stacklevel: int = 1, source: Any = None, **more: Any) -> None:
+        frame = sys._getframe(1)
+        if _thread.get_ident() == thread and frame.f_globals.get("__name__", "").partition(".")[0] == "torch":
+            hear(message, category, frame, stacklevel)
+        else:
+            real(message, category, stacklevel + 1, source, **more)
+
+    warnings.warn = warn
+    try:
+        yield
+    finally:
+        warnings.warn = real
 
 
 below_autograd: Callable[[], Any] = torch._C._AutoDispatchBelowADInplaceOrView

@@ -203,3 +203,7 @@ class KnownV(Value):
         if found is not None:
             return int(found.as_constant())
         return int(m.real(len, self.real))
+
+
+class CalledAtTheEnd(KnownV):
+    """A function without arguments, among what the program wrote to: the entry calls it once."""
