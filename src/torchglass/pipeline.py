@@ -166,7 +166,8 @@ class FunctionState:
         if compiled is None:
             return None
         with compiling:
-            found = _entry_of_another_thread(compiled, arguments)
+            with compiling.as_before():
+                found = _entry_of_another_thread(compiled, arguments)
             if found is not None or compiled.disabled or not self._below_limit(compiled):
                 return found
             if watched():

@@ -112,13 +112,13 @@ def _isinstance(m: Machine, value: Value, wanted: Value) -> bool:
         return any(_isinstance(m, value, w) for w in wanted.all(m))
     real = m.as_class(wanted)
     existing = getattr(value, "real", None)
-    if isinstance(value, TensorV) and existing is None:
-        # a tensor made inside is a plain torch.Tensor; its metaclass also answers for legacy types and nn.Buffer
-        return real is torch.Tensor if real in (torch.Tensor, torch.nn.Parameter) else issubclass(torch.Tensor, real)
     answers = m.class_lookup(type(real), "__instancecheck__") if isinstance(real, type) else type.__instancecheck__
     custom = answers is not type.__instancecheck__
     if isinstance(answers, FunctionType) and m.may_change(type(real)):
         return m.truth(m.call(m.wrap_known(answers), [m.wrap_known(real), value], {}))
+    if isinstance(value, TensorV) and existing is None:
+        # made inside: a plain torch.Tensor, of which metaclasses ask the dtype (torch.FloatTensor) or attributes
+        existing = torch.empty(0, dtype=value.fake.dtype, device=value.fake.device)
     found = _is_one(m, value, real, existing, custom)
     if custom:
         relied.rely_on_kind(m, value, value.python_type(), real, found)

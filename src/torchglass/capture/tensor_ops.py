@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from .values.containers import SequenceV, is_size
 from .values.dicts import DictV
 from .values.functions import CallableV, TensorMethodV
 from .values.instance import InstanceV
+from .values.opaque import is_opaque as is_opaque_object
 from .values.tensor import TensorV
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ REFUSED_PREFIXES = (
     "torch.autograd.graph", "torch.overrides", "torch._prims", "torch.testing", "torch.quantization", "torch.ao",
 )  # fmt: skip
 TRANSFORMING = ("torch._dynamo", "torch._functorch", "torch.func")
-# Builtins of torch that answer from global state or from constants alone.
+# Functions of torch that answer from global state or from constants alone; others show it by what they give.
 QUERY_PREFIXES = (
     "is_",
     "get_",
@@ -67,6 +69,9 @@ QUERY_PREFIXES = (
     "can_cast",
     "broadcast_shapes",
 )
+# Builtins that change it: the state while capturing must be that of the call, before and behind.
+SETTER_PREFIXES = ("set_", "_set_")
+SWITCHES = frozenset(setter for _, setter in torch_compat.BACKEND_SWITCHES)
 # Those that are written in Python around a builtin.
 IN_PYTHON = frozenset([torch.get_float32_matmul_precision, torch.is_warn_always_enabled])
 # Builtins that change global state for the operations that follow: they stay in the graph in their place.
@@ -258,32 +263,46 @@ def call_function(m: Machine, function: Any, args: list[Value], kwargs: dict[str
     if function in STATE_SETTERS:
         return _set_state(m, function, args, kwargs)
     tensors = any(map(has_tensor, args)) or any(map(has_tensor, kwargs.values()))
+    if not tensors and name.startswith(SETTER_PREFIXES) and function not in SWITCHES:
+        raise Unsupported(f"calling `{name}`, which changes PyTorch's state", "call it outside the compiled function")
     if not tensors and name.startswith(QUERY_PREFIXES) and getattr(function, "__module__", "") != "torch.nn.functional":
         return _answer(m, function, args, kwargs)
     return _operate(m, "call_function", function, function, args, kwargs)
 
 
 def _answer(m: Machine, question: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """What a question to PyTorch gets, from its arguments alone or from its state, which is guarded as it was before
-    the program turned any of it.
-    """
+    """What a question to PyTorch gets, from its arguments alone or from its state."""
     if question in IN_PYTHON:
         return m.inline(m.wrap_known(question), args, kwargs)
-    found = m.fold(question, args, kwargs)
-    given = [literal(arg.as_constant()) for arg in args]
-    if kwargs or not all(given):
+    return _relied_on(m, question, args, kwargs, m.fold(question, args, kwargs))
+
+
+def _relied_on(m: Machine, question: Any, args: list[Value], kwargs: dict[str, Value], found: Value) -> Value:
+    """An answer from PyTorch's state, which is guarded as it was before the program turned any of it."""
+    if not isinstance(question, BuiltinFunctionType) or question in torch_compat.STATELESS_QUESTIONS:
         return found
-    before = m.modes.answer(question, *(arg.as_constant() for arg in args))
-    if before is not NotImplemented:
-        parts = tuple(Constant(text, arg.as_constant()) for text, arg in zip(given, args) if text)
-        home = "torch" if hasattr(torch, question.__name__) else "torch._C"
-        text = f"{home}.{question.__name__}({', '.join('{}' for _ in parts)})"
-        m.guard(Computed(question, text, parts), "constant", before, "PyTorch's state was asked for")
-    return found
+    values = [m.settle(arg).as_constant() for arg in args]
+    given = {name: m.settle(arg).as_constant() for name, arg in kwargs.items()}
+    texts = [literal(value) for value in values]
+    if None in texts or not found.is_constant():
+        raise Unsupported(f"`{question.__name__}`, which asks for PyTorch's state", "ask outside the compiled function")
+    asked = functools.partial(question, **given) if given else question
+    before = m.modes.answer(question, *values) if not given else asked(*values)
+    parts = tuple(Constant(text or "", value) for text, value in zip(texts, values))
+    home = "torch" if getattr(torch, question.__name__, None) is question else "torch._C"
+    named = [f"{name}={value!r}" for name, value in given.items()]
+    text = f"{home}.{question.__name__}({', '.join(['{}' for _ in parts] + named)})"
+    m.guard(Computed(asked, text, parts), "constant", before, "PyTorch's state was asked for")
+    return m.wrap_result(before) if question in ANOMALY else found
+
+
+ANOMALY = (torch.is_anomaly_enabled, torch.is_anomaly_check_nan_enabled)  # off while anything is compiled
 
 
 def call_method(m: Machine, owner: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call a method of a tensor."""
+    if name == "__iter__":
+        return m.iterate(owner)
     if name in READING_METHODS and isinstance(owner, TensorV):
         real = constant_tensors.value_of(m, owner)
         if real is not None:
@@ -371,7 +390,11 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
     if not _holds_tensor(result) and not in_place:
         if result is None and target is not getattr:
             return m.builder.record(op, target, args, kwargs, result, m.origin(), m.stack_trace())
-        return m.wrap_result(result)
+        if is_opaque_object(result):  # an iterator over fake tensors, say
+            raise Unsupported(f"`{getattr(target, '__name__', target)}`, which makes a {type(result).__name__}")
+        found = m.wrap_result(result)
+        asked = op == "call_function" and target is not getattr and not any(map(has_tensor, (*args, *kwargs.values())))
+        return _relied_on(m, target, args, kwargs, found) if asked else found
     return m.builder.record(op, target, args, kwargs, result, m.origin(), m.stack_trace())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -31,31 +32,45 @@ function_mode_enabled: Callable[[], bool] = torch._C._is_torch_function_mode_ena
 dispatch_mode_count: Callable[[], int] | None = getattr(torch._C, "_len_torch_dispatch_stack", None)
 log_api_usage: Callable[..., None] = torch._C._log_api_usage_once
 # Tried: 2.11, 2.13. Switches that a program may turn while it is captured (`sdpa_kernel`, `cudnn.flags`): capture turns
-# them back, the graph turns them again. Without them a capture that breaks inside leaves them turned.
+# them back, the graph turns them again. Without them a capture that breaks inside leaves them turned. Which backends of
+# attention there are, torch says.
+_SDP = re.compile(r"_get_(\w+)_sdp_enabled")
 BACKEND_SWITCHES: tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...] = tuple(
     (getattr(torch._C, getter), getattr(torch._C, setter))
     for getter, setter in (
         *((f"_get_cudnn_{n}", f"_set_cudnn_{n}") for n in ("enabled", "benchmark", "deterministic", "allow_tf32")),
-        *((f"_get_{n}_sdp_enabled", f"_set_sdp_use_{n}") for n in ("flash", "math", "mem_efficient", "cudnn")),
+        *((found[0], f"_set_sdp_use_{found[1]}") for found in map(_SDP.fullmatch, dir(torch._C)) if found),
         ("_get_sdp_priority_order", "_set_sdp_priority_order"),
         ("_get_mkldnn_enabled", "_set_mkldnn_enabled"),
     )
     if hasattr(torch._C, getter) and hasattr(torch._C, setter)
 )
-# Tried: 2.13. Questions about state that programs change between calls, not inside. Without them such a change is not
-# noticed.
-STATE_QUESTIONS: frozenset[Callable[..., Any]] = frozenset(
-    getattr(home, name)
-    for home in (torch, torch._C)
-    for name in (
-        "get_num_threads", "get_num_interop_threads",
-        "_get_warnAlways", "_get_float32_matmul_precision", "_get_cublas_allow_tf32", "_get_fp32_precision_getter",
-        "_get_cublas_allow_fp16_reduced_precision_reduction", "_get_cublas_allow_bf16_reduced_precision_reduction",
-        "_get_mkldnn_deterministic", "_get_mkldnn_allow_tf32", "_get_nnpack_enabled",
-        "_get_deterministic_fill_uninitialized_memory",
-    )
-    if hasattr(home, name)
+# Tried: 2.13. What depends on its arguments or on how PyTorch was built, and what other guards cover. Any other builtin
+# of PyTorch's that gives no tensor is taken to answer from state that programs change between calls. Without them a
+# call asks for each anew, or breaks the graph.
+_OF_NO_STATE = (
+    "result_type", "promote_types", "can_cast", "_has_storage", "_log_api_usage_once",
+    "_is_autocast_available", "_get_accelerator", "_get_all_dtypes", "_get_cpu_capability", "_get_operation_overload",
+    "_get_privateuse1_backend_name", "_get_schema", "has_lapack", "has_mkl", "has_openmp", "has_spectral",
+    "_is_xnnpack_enabled", "_is_flash_attention_available",
 )  # fmt: skip
+_GUARDED_ANYWAY = (
+    "is_grad_enabled", "is_inference_mode_enabled", "get_default_dtype", "is_autocast_enabled", "get_autocast_dtype",
+    "is_autocast_cache_enabled",
+    *(f"{verb}_autocast_{device}_{what}" for verb, what in (("is", "enabled"), ("get", "dtype"))
+      for device in ("cpu", "gpu", "ipu", "xla")),
+    "_is_any_autocast_enabled", "_get_deterministic_algorithms", "_get_deterministic_algorithms_warn_only",
+    "_is_torch_function_all_disabled", "_is_torch_function_enabled", "_is_torch_function_mode_enabled",
+    "_len_torch_function_stack", "_get_function_stack_at", "_get_default_device", "_len_torch_dispatch_stack",
+    "_get_dispatch_mode", "_get_dispatch_stack_at", "_get_tracing_state", "_is_tracing", "_get_torch_function_state",
+    "_are_functorch_transforms_active",
+)  # fmt: skip
+STATELESS_QUESTIONS: frozenset[Callable[..., Any]] = frozenset(
+    getattr(home, name)
+    for home in (torch, torch._C, torch._C._nn)
+    for name in (*_OF_NO_STATE, *_GUARDED_ANYWAY, "_parse_to")
+    if hasattr(home, name)
+)
 # What torch.inference_mode's Python code enters, and the same as two functions, which torch.compile puts into graphs.
 # Without them such a block ends the graph. Tried: 2.13.
 InferenceMode = torch._C._InferenceMode

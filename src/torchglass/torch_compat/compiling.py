@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -75,11 +76,13 @@ class Compiling:
     was there before.
     """
 
+    anomaly = False, True
+    """What the program set before: whether anomalies are detected, and whether NaN is one."""
+
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._sheltered = Sheltered()
         self._depth = 0
-        self._anomaly = False, True
 
     def __enter__(self) -> None:
         self.lock.acquire()
@@ -87,16 +90,25 @@ class Compiling:
         if self._depth > 1:
             return
         self._sheltered.__enter__()
-        self._anomaly = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+        Compiling.anomaly = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
         torch.set_anomaly_enabled(False)
         if _DYNAMO not in sys.modules:
             sys.modules.update(_STAND_INS)
             torch.__dict__["_dynamo"] = _package
 
+    @contextmanager
+    def as_before(self) -> Iterator[None]:
+        """With anomaly detection as the program has it, which guards may ask for."""
+        torch.set_anomaly_enabled(*Compiling.anomaly)
+        try:
+            yield
+        finally:
+            torch.set_anomaly_enabled(False)
+
     def __exit__(self, *exception: object) -> None:
         self._depth -= 1
         if self._depth == 0:
             _remove_stand_in()
-            torch.set_anomaly_enabled(*self._anomaly)
+            torch.set_anomaly_enabled(*Compiling.anomaly)
             self._sheltered.__exit__()
         self.lock.release()

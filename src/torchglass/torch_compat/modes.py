@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from .callables import BACKEND_SWITCHES, STATE_QUESTIONS, set_grad_mode
+from .callables import BACKEND_SWITCHES, STATELESS_QUESTIONS, set_grad_mode
+from .compiling import Compiling
 
 
 class Modes:
@@ -36,7 +37,9 @@ class Modes:
         if question is torch.get_autocast_dtype:
             dtypes: dict[Any, Any] = {device: dtype for device, _, dtype in self.autocast}
             return dtypes.get(args[0] if args else None, NotImplemented)
-        return question(*args) if question in STATE_QUESTIONS else NotImplemented
+        if question in (torch.is_anomaly_enabled, torch.is_anomaly_check_nan_enabled):
+            return Compiling.anomaly[question is torch.is_anomaly_check_nan_enabled]
+        return NotImplemented if question in STATELESS_QUESTIONS else question(*args)
 
     def restore(self, error: BaseException | None = None) -> None:
         """``error`` left functions in which a guard of ``torch.inference_mode`` is alive."""
