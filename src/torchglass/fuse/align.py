@@ -118,6 +118,8 @@ def _finish(
 
 def apply_split(loop: Loop, factors: Sequence[Sequence[Size]], order: Sequence[int | None]) -> Loop:
     """Split every dimension into ``factors`` (outermost first), then pick the results in ``order`` (None: size 1)."""
+    if all(len(fs) == 1 for fs in factors) and tuple(order) == tuple(range(len(loop.dims))):
+        return loop  # a loop has no steps along its dimensions of size 1: see ``drop_ones``
     dims: list[Size] = []
     flags: list[bool] = []
     for fs, reduced, dim in zip(factors, loop.reduced, loop.dims):

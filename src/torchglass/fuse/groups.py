@@ -8,6 +8,7 @@ row). A softmax: [max], [exp], [sum], [divide] join one after the other over (51
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ..records.loops import Access, Loop, Size, product
 from .across import ALONE, rows_across
@@ -35,11 +36,11 @@ class Group:
     names: list[str] = field(default_factory=list)
     across: bool = False  # rows lie across memory
 
-    @property
+    @cached_property
     def writes(self) -> dict[str, tuple[Loop, Access]]:
         return {s.access.buffer: (loop, s.access) for loop in self.loops for s in loop.stores}
 
-    @property
+    @cached_property
     def reads(self) -> dict[str, Access]:
         onto = {s.onto: s.access for loop in self.loops for s in loop.stores if s.onto is not None}
         return onto | {o.access.buffer: o.access for loop in self.loops for o in loop.loads}
@@ -53,36 +54,13 @@ def single(loop: Loop, position: int) -> Group:
     return group
 
 
-def main_access(loop: Loop) -> Access | None:
-    """The access that moves along most of the loop, to tell which dimension is contiguous."""
-    best: Access | None = None
-    most = -1
-    accesses = [op.access for op in loop.stores] + [op.access for op in loop.loads]
-    for access in accesses:
-        moving = sum(1 for s, d in zip(access.strides, loop.dims) if s != 0 and d != 1)
-        if moving > most:
-            best, most = access, moving
-    return best
-
-
-def fastest(access: Access, dims: tuple[Size, ...]) -> int | None:
-    """The dimension along which memory is walked in the smallest steps."""
-    moving = [(s, k) for k, (s, d) in enumerate(zip(access.strides, dims)) if s != 0 and d != 1]
-    if not moving:
-        return None
-    if all(isinstance(s, int) for s, _ in moving):
-        return min(moving, key=lambda m: abs(m[0]))[1]
-    return next((k for s, k in moving if s == 1), moving[-1][1])
-
-
 def reduction_kind(loop: Loop) -> str | None:
     """``row``: the contiguous dimension is summed; ``column``: it is kept; ``total``: nothing is kept."""
     if not loop.is_reduction:
         return None
     if all(r or d == 1 for r, d in zip(loop.reduced, loop.dims)):
         return TOTAL
-    access = main_access(loop)
-    k = fastest(access, loop.dims) if access is not None else None
+    k = loop.contiguous
     return ROW if k is not None and loop.reduced[k] else COLUMN
 
 
@@ -90,8 +68,7 @@ def scan_kind(loop: Loop) -> str | None:
     """``row``: a scan runs along the contiguous dimension; ``column``: across it, and rows must come in order."""
     if not any(loop.scanned):
         return None
-    access = main_access(loop)
-    k = fastest(access, loop.dims) if access is not None else None
+    k = loop.contiguous
     return ROW if k is None or loop.scanned[k] else COLUMN
 
 
@@ -148,7 +125,7 @@ def _check_kept_rows(loops: list[Loop], dims: tuple[Size, ...], inner: tuple[boo
 def _carrying_role(loop: Loop, inner: tuple[bool, ...] | None) -> tuple[bool, ...]:
     """Rows of a loop that carries values from row to row: what lies between two points of a line."""
     if inner is None:
-        access = main_access(loop)
+        access = loop.main_access
         assert access is not None
         steps = [s if isinstance(s, int) else None for s, c in zip(access.strides, loop.scanned) if c]
         limit = None if None in steps else min(abs(s) for s in steps if s is not None)
@@ -173,7 +150,7 @@ def _column_role(loop: Loop, dims: tuple[Size, ...], inner: tuple[bool, ...] | N
     That far lie the places of a window that is moved by one: side by side for every row.
     """
     if inner is None:
-        access = main_access(loop)
+        access = loop.main_access
         assert access is not None
         steps = [abs(s) for s, r, d in zip(access.strides, loop.reduced, dims) if r and d != 1 and s != 0]
         limit = min(steps) if steps and all(isinstance(s, int) for s in steps) else None
@@ -288,8 +265,7 @@ def _check_contiguous_inner(loops: list[Loop], dims: tuple[Size, ...], inner: tu
     for loop in loops:
         if any(own == 1 and d != 1 for own, d in zip(loop.dims, dims)):
             continue
-        access = main_access(loop)
-        k = fastest(access, loop.dims) if access is not None else None
+        k = loop.contiguous
         if k is not None and not inner[k] and any(inner):
             raise Refused("rows would lie across memory")
     if not any(inner) and any(loop.dims != dims for loop in loops):

@@ -6,7 +6,7 @@ consumer over 512 x 256 floats that become one kernel save 2 x 524,288 bytes of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..records.kernels import FusedGraph, FusedKernel, FusionDecision
@@ -38,10 +38,11 @@ class _Fusing:
 
     def __init__(self, graph: LoopGraph, decisions: list[FusionDecision]) -> None:
         self.graph = graph
-        self.groups: list[Group] = []
+        self.groups: dict[int, Group] = {}  # by identity
         self.extern: dict[int, ExternCall] = {}
         self.effects: list[Group] = []  # calls that draw random numbers or check something: they keep their order
         self.before: dict[int, Group] = {}  # for the position of one of them: the one before it
+        self.after: dict[int, Group] = {}  # and the one after it
         self.maker: dict[str, Group] = {}
         self.readers: dict[str, list[Group]] = {}
         self.uses: dict[str, set[int]] = {}
@@ -74,9 +75,10 @@ class _Fusing:
         if isinstance(node, ExternCall) and node.effect:
             if self.effects:
                 self.before[position] = previous = self.effects[-1]
+                self.after[previous.last] = group
                 group.ancestors |= previous.members | previous.ancestors
             self.effects.append(group)
-        self.groups.append(group)
+        self.groups[id(group)] = group
         for name in node.writes:
             self.maker[name] = group
         for name in node.reads:
@@ -216,17 +218,34 @@ class _Fusing:
             raise Refused(f"what reads {one.names[-1]} waits for the whole of {other.names[-1]}")
 
     def _replace(self, first: Group, second: Group, group: Group) -> None:
-        self.groups = [g for g in self.groups if g is not first and g is not second]
-        self.groups.append(group)
+        del self.groups[id(first)], self.groups[id(second)]
+        self.groups[id(group)] = group
         for name in group.writes:
             self.maker[name] = group
         for name in group.reads:
             others = [g for g in self.readers.get(name, ()) if g is not first and g is not second]
             self.readers[name] = [*others, group]
         group.ancestors &= ~group.members
-        for other in self.groups:
-            if other is not group and other.ancestors & group.members:
-                other.ancestors |= group.members | group.ancestors
+        self._tell_descendants(group)
+
+    def _tell_descendants(self, group: Group) -> None:
+        """Whoever needed a part of a new group needs all that the group needs."""
+        added = group.members | group.ancestors
+        told = {id(group)}
+        waiting = [group]
+        while waiting:
+            for other in self._readers_of(waiting.pop()):
+                if id(other) not in told and other.ancestors & group.members:
+                    told.add(id(other))
+                    other.ancestors |= added
+                    waiting.append(other)
+
+    def _readers_of(self, group: Group) -> Iterator[Group]:
+        writes = group.writes if group.loops else self.extern[group.last].writes
+        for name in writes:
+            yield from self.readers.get(name, ())
+        if group.last in self.after:
+            yield self.after[group.last]
 
     def kernels_in_order(self) -> list[FusedKernel | ExternCall]:
         """Groups in an order that has every value before its readers, near the order of the graph."""
@@ -248,7 +267,7 @@ class _Fusing:
                     if id(other) not in done:
                         stack.append((other, False))
 
-        for group in sorted(self.groups, key=lambda g: g.last):
+        for group in sorted(self.groups.values(), key=lambda g: g.last):
             emit(group)
         return out
 

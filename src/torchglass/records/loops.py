@@ -249,14 +249,14 @@ class Loop:
     def stores(self) -> tuple[Store, ...]:
         return tuple(o for o in self.body if isinstance(o, Store))
 
-    @property
+    @cached_property
     def scanned(self) -> tuple[bool, ...]:
         """The dimensions along which a value is carried from point to point."""
         return tuple(
             d != 1 and any(o.strides[k] != 0 for o in self.body if isinstance(o, Scan)) for k, d in enumerate(self.dims)
         )
 
-    @property
+    @cached_property
     def is_scan(self) -> bool:
         return any(isinstance(o, Scan) for o in self.body)
 
@@ -269,12 +269,29 @@ class Loop:
     def writes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(o.access.buffer for o in self.stores))
 
-    @property
+    @cached_property
+    def main_access(self) -> Access | None:
+        """The access that moves along most of the loop's dimensions."""
+        accesses = [o.access for o in self.stores] + [o.access for o in self.loads]
+        return max(accesses, key=lambda a: sum(s != 0 and d != 1 for s, d in zip(a.strides, self.dims)), default=None)
+
+    @cached_property
+    def contiguous(self) -> int | None:
+        """The dimension along which that access walks memory in the smallest steps."""
+        strides = self.main_access.strides if self.main_access is not None else ()
+        moving = [(s, k) for k, (s, d) in enumerate(zip(strides, self.dims)) if s != 0 and d != 1]
+        if not moving:
+            return None
+        if all(isinstance(s, int) for s, _ in moving):
+            return min(moving, key=lambda m: abs(m[0]))[1]
+        return next((k for s, k in moving if s == 1), moving[-1][1])
+
+    @cached_property
     def is_scatter(self) -> bool:
         """Whether it stores at computed addresses: its points run in order where the address has no stride."""
         return any(o.access.indirect for o in self.stores)
 
-    @property
+    @cached_property
     def is_reduction(self) -> bool:
         return any(self.reduced)
 
@@ -354,7 +371,7 @@ class ExternCall:
     ops: tuple[str, ...] = ()
     origins: tuple[Origin, ...] = ()
 
-    @property
+    @cached_property
     def reads(self) -> tuple[str, ...]:
         found: dict[str, None] = {}
         collect_buffers((self.args, tuple(v for _, v in self.kwargs)), found)
