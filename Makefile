@@ -1,6 +1,7 @@
 # make demo       set up and compile a BERT before your eyes
 # make test       set up and run what CI runs: ruff, mypy, import-linter, pytest
 # make test-all   the same with the slow tests
+# make test-part  pytest on TESTS alone, for another Python: make test-part PYTHON=python3.13 VENV=.venv-3.13 TESTS=tests/native
 # make clean      forget the environment and what was built
 #
 # A fresh machine needs Python 3.11, 3.12 or 3.13, a C++ compiler and make. To compile against a torch of your own,
@@ -24,7 +25,7 @@ export HF_HUB_OFFLINE := 1
 export TRANSFORMERS_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-all lint setup clean
+.PHONY: demo test test-all test-part lint setup clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -36,9 +37,12 @@ test: lint
 test-all: lint
 	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
 
+test-part: setup
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(TESTS)
+
 # Test processes share the cores: idle OpenMP threads should sleep, not spin.
-test test-all: export OMP_WAIT_POLICY := passive
-test test-all: export OMP_NUM_THREADS := 2
+test test-all test-part: export OMP_WAIT_POLICY := passive
+test test-all test-part: export OMP_NUM_THREADS := 2
 
 lint: setup
 	$(BIN)/ruff check
