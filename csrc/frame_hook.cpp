@@ -442,7 +442,16 @@ PyMethodDef region_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
+// In a forked child there is one thread: this one.
+PyObject* forget_other_threads(PyObject*, PyObject*) {
+  watching_threads = watched != nullptr;
+  if (watching_threads == 0) uninstall();
+  Py_RETURN_NONE;
+}
+
 PyMethodDef functions[] = {
+    {"forget_other_threads", forget_other_threads, METH_NOARGS,
+     "forget_other_threads(): in a forked child, nobody else is inside a region."},
     {"watching", watching, METH_NOARGS, "watching(): whether the current thread is inside a region."},
     {nullptr, nullptr, 0, nullptr},
 };

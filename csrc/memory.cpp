@@ -15,6 +15,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 namespace torchglass {
@@ -50,6 +51,9 @@ class Pool final : public c10::Allocator {
   }
 
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
 
   size_t release() {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -130,8 +134,12 @@ class Pool final : public c10::Allocator {
 };
 
 Pool& pool() {
-  static Pool* pool = new Pool;  // never destroyed: tensors may outlive everything
-  return *pool;
+  static Pool* const made = [] {
+    // a thread that allocates while another forks would leave the child a lock that nobody opens
+    pthread_atfork([] { pool().lock(); }, [] { pool().unlock(); }, [] { pool().unlock(); });
+    return new Pool;  // never destroyed: tensors may outlive everything
+  }();
+  return *made;
 }
 
 void Pool::give_back(void* context) {

@@ -5,6 +5,7 @@
 //   memory.cpp        memory of generated graphs, kept between calls
 //   tensor_facts.cpp  a tensor against its metadata
 //   global_state.cpp  grad mode, autocast, modes
+//   thread_state.cpp  what PyTorch keeps for a thread, put back after an interrupted compile
 //   mutations.cpp     changes of tensors and objects, counted
 //   checks.cpp        one guard on one value
 //   guard_table.cpp   the guards of an entry;  guard_memo.cpp  what it remembers between calls;
@@ -39,7 +40,8 @@ PyMODINIT_FUNC PyInit__native() {
   Ref module(PyModule_Create(&definition));
   if (!module) return nullptr;
   for (auto add : {add_launch, add_attention, add_memory, add_tensor_facts, add_global_state, add_checks, add_guard_table,
-                   add_frame_hook, add_dispatch, add_module_call, add_graph_function}) {
+                   add_frame_hook, add_dispatch, add_module_call, add_graph_function,
+                   add_thread_state}) {
     if (add(module.get()) < 0) return nullptr;
   }
   return module.release();

@@ -38,5 +38,6 @@ int add_launch(PyObject* module);
 int add_attention(PyObject* module);
 int add_dispatch(PyObject* module);
 int add_module_call(PyObject* module);
+int add_thread_state(PyObject* module);
 
 }  // namespace torchglass

@@ -9,6 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .collector import paused
+from .interrupts import whole
+from .locks import importing
 
 if TYPE_CHECKING:
     from .api import allow_in_graph, compile, disable, explain, graph_break, is_compiling, list_backends, reset
@@ -50,9 +52,9 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with paused():
-        value = getattr(importlib.import_module(f".{home}", __name__), name)
-    globals()[name] = value
+    with importing, paused():
+        module = whole(lambda: importlib.import_module(f".{home}", __name__))
+    value = globals()[name] = getattr(module, name)
     return value
 
 

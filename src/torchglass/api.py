@@ -10,7 +10,6 @@ from __future__ import annotations
 import copyreg
 import functools
 import sys
-import threading
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
@@ -25,11 +24,11 @@ from .backends import registry
 from .bytecode.objects import new_class
 from .capture.standard_library import is_made
 from .inspector import reports
+from .locks import fork_safe_lock
 from .markers import allow_in_graph, disable, graph_break, is_compiling
 from .options import CompileOptions
 from .pipeline import FunctionState
 from .runtime import store
-from .stages import compiling
 
 __all__ = [
     "allow_in_graph",
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from .inspector.explain import Explanation
 
 _states: weakref.WeakSet[FunctionState] = weakref.WeakSet()
-_states_lock = threading.RLock()  # a set that grows cannot be gone through
+_states_lock = fork_safe_lock()  # a set that grows cannot be gone through
 
 
 def compile(
@@ -294,8 +293,8 @@ def reset(directory: str | Path | None = None) -> None:
     """Forget every entry of every compiled function; with ``directory``, forget the edits made in that folder too."""
     with _states_lock:
         states = list(_states)
-    with compiling.lock:  # what another thread compiles is entered whole, or not yet
-        for state in states:
+    for state in states:
+        with state.lock:  # what another thread compiles is entered whole, or not yet
             state.reset()
     if directory is not None:
         store.ArtifactStore(directory).forget_edits()

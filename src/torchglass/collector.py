@@ -62,3 +62,4 @@ class Sheltered:
         if self._frozen:
             self._came += len(gc.get_objects(2))  # of those made inside; the sheltered are in no generation
             gc.unfreeze()
+            self._frozen = False

@@ -13,25 +13,27 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.fx
 
 from . import autodiff, codegen, fuse, lower, torch_compat
 from .backends import registry
+from .locks import fork_safe_lock
 from .options import CompileOptions
 from .records.compilation import GraphRecord
 from .records.kernels import FusedGraph, Trial
 from .records.partition import Arrived, Partition
 from .records.render_graph import render
 from .runtime import edits, tune
-from .runtime.load import compiled_beside, conform, load
+from .runtime.load import Building, conform, load
 from .runtime.store import Folder, current_store, load_python
 from .runtime.toolchain import ToolchainError
 from .stages import Stages, compiling
 
 GraphCall = Callable[..., Any]
+T = TypeVar("T")
 
 
 def compile_graph(
@@ -62,9 +64,7 @@ def compile_graph(
         on_change or (lambda: None),
         meanwhile,
     )
-    # tracing runs the graph, and so what it does to grad mode and autocast
-    with torch_compat.modes_kept():
-        return compiler.run(example_inputs, fake_inputs)
+    return compiler.run(example_inputs, fake_inputs)
 
 
 class GraphCompiler:
@@ -87,6 +87,7 @@ class GraphCompiler:
         self.stages = stages
         self.on_change = on_change
         self.meanwhile = meanwhile
+        self.lock = fork_safe_lock()  # one backward at a time
         self.backend = registry.resolve(options.backend)
         self.frozen: frozenset[str] = frozenset()  # inputs whose layout is chosen once
         self.edited: dict[str, Path] = {}  # graph files that a person changed
@@ -100,10 +101,10 @@ class GraphCompiler:
         captured, text = self._python(gm, "captured.py", "The graph as captured")
         self.record.captured_text = text
         if "captured" in self.edited:
-            gm = edits.retraced(captured, self.edited["captured"], gm)
+            gm = _alone(edits.retraced, captured, self.edited["captured"], gm)
         if self.backend.foreign is not None:
             with self.stages.stage(f"backend {self.backend.name}"):
-                return Foreign(self.backend.foreign(gm, list(example_inputs), self.options))
+                return Foreign(_alone(self.backend.foreign, gm, list(example_inputs), self.options))
         if "autodiff" not in self.backend.stages:
             return captured
         inputs = list(fake_inputs if fake_inputs is not None else example_inputs)
@@ -122,12 +123,12 @@ class GraphCompiler:
             )
         with self.stages.stage("autodiff"):
             trace = autodiff.trace_training if training else autodiff.trace_inference
-            partition = trace(gm, inputs, self.options)
+            partition = _alone(trace, gm, inputs, self.options)
         self.partition = partition
         forward = self._lowered(partition.forward, "forward")
         if partition.training:
             self._write_joint()
-            partition = replace(partition, again=self._locked(partition.again))
+            partition = replace(partition, again=functools.partial(self._traced_again, partition.again))
         self.record.saved = partition.saved
         if self.folder.store.runs == "captured":
             return captured
@@ -145,22 +146,25 @@ class GraphCompiler:
         """Compile a backward: backward.py for the gradients of the first one, backward_2.py for gradients that arrive
         in another way, and so on.
         """
-        assert partition.backward is not None
-        with compiling, self.stages.shown(), torch_compat.modes_kept():
-            self.backwards += 1
-            side = "backward" if self.backwards == 1 else f"backward_{self.backwards}"
+        return compiling.undisturbed(lambda: self._next_backward(partition))
+
+    def _next_backward(self, partition: Partition) -> GraphCall:
+        with self.lock, self.stages.shown():
+            number = self.backwards + 1
+            side = "backward" if number == 1 else f"backward_{number}"
             call = self._lowered(partition.backward, side)
+            self.backwards = number
             self.on_change()
         return call
 
-    def _locked(self, again: Any) -> Any:
-        """Tracing backward once more, by one thread at a time."""
+    def _traced_again(self, again: Any, arrived: Arrived) -> Partition | None:
+        """Backward, traced once more."""
 
-        def traced(arrived: Arrived) -> Partition | None:
-            with compiling, self.stages.stage("backward autodiff"), torch_compat.modes_kept():
-                return again(arrived)
+        def traced() -> Partition | None:
+            with self.stages.stage("backward autodiff"):
+                return _alone(again, arrived)
 
-        return traced
+        return compiling.undisturbed(traced)
 
     def _lowered(self, gm: torch.fx.GraphModule, side: str) -> GraphCall:
         """An ATen graph as a callable on a list of tensors."""
@@ -173,7 +177,7 @@ class GraphCompiler:
             return _on_list(forward)
         if side in self.edited:
             path = self.edited[side]
-            gm = edits.with_values(edits.retraced(forward, path, gm), path, gm)
+            gm = edits.with_values(_alone(edits.retraced, forward, path, gm), path, gm)
         try:
             generated = self._generated(gm, side)
             if self.folder.store.runs in ("kernels", "lines"):
@@ -222,12 +226,17 @@ class GraphCompiler:
             self.stages.line.kernels += len(sources.kernels)
         self.record.files |= {artifact.path.name: artifact.text for artifact in (kernels, wrapper)}
         generated = kernels.path if sources.language == "c" and sources.kernels and not kernels.edited else None
-        building = compiled_beside(generated) if generated is not None else None
-        if side == "forward":
-            self._write_joint()
-            self.meanwhile()
-        with self.stages.stage(named("compile C")):  # what is left of it
-            return load(wrapper.path, building, self.options, sources.constants)
+        building = Building(generated) if generated is not None else None
+        try:
+            if side == "forward":
+                self._write_joint()
+                self.meanwhile()
+            with self.stages.stage(named("compile C")):  # what is left of it
+                return load(wrapper.path, building, self.options, sources.constants)
+        except BaseException:
+            if building is not None:
+                building.stop()
+            raise
 
     def _tried(self, fused: FusedGraph, side: str) -> dict[str, tuple[Trial, ...]]:
         """What mode="max-autotune" measures of each kernel's ways to run; nothing in other modes."""
@@ -260,6 +269,16 @@ _WHAT_RUNS = {
     "backward": 'Calls run this file with backend="aot_eager" and ' + _IF_NOT.format("forward"),
 }
 """What the top of a graph's file says about breakpoints in it."""
+
+
+def _alone(trace: Callable[..., T], *args: Any) -> T:
+    """``trace(*args)``, which runs a graph, and so what it does to grad mode, autocast and the process."""
+
+    def traced() -> T:
+        with torch_compat.modes_kept():
+            return trace(*args)
+
+    return compiling.alone(traced)
 
 
 def _on_list(forward: GraphCall, laid_out: torch.fx.GraphModule | None = None) -> GraphCall:

@@ -27,6 +27,7 @@ from .capture.run import run as capture_run
 from .errors import CompileError, GraphBreakError
 from .graph_pipeline import Foreign, compile_graph
 from .inspector import reports
+from .locks import fork_safe_lock
 from .options import CompileOptions
 from .records.capture import Capture, GraphBreak, Request, Resume
 from .records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
@@ -91,6 +92,7 @@ class FunctionState:
         self.options = options
         self.name = name or function.__qualname__.replace(".<locals>", "")  # of the function that a wrapper wraps
         self.parent = parent
+        self.lock: Any = parent.lock if parent is not None else fork_safe_lock()  # one thread at a time compiles for it
         origin = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
         self.continued: FunctionState = self if continued is None else continued  # whose middle this enters
         before = continued.record if continued is not None else None
@@ -163,28 +165,37 @@ class FunctionState:
     def entry_for(self, arguments: tuple[Any, ...]) -> Entry | None:
         """A new entry for these arguments and what its guards fetched; None to run the original function."""
         compiled = self.compiled()
-        if compiled is None:
+        if compiled is None or compiled.disabled or watched():
             return None
-        with compiling:
-            with compiling.as_before():
-                found = _entry_of_another_thread(compiled, arguments)
-            if found is not None or compiled.disabled or not self._below_limit(compiled):
-                return found
-            if watched():
-                return None
-            self._note_recompile(arguments)
-            try:
-                table, entry = self._compile(compiled, arguments)
-            except (GraphBreakError, CompileError):
-                raise
-            except Stopped as stopped:
-                self._run_eager_from_now_on(compiled, stopped.found)
-                return None
-            except RecursionError:
-                return None  # the program itself is nested so deeply: Python goes on, as far as that goes
-            except Exception as error:
-                self._failed(compiled, error)
-                return None
+        if not compiling.is_at_work():
+            with self.lock:
+                return self._entry_for(compiled, arguments)
+        # a compile holds what other threads wait for: it must not wait for what they hold
+        if not self.lock.acquire(blocking=False):
+            return None
+        try:
+            return self._entry_for(compiled, arguments)
+        finally:
+            self.lock.release()
+
+    def _entry_for(self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]) -> Entry | None:
+        with torch_compat.anomalies.as_before():
+            found = _entry_of_another_thread(compiled, arguments)
+        if found is not None or compiled.disabled or not self._below_limit(compiled):
+            return found
+        self._note_recompile(arguments)
+        try:
+            table, entry = compiling.undisturbed(lambda: self._compile(compiled, arguments))
+        except (GraphBreakError, CompileError):
+            raise
+        except Stopped as stopped:
+            self._run_eager_from_now_on(compiled, stopped.found)
+            return None
+        except RecursionError:
+            return None  # the program itself is nested so deeply: Python goes on, as far as that goes
+        except Exception as error:
+            self._failed(compiled, error)
+            return None
         fetched = table.check(arguments)
         if fetched is None:
             self._guards_do_not_hold(arguments)
@@ -270,7 +281,7 @@ class FunctionState:
     ) -> tuple[Any, Callable[..., Any]]:
         with stages.stage("capture"), torch_compat.shielded_saved_tensor_hooks():
             request = self._request(arguments)
-            capture = capture_run(request, self.options, guard_runtime.global_state)
+            capture = compiling.alone(lambda: capture_run(request, self.options, guard_runtime.global_state))
         if self.options.fullgraph and capture.breaks:
             found = capture.breaks[0]
             if found.raises:

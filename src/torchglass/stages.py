@@ -1,4 +1,4 @@
-"""What the stages of one compile took, and the lock around every compile.
+"""What the stages of one compile took, and what surrounds every compile.
 
 ``Stages`` is handed down from the missed call to the last stage: ``with stages.stage("lower"): ...``.
 """
@@ -10,13 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from . import torch_compat
+from . import interrupts, torch_compat
 from .inspector import progress
 from .records.compilation import Event
 
 log = logging.getLogger("torchglass")
 
-# One capture at a time: it switches global state (grad mode, fake tensors) of the thread and the interpreter.
 compiling = torch_compat.Compiling()
 
 
@@ -40,6 +39,7 @@ class Stages:
 
     @contextmanager
     def stage(self, stage: str) -> Iterator[None]:
+        interrupts.check()
         log.info("%s: %s", self.name, stage)
         if self.line is not None:
             self.line.stage = stage

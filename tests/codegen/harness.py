@@ -12,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torchglass import codegen, fuse, lower
 from torchglass.records.kernels import FusedGraph
 from torchglass.records.loops import JOIN
-from torchglass.runtime.load import compiled_beside, load
+from torchglass.runtime.load import Building, load
 
 
 class Compiled:
@@ -27,7 +27,7 @@ class Compiled:
         self.sources = codegen.run(self.fused)
         (folder / "forward_kernels.c").write_text(self.sources.kernels_text)
         (folder / "forward_wrapper.py").write_text(self.sources.wrapper_text)
-        self.call = load(folder / "forward_wrapper.py", compiled_beside(folder / "forward_kernels.c"))
+        self.call = load(folder / "forward_wrapper.py", Building(folder / "forward_kernels.c"))
 
     @property
     def externs(self) -> list[str]:

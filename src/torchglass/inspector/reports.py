@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..locks import fork_safe_lock, forks_wait_for
 from ..records.compilation import FunctionRecord
 from .show import on_the_stack
 
@@ -33,8 +34,8 @@ MOST_WAITING = 100
 QUIET = 0.7
 """Seconds without a change after which the files of a folder that somebody looks at are written."""
 
-_lock = threading.RLock()
-_writing = threading.RLock()  # held while files are written: whoever flushes, exits or forks waits for the thread
+_lock = fork_safe_lock()
+_writing = forks_wait_for(fork_safe_lock())  # while files are written: whoever flushes or exits waits for the thread
 _waiting: dict[int, tuple[int, Callable[[], FunctionRecord | None], Write, bool]] = {}
 _timer: threading.Timer | None = None
 
@@ -132,14 +133,12 @@ def _write(record: FunctionRecord, write: Write, asked: bool) -> None:
 
 
 def _forget_timer() -> None:
-    global _timer, _lock
-    _timer, _lock = None, threading.RLock()  # threads do not survive a fork, nor does what they hold
-    _writing.release()
+    global _timer
+    _timer = None  # threads do not survive a fork
 
 
 if hasattr(os, "register_at_fork"):
-    # A fork amid the thread's writing would leave the store locked in the child.
-    os.register_at_fork(before=_writing.acquire, after_in_parent=_writing.release, after_in_child=_forget_timer)
+    os.register_at_fork(after_in_child=_forget_timer)
 
 
 @atexit.register

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..locks import fork_safe_properties
 from .origin import UNKNOWN, Origin
 
 if TYPE_CHECKING:
@@ -218,6 +219,7 @@ REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
 SCANS = ("sum", "prod", "max", "min", "logaddexp")  # once max or min met NaN, it stays
 
 
+@fork_safe_properties
 @dataclass(frozen=True)
 class Loop:
     """A nest over ``dims``; where ``reduced[k]`` the dimension is summed (or otherwise reduced) away.

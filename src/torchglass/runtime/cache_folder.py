@@ -116,6 +116,7 @@ def locked(folder: Path) -> Iterator[None]:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
+        fcntl.flock(handle, fcntl.LOCK_UN)  # a child forked meanwhile has the handle too, and would keep it locked
         os.close(handle)
 
 

@@ -24,6 +24,9 @@ from .guards import global_state
 
 Entry = tuple[Callable[..., Any], tuple[Any, ...]]  # what to call, and what its guards fetched
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_native.forget_other_threads)
+
 # A function that was called so often without a tensor among its arguments is left alone.
 CALLS_WITHOUT_TENSORS = 8
 

@@ -12,7 +12,7 @@ import importlib.util
 import py_compile
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -20,8 +20,10 @@ from typing import Any
 
 import torch
 
+from .. import interrupts
 from ..records.loops import INDEX_ERRORS
 from . import parts
+from .compilers import Compilers
 from .toolchain import compile_c
 
 try:
@@ -124,21 +126,30 @@ def conform(
     return copy.copy_(tensor)
 
 
-def compiled_beside(kernels_path: Path) -> Future[Path]:
-    """Begin to compile a kernels file, as it was generated, by several compilers beside this thread. ToolchainError is
-    raised where the result is asked for.
-    """
-    # of its own: threads of one that is shared are lost to forked processes
-    executor = ThreadPoolExecutor(1, "torchglass-cc")
-    try:
-        return executor.submit(compile_c, kernels_path, parts.most())
-    finally:
-        executor.shutdown(wait=False)
+class Building:
+    """A kernels file that is compiled, as it was generated, by several compilers beside this thread."""
+
+    def __init__(self, kernels_path: Path) -> None:
+        self._compilers = Compilers()
+        # of its own: threads of one that is shared are lost to forked processes
+        executor = ThreadPoolExecutor(1, "torchglass-cc")
+        try:
+            self._made = executor.submit(compile_c, kernels_path, parts.most(), self._compilers)
+        finally:
+            executor.shutdown(wait=False)
+
+    def result(self) -> Path:
+        """The shared library. Raises ToolchainError."""
+        return interrupts.waiting(self._made.result)
+
+    def stop(self) -> None:
+        """Nobody needs it any more."""
+        self._compilers.stop()
 
 
 def load(
     wrapper_path: Path,
-    building: Future[Path] | None = None,
+    building: Building | None = None,
     options: Any = None,
     constants: Mapping[str, torch.Tensor] | None = None,
 ) -> Callable[..., tuple[Any, ...]]:

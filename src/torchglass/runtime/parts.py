@@ -18,6 +18,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from .. import interrupts
+from .compilers import Compilers
+
 _EXPORTED = re.compile(r"^void (\w+_call)\(void\*\* a\)", re.MULTILINE)
 LINES = 250  # of kernels, a quarter of a second: below that a part is not worth the processes it takes
 MOST = 8
@@ -54,7 +57,9 @@ def _visible(name: str) -> str:
     return f"void {name}(void**) __attribute__((externally_visible));"
 
 
-def compiled(command: Sequence[str], drivers: Sequence[str], source: Path, folder: Path) -> list[str]:
+def compiled(
+    command: Sequence[str], drivers: Sequence[str], source: Path, folder: Path, compilers: Compilers
+) -> list[str]:
     """The parts' object files; none if there are no parts or one failed: the whole file then says why."""
     objects = [str(folder / f"part_{n}.o") for n in range(len(drivers))]
     running: list[subprocess.Popen[str]] = []
@@ -62,13 +67,11 @@ def compiled(command: Sequence[str], drivers: Sequence[str], source: Path, folde
         for driver, made in zip(drivers, objects):
             words = [*command, "-fwhole-program", "-c", "-x", "c", "-o", made, "-"]
             quiet = subprocess.DEVNULL
-            running.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, text=True))
+            running.append(compilers.start(words, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet))
             with running[-1].stdin as text, contextlib.suppress(BrokenPipeError):  # type: ignore[union-attr]
                 text.write(f'{driver}\n#include "{source}"\n')
-        codes = [process.wait() for process in running]
+        codes = [interrupts.waiting(process.wait) for process in running]
         return objects if not any(codes) else []
-    finally:
-        for process in running:
-            if process.poll() is None:  # interrupted
-                process.kill()
-                process.wait()
+    except BaseException:
+        compilers.stop()
+        raise

@@ -23,7 +23,6 @@ import os
 import re
 import sys
 import tempfile
-import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ..locks import fork_safe_lock
 from . import cache_folder
 
 log = logging.getLogger("torchglass.store")
@@ -105,7 +105,7 @@ class ArtifactStore:
         self.root = Path(root).absolute()
         self.asked = asked
         self.runs = "kernels"  # which files calls run that are compiled now: see ``use``
-        self.lock = threading.RLock()
+        self.lock = fork_safe_lock()
         self._taken: dict[str, list[tuple[object, str]]] = {}
         self._given: set[str] = set()
         self._noticed: set[tuple[Path, str]] = set()
@@ -190,7 +190,7 @@ def load_python(artifact: Artifact | Path, names: Mapping[str, Any] | None = Non
 
 _asked_for: list[ArtifactStore] = []
 _by_root: dict[tuple[int, str], ArtifactStore] = {}
-_guard = threading.RLock()
+_guard = fork_safe_lock()
 
 
 def current_store() -> ArtifactStore:

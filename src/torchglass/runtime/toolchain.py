@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 
 from . import parts
+from .compilers import Compilers
 
 # -fno-tree-pre: partial redundancy elimination turns selections into branches, and loops stop being vectorized.
 # -fno-thread-jumps: else selections that follow one another become one for each way through them.
@@ -108,17 +109,17 @@ def _cpu() -> str:
         return ""
 
 
-def compile_c(source: Path, most_parts: int = 1) -> Path:
+def compile_c(source: Path, most_parts: int = 1, compilers: Compilers | None = None) -> Path:
     """The shared library of a C file, compiled unless one of the same content is there.
 
     ``most_parts``: how many compilers may share the work, of which each compiles some of the file's kernels. Only for
-    files as they are generated: what kernels share must be in the prelude.
+    files as they are generated: what kernels share must be in the prelude. ``compilers``: to stop them by.
     """
     text = source.read_text()
     digest = hashlib.sha256(f"{text}{_identity(flags())}{openmp_library()}".encode()).hexdigest()[:16]
     library = source.with_name(f"{source.stem}.{digest}.so")
     if not library.exists():
-        _build(source, library, parts.of(text, most_parts) if splits() else ())
+        _build(source, library, parts.of(text, most_parts) if splits() else (), compilers or Compilers())
     return library
 
 
@@ -127,7 +128,7 @@ def splits() -> bool:
     return os.path.basename(compiler()[0]).startswith("gcc") and "-g" not in flags()
 
 
-def _build(source: Path, library: Path, drivers: Sequence[str]) -> None:
+def _build(source: Path, library: Path, drivers: Sequence[str], compilers: Compilers) -> None:
     words = compiler()
     openmp = openmp_library()
     link = ["-nodefaultlibs"]
@@ -135,10 +136,10 @@ def _build(source: Path, library: Path, drivers: Sequence[str]) -> None:
     link += ["-lmvec", "-lm", "-lc", "-lgcc"]
     with tempfile.TemporaryDirectory(dir=source.parent, prefix=".build-") as folder:
         made = Path(folder) / library.name
-        inputs = parts.compiled([*words, *flags()], drivers, source, Path(folder)) or [str(source)]
+        inputs = parts.compiled([*words, *flags()], drivers, source, Path(folder), compilers) or [str(source)]
         command = [*words, *flags(), "-shared", "-o", str(made), *inputs, *link]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.returncode:
-            shown = "\n".join(result.stderr.splitlines()[:30])
+        code, said = compilers.run(command)
+        if code:
+            shown = "\n".join(said.splitlines()[:30])
             raise ToolchainError(f"{words[0]} could not compile {source}:\n{shown}\ncommand: {shlex.join(command)}")
         os.replace(made, library)

@@ -1,24 +1,29 @@
-"""Compiling without torch._dynamo: a stand-in for it, and the lock around every compile."""
+"""Compiling without torch._dynamo: a stand-in for it, and what else every compile switches and puts back."""
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
+from .. import interrupts
 from ..collector import Sheltered
+from ..locks import fork_safe_lock, forks_wait_for
+from .modes import ProcessState, ThreadState, anomalies
 
 # FakeTensorMode reads three settings of torch._dynamo.config, and PyTorch's reference implementations of operators wrap
 # themselves with torch._dynamo.disable at their first call. Either loads all of torch._dynamo: 1.2 s of every first
 # compile, for settings that have their defaults. While we compile, a stand-in answers these and loads the real package
 # for anything else. Without it everything works and starts 1.2 s later. Tried: 2.13.
 _DYNAMO = "torch._dynamo"
+
+T = TypeVar("T")
 
 
 class _StandIn(ModuleType):
@@ -71,44 +76,94 @@ def _remove_stand_in() -> None:
 
 
 class Compiling:
-    """A lock for compiling, one thread at a time and reentrant, that keeps torch._dynamo unloaded meanwhile, and
-    autograd's anomaly detection off, which would read the data of fake tensors. The cyclic collector leaves alone what
-    was there before.
+    """What compiles switch in the process and in their thread, and that it is put back, whatever ends them.
+
+    While any thread compiles, torch._dynamo stays unloaded, and autograd's anomaly detection is off, which would read
+    the data of fake tensors. The cyclic collector leaves alone what was there before. Signals wait: interrupts.py.
     """
 
-    anomaly = False, True
-    """What the program set before: whether anomalies are detected, and whether NaN is one."""
-
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self._moment = fork_safe_lock()
+        self._turn = forks_wait_for(fork_safe_lock())  # of who is alone
+        self._threads: set[int] = set()
         self._sheltered = Sheltered()
-        self._depth = 0
+        self._before: ProcessState | None = None  # while a thread is alone
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget_other_threads)
 
-    def __enter__(self) -> None:
-        self.lock.acquire()
-        self._depth += 1
-        if self._depth > 1:
-            return
-        self._sheltered.__enter__()
-        Compiling.anomaly = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
-        torch.set_anomaly_enabled(False)
-        if _DYNAMO not in sys.modules:
-            sys.modules.update(_STAND_INS)
-            torch.__dict__["_dynamo"] = _package
+    def is_at_work(self) -> bool:
+        """Whether the current thread compiles."""
+        return threading.get_ident() in self._threads
 
-    @contextmanager
-    def as_before(self) -> Iterator[None]:
-        """With anomaly detection as the program has it, which guards may ask for."""
-        torch.set_anomaly_enabled(*Compiling.anomaly)
-        try:
-            yield
-        finally:
-            torch.set_anomaly_enabled(False)
+    def undisturbed(self, call: Callable[[], T]) -> T:
+        """One compile, of any thread. Raises what ``call`` raises, or what a signal's handler did meanwhile."""
+        thread = threading.get_ident()
+        if thread in self._threads:
+            return call()
+        before, failed = ThreadState(), True
 
-    def __exit__(self, *exception: object) -> None:
-        self._depth -= 1
-        if self._depth == 0:
+        def at_work() -> T:
+            nonlocal failed
+            self._begin(thread)
+            result = call()
+            failed = False
+            return result
+
+        def undo() -> None:
+            self._end(thread)
+            if failed:
+                before.restore()
+
+        return interrupts.whole(lambda: interrupts.undone(at_work, undo))
+
+    def alone(self, call: Callable[[], T]) -> T:
+        """What switches things for the whole process, as running a program on fake tensors does: one thread at a time.
+        Locks of ours that a thread in here waits for must be none that another holds while it waits to be here.
+        """
+        with self._turn:
+            if self._before is not None:
+                return call()
+            before, failed = ProcessState(), True
+
+            def at_work() -> T:
+                nonlocal failed
+                self._before = before
+                result = call()
+                failed = False
+                return result
+
+            def undo() -> None:
+                if failed:
+                    before.restore()
+                self._before = None
+
+            return interrupts.undone(at_work, undo)
+
+    def _begin(self, thread: int) -> None:
+        with self._moment:
+            if not self._threads:
+                self._sheltered.__enter__()
+                anomalies.off()
+                if _DYNAMO not in sys.modules:
+                    sys.modules.update(_STAND_INS)
+                    torch.__dict__["_dynamo"] = _package
+            self._threads.add(thread)
+
+    def _end(self, thread: int) -> None:
+        with self._moment:
+            self._threads.discard(thread)
+            if self._threads:
+                return
             _remove_stand_in()
-            torch.set_anomaly_enabled(*Compiling.anomaly)
+            anomalies.back()
             self._sheltered.__exit__()
-        self.lock.release()
+
+    def _forget_other_threads(self) -> None:
+        """In a forked child: what they were about is undone."""
+        thread = threading.get_ident()
+        self._threads &= {thread}
+        if self._before is not None and not self._turn._is_owned():
+            self._before.restore()
+            self._before = None
+        if not self._threads:
+            self._end(thread)

@@ -2,15 +2,56 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.utils import _python_dispatch
 
+from .. import _native
 from .callables import BACKEND_SWITCHES, STATELESS_QUESTIONS, set_grad_mode
-from .compiling import Compiling
+from .fake_tensors import FAKE_LOG
+
+
+class Anomalies:
+    """Autograd's anomaly detection, which would read the data of fake tensors: off while any thread compiles."""
+
+    def __init__(self) -> None:
+        self._before: tuple[bool, bool] | None = None
+
+    def wanted(self) -> tuple[bool, bool]:
+        """What the program has set: whether anomalies are detected, and whether NaN is one."""
+        return self._before or (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled())
+
+    def off(self) -> None:
+        """Not detected until ``back``."""
+        self._before = self.wanted()
+        torch.set_anomaly_enabled(False)
+
+    def back(self) -> None:
+        """As the program has it; once more does nothing."""
+        if self._before is not None:
+            torch.set_anomaly_enabled(*self._before)
+            self._before = None
+
+    @contextmanager
+    def as_before(self) -> Iterator[None]:
+        """As the program has it, which guards may ask for."""
+        before = self._before
+        if before is not None:
+            torch.set_anomaly_enabled(*before)
+        try:
+            yield
+        finally:
+            if before is not None and self._before is not None:
+                torch.set_anomaly_enabled(False)
+
+
+anomalies = Anomalies()
 
 
 class Modes:
@@ -38,13 +79,24 @@ class Modes:
             dtypes: dict[Any, Any] = {device: dtype for device, _, dtype in self.autocast}
             return dtypes.get(args[0] if args else None, NotImplemented)
         if question in (torch.is_anomaly_enabled, torch.is_anomaly_check_nan_enabled):
-            return Compiling.anomaly[question is torch.is_anomaly_check_nan_enabled]
+            return anomalies.wanted()[question is torch.is_anomaly_check_nan_enabled]
         return NotImplemented if question in STATELESS_QUESTIONS else question(*args)
 
     def restore(self, error: BaseException | None = None) -> None:
         """``error`` left functions in which a guard of ``torch.inference_mode`` is alive."""
         if error is not None and torch.is_inference_mode_enabled() != self.inference:
             traceback.clear_frames(error.__traceback__)
+        self.restore_thread()
+        self.restore_switches()
+
+    def restore_switches(self) -> None:
+        """Those of the whole process."""
+        for (getter, setter), before in zip(BACKEND_SWITCHES, self.switches):
+            if getter() != before:
+                setter(before)
+
+    def restore_thread(self) -> None:
+        """Those of this thread."""
         set_grad_mode(self.grad)
         for device, enabled, dtype in self.autocast:
             torch.set_autocast_enabled(device, enabled)
@@ -56,9 +108,61 @@ class Modes:
             torch.autocast_increment_nesting()
         if self.nesting == 0:
             torch.clear_autocast_cache()
-        for (getter, setter), before in zip(BACKEND_SWITCHES, self.switches):
-            if getter() != before:
-                setter(before)
+
+
+class ThreadState:
+    """All that PyTorch keeps for this thread as it is when made; ``restore`` makes it so again, whatever modes, guards
+    and transforms an exception has left entered.
+    """
+
+    def __init__(self) -> None:
+        self._modes = Modes()
+        self._state = _native.ThreadState()
+
+    def restore(self) -> None:
+        """To be called while the exception is handled."""
+        error = sys.exc_info()[1]
+        if error is not None and torch.is_inference_mode_enabled() != self._modes.inference:
+            traceback.clear_frames(error.__traceback__)
+        self._modes.restore_thread()
+        self._state.restore()
+
+
+# Whether a dispatch mode is active, of any thread: torch's own notes. Without them fx and torch.compile would take an
+# interrupted mode for one that is still active. Tried: 2.11, 2.13.
+_DISPATCH_NOTES = [
+    name
+    for name in (
+        "_is_in_torch_dispatch_mode",
+        "_is_in_non_infra_torch_dispatch_mode",
+        "_is_in_any_mode_without_ignore_compile_internals",
+    )
+    if hasattr(_python_dispatch, name)
+]
+_note_in_mode: Callable[[bool], None] = getattr(
+    _python_dispatch, "set_is_in_mode_without_ignore_compile_internals", lambda _: None
+)
+
+
+class ProcessState:
+    """What running a program on fake tensors switches for all threads, as it is when made."""
+
+    def __init__(self) -> None:
+        self._modes = Modes()
+        self._notes = {name: getattr(_python_dispatch, name) for name in _DISPATCH_NOTES}
+        self._log_off = FAKE_LOG.disabled
+        self._recursion_limit = sys.getrecursionlimit()
+        self._filters = warnings.filters
+
+    def restore(self) -> None:
+        """As it was."""
+        self._modes.restore_switches()
+        vars(_python_dispatch).update(self._notes)
+        if self._notes:
+            _note_in_mode(self._notes[_DISPATCH_NOTES[-1]])
+        FAKE_LOG.disabled = self._log_off
+        sys.setrecursionlimit(self._recursion_limit)
+        warnings.filters = self._filters
 
 
 @contextmanager

@@ -1,0 +1,143 @@
+"""Signals held back while the main thread compiles, and let through where nothing is half done.
+
+    hold()              # from here on handlers run in check(), inside waiting(...), or afterwards
+    check()             # in loops of the stages
+    waiting(wait)       # for the C compiler: handlers run at once
+    let_go(); deliver()
+    whole(call)         # all of that around a call
+
+Python runs a signal's handler between any two instructions of the main thread, and what it raises (KeyboardInterrupt,
+a time limit's error) would leave torch's modes, imports and C++ code half way. What a handler raises here is raised in
+the end by who compiles; on the way there it is no ``Exception``, so nobody takes it for an error of the compiler. A
+second signal of one kind is let through wherever it comes: then only what the outermost level puts back is put back.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+pending: dict[int, None] = {}
+"""Signals that came and wait, in order."""
+
+_handlers: dict[int, Any] = {}  # of the program, while they are held back
+_at_once = False  # whether the main thread waits
+
+
+class Interrupted(BaseException):
+    """A handler of the program raised ``error``."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def undone(call: Callable[[], T], undo: Callable[[], None]) -> T:
+    """``call()``, and ``undo()`` after it. Twice: an exception from outside (a signal, a thread) may strike it."""
+    try:
+        try:
+            return call()
+        finally:
+            undo()
+    finally:
+        undo()
+
+
+def whole(call: Callable[[], T]) -> T:
+    """``call()``, with what a handler raised meanwhile raised after it."""
+    if _handlers and _in_main_thread():
+        return call()
+
+    def held() -> T:
+        hold()
+        return call()
+
+    try:
+        return undone(held, let_go)
+    except Interrupted as interrupted:
+        raise interrupted.error from None
+    finally:
+        deliver()
+
+
+def hold() -> None:
+    """From now on signals with a handler in Python wait; in other threads than the main one there are none to come."""
+    if _handlers or not _in_main_thread():
+        return
+    found = {number: signal.getsignal(number) for number in _NUMBERS}
+    _handlers.update((number, handler) for number, handler in found.items() if callable(handler))
+    for number in list(_handlers):
+        signal.signal(number, _note)
+
+
+def let_go() -> None:
+    """The program's handlers are in place again."""
+    if not _handlers or not _in_main_thread():
+        return
+    for number, handler in list(_handlers.items()):
+        if signal.getsignal(number) is _note:
+            signal.signal(number, handler)
+    _handlers.clear()
+
+
+def check() -> None:
+    """Nothing is half done here: the handlers of signals that came may raise."""
+    if pending and _in_main_thread():
+        while pending:
+            _handle(next(iter(pending)), sys._getframe())
+
+
+def waiting(wait: Callable[[], T]) -> T:
+    """``wait()``, which signals interrupt."""
+    global _at_once
+    if not _in_main_thread():
+        return wait()
+    before = _at_once
+    try:
+        _at_once = True
+        check()
+        return wait()
+    finally:
+        _at_once = before
+
+
+def deliver() -> None:
+    """After ``let_go``: the handlers of signals that still wait."""
+    if pending and not _handlers and _in_main_thread():
+        while pending:
+            number = next(iter(pending))
+            del pending[number]
+            _call(signal.getsignal(number), number, sys._getframe())
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    if _at_once or number in pending:
+        _handle(number, frame)
+    else:
+        pending[number] = None
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    pending.pop(number, None)
+    try:
+        _call(_handlers.get(number), number, frame)
+    except BaseException as error:
+        raise Interrupted(error) from error
+
+
+def _call(handler: Any, number: int, frame: FrameType | None) -> None:
+    if callable(handler):
+        handler(number, frame)
+
+
+def _in_main_thread() -> bool:
+    return threading.get_ident() == threading.main_thread().ident
+
+
+_NUMBERS = sorted(signal.valid_signals())

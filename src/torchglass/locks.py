@@ -1,0 +1,67 @@
+"""Locks that a forked child finds open: in it, the thread that held one does not exist.
+
+lock = fork_safe_lock()     # a threading.RLock; stays closed in the child if the forking thread holds it
+forks_wait_for(lock)        # for what cannot be undone in a child: modules half imported by another thread
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, TypeVar
+
+Cls = TypeVar("Cls", bound=type)
+
+_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def fork_safe_lock() -> Any:
+    """A reentrant lock."""
+    lock = threading.RLock()
+    _locks.add(lock)
+    return lock
+
+
+def forks_wait_for(lock: Any) -> Any:
+    """Forks wait until no other thread holds ``lock``, for ``LONGEST`` seconds at most: it may wait for this one."""
+    taken: list[bool] = []
+
+    def before() -> None:
+        taken.append(lock.acquire(timeout=LONGEST))
+
+    def after() -> None:
+        if taken and taken.pop():  # empty if a module loaded, and came here, after the fork began
+            lock.release()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=before, after_in_parent=after, after_in_child=after)
+    return lock
+
+
+LONGEST = 10.0
+
+
+def fork_safe_properties(cls: Cls) -> Cls:
+    """A class whose ``cached_property``s may be computed while another thread forks: on 3.11 each holds a lock."""
+    _locks.update(_locks_of(vars(cls).values()))
+    return cls
+
+
+def _locks_of(members: Iterable[Any]) -> list[Any]:
+    return [member.lock for member in members if isinstance(member, cached_property) and hasattr(member, "lock")]
+
+
+def _open_all() -> None:
+    for lock in list(_locks):
+        if not lock._is_owned():
+            lock._at_fork_reinit()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_open_all)
+
+importing = forks_wait_for(fork_safe_lock())
+"""Held while modules of ours load."""

@@ -1,0 +1,54 @@
+"""C compilers at work for one file: commands in, exit codes out; and all of them stopped at once.
+
+    compilers = Compilers()
+    code, said = compilers.run(["gcc", ...])        # in any thread
+    compilers.stop()                                # nobody waits for it any more
+
+They are in process groups of their own: Ctrl-C on the terminal is the program's to handle, and must not look like a
+compiler that failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+from .. import interrupts
+
+
+class Compilers:
+    """The processes of one file's compilation."""
+
+    def __init__(self) -> None:
+        self._running: list[subprocess.Popen[str]] = []
+        self.stopped = False
+
+    def start(self, command: Sequence[str], **pipes: Any) -> subprocess.Popen[str]:
+        """A process that reads and writes text."""
+        if self.stopped:
+            raise InterruptedError("the compilers were stopped")
+        process = subprocess.Popen(command, text=True, process_group=0, **pipes)
+        self._running.append(process)
+        return process
+
+    def run(self, command: Sequence[str]) -> tuple[int, str]:
+        """The exit code of a command, and what it says on stderr."""
+        process = self.start(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            _, said = interrupts.waiting(process.communicate)
+        except BaseException:
+            self.stop()
+            raise
+        return process.returncode, said
+
+    def stop(self) -> None:
+        """End those that still run, and start none any more."""
+        self.stopped = True
+        for process in list(self._running):
+            if process.poll() is None:
+                with contextlib.suppress(OSError):
+                    os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,127 @@
+"""Threads and forks: who waits for whom while something is compiled."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+
+import torchglass as tg
+from torchglass.runtime import load
+
+
+def in_a_thread(function: Callable[[], object], seconds: float = 60) -> None:
+    """Run it in a thread that must come to an end."""
+    thread = threading.Thread(target=function, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert not thread.is_alive(), "it waits for the compile of another thread"
+
+
+@contextmanager
+def another_thread_at(
+    function: Callable[[], object], entered: threading.Event, go_on: threading.Event
+) -> Iterator[None]:
+    """``function`` runs in another thread, which has come to set ``entered`` and waits for ``go_on``."""
+    thread = threading.Thread(target=function, daemon=True)
+    thread.start()
+    assert entered.wait(60)
+    try:
+        yield
+    finally:
+        go_on.set()
+        thread.join(60)
+
+
+def test_calls_with_an_entry_wait_for_no_compile() -> None:
+    def plain(x):
+        return (x.sin() * 2).sum()
+
+    def broken(x):
+        y = x.sin()
+        print("", end="")
+        return y * 2
+
+    def looped(x):
+        def parts():
+            yield x.sin()
+            yield x.cos()
+
+        return sum(parts())
+
+    class Seen(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    compiled = [tg.compile(f) for f in (plain, broken, looped)]
+
+    def calls(x):
+        return [f(x).sum() for f in compiled]
+
+    x = torch.randn(8, requires_grad=True)
+    sum(calls(x)).backward()
+    wanted = [f(x).sum() for f in (plain, broken, looped)]
+    entered, go_on = threading.Event(), threading.Event()
+
+    def slow_backend(gm, inputs):
+        entered.set()
+        go_on.wait(60)
+        return gm.forward
+
+    def again():
+        assert all(map(torch.equal, calls(x), wanted))
+        sum(calls(x)).backward()
+        with Seen():  # compiled for no mode, and not to be compiled under one
+            calls(x)
+
+    slow = tg.compile(lambda x: x.sin(), backend=slow_backend)
+    with another_thread_at(lambda: slow(x), entered, go_on):
+        in_a_thread(again)
+
+
+def test_two_functions_compile_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one waits for its C compiler."""
+    entered, go_on = threading.Event(), threading.Event()
+    compile_c = load.compile_c
+
+    def slow(path, *rest):
+        if "slow_one" in str(path):
+            entered.set()
+            go_on.wait(60)
+        return compile_c(path, *rest)
+
+    monkeypatch.setattr(load, "compile_c", slow)
+
+    def slow_one(x):
+        return x.sin() + 1
+
+    def other(x):
+        return (x.cos() * 3).sum()
+
+    x = torch.randn(8, requires_grad=True)
+    results = []
+    compiled = tg.compile(other)
+    with another_thread_at(lambda: results.append(tg.compile(slow_one)(x)), entered, go_on):
+        in_a_thread(lambda: compiled(x).backward())
+        assert torch.equal(x.grad, torch.autograd.grad(other(x), x)[0])
+        assert len(tg.explain(compiled).to_dict()["entries"]) == 1
+    assert torch.equal(results[0], slow_one(x))
+
+
+def test_forks_while_another_thread_compiles() -> None:
+    command = [sys.executable, "-m", "tests.programs.forks", "4"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    assert run.returncode == 0 and not run.stderr, run.stdout + run.stderr
+
+
+@pytest.mark.slow
+def test_many_forks_while_another_thread_compiles() -> None:
+    command = [sys.executable, "-m", "tests.programs.forks", "200"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
+    assert run.returncode == 0 and not run.stderr, run.stdout + run.stderr
