@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import torch
 import torch.fx
 
-from . import autodiff, codegen, fuse, lower, torch_compat
+from . import autodiff, codegen, fuse, interrupts, lower, torch_compat
 from .backends import registry
 from .locks import fork_safe_lock
 from .options import CompileOptions
@@ -146,7 +146,7 @@ class GraphCompiler:
         """Compile a backward: backward.py for the gradients of the first one, backward_2.py for gradients that arrive
         in another way, and so on.
         """
-        return compiling.undisturbed(lambda: self._next_backward(partition))
+        return interrupts.whole(lambda: compiling.undisturbed(lambda: self._next_backward(partition)))
 
     def _next_backward(self, partition: Partition) -> GraphCall:
         with self.lock, self.stages.shown():
@@ -164,7 +164,7 @@ class GraphCompiler:
             with self.stages.stage("backward autodiff"):
                 return _alone(again, arrived)
 
-        return compiling.undisturbed(traced)
+        return interrupts.whole(lambda: compiling.undisturbed(traced))
 
     def _lowered(self, gm: torch.fx.GraphModule, side: str) -> GraphCall:
         """An ATen graph as a callable on a list of tensors."""

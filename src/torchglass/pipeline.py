@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import _native, torch_compat
+from . import _native, interrupts, torch_compat
 from .capture.run import Stopped
 from .capture.run import run as capture_run
 from .errors import CompileError, GraphBreakError
@@ -168,8 +168,8 @@ class FunctionState:
         if compiled is None or compiled.disabled or watched():
             return None
         if not compiling.is_at_work():
-            with self.lock:
-                return self._entry_for(compiled, arguments)
+            with self.lock:  # what a signal raises is no failed compile: it passes through all of this
+                return interrupts.whole(lambda: self._entry_for(compiled, arguments))
         # a compile holds what other threads wait for: it must not wait for what they hold
         if not self.lock.acquire(blocking=False):
             return None
@@ -272,9 +272,13 @@ class FunctionState:
     def _compile(
         self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]
     ) -> tuple[Any, Callable[..., Any]]:
-        stages = Stages(self.name)
-        with stages.shown():
-            return self._compile_in(stages, compiled, arguments)
+        stages, known = Stages(self.name), len(self.guards)
+        try:
+            with stages.shown():
+                return self._compile_in(stages, compiled, arguments)
+        except BaseException:  # perhaps from outside, and between two of these lists
+            del self.guards[known:], self.record.entries[known:]
+            raise
 
     def _compile_in(
         self, stages: Stages, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]
@@ -317,10 +321,10 @@ class FunctionState:
             graph = names.get("graph_0")
             if isinstance(graph, Foreign) or (isinstance(graph, Undoable) and not capture.may_fail):
                 graph.namespaces.append(entry.__globals__)
-        compiled.add_entry(table, entry)
         self.guards.append(capture.guards)
         self.record.entries.append(self._entry_record(index, capture, guards, artifact.text, graphs, stages))
         self._write_reports()
+        compiled.add_entry(table, entry)
         return table, entry
 
     def _around_the_graph(self, stages: Stages, capture: Capture, folder: Folder) -> AroundGraph:

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from .. import interrupts
 from ..records.origin import UNKNOWN, Origin
 from ..records.partition import Arrived
 from ..torch_compat import (
@@ -160,6 +161,7 @@ class Tracer:
         raise AutodiffError("the captured graph has no output")
 
     def _enter(self, node: torch.fx.Node) -> None:
+        interrupts.check()
         self.recorder.captured = node.name
         self.recorder.origin = origin_of(node)
         self.recorder.region = node.meta.get("checkpoint_region")

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from .. import interrupts
 from ..records.origin import UNKNOWN, Origin
 from ..torch_compat import DispatchMode, FakeTensor, FakeTensorMode, OpOverload, current_autograd_node, number_of
 from .ops import CALL, CONSTANT, Op
@@ -109,6 +110,7 @@ class Recorder(DispatchMode):
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        interrupts.check()
         kwargs = kwargs or {}
         if func.namespace == "prim":
             return args[0].fake_device if func is torch.ops.prim.device.default else func(*args, **kwargs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from .. import interrupts
 from ..bytecode import ExceptionEntry, Instruction, decode, exception_entries
 from ..records.origin import Origin
 from .errors import Unsupported, UserError
@@ -99,6 +100,8 @@ class Frame:
         instruction = self.instructions[self.pc]
         self.pc += 1
         self.steps += 1
+        if interrupts.pending:
+            interrupts.check()
         m.count_step()
         handler = HANDLERS.get(instruction.opname)
         if handler is None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from .. import interrupts
 from ..records.kernels import Choice, FusedKernel, Kernel, Trial
 from ..records.loops import Buffer, Compute, Const, Load, Store
 from .c_kernel import DEFAULT, CKernel
@@ -151,6 +152,7 @@ class Unit:
         self.groups: dict[tuple[str, ...], str] = {}  # kernels in one call, and the name of its function
 
     def add(self, kernel: FusedKernel) -> Call:
+        interrupts.check()
         key, order = canonical(kernel, self.buffers)
         found = self.known.get(key)
         if found is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .. import interrupts
 from ..records.kernels import FusedGraph, FusedKernel, FusionDecision
 from ..records.loops import ExternCall, Loop, LoopGraph, Node, Value, View, item_bytes
 from .beside import side_by_side
@@ -27,6 +28,7 @@ def run(graph: LoopGraph, options: Any = None) -> FusedGraph:
     graph, decisions = compute_at_places(graph)
     work = _Fusing(graph, decisions)
     for position, node in enumerate(graph.nodes):
+        interrupts.check()
         work.add(position, node)
     order = side_by_side(graph, work.kernels_in_order(), work.decisions)
     steps, peak = plan(graph, order)

@@ -46,12 +46,13 @@ def compiling(name: str) -> Iterator[Line]:
         return
     done = threading.Event()
     thread = threading.Thread(target=_show, args=(line, stream, done), daemon=True)
-    thread.start()
     try:
+        thread.start()
         yield line
     finally:
         done.set()
-        thread.join()
+        if thread.ident is not None:
+            thread.join()
 
 
 def shown(stream: TextIO) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from .. import interrupts
 from ..records.check_loops import DTYPES, check_graph
 from ..records.loops import ExternCall, LoopGraph, Node, Size, Value, View
 from ..records.origin import UNKNOWN
@@ -64,6 +65,7 @@ def run(
     inputs: list[str] = []
     outputs: tuple[Any, ...] = ()
     for node in gm.graph.nodes:
+        interrupts.check()
         low.origin = node.meta.get("origin") or UNKNOWN
         if node.op == "placeholder":
             low.values[node] = _input(low, node)

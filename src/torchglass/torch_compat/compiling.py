@@ -96,7 +96,7 @@ class Compiling:
         return threading.get_ident() in self._threads
 
     def undisturbed(self, call: Callable[[], T]) -> T:
-        """One compile, of any thread. Raises what ``call`` raises, or what a signal's handler did meanwhile."""
+        """One compile, of any thread, within ``interrupts.whole``."""
         thread = threading.get_ident()
         if thread in self._threads:
             return call()
@@ -114,7 +114,7 @@ class Compiling:
             if failed:
                 before.restore()
 
-        return interrupts.whole(lambda: interrupts.undone(at_work, undo))
+        return interrupts.undone(at_work, undo)
 
     def alone(self, call: Callable[[], T]) -> T:
         """What switches things for the whole process, as running a program on fake tensors does: one thread at a time.

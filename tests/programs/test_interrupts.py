@@ -1,0 +1,110 @@
+"""Exceptions from outside while something compiles leave torch, the process and the function as they were."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from tests.programs import interrupts
+
+import torchglass as tg
+from torchglass.torch_compat import new_fake_mode
+
+
+@pytest.mark.parametrize("kind", ["struck", "signals"])
+def test_compiles_that_are_struck(kind: str) -> None:
+    _runs(kind, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["struck", "signals"])
+def test_compiles_that_are_struck_at_many_points(kind: str) -> None:
+    _runs(kind, 2000)
+
+
+def _runs(kind: str, count: int) -> None:
+    command = [sys.executable, "-m", "tests.programs.interrupts", kind, str(count)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120 + 10 * count, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_a_time_limit_is_raised_and_not_taken_for_a_failed_compile() -> None:
+    """Its handler raises an ``Exception``; that of the program ends the call and nothing else."""
+    calls = []
+
+    def backend(gm, inputs):
+        calls.append(len(gm.graph.nodes))
+        if len(calls) == 1:
+            signal.raise_signal(signal.SIGUSR1)
+            calls.append(0)  # the handler waits
+        return gm.forward
+
+    def limit(number, frame):
+        raise TimeoutError("too long")
+
+    compiled = tg.compile(lambda x: x.sin() + 1, backend=backend)
+    x, before = torch.ones(3), signal.signal(signal.SIGUSR1, limit)
+    try:
+        with pytest.raises(TimeoutError, match="too long"):
+            compiled(x)
+        assert signal.getsignal(signal.SIGUSR1) is limit
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert torch.equal(compiled(x), x.sin() + 1) and calls[1] == 0 and len(calls) == 3
+
+
+def test_handlers_that_do_not_raise_run_and_the_compile_goes_on() -> None:
+    seen = []
+
+    def backend(gm, inputs):
+        signal.raise_signal(signal.SIGUSR1)
+        return gm.forward
+
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
+    try:
+        compiled = tg.compile(lambda x: x.sin() + 1, backend=backend)
+        compiled(torch.ones(3))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert seen == [signal.SIGUSR1] and len(tg.explain(compiled).to_dict()["entries"]) == 1
+
+
+def test_the_c_compiler_is_ended(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while it works."""
+    script = tmp_path / "cc"
+    script.write_text(f"#!/bin/sh\n[ $1 = --version ] && exit\necho $$ >> {tmp_path}/pids\nexec sleep 100\n")
+    script.chmod(0o755)
+    code = (
+        "import torch, torchglass as tg, os\n"
+        "try:\n    tg.compile(lambda x: x.sin() + 1)(torch.ones(3))\nexcept KeyboardInterrupt:\n    print('ended')"
+    )
+    run = subprocess.Popen(
+        [sys.executable, "-c", code], env=os.environ | {"CC": str(script)}, stdout=subprocess.PIPE, text=True
+    )
+    while not (tmp_path / "pids").exists():
+        time.sleep(0.1)
+        assert run.poll() is None
+    run.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    assert run.communicate(timeout=60)[0] == "ended\n" and time.monotonic() - begin < 30
+    for pid in (tmp_path / "pids").read_text().split():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
+
+
+def test_the_state_is_compared() -> None:
+    """The program of the tests above sees what is left behind."""
+    torch.ones(1, device="meta") + 1  # modules that load late
+    with new_fake_mode():
+        torch.ones(1) + 1
+    before = interrupts.state()
+    with torch.autograd.set_grad_enabled(not torch.is_grad_enabled()):
+        assert interrupts.state() != before
+    with new_fake_mode():
+        assert interrupts.state() != before
+    assert interrupts.state() == before
