@@ -12,6 +12,8 @@
 //   compiled.continues: bool    True: entries return what it returns: tail_calls.h
 //   compiled.region: Region or None    what calls that go to `function` for being disabled are watched by: frame_hook.cpp
 //   compiled.function, compiled.miss, compiled.bound
+//   set_detour(detour: int)     for all of them (torchglass/stance.py): 0 nothing; 1 calls go to `function`; 2 calls go to
+//                               `miss`, whatever entries there are
 //
 // It binds to objects as functions do (unless `bound`), has a __dict__, can be weakly referenced, pickled and copied by
 // reference. Attributes it lacks (__code__, __defaults__, __globals__, ...) are those of `function`. Deep copying one
@@ -46,6 +48,10 @@ struct CompiledFunction {
   char disabled;
   char continues;
 };
+
+// What set_detour said.
+enum Detour : int { kNone = 0, kFunction = 1, kMiss = 2 };
+int detour = kNone;
 
 CompiledFunction* as_compiled(PyObject* object) {
   return reinterpret_cast<CompiledFunction*>(object);
@@ -266,6 +272,12 @@ bool is_plain(CompiledFunction* self) {
   return self->disabled || PyFunction_GET_CODE(self->function) != self->code;
 }
 
+PyObject* call_miss(CompiledFunction* self, const Parameters& parameters) {
+  const Ref miss = Ref::borrow(self->miss);
+  const Ref tuple = parameters.as_tuple();
+  return tuple ? PyObject_CallOneArg(miss.get(), tuple.get()) : nullptr;
+}
+
 PyObject* call_plainly(CompiledFunction* self, const Arguments& given) {
   if (!self->disabled || self->region == Py_None) return call_function(self, given);
   const Ref region = Ref::borrow(self->region);
@@ -274,15 +286,15 @@ PyObject* call_plainly(CompiledFunction* self, const Arguments& given) {
 }
 
 PyObject* answer(CompiledFunction* self, const Arguments& given) {
+  if (detour == kFunction) return call_function(self, given);
   if (is_plain(self)) return call_plainly(self, given);
   const Shape shape(reinterpret_cast<PyCodeObject*>(self->code));
   Parameters parameters(shape.total());
   if (!bind(self, given, shape, parameters)) return call_function(self, given);
-  const Ref miss = Ref::borrow(self->miss);
+  if (detour == kMiss) return call_miss(self, parameters);
+  const Ref alive = Ref::borrow(reinterpret_cast<PyObject*>(self));
   const Hit hit = find(self, parameters.values(), shape.total(), true);
-  if (hit.entry) return run_entry(hit, parameters);
-  const Ref tuple = parameters.as_tuple();
-  return tuple ? PyObject_CallOneArg(miss.get(), tuple.get()) : nullptr;
+  return hit.entry ? run_entry(hit, parameters) : call_miss(self, parameters);
 }
 
 PyObject* answer_unwatched(CompiledFunction* self, const Arguments& given) {
@@ -479,10 +491,27 @@ PyGetSetDef compiled_properties[] = {
 
 PyTypeObject compiled_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
+PyObject* set_detour(PyObject*, PyObject* wanted) {
+  const long number = PyLong_AsLong(wanted);
+  if (number == -1 && PyErr_Occurred()) return nullptr;
+  if (number < kNone || number > kMiss) {
+    PyErr_SetString(PyExc_ValueError, "set_detour: 0, 1 or 2");
+    return nullptr;
+  }
+  detour = static_cast<int>(number);
+  Py_RETURN_NONE;
+}
+
+PyMethodDef functions[] = {
+    {"set_detour", set_detour, METH_O, "set_detour(detour): where calls of compiled functions go instead."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 }  // namespace
 
 Answer find_entry(PyObject* object, PyObject* const* parameters, Py_ssize_t count, Ref& entry, Ref& fetched) {
-  if (Py_TYPE(object) != &compiled_type || is_plain(as_compiled(object))) return Answer::Plain;
+  if (Py_TYPE(object) != &compiled_type || is_plain(as_compiled(object)) || detour == kFunction) return Answer::Plain;
+  if (detour == kMiss) return Answer::Miss;
   Hit hit = find(as_compiled(object), parameters, count, false);
   entry = std::move(hit.entry);
   fetched = std::move(hit.fetched);
@@ -509,6 +538,7 @@ int add_dispatch(PyObject* module) {
   compiled_type.tp_members = compiled_members;
   compiled_type.tp_getset = compiled_properties;
   if (PyType_Ready(&compiled_type) < 0 || add_tail_calls() < 0) return -1;
+  if (PyModule_AddFunctions(module, functions) < 0) return -1;
   return PyModule_AddObjectRef(module, "CompiledFunction", reinterpret_cast<PyObject*>(&compiled_type));
 }
 

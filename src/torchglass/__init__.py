@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .debugging import debug, prepare_debug
     from .decompiler import decompile
     from .errors import CompileError, GraphBreakError, TorchglassError
+    from .stance import set_stance
 
 __version__ = "0.1.0"
 
@@ -27,6 +28,7 @@ _HOMES = {
     ),
     **dict.fromkeys(("debug", "prepare_debug"), "debugging"),
     "decompile": "decompiler",
+    "set_stance": "stance",
     **dict.fromkeys(("CompileError", "GraphBreakError", "TorchglassError"), "errors"),
 }  # fmt: skip
 
@@ -45,6 +47,7 @@ __all__ = [
     "list_backends",
     "prepare_debug",
     "reset",
+    "set_stance",
 ]
 
 

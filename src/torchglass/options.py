@@ -170,8 +170,11 @@ class CompileOptions:
         return bool(self.get("passes").get(pass_name, True))
 
     def with_backend(self, backend: str | Callable[..., Any]) -> CompileOptions:
-        """The same wishes for another backend."""
-        return replace(self, backend=registry.check(backend))
+        """The same wishes for another backend; the options of ours mean nothing to one that is not."""
+        backend = registry.check(backend)
+        if registry.is_own(backend):
+            return replace(self, backend=backend)
+        return replace(self, backend=backend, mode="default", options={})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompileOptions:
         return self  # frozen; a copied module shares the record, and a callable backend need not be copyable

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import _native, interrupts, torch_compat
+from . import _native, interrupts, stance, torch_compat
 from .capture.run import Stopped
 from .capture.run import run as capture_run
 from .errors import CompileError, GraphBreakError
@@ -103,6 +103,8 @@ class FunctionState:
         self.varying: set[str] = set()  # parameters whose numbers change from call to call
         self.changes: dict[Source, int] = {}  # how often another number or generator made an entry necessary
         self.warned = False
+        self.ran = False  # at least once, by the function itself, for a stance that begins so
+        self.by_backend: dict[Any, FunctionState] = {}  # the same function by another backend: a stance that forces one
         self.called: bool = parent is not None and parent.called
         self._folder: Folder | None = None
         # the compiled function owns the state, not the other way round
@@ -145,7 +147,8 @@ class FunctionState:
         self.resumes.clear()
         self.resume_names.clear()
         self.guards.clear()
-        self.warned = False
+        self.by_backend.clear()
+        self.warned = self.ran = False
         self._folder = None
         before = self.record.continued
         self.record = FunctionRecord(self.record.name, self.record.origin, function=self.function, continued=before)
@@ -153,7 +156,7 @@ class FunctionState:
     # --- a call that no entry fits ---------------------------------------------------------------------------------
     def miss(self, arguments: tuple[Any, ...]) -> Any:
         """Compile an entry for these arguments and run it; run the original function when that is not possible."""
-        entry = self.entry_for(arguments)
+        entry = stance.entry_for(self, arguments)
         if entry is not None:
             return entry[0](*arguments, entry[1])
         compiled = self.compiled()
@@ -201,6 +204,23 @@ class FunctionState:
             self._guards_do_not_hold(arguments)
             return None
         return entry, fetched
+
+    def under(self, backend: Any) -> FunctionState:
+        """The same function compiled by another backend, its entries apart from these."""
+        if backend == self.options.backend:
+            return self
+        state = self.by_backend.get(backend)
+        if state is None:
+            name = f"under_{backend if isinstance(backend, str) else getattr(backend, '__name__', 'backend')}"
+            state = FunctionState(self.function, self.options.with_backend(backend), name, self)
+            state = self.by_backend.setdefault(backend, state)
+        return state
+
+    def why_missed(self, arguments: tuple[Any, ...]) -> list[str]:
+        """For each entry, latest first, what keeps it from taking the call."""
+        scope = guard_runtime.scope_of(self.function, arguments)
+        failures = (guard_runtime.explain_failure(guards, scope) for guards in reversed(self.guards))
+        return [str(failure) for failure in failures if failure is not None]
 
     def _below_limit(self, compiled: _native.CompiledFunction) -> bool:
         limit = self.options.get("cache_limit")
@@ -432,7 +452,7 @@ torch_compat.hide_from_dynamo(FunctionState.miss.__code__)
 
 def _entry_for(compiled: _native.CompiledFunction, arguments: tuple[Any, ...]) -> Entry | None:
     state: FunctionState = compiled.__dict__["_torchglass_state"]
-    return state.entry_for(arguments)
+    return stance.entry_for(state, arguments)
 
 
 def _is_idle(compiled: _native.CompiledFunction) -> bool:
