@@ -23,12 +23,13 @@ from .backends import registry
 from .locks import fork_safe_lock
 from .options import CompileOptions
 from .records.compilation import GraphRecord
-from .records.kernels import FusedGraph, Trial
+from .records.kernels import FusedGraph, KernelSources, Trial
+from .records.loops import LoopGraph
 from .records.partition import Arrived, Partition
 from .records.render_graph import render
 from .runtime import edits, tune
-from .runtime.load import Building, conform, load
-from .runtime.store import Folder, current_store, load_python
+from .runtime.load import Building, conform, graph_file, load
+from .runtime.store import Artifact, Folder, current_store, load_python
 from .runtime.toolchain import ToolchainError
 from .stages import Stages, compiling
 
@@ -210,6 +211,37 @@ class GraphCompiler:
                 loops = lower.run(gm, self.options, arrived=self.kept)
             loops = loops if loops.name == side else replace(loops, name=side)
             self.folder.write(f"{side}.loops", str(loops))
+        sources, kernels, wrapper = self._printed(loops, side, named)
+        self.record.sides[side] = tuple(sources.kernels)
+        building = _building(sources, kernels)
+        try:
+            functions = self._functions(loops)
+            if side == "forward":
+                self._write_joint()
+                self.meanwhile()
+            with self.stages.stage(named("compile C")):  # what is left of it
+                return load(wrapper.path, building, self.options, {**sources.constants, **functions})
+        except BaseException:
+            if building is not None:
+                building.stop()
+            raise
+
+    def _functions(self, loops: LoopGraph) -> dict[str, GraphCall]:
+        """The sub-graphs that a graph calls, compiled like itself."""
+        functions: dict[str, GraphCall] = {}
+        for name, graph in codegen.sub_graphs(loops).items():
+            side = f"{loops.name}_{name}"
+            inner = lower.run(graph, self.options, side)
+            self.folder.write(f"{side}.loops", str(inner))
+            sources, _, wrapper = self._printed(inner, side, lambda stage: f"sub-graph {stage}")
+            constants = {**sources.constants, **self._functions(inner)}
+            functions[name] = graph_file(wrapper.path, load(wrapper.path, None, self.options, constants))
+        return functions
+
+    def _printed(
+        self, loops: LoopGraph, side: str, named: Callable[[str], str]
+    ) -> tuple[KernelSources, Artifact, Artifact]:
+        """A graph in loops as kernels and a wrapper, and the files of these."""
         with self.stages.stage(named("fuse")):
             fused = fuse.run(loops, self.options)
             self.folder.write(f"{side}.fused", str(fused))
@@ -220,23 +252,11 @@ class GraphCompiler:
             wrapper = self.folder.write(f"{side}_wrapper.py", sources.wrapper_text)
         self.record.kernels += tuple(sources.kernels)
         self.record.decisions += tuple(fused.decisions)
-        self.record.sides[side] = tuple(sources.kernels)
         self.record.fused[side] = fused
         if self.stages.line is not None:
             self.stages.line.kernels += len(sources.kernels)
         self.record.files |= {artifact.path.name: artifact.text for artifact in (kernels, wrapper)}
-        generated = kernels.path if sources.language == "c" and sources.kernels and not kernels.edited else None
-        building = Building(generated) if generated is not None else None
-        try:
-            if side == "forward":
-                self._write_joint()
-                self.meanwhile()
-            with self.stages.stage(named("compile C")):  # what is left of it
-                return load(wrapper.path, building, self.options, sources.constants)
-        except BaseException:
-            if building is not None:
-                building.stop()
-            raise
+        return sources, kernels, wrapper
 
     def _tried(self, fused: FusedGraph, side: str) -> dict[str, tuple[Trial, ...]]:
         """What mode="max-autotune" measures of each kernel's ways to run; nothing in other modes."""
@@ -279,6 +299,12 @@ def _alone(trace: Callable[..., T], *args: Any) -> T:
             return trace(*args)
 
     return compiling.alone(traced)
+
+
+def _building(sources: KernelSources, kernels: Artifact) -> Building | None:
+    """The compilation of a kernels file that was not edited, if there is something to compile."""
+    generated = sources.language == "c" and sources.kernels and not kernels.edited
+    return Building(kernels.path) if generated else None
 
 
 def _on_list(forward: GraphCall, laid_out: torch.fx.GraphModule | None = None) -> GraphCall:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ..records.partition import (
+    Arrived,
     Computed,
     Constant,
     InputItself,
@@ -44,6 +45,7 @@ class Ends:
     wrappers: list[torch.Tensor] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     mutations: list[Mutation] = field(default_factory=list)
+    arrived: Arrived | None = None  # strides of the gradients of ``differentiable``; None: as dense as the results
 
     @property
     def positions(self) -> tuple[int, ...]:

@@ -45,7 +45,7 @@ from ..torch_compat import (
     without_functionalization,
     wrap_functional,
 )
-from . import pure_kernels
+from . import higher_order, pure_kernels
 from .composites import COMPOSITES
 from .layouts import keeping_layouts
 from .ops import INPUT, TANGENT, Op
@@ -171,6 +171,9 @@ class Tracer:
     def _call(self, node: torch.fx.Node, args: Any, kwargs: Any) -> Any:
         if node.op in ("call_function", "call_method"):
             function = node.target if node.op == "call_function" else getattr(type(args[0]), str(node.target))
+            called = higher_order.rule_of(function)
+            if called is not None:
+                return called(self, *args, **kwargs)
             written = COMPOSITES.get(function)
             result = written(*args, **kwargs) if written is not None else None
             return function(*args, **kwargs) if result is None else result
@@ -209,7 +212,7 @@ class Tracer:
         """
         self.recorder.locate, self.recorder.region = self._locate, None
         trace.tangents, trace.gradients = [], []
-        strides = arrived or [_dense_strides(unwrap_functional(result)) for result in results]
+        strides = arrived or [dense_strides(unwrap_functional(result)) for result in results]
         used = [(result, layout) for result, layout in zip(results, strides) if layout is not None]
         tangents = [self._tangent(result, layout, trace) for result, layout in used]
         leaves = [entry.leaf for entry in trace.inputs if entry.leaf is not None]
@@ -241,7 +244,8 @@ class Tracer:
 
 def trace(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training: bool, choose: Any) -> tuple[Trace, Any]:
     """Trace ``gm``. ``choose(trace, recorder)`` looks at the forward's outputs and returns what describes them, with
-    an attribute ``differentiable``: the functional tensors to differentiate. Returns the trace and that description.
+    attributes ``differentiable`` (the functional tensors to differentiate) and ``arrived``. Returns the trace and that
+    description.
     """
     pure_kernels.register()
     tracer = Tracer(gm, example_inputs)
@@ -251,7 +255,7 @@ def trace(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training: boo
         if training and described.differentiable:
             traced.tracer = tracer
             with _no_autocast():
-                tracer.backward(traced, described.differentiable)
+                tracer.backward(traced, described.differentiable, described.arrived)
     return traced, described
 
 
@@ -312,7 +316,7 @@ def _version(value: torch.Tensor) -> int | None:
     return None if value.is_inference() else value._version
 
 
-def _dense_strides(value: torch.Tensor) -> tuple[int, ...]:
+def dense_strides(value: torch.Tensor) -> tuple[int, ...]:
     """Strides that a gradient of ``value`` most likely has: its own if they are dense, else contiguous ones."""
     expected = 1
     pairs = sorted((stride, size) for size, stride in zip(value.shape, value.stride()) if size != 1)

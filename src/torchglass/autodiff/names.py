@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from ..torch_compat import OpOverload
 from .ops import CALL, CONSTANT, INPUT, TANGENT, Op
 
 _SILENT = re.compile(r"^_+|_default$|\W")
@@ -41,7 +42,8 @@ def _candidate(op: Op, last: dict[str, Op]) -> str:
         source, index = op.args[0], op.args[1]
         whole = source.name.removesuffix("_results")
         return whole if index == 0 and whole != source.name else f"{source.name}_{index}"
-    short = _SILENT.sub("", op.target._schema.name.split("::")[-1])
+    said = op.target._schema.name.split("::")[-1] if isinstance(op.target, OpOverload) else op.target.__name__
+    short = _SILENT.sub("", said)
     if op.backward:
         short = short.removesuffix("_backward").removeprefix("native_")
         name = "_".join(part for part in (op.captured, "grad", short if short not in op.captured else "") if part)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch.fx
 
 from ..records.origin import UNKNOWN, Origin
 from ..torch_compat import OpOverload
@@ -122,11 +123,32 @@ def view_root(op: Op) -> Op:
 
 def is_random(op: Op) -> bool:
     """Whether the call draws from a random generator."""
-    return op.kind is CALL and torch.Tag.nondeterministic_seeded in getattr(op.target, "tags", ())
+    if op.kind is not CALL:
+        return False
+    return is_random_call(op.target) or _within(op, is_random_call)
+
+
+def is_random_call(target: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+
+
+def _within(op: Op, found: Callable[[Any], bool]) -> bool:
+    """Whether one of the calls in the sub-graphs that a call runs is such."""
+    graphs = [arg.target for arg in op.args if type(arg) is Op and isinstance(arg.target, torch.fx.GraphModule)]
+    while graphs:
+        graph = graphs.pop()
+        graphs += [child for _, child in graph.named_children() if isinstance(child, torch.fx.GraphModule)]
+        if any(found(node.target) for node in graph.graph.nodes if node.op == "call_function"):
+            return True
+    return False
 
 
 def must_stay(op: Op) -> bool:
     """Whether a call has an effect beside its value: it draws random numbers, or it returns nothing (an assertion)."""
     if op.kind is not CALL or op.is_item:
         return False
-    return is_random(op) or not op.target._schema.returns
+    return is_random(op) or _returns_nothing(op.target) or _within(op, _returns_nothing)
+
+
+def _returns_nothing(target: Any) -> bool:
+    return isinstance(target, OpOverload) and not target._schema.returns

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..torch_compat import OpOverload
 from .ops import CALL, Op, is_random, is_view, operands
 
 NEVER = math.inf
@@ -101,7 +102,7 @@ def family(op: Op) -> Family:
     if is_random(op):
         return FAMILIES["random"]
     target: Any = op.target
-    if op.kind is not CALL or target.namespace != "aten":
+    if op.kind is not CALL or not isinstance(target, OpOverload) or target.namespace != "aten":
         return FAMILIES["other"]
     if target is torch.ops.aten.pow.Tensor_Scalar and op.args[1] in CHEAP_POWERS:
         return FAMILIES["cheap"]

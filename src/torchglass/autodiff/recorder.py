@@ -133,7 +133,7 @@ class Recorder(DispatchMode):
         if isinstance(value, torch.Tensor):
             self.written(func, args, kwargs, value)
         elif isinstance(value, (tuple, list)) or not func._schema.returns:
-            self._write_tuple(func, args, kwargs, value)
+            self._write_results(func, args, kwargs, value)
         return value
 
     def written(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], value: torch.Tensor) -> Any:
@@ -141,13 +141,16 @@ class Recorder(DispatchMode):
         self.bind(value, self.write(Op(CALL, func, self._operand(args), self._operands(kwargs), value)))
         return value
 
-    def _write_tuple(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> None:
+    def _write_results(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> None:
         """A call with several results: the call, then one item op for each tensor among them."""
         results = () if value is None else tuple(value)
         if results and not any(isinstance(result, (torch.Tensor, list)) for result in results):
             return
-        op = self.write(Op(CALL, func, self._operand(args), self._operands(kwargs), results))
-        self._write_items(op, results)
+        self.write_tuple(func, self._operand(args), self._operands(kwargs), results)
+
+    def write_tuple(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], results: tuple[Any, ...]) -> None:
+        """A call of ops with several results."""
+        self._write_items(self.write(Op(CALL, target, args, kwargs, results)), results)
 
     def _write_items(self, op: Op, results: Sequence[Any]) -> None:
         for index, result in enumerate(results):

@@ -35,6 +35,7 @@ from . import (
     diagnostics,
     fields,
     gradients,
+    higher_order,
     polyfill_dicts,
     polyfill_scans,
     standard_library,
@@ -67,9 +68,8 @@ if TYPE_CHECKING:
 
 # Imported for the handlers that they enter.
 WITH_HANDLERS = (
-    autograd_functions, checkpoints, checks, class_bodies, copying, diagnostics, fields,
-    gradients, standard_library, transforms,
-    vjp,
+    autograd_functions, checkpoints, checks, class_bodies, copying, diagnostics, fields, gradients, higher_order,
+    standard_library, transforms, vjp,
 )  # fmt: skip
 
 IN_PYTHON = (FunctionType, _native.CompiledFunction)  # methods whose code can be followed
@@ -129,6 +129,8 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
     if isinstance(real, MethodWrapperType):
         owner = m.wrap(real.__self__, None)
         return call_descriptor(m, getattr(type(real.__self__), real.__name__), [owner, *args], kwargs)
+    if isinstance(real, torch_compat.HigherOrderOperator):
+        return higher_order.call(m, real, args, kwargs)
     if isinstance(real, torch.library.CustomOpDef):
         if m.function_modes:
             raise Unsupported("a custom operator under a TorchFunctionMode")

@@ -210,10 +210,15 @@ class GraphBuilder:
         self, op: str, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any, origin: Origin, stack: str
     ) -> Value:
         """Add a node whose fake result is ``result`` and wrap it."""
+        arguments = tuple(self._argument(a) for a in args), {k: self._argument(v) for k, v in kwargs.items()}
+        return self.record_node(op, target, *arguments, result, origin, stack)
+
+    def record_node(
+        self, op: str, target: Any, args: Any, kwargs: dict[str, Any], result: Any, origin: Origin, stack: str
+    ) -> Value:
+        """``record`` of arguments that are a node's already."""
         self._refuse_double_writes()
-        node = self.graph.create_node(
-            op, target, tuple(self._argument(a) for a in args), {k: self._argument(v) for k, v in kwargs.items()}
-        )
+        node = self.graph.create_node(op, target, args, kwargs)
         self._mark(node, origin)
         node.meta["effect"] = result is None or self.changed_data
         node.stack_trace = stack

@@ -140,7 +140,7 @@ def interpreted(
 ) -> tuple[Transformed, list[Value], Any]:
     """The call as a node has it: what it calls, its operands (arguments, named ones, outer tensors), its result."""
     outer = m.builder
-    args, kwargs = [_known(m, a) for a in args], {k: _known(m, v) for k, v in kwargs.items()}
+    args, kwargs = [known(m, a) for a in args], {k: known(m, v) for k, v in kwargs.items()}
     body = BodyBuilder(outer)
     finished: list[Any] = []
 
@@ -152,7 +152,7 @@ def interpreted(
         m.builder = body
         try:
             with m.sealed("a function under torch.func"), function_modes.outside_probe(m):
-                result = _known(m, m.call(function, values, named_values))
+                result = known(m, m.call(function, values, named_values))
         finally:
             m.builder = outer
         finished.append(convert(result, body.argument_tensor))
@@ -180,7 +180,7 @@ def _name(transform: Any) -> str:
     return str(getattr(transform, "__name__", "transform"))
 
 
-def _known(m: Machine, value: Value) -> Value:
+def known(m: Machine, value: Value) -> Value:
     """An argument or result with all that lies in it read; a dictionary's or list's subclass counts as its base."""
     value = m.settle(value)
     if isinstance(value, InstanceV) and value.payload is not None:

@@ -5,5 +5,6 @@
 
 from .run import run
 from .variants import variants
+from .wrapper import sub_graphs
 
-__all__ = ["run", "variants"]
+__all__ = ["run", "sub_graphs", "variants"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..records.kernels import FusedGraph, KernelSources, Trial
 from .c import Unit
-from .wrapper import WrapperPrinter, is_written_out
+from .wrapper import WrapperPrinter, is_written_out, sub_graphs
 
 
 def run(
@@ -25,7 +25,9 @@ def run(
     wrapper = WrapperPrinter(fused, calls, f"{fused.graph.name}_kernels.c", groups)
     source = unit.text(f"{fused.graph.name} graph")
     wrapper.checks = "tg_failed" in source  # kernels over no elements check nothing
-    large = {name: value for name, value in fused.graph.constants.items() if not is_written_out(value)}
+    graphs = sub_graphs(fused.graph)
+    tensors = {name: value for name, value in fused.graph.constants.items() if name not in graphs}
+    large = {name: value for name, value in tensors.items() if not is_written_out(value)}
     text = wrapper.text()  # which meets the generators
     handed = large | wrapper.generators
     return KernelSources(source, "c", text, tuple(unit.kernels), handed)

@@ -92,7 +92,7 @@ class TritonWrapper(WrapperPrinter):
         head = [body.pop(0)] if self.graph.inputs else []
         head.append(f"device = {tensors[0]}.device" if tensors else 'device = torch.device("cuda")')
         head.append("empty = functools.partial(empty_on, device)")
-        head += [f"{name} = {self._constant(value)}.to(device)" for name, value in self.graph.constants.items()]
+        head += [f"{name} = {self._constant(value)}.to(device)" for name, value in self._tensors()]
         head += self._symbols()
         if not tensors:
             return [*head, *body]

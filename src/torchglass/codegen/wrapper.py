@@ -19,9 +19,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.fx
 
 from ..records.kernels import Allocate, Free, FusedGraph, FusedKernel
-from ..records.loops import ATTENTION, JOIN, Buffer, ExternCall, Value, View, collect_buffers
+from ..records.loops import ATTENTION, JOIN, Buffer, ExternCall, LoopGraph, Value, View, collect_buffers
 from ..records.origin import UNKNOWN
 from .c import Call, Together, has_bounds
 
@@ -31,6 +32,9 @@ DIRECT = {
     "torch.ops.aten.convolution.default": "torch.convolution",
 }
 """Operators to the functions of ``torch`` that are the same and called in less time: a product in half of it."""
+
+CALLING_GRAPHS = ("records import control_flow", "runtime.load import graph_file")
+"""What a wrapper imports from this package for its sub-graphs."""
 
 MOST_NUMBERS = 1000  # of a constant in a wrapper's text
 
@@ -85,7 +89,7 @@ class WrapperPrinter:
         lines += [f"{short} = {full}\n" for full, short in self.targets.items()]
         lines += [f"{name} = Packed({kind!r})\n" for name, kind in self.packed.items()]
         lines += [f"{name} = torch.Generator()  # who loads this file sets it\n" for name in self.generators]
-        lines += [f"{name} = {self._constant(value)}\n" for name, value in self.graph.constants.items()]
+        lines += [f"{name} = {self._constant(value)}\n" for name, value in self._tensors()]
         lines += ["\n\ndef call(args):\n", *(f"    {line}\n" for line in body)]
         lines += ["\n\nINPUTS = [\n", *(f"    {self._spec(n)},\n" for n in self.graph.inputs), "]\n"]
         lines += ['\nif __name__ == "__main__":\n    demo(call, INPUTS)\n']
@@ -96,7 +100,14 @@ class WrapperPrinter:
         attends = any(isinstance(step, ExternCall) and step.target == ATTENTION for step in self.fused.steps)
         lines = ["from torchglass.runtime.load import attention\n"] if attends else []
         lines += ["from torchglass.runtime.packed import Packed\n"] if self.packed else []
-        return [*lines, "\n"] if lines else []
+        graphs = sub_graphs(self.graph)
+        lines += [f"from torchglass.{home}\n" for home in CALLING_GRAPHS] if graphs else []
+        files = {name: f"{self.graph.name}_{name}_wrapper.py" for name in graphs}
+        made = [f"{name} = graph_file(Path(__file__).with_name({file!r}))\n" for name, file in files.items()]
+        return [*lines, "\n", *made] if lines else []
+
+    def _tensors(self) -> list[tuple[str, torch.Tensor]]:
+        return [(name, value) for name, value in self.graph.constants.items() if isinstance(value, torch.Tensor)]
 
     # -- the function ------------------------------------------------------------------------------------------------
     def _body(self) -> list[str]:
@@ -234,6 +245,11 @@ class WrapperPrinter:
         if buffer is None:
             return "None"
         return f"({_tuple(buffer.shape)}, {_tuple(buffer.strides)}, torch.{buffer.dtype})"
+
+
+def sub_graphs(graph: LoopGraph) -> dict[str, torch.fx.GraphModule]:
+    """The graphs that calls of a graph run, by the names of their functions."""
+    return {name: value for name, value in graph.constants.items() if isinstance(value, torch.fx.GraphModule)}
 
 
 def is_written_out(value: torch.Tensor) -> bool:

@@ -98,6 +98,9 @@ def _constant(low: Lowering, gm: fx.GraphModule, node: fx.Node) -> Any:
     value: Any = gm
     for part in str(node.target).split("."):
         value = getattr(value, part)
+    if isinstance(value, fx.GraphModule):  # a call's sub-graph: compiled to a function of that name
+        low.constants[node.name] = value
+        return Value(node.name)
     if not isinstance(value, torch.Tensor):
         raise ValueError(f"the constant {node.target} is no tensor")
     node.meta.setdefault("val", value)

@@ -11,8 +11,8 @@ the graph, the user's lines as comments, and a main block that makes inputs of t
         cos_1 = aten.cos.default(cos); del cos  # float32[3, 4]
         return (cos_1,)
 
-What no text can say (a large constant, a function of the user's) is a global of the module that whoever loads the file
-sets: ``Rendered.objects``.
+A sub-graph that a node calls is a function above ``forward``. What no text can say (a large constant, a function of
+the user's) is a global of the module that whoever loads the file sets: ``Rendered.objects``.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ import torch.fx
 import torch.nn.functional as F
 
 from ..torch_compat import PRIVATE_HOMES, OpOverload, OpOverloadPacket
+from . import control_flow
 from .compilation import NodeRow
 from .literals import literal
 from .origin import UNKNOWN, Origin
@@ -112,6 +113,9 @@ def path_of(target: Any) -> str | None:
         return path if target.namespace == "aten" else f"torch.ops.{path}"
     if isinstance(target, OpOverloadPacket):
         return "torch.ops." + target._qualified_op_name.replace("::", ".")
+    called = control_flow.called_by(target)
+    if called is not None:
+        return f"control_flow.{called.__name__}"
     name = getattr(target, "__name__", "")
     if not isinstance(name, str) or not name.isidentifier():
         return None
@@ -160,7 +164,8 @@ def describe(value: Any) -> str:
 
 # --- the module -------------------------------------------------------------------------------------------------------
 RESERVED = frozenset(
-    {"torch", "aten", "F", "operator", "math", "forward", "tensor", "example_inputs"} | set(dir(builtins))
+    {"torch", "aten", "F", "operator", "math", "control_flow", "forward", "tensor", "example_inputs"}
+    | set(dir(builtins))
 )
 
 HEAD = """import math
@@ -169,7 +174,12 @@ import operator
 import torch
 import torch.nn.functional as F
 
+{import_}
 aten = torch.ops.aten
+"""
+
+IMPORT = """
+from torchglass.records import control_flow
 """
 
 TAIL = '''
@@ -200,38 +210,59 @@ _NOT_ALONE = "this file does not run alone: {} is made by the program that compi
 
 
 class _Printer:
-    def __init__(self, gm: torch.fx.GraphModule) -> None:
+    """Prints the function of one graph; printers of sub-graphs share with that of ``within`` what the module has."""
+
+    def __init__(self, gm: torch.fx.GraphModule, name: str = "forward", within: _Printer | None = None) -> None:
         self.gm = gm
+        self.name = name
         self.nodes = list(gm.graph.nodes)
-        self.objects: dict[str, Any] = {}
-        self.declared: dict[str, str] = {}  # object's name -> its line
-        self.unsaid: list[str] = []  # names of objects that the text cannot make
-        self.absent: list[str] = []  # those of them that are no tensors, without which it does not run alone
-        self.files: dict[str, str] = {}  # full path -> short name
+        # of the module: name -> object, its line; names of objects that the text cannot make, and those of them that
+        # are no tensors, without which it does not run alone; path -> short name; names of globals; functions' texts
+        self.objects: dict[str, Any] = within.objects if within else {}
+        self.declared: dict[str, str] = within.declared if within else {}
+        self.unsaid: list[str] = within.unsaid if within else []
+        self.absent: list[str] = within.absent if within else []
+        self.files: dict[str, str] = within.files if within else {}
+        self.shared: set[str] = within.shared if within else {*RESERVED, *_names_within(gm)}
+        self.functions: list[str] = within.functions if within else []
         self.taken: set[str] = set(RESERVED)
         self.names: dict[torch.fx.Node, str] = {}
         self.shapes: dict[torch.fx.Node, str] = {}
         self.statements: dict[torch.fx.Node, tuple[str, int]] = {}  # text, and position in the body
         for node in self.nodes:
-            self.names[node] = self._free(node.name)
+            sub_graph = sub_graph_of(gm, node)
+            self.names[node] = self._free(node.name) if sub_graph is None else self._function_of(node, sub_graph)
 
     def module(self, title: str) -> Rendered:
         body = self._body()
+        functions = "".join(f"\n\n{function}\n" for function in self.functions)
         places = "".join(f"\n    {short} = {full}" for full, short in self.files.items() if short != full)
         legend = f"\n\nFiles named below:{places}\n" if places else ""
         lines = [*self.declared.values(), *([f"SET_BY_LOADER = {tuple(self.unsaid)!r}"] if self.unsaid else [])]
         globals_ = "".join(f"{line}\n" for line in lines)
-        head = f'"""{title}{legend}"""\n\n{HEAD}{globals_}\n\n{self._signature()}\n'
+        start = HEAD.replace("{import_}", IMPORT if functions else "")
+        head = f'"""{title}{legend}"""\n\n{start}{globals_}{functions}\n\n{self._signature()}\n'
         alone = f"    raise SystemExit({_NOT_ALONE.format(', '.join(self.absent))!r})\n" if self.absent else ALONE
         text = head + "\n".join(body) + "\n" + TAIL.replace("{inputs}", self._inputs()) + alone
         return Rendered(text, self.objects, self._rows(head.count("\n") + 1))
 
-    def _free(self, wanted: str) -> str:
+    def _free(self, wanted: str, taken: set[str] | None = None) -> str:
         plain = wanted.isidentifier() and not keyword.iskeyword(wanted)
         name = wanted if plain else "v_" + re.sub(r"[^a-zA-Z0-9_]", "_", wanted)
-        while name in self.taken:
+        taken = self.taken if taken is None else taken
+        while name in taken:
             name += "_"
+        taken.add(name)
+        return name
+
+    def _function_of(self, node: torch.fx.Node, graph: torch.fx.GraphModule) -> str:
+        """The name of a sub-graph's function, whose text is printed with it."""
+        wanted = str(node.target) if self.name == "forward" else f"{self.name}_{node.target}"
+        name = wanted if wanted not in self.shared else self._free(wanted, self.shared)
+        self.shared.add(name)
         self.taken.add(name)
+        printer = _Printer(graph, name, self)
+        self.functions.append("\n".join([printer._signature(), *printer._body()]))
         return name
 
     # --- inputs -------------------------------------------------------------------------------------------------------
@@ -243,7 +274,7 @@ class _Printer:
         for node in self._placeholders():
             shape = self._shape(node)
             lines.append(f"    {self.names[node]}," + (f"  # {shape}" if shape else ""))
-        return "def forward(\n" + "\n".join(lines) + "\n):" if lines else "def forward():"
+        return f"def {self.name}(\n" + "\n".join(lines) + "\n):" if lines else f"def {self.name}():"
 
     def _inputs(self) -> str:
         lines = []
@@ -264,7 +295,7 @@ class _Printer:
         dying = self._last_reads()
         before: Origin | None = None
         for node in self.nodes:
-            if node.op == "placeholder":
+            if node.op == "placeholder" or sub_graph_of(self.gm, node) is not None:
                 continue
             origin = _origin(node)
             if origin is not None and origin != before and node.op != "output":
@@ -391,7 +422,7 @@ class _Printer:
         for name, known in self.objects.items():
             if known is value:
                 return name
-        name = self._free(wanted)
+        name = self._free(wanted, self.shared)
         self.objects[name] = value
         if isinstance(value, torch.Tensor) and value.numel() <= 64 and value.layout is torch.strided:
             written = f"torch.tensor({_numbers(value.tolist())}, dtype={value.dtype})"
@@ -415,6 +446,25 @@ class _Printer:
             self.files[origin.file] = short
         line = linecache.getline(origin.file, origin.line).strip()
         return f"{self.files[origin.file]}:{origin.line} in {origin.function}" + (f": {line}" if line else "")
+
+
+def sub_graph_of(gm: torch.fx.GraphModule, node: torch.fx.Node) -> torch.fx.GraphModule | None:
+    """The graph that a node stands for, if it does: an attribute of the graph module that another node calls."""
+    if node.op != "get_attr":
+        return None
+    value: Any = gm
+    for part in str(node.target).split("."):
+        value = getattr(value, part)
+    return value if isinstance(value, torch.fx.GraphModule) else None
+
+
+def _names_within(gm: torch.fx.GraphModule) -> set[str]:
+    """Names of all values of a graph and its sub-graphs, which functions and objects of the module must not have."""
+    names: set[str] = set()
+    for node in gm.graph.nodes:
+        sub_graph = sub_graph_of(gm, node)
+        names |= {node.name} if sub_graph is None else _names_within(sub_graph)
+    return names
 
 
 def _kind(value: Any) -> str:

@@ -151,13 +151,13 @@ def load(
     wrapper_path: Path,
     building: Building | None = None,
     options: Any = None,
-    constants: Mapping[str, torch.Tensor] | None = None,
+    constants: Mapping[str, Any] | None = None,
 ) -> Callable[..., tuple[Any, ...]]:
     """The ``call`` of a wrapper file: a list of tensors in, a tuple of results out.
 
     The wrapper names its kernels file itself (it lies beside it) and compiles it if need be; ``building`` is waited for
-    before. ``constants`` are the large tensors whose numbers the wrapper does not hold. Raises ToolchainError when C
-    cannot be compiled.
+    before. ``constants`` are its sub-graphs and the large tensors whose numbers the wrapper does not hold. Raises
+    ToolchainError when C cannot be compiled.
     """
     module, code = _module_and_code(Path(wrapper_path))
     if building is not None:
@@ -195,6 +195,19 @@ def _keep_bytecode(path: Path) -> None:
     if not sys.dont_write_bytecode and not Path(importlib.util.cache_from_source(str(path))).exists():
         with contextlib.suppress(OSError):
             py_compile.compile(str(path), quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
+
+
+class graph_file:
+    """The function of a sub-graph: a wrapper file beside the one that calls it, loaded when it is first called."""
+
+    def __init__(self, path: Path, call: Callable[..., tuple[Any, ...]] | None = None) -> None:
+        self.path, self.call = path, call
+
+    def __call__(self, *inputs: torch.Tensor) -> tuple[Any, ...]:
+        if self.call is None:
+            self.call = load(self.path)
+        specs = self.call.__globals__["INPUTS"]
+        return self.call([conform(x, *spec) for x, spec in zip(inputs, specs)])
 
 
 def example_constant(sizes: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

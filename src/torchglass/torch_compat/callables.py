@@ -15,6 +15,8 @@ import torch
 # them, and the answer while compiling is known. Without them such code breaks the graph.
 OpOverload = torch._ops.OpOverload
 OpOverloadPacket = torch._ops.OpOverloadPacket
+# The type of torch.ops.higher_order.cond. Without it nodes with sub-graphs could not be told from others. Tried: 2.13.
+HigherOrderOperator = torch._ops.HigherOrderOperator
 
 set_grad_mode: Callable[[bool], None] = torch._C._set_grad_enabled
 OPERATION_OWNERS: tuple[Any, ...] = tuple(

@@ -26,7 +26,7 @@ import torch
 # rendering of the   graph, so that code is rarely needed and costs 30 ms for 700 nodes.
 # torch._C._DisableTorchDispatch: read a number out of a real tensor while fake tensors are on.
 from torch.fx._lazy_graph_module import _LazyGraphModule
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 
 class DispatchMode(TorchDispatchMode):
@@ -80,6 +80,11 @@ def without_functionalization() -> Iterator[None]:
         yield
     finally:
         torch._enable_functionalization(reapply_views=True)
+
+
+# Tried: 2.13. For a moment no dispatch mode is active. Without it a graph within a graph could not be traced while the
+# outer one is.
+without_dispatch_modes: Callable[[], Any] = _disable_current_modes
 
 
 @contextmanager

@@ -1,0 +1,228 @@
+"""Control flow as operators (``torch.cond`` and its kin), captured whole, forward and backward, on every backend.
+
+The expected values are those of the Python that PyTorch's documentation says each operator is equivalent to.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+import torchglass as tg
+
+BACKENDS = ("eager", "aot_eager", "glass")
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {}
+
+
+def ones(*shape: int) -> torch.Tensor:
+    return torch.ones(*shape)
+
+
+def program(*inputs: torch.Tensor) -> Callable[[Any], Any]:
+    def enter(function: Any) -> Any:
+        PROGRAMS[function.__name__] = function, inputs
+        return function
+
+    return enter
+
+
+def plain_cond(pred, true_fn, false_fn, operands=()):
+    return true_fn(*operands) if pred else false_fn(*operands)
+
+
+PLAIN: dict[tuple[Any, str], Any] = {(torch, "cond"): plain_cond}
+
+
+class Linear(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.yes, self.no = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        self.register_buffer("scale", torch.tensor(3.0))
+
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda x: self.yes(x) * self.scale, lambda x: self.no(x).relu(), (x,))
+
+
+MODEL = Linear()
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+@program(torch.linspace(-1, 1, 4))
+def cond_of_the_documentation(x):
+    def true_fn(x: torch.Tensor):
+        return x.cos()
+
+    def false_fn(x: torch.Tensor):
+        return x.sin()
+
+    return torch.cond(x.shape[0] > 4, true_fn, false_fn, (x,))
+
+
+@program(ones(4))
+def cond_by_data(x):
+    return torch.cond(x.sum() > 2, lambda x: x.cos() + x.sin(), lambda x: x.sin(), (x,))
+
+
+@program(ones(4), ones(4))
+def cond_that_reads_one_of_two(x, y):
+    return torch.cond(x.sum() > 2, lambda x, y: x.cos(), lambda x, y: y.sin() * x, (x, y))
+
+
+@program(ones(3, 4))
+def cond_with_parameters(x):
+    return MODEL(x)
+
+
+@program(ones(4))
+def cond_over_what_it_closes_over(x):
+    z, factor = x.exp(), float(x.shape[0])
+    return torch.cond(x.sum() > 2, lambda: z * factor, lambda: x - factor) + z
+
+
+@program(ones(2, 3))
+def cond_with_trees(x):
+    def yes(tree):
+        left, (right,) = tree["pair"]
+        return {"a": left * right, "b": (left.sum(), [right.t().contiguous()])}
+
+    def no(tree):
+        left, (right,) = tree["pair"]
+        return {"a": left + right, "b": (right.mean(), [left.t().contiguous()])}
+
+    found = torch.cond(x[0, 0] > 0, yes, no, ({"pair": Pair(x.sin(), (x.cos(),))},))
+    return found["a"], found["b"]
+
+
+@program(ones(4))
+def cond_in_cond(x):
+    def inner(x):
+        return torch.cond(x.max() > 2, lambda x: x * 3, lambda x: x.tanh(), (x * 2,))
+
+    return torch.cond(x.sum() > 2, inner, lambda x: x.exp(), (x,)).sum()
+
+
+@program(ones(4))
+def cond_of_other_layouts(x):
+    square = x[:, None] * x[None]
+    found = torch.cond(x.sum() > 2, lambda s: s.t() * s.t(), lambda s: s + 1, (square,))
+    return found.reshape(-1) * 2
+
+
+@program(ones(4))
+def cond_of_integers_and_one_that_hangs_on_nothing(x):
+    def yes(x):
+        return x.argsort(), torch.ones(4)
+
+    def no(x):
+        return x.argsort().flip(0), x * 2
+
+    order, values = torch.cond(x.sum() > 2, yes, no, (x,))
+    return values[order] * x
+
+
+@program(ones(4))
+def cond_whose_result_is_written_to(x):
+    found = torch.cond(x.sum() > 2, lambda x: x.sin(), lambda x: x + 1, (x * 1,))
+    found.mul_(2)
+    found[1] = 0
+    return found
+
+
+@program(ones(4))
+def cond_without_gradients_within(x):
+    def yes(x):
+        with torch.no_grad():
+            scale = x.exp()
+        return x * scale
+
+    return torch.cond(x.sum() > 2, yes, lambda x: x.detach() * x, (x,))
+
+
+def results(function: Callable[..., Any], inputs: tuple[torch.Tensor, ...], training: bool) -> list[torch.Tensor]:
+    """What a program gives, and the gradients of its inputs and of the model; zeros where there are none."""
+    MODEL.zero_grad()
+    given = [x.clone().requires_grad_(training and x.is_floating_point()) for x in inputs]
+    found = [leaf for leaf in tree_leaves(function(*given)) if isinstance(leaf, torch.Tensor)]
+    if training:
+        ends = [leaf for leaf in found if leaf.requires_grad]
+        torch.autograd.backward([(end * torch.arange(1, end.numel() + 1).view(end.shape)).sum() for end in ends])
+    leaves = [*given, *MODEL.parameters()] if training else []
+    return [leaf.detach() for leaf in found] + [torch.zeros_like(x) if x.grad is None else x.grad for x in leaves]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, first = PROGRAMS[name]
+    compiled = tg.compile(function, backend=backend, fullgraph=True)
+    for training in (False, True):
+        for sign in (1, -1):
+            inputs = tuple(x * sign if x.is_floating_point() else x for x in first)
+            found = results(compiled, inputs, training)
+            with monkeypatch.context() as patch:
+                for (home, attribute), plain in PLAIN.items():
+                    patch.setattr(home, attribute, plain)
+                expected = results(function, inputs, training)
+            torch.testing.assert_close(found, expected)
+    tg.reset()
+
+
+def test_the_gradient_of_what_no_branch_read_is_zeros() -> None:
+    function, _ = PROGRAMS["cond_that_reads_one_of_two"]
+    for backend in BACKENDS:
+        x, y = ones(4).requires_grad_(), ones(4).requires_grad_()
+        tg.compile(function, backend=backend)(x, y).sum().backward()
+        assert y.grad is not None and not y.grad.any(), backend
+
+
+def test_a_backend_gets_what_torch_compile_would_give() -> None:
+    graphs = []
+
+    def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(gm)
+        return gm.forward
+
+    function, (x,) = PROGRAMS["cond_by_data"]
+    for sign in (1, -1):
+        torch.testing.assert_close(tg.compile(function, backend=backend)(sign * x), function(sign * x))
+    (node,) = graphs[0].graph.find_nodes(op="call_function", target=torch.ops.higher_order.cond)
+    assert [arg.target for arg in node.args[1:3]] == ["cond_true_0", "cond_false_0"]
+    assert isinstance(graphs[0].cond_true_0, torch.fx.GraphModule)
+
+
+def test_files_run_alone(tmp_path: Any) -> None:
+    with tg.prepare_debug(str(tmp_path)):
+        function, (x,) = PROGRAMS["cond_in_cond"]
+        tg.compile(function)(x.clone().requires_grad_()).backward()
+    files = [*tmp_path.rglob("captured.py"), *tmp_path.rglob("*ward.py"), *tmp_path.rglob("*_wrapper.py")]
+    assert len(files) > 5
+    for file in files:
+        subprocess.run([sys.executable, str(file)], check=True, capture_output=True, timeout=120)
+
+
+REFUSED = {
+    "an operand": lambda x: torch.cond(x.sum() > 0, lambda x: x, lambda x: x.cos(), (x,)),
+    "a write": lambda x: torch.cond(x.sum() > 0, lambda x: x.add_(1).sin(), lambda x: x.cos(), (x,)),
+    "other dtypes": lambda x: torch.cond(x.sum() > 0, lambda x: x.int(), lambda x: x.cos(), (x,)),
+    "numbers": lambda x: torch.cond(x.sum() > 0, lambda x: (x.sin(), 1.5), lambda x: (x.cos(), 1.5), (x,)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_pytorch_refuses_raises_as_there(name: str) -> None:
+    with pytest.raises(Exception) as expected:
+        REFUSED[name](ones(3))
+    with pytest.raises(Exception) as found:
+        tg.compile(REFUSED[name])(ones(3))
+    assert type(found.value) is type(expected.value)
