@@ -115,13 +115,13 @@ def test_two_functions_compile_side_by_side(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_forks_while_another_thread_compiles() -> None:
-    command = [sys.executable, "-m", "tests.programs.forks", "4"]
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.programs.forks", "4"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert run.returncode == 0 and not run.stderr, run.stdout + run.stderr
 
 
 @pytest.mark.slow
 def test_many_forks_while_another_thread_compiles() -> None:
-    command = [sys.executable, "-m", "tests.programs.forks", "200"]
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.programs.forks", "200"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
     assert run.returncode == 0 and not run.stderr, run.stdout + run.stderr
