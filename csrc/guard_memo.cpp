@@ -426,6 +426,7 @@ void GuardTable::clear() {
   const auto roots = std::exchange(roots_, {});
   const auto computed = std::exchange(computed_, {});
   const auto classes = std::exchange(classes_, {});
+  const auto names = std::exchange(names_, {});
   const auto state = std::exchange(state_, std::nullopt);
 }
 

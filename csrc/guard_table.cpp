@@ -231,16 +231,30 @@ PyObject* GuardTable::value_of(Run& run, int index) {
   return is_live_[index] ? run.live[live_slots_[index]].get() : values_[index];
 }
 
-bool ClassFacts::hold() {
+bool ClassFacts::hold_anew() {
   const auto* cls = reinterpret_cast<PyTypeObject*>(type.get());
-  if (version != 0 && cls->tp_version_tag == version) return true;
   const auto holds = [this](const Condition& condition) { return condition.holds(type.get()); };
   if (!std::all_of(conditions.begin(), conditions.end(), holds)) return false;
   version = cls->tp_version_tag;
   return true;
 }
 
+bool NameFacts::hold_anew() {
+  const DictVersion now = version_now(dict.get());
+  for (const auto& [name, object] : names) {
+    if (PyDict_GetItemWithError(dict.get(), name.get()) != object.get()) {
+      PyErr_Clear();
+      return false;
+    }
+  }
+  version = now;
+  return true;
+}
+
 bool GuardTable::check_relations(Run& run, bool unchanged) {
+  for (NameFacts& facts : names_) {
+    if (!facts.hold()) return false;
+  }
   for (ClassFacts& facts : classes_) {
     if (!facts.hold()) return false;
   }

@@ -120,7 +120,20 @@ struct ClassFacts {
   unsigned int version = 0;  // 0 is no version
   std::vector<Condition> conditions;
 
-  bool hold();
+  bool hold() {
+    return (version != 0 && reinterpret_cast<PyTypeObject*>(type.get())->tp_version_tag == version) || hold_anew();
+  }
+  bool hold_anew();
+};
+
+// What stands under names of a library module: while the dict's version is the same, nothing is looked up.
+struct NameFacts {
+  Ref dict;
+  DictVersion version{nullptr, 0};
+  std::vector<std::pair<Ref, Ref>> names;
+
+  bool hold() { return (version.place != nullptr && version.is_current()) || hold_anew(); }
+  bool hold_anew();
 };
 
 struct Evaluation {
@@ -165,6 +178,7 @@ class GuardTable {
   bool add_relation(PyObject* tuple);
   bool add_computed(PyObject* operations, PyObject* expected);
   bool add_class(PyObject* type, PyObject* conditions);
+  bool add_names(PyObject* dict, PyObject* names);
 
   // guard_table.cpp
   bool read_root_values(Run& run);
@@ -213,6 +227,7 @@ class GuardTable {
   std::vector<Distinct> distinct_;
   std::vector<Computed> computed_;
   std::vector<ClassFacts> classes_;
+  std::vector<NameFacts> names_;
   std::optional<GlobalState> state_;
   Py_ssize_t locals_needed_ = 0;
   bool alive_ = false;

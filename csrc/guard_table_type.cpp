@@ -8,7 +8,8 @@
 //       conditions  tuple of (node, check, expected), expected in native form (TensorFacts::from_tuple, ...)
 //       relations   tuple of ("same", (a, b)) or ("distinct", (a, b, c, ...)) over node indices, or of ("computed",
 //                   operations, expected): in postfix order (node,), (constant, None) or (builtin function, arity),
-//                   or of ("class", type, conditions), each (check, expected)
+//                   or of ("class", type, conditions), each (check, expected), or of ("names", dict, pairs),
+//                   each (name, object)
 //       state       what global_state() returned, or None
 //       fetch       tuple of node indices
 //   table.check(locals: tuple) -> tuple of fetched values, or None
@@ -164,6 +165,7 @@ bool GuardTable::add_relation(PyObject* tuple) {
   if (!PyArg_ParseTuple(tuple, "sO|O", &name, &members, &expected)) return false;
   if (std::strcmp(name, "computed") == 0 && expected != nullptr) return add_computed(members, expected);
   if (std::strcmp(name, "class") == 0 && expected != nullptr) return add_class(members, expected);
+  if (std::strcmp(name, "names") == 0 && expected != nullptr) return add_names(members, expected);
   if (!read_indices(members, nodes_.size(), indices)) return false;
   if (std::strcmp(name, "same") == 0 && indices.size() == 2) {
     same_.emplace_back(indices[0], indices[1]);
@@ -222,6 +224,24 @@ bool GuardTable::add_class(PyObject* type, PyObject* conditions) {
   };
   if (!PyTuple_Check(conditions) || !for_each(conditions, add)) return false;
   classes_.push_back(std::move(facts));
+  return true;
+}
+
+bool GuardTable::add_names(PyObject* dict, PyObject* names) {
+  NameFacts facts;
+  facts.dict = Ref::borrow(dict);
+  const auto add = [&](PyObject* tuple) {
+    PyObject *name = nullptr, *object = nullptr;
+    if (!PyArg_ParseTuple(tuple, "UO", &name, &object)) return false;
+    facts.names.emplace_back(Ref::borrow(name), Ref::borrow(object));
+    return true;
+  };
+  if (!PyDict_CheckExact(dict) || !PyTuple_Check(names)) {
+    PyErr_SetString(PyExc_TypeError, "names: expected a dict and a tuple");
+    return false;
+  }
+  if (!for_each(names, add)) return false;
+  names_.push_back(std::move(facts));
   return true;
 }
 
@@ -353,6 +373,10 @@ int GuardTable::traverse(visitproc visit, void* arg) {
   for (const ClassFacts& facts : classes_) {
     Py_VISIT(facts.type.get());
     for (const Condition& condition : facts.conditions) Py_VISIT(condition.expected.get());
+  }
+  for (const NameFacts& facts : names_) {
+    Py_VISIT(facts.dict.get());
+    for (const auto& [name, object] : facts.names) Py_VISIT(object.get());
   }
   Py_VISIT(fetched_.get());
   if (state_) {

@@ -222,3 +222,30 @@ def test_state_that_the_program_turns_itself():
     for _ in range(3):
         assert str(compiled(torch.ones(2))) == str(f(torch.ones(2)))
     assert entries(compiled) == 1
+
+
+class Asking(type):
+    def __instancecheck__(cls, value):
+        return super().__instancecheck__(value)
+
+    def __subclasscheck__(cls, other):
+        return super().__subclasscheck__(other)
+
+
+def test_bases_that_a_metaclass_asks_type_for_are_relied_on():
+    class Wanted(metaclass=Asking):
+        pass
+
+    class Base:
+        pass
+
+    class Given(Base):
+        pass
+
+    def f(x, given):
+        return x + isinstance(given, Wanted) + 2 * issubclass(Given, Wanted)
+
+    compiled, x = tg.compile(f, backend="eager", fullgraph=True), torch.zeros(2)
+    assert torch.equal(compiled(x, Given()), f(x, Given()))
+    Given.__bases__ = (Wanted,)
+    assert torch.equal(compiled(x, Given()), f(x, Given())) and f(x, Given())[0] == 3

@@ -832,6 +832,7 @@ def test_every_check_renders(net: Net) -> None:
         "class_kind": ("scale", int),
         "class_lacks": "__bool__",
         "mro": Net.__mro__,
+        "names": (("relu", torch.nn.functional.relu),),
         "same": Attr(a, "class"),
         "distinct": (a, Item(a, "not an identifier"), Item(a, 0), DictKey(a, 2), TypeOf(a), Cell("c"), Global("g")),
         "global_state": global_state(),

@@ -25,7 +25,7 @@ import torch
 from .. import markers, torch_compat
 from . import polyfills, relied
 from .errors import Unsupported, UserError
-from .methods.table import METHODS
+from .methods.table import METHODS, Table
 from .values.base import Value, home_of
 from .values.binding import MISSING
 from .values.constant import NONE, ConstantV
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 Handler = Callable[["Machine", list[Value], dict[str, Value]], Value]
-HANDLERS: dict[int, tuple[Any, Handler]] = {}
+HANDLERS: dict[int, tuple[Any, Handler]] = Table()
 # Python functions by module and name, of modules that are not loaded for the sake of a question that few ask.
-LATE: dict[tuple[str, str], Handler] = {}
+LATE: dict[tuple[str, str], Handler] = Table()
 
 
 def handles(*functions: Any) -> Callable[[Handler], Handler]:
@@ -53,8 +53,6 @@ def handles(*functions: Any) -> Callable[[Handler], Handler]:
 
     def register(handler: Handler) -> Handler:
         for function in functions:
-            if id(function) in HANDLERS:
-                raise ValueError(f"{function}: already handled")
             HANDLERS[id(function)] = (function, handler)
         return handler
 

@@ -134,6 +134,8 @@ def new(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return ExceptionV(cls, args[1:])
     if cls in CONSTRUCTORS:
         return CONSTRUCTORS[cls](m, args[1:], kwargs)
+    if issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields"):
+        return _struct_sequence(m, cls, args[1:], kwargs)
     if issubclass(cls, (tuple, frozenset)):
         base = tuple if issubclass(cls, tuple) else frozenset
         if m.class_lookup(cls, "__init__") is object.__init__:
@@ -207,6 +209,16 @@ def _kinds_within(m: Machine, values: Value) -> Iterator[type]:
 for _name in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool"):
     _old = getattr(torch, f"{_name}Tensor")
     CONSTRUCTORS[_old] = _of_dtype(_old.dtype)
+
+
+def _struct_sequence(m: Machine, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``torch.return_types.max((a, b))``, ``time.struct_time(...)``: one sequence of as many items as it shows. Others
+    have fields besides.
+    """
+    items = m.listed(args[0]) if len(args) == 1 and not kwargs else []
+    if len(items) != cls.n_sequence_fields:
+        raise Unsupported(f"`{cls.__name__}` called with these arguments")
+    return TupleV(items, cls)
 
 
 def _is_made_by_fields(m: Machine, cls: Any) -> bool:

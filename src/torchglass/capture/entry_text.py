@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..records.literals import one_line
 from .emit import Emitter
 from .tensor_ops import MODE_CHANGES
 
@@ -15,8 +16,8 @@ def entry_source(e: Emitter, input_count: int, has_graph: bool, title: str) -> s
     names = [e.parameter_names[p] for p in e.parameters]
     graph_call = [*_number_lines(e, names), *_flag_lines(e, True)]
     graph_call += _checked(e, names, _graph_call(e, names, input_count) if has_graph else [])
-    lines = [f'"""{title}"""', "", "import torch", "", "from torchglass.runtime import rebuild", "", ""]
-    comments = [f"# {name}: {_describe(real)}" for name, real in sorted(e.namespace.items())]
+    lines = [f'"""{one_line(title)}"""', "", "import torch", "", "from torchglass.runtime import rebuild", "", ""]
+    comments = [f"# {name}: {one_line(_describe(real))}" for name, real in sorted(e.namespace.items())]
     if any(line.strip() == "with compiled_calls:" for line in e.body):
         comments.append("# compiled_calls: functions called inside are compiled as functions of their own")
     if comments:
@@ -24,7 +25,7 @@ def entry_source(e: Emitter, input_count: int, has_graph: bool, title: str) -> s
     lines.append(f"def transformed({', '.join([*names, 'fetched'])}):")
     for n, source in enumerate(e.fetch):
         mark = "graph input" if n < input_count else "read by this entry"
-        lines.append(f"    # fetched[{n}] = {source.render()}  ({mark})")
+        lines.append(f"    # fetched[{n}] = {one_line(source.render())}  ({mark})")
     lines += [f"    {text}" for text in [*graph_call, *e.body]]
     return "\n".join(lines) + "\n"
 

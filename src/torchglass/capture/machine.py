@@ -89,6 +89,7 @@ class Machine:
         self.inference: list[inference.InferenceV] = []  # entered inside, innermost last
         self.class_sources: dict[type, Source] = {}
         self.relied_classes: dict[type, set[str] | None] = {}
+        self.library_names: dict[str, dict[str, Any]] = {}
         self.namespace_sources: dict[str, Source] = {}
         self.pinned: dict[int, dict[str, Any]] = {}
         self.kept: list[Any] = []
@@ -161,7 +162,7 @@ class Machine:
 
     def may_change(self, cls: type) -> bool:
         """Whether a class is the program's, which may give it other attributes."""
-        return relied.names_of(self, cls) is not None
+        return relied.may_change(self, cls)
 
     def rely_on_bases(self, cls: type) -> None:
         relied.rely_on_bases(self, cls)

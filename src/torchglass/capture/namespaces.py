@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import builtins
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..records.sources import Attr, Fixed, Global, Item, Module, Source
+from . import relied
 from .values.base import Value
 from .values.known import KnownV
 
@@ -30,13 +31,18 @@ def load_global(m: Machine, frame: Frame, name: str) -> Value:
     if written is not None:
         return written
     if name in frame.namespace:
-        return m.wrap(frame.namespace[name], _source_of(m, frame, name))
-    builtins = frame.namespace.get("__builtins__", __builtins__)
-    table = builtins if isinstance(builtins, dict) else builtins.__dict__
+        source = _source_of(m, frame, name)
+        if source is None and not frame.module.startswith(UNREACHABLE):
+            relied.rely_on_name(m, frame.module, name, frame.namespace[name])
+        return m.wrap(frame.namespace[name], source)
+    asked = frame.namespace.get("__builtins__", builtins)
+    table = asked if isinstance(asked, dict) else asked.__dict__
     _guard_no_global(m, frame, frame.namespace, name)
     if name not in table:
         _guard_no_global(m, frame, table, name)
         m.raise_real(NameError(f"name '{name}' is not defined", name=name))
+    if table is builtins.__dict__:
+        relied.rely_on_name(m, "builtins", name, table[name])
     return m.wrap_known(table[name])
 
 
@@ -94,9 +100,10 @@ def library_data(m: Machine, module: ModuleType, name: str) -> Source | None:
     """How to reach what programs change in the modules of a library, where the program reads it: ``sys.argv``."""
     if m.module_key(module) != module.__name__:
         return None
+    relied.rely_on_name(m, module.__name__, name, module.__dict__[name])
     if (module.__name__, name) in OF_PROGRAMS:
         return Global(name, module.__name__)
     kept = not m.is_stable(m.frames[-1].namespace.get("__name__"))
     value = module.__dict__[name]
-    data = type(value) in (bool, int, str, list, dict, type(None)) or value is os.environ
+    data = type(value) in (bool, int, str, list, dict, type(None))
     return Global(name, module.__name__) if kept and data else None

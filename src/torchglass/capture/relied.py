@@ -1,7 +1,9 @@
-"""What an entry relies on of the program's classes: what each name that was looked up stands for, and the bases.
+"""What an entry relies on of classes and libraries: what each name that was looked up stands for, and the bases.
 
     if net: ...                    # looks for `__bool__` and `__len__` in the class of `net`
     class_lacks(Net, '__bool__')   # so that a class which comes to have one is noticed
+    y = F.relu(x)
+    names_are(sys.modules['torch.nn.functional'], (('relu', torch.nn.functional.relu),))
 
 Methods and descriptors must be the same objects. Of other attributes only the type matters to a look-up: whoever reads
 one guards its value.
@@ -12,7 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..records.sources import Computed, Fixed
+import torch
+
+from ..records.guards import Guard
+from ..records.sources import Computed, Fixed, Module
 from .values.base import Value
 from .values.binding import MISSING, class_lookup, is_of_compiled_module
 from .values.made import MadeV
@@ -29,13 +34,39 @@ WHY = {
 
 
 def names_of(m: Machine, cls: type) -> set[str] | None:
-    """The names that were looked up in a class of the program's; None for one that stays, or was made inside."""
+    """The names that were looked up in a class; None for one that cannot change, or was made inside."""
     if is_made(m, cls):
         return None
     if cls not in m.relied_classes:
-        stays = not is_python_class(cls) or (m.is_stable(cls.__module__) and not is_of_compiled_module(cls))
-        m.relied_classes[cls] = None if stays else set()
+        m.relied_classes[cls] = set() if is_python_class(cls) and not is_ours(cls) else None
     return m.relied_classes[cls]
+
+
+def is_ours(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] == "torchglass" and not is_of_compiled_module(cls)
+
+
+def may_change(m: Machine, cls: type) -> bool:
+    """Whether a class is the program's, which may give it other attributes than those its entry saw."""
+    return names_of(m, cls) is not None and (not m.is_stable(cls.__module__) or is_of_compiled_module(cls))
+
+
+# What libraries count in and set, which is no function of theirs.
+DATA = frozenset({bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, type(None)})
+
+
+def rely_on_name(m: Machine, module: str, name: str, real: Any) -> None:
+    """A function, a class or a module that a library has under a name: programs may put another object there."""
+    kind = type(real)
+    if kind not in DATA and "torchglass" not in (module.partition(".")[0], kind.__module__.partition(".")[0]):
+        m.library_names.setdefault(module, {})[name] = real
+
+
+def guards_on_names(m: Machine) -> list[Guard]:
+    return [
+        Guard(Module(module), "names", tuple(names.items()), "it was taken from a library")
+        for module, names in m.library_names.items()
+    ]
 
 
 def look_up(m: Machine, cls: type, name: str) -> Any:
@@ -47,6 +78,8 @@ def look_up(m: Machine, cls: type, name: str) -> Any:
     if names is not None and name not in names:
         names.add(name)
         check, expected = _condition(name, found)
+        if check != "class_has" and not may_change(m, cls) and not issubclass(cls, torch.Tensor):
+            return found  # a library's class may get another method, but hardly one that it did without
         m.guard(Fixed(cls), check, expected, WHY[check].format(name))
     return found
 
@@ -61,13 +94,13 @@ def _condition(name: str, found: Any) -> tuple[str, Any]:
 
 
 def rely_on_bases(m: Machine, cls: type) -> None:
-    if names_of(m, cls) is not None:
+    if may_change(m, cls):
         m.guard(Fixed(cls), "mro", cls.__mro__, "what a class derives from was asked")
 
 
 def rely_on_kind(m: Machine, value: Value | None, cls: type, wanted: type, answer: bool) -> None:
     """What an abstract base class or a protocol says of a class, or of an object of it: others may be registered."""
-    if not (m.may_change(cls) or m.may_change(wanted)):
+    if not (may_change(m, cls) or may_change(m, wanted)):
         return
     if wanted in cls.__mro__:
         return rely_on_bases(m, cls)

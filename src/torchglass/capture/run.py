@@ -25,9 +25,10 @@ from ..bytecode import parameter_names
 from ..options import CompileOptions
 from ..records.capture import Capture, GraphBreak, Request, Resume
 from ..records.guards import Guard
+from ..records.literals import one_line
 from ..records.origin import Origin
 from ..records.sources import STACK, Cell, Local
-from . import breaks, checked, failing, function_modes, inference, told_apart
+from . import breaks, checked, failing, function_modes, inference, relied, told_apart
 from .draws import must_run
 from .emit import Emitter
 from .emit_effects import emit_effects
@@ -199,7 +200,7 @@ class _Attempt:
             e.expr(generator)  # what it leaves open runs when the entry returns, also if nothing asks it again
         emit_effects(e)
         function_modes.push_modes(e)
-        e.line(f"# graph break at {found.origin}: {found.reason}")
+        e.line(f"# graph break at {found.origin}: {one_line(found.reason)}")
         if found.raises:
             path = breaks.Path(None, list(frame.stack), breaks.call_start(frame, instruction))
             e.line(self._resume_call(frame, path, values, live, plain=True))
@@ -289,7 +290,8 @@ class _Attempt:
         examples = [v.real.detach().requires_grad_() if v in m.builder.flagged else v.real for v in inputs]
         code = self.code
         title = f"Entry code of {code.co_qualname} ({code.co_filename}:{code.co_firstlineno})."
-        guards = [Guard(None, "global_state", self.state, "the mode it was compiled in"), *m.guards.values()]
+        guards = [Guard(None, "global_state", self.state, "the mode it was compiled in")]
+        guards += [*m.guards.values(), *relied.guards_on_names(m)]
         return Capture(
             name=self.request.name,
             origin=Origin(code.co_filename, code.co_firstlineno, code.co_qualname),

@@ -71,7 +71,6 @@ QUERY_PREFIXES = (
 )
 # Builtins that change it: the state while capturing must be that of the call, before and behind.
 SETTER_PREFIXES = ("set_", "_set_")
-SWITCHES = frozenset(setter for _, setter in torch_compat.BACKEND_SWITCHES)
 # Those that are written in Python around a builtin.
 IN_PYTHON = frozenset([torch.get_float32_matmul_precision, torch.is_warn_always_enabled])
 # Builtins that change global state for the operations that follow: they stay in the graph in their place.
@@ -263,7 +262,7 @@ def call_function(m: Machine, function: Any, args: list[Value], kwargs: dict[str
     if function in STATE_SETTERS:
         return _set_state(m, function, args, kwargs)
     tensors = any(map(has_tensor, args)) or any(map(has_tensor, kwargs.values()))
-    if not tensors and name.startswith(SETTER_PREFIXES) and function not in SWITCHES:
+    if not tensors and name.startswith(SETTER_PREFIXES) and function not in torch_compat.SWITCH_SETTERS:
         raise Unsupported(f"calling `{name}`, which changes PyTorch's state", "call it outside the compiled function")
     if not tensors and name.startswith(QUERY_PREFIXES) and getattr(function, "__module__", "") != "torch.nn.functional":
         return _answer(m, function, args, kwargs)
@@ -288,6 +287,8 @@ def _relied_on(m: Machine, question: Any, args: list[Value], kwargs: dict[str, V
         raise Unsupported(f"`{question.__name__}`, which asks for PyTorch's state", "ask outside the compiled function")
     asked = functools.partial(question, **given) if given else question
     before = m.modes.answer(question, *values) if not given else asked(*values)
+    if before is NotImplemented:
+        return found
     parts = tuple(Constant(text or "", value) for text, value in zip(texts, values))
     home = "torch" if getattr(torch, question.__name__, None) is question else "torch._C"
     named = [f"{name}={value!r}" for name, value in given.items()]

@@ -73,6 +73,7 @@ CHECKS: dict[str, Check] = {
         Check("class_kind", "class_kind({x}, {e})", "the type of what a class or its bases have under a name"),
         Check("class_lacks", "class_lacks({x}, {e})", "neither a class nor its bases have the name"),
         Check("mro", "{x}.__mro__ == {e}", "a class and its bases"),
+        Check("names", "names_are({x}, {e})", "what stands under names in a module of a library"),
         Check("same", "{x} is {e}", "two sources reach the same object (expected is a Source)"),
         Check("distinct", "len({{id(o) for o in {e}}}) == len({e})", "the sources are all different objects"),
         Check("global_state", "global_state() == {e}", "grad mode, default dtype, autocast, modes, ..."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import math
 import re
+import unicodedata
 from typing import Any
 
 import torch
@@ -31,9 +32,32 @@ def literal(value: Any) -> str | None:
     return f"torch.device({str(value)!r})" if isinstance(value, torch.device) else None
 
 
+_TAME = str.maketrans({"\\": "/", '"': "'"})
+
+
+def one_line(text: object) -> str:
+    """A text of the program's (a file's name, a function's, a message) for a docstring or a comment of a file that we
+    write, Python or C: one line that is no code there, and ends nothing.
+    """
+    shown = "".join(c if c.isprintable() else " " for c in str(text)).translate(_TAME)
+    return shown.replace("*/", "* /").replace("/*", "/ *").replace("'''", "' ' '")
+
+
+def quoted(text: str) -> str:
+    """A text as a literal in double quotes, where it needs no more than that."""
+    plain = text.isascii() and text.isprintable() and not {'"', "\\"} & set(text)
+    return f'"{text}"' if plain else repr(text)
+
+
+def is_name(text: str) -> bool:
+    """Whether a text may be written as a name, and is read as the same: Python takes a ligature for its letters."""
+    same = text.isascii() or unicodedata.normalize("NFKC", text) == text
+    return same and text.isidentifier() and not keyword.iskeyword(text)
+
+
 def identifier(text: str) -> str:
     """A name that may be written in Python: parameters of tools' own making (pytest's ``@py_assert1``) may not."""
-    name = re.sub(r"\W", "_", text)
+    name = text if is_name(text) else re.sub(r"\W", "_", text, flags=re.ASCII)
     if not name or name[0].isdigit():
         name = "_" + name
     return name + "_" if keyword.iskeyword(name) else name

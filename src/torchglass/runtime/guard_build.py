@@ -54,6 +54,9 @@ def build_table(guards: Iterable[Guard], fetch: Iterable[Source], function: Call
             raise ValueError(f"unknown check {guard.check!r}; there are: {', '.join(CHECKS)}")
         if guard.check == "global_state":
             states.append(tuple(guard.expected))
+        elif guard.check == "names":
+            assert isinstance(guard.source, Module)
+            relations.append(("names", vars(sys.modules[guard.source.name]), tuple(guard.expected)))
         elif guard.check == "distinct":
             relations.append(("distinct", tuple(number[source] for source in guard.expected)))
         elif guard.source is None:
@@ -100,7 +103,7 @@ def _sources(guards: list[Guard], fetch: list[Source]) -> Iterable[Source]:
     for guard in guards:
         if isinstance(guard.source, Computed):
             yield from guard.source.leaves()
-        elif guard.source is not None:
+        elif guard.source is not None and guard.check != "names":
             yield guard.source
         if guard.check == "same":
             yield guard.expected

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from ..records.guards import CHECKS, Guard, TensorMeta
-from ..records.literals import literal
+from ..records.literals import is_name, literal, one_line
 from ..records.origin import UNKNOWN
 from ..records.sources import (
     Attr,
@@ -42,7 +42,6 @@ from ..records.sources import (
     Local,
     Module,
     Source,
-    is_plain_key,
 )
 from .global_state import GlobalState
 
@@ -57,7 +56,7 @@ import sys
 import torch
 
 from torchglass.records.guards import TensorMeta
-from torchglass.runtime.guards import GlobalState, class_has, class_kind, class_lacks, global_state
+from torchglass.runtime.guards import GlobalState, class_has, class_kind, class_lacks, global_state, names_are
 from torchglass.runtime.guards import same_constant, same_keys, tensor_matches
 from torchglass.runtime.replay import names_of
 
@@ -67,6 +66,7 @@ G, C, E = names_of(__file__)
 
 _RESERVED = {"G", "C", "E", "sys", "torch", "check", "names_of", "TensorMeta", "GlobalState"} | {
     "tensor_matches", "same_constant", "same_keys", "class_has", "class_kind", "class_lacks", "global_state",
+    "names_are",
 }  # fmt: skip
 _LITERALS = (int, str, bytes, bool, type(None), types.EllipsisType)
 
@@ -146,7 +146,7 @@ class _Text:
         """Adds the line of one guard, after the locals that it needs."""
         condition = self.condition(guard)
         place = "" if guard.origin == UNKNOWN else f"{os.path.basename(guard.origin.file)}:{guard.origin.line}"
-        note = "  ".join(part for part in (" ".join(guard.why.split()), place and f"({place})") if part)
+        note = one_line("  ".join(part for part in (guard.why, place and f"({place})") if part))
         self.lines.append(f"    if not ({condition}): return None" + (f"  # {note}" if note else ""))
 
     def condition(self, guard: Guard) -> str:
@@ -168,7 +168,7 @@ class _Text:
         if isinstance(source, Computed):
             self.names.modules |= {source.text.partition(".")[0]} & {"math", "operator"}
             return source.filled([self.expression(part) for part in source.parts])
-        if isinstance(source, Item) and not is_plain_key(source.key):
+        if isinstance(source, Item):
             text = f"{self.expression(source.of)}[{self.names.text(source.key)}]"
         elif isinstance(source, Derived):
             text = source.after(self.expression(source.of))
@@ -182,7 +182,7 @@ class _Text:
 
     def name(self, source: Source) -> str:
         """A short name that nothing else has, after the last part of the source."""
-        base = re.sub(r"\W", "_", _stem(source)).strip("_") or "value"
+        base = re.sub(r"(?a)\W", "_", _stem(source)).strip("_") or "value"
         if base[0].isdigit() or keyword.iskeyword(base):
             base = f"_{base}"
         while True:
@@ -256,7 +256,7 @@ class Names:
             return qualified if getattr(builtins, qualified, None) is value else None
         if self.namespace.get("__name__") == module and self.namespace.get(parts[0]) is value:
             return f"G[{parts[0]!r}]"
-        if module == "__main__" or not all(map(str.isidentifier, [*module.split("."), *parts])):
+        if module == "__main__" or not all(map(is_name, [*module.split("."), *parts])):
             return None
         path = module.split(".")
         if _follow(sys.modules.get(path[0]), [*path[1:], *parts]) is not value:
@@ -296,4 +296,5 @@ def _follow(thing: Any, parts: Sequence[str]) -> Any:
 def _described(value: Any) -> str:
     """A word on an object, without running its ``__repr__`` and without an address."""
     name = getattr(value, "__qualname__", None) if isinstance(value, (type, types.FunctionType)) else None
-    return name or f"a {type(value).__module__}.{type(value).__qualname__}".replace("a builtins.", "a ")
+    kind = f"a {type(value).__module__}.{type(value).__qualname__}".replace("a builtins.", "a ")
+    return one_line(name or kind)

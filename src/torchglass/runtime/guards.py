@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -38,6 +39,7 @@ __all__ = [
     "evaluate",
     "explain_failure",
     "global_state",
+    "names_are",
     "parameter_names",
     "reach",
     "render",
@@ -115,6 +117,16 @@ def _on_class(cls: type, name: str) -> list[Any]:
     return next(([vars(base)[name]] for base in cls.__mro__ if name in vars(base)), [])
 
 
+def names_are(module: ModuleType, expected: tuple[tuple[str, Any], ...]) -> bool:
+    """Whether a module has these objects under these names."""
+    return not _other_names(module, expected)
+
+
+def _other_names(module: ModuleType, expected: tuple[tuple[str, Any], ...]) -> list[str]:
+    return [name for name, wanted in expected if vars(module).get(name, _NOTHING) is not wanted]
+
+
+_NOTHING = object()
 same_constant = _native.same_constant
 
 _NAMES = {
@@ -124,6 +136,7 @@ _NAMES = {
     "class_has": class_has,
     "class_kind": class_kind,
     "class_lacks": class_lacks,
+    "names_are": names_are,
     "global_state": global_state,
 }
 _CODES = {
@@ -209,6 +222,9 @@ def _failure(guard: Guard, scope: Scope) -> Failure:
         # what the frames of its traceback hold, the call's arguments, would live as long as the record of this
         return Failure(guard, guard.expected, error.with_traceback(None), f"{place}: {type(error).__name__}: {error}")
     new = operands.get("x", operands["e"])
+    if guard.check == "names":
+        others = " and ".join(f"{new.__name__}.{name}" for name in _other_names(new, guard.expected))
+        return Failure(guard, guard.expected, new, f"another object is now called {others}")
     if guard.check == "tensor" and isinstance(new, torch.Tensor):
         return _tensor_failure(guard, place, new)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -36,17 +37,26 @@ log_api_usage: Callable[..., None] = torch._C._log_api_usage_once
 # Tried: 2.11, 2.13. Switches that a program may turn while it is captured (`sdpa_kernel`, `cudnn.flags`): capture turns
 # them back, the graph turns them again. Without them a capture that breaks inside leaves them turned. Which backends of
 # attention there are, torch says.
+_FLAGS = (
+    "cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic", "cudnn_allow_tf32", "cudnn_depthwise_kernel",
+    "mkldnn_enabled", "mkldnn_deterministic", "mkldnn_allow_tf32", "onednn_allow_tf32", "sdp_priority_order",
+)  # fmt: skip
 _SDP = re.compile(r"_get_(\w+)_sdp_enabled")
 BACKEND_SWITCHES: tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...] = tuple(
     (getattr(torch._C, getter), getattr(torch._C, setter))
     for getter, setter in (
-        *((f"_get_cudnn_{n}", f"_set_cudnn_{n}") for n in ("enabled", "benchmark", "deterministic", "allow_tf32")),
+        *((f"_get_{n}", f"_set_{n}") for n in _FLAGS),
         *((found[0], f"_set_sdp_use_{found[1]}") for found in map(_SDP.fullmatch, dir(torch._C)) if found),
-        ("_get_sdp_priority_order", "_set_sdp_priority_order"),
-        ("_get_mkldnn_enabled", "_set_mkldnn_enabled"),
     )
     if hasattr(torch._C, getter) and hasattr(torch._C, setter)
 )
+_get_precision, _set_precision = (getattr(torch._C, f"_{n}_fp32_precision_{n}ter", None) for n in ("get", "set"))
+if _get_precision is not None and _set_precision is not None:
+    BACKEND_SWITCHES += tuple(
+        (functools.partial(_get_precision, backend, "all"), functools.partial(_set_precision, backend, "all"))
+        for backend in ("generic", "mkldnn", "cuda")
+    )
+SWITCH_SETTERS = frozenset(getattr(setter, "func", setter) for _, setter in BACKEND_SWITCHES)
 # Tried: 2.13. What depends on its arguments or on how PyTorch was built, and what other guards cover. Any other builtin
 # of PyTorch's that gives no tensor is taken to answer from state that programs change between calls. Without them a
 # call asks for each anew, or breaks the graph.
@@ -57,8 +67,7 @@ _OF_NO_STATE = (
     "_is_xnnpack_enabled", "_is_flash_attention_available",
 )  # fmt: skip
 _GUARDED_ANYWAY = (
-    "is_grad_enabled", "is_inference_mode_enabled", "get_default_dtype", "is_autocast_enabled", "get_autocast_dtype",
-    "is_autocast_cache_enabled",
+    "is_grad_enabled", "is_inference_mode_enabled", "get_default_dtype", "is_autocast_enabled",
     *(f"{verb}_autocast_{device}_{what}" for verb, what in (("is", "enabled"), ("get", "dtype"))
       for device in ("cpu", "gpu", "ipu", "xla")),
     "_is_any_autocast_enabled", "_get_deterministic_algorithms", "_get_deterministic_algorithms_warn_only",

@@ -265,7 +265,7 @@ def close(m, self):
 @method(type, name="__instancecheck__")
 def type_instancecheck(m, cls, value):
     m.rely_on_bases(value.python_type())
-    return ConstantV(issubclass(value.python_type(), cls.as_constant()))
+    return ConstantV(cls.as_constant() in value.python_type().__mro__)
 
 
 @method(type, name="__subclasscheck__")
@@ -286,10 +286,6 @@ def mro(m, self):
     return m.wrap_result(self.as_constant().mro())
 
 
-METHODS[type, "__subclasses__"] = lambda m, self: m.wrap_result(self.as_constant().__subclasses__())
-METHODS[type, "__instancecheck__"] = lambda m, self, value: ConstantV(
-    issubclass(value.python_type(), self.as_constant())
-)
-METHODS[type, "__subclasscheck__"] = lambda m, self, value: ConstantV(
-    issubclass(value.as_constant(), self.as_constant())
-)
+@method(type, name="__subclasses__")
+def subclasses(m, self):
+    return m.wrap_result(self.as_constant().__subclasses__())

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ..values.base import Value
 
 Method = Callable[..., Value]
-METHODS: dict[tuple[type, str], Method] = {}
+
+
+class Table(dict[Any, Any]):
+    """A table in which each key is entered once."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if key in self:
+            raise ValueError(f"{value}: already handled")
+        super().__setitem__(key, value)
+
+
+METHODS: dict[tuple[type, str], Method] = Table()
 
 
 def method(*classes: type, name: str | None = None) -> Callable[[Method], Method]:
@@ -18,8 +30,6 @@ def method(*classes: type, name: str | None = None) -> Callable[[Method], Method
         for cls in classes:
             if not hasattr(cls, key):
                 raise ValueError(f"{cls.__name__} has no method {key}")
-            if (cls, key) in METHODS:
-                raise ValueError(f"{cls.__name__}.{key}: already handled")
             METHODS[cls, key] = function
         return function
 

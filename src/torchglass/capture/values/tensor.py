@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +11,8 @@ import torch.fx
 
 from ...records.sources import Attr, Source
 from ..errors import Fails, Unsupported
-from .base import Value
+from .base import Value, home_of
+from .binding import bind
 from .constant import ConstantV
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ class TensorV(Value):
             return m.wrap_result(self.python_type())
         if name == "grad_fn" and not self.fake.requires_grad:
             return ConstantV(None)
+        m.class_lookup(self.python_type(), name)  # which the entry relies on
         attribute = getattr(torch.Tensor, name, None)
         if attribute is None and self.real is not None:
             # an attribute that the user (or a library) stuck onto the tensor
@@ -97,6 +100,8 @@ class TensorV(Value):
             return m.wrap(getattr(self.real, name), Attr(self.source, name))
         if attribute is None:
             m.throw(AttributeError, f"'Tensor' object has no attribute '{name}'")
+        if isinstance(attribute, FunctionType) and not m.is_stable(home_of(attribute)):
+            return bind(m, attribute, self, torch.Tensor, name)
         if callable(attribute):
             from .functions import TensorMethodV
 

@@ -1,0 +1,61 @@
+"""Functions of libraries, of PyTorch's classes and of builtins, replaced after compiling: the next call uses them."""
+
+import builtins
+import math
+import string
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import torchglass as tg
+
+x = torch.arange(4.0).reshape(2, 2)
+linear = nn.Linear(2, 2)
+net = nn.Sequential(linear, nn.ReLU())
+
+
+def twice(*args, **kwargs):
+    return args[0] * 2
+
+
+def seven(*args, **kwargs):
+    return 7
+
+
+PROGRAMS = {
+    "a function of torch.nn.functional": (lambda x: F.relu(x - 1), F, "relu", twice),
+    "a function of torch": (lambda x: torch.sin(x), torch, "sin", twice),
+    "a function of math": (lambda x: x * math.sqrt(4.0), math, "sqrt", seven),
+    "a Python function of a library": (lambda x: x + len(string.capwords("a b")), string, "capwords", lambda text: "."),
+    "a builtin": (lambda x: x + round(2.4), builtins, "round", seven),
+    "the forward of a module of PyTorch's": (lambda x: linear(x), nn.Linear, "forward", lambda self, x: x * 3),
+    "what a module of PyTorch's calls": (lambda x: net(x), F, "linear", twice),
+    "a module of PyTorch's, by its base": (lambda x: net(x), nn.ReLU, "forward", lambda self, x: x * 5),
+    "a method of tensors": (lambda x: x.relu(), torch.Tensor, "relu", twice),
+    "a new method of tensors": (lambda x: x.foo() if hasattr(x, "foo") else x, torch.Tensor, "foo", twice),
+    "a class of a library": (lambda x: nn.Identity()(x - 1), nn, "Identity", nn.ReLU6),
+    "a module of a library": (
+        lambda x: torch.nn.functional.relu(x - 1),
+        torch.nn,
+        "functional",
+        SimpleNamespace(relu=twice),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("backend", ["eager", "glass"])
+def test_what_is_replaced_after_compiling(name, backend, monkeypatch):
+    function, owner, attribute, other = PROGRAMS[name]
+    compiled = tg.compile(function, backend=backend, fullgraph=True)
+    for _ in range(3):
+        assert torch.equal(compiled(x), function(x))
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, attribute, other, raising=False)
+        expected, found = function(x), compiled(x)
+    assert torch.equal(found, expected)
+    assert torch.equal(compiled(x), function(x)) and not torch.equal(expected, function(x))
+    assert len(tg.explain(compiled).entries) == 2
