@@ -32,6 +32,7 @@ from .options import CompileOptions
 from .records.capture import Capture, GraphBreak, Request, Resume
 from .records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
 from .records.guards import TensorMeta
+from .records.literals import one_line
 from .records.origin import Origin
 from .records.sources import Source
 from .runtime import edits, replay
@@ -90,7 +91,7 @@ class FunctionState:
         code = function.__code__
         self.function = function
         self.options = options
-        self.name = name or function.__qualname__.replace(".<locals>", "")  # of the function that a wrapper wraps
+        self.name = one_line(name or function.__qualname__.replace(".<locals>", ""))
         self.parent = parent
         self.lock: Any = parent.lock if parent is not None else fork_safe_lock()  # one thread at a time compiles for it
         origin = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)

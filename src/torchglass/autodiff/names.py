@@ -7,12 +7,12 @@ call with several results is ``layer_norm_results``, its items ``layer_norm``, `
 
 from __future__ import annotations
 
-import keyword
 import re
 from collections.abc import Iterable, Sequence
 
 import torch
 
+from ..records.literals import is_name
 from ..torch_compat import OpOverload
 from .ops import CALL, CONSTANT, INPUT, TANGENT, Op
 
@@ -56,9 +56,8 @@ def _candidate(op: Op, last: dict[str, Op]) -> str:
 
 def _unique(candidate: str, taken: set[str]) -> str:
     """An identifier like ``candidate`` that is not taken; numbered if need be."""
-    name = re.sub(r"\W", "_", candidate)
-    if not name.isidentifier() or keyword.iskeyword(name):
-        name = f"v_{name}"
+    name = candidate if is_name(candidate) else re.sub(r"\W", "_", candidate, flags=re.ASCII)
+    name = name if is_name(name) else f"v_{name}"
     if name in taken:
         number = 1
         while f"{name}_{number}" in taken:

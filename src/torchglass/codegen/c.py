@@ -248,7 +248,7 @@ def has_bounds(kernel: FusedKernel) -> bool:
 
 def identifier(name: str) -> str:
     """A C name for a buffer: free of C's words and of the printer's own t1, r1, i0, acc1, step8, tile0, got0, kept0."""
-    plain = re.sub(r"\W", "_", name)
+    plain = re.sub(r"(?a)\W", "_", name)
     ours = re.fullmatch(r"(t|r|i|acc|step|tile|got|kept)\d+\w*|(tg|omp|b|u?int\d+)_\w*|\d\w*", plain)
     macro = plain.upper() == plain and plain.strip("_") != ""
     return f"b_{plain}" if plain in RESERVED or ours or macro else plain

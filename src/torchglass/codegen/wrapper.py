@@ -22,6 +22,7 @@ import torch
 import torch.fx
 
 from ..records.kernels import Allocate, Free, FusedGraph, FusedKernel
+from ..records.literals import one_line
 from ..records.loops import ATTENTION, JOIN, Buffer, ExternCall, LoopGraph, Value, View, collect_buffers
 from ..records.origin import UNKNOWN
 from .c import Call, Together, has_bounds
@@ -282,4 +283,4 @@ def _commented(text: str, ops: tuple[str, ...], origins: tuple[Any, ...]) -> str
     shown = ", ".join(short[:6]) + (", ..." if len(short) > 6 else "")
     lines = [o for o in origins if o is not UNKNOWN]
     where = f"   {lines[0].file.rpartition('/')[2]}:{lines[0].line}" if lines else ""
-    return f"{text}  # {shown}{where}"
+    return f"{text}  # {one_line(shown + where)}"

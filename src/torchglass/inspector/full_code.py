@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import ast
 import inspect
-import keyword
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..records.compilation import EntryRecord, FunctionRecord
-from ..records.literals import identifier
+from ..records.literals import identifier, one_line, quoted
 from . import show
 from .report_data import subfolder
 
@@ -52,7 +51,7 @@ def full_code(record: FunctionRecord) -> str:
     for function in record.walk():
         sections += _function(record, function, names, imports)
     head = (
-        f'"""{_docstring(record.name)}: everything that a call may run, from top to bottom.\n\n'
+        f'"""{one_line(record.name)}: everything that a call may run, from top to bottom.\n\n'
         f"    from full_code import {names[id(record)]}      # runs as the compiled function does\n\n"
         "Made of the files that the headings name: those are what a compiled call runs, and what to edit. Here\n"
         "graphs run from their captured.py.\n"
@@ -96,8 +95,7 @@ def _names(record: FunctionRecord) -> dict[int, str]:
     taken: dict[str, int] = {}
     names = {}
     for function in record.walk():
-        name = re.sub(r"\W", "_", function.name) or "function"
-        name = f"_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
+        name = identifier(function.name or "function")
         name += "_" * (name in _TAKEN or name.startswith("MODE_"))
         taken[name] = taken.get(name, 0) + 1
         names[id(function)] = f"{name}_{taken[name]}" if taken[name] > 1 else name
@@ -120,25 +118,25 @@ def _function(
         path = f"{folder}entry_{entry.index}"
         yield _heading(f"{name}, entry {entry.index}: {path}/guards.py")
         if entry.expected:
-            yield f'E_of_{name}_{entry.index} = program.expected("{path}")\n\n'
+            yield f"E_of_{name}_{entry.index} = program.expected({quoted(path)})\n\n"
         yield check.body if check is not None else _commented(entry.guards_text)
         yield _heading(f"{name}, entry {entry.index}: {path}/transformed.py")
         yield from _objects(entry, f"{name}_{entry.index}", path)
         yield ""
         yield transformed.body if transformed is not None else _commented(entry.transformed_text)
         for graph_break in entry.breaks:
-            yield f"# graph break: {graph_break.reason} {show.place(graph_break.origin)}".rstrip()
+            yield one_line(f"# graph break: {graph_break.reason} {show.place(graph_break.origin)}").rstrip()
 
 
 def _objects(entry: EntryRecord, own: str, path: str) -> Iterator[str]:
     """What the entry's free names stand for: graphs by their files, objects by where they are found."""
     for graph in entry.graphs:
         file = f"{path}/{graph.name}/captured.py"
-        yield f'{own}_{graph.name} = program.graph("{file}")  # {show.count(graph.node_count, "operation")}'
+        yield f"{own}_{graph.name} = program.graph({quoted(file)})  # {show.count(graph.node_count, 'operation')}"
     for name, real in entry.names.items():
         importable = _importable(name, real)
-        where = f', "{importable}"' if importable else ""
-        yield f'{name}_of_{own} = program.object("{path}", "{name}"{where})'
+        where = f", {quoted(importable)}" if importable else ""
+        yield f"{name}_of_{own} = program.object({quoted(path)}, {quoted(name)}{where})"
 
 
 def _importable(name: str, real: Any) -> str:
@@ -303,12 +301,8 @@ def _rename(text: str, new: Mapping[str, str]) -> str:
 
 
 def _heading(text: str) -> str:
-    return f"\n{_RULE}\n# {' '.join(text.split())}\n{_RULE}\n"
+    return f"\n{_RULE}\n# {one_line(text)}\n{_RULE}\n"
 
 
 def _commented(text: str) -> str:
     return "".join(f"# {line}".rstrip() + "\n" for line in text.replace("\0", "").splitlines())
-
-
-def _docstring(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"""', "'''")

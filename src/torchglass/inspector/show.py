@@ -19,6 +19,7 @@ from typing import Any
 
 from ..records.compilation import FunctionRecord
 from ..records.guards import CHECKS, Guard, TensorMeta
+from ..records.literals import one_line
 from ..records.origin import UNKNOWN, Origin
 from ..records.partition import SavedTensor
 from ..records.sources import STACK, Source
@@ -50,7 +51,7 @@ def reason(guard: Guard) -> str:
 
 def place(origin: Origin) -> str:
     """``model.py:12``; '' for an origin that is not known."""
-    return "" if origin == UNKNOWN else f"{os.path.basename(origin.file)}:{origin.line}"
+    return "" if origin == UNKNOWN else one_line(f"{os.path.basename(origin.file)}:{origin.line}")
 
 
 def written_at(function: FunctionRecord) -> Origin:

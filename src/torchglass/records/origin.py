@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .literals import one_line
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -14,7 +16,7 @@ class Origin:
     function: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line} in {self.function}"
+        return one_line(f"{self.file}:{self.line} in {self.function}")
 
 
 UNKNOWN = Origin("<unknown>", 0, "<unknown>")

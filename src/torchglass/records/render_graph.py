@@ -18,7 +18,6 @@ the user's) is a global of the module that whoever loads the file sets: ``Render
 from __future__ import annotations
 
 import builtins
-import keyword
 import linecache
 import math
 import operator
@@ -34,7 +33,7 @@ import torch.nn.functional as F
 from ..torch_compat import PRIVATE_HOMES, OpOverload, OpOverloadPacket
 from . import control_flow
 from .compilation import NodeRow
-from .literals import literal
+from .literals import is_name, literal, one_line
 from .origin import UNKNOWN, Origin
 
 
@@ -117,7 +116,7 @@ def path_of(target: Any) -> str | None:
     if called is not None:
         return f"control_flow.{called.__name__}"
     name = getattr(target, "__name__", "")
-    if not isinstance(name, str) or not name.isidentifier():
+    if not isinstance(name, str) or not is_name(name):
         return None
     for prefix, home in HOMES:
         if getattr(home, name, None) is target:
@@ -236,7 +235,9 @@ class _Printer:
     def module(self, title: str) -> Rendered:
         body = self._body()
         functions = "".join(f"\n\n{function}\n" for function in self.functions)
-        places = "".join(f"\n    {short} = {full}" for full, short in self.files.items() if short != full)
+        places = "".join(
+            f"\n    {one_line(f'{short} = {full}')}" for full, short in self.files.items() if short != full
+        )
         legend = f"\n\nFiles named below:{places}\n" if places else ""
         lines = [*self.declared.values(), *([f"SET_BY_LOADER = {tuple(self.unsaid)!r}"] if self.unsaid else [])]
         globals_ = "".join(f"{line}\n" for line in lines)
@@ -247,8 +248,7 @@ class _Printer:
         return Rendered(text, self.objects, self._rows(head.count("\n") + 1))
 
     def _free(self, wanted: str, taken: set[str] | None = None) -> str:
-        plain = wanted.isidentifier() and not keyword.iskeyword(wanted)
-        name = wanted if plain else "v_" + re.sub(r"[^a-zA-Z0-9_]", "_", wanted)
+        name = wanted if is_name(wanted) else "v_" + re.sub(r"[^a-zA-Z0-9_]", "_", wanted)
         taken = self.taken if taken is None else taken
         while name in taken:
             name += "_"
@@ -375,15 +375,17 @@ class _Printer:
                 return f"{PREFIX[target]}{self._operand(args[0])}"
             if target is operator.getitem and len(args) == 2:
                 return f"{self._operand(args[0])}[{self._index(args[1])}]"
-            if target is getattr and len(args) == 2 and isinstance(args[1], str) and args[1].isidentifier():
+            if target is getattr and len(args) == 2 and isinstance(args[1], str) and is_name(args[1]):
                 return f"{self._operand(args[0], True)}.{args[1]}"
         path = path_of(target) or self._object(getattr(target, "__name__", "function"), target)
         return f"{path}({self._arguments(args, node.kwargs)})"
 
     # --- values -------------------------------------------------------------------------------------------------------
     def _arguments(self, args: Any, kwargs: dict[str, Any]) -> str:
-        named = [f"{name}={self._value(value)}" for name, value in kwargs.items() if name.isidentifier()]
-        return ", ".join([*map(self._value, args), *named])
+        named = [f"{name}={self._value(value)}" for name, value in kwargs.items() if is_name(name)]
+        others = {name: value for name, value in kwargs.items() if not is_name(name)}
+        unnamed = ["**{" + ", ".join(f"{name!r}: {self._value(value)}" for name, value in others.items()) + "}"]
+        return ", ".join([*map(self._value, args), *named, *(unnamed if others else [])])
 
     def _operand(self, value: Any, before_dot: bool = False) -> str:
         """A value beside an operator or a dot: what is neither a name nor a positive number gets brackets."""
@@ -445,7 +447,7 @@ class _Printer:
                 short = os.path.join(os.path.basename(os.path.dirname(origin.file)), short)
             self.files[origin.file] = short
         line = linecache.getline(origin.file, origin.line).strip()
-        return f"{self.files[origin.file]}:{origin.line} in {origin.function}" + (f": {line}" if line else "")
+        return one_line(f"{self.files[origin.file]}:{origin.line} in {origin.function}" + (f": {line}" if line else ""))
 
 
 def sub_graph_of(gm: torch.fx.GraphModule, node: torch.fx.Node) -> torch.fx.GraphModule | None:

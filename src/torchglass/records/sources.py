@@ -7,13 +7,12 @@ Sources are hashable, so equal chains are one node of the table.
 from __future__ import annotations
 
 import enum
-import keyword
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .literals import identifier
+from .literals import identifier, is_name
 
 STACK, SHARED = "stack_", "cell_of_"
 """How parameters of resume functions begin that no variable is: values on the interpreter's stack, shared cells."""
@@ -159,7 +158,7 @@ class Attr(Derived):
     name: str
 
     def after(self, base: str) -> str:
-        if self.name.isidentifier() and not keyword.iskeyword(self.name):
+        if is_name(self.name):
             return f"{base}.{self.name}"
         return f"getattr({base}, {self.name!r})"
 

@@ -68,7 +68,7 @@ def full_code(function: Function) -> str:
 
 def identifier(name: str) -> str:
     """``name`` as one may be defined: folders are called ``Net.forward`` and ``lambda``."""
-    name = re.sub(r"\W", "_", name)
+    name = re.sub(r"(?a)\W", "_", name)
     return f"{name}_" if keyword.iskeyword(name) or name in ("G", "program", "torch", "math") else name
 
 
