@@ -6,6 +6,7 @@ Programs go on eagerly then, with the right result, so a test that only looks at
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -31,3 +32,22 @@ def complaints() -> Iterator[list[str]]:
         yield handler.texts
     finally:
         logger.removeHandler(handler)
+
+
+@contextmanager
+def complains(pattern: str) -> Iterator[list[str]]:
+    """torchglass says ``pattern`` inside; the texts, of which nobody else hears."""
+    logger, texts = logging.getLogger("torchglass"), []
+
+    def unexpected(record: logging.LogRecord) -> bool:
+        expected = record.levelno >= logging.WARNING and re.search(pattern, record.getMessage()) is not None
+        if expected:
+            texts.append(record.getMessage())
+        return not expected
+
+    logger.addFilter(unexpected)
+    try:
+        yield texts
+    finally:
+        logger.removeFilter(unexpected)
+    assert texts, f"nothing was said of {pattern!r}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copyreg
 import functools
 import sys
-import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _native, torch_compat
+from . import _native, fallbacks, torch_compat
 from .backends import registry
 from .bytecode.objects import new_class
 from .capture.standard_library import is_made
@@ -79,7 +78,7 @@ def _compile(model: Any, options: CompileOptions, off: bool = False) -> Any:
         return model
     model = torch_compat.uncompiled(model)
     if isinstance(model, torch.jit.ScriptModule):
-        warnings.warn("TorchScript has compiled this module: it runs as it is", UserWarning, stacklevel=3)
+        fallbacks.say(f"TorchScript has compiled {type(model).__name__}: it runs as it is", key=id(type(model)))
         return model
     if isinstance(model, torch.nn.Module):
         return compile_module(model, options)
@@ -291,6 +290,7 @@ def explain(compiled: Any) -> Explanation:
 
 def reset(directory: str | Path | None = None) -> None:
     """Forget every entry of every compiled function; with ``directory``, forget the edits made in that folder too."""
+    fallbacks.forget()
     with _states_lock:
         states = list(_states)
     for state in states:

@@ -7,9 +7,9 @@ What else a compile has to do (``meanwhile``) is done while the C compiler works
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,19 +18,20 @@ from typing import Any, TypeVar
 import torch
 import torch.fx
 
-from . import autodiff, codegen, fuse, interrupts, lower, torch_compat
+from . import autodiff, codegen, fallbacks, fuse, interrupts, lower, torch_compat
 from .backends import registry
 from .locks import fork_safe_lock
 from .options import CompileOptions
 from .records.compilation import GraphRecord
 from .records.kernels import FusedGraph, KernelSources, Trial
 from .records.loops import LoopGraph
+from .records.origin import UNKNOWN
 from .records.partition import Arrived, Partition
 from .records.render_graph import render
 from .runtime import edits, tune
 from .runtime.load import Building, conform, graph_file, load
 from .runtime.store import Artifact, Folder, current_store, load_python
-from .runtime.toolchain import ToolchainError
+from .runtime.toolchain import NoCompiler, ToolchainError
 from .stages import Stages, compiling
 
 GraphCall = Callable[..., Any]
@@ -179,21 +180,30 @@ class GraphCompiler:
         if side in self.edited:
             path = self.edited[side]
             gm = edits.with_values(_alone(edits.retraced, forward, path, gm), path, gm)
+        known = {name: copy.copy(getattr(self.record, name)) for name in _OF_KERNELS}
         try:
             generated = self._generated(gm, side)
             if self.folder.store.runs in ("kernels", "lines"):
                 return generated
             self.kept = ()
+            self.record.fallbacks[side] = f"it was asked for (runs={self.folder.store.runs!r})"
             return _on_list(forward)
         except Exception as error:
             if side == "forward" and not isinstance(error, ToolchainError):
                 raise  # the whole call can still run eagerly; a backward has only its graph
-            warnings.warn(
-                f"torchglass runs the graph in {self.folder.path} with ATen: {error}", UserWarning, stacklevel=2
-            )
+            vars(self.record).update(known)  # kernels that never run are none
+            self._say_aten_runs(gm, side, error)
             if side == "forward":
                 self.kept = ()
             return _on_list(forward, gm if self.kept else None)
+
+    def _say_aten_runs(self, gm: torch.fx.GraphModule, side: str, error: Exception) -> None:
+        """Once for each graph; of a compiler that is not there, once."""
+        why = self.record.fallbacks[side] = str(error) if isinstance(error, ToolchainError) else edits.told(error)
+        origins = (node.meta.get("origin", UNKNOWN) for graph in (self.gm, gm) for node in graph.graph.nodes)
+        origin = next((origin for origin in origins if origin != UNKNOWN), UNKNOWN)
+        key = str(error) if isinstance(error, NoCompiler) else (self.folder.path, type(error))
+        fallbacks.say(f"torchglass runs a graph with ATen: {why}", origin, f"in {self.folder.path}", key)
 
     def _generated(self, gm: torch.fx.GraphModule, side: str) -> GraphCall:
         def named(stage: str) -> str:
@@ -280,6 +290,9 @@ class GraphCompiler:
             self.record.objects = rendered.objects
         return module.forward, artifact.text
 
+
+_OF_KERNELS = ("kernels", "decisions", "sides", "fused", "files")
+"""Fields of a graph's record that tell of kernels."""
 
 _IF_NOT = 'under prepare_debug(dir, runs="{}"): breakpoints here are hit then, edits are always compiled.'
 _WHAT_RUNS = {

@@ -99,7 +99,7 @@ def _passes(value: Any) -> str | None:
         if name not in PASSES:
             return unknown("pass", name, PASSES)
         if not isinstance(wanted, bool):
-            return f"must say True or False for pass {name!r}, not {wanted!r}"
+            return f"must say True or False for pass {name!r}"
     return None
 
 

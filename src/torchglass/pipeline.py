@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
-import warnings
 import weakref
 from collections.abc import Callable, Hashable
 from contextlib import suppress
@@ -21,16 +20,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import _native, interrupts, stance, torch_compat
+from . import _native, fallbacks, interrupts, stance, torch_compat
 from .capture.run import Stopped
 from .capture.run import run as capture_run
 from .errors import CompileError, GraphBreakError
 from .graph_pipeline import Foreign, compile_graph
-from .inspector import reports
+from .inspector import reports, show
 from .locks import fork_safe_lock
 from .options import CompileOptions
 from .records.capture import Capture, GraphBreak, Request, Resume
-from .records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
+from .records.compilation import Described, EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
 from .records.guards import TensorMeta
 from .records.literals import one_line
 from .records.origin import Origin
@@ -52,19 +51,12 @@ MOST_CALLED = 512
 
 def _told(value: Any) -> Any:
     """A value as a report keeps it: what a call passed must not live on in one."""
-    if value is None or isinstance(value, (int, float, str, bytes, type, torch.dtype, torch.device, TensorMeta)):
+    if value is None or isinstance(
+        value, (int, float, str, bytes, type, torch.dtype, torch.device, TensorMeta, Source)
+    ):
         return value
-    try:
-        return Described(repr(value)[:200])
-    except Exception:
-        return Described(f"a {type(value).__name__}")
-
-
-class Described(str):
-    """The text of an object, shown without quotes."""
-
-    def __repr__(self) -> str:
-        return str(self)
+    text = show.value(value)
+    return Described(f"{text[:-1]} at {id(value):#x}>" if text.endswith(" object>") else text)
 
 
 class AroundGraph(NamedTuple):
@@ -103,10 +95,9 @@ class FunctionState:
         self.guards: list[tuple[Any, ...]] = []
         self.varying: set[str] = set()  # parameters whose numbers change from call to call
         self.changes: dict[Source, int] = {}  # how often another number or generator made an entry necessary
-        self.warned = False
+        self.called: bool = parent is not None and parent.called  # from a region of another one, or in one that was
         self.ran = False  # at least once, by the function itself, for a stance that begins so
         self.by_backend: dict[Any, FunctionState] = {}  # the same function by another backend: a stance that forces one
-        self.called: bool = parent is not None and parent.called
         self._folder: Folder | None = None
         # the compiled function owns the state, not the other way round
         self._keep: Any = compiled_function(function, self.miss, bound, rebuild)
@@ -149,7 +140,7 @@ class FunctionState:
         self.resume_names.clear()
         self.guards.clear()
         self.by_backend.clear()
-        self.warned = self.ran = False
+        self.ran = False
         self._folder = None
         before = self.record.continued
         self.record = FunctionRecord(self.record.name, self.record.origin, function=self.function, continued=before)
@@ -187,7 +178,7 @@ class FunctionState:
             found = _entry_of_another_thread(compiled, arguments)
         if found is not None or compiled.disabled or not self._below_limit(compiled):
             return found
-        self._note_recompile(arguments)
+        why = self._note_recompile(arguments)
         try:
             table, entry = compiling.undisturbed(lambda: self._compile(compiled, arguments))
         except (GraphBreakError, CompileError):
@@ -200,6 +191,7 @@ class FunctionState:
         except Exception as error:
             self._failed(compiled, error)
             return None
+        self._log_entry(why)
         fetched = table.check(arguments)
         if fetched is None:
             self._guards_do_not_hold(arguments)
@@ -230,25 +222,42 @@ class FunctionState:
         reasons = "; ".join(
             dict.fromkeys(str(r.guard.source or r.guard.check) for r in self.record.recompiles if r.guard)
         )
-        message = f"`{self.name}` ({self.record.origin}) has {limit} entries and runs eagerly from now on."
+        message = f"`{self.name}` has {limit} entries and runs eagerly from now on."
         if reasons:
             message += f" What kept changing: {reasons}."
-        self._say(message)
+        fallbacks.say(message, self.record.origin)
         self.record.fallbacks.append(Fallback(message, self.record.origin, "cache limit"))
         compiled.disabled = True
         return False
 
-    def _note_recompile(self, arguments: tuple[Any, ...]) -> None:
+    def _note_recompile(self, arguments: tuple[Any, ...]) -> str:
+        """Why no entry fits, for the log; '' where there is none yet."""
         if not self.guards:
-            return
+            return ""
         scope = guard_runtime.scope_of(self.function, arguments)
         for source in guard_runtime.changed_values(self.guards[-1], scope):
             self.changes[source] = self.changes.get(source, 0) + 1
-        failure = guard_runtime.explain_failure(self.guards[-1], scope)
-        if failure is not None:
-            old, new = (_told(getattr(failure, name, None)) for name in ("old", "new"))
-            self.record.recompiles.append(Recompile(failure.guard, old, new, len(self.guards) - 1))
-            log.info("`%s` is compiled again: %s (%s)", self.name, failure.message, failure.guard.origin)
+        failures = guard_runtime.nearest_failures(self.guards, scope)
+        if not failures:
+            return ""
+        told = [Recompile(f.guard, _told(f.old), _told(f.new), index) for index, f in failures]
+        self.record.recompiles.append(replace(told[0], others=tuple(told[1:])))
+        nearest = failures[0][1]
+        return f" again, since {nearest.message} ({nearest.guard.origin})"
+
+    def _log_entry(self, why: str) -> None:
+        entry = self.record.entries[-1]
+        kernels = sum(len(graph.kernels) for graph in entry.graphs)
+        log.info(
+            "`%s` (%s) is compiled%s: entry %d, %s, %s, %s",
+            self.name,
+            self.record.origin,
+            why,
+            entry.index,
+            show.count(len(entry.graphs), "graph"),
+            show.count(kernels, "kernel"),
+            show.seconds(sum(entry.seconds_by_stage.values())),
+        )
 
     def _run_eager_from_now_on(self, compiled: _native.CompiledFunction, found: GraphBreak) -> None:
         if self.options.fullgraph and not found.raises:
@@ -269,25 +278,15 @@ class FunctionState:
         self.record.fallbacks.append(Fallback(f"{type(error).__name__}: {error}", where, "compiler"))
         compiled.disabled = True
         log.debug("compiling %s failed", self.name, exc_info=error)
-        self._say(
-            f"torchglass could not compile `{self.name}` and runs it eagerly: {edits.told(error)} "
-            f"(at {where}; artifacts in {self.folder.path})"
-        )
+        message = f"torchglass could not compile `{self.name}` and runs it eagerly: {edits.told(error)}"
+        fallbacks.say(message, where, f"artifacts in {self.folder.path}")
         with suppress(OSError):  # a full disk may be what failed
             self._write_reports()
 
     def _guards_do_not_hold(self, arguments: tuple[Any, ...]) -> None:
         failure = guard_runtime.explain_failure(self.guards[-1], guard_runtime.scope_of(self.function, arguments))
-        self._say(f"the guards of a new entry of `{self.name}` do not hold for the call it was made for: {failure}")
-
-    def _say(self, message: str) -> None:
-        if self.warned:
-            return
-        self.warned = True
-        if self.called:
-            log.warning(message)
-        else:
-            warnings.warn(message, UserWarning, stacklevel=5)
+        message = f"the guards of a new entry of `{self.name}` do not hold for the call it was made for: {failure}"
+        fallbacks.say(message, self.record.origin)
 
     # --- compiling -------------------------------------------------------------------------------------------------
     def _compile(

@@ -40,7 +40,7 @@ class Stages:
     @contextmanager
     def stage(self, stage: str) -> Iterator[None]:
         interrupts.check()
-        log.info("%s: %s", self.name, stage)
+        log.debug("%s: %s", self.name, stage)
         if self.line is not None:
             self.line.stage = stage
         begin = time.perf_counter()

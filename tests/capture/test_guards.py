@@ -7,6 +7,7 @@ import types
 
 import pytest
 import torch
+from tests.complaints import complains
 from torch import nn
 
 import torchglass as tg
@@ -318,10 +319,10 @@ def test_past_the_limit_it_says_once_what_kept_failing():
         return x.roll(n) if flag else x
 
     compiled = tg.compile(f, backend="eager", options={"cache_limit": 4})
-    with pytest.warns(UserWarning) as warned:
+    with complains("entries") as said:
         for n in range(12):
             same(compiled(x(), n, True), f(x(), n, True))
-    (message,) = [str(w.message) for w in warned if "torchglass" in str(w.message) or "entries" in str(w.message)]
+    (message,) = said
     assert "4 entries" in message
     assert "`n`" in message or " n" in message
     assert "flag" not in message
@@ -399,3 +400,34 @@ def test_what_decides_on_a_key_is_guarded():
     assert compiled(x, Key(1))[0] == 2
     key.a = 1
     assert compiled(x, key)[0] == 2
+
+
+def test_why_a_call_fits_no_entry_is_told_of_each_nearest_first():
+    """Not of the newest alone; of objects their kind, and not what a report is made of."""
+
+    class Switch:
+        pass
+
+    on, off = Switch(), Switch()
+
+    def f(x, switch, n):
+        return x * n if switch is on else x - n
+
+    compiled = tg.compile(f, backend="eager")
+    compiled(x(), on, 2)
+    compiled(x().double(), off, 3)
+    compiled(x(), on, 5)
+    explanation = tg.explain(compiled)
+    first, second = explanation.to_dict()["recompiles"]
+    assert first["entry"] == 0 and not first["others"]
+    assert (second["entry"], second["guard"]) == (0, "n == 2") and [other["entry"] for other in second["others"]] == [1]
+    assert "pipeline" not in str(explanation) and "nor 1" in str(explanation)
+
+
+def test_at_level_info_a_compile_is_one_line(caplog):
+    compiled = tg.compile(lambda x, n: x.sin().sum() * n)
+    with caplog.at_level(logging.INFO, "torchglass"):
+        for n in (2, 3):
+            compiled(torch.ones(3, requires_grad=True), n).backward()
+    first, second = [r.getMessage() for r in caplog.records]
+    assert "is compiled: entry 0, 1 graph" in first and "is compiled again, since n" in second

@@ -1,11 +1,15 @@
 """Program 1: two modules, one function. Entries by the module's type, hits without compiling, and explain."""
 
+import logging
 import warnings
 
 import pytest
 import torch
+from tests.complaints import complains
 
 import torchglass as tg
+from torchglass import fallbacks
+from torchglass.runtime import toolchain
 
 
 class A(torch.nn.Module):
@@ -69,11 +73,9 @@ def test_when_compiling_fails_the_original_runs():
         return torch.log(x) + 1
 
     compiled, x = tg.compile(f, backend=broken), torch.rand(4)
-    with pytest.warns(UserWarning, match="this backend never works"):
+    with complains("this backend never works"):
         torch.testing.assert_close(compiled(x), f(x))
-    with warnings.catch_warnings():  # said once
-        warnings.simplefilter("error")
-        torch.testing.assert_close(compiled(x), f(x))
+    torch.testing.assert_close(compiled(x), f(x))  # said once
 
 
 def test_with_fullgraph_a_failure_raises():
@@ -82,3 +84,43 @@ def test_with_fullgraph_a_failure_raises():
 
     with pytest.raises(Exception, match="this backend never works"):
         tg.compile(lambda x: x + 1, backend=broken, fullgraph=True)(torch.rand(4))
+
+
+@pytest.mark.parametrize("fails", ["backend", "compiler", "limit"])
+def test_no_fallback_ends_a_program_that_makes_warnings_errors(fails, monkeypatch):
+    """And it is told once, with the user's line; the record says what runs."""
+
+    def f(x, n):
+        return x.sin() * len(n)
+
+    def broken(gm, inputs):
+        raise RuntimeError("no such luck")
+
+    def no_compiler():
+        raise toolchain.NoCompiler("no C compiler: none")
+
+    if fails == "compiler":
+        monkeypatch.setattr(toolchain, "compiler", no_compiler)
+    wishes = {"backend": broken} if fails == "backend" else {"options": {"cache_limit": 1 if fails == "limit" else 9}}
+    compiled = tg.compile(f, **wishes)
+    x = torch.rand(4, requires_grad=True)
+    with warnings.catch_warnings(), complains("torchglass (runs|could)|entries") as said:
+        warnings.simplefilter("error")
+        for n in ("a", "bc"):
+            compiled(x, n).sum().backward()
+    torch.testing.assert_close(x.grad, 3 * x.detach().cos())
+    assert all("test_two_modules.py" in text for text in said) and len(said) == 1
+    if fails == "compiler":
+        (graph,) = tg.explain(compiled).to_dict()["entries"][0]["graphs"]
+        assert not graph["kernels"] and set(graph["fallbacks"]) == {"forward", "backward"}
+        assert "forward runs with ATen" in str(tg.explain(compiled))
+
+
+@pytest.mark.complains("something runs eagerly")
+def test_a_log_handler_that_raises_ends_nothing(monkeypatch):
+    class Raises(logging.Handler):
+        def emit(self, record):
+            raise OSError("no room for a log")
+
+    monkeypatch.setattr(fallbacks.log, "handlers", [*fallbacks.log.handlers, Raises()])
+    fallbacks.say("something runs eagerly")

@@ -8,6 +8,7 @@ import warnings
 
 import pytest
 import torch
+from tests.complaints import complains
 
 import torchglass as tg
 from torchglass.options import MODES
@@ -277,7 +278,7 @@ def test_traced_by_torch_jit(pair):
 
 def test_a_script_module_runs_as_it_is():
     module = torch.jit.script(torch.nn.Linear(4, 2))
-    with pytest.warns(UserWarning, match="TorchScript"):
+    with complains("TorchScript"):
         assert tg.compile(module) is module
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import platformdirs
 import pytest
+from tests.complaints import complains
 
 from torchglass.runtime import cache_folder
 from torchglass.runtime.store import current_store
@@ -72,7 +73,7 @@ def test_a_folder_that_others_may_write_is_refused(tmp_path):
     open_folder.chmod(0o777)
     with pytest.raises(cache_folder.FolderRefused, match="may be written by other users"):
         cache_folder.check(open_folder)
-    with pytest.warns(UserWarning, match="may be written by other users"):
+    with complains("may be written by other users"):
         instead = cache_folder.asked(open_folder)
     assert instead != open_folder
     assert instead.stat().st_mode & 0o777 == 0o700
@@ -82,13 +83,13 @@ def test_a_folder_that_others_may_write_is_refused(tmp_path):
 def test_a_folder_of_another_user_is_refused(tmp_path, cache):
     cache.mkdir(parents=True)
     os.chown(cache, 12345, 12345)
-    with pytest.warns(UserWarning, match="belongs to user 12345"):
+    with complains("belongs to user 12345"):
         assert cache not in cache_folder.of_this_run().parents
 
 
 def test_a_file_in_the_way_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.warns(UserWarning, match="for now"):
+    with complains("for now"):
         assert cache_folder.asked(tmp_path / "file") != tmp_path / "file"
 
 

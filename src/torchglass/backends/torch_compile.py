@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import logging
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
+from .. import fallbacks
 from ..options import CompileOptions
 from ..pipeline import compile_graph
 from ..records.origin import UNKNOWN, Origin
@@ -88,8 +88,8 @@ def _compile_or_run(
     except Exception as error:
         log.debug("compiling a graph of torch.compile failed", exc_info=True)
         where = next((o for o in map(_origin, gm.graph.nodes) if o != UNKNOWN), UNKNOWN)
-        message = f"torchglass could not compile the graph at {where} and runs it eagerly"
-        warnings.warn(f"{message}: {type(error).__name__}: {error} (artifacts in {folder.path})", stacklevel=2)
+        message = f"torchglass could not compile a graph and runs it eagerly: {type(error).__name__}: {error}"
+        fallbacks.say(message, where, f"artifacts in {folder.path}")
         return gm.forward
     if not lifted and len(kept) == len(inputs):
         return compiled

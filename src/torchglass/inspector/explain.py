@@ -111,7 +111,8 @@ def _render(record: FunctionRecord) -> Iterator[RenderableType]:
     for entry in record.entries:
         yield from _render_entry(entry)
     if record.recompiles:
-        yield _table("Recompiles", ("guard that failed", "before", "now"), map(_recompile_cells, record.recompiles))
+        rows = [row for recompile in record.recompiles for row in _recompile_rows(recompile)]
+        yield _table("Recompiles", ("entry", "guard that failed", "before", "now"), rows)
     for fallback in record.fallbacks:
         yield Text(f"runs eagerly: {fallback.reason} {_at(fallback.origin)}".rstrip(), style="red")
     yield Text("")
@@ -137,6 +138,8 @@ def _render_graph(graph: GraphRecord) -> Iterator[RenderableType]:
         saved = sum(getattr(t, "bytes", 0) for t in graph.saved)
         counts.append(f"{show.count(len(graph.saved), 'tensor')} ({show.size(saved)}) saved for backward")
     yield Text(f"{graph.name}: {', '.join(counts)}")
+    for side, reason in graph.fallbacks.items():
+        yield Text(f"{side} runs with ATen, without kernels of its own: {reason}", style="red")
     sides = graph.sides or {"": graph.kernels}
     kernels = [(side, kernel) for side, found in sides.items() for kernel in found]
     if kernels:
@@ -171,6 +174,17 @@ def _table(title: str, columns: tuple[str, ...], rows: Any) -> Table:
     return table
 
 
+OTHERS = 2
+"""Entries shown beside the one that came nearest; ``to_dict`` has all."""
+
+
+def _recompile_rows(recompile: Recompile) -> Iterator[tuple[str, str, str, str]]:
+    """Why the call fitted no entry, the nearest first."""
+    for one in (recompile, *recompile.others[:OTHERS]):
+        name = "" if one.entry is None else str(one.entry)
+        yield (name if one is recompile else f"  nor {name}", *_recompile_cells(one))
+
+
 def _recompile_cells(recompile: Recompile) -> tuple[str, str, str]:
     guard = show.guard_line(recompile.guard) if recompile.guard else "(the call's shape)"
     return guard, show.value(recompile.old), show.value(recompile.new)
@@ -187,12 +201,16 @@ def _function(record: FunctionRecord) -> dict[str, Any]:
         "folder": str(record.folder) if record.folder is not None else None,
         "entries": [_entry(entry) for entry in record.entries],
         "recompiles": [
-            {**dict(zip(("guard", "old", "new"), _recompile_cells(r))), "entry": r.entry} for r in record.recompiles
+            {**_recompile(r), "others": [_recompile(other) for other in r.others]} for r in record.recompiles
         ],
         "fallbacks": [_fallback(f) for f in record.fallbacks],
         "resumes": [_function(resume) for resume in record.resumes],
         "called": [_function(called) for called in record.called],
     }
+
+
+def _recompile(recompile: Recompile) -> dict[str, Any]:
+    return {**dict(zip(("guard", "old", "new"), _recompile_cells(recompile))), "entry": recompile.entry}
 
 
 def _entry(entry: EntryRecord) -> dict[str, Any]:
@@ -229,6 +247,7 @@ def _graph(graph: GraphRecord) -> dict[str, Any]:
         "memory": {side: {"peak_bytes": fused.peak_bytes} for side, fused in graph.fused.items()},
         "saved": [{"name": s.name, "bytes": s.bytes, "reason": s.reason, "origin": str(s.origin)} for s in graph.saved],
         "seconds_by_stage": dict(graph.seconds_by_stage),
+        "fallbacks": dict(graph.fallbacks),
     }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .. import fallbacks
 from ..locks import fork_safe_lock, forks_wait_for
 from ..records.compilation import FunctionRecord
 from .show import on_the_stack
@@ -128,8 +129,8 @@ def _write(record: FunctionRecord, write: Write, asked: bool) -> None:
     for name, text_of in _files(record, asked):
         try:
             write(name, text_of())
-        except Exception:
-            log.warning("%s of %s could not be written", name, record.name, exc_info=True)
+        except Exception as error:
+            fallbacks.say(f"{name} of `{record.name}` could not be written", record.origin, error=error)
 
 
 def _forget_timer() -> None:

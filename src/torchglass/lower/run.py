@@ -6,7 +6,6 @@ a view; one without stays an ATen call. Nothing is an error here except a graph 
 
 from __future__ import annotations
 
-import logging
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from .. import interrupts
+from .. import fallbacks, interrupts
 from ..records.check_loops import DTYPES, check_graph
 from ..records.loops import ExternCall, LoopGraph, Node, Size, Value, View
 from ..records.origin import UNKNOWN
@@ -42,8 +41,6 @@ from .layouts import lay_out
 from .narrow import narrow
 from .packing import normalized
 from .table import NotLowered, find_rule
-
-log = logging.getLogger("torchglass")
 
 
 def run(
@@ -129,8 +126,8 @@ def _call(low: Lowering, node: fx.Node) -> Any:
             return found(low, node, *low.argument(node.args), **low.argument(node.kwargs))
         except NotLowered:
             low.undo(done, known)
-        except Exception:
-            log.warning("the lowering rule of %s failed; it stays an ATen call", low.op, exc_info=True)
+        except Exception as error:
+            fallbacks.say(f"the lowering rule of {low.op} failed; it stays an ATen call", low.origin, error=error)
             low.undo(done, known)
     return lower_extern(low, node)
 

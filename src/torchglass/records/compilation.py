@@ -50,16 +50,24 @@ class NodeRow:
     origin: Origin = UNKNOWN
 
 
+class Described(str):
+    """The text of an object that a record must not keep alive, shown without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 @dataclass(frozen=True)
 class Recompile:
-    """A call that fitted no entry: the first guard of the newest entry that failed, and the value before
-    and now.
+    """A call that fitted no entry: the first guard that failed of the entry that came nearest, and the value before and
+    now. ``others``: the same of the other entries, the next nearest first.
     """
 
     guard: Guard | None
     old: Any = None
     new: Any = None
     entry: int | None = None
+    others: tuple[Recompile, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,8 @@ class GraphRecord:
     ``SavedTensor`` rows, the forward's and (after the first backward) the backward's. ``nodes`` has the rows of
     each graph by its name (captured, joint, forward, backward), ``fused`` the ``FusedGraph`` of forward and backward,
     ``sides`` the kernels of each, ``files`` the generated texts by file name. ``objects`` are what the globals of
-    captured.py stand for that no text can say.
+    captured.py stand for that no text can say. ``fallbacks`` says of a side that does not run its kernels why PyTorch's
+    operators run it.
     """
 
     name: str
@@ -98,6 +107,7 @@ class GraphRecord:
     fused: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     objects: dict[str, Any] = field(default_factory=dict, repr=False)
+    fallbacks: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ import shutil
 import stat
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
+
+from .. import fallbacks
 
 try:
     import fcntl
@@ -130,7 +131,7 @@ def _or_temporary(path: Path, *parents: Path) -> Path:
         return path
     except (FolderRefused, OSError) as error:
         temporary = Path(tempfile.mkdtemp(prefix="torchglass-"))
-        warnings.warn(f"torchglass keeps its files in {temporary} for now: {error}", stacklevel=2)
+        fallbacks.say(f"torchglass keeps its files in {temporary} for now: {error}", key=str(error))
         atexit.register(_delete_own, temporary, os.getpid())
         return temporary
 

@@ -9,16 +9,17 @@ import ctypes
 import logging
 import sys
 import types
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
 import torch
 
+from .. import fallbacks
 from ..bytecode.objects import fill as fill
 from ..bytecode.objects import instance as instance
 from ..bytecode.objects import new_class as new_class
+from ..records.origin import Origin
 from ..torch_compat import Modes as Modes
 from ..torch_compat import saved_tensor_hooks_active
 from .calling import call_from as call_from
@@ -245,9 +246,6 @@ set_handled = ctypes.pythonapi.PyErr_SetHandledException
 set_handled.argtypes, set_handled.restype = [ctypes.py_object], None
 
 
-_told: weakref.WeakSet[types.CodeType] = weakref.WeakSet()
-
-
 def without_graph(error: Exception, function: types.FunctionType, arguments: tuple[Any, ...]) -> Any:
     """Run the user's function after its graph raised ``error``: on the data of this call an operation fails. Where the
     function then goes through, it caught that itself or the graph is wrong: that is said once.
@@ -258,27 +256,25 @@ def without_graph(error: Exception, function: types.FunctionType, arguments: tup
     if saved_tensor_hooks_active():
         raise error
     result = plainly(error, function, arguments)
-    if function.__code__ not in _told:
-        _told.add(function.__code__)
-        cause = error.__cause__ or error
-        log.warning(
-            "a graph of `%s` failed and the function itself, which ran eagerly instead, did not: %s: %s%s",
-            function.__name__,
-            type(cause).__name__,
-            cause,
-            _place_of(cause),
-        )
+    code, cause = function.__code__, error.__cause__ or error
+    fallbacks.say(
+        f"a graph of `{function.__name__}` failed and the function itself, which ran eagerly instead, did not: "
+        f"{type(cause).__name__}: {cause}",
+        Origin(code.co_filename, code.co_firstlineno, code.co_qualname),
+        _place_of(cause),
+        key=(code, "its graph failed"),
+    )
     return result
 
 
 def _place_of(error: BaseException) -> str:
-    """`` (at .../forward_wrapper.py, line 20)``: the last line of a generated file on the way to the error."""
+    """``in .../forward_wrapper.py, line 20``: the last line of a generated file on the way to the error."""
     place = ""
     trace = error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         if file.endswith(_GENERATED):
-            place = f" (at {file}, line {trace.tb_lineno})"
+            place = f"in {file}, line {trace.tb_lineno}"
         trace = trace.tb_next
     return place
 

@@ -63,19 +63,23 @@ class ToolchainError(RuntimeError):
     """No C compiler, or one that failed."""
 
 
+class NoCompiler(ToolchainError):
+    """There is none."""
+
+
 @cache
 def compiler() -> tuple[str, ...]:
-    """The C compiler's command: ``$CC``, else gcc, else clang. Raises ToolchainError naming what was looked for."""
+    """The C compiler's command: ``$CC``, else gcc, else clang. Raises NoCompiler naming what was looked for."""
     wanted = os.environ.get("CC")
     if wanted:
         words = shlex.split(wanted)
         if words and shutil.which(words[0]):
             return tuple(words)
-        raise ToolchainError(f"no C compiler: $CC is {wanted!r}, which is not an executable")
+        raise NoCompiler(f"no C compiler: $CC is {wanted!r}, which is not an executable")
     for name in ("gcc", "clang"):
         if shutil.which(name):
             return (name,)
-    raise ToolchainError("no C compiler: looked for $CC (not set), gcc and clang on the PATH")
+    raise NoCompiler("no C compiler: looked for $CC (not set), gcc and clang on the PATH")
 
 
 @cache
