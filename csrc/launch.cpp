@@ -11,6 +11,9 @@
 //       tensor.as_strided(...) without dispatcher and autograd: a tensor on the same storage, of the same dtype, with
 //       requires_grad False and a version counter of its own. `storage_offset` counts elements from the storage's
 //       start, as in as_strided. ValueError if the view would leave the storage.
+//   number_tensor(value: float | int, dtype: torch.dtype) -> Tensor
+//       A tensor of no dimensions, float64, float32 or int64, as torch.scalar_tensor(value).to(dtype) makes it.
+//       OverflowError for an int past 64 bits.
 //   lies_as(object, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> bool
 //       Whether the object is a tensor of this metadata.
 //
@@ -211,6 +214,39 @@ PyObject* empty_strided_cpu(PyObject*, PyObject* const* args, Py_ssize_t count) 
   }
 }
 
+PyObject* number_tensor(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != 2 || !THPDtype_Check(args[1])) {
+    PyErr_SetString(PyExc_TypeError, "number_tensor(value, dtype) takes a number and a torch.dtype");
+    return nullptr;
+  }
+  const bool whole = PyLong_Check(args[0]);
+  const long long integer = whole ? PyLong_AsLongLong(args[0]) : 0;
+  if (integer == -1 && PyErr_Occurred()) return nullptr;
+  const double real = whole ? 0 : PyFloat_AsDouble(args[0]);
+  if (real == -1 && PyErr_Occurred()) return nullptr;
+  try {
+    const auto dtype = reinterpret_cast<THPDtype*>(args[1])->scalar_type;
+    at::Tensor made = empty_kept(Sizes(), Sizes(), dtype);
+    switch (dtype) {
+      case at::kDouble:
+        *static_cast<double*>(made.mutable_data_ptr()) = whole ? static_cast<double>(integer) : real;
+        break;
+      case at::kFloat:
+        *static_cast<float*>(made.mutable_data_ptr()) = whole ? static_cast<float>(integer) : static_cast<float>(real);
+        break;
+      case at::kLong:
+        *static_cast<int64_t*>(made.mutable_data_ptr()) = whole ? integer : static_cast<int64_t>(real);
+        break;
+      default:
+        PyErr_SetString(PyExc_TypeError, "number_tensor makes float64, float32 and int64");
+        return nullptr;
+    }
+    return THPVariable_Wrap(std::move(made));
+  } catch (const std::exception& error) {
+    return set_error(error);
+  }
+}
+
 bool view_fits(const at::Tensor& tensor, const Sizes& sizes, const Sizes& strides, int64_t offset) {
   const int64_t itemsize = static_cast<int64_t>(tensor.itemsize());
   const int64_t limit = static_cast<int64_t>(tensor.storage().nbytes()) / itemsize;
@@ -291,6 +327,10 @@ PyMethodDef functions[] = {
      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(empty_strided_cpu)),
      METH_FASTCALL,
      "empty_strided_cpu(sizes, strides, dtype): an uninitialised CPU tensor, past the dispatcher."},
+    {"number_tensor",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(number_tensor)),
+     METH_FASTCALL,
+     "number_tensor(value, dtype): a number as a tensor of no dimensions, past the dispatcher."},
     {"reinterpret",
      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(reinterpret)),
      METH_FASTCALL,

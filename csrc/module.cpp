@@ -2,6 +2,7 @@
 //
 //   launch.cpp        Kernel, empty_strided_cpu, reinterpret: what generated wrappers call
 //   attention.cpp     attention of float32;  attention_avx512.cpp  its loops
+//   write_back.cpp    results that are written into inputs
 //   memory.cpp        memory of generated graphs, kept between calls
 //   tensor_facts.cpp  a tensor against its metadata
 //   global_state.cpp  grad mode, autocast, modes
@@ -39,8 +40,8 @@ PyMODINIT_FUNC PyInit__native() {
   using namespace torchglass;
   Ref module(PyModule_Create(&definition));
   if (!module) return nullptr;
-  for (auto add : {add_launch, add_attention, add_memory, add_tensor_facts, add_global_state, add_checks, add_guard_table,
-                   add_frame_hook, add_dispatch, add_module_call, add_graph_function,
+  for (auto add : {add_launch, add_write_back, add_attention, add_memory, add_tensor_facts, add_global_state, add_checks,
+                   add_guard_table, add_frame_hook, add_dispatch, add_module_call, add_graph_function,
                    add_thread_state}) {
     if (add(module.get()) < 0) return nullptr;
   }

@@ -35,6 +35,7 @@ class Ref {
 
 // Each adds its types and functions to the module; -1 with an exception set on failure.
 int add_launch(PyObject* module);
+int add_write_back(PyObject* module);
 int add_attention(PyObject* module);
 int add_dispatch(PyObject* module);
 int add_module_call(PyObject* module);

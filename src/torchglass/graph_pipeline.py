@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from .locks import fork_safe_lock
 from .options import CompileOptions
 from .records.compilation import GraphRecord
 from .records.kernels import FusedGraph, KernelSources, Trial
-from .records.loops import LoopGraph
+from .records.loops import Buffer, LoopGraph, View
 from .records.origin import UNKNOWN
 from .records.partition import Arrived, Partition
 from .records.render_graph import render
@@ -217,6 +218,7 @@ class GraphCompiler:
                 places = [saved.place for saved in self.partition.saved]
                 made = [loops.outputs[p.index] if p.kind == "output" and p.index >= returned else None for p in places]
                 self.kept = tuple(getattr(one, "strides", None) for one in made)
+                loops = replace(loops, updates=_updates(loops, self.partition))
             else:
                 loops = lower.run(gm, self.options, arrived=self.kept)
             loops = loops if loops.name == side else replace(loops, name=side)
@@ -293,6 +295,23 @@ class GraphCompiler:
 
 _OF_KERNELS = ("kernels", "decisions", "sides", "fused", "files")
 """Fields of a graph's record that tell of kernels."""
+
+
+def _updates(loops: LoopGraph, partition: Partition) -> tuple[tuple[str, str], ...]:
+    """The results that a graph's inputs get, which kernels may write there themselves, and those inputs. With a
+    backward, what it reads is kept in memory of its own.
+    """
+    if partition.training:
+        return ()
+    whole = [o.buffer if isinstance(o, View) and _is_whole(o, loops.buffers[o.buffer]) else None for o in loops.outputs]
+    shown = Counter(o.buffer for o in loops.outputs if isinstance(o, View))
+    pairs = [(whole[m.output], loops.inputs[m.input]) for m in partition.mutations if not m.tracked]
+    return tuple((new, old) for new, old in pairs if new is not None and shown[new] == 1 and old in loops.buffers)
+
+
+def _is_whole(view: View, buffer: Buffer) -> bool:
+    return (view.shape, view.strides, view.offset) == (buffer.shape, buffer.strides, 0)
+
 
 _IF_NOT = 'under prepare_debug(dir, runs="{}"): breakpoints here are hit then, edits are always compiled.'
 _WHAT_RUNS = {

@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .._native import GraphFunction, below_autograd
+from .._native import GraphFunction, below_autograd, overlap, write_back
 from ..records.partition import (
     Arrived,
     Computed,
     Constant,
     InputItself,
-    Mutation,
     Output,
     Partition,
     SameAs,
@@ -76,22 +75,14 @@ def link(
         run = _inference(partition, forward_call, instead)
     if finish is None:
         return run
-    written = [mutation.input for mutation in partition.mutations]
+    written = tuple(mutation.input for mutation in partition.mutations)
 
     def call(*inputs: torch.Tensor) -> tuple[Any, ...]:
-        if eager is not None and (in_forward_mode() or (written and _overlap(inputs, written))):
+        if eager is not None and (in_forward_mode() or (written and overlap(inputs, written))):
             return tuple(eager(*inputs))
         return finish(inputs, run(*inputs))
 
     return call
-
-
-def _overlap(inputs: Sequence[torch.Tensor], written: list[int]) -> bool:
-    """Whether a tensor that is written to shares memory with another input."""
-    memory = [tensor.untyped_storage().data_ptr() for tensor in inputs]
-    if len(set(memory)) == len(memory):
-        return False
-    return any(memory[index] and memory.count(memory[index]) > 1 for index in written)
 
 
 # --- around the call --------------------------------------------------------------------------------------------------
@@ -124,12 +115,11 @@ def _finish(partition: Partition) -> Finish | None:
     plain = [output in (Computed(i, True), Computed(i, False)) for i, output in enumerate(partition.outputs)]
     if all(plain) and not partition.mutations and len(plain) == partition.returned:
         return None
-    writers = [_writer(mutation) for mutation in partition.mutations]
+    writes = tuple((m.input, m.output, _KINDS[m.tracked, m.bumps_version]) for m in partition.mutations)
     makers = [_maker(output) for output in partition.outputs]
 
     def finish(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-        for write in writers:
-            write(inputs, results)
+        write_back(inputs, results, writes)
         made: list[Any] = []
         for make in makers:
             made.append(make(inputs, results, made))
@@ -138,23 +128,8 @@ def _finish(partition: Partition) -> Finish | None:
     return finish
 
 
-def _writer(mutation: Mutation) -> Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], None]:
-    target, source = mutation.input, mutation.output
-    if mutation.tracked:
-
-        def write(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
-            inputs[target].copy_(results[source])
-    elif mutation.bumps_version:
-
-        def write(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
-            with torch.no_grad():
-                inputs[target].copy_(results[source])
-    else:
-
-        def write(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
-            inputs[target].data.copy_(results[source])
-
-    return write
+# How `write_back` writes: as autograd records it, unseen by it, or unseen by version counters too.
+_KINDS = {(True, True): 0, (True, False): 0, (False, True): 1, (False, False): 2}
 
 
 _MAKERS: dict[type, Callable[[Any], Maker]] = {}

@@ -10,12 +10,13 @@ while others allocate, and the allocator hands blocks of that size out again in 
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from ..records.kernels import Allocate, Free, FusedKernel, Step
-from ..records.loops import Buffer, ExternCall, LoopGraph, Size, Value, View, item_bytes
+from ..records.loops import Access, Buffer, ExternCall, Loop, LoopGraph, Size, Value, View, item_bytes
 from .beside import runs
 
 SMALL = 64 << 10  # bytes below which memory may wait for a taker: it matters less than a call that allocates
@@ -31,11 +32,16 @@ def storage_items(buffer: Buffer) -> Size:
     return last
 
 
-def plan(graph: LoopGraph, order: Sequence[FusedKernel | ExternCall]) -> tuple[tuple[Step, ...], int]:
-    """The steps with allocations and frees between them, and the peak of bytes held by temporaries."""
+def plan(
+    graph: LoopGraph, order: Sequence[FusedKernel | ExternCall], onto: Mapping[str, str] = MappingProxyType({})
+) -> tuple[tuple[Step, ...], int]:
+    """The steps with allocations and frees between them, and the peak of bytes held by temporaries. ``onto``: results
+    that are inputs' memory.
+    """
     outputs = {o.buffer if isinstance(o, View) else o.name for o in graph.outputs if isinstance(o, (View, Value))}
     batches = list(runs(order))
-    used = [dict.fromkeys(name for step in batch for name in (*step.reads, *step.writes)) for batch in batches]
+    touched = lambda step: (*step.reads, *step.writes, *(onto[name] for name in step.writes if name in onto))
+    used = [dict.fromkeys(name for step in batch for name in touched(step)) for batch in batches]
     last_use = {name: n for n, names in enumerate(used) for name in names}
     pinned = outputs | {r for s in order if isinstance(s, ExternCall) and s.aliases for r in (*s.reads, *s.writes)}
     steps: list[Step] = []
@@ -54,7 +60,7 @@ def plan(graph: LoopGraph, order: Sequence[FusedKernel | ExternCall]) -> tuple[t
             if name not in graph.buffers or name in ours:
                 steps += [Allocate(part, inside=name)] if part != name else []
                 continue
-            if isinstance(step, FusedKernel) and (read := dict(step.over).get(name)):
+            if read := onto.get(name) or (isinstance(step, FusedKernel) and dict(step.over).get(name)):
                 steps.append(Allocate(name, over=read))
                 ours.add(name)
                 continue
@@ -93,32 +99,41 @@ def written_over(graph: LoopGraph, kernel: FusedKernel, dying: Container[str]) -
 
     Only where all loops go from point to point: elsewhere a row may be read again after it has been written.
     """
-    places = _places(kernel)
-    reduces = any(loop.is_reduction or loop.is_scan or loop.is_scatter for loop in kernel.loops)
-    if reduces or any(len(places[name]) > 1 for loop in kernel.loops for name in loop.writes):
+    where = places(kernel)
+    if gathers(kernel) or any(len(where[name]) > 1 for loop in kernel.loops for name in loop.writes):
         return kernel
-    over: dict[str, str] = {}
+    over: dict[str, str] = dict(kernel.over)
     for written in kernel.writes:
         new = graph.buffers.get(written)
-        if new is None or new.role != "temp" or new.inside:
+        if new is None or new.role != "temp" or new.inside or written in over:
             continue
         last = [name for name in kernel.reads if name in dying and _fits(graph.buffers[name], new)]
-        alike = (name for name in last if places[name] == places[written] and _is_read_before(kernel, name, written))
+        alike = (name for name in last if where[name] == where[written] and is_read_before(kernel, name, written))
         if read := next((name for name in alike if name not in over.values()), None):
             over[written] = read
     return replace(kernel, over=tuple(over.items()))
 
 
-def _places(kernel: FusedKernel) -> dict[str, set[Any]]:
+def gathers(kernel: FusedKernel) -> bool:
+    """Whether a loop makes something of several points, so that what it read may be read again after it."""
+    return any(loop.is_reduction or loop.is_scan or loop.is_scatter for loop in kernel.loops)
+
+
+def places(kernel: FusedKernel) -> dict[str, set[Any]]:
     """Where each buffer is read and written: the dimensions of the loop, and the address as it depends on them."""
-    places: dict[str, set[Any]] = {}
+    found: dict[str, set[Any]] = {}
     for loop in kernel.loops:
         for a in (*(o.access for o in loop.loads), *(o.access for o in loop.stores)):
-            places.setdefault(a.buffer, set()).add((loop.dims, a.strides, a.offset, a.indirect))
-    return places
+            found.setdefault(a.buffer, set()).add(place(loop, a))
+    return found
 
 
-def _is_read_before(kernel: FusedKernel, read: str, written: str) -> bool:
+def place(loop: Loop, access: Access) -> Any:
+    """Where a loop reads or writes a buffer."""
+    return loop.dims, access.strides, access.offset, access.indirect
+
+
+def is_read_before(kernel: FusedKernel, read: str, written: str) -> bool:
     readers = [n for n, loop in enumerate(kernel.loops) if read in loop.reads]
     return max(readers) <= min(n for n, loop in enumerate(kernel.loops) if written in loop.writes)
 

@@ -14,6 +14,7 @@ from ..records.kernels import FusedGraph, FusedKernel, FusionDecision
 from ..records.loops import ExternCall, Loop, LoopGraph, Node, Value, View, item_bytes
 from .beside import side_by_side
 from .groups import Group, Refused, is_row_result, merged, single
+from .inplace import written_inputs
 from .memory import plan, storage_items
 from .places import compute_at_places
 
@@ -31,7 +32,8 @@ def run(graph: LoopGraph, options: Any = None) -> FusedGraph:
         interrupts.check()
         work.add(position, node)
     order = side_by_side(graph, work.kernels_in_order(), work.decisions)
-    steps, peak = plan(graph, order)
+    order, onto = written_inputs(graph, order)
+    steps, peak = plan(graph, order, onto)
     return FusedGraph(graph, steps, tuple(work.decisions), peak)
 
 

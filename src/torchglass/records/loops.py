@@ -395,7 +395,8 @@ Node: TypeAlias = "Loop | ExternCall"
 class LoopGraph:
     """A whole ATen graph in loops. ``inputs`` in call order; ``outputs`` are Views, Values or constants (None, 3).
 
-    ``notes``: what was decided about the graph as a whole, for people.
+    ``notes``: what was decided about the graph as a whole, for people. ``updates``: pairs of a buffer that is returned
+    and the input that the caller copies it into.
     """
 
     name: str
@@ -406,6 +407,7 @@ class LoopGraph:
     constants: dict[str, Any] = field(default_factory=dict, hash=False)
     origin: Origin = UNKNOWN
     notes: tuple[str, ...] = ()
+    updates: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         lines = [f"graph {self.name}({', '.join(self.inputs)})", *(f"  # {note}" for note in self.notes)]

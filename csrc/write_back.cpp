@@ -1,0 +1,190 @@
+// What a graph that writes to its inputs needs around a call.
+//
+//   overlap(inputs: tuple, written: tuple[int, ...]) -> bool
+//       Whether one of the inputs at `written` shares memory with another input.
+//   write_back(inputs: tuple, results: tuple, writes: tuple[tuple[int, int, int], ...]) -> None
+//       For each (input, result, kind) inputs[input].copy_(results[result]): 0 as autograd records it, 1 unseen by it,
+//       2 unseen by version counters too. A result that is the input itself was written there by a kernel: only the
+//       version is counted.
+#include "native.h"
+#include "tensor_facts.h"
+
+#include <c10/core/GradMode.h>
+#include <torch/csrc/Exceptions.h>
+
+#include <unordered_map>
+
+namespace torchglass {
+namespace {
+
+struct Range {
+  uintptr_t begin, end;
+};
+
+// The addresses from a tensor's first to past its last element; empty for one without elements.
+Range range_of(const at::Tensor& tensor) {
+  const auto begin = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+  int64_t last = 0;
+  for (int64_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.size(i) == 0) return {begin, begin};
+    last += (tensor.size(i) - 1) * tensor.stride(i);
+  }
+  return {begin, begin + static_cast<uintptr_t>(last + 1) * tensor.itemsize()};
+}
+
+bool read_tensors(PyObject* tuple, std::vector<const at::Tensor*>& out) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(tuple);
+  out.reserve(static_cast<size_t>(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    if (!is_tensor(item)) {
+      PyErr_Format(PyExc_TypeError, "overlap: input %zd is no tensor", i);
+      return false;
+    }
+    out.push_back(&THPVariable_Unpack(item));
+  }
+  return true;
+}
+
+// The address of each tensor's memory, whoever shares it; 0 for one without.
+std::vector<uintptr_t> memory_of(const std::vector<const at::Tensor*>& tensors) {
+  std::vector<uintptr_t> memory;
+  memory.reserve(tensors.size());
+  for (const auto* tensor : tensors) {
+    const bool holds = tensor->has_storage();
+    memory.push_back(holds ? reinterpret_cast<uintptr_t>(tensor->storage().data()) : 0);
+  }
+  return memory;
+}
+
+// Whether no two addresses are the same, but for zeros: a table of twice as many places.
+bool all_differ(const std::vector<uintptr_t>& addresses) {
+  size_t bits = 4;
+  while ((size_t{1} << bits) < 2 * addresses.size()) ++bits;
+  std::vector<uintptr_t> table(size_t{1} << bits);
+  for (const uintptr_t address : addresses) {
+    if (address == 0) continue;
+    size_t place = (address * 0x9E3779B97F4A7C15u) >> (64 - bits);
+    while (table[place] != 0) {
+      if (table[place] == address) return false;
+      place = (place + 1) & (table.size() - 1);
+    }
+    table[place] = address;
+  }
+  return true;
+}
+
+// Whether a written tensor's addresses meet those of another one with the same memory.
+bool meets_another(const std::vector<const at::Tensor*>& tensors, const std::vector<size_t>& written) {
+  const auto memory = memory_of(tensors);
+  if (all_differ(memory)) return false;
+  std::unordered_map<uintptr_t, std::vector<size_t>> sharing;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (memory[i] != 0) sharing[memory[i]].push_back(i);
+  }
+  for (const size_t i : written) {
+    if (memory[i] == 0 || sharing[memory[i]].size() == 1) continue;
+    const Range mine = range_of(*tensors[i]);
+    for (const size_t other : sharing[memory[i]]) {
+      const Range its = range_of(*tensors[other]);
+      if (other != i && mine.begin < its.end && its.begin < mine.end) return true;
+    }
+  }
+  return false;
+}
+
+PyObject* overlap(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != 2 || !PyTuple_Check(args[0]) || !PyTuple_Check(args[1])) {
+    PyErr_SetString(PyExc_TypeError, "overlap(inputs, written) takes two tuples");
+    return nullptr;
+  }
+  std::vector<const at::Tensor*> tensors;
+  if (!read_tensors(args[0], tensors)) return nullptr;
+  std::vector<size_t> written;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[1]); ++i) {
+    const Py_ssize_t index = PyLong_AsSsize_t(PyTuple_GET_ITEM(args[1], i));
+    if (index == -1 && PyErr_Occurred()) return nullptr;
+    if (index < 0 || static_cast<size_t>(index) >= tensors.size()) {
+      PyErr_Format(PyExc_IndexError, "overlap: there is no input %zd", index);
+      return nullptr;
+    }
+    written.push_back(static_cast<size_t>(index));
+  }
+  try {
+    return PyBool_FromLong(meets_another(tensors, written));
+  } catch (...) {
+    torch::translate_exception_to_python(std::current_exception());
+    return nullptr;
+  }
+}
+
+enum Kind : long { tracked = 0, unseen = 1, uncounted = 2 };
+
+void write(const at::Tensor& target, const at::Tensor& source, bool same, long kind) {
+  if (same) {
+    if (kind != uncounted) target.unsafeGetTensorImpl()->bump_version();
+    return;
+  }
+  const pybind11::gil_scoped_release unlocked;
+  if (kind == tracked) {
+    target.copy_(source);
+  } else {
+    const c10::AutoGradMode no_grad(false);
+    (kind == unseen ? target : target.variable_data()).copy_(source);
+  }
+}
+
+// The tensor at a place that an item of `writes` names; null with an exception set where there is none.
+PyObject* at_place(PyObject* tuple, PyObject* write, Py_ssize_t which) {
+  const Py_ssize_t index = PyLong_AsSsize_t(PyTuple_GET_ITEM(write, which));
+  if (index == -1 && PyErr_Occurred()) return nullptr;
+  if (index < 0 || index >= PyTuple_GET_SIZE(tuple) || !is_tensor(PyTuple_GET_ITEM(tuple, index))) {
+    PyErr_Format(PyExc_TypeError, "write_back: there is no tensor %zd", index);
+    return nullptr;
+  }
+  return PyTuple_GET_ITEM(tuple, index);
+}
+
+PyObject* write_back(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != 3 || !PyTuple_Check(args[0]) || !PyTuple_Check(args[1]) || !PyTuple_Check(args[2])) {
+    PyErr_SetString(PyExc_TypeError, "write_back(inputs, results, writes) takes three tuples");
+    return nullptr;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[2]); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(args[2], i);
+    if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != 3) {
+      PyErr_SetString(PyExc_TypeError, "write_back: writes are tuples of three");
+      return nullptr;
+    }
+    PyObject* target = at_place(args[0], item, 0);
+    PyObject* source = target == nullptr ? nullptr : at_place(args[1], item, 1);
+    if (source == nullptr) return nullptr;
+    const long kind = PyLong_AsLong(PyTuple_GET_ITEM(item, 2));
+    if (kind == -1 && PyErr_Occurred()) return nullptr;
+    try {
+      write(THPVariable_Unpack(target), THPVariable_Unpack(source), target == source, kind);
+    } catch (...) {
+      torch::translate_exception_to_python(std::current_exception());
+      return nullptr;
+    }
+  }
+  Py_RETURN_NONE;
+}
+
+PyMethodDef functions[] = {
+    {"overlap",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(overlap)),
+     METH_FASTCALL,
+     "overlap(inputs, written): whether an input that is written to shares memory with another."},
+    {"write_back",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(write_back)),
+     METH_FASTCALL,
+     "write_back(inputs, results, writes): copies results into the inputs that they are the new numbers of."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+int add_write_back(PyObject* module) { return PyModule_AddFunctions(module, functions); }
+
+}  // namespace torchglass
