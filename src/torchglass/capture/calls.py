@@ -34,8 +34,10 @@ from . import (
     copying,
     diagnostics,
     fields,
+    foreach,
     gradients,
     higher_order,
+    optimizers,
     polyfill_dicts,
     polyfill_scans,
     standard_library,
@@ -68,8 +70,8 @@ if TYPE_CHECKING:
 
 # Imported for the handlers that they enter.
 WITH_HANDLERS = (
-    autograd_functions, checkpoints, checks, class_bodies, copying, diagnostics, fields, gradients, higher_order,
-    standard_library, transforms, vjp,
+    autograd_functions, checkpoints, checks, class_bodies, copying, diagnostics, fields, foreach, gradients, higher_order,
+    optimizers, standard_library, transforms, vjp,
 )  # fmt: skip
 
 IN_PYTHON = (FunctionType, _native.CompiledFunction)  # methods whose code can be followed

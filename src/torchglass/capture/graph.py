@@ -58,15 +58,16 @@ class GraphBuilder:
         self.computed: set[torch.fx.Node] = set()  # constants that are results of operations on constants
         self._placeholder_anchor: torch.fx.Node | None = None
 
-    def number(self, number: NumberV) -> NumberTensorV:
+    def number(self, number: NumberV, dtype: torch.dtype | None = None) -> NumberTensorV:
         """The graph input for a number that changes from call to call; these come after all tensors."""
+        dtype = dtype or NUMBER_DTYPES[type(number.known)]
         for known in self.numbers:
-            if not isinstance(known, NumberTensorV):
+            if not isinstance(known, NumberTensorV) or known.fake.dtype is not dtype:
                 continue
             if known.number is number or (number.source is not None and known.number.source == number.source):
                 return known
         with self.fake_mode:
-            fake = torch.scalar_tensor(number.known, dtype=NUMBER_DTYPES[type(number.known)])
+            fake = torch.empty((), dtype=dtype)
         name = readable_name(number.source) if number.source is not None else "number"
         return self._made_by_entry(NumberTensorV(self._after_tensors(name), fake, number))
 

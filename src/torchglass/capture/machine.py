@@ -11,7 +11,7 @@ import operator
 import sys
 import sysconfig
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import contextmanager
 from types import FunctionType, ModuleType
 from typing import Any, NoReturn
@@ -81,6 +81,7 @@ class Machine:
         self.keys: dict[int, Value] = {}  # objects of before the call that were keys or members
         self.overlays: dict[tuple[int, str], tuple[KnownV | TensorV | DictV, Value]] = {}
         self.written_globals: dict[tuple[str, str], Value] = {}
+        self.computed: dict[Hashable, NumberV] = {}  # what numbers that change were computed to be
         self.fallible: list[NumberV] = []  # numbers whose computation may raise for other values
         self.modes = torch_compat.Modes()
         self.function_modes: list[InstanceV] = []  # entered inside, innermost last

@@ -1,7 +1,7 @@
 """Numbers as operands of tensor operations: a tensor of no dimensions that promotes as the Python number would.
 
-x * n                  ->   mul = x * n.to(x.dtype)                  # n: a float64 input of the graph
-n / x                  ->   mul = x.reciprocal() * n.to(x.dtype)     # as Tensor.__rtruediv__ does
+x * n                  ->   mul = x * n                              # n: an input of the graph, of x's dtype
+n / x                  ->   mul = x.reciprocal() * n                 # as Tensor.__rtruediv__ does
 torch.full((3,), n)    ->   fill = torch.fill(torch.full((3,), 0), n)
 torch.tensor([n, 2])   ->   clone = torch.clone(data)                # data: torch.tensor([n, 2]) of the entry's
 x.add_(y, alpha=n)     ->   add_ = x.add_(y * n)
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Container
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
@@ -29,8 +29,8 @@ from .values.tensor import TensorV
 if TYPE_CHECKING:
     from .machine import Machine
 
-# Operations of two operands that mean the same for a number and for a tensor of no dimensions. Powers do not: PyTorch
-# computes those with some numbers in other ways.
+# Operations of two operands that mean the same for a number and for a tensor of no dimensions. Powers with a number as
+# exponent do not: PyTorch computes some of those in other ways.
 NAMES = ("add", "sub", "mul", "true_divide", "div", "floor_divide", "remainder", "lt", "le", "gt", "ge", "eq", "ne")
 OPERATIONS: frozenset[Any] = frozenset(
     [getattr(torch, name) for name in NAMES]
@@ -60,14 +60,17 @@ BOUNDED: dict[Any, tuple[str, ...]] = {
 PRODUCTS = (operator.mul, operator.imul)
 REFLECTED = (*PRODUCTS, operator.truediv, operator.itruediv)
 EXACT = (torch.float32, torch.float64)  # products of which are rounded as little as the sums
+POWERS: frozenset[Any] = frozenset({operator.pow, torch.pow})
 REDUCED = (torch.float16, torch.bfloat16)
+MADE = (*EXACT, torch.int64)  # what an entry makes a number into
 WIDE_INTEGERS = (torch.int32, torch.int64)
 
 
 def operands(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -> list[Value]:
     """The arguments with numbers that change as inputs of the graph, where the operation allows it."""
     writes = _is_one_of(target, WRITES)
-    if len(args) != (3 if writes else 2) or kwargs or not (writes or _is_one_of(target, OPERATIONS)):
+    known = writes or _is_one_of(target, OPERATIONS) or _is_power(target, args)
+    if len(args) != (3 if writes else 2) or kwargs or not known:
         return args
     number, tensor = (args[0], args[-1]) if isinstance(args[0], NumberV) else (args[-1], args[0])
     if not isinstance(number, NumberV) or type(number.known) not in NUMBER_DTYPES:
@@ -109,18 +112,29 @@ def made(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -
 def scaled(
     m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]
 ) -> tuple[list[Value], dict[str, Value]]:
-    """The arguments of an addition whose ``alpha`` (or ``value``) is a number that changes: the product in the second's
-    place. Those of a clamp or a ``lerp``: tensors in the numbers' places.
+    """The arguments of an addition whose ``alpha`` (or ``value``) is a number that changes, or a tensor for one: the
+    product in the second's place. Those of a clamp or a ``lerp``: tensors in the numbers' places.
     """
     if _is_one_of(target, BOUNDED):
         return _bounded(m, BOUNDED[target], args, kwargs)
     name, count = SCALED[target] if _is_one_of(target, SCALED) else ("", 0)
     factor = kwargs.get(name)
-    if not isinstance(factor, NumberV) or len(kwargs) > 1 or len(args) != count:
+    if len(kwargs) > 1 or len(args) != count:
         return args, kwargs
     if not all(isinstance(a, TensorV) and a.fake.dtype in EXACT for a in args):
         return args, kwargs
-    return [args[0], m.torch_call(torch.mul, [args[1], factor], {}), *args[2:]], {}
+    x = args[0]
+    if _is_single(factor) and factor.fake.is_floating_point() and not factor.fake.requires_grad:
+        assert isinstance(x, TensorV)
+        factor = m.torch_method(factor, "to", [ConstantV(x.fake.dtype)], {})
+    elif not isinstance(factor, NumberV):
+        return args, kwargs
+    return [x, m.torch_call(torch.mul, [args[1], factor], {}), *args[2:]], {}
+
+
+def _is_single(value: Value | None) -> TypeGuard[TensorV]:
+    """Whether it is a tensor that PyTorch takes for a number."""
+    return isinstance(value, TensorV) and not value.fake.dim()
 
 
 def _bounded(
@@ -210,6 +224,13 @@ def _changes(m: Machine, leaf: Value | Lazy) -> bool:
     return isinstance(leaf, NumberV) or (leaf.source is not None and changes(m, leaf.source))
 
 
+def _is_power(target: Any, args: list[Value]) -> bool:
+    """``n ** x`` of a floating-point tensor."""
+    exponent = args[-1]
+    raised = isinstance(exponent, TensorV) and exponent.fake.is_floating_point()
+    return raised and isinstance(args[0], NumberV) and _is_one_of(target, POWERS)
+
+
 def _is_one_of(target: Any, operations: Container[Any]) -> bool:
     try:
         return target in operations
@@ -227,11 +248,9 @@ def _operand(m: Machine, number: NumberV, other: torch.Tensor) -> Value | None:
     like = torch.empty((1,) * min(other.dim(), 1), dtype=other.dtype, device="meta")  # fakes refuse to meet others
     if torch.result_type(like, number.known) != torch.result_type(like, torch.empty((), dtype=dtype, device="meta")):
         return None
-    builder = m.builder
-    tensor = builder.number(number)
-    if tensor.fake.dtype is dtype:
-        return tensor
-    return m.torch_method(tensor, "to", [ConstantV(dtype)], {})
+    if dtype in MADE:
+        return m.builder.number(number, dtype)
+    return m.torch_method(m.builder.number(number), "to", [ConstantV(dtype)], {})
 
 
 def _dtype_for(real: Any, other: torch.Tensor) -> torch.dtype | None:

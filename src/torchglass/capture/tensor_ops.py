@@ -53,7 +53,7 @@ REFUSED_PREFIXES = (
     "torch.distributed",
     "torch.jit", "torch.onnx", "torch.export", "torch.autograd.functional", "torch.autograd.gradcheck", "torch.random",
     "torch.serialization", "torch.multiprocessing", "torch.utils.data", "torch.profiler", "torch.autograd.profiler",
-    "torch.cuda", "torch.library", "torch._library", "torch.optim", "torch.utils.checkpoint", "torch.autograd.function",
+    "torch.cuda", "torch.library", "torch._library", "torch.utils.checkpoint", "torch.autograd.function",
     "torch.autograd.graph", "torch.overrides", "torch._prims", "torch.testing", "torch.quantization", "torch.ao",
 )  # fmt: skip
 TRANSFORMING = ("torch._dynamo", "torch._functorch", "torch.func")
@@ -213,10 +213,7 @@ def _is_functions_class(owner: Any) -> bool:
 
 
 # Functions below REFUSED_PREFIXES that are inlined all the same.
-INLINED = frozenset(
-    [torch.utils.checkpoint.checkpoint_sequential, torch.overrides.is_tensor_like]
-    + [f for f in (getattr(torch.optim.Optimizer, "_optimizer_step_code", None),) if f is not None]  # does nothing
-)
+INLINED = frozenset([torch.utils.checkpoint.checkpoint_sequential, torch.overrides.is_tensor_like])
 
 
 def check_not_disabled(function: FunctionType) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from .. import fallbacks
+from .._native import number_tensor
 from ..bytecode.objects import fill as fill
 from ..bytecode.objects import instance as instance
 from ..bytecode.objects import new_class as new_class
@@ -59,10 +60,10 @@ def delete_global(namespace: dict[str, Any], name: str) -> None:
     del namespace[name]
 
 
-def scalar(value: float) -> torch.Tensor:
-    """A number as an input of a graph: float64 or int64, no dimensions. Undone for one that is too large."""
+def scalar(value: float, dtype: torch.dtype) -> torch.Tensor:
+    """A number as an input of a graph, of no dimensions. Undone for one that is too large."""
     try:
-        return torch.scalar_tensor(value, dtype=torch.float64 if isinstance(value, float) else torch.int64)
+        return number_tensor(value, dtype)
     except OverflowError as error:
         raise Undone(str(error)) from error
 

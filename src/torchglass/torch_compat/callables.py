@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 import torch
@@ -113,6 +115,14 @@ TENSOR_CHECKS: tuple[Callable[..., Any], ...] = (torch._check_tensor_all,)
 assert_tensor: Callable[..., None] = torch._assert_async
 # Without it clip_grad_norm_ and its kin break the graph. Tried: 2.11, 2.13.
 group_tensors: Callable[..., Any] | None = getattr(torch._C, "_group_tensors_by_device_and_dtype", None)
+
+# The code of what stands around the `step` of PyTorch's optimizers: it breaks the graph for torch.compile twice, and
+# the `step` of every optimizer would. How they read a step count: torch.compile is given the tensor, in single
+# precision. Tried: 2.11, 2.13.
+_optimizer: Any = sys.modules[torch.optim.Optimizer.__module__]  # torch.optim deletes the name
+OPTIMIZER_STEP_WRAPPER: CodeType = _optimizer._use_grad_for_differentiable(lambda: None).__code__
+value_for_optimizer: Callable[[Any], Any] = _optimizer._get_value
+stack_for_optimizer: Callable[[Any], Any] = _optimizer._stack_if_compiling
 
 
 # temporarily_clear_interpreter_stack: leave torch.func's transforms for a moment. Without it an input of the graph that

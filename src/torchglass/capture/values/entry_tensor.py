@@ -1,6 +1,6 @@
 """Inputs of the graph that the entry makes of numbers that change from call to call.
 
-x * n                       ->   graph_0(x, rebuild.scalar(n))
+x * n                       ->   graph_0(x, rebuild.scalar(n, torch.float32))
 torch.tensor([[a, b], c])   ->   data = torch.tensor([[a, b], c]); graph_0(x, data)
 """
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 import torch.fx
 
+from ..._native import number_tensor
 from .base import Lazy, Value
 from .containers import ListV
 from .number import NumberV
@@ -46,13 +47,13 @@ class NumberTensorV(EntryTensorV):
         self.number = number
 
     def example(self) -> torch.Tensor:
-        return torch.scalar_tensor(self.number.known, dtype=self.fake.dtype)
+        return number_tensor(self.number.known, self.fake.dtype)
 
     def relied_on(self, m: Machine) -> torch.Tensor:
-        return torch.tensor(self.number.value, dtype=self.fake.dtype)
+        return number_tensor(self.number.value, self.fake.dtype)
 
     def text(self, e: Emitter) -> str:
-        return f"rebuild.scalar({e.expr(self.number)})"
+        return f"rebuild.scalar({e.expr(self.number)}, {self.fake.dtype})"
 
 
 class ListCall(NamedTuple):

@@ -1,7 +1,7 @@
 """Numbers that change from call to call: not constants of the graph but inputs of it; and texts made of them.
 
     f(x, 0.1)      ->  x * 0.1                        # the first value is a constant
-    f(x, 0.2)      ->  graph_0(x, rebuild.scalar(t))  # then the number is handed in, and other values are no recompile
+    f(x, 0.2)      ->  graph_0(x, rebuild.scalar(t, ...))  # then it is handed in, and other values are no recompile
     print(f"{n}")  ->  print(str(n))                  # a text of the number, too, is made anew at each call
 
 A number is a ``ConstantV`` whose value is guarded as soon as somebody reads it (``value``); arithmetic with other
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import BuiltinFunctionType, MethodDescriptorType, NoneType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
@@ -198,6 +198,9 @@ def computed(m: Machine, function: Callable[..., Any], text: str, parts: tuple[V
     reals = [part.known if isinstance(part, NumberV) else getattr(part, "value", None) for part in parts]
     if not all(isinstance(part, NumberV) or _is_plain(part) for part in parts):
         return None
+    key = (function, text, *map(_identity, parts))
+    if key in m.computed:
+        return m.computed[key]
     try:
         result = function(*reals)
     except Exception:
@@ -207,7 +210,16 @@ def computed(m: Machine, function: Callable[..., Any], text: str, parts: tuple[V
     number = NumberV(m, result, None, function, text, parts)
     if function not in NEVER_FAIL:
         m.fallible.append(number)
+    m.computed[key] = number
     return number
+
+
+def _identity(part: Value) -> Hashable:
+    """What two equal operands have in common: a source, the same computation, or a constant's type and digits."""
+    if isinstance(part, NumberV):
+        return part.source if part.source is not None else id(part)
+    assert isinstance(part, ConstantV)
+    return type(part.value), repr(part.value)
 
 
 def _is_plain(value: Value) -> bool:
