@@ -70,8 +70,8 @@ if TYPE_CHECKING:
 
 # Imported for the handlers that they enter.
 WITH_HANDLERS = (
-    autograd_functions, checkpoints, checks, class_bodies, copying, diagnostics, fields, foreach, gradients, higher_order,
-    optimizers, standard_library, transforms, vjp,
+    autograd_functions, checkpoints, checks, class_bodies, copying, diagnostics, fields, foreach, gradients,
+    higher_order, optimizers, standard_library, transforms, vjp,
 )  # fmt: skip
 
 IN_PYTHON = (FunctionType, _native.CompiledFunction)  # methods whose code can be followed

@@ -123,8 +123,8 @@ def rebuilt(tree: Tree, tensors: Iterator[TensorV]) -> Value:
 class SubGraphBuilder(BodyBuilder):
     """The graph of a function that an operator calls, on operands with the metadata of those that it has now."""
 
-    def number(self, number: NumberV) -> NumberTensorV:
-        return self.parent.number(number)
+    def number(self, number: NumberV, dtype: torch.dtype | None = None) -> NumberTensorV:
+        return self.parent.number(number, dtype)
 
     def placeholder(self, real: torch.Tensor, source: Source) -> TensorV:
         return self.parent.placeholder(real, source)

@@ -9,6 +9,7 @@ computes with as many digits.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,6 +17,7 @@ import torch
 from .. import torch_compat
 from . import polyfills
 from .builtin_functions import handles
+from .errors import Unsupported
 from .standard_library import BY_CODE
 from .values.base import Value
 from .values.constant import ConstantV
@@ -46,3 +48,13 @@ def value_for_optimizer(m: Machine, args: list[Value], kwargs: dict[str, Value])
 def stack_for_optimizer(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The list itself: `torch._foreach_addcdiv_` and its kin are taken apart here."""
     return args[0]
+
+
+def _in_one_kernel(name: str, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    raise Unsupported(f"`torch.{name}`, an optimizer's step as one kernel", "drop `fused=True`: ours is one pass too")
+
+
+for _name in ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"):
+    _kernel = getattr(torch, _name, None)
+    if _kernel is not None:
+        handles(_kernel)(functools.partial(_in_one_kernel, _name))
