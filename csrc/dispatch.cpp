@@ -8,7 +8,8 @@
 //       TypeError is then the user's. `bound` are constant first arguments, as of a method bound to a module.
 //   compiled.add_entry(table: GuardTable, entry: callable); compiled.clear()
 //   compiled.entries: tuple of (table, entry); compiled.hits, compiled.misses: int
-//   compiled.disabled: bool     True: calls go to `function` (past the cache limit); so they do if its code is replaced
+//   compiled.add_plain(table)   calls that no entry takes and that this table takes go to `function`: past the cache limit
+//   compiled.disabled: bool     True: all calls go to `function`; so they do if its code is replaced
 //   compiled.continues: bool    True: entries return what it returns: tail_calls.h
 //   compiled.region: Region or None    what calls that go to `function` for being disabled are watched by: frame_hook.cpp
 //   compiled.function, compiled.miss, compiled.bound
@@ -40,6 +41,7 @@ struct CompiledFunction {
   PyObject* miss;
   PyObject* bound;
   PyObject* entries;  // replaced and never changed, so a call may go on with the tuple it started with
+  PyObject* plain;    // tables, likewise
   PyObject* region;   // or None
   PyObject* dict;
   PyObject* weak_references;
@@ -262,6 +264,15 @@ Hit find(CompiledFunction* self, PyObject* const* parameters, Py_ssize_t count, 
   return {};
 }
 
+// Whether a call that no entry takes goes to the function.
+bool runs_plainly(CompiledFunction* self, PyObject* const* parameters, Py_ssize_t count) {
+  const Ref tables = Ref::borrow(self->plain);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tables.get()); ++i) {
+    if (guard_table_of(PyTuple_GET_ITEM(tables.get(), i))->check(parameters, count, false)) return true;
+  }
+  return false;
+}
+
 PyObject* run_entry(const Hit& hit, Parameters& parameters) {
   PyObject* result = parameters.call(hit.entry.get(), hit.fetched.get());
   guard_table_of(hit.table.get())->take_back(hit.fetched.get());
@@ -294,7 +305,8 @@ PyObject* answer(CompiledFunction* self, const Arguments& given) {
   if (detour == kMiss) return call_miss(self, parameters);
   const Ref alive = Ref::borrow(reinterpret_cast<PyObject*>(self));
   const Hit hit = find(self, parameters.values(), shape.total(), true);
-  return hit.entry ? run_entry(hit, parameters) : call_miss(self, parameters);
+  if (hit.entry) return run_entry(hit, parameters);
+  return runs_plainly(self, parameters.values(), shape.total()) ? call_function(self, given) : call_miss(self, parameters);
 }
 
 PyObject* answer_unwatched(CompiledFunction* self, const Arguments& given) {
@@ -338,10 +350,12 @@ PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   self->miss = Py_NewRef(miss);
   self->bound = bound != nullptr ? Py_NewRef(bound) : PyTuple_New(0);
   self->entries = PyTuple_New(0);
+  self->plain = PyTuple_New(0);
   self->region = Py_NewRef(Py_None);
   self->dict = PyDict_New();
   Ref owner(reinterpret_cast<PyObject*>(self));
-  const bool complete = self->varnames != nullptr && self->bound != nullptr && self->entries != nullptr;
+  const bool complete = self->varnames != nullptr && self->bound != nullptr && self->entries != nullptr &&
+      self->plain != nullptr;
   return complete && self->dict != nullptr ? owner.release() : nullptr;
 }
 
@@ -352,6 +366,7 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->miss);
   Py_VISIT(self->bound);
   Py_VISIT(self->entries);
+  Py_VISIT(self->plain);
   Py_VISIT(self->region);
   Py_VISIT(self->dict);
   return 0;
@@ -364,6 +379,7 @@ int compiled_clear(PyObject* object) {
   Py_SETREF(self->miss, Py_NewRef(Py_None));
   PyObject* empty = PyTuple_New(0);  // the shared empty tuple
   Py_XSETREF(self->entries, Py_NewRef(empty));
+  Py_XSETREF(self->plain, Py_NewRef(empty));
   Py_XSETREF(self->bound, empty);
   Py_SETREF(self->region, Py_NewRef(Py_None));
   Py_CLEAR(self->dict);
@@ -380,6 +396,7 @@ void compiled_dealloc(PyObject* object) {
   Py_CLEAR(self->miss);
   Py_CLEAR(self->bound);
   Py_CLEAR(self->entries);
+  Py_CLEAR(self->plain);
   Py_CLEAR(self->region);
   Py_CLEAR(self->dict);
   Py_TYPE(object)->tp_free(object);
@@ -432,7 +449,20 @@ PyObject* compiled_add_entry(PyObject* object, PyObject* args) {
 PyObject* compiled_clear_entries(PyObject* object, PyObject*) {
   PyObject* empty = PyTuple_New(0);
   if (empty == nullptr) return nullptr;
-  Py_SETREF(as_compiled(object)->entries, empty);
+  Py_SETREF(as_compiled(object)->entries, Py_NewRef(empty));
+  Py_SETREF(as_compiled(object)->plain, empty);
+  Py_RETURN_NONE;
+}
+
+PyObject* compiled_add_plain(PyObject* object, PyObject* table) {
+  if (!PyObject_TypeCheck(table, &guard_table_type)) {
+    PyErr_SetString(PyExc_TypeError, "add_plain takes a GuardTable");
+    return nullptr;
+  }
+  const Ref last(PyTuple_Pack(1, table));
+  PyObject* tables = last ? PySequence_Concat(as_compiled(object)->plain, last.get()) : nullptr;
+  if (tables == nullptr) return nullptr;
+  Py_SETREF(as_compiled(object)->plain, tables);
   Py_RETURN_NONE;
 }
 
@@ -452,7 +482,8 @@ PyObject* compiled_deepcopy(PyObject* object, PyObject* memo) {
 
 PyMethodDef compiled_methods[] = {
     {"add_entry", compiled_add_entry, METH_VARARGS, "add_entry(table, entry): try this entry first."},
-    {"clear", compiled_clear_entries, METH_NOARGS, "clear(): drop all entries."},
+    {"add_plain", compiled_add_plain, METH_O, "add_plain(table): calls it takes, and no entry, go to the function."},
+    {"clear", compiled_clear_entries, METH_NOARGS, "clear(): drop all entries and tables."},
     {"__reduce__", compiled_reduce, METH_NOARGS, nullptr},
     {"__deepcopy__", compiled_deepcopy, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
@@ -515,7 +546,8 @@ Answer find_entry(PyObject* object, PyObject* const* parameters, Py_ssize_t coun
   Hit hit = find(as_compiled(object), parameters, count, false);
   entry = std::move(hit.entry);
   fetched = std::move(hit.fetched);
-  return entry ? Answer::Entry : Answer::Miss;
+  if (entry) return Answer::Entry;
+  return runs_plainly(as_compiled(object), parameters, count) ? Answer::Plain : Answer::Miss;
 }
 
 int add_dispatch(PyObject* module) {

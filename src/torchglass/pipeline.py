@@ -12,7 +12,7 @@ import functools
 import itertools
 import logging
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import CellType, FunctionType
@@ -30,11 +30,11 @@ from .locks import fork_safe_lock
 from .options import CompileOptions
 from .records.capture import Capture, GraphBreak, Request, Resume
 from .records.compilation import Described, EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
-from .records.guards import TensorMeta
+from .records.guards import Guard, TensorMeta
 from .records.literals import one_line
 from .records.origin import Origin
 from .records.sources import Source
-from .runtime import edits, replay
+from .runtime import edits, growing, replay
 from .runtime import guards as guard_runtime
 from .runtime.called import Callees, Entry, watched
 from .runtime.calling import call_original
@@ -178,6 +178,8 @@ class FunctionState:
             found = _entry_of_another_thread(compiled, arguments)
         if found is not None or compiled.disabled or not self._below_limit(compiled):
             return found
+        if self._grows(compiled, arguments):
+            return None
         why = self._note_recompile(arguments)
         try:
             table, entry = compiling.undisturbed(lambda: self._compile(compiled, arguments))
@@ -222,13 +224,36 @@ class FunctionState:
         reasons = "; ".join(
             dict.fromkeys(str(r.guard.source or r.guard.check) for r in self.record.recompiles if r.guard)
         )
-        message = f"`{self.name}` has {limit} entries and runs eagerly from now on."
+        message = f"`{self.name}` has {limit} entries; what none of them takes runs eagerly from now on."
         if reasons:
             message += f" What kept changing: {reasons}."
-        fallbacks.say(message, self.record.origin)
-        self.record.fallbacks.append(Fallback(message, self.record.origin, "cache limit"))
-        compiled.disabled = True
+        self._make_no_more(compiled, (), message, "cache limit")
         return False
+
+    def _grows(self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]) -> bool:
+        """Whether this call differs from the newest entry in sizes alone, as too many did: it, and those like it, run
+        the function.
+        """
+        if not growing.is_growing(self.record.recompiles, compiled.hits, compiled.misses):
+            return False
+        guards = growing.without_sizes(self.guards[-1])
+        if guard_runtime.build_table(guards, (), self.function).check(arguments) is None:
+            return False
+        grown = self.record.recompiles[-1].guard
+        message = (
+            f"`{self.name}` was compiled at more than a third of its calls, for another size each time: calls with new "
+            f"sizes run eagerly from now on. What kept growing: {grown.source if grown else 'an argument'}."
+        )
+        self._make_no_more(compiled, guards, message, "sizes")
+        return True
+
+    def _make_no_more(
+        self, compiled: _native.CompiledFunction, guards: Sequence[Guard], message: str, stage: str
+    ) -> None:
+        """Calls that no entry takes, and for which ``guards`` hold, run the function."""
+        fallbacks.say(message, self.record.origin)
+        self.record.fallbacks.append(Fallback(message, self.record.origin, stage))
+        compiled.add_plain(guard_runtime.build_table(guards, (), self.function))
 
     def _note_recompile(self, arguments: tuple[Any, ...]) -> str:
         """Why no entry fits, for the log; '' where there is none yet."""
