@@ -33,6 +33,7 @@ def disable(function: Any = None, recursive: bool = True, *, reason: str | None 
     """
     if function is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
+    _refuse_uncallable("disable", function)
     if isinstance(function, (type, torch.nn.Module)):
         name = "forward" if hasattr(function, "forward") else "__call__"
         setattr(function, name, disable(getattr(function, name), recursive, reason=reason))
@@ -43,6 +44,11 @@ def disable(function: Any = None, recursive: bool = True, *, reason: str | None 
     vars(made)[DISABLED] = recursive
     vars(made)[REASON] = reason
     return made
+
+
+def _refuse_uncallable(marker: str, function: Any) -> None:
+    if not callable(function):
+        raise TypeError(f"tg.{marker}: `function` is {function!r}, which cannot be called")
 
 
 def _twin(function: Callable[..., Any]) -> Any:
@@ -61,6 +67,7 @@ def allow_in_graph(function: F) -> F:
     It must be pure but for its results, take tensors and constants, and return tensors.
     """
     for one in function if isinstance(function, (list, tuple)) else (function,):
+        _refuse_uncallable("allow_in_graph", one)
         if isinstance(one, FunctionType):  # what has no Python code is a node anyway, or cannot be one
             setattr(one, IN_GRAPH, True)
     return function

@@ -94,3 +94,9 @@ def test_breakpoint_stops_in_the_users_function(monkeypatch):
     (reason,) = tg.explain(compiled).breaks()
     assert "breakpoint" in reason.reason and reason.origin.line == f.__code__.co_firstlineno + 2
     assert len(stopped) == 1
+
+
+@pytest.mark.parametrize("marker", [tg.disable, tg.allow_in_graph])
+def test_markers_refuse_what_cannot_be_called(marker):
+    with pytest.raises(TypeError, match="5"):
+        marker(5)

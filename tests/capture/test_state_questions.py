@@ -93,3 +93,14 @@ def test_tensors_made_inside_are_of_the_legacy_types_that_eager_says():
         return [isinstance(t, kind) for t in made for kind in LEGACY]
 
     assert tg.compile(f, backend="eager", fullgraph=True)(x) == f(x)
+
+
+@pytest.mark.parametrize("backend", ["eager", "glass"])
+def test_operators_of_numbers_alone(backend):
+    def f(x):
+        return x + torch.ops.aten.add(4, 3.3), torch.ops.aten.arange(3)
+
+    compiled = tg.compile(f, backend=backend)
+    for one, other in zip(compiled(x), f(x)):
+        assert torch.equal(one, other)
+    assert not tg.explain(compiled).record.fallbacks

@@ -259,11 +259,23 @@ def call_function(m: Machine, function: Any, args: list[Value], kwargs: dict[str
     if function in STATE_SETTERS:
         return _set_state(m, function, args, kwargs)
     tensors = any(map(has_tensor, args)) or any(map(has_tensor, kwargs.values()))
+    if not tensors and args and _takes_tensor(function):
+        raise Unsupported(f"`{function}` of numbers alone", "give it a tensor")
     if not tensors and name.startswith(SETTER_PREFIXES) and function not in torch_compat.SWITCH_SETTERS:
         raise Unsupported(f"calling `{name}`, which changes PyTorch's state", "call it outside the compiled function")
     if not tensors and name.startswith(QUERY_PREFIXES) and getattr(function, "__module__", "") != "torch.nn.functional":
         return _answer(m, function, args, kwargs)
     return _operate(m, "call_function", function, function, args, kwargs)
+
+
+def _takes_tensor(operator: Any) -> bool:
+    """Whether an operator of ``torch.ops`` wants a tensor first: of a number it makes one by itself."""
+    if isinstance(operator, torch_compat.OpOverloadPacket):
+        operator = getattr(operator, operator.overloads()[0])
+    if not isinstance(operator, torch_compat.OpOverload):
+        return False
+    parameters = operator._schema.arguments
+    return bool(parameters) and isinstance(parameters[0].type, torch.TensorType)
 
 
 def _answer(m: Machine, question: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
