@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from .debugging import debug, prepare_debug
     from .decompiler import decompile
     from .errors import CompileError, GraphBreakError, TorchglassError
+    from .installing import install, installed, uninstall
+    from .markers import (
+        assume_constant_result,
+        cudagraph_mark_step_begin,
+        is_exporting,
+        nested_compile_region,
+        substitute_in_graph,
+    )
+    from .marks import mark_dynamic, mark_static, mark_static_address, mark_unbacked, maybe_mark_dynamic
     from .stance import set_stance
 
 __version__ = "0.1.0"
@@ -29,6 +38,15 @@ _HOMES = {
     **dict.fromkeys(("debug", "prepare_debug"), "debugging"),
     "decompile": "decompiler",
     "set_stance": "stance",
+    **dict.fromkeys(
+        ("assume_constant_result", "cudagraph_mark_step_begin", "is_exporting", "nested_compile_region",
+         "substitute_in_graph"),
+        "markers",
+    ),
+    **dict.fromkeys(
+        ("mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked", "maybe_mark_dynamic"), "marks"
+    ),
+    **dict.fromkeys(("install", "installed", "uninstall"), "installing"),
     **dict.fromkeys(("CompileError", "GraphBreakError", "TorchglassError"), "errors"),
 }  # fmt: skip
 
@@ -37,17 +55,30 @@ __all__ = [
     "GraphBreakError",
     "TorchglassError",
     "allow_in_graph",
+    "assume_constant_result",
     "compile",
+    "cudagraph_mark_step_begin",
     "debug",
     "decompile",
     "disable",
     "explain",
     "graph_break",
+    "install",
+    "installed",
     "is_compiling",
+    "is_exporting",
     "list_backends",
+    "mark_dynamic",
+    "mark_static",
+    "mark_static_address",
+    "mark_unbacked",
+    "maybe_mark_dynamic",
+    "nested_compile_region",
     "prepare_debug",
     "reset",
     "set_stance",
+    "substitute_in_graph",
+    "uninstall",
 ]
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _native, fallbacks, torch_compat
+from . import _native, fallbacks, following, torch_compat
 from .backends import registry
 from .bytecode.objects import new_class
 from .capture.standard_library import is_made
@@ -69,11 +69,12 @@ def compile(
     """
     chosen = CompileOptions.make(backend=backend, mode=mode, dynamic=dynamic, fullgraph=fullgraph, options=options)
     if model is None:
-        return functools.partial(_compile, options=chosen, off=disable)
-    return _compile(model, chosen, disable)
+        return functools.partial(compile_with, options=chosen, off=disable)
+    return compile_with(model, chosen, disable)
 
 
-def _compile(model: Any, options: CompileOptions, off: bool = False) -> Any:
+def compile_with(model: Any, options: CompileOptions, off: bool = False) -> Any:
+    """What ``compile`` gives, the options made."""
     if off:
         return model
     model = torch_compat.uncompiled(model)
@@ -83,14 +84,24 @@ def _compile(model: Any, options: CompileOptions, off: bool = False) -> Any:
     if isinstance(model, torch.nn.Module):
         return compile_module(model, options)
     if isinstance(model, (staticmethod, classmethod)):
-        return type(model)(_compile(model.__func__, options))
+        return type(model)(compile_with(model.__func__, options))
     if isinstance(model, functools.partial):
-        return functools.partial(_compile(model.func, options), *model.args, **model.keywords)
+        return functools.partial(compile_with(model.func, options), *model.args, **model.keywords)
     if isinstance(model, property):
         raise TypeError("model must not be a property: decorate its getter, with @property above @tg.compile")
     if isinstance(model, type) or not callable(model):
         raise TypeError(f"model must be a function, method, callable object or nn.Module, not {model!r}")
-    return compile_function(*code_of(model), options)
+    return _for_its_inputs(*code_of(model), options)
+
+
+def _for_its_inputs(
+    function: FunctionType, bound: tuple[Any, ...], options: CompileOptions, name: str | None = None
+) -> Any:
+    """The function compiled by us, and by PyTorch's compiler for calls with other inputs if the options say so."""
+    if name is None and bound and function.__module__ == torch.nn.Module.__module__:
+        name = type(bound[0]).__name__  # nn.Module.__call__, which libraries compile, is not what it is about
+    compiled = compile_function(function, bound, options, name)
+    return compiled if options.elsewhere is None else options.elsewhere.beside(compiled, function, bound)
 
 
 def code_of(model: Any) -> tuple[FunctionType, tuple[Any, ...]]:
@@ -236,10 +247,10 @@ class Forward:
 
     def _compiled(self) -> Any:
         if self.name in self.module.__dict__:
-            return _compile(getattr(self.module, self.name), self.options)
+            return compile_with(getattr(self.module, self.name), self.options)
         cls = type(self.module)
         function, bound = code_of(getattr(cls, self.name))
-        return compile_function(function, (self.module, *bound), self.options, cls.__name__)
+        return _for_its_inputs(function, (self.module, *bound), self.options, cls.__name__)
 
     def __set__(self, instance: Any, value: Any) -> None:
         instance.__dict__[self.name] = value
@@ -303,3 +314,6 @@ def reset(directory: str | Path | None = None) -> None:
 def list_backends() -> list[str]:
     """The names that ``backend=`` takes: ours first, then those registered with torch.compile."""
     return registry.names()
+
+
+following.follow(reset)

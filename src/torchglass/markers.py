@@ -14,6 +14,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 DISABLED = "_torchglass_disabled"  # True: and what it calls; False: the function alone. csrc/frame_hook.cpp reads it
 REASON = "_torchglass_reason"
 IN_GRAPH = "_torchglass_in_graph"
+CONSTANT = "_dynamo_marked_constant"  # torch.compile's: what either marks, both honour
+
+SUBSTITUTES: dict[int, tuple[Any, FunctionType]] = {}  # by id: the function, and what capture interprets instead
 
 
 def is_compiling() -> bool:
@@ -71,3 +74,42 @@ def allow_in_graph(function: F) -> F:
         if isinstance(one, FunctionType):  # what has no Python code is a node anyway, or cannot be one
             setattr(one, IN_GRAPH, True)
     return function
+
+
+def is_exporting() -> bool:
+    """False: there is no export here."""
+    return False
+
+
+def assume_constant_result(function: F) -> F:
+    """Mark a function: called with constants and objects, it gives what it gave when the caller was compiled."""
+    setattr(function, CONSTANT, True)
+    return function
+
+
+def substitute_in_graph(
+    original: Callable[..., Any], *, can_constant_fold_through: bool = False, skip_signature_check: bool = False
+) -> Callable[[FunctionType], Callable[..., Any]]:
+    """A decorator of a Python function that capture interprets where ``original``, mostly one in C, is called.
+
+    The other arguments are torch.compiler's and change nothing: constants fold always, signatures are for the caller.
+    """
+    if not callable(original):
+        raise TypeError(f"substitute_in_graph expects a function, not {original!r}")
+
+    def enter(function: FunctionType) -> Callable[..., Any]:
+        if not isinstance(function, FunctionType):
+            raise TypeError(f"@substitute_in_graph expects a Python function, not {function!r}")
+        SUBSTITUTES[id(original)] = original, function
+        return functools.wraps(function)(lambda *args, **kwargs: original(*args, **kwargs))
+
+    return enter
+
+
+def nested_compile_region(function: Any = None, **options: Any) -> Any:
+    """The function itself; without one, a decorator. Equal blocks are compiled once without being named."""
+    return (lambda given: given) if function is None else function
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Does nothing: no memory is taken back from one call for the next."""

@@ -471,22 +471,18 @@ for _real, _polyfill in POLYFILLED.items():
     HANDLERS[id(_real)] = (_real, _polyfill_handler(_polyfill))
 
 
-# --- questions about the compiler and about torch ---------------------------------------------------------------------
-def _answers(value: Any, *functions: Any) -> None:
+# --- questions about torch ---------------------------------------------------------------------
+def answers(value: Any, *functions: Any) -> None:
     for function in functions:
         if function is not None:
             HANDLERS[id(function)] = (function, lambda m, args, kwargs: ConstantV(value))
 
 
-_answers(True, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, markers.is_compiling)
-_answers(
-    False,
-    torch.jit.is_scripting, torch.jit.is_tracing, getattr(torch.compiler, "is_exporting", None),
-)  # fmt: skip
+answers(False, torch.jit.is_scripting, torch.jit.is_tracing)
 LATE["traceback", "clear_frames"] = lambda m, args, kwargs: NONE  # what they hold here lives no longer for it
 LATE["torch.onnx", "is_in_onnx_export"] = lambda m, args, kwargs: ConstantV(False)
-_answers(0, torch_compat.dispatch_mode_count)  # nothing is compiled under a dispatch mode
-_answers(None, torch_compat.tracing_state, torch_compat.log_api_usage)
+answers(0, torch_compat.dispatch_mode_count)  # nothing is compiled under a dispatch mode
+answers(None, torch_compat.tracing_state, torch_compat.log_api_usage)
 
 
 @handles(sys.exc_info)

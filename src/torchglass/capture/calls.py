@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import _native, torch_compat
+from ..markers import CONSTANT
 from ..records.sources import Attr, Fixed, Global, Item, Referent, Source
 from . import (
     arguments,
@@ -31,6 +32,7 @@ from . import (
     checks,
     class_bodies,
     classes,
+    compiler_functions,
     copying,
     diagnostics,
     fields,
@@ -83,6 +85,13 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
     real = function.real
     if isinstance(real, FunctionType):
         tensor_ops.check_not_disabled(real)
+        if real.__dict__.get(CONSTANT):
+            found = compiler_functions.constant_result(m, real, args, kwargs)
+            if found is not None:
+                return found
+    substitute = compiler_functions.substitute_of(real)
+    if substitute is not None:
+        return m.call(m.wrap_known(substitute), args, kwargs)
     if id(real) in number.FUNCTIONS and not kwargs:
         found = number.called(m, real, args)
         if found is not None:

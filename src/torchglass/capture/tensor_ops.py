@@ -173,7 +173,7 @@ def is_operation(real: Any) -> bool:
     if isinstance(real, (torch_compat.OpOverload, torch_compat.OpOverloadPacket)):
         return True
     if isinstance(real, FunctionType):
-        if real.__dict__.get(IN_GRAPH):
+        if in_graph(real):
             return True
         return real.__module__ in LEAF_MODULES and _is_pytorchs(real)
     if isinstance(real, BuiltinFunctionType):
@@ -199,13 +199,18 @@ def _is_pytorchs(function: Any) -> bool:
 def takes_code(real: Any, values: list[Value]) -> bool:
     """Whether a function of PyTorch's in Python gets objects or functions of the user's, and so is interpreted."""
     if is_opaque(real):
-        return False
+        return isinstance(real, FunctionType) and not any(map(has_tensor, values))  # a node needs one
     return any(isinstance(v, (CallableV, InstanceV)) and getattr(v, "payload", None) is None for v in values)
 
 
 def is_opaque(real: Any) -> bool:
     """Whether there is no code of an operation to interpret, or the user wants it not to be."""
-    return not isinstance(real, FunctionType) or bool(real.__dict__.get(IN_GRAPH))
+    return not isinstance(real, FunctionType) or in_graph(real)
+
+
+def in_graph(function: FunctionType) -> bool:
+    """Whether ``tg.allow_in_graph`` or ``torch.compiler.allow_in_graph`` named the function."""
+    return bool(function.__dict__.get(IN_GRAPH)) or torch_compat.is_allowed_in_graph(function)
 
 
 def _is_functions_class(owner: Any) -> bool:

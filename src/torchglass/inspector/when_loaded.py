@@ -53,7 +53,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         self.then = then
 
     def stop(self) -> None:
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, AttributeError):  # there is no path when Python ends
             sys.meta_path.remove(self)
 
     def find_spec(

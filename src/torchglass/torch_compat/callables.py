@@ -6,7 +6,7 @@ import functools
 import re
 import sys
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -132,3 +132,28 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack as 
 # The function programs (op_db among them) call for batch norm with statistics it may write; without it their calls are
 # recorded as one operator that has no derivative of its own. Tried on 2.11 and 2.13.
 batch_norm_legit = torch._native_batch_norm_legit
+
+
+# --- what programs told torch.compile -------------------------------------------------------------------------------
+def is_allowed_in_graph(function: Any) -> bool:
+    """Whether ``torch.compiler.allow_in_graph`` named it, which torch._dynamo keeps by id.
+
+    Without it such functions are interpreted, and break the graph where they read data. Tried: 2.13.
+    """
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    ids = getattr(getattr(rules, "_allowed_callable_ids", None), "function_ids", None)
+    return ids is not None and id(function) in ids
+
+
+def substitute_in_graph_of(function: Any) -> FunctionType | None:
+    """What a user's ``torch.compiler.substitute_in_graph`` gave for it; PyTorch's own substitutes are for its compiler.
+
+    Without it calls of such functions break the graph. Tried: 2.13.
+    """
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    if rules is None or id(function) not in getattr(rules, "_polyfilled_function_ids", ()):
+        return None
+    variables = getattr(sys.modules.get("torch._dynamo.variables.functions"), "PolyfilledFunctionVariable", None)
+    known = variables._get_polyfill_handlers().get(function) if variables is not None else None
+    found = getattr(known, "__torch_dynamo_polyfill__", None)
+    return found if isinstance(found, FunctionType) and not found.__module__.startswith("torch.") else None

@@ -1,0 +1,114 @@
+"""What programs say about sizes and addresses of tensors: remembered on the tensor, as torch.compile keeps it.
+
+    tg.mark_dynamic(x, 0, min=2, max=64)
+
+Sizes are static yet, so no mark changes what is compiled. The attributes are torch.compile's: what is marked by either
+is found by both. A mark costs no entry, and stays on the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+
+Index = int | list[int] | tuple[int, ...]
+
+
+class DimRange(NamedTuple):
+    """Bounds of one size."""
+
+    dim: int
+    min: int | None
+    max: int | None
+
+
+def mark_dynamic(
+    t: Any,
+    index: Index,
+    *,
+    hint_override: int | None = None,
+    min: int | None = None,
+    max: int | None = None,
+    specialize_on: list[Any] | None = None,
+) -> None:
+    """These sizes will change from call to call, within ``min`` and ``max``."""
+
+    def note(dim: int) -> None:
+        _of(t, "_dynamo_dynamic_indices", set).add(dim)
+        _of(t, "_dynamo_dynamic_range", set).add(DimRange(dim, min, max))
+        _note_hints(t, dim, hint_override, specialize_on)
+
+    _each(t, index, note)
+
+
+def maybe_mark_dynamic(t: Any, index: Index) -> None:
+    """These sizes may change from call to call."""
+    _each(t, index, lambda dim: _of(t, "_dynamo_weak_dynamic_indices", set).add(dim))
+
+
+def mark_unbacked(
+    t: Any,
+    index: Index,
+    hint_override: int | None = None,
+    strict: bool = False,
+    specialize_on: list[Any] | None = None,
+    shape_id: str | None = None,
+    min: int | None = None,
+    max: int | None = None,
+) -> None:
+    """These sizes are to be known to nothing that is compiled."""
+
+    def note(dim: int) -> None:
+        if strict:
+            _of(t, "_dynamo_strict_unbacked_indices", set).add(dim)
+            return
+        _of(t, "_dynamo_unbacked_indices", set).add(dim)
+        _note_hints(t, dim, hint_override, specialize_on)
+        if min is not None or max is not None:
+            _of(t, "_dynamo_unbacked_bounds", dict)[dim] = (min, max)
+        if shape_id is not None:
+            _of(t, "_dynamo_shape_ids", dict)[dim] = shape_id
+
+    _each(t, index, note)
+
+
+def mark_static(t: Any, index: Index | None = None) -> Any:
+    """These sizes, or all, will not change; of a module's class, its numbers will not. A class is returned."""
+    if isinstance(t, type) and issubclass(t, torch.nn.Module):
+        t._dynamo_marked_static = True  # type: ignore[attr-defined]
+        return t
+    if not isinstance(t, torch.Tensor):
+        raise TypeError(f"mark_static expects a tensor or a class of modules, not {t!r}")
+    dims = range(t.dim()) if index is None else index
+    _each(t, dims, lambda dim: _of(t, "_dynamo_static_indices", set).add(dim))
+    return None
+
+
+def mark_static_address(t: Any, guard: bool = False) -> None:
+    """The tensor will lie where it lies."""
+    if not isinstance(t, torch.Tensor):
+        raise TypeError(f"mark_static_address expects a tensor, not {t!r}")
+    t._dynamo_static_input_type = "guarded" if guard else "unguarded"
+
+
+def _each(t: Any, index: int | Iterable[int], note: Callable[[int], None]) -> None:
+    if not isinstance(index, (int, list, tuple, range)):
+        raise TypeError(f"index must be a number or a list or tuple of numbers, not {index!r}")
+    for dim in (index,) if isinstance(index, int) else index:
+        note(dim)
+        t._has_dynamo_dim_marking = True
+
+
+def _note_hints(t: Any, dim: int, hint: int | None, specialize_on: list[Any] | None) -> None:
+    hints = _of(t, "_dynamo_hint_overrides", dict)
+    if hint:
+        hints[dim] = hint
+    _of(t, "_specialize_on", dict)[dim] = specialize_on or []
+
+
+def _of(t: Any, name: str, kind: type) -> Any:
+    if not hasattr(t, name):
+        setattr(t, name, kind())
+    return getattr(t, name)
