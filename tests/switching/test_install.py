@@ -3,8 +3,11 @@
 import copy
 import inspect
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -215,3 +218,13 @@ def test_a_replaced_torch_compile_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(RuntimeError, match="before what replaced it"):
         tg.install()
     monkeypatch.undo()
+
+
+def test_a_script_that_knows_nothing_of_us(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nc = torch.compile(lambda a: a + 1)\nprint(type(c).__name__, c(torch.ones(2)).sum())"
+    )
+    command = [sys.executable, "-m", "torchglass", "run", "--dir", str(tmp_path / "glass"), "--install", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.stdout.split() == ["CompiledFunction", "tensor(4.)"], done.stderr

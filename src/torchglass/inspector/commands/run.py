@@ -1,15 +1,18 @@
 """Run a script and leave the artifacts of what it compiles in a folder.
 
 python -m torchglass run --dir glass train.py --epochs 1
+python -m torchglass run --install train.py        # its torch.compile is ours
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import runpy
 import sys
 from pathlib import Path
 
+from ...installing import installed
 from ...runtime import store, toolchain
 from .. import reports
 from ..when_loaded import of_torch_compile
@@ -24,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "break, your own lines",
     )  # fmt: skip
     parser.add_argument("--gdb", action="store_true", help="compile kernels so that gdb shows the generated C")
+    parser.add_argument("--install", action="store_true", help="the script's torch.compile is ours: tg.install()")
     parser.add_argument("script", help="a Python file")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
 
@@ -41,6 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
             store.use(arguments.dir, arguments.runs) as used,
             toolchain.debuggable(arguments.gdb),
             of_torch_compile(used.root),
+            installed() if arguments.install else contextlib.nullcontext(),
         ):
             # the absolute path, so that a folder tells the user's files apart from run to run
             runpy.run_path(str(script.absolute()), run_name="__main__")
