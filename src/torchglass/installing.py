@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 
+from . import fallbacks
 from . import options as own
 from .locks import fork_safe_lock
 
@@ -165,7 +166,7 @@ def _by_us(model: Any, wishes: Mapping[str, Any]) -> Any:
     mode, options = translated(wishes.get("mode"), wishes.get("options") or {}, wishes.get("recompile_limit"))
     for name in NO_EFFECT:
         if wishes.get(name):
-            own.say_once(f"torch.compile's argument {name!r} has no effect with torchglass: {NO_EFFECT[name]}")
+            fallbacks.say(f"torch.compile's argument {name!r} has no effect with torchglass: {NO_EFFECT[name]}")
     fullgraph = bool(wishes.get("fullgraph"))
     chosen = own.CompileOptions.make(mode=mode, dynamic=wishes.get("dynamic"), fullgraph=fullgraph, options=options)
     if _other_devices():
@@ -185,9 +186,9 @@ def translated(
             taken[name] = value
         else:
             why = own.INDUCTOR_OPTIONS.get(name, "it is Inductor's")
-            own.say_once(f"torch.compile's option {name!r} has no effect with torchglass: {why}")
+            fallbacks.say(f"torch.compile's option {name!r} has no effect with torchglass: {why}")
     if mode is not None and mode not in own.MODES:
-        own.say_once(f"torch.compile's mode {mode!r} has no effect with torchglass")
+        fallbacks.say(f"torch.compile's mode {mode!r} has no effect with torchglass")
         mode = None
     return mode, taken
 

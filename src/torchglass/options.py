@@ -10,18 +10,15 @@ ambient. A name that nothing knows is an error that lists the names that are val
 
 from __future__ import annotations
 
-import functools
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from . import fallbacks
 from .backends import registry
 
 if TYPE_CHECKING:
     from .installing import Elsewhere
-
-log = logging.getLogger("torchglass")
 
 MODES: dict[str, str] = {
     "default": "compile quickly, run fast",
@@ -165,7 +162,7 @@ class CompileOptions:
             raise TypeError(f"fullgraph must be True or False, not {fullgraph!r}")
         own = registry.is_own(backend)
         if dynamic and own:
-            say_once("dynamic=True has no effect yet: every combination of sizes gets an entry of its own")
+            fallbacks.say("dynamic=True has no effect yet: every combination of sizes gets an entry of its own")
         mode = _mode(mode, named=isinstance(backend, str))
         return cls(backend, mode, dynamic, fullgraph, _options(options, own))
 
@@ -188,12 +185,6 @@ class CompileOptions:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompileOptions:
         return self  # frozen; a copied module shares the record, and a callable backend need not be copyable
-
-
-@functools.cache
-def say_once(message: str) -> None:
-    """For what was asked and cannot be had, where the result is right all the same."""
-    log.warning(message)
 
 
 def unknown(what: str, name: object, valid: Iterable[str]) -> str:

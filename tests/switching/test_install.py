@@ -17,14 +17,14 @@ from torch import compile as by_name
 from torch import nn
 
 import torchglass as tg
-from torchglass import _native, installing, options
+from torchglass import _native, fallbacks, installing
 
 x = torch.ones(2, 2)
 
 
 @pytest.fixture(autouse=True)
 def uninstalled_after() -> Iterator[None]:
-    options.say_once.cache_clear()
+    fallbacks.forget()
     yield
     tg.uninstall()
 
@@ -227,4 +227,4 @@ def test_a_script_that_knows_nothing_of_us(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "torchglass", "run", "--dir", str(tmp_path / "glass"), "--install", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.stdout.split() == ["CompiledFunction", "tensor(4.)"], done.stderr
+    assert done.stdout.split() == ["CompiledFunction", "tensor(0.)"], done.stderr

@@ -12,7 +12,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from ...installing import installed
+from ... import installed
 from ...runtime import store, toolchain
 from .. import reports
 from ..when_loaded import of_torch_compile
