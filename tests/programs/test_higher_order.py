@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from torch.utils._pytree import tree_leaves
+from torch import _higher_order_ops as ops
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 import torchglass as tg
 
@@ -36,7 +37,37 @@ def plain_cond(pred, true_fn, false_fn, operands=()):
     return true_fn(*operands) if pred else false_fn(*operands)
 
 
-PLAIN: dict[tuple[Any, str], Any] = {(torch, "cond"): plain_cond}
+def plain_while_loop(cond_fn, body_fn, carried_inputs):
+    values = carried_inputs
+    while cond_fn(*values):
+        values = body_fn(*values)
+    return values
+
+
+def plain_map(f, xs, *args):
+    leaves, spec = tree_flatten(xs)
+    given = [f(tree_unflatten([leaf[n] for leaf in leaves], spec), *args) for n in range(len(leaves[0]))]
+    return tree_map(lambda *parts: torch.stack(parts), *given)
+
+
+def plain_scan(combine_fn, init, xs, *, dim=0, reverse=False):
+    leaves, spec = tree_flatten(xs)
+    order = range(leaves[0].shape[dim])
+    carry, given = init, []
+    for n in reversed(order) if reverse else order:
+        carry, out = combine_fn(carry, tree_unflatten([leaf.select(dim, n) for leaf in leaves], spec))
+        given.append(out)
+    return carry, tree_map(
+        lambda *parts: torch.stack(parts, dim if dim <= parts[0].dim() else 0), *(given[::-1] if reverse else given)
+    )
+
+
+PLAIN: dict[tuple[Any, str], Any] = {
+    (torch, "cond"): plain_cond,
+    (ops, "while_loop"): plain_while_loop,
+    (ops, "map"): plain_map,
+    (ops, "scan"): plain_scan,
+}
 
 
 class Linear(torch.nn.Module):
@@ -147,6 +178,95 @@ def cond_without_gradients_within(x):
         return x * scale
 
     return torch.cond(x.sum() > 2, yes, lambda x: x.detach() * x, (x,))
+
+
+@program(torch.zeros(1), torch.linspace(0, 1, 12).view(3, 4))
+def while_loop_of_the_documentation(i, x):
+    def cond_fn(iter, x):
+        return iter.sum() < 10
+
+    def body_fn(iter, x):
+        return iter.abs() + 1, x.sin()
+
+    return ops.while_loop(cond_fn, body_fn, (i, x))
+
+
+@program(torch.linspace(0, 1, 12).view(3, 4))
+def while_loop_counted_by_an_integer(x):
+    def cond_fn(int_iter, x):
+        return 2 * int_iter < x.shape[0]
+
+    def body_fn(int_iter, x):
+        return int_iter + 1, x + int_iter
+
+    return ops.while_loop(cond_fn, body_fn, (0, x))[1]
+
+
+@program(torch.tensor(3), ones(2, 4))
+def while_loop_with_parameters(n, x):
+    offset = x.exp()
+
+    def body(state):
+        return {"n": state["n"] - 1, "x": MODEL.yes(state["x"]).tanh() + offset * state["n"]}
+
+    return ops.while_loop(lambda state: state["n"] > 0, lambda state: (body(state),), ({"n": n, "x": x},))[0]["x"]
+
+
+@program(ones(4))
+def while_loop_without_a_round(x):
+    return ops.while_loop(lambda x: x.sum() > 100, lambda x: (x * 2,), (x,))[0] * 3
+
+
+@program(torch.linspace(0, 1, 6).view(2, 3), torch.linspace(1, 2, 6).view(2, 3), ones(3))
+def map_of_the_documentation(left, right, const):
+    def f(xs):
+        return xs[0] * xs[1] + const
+
+    return ops.map(f, [left, right])
+
+
+@program(torch.linspace(0, 1, 24).view(2, 3, 4), ones(4))
+def map_in_map(x, y):
+    def inner(row, y):
+        return {"a": row.cos().add_(1.0) * y, "b": MODEL.no(row)}
+
+    return ops.map(lambda block, y: ops.map(inner, block, y), x, y)
+
+
+@program(torch.zeros(1), torch.arange(5.0))
+def scan_of_the_documentation(i0, xs):
+    def add(x: torch.Tensor, y: torch.Tensor):
+        next_carry = y = x + y
+        return next_carry, y.clone()
+
+    return ops.scan(add, init=i0, xs=xs)
+
+
+@program(torch.linspace(0, 1, 20).view(5, 4).t(), ones(4))
+def scan_of_a_recurrent_cell(x, h):
+    def cell(h, x):
+        new = (MODEL.yes(h) + x.sum()).tanh()
+        return new, {"out": new * h, "sum": new.sum() + x.sum()}
+
+    return ops.scan(cell, h, x, dim=1)
+
+
+@program(torch.linspace(0, 1, 20).view(5, 4), ones(4))
+def scan_in_reverse(x, h):
+    def step(carry, row):
+        total, count = carry
+        return (total * 0.5 + row, count + 1), total * row
+
+    return ops.scan(step, (h, torch.zeros((), dtype=torch.int64)), x, reverse=True)
+
+
+@program(torch.linspace(0, 1, 12).view(3, 4))
+def cond_in_scan_in_no_grad_region(x):
+    def step(total, row):
+        new = torch.cond(row.sum() > 1, lambda t: t * 2, lambda t: t + 1, (total,))
+        return new + row, new * 3
+
+    return ops.scan(step, x[0] * 0, x)
 
 
 def results(function: Callable[..., Any], inputs: tuple[torch.Tensor, ...], training: bool) -> list[torch.Tensor]:

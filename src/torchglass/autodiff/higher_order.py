@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 Graph: TypeAlias = torch.fx.GraphModule
 Tensors = Sequence[torch.Tensor]
+Order: TypeAlias = Callable[[list[Op], list[Op]], list[Op]]
 Rule = Callable[..., Sequence[Any]]
 RULES: dict[Any, Rule] = {}
 """What a call means to a trace, by the function that runs it."""
@@ -110,10 +111,8 @@ class _Ends:
         return [self.layouts[position].strides for position in self.positions]
 
 
-def traced(
-    tracer: Tracer, name: str, graph: Graph, operands: Tensors, training: bool, layouts: list[Layout] | None = None
-) -> SubGraph:
-    """A sub-graph on operands like these; ``layouts``: those that its results are to have."""
+def traced(name: str, graph: Graph, examples: Tensors, training: bool, layouts: list[Layout] | None = None) -> SubGraph:
+    """A sub-graph on operands like the ``examples``; ``layouts``: those that its results are to have."""
 
     def ends(trace: Trace, recorder: Recorder) -> _Ends:
         if any(entry.final is not None for entry in trace.inputs):
@@ -125,7 +124,6 @@ def traced(
         positions = [n for n, output in enumerate(trace.outputs) if output.grad_fn is not None]
         return _Ends([*map(recorder.op_of, values)], wanted, positions, [trace.outputs[n] for n in positions])
 
-    examples = [_example(operand, training) for operand in operands]
     with _outside():
         trace, found = joint.trace(graph, examples, training, ends)
     if training and any(map(is_random, trace.ops)):
@@ -140,10 +138,17 @@ def traced(
     return SubGraph(name, ops, inputs, results, found.layouts, tangents, by_input)
 
 
-def _example(operand: torch.Tensor, training: bool) -> torch.Tensor:
-    value = unwrap_functional(operand)
-    with _outside():
-        return value.detach().requires_grad_(training and operand.requires_grad)
+def examples_of(operands: Tensors, training: bool, rows: bool = False, carried: bool = False) -> list[torch.Tensor]:
+    """What a sub-graph gets for operands, or for one of their ``rows`` each. What is ``carried`` on from round to round
+    may come to require a gradient in the first.
+    """
+    examples = []
+    for operand in operands:
+        value = unwrap_functional(operand)
+        requires = training and (operand.requires_grad or (carried and Layout.of(value).is_continuous))
+        with _outside():
+            examples.append((value[0] if rows else value).detach().requires_grad_(requires))
+    return examples
 
 
 @contextmanager
@@ -161,9 +166,11 @@ def forward_graph(tracer: Tracer, sub_graph: SubGraph) -> Held:
     return _built(tracer, sub_graph.name, sub_graph.inputs, ops, sub_graph.results, sub_graph.layouts)
 
 
-def backward_graph(tracer: Tracer, sub_graph: SubGraph, wanted: list[int], tangents: list[int]) -> Held:
+def backward_graph(
+    tracer: Tracer, sub_graph: SubGraph, wanted: list[int], tangents: list[int], order: Order | None = None
+) -> Held:
     """The ATen graph of the gradients of the operands ``wanted``, zeros where there are none. Its inputs are the
-    operands and a gradient of each of the results ``tangents``.
+    operands and a gradient of each of the results ``tangents``, in this ``order`` if it is not told another.
     """
     ops = list(sub_graph.ops)
     arriving = []
@@ -182,7 +189,8 @@ def backward_graph(tracer: Tracer, sub_graph: SubGraph, wanted: list[int], tange
             ops.append(op)
         results.append(op)
         layouts.append(layout)
-    return _built(tracer, f"{sub_graph.name}_backward", [*sub_graph.inputs, *arriving], ops, results, layouts)
+    inputs = order(sub_graph.inputs, arriving) if order else [*sub_graph.inputs, *arriving]
+    return _built(tracer, f"{sub_graph.name}_backward", inputs, ops, results, layouts)
 
 
 @dataclass(frozen=True)
@@ -301,8 +309,8 @@ def spread(gradients: Sequence[torch.Tensor], positions: list[int], count: int) 
 @rule(control_flow.cond)
 def cond(tracer: Tracer, pred: torch.Tensor, true_graph: Graph, false_graph: Graph, operands: Tensors) -> Sequence[Any]:
     training = is_differentiated(operands)
-    one = traced(tracer, "cond_true", true_graph, operands, training)
-    other = traced(tracer, "cond_false", false_graph, operands, training, one.layouts)
+    one = traced("cond_true", true_graph, examples_of(operands, training), training)
+    other = traced("cond_false", false_graph, examples_of(operands, training), training, one.layouts)
     branches = (one, other)
     held = [forward_graph(tracer, branch) for branch in branches]
     target = torch.ops.higher_order.cond
@@ -321,3 +329,109 @@ def cond(tracer: Tracer, pred: torch.Tensor, true_graph: Graph, false_graph: Gra
         return spread(found, wanted, len(tensors))
 
     return _Call.apply(forward, backward, one.layouts, *operands)
+
+
+@rule(control_flow.while_loop)
+def while_loop(
+    tracer: Tracer, cond_graph: Graph, body_graph: Graph, carried: Tensors, others: Tensors
+) -> Sequence[Any]:
+    operands, count = (*carried, *others), len(carried)
+    training = is_differentiated(operands)
+    examples = [*examples_of(carried, training, carried=True), *examples_of(others, training)]
+    layouts = [Layout.of(example) for example in examples[:count]]
+    test = forward_graph(tracer, traced("cond_fn", cond_graph, examples_of(operands, False), False))
+    body = traced("body_fn", body_graph, examples, training, layouts)
+    round_ = forward_graph(tracer, body)
+
+    def forward(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        args = (test, round_, tensors[:count], tensors[count:])
+        return emit(tracer, torch.ops.higher_order.while_loop, args, layouts)
+
+    if not training:
+        return forward(*operands)
+    moving = continuous(layouts)
+    summed = [count + n for n, other in enumerate(others) if other.requires_grad]
+
+    def backward(tensors: Tensors, tangents: list[torch.Tensor]) -> list[torch.Tensor | None]:
+        graph = backward_graph(tracer, body, [*moving, *summed], moving)
+        totals = tuple(tensors[n] for n in summed)
+        args = (test, round_, graph, tensors[:count], tensors[count:], totals, tuple(tangents))
+        found = emit(tracer, control_flow.while_loop_backward, args, graph.layouts)
+        return spread(found, [*moving, *summed], len(tensors))
+
+    return _Call.apply(forward, backward, layouts, *operands)
+
+
+@rule(control_flow.map_impl)
+def map_impl(tracer: Tracer, graph: Graph, rows: Tensors, others: Tensors) -> Sequence[Any]:
+    operands, count, length = (*rows, *others), len(rows), len(rows[0])
+    training = is_differentiated(operands)
+    body = traced("map_body", graph, [*examples_of(rows, training, True), *examples_of(others, training)], training)
+    held = forward_graph(tracer, body)
+    layouts = [layout.stacked(length) for layout in body.layouts]
+    target = torch.ops.higher_order.map_impl
+
+    def forward(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        return emit(tracer, target, (held, tensors[:count], tensors[count:]), layouts)
+
+    if not training:
+        return forward(*operands)
+    wanted = [n for n, operand in enumerate(operands) if operand.requires_grad]
+
+    def backward(tensors: Tensors, tangents: list[torch.Tensor]) -> list[torch.Tensor | None]:
+        order: Order = lambda inputs, arriving: [*inputs[:count], *arriving, *inputs[count:]]
+        graph = backward_graph(tracer, body, wanted, continuous(body.layouts), order)
+        args = (graph, (*tensors[:count], *tangents), tensors[count:])
+        found = emit(tracer, target, args, [layout.stacked(length) for layout in graph.layouts])
+        gradients = [one if n < count else one.sum(0) for n, one in zip(wanted, found)]
+        return spread(gradients, wanted, len(tensors))
+
+    return _Call.apply(forward, backward, layouts, *operands)
+
+
+@rule(control_flow.scan)
+def scan(tracer: Tracer, graph: Graph, init: Tensors, rows: Tensors, others: Tensors) -> Sequence[Any]:
+    """Its backward scans once more for what each round began with, and then from the last round to the first."""
+    operands, count, ends, length = (*init, *rows, *others), len(init), len(init) + len(rows), len(rows[0])
+    training = is_differentiated(operands)
+    examples = [*examples_of(init, training, carried=True), *examples_of(rows, training, True)]
+    carried = [Layout.of(example) for example in examples[:count]]
+    body = traced("combine_fn", graph, [*examples, *examples_of(others, training)], training)
+    if body.layouts[:count] != carried:
+        raise AutodiffError("a scan that carries on other things than it begins with")
+    held = forward_graph(tracer, body)
+    layouts = [*carried, *(layout.stacked(length) for layout in body.layouts[count:])]
+    target = torch.ops.higher_order.scan
+
+    def forward(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        return emit(tracer, target, (held, tensors[:count], tensors[count:ends], tensors[ends:]), layouts)
+
+    if not training:
+        return forward(*operands)
+    moving = continuous(carried)
+    given = continuous(body.layouts)
+    behind = [n for n, operand in enumerate(operands) if n >= count and operand.requires_grad]
+
+    def order(inputs: list[Op], arriving: list[Op]) -> list[Op]:
+        return [*arriving[: len(moving)], *inputs[:ends], *arriving[len(moving) :], *inputs[ends:]]
+
+    def backward(tensors: Tensors, tangents: list[torch.Tensor]) -> list[torch.Tensor | None]:
+        began = _beginnings(tracer, body, count)
+        stacked = [layout.stacked(length) for layout in carried]
+        kept = emit(tracer, target, (began, tensors[:count], tensors[count:ends], tensors[ends:]), [*carried, *stacked])
+        back = backward_graph(tracer, body, [*moving, *behind], given, order)
+        turned = tuple(t.flip(0) for t in (*kept[count:], *tensors[count:ends], *tangents[len(moving) :]))
+        last = len(moving)
+        results = [*back.layouts[:last], *(layout.stacked(length) for layout in back.layouts[last:])]
+        found = emit(tracer, target, (back, tuple(tangents[:last]), turned, tensors[ends:]), results)
+        gradients = [one.flip(0) if n < ends else one.sum(0) for n, one in zip(behind, found[last:])]
+        return spread([*found[:last], *gradients], [*moving, *behind], len(tensors))
+
+    return _Call.apply(forward, backward, layouts, *operands)
+
+
+def _beginnings(tracer: Tracer, body: SubGraph, count: int) -> Held:
+    """A scan's step that gives what it began with."""
+    ops = [op for op in body.ops if not op.backward]
+    results, carried = body.results[:count], body.layouts[:count]
+    return _built(tracer, "beginnings", body.inputs, ops, [*results, *body.inputs[:count]], [*carried, *carried])

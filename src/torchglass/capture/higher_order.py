@@ -20,8 +20,8 @@ import torch.fx
 
 from .. import torch_compat
 from ..records.sources import Source
-from . import function_modes
-from .builtin_functions import LATE, Handler
+from . import function_modes, polyfill_scans
+from .builtin_functions import LATE, Handler, handles
 from .errors import Unsupported, UserError
 from .graph import GraphBuilder
 from .transforms import BodyBuilder, known
@@ -166,14 +166,20 @@ class Body:
     results: list[TensorV]
 
 
-def interpreted(m: Machine, function: Value, operands: Sequence[TensorV], tree: Tree, what: str) -> Body:
-    """Call ``function`` with arguments of the structure ``tree``: a tuple, whose tensors are like ``operands``."""
+def interpreted(
+    m: Machine, function: Value, operands: Sequence[TensorV], tree: Tree, what: str, rows: range = range(0)
+) -> Body:
+    """Call ``function`` with arguments of the structure ``tree``: a tuple, whose tensors are like ``operands``, or like
+    a row of them where their positions are among ``rows``.
+    """
     if m.function_modes:
         raise Unsupported(f"{what} under a TorchFunctionMode")
     outer = m.builder
     body = SubGraphBuilder(outer)
     names = [outer.argument_tensor(operand).name for operand in operands]
-    inner = [body.operand(name, operand.fake) for name, operand in zip(names, operands)]
+    with outer.fake_mode:
+        fakes = [operand.fake[0] if n in rows else operand.fake for n, operand in enumerate(operands)]
+    inner = [body.operand(name, fake) for name, fake in zip(names, fakes)]
     arguments = m.listed(rebuilt(tree, iter(inner)))
     m.builder = body
     try:
@@ -345,3 +351,133 @@ def _cond(m: Machine, pred: TensorV, true_fn: Value, false_fn: Value, operands: 
     (true_graph, false_graph), lifted = closed(bodies)
     graphs = [("cond_true", true_graph), ("cond_false", false_graph)]
     return rebuilt(one.tree, recorded(m, Call("cond", graphs, [[*tensors, *lifted]], metas, [pred])))
+
+
+# --- while_loop -------------------------------------------------------------------------------------------------------
+@_enters("while_loop", "while_loop")
+def while_loop(m, args, kwargs):
+    cond_fn, body_fn, carried = _bound(("cond_fn", "body_fn", "carried_inputs"), args, kwargs)
+    return _while_loop(m, cond_fn, body_fn, m.forced(carried), TupleV([]))
+
+
+@_enters_raw("while_loop")
+def raw_while_loop(m, args, kwargs):
+    return _while_loop(m, *_bound(("cond_fn", "body_fn", "carried_inputs", "additional_inputs"), args, kwargs))
+
+
+def _while_loop(m: Machine, cond_fn: Value, body_fn: Value, carried: Value, others: Value) -> Value:
+    what = "torch.while_loop"
+    tree, tensors = flattened(m, carried, f"what {what} carries on")
+    rest_tree, rest = flattened(m, others, f"the operands of {what}")
+    if _has_numbers(tree):
+        return _counted_loop(m, cond_fn, body_fn, carried, others)
+    tensors = [_laid_out(m, tensor) for tensor in tensors]
+    arguments = Tree(tuple, (), (*tree.parts, *rest_tree.parts))
+    bodies = [interpreted(m, function, [*tensors, *rest], arguments, what) for function in (cond_fn, body_fn)]
+    test, body = bodies
+    if test.tree is not LEAF or test.results[0].fake.dtype is not torch.bool or test.results[0].fake.dim():
+        raise Unsupported(f"a condition of {what} that is no tensor of one truth value")
+    if body.tree.parts != tree.parts or not all(map(_alike, tensors, body.results)):
+        raise Unsupported(f"a body of {what} that returns other things than it is given")
+    graphs, lifted = closed(bodies)
+    metas = [Meta.of(tensor.fake) for tensor in tensors]
+    named = list(zip(("cond_fn", "body_fn"), graphs))
+    return rebuilt(body.tree, recorded(m, Call("while_loop", named, [tensors, [*rest, *lifted]], metas)))
+
+
+def _has_numbers(tree: Tree) -> bool:
+    return tree is not LEAF and (tree.kind is None or any(map(_has_numbers, tree.parts)))
+
+
+def _counted_loop(m: Machine, cond_fn: Value, body_fn: Value, carried: Value, others: Value) -> Value:
+    """A loop that integers end: how often it runs is known, and each round stands in the graph."""
+    values, rest = carried, m.listed(others)
+    for _ in range(MOST_ROUNDS):
+        again = m.call(cond_fn, [*m.listed(values), *rest], {})
+        if not isinstance(again, ConstantV):
+            raise Unsupported("torch.while_loop that carries integers on and is ended by a tensor")
+        if not m.truth(again):
+            return values
+        values = m.call(body_fn, [*m.listed(values), *rest], {})
+    raise Unsupported(f"torch.while_loop with more than {MOST_ROUNDS} rounds that integers count")
+
+
+MOST_ROUNDS = 500
+
+
+def _laid_out(m: Machine, tensor: TensorV) -> TensorV:
+    """What is carried on lies in the first round as in the others."""
+    if tensor.fake.is_contiguous():
+        return tensor
+    found = m.torch_method(tensor, "contiguous", [tensor], {})
+    assert isinstance(found, TensorV)
+    return found
+
+
+# --- map and scan -----------------------------------------------------------------------------------------------------
+@_enters("map", "map")
+def map_(m, args, kwargs):
+    if len(args) < 2 or kwargs:
+        raise Unsupported("a call of torch's map with named arguments")
+    return _map(m, args[0], [args[1]], args[2:])
+
+
+@_enters_raw("map_impl")
+def raw_map(m, args, kwargs):
+    function, xs, others = _bound(("f", "xs", "pos_args"), args, kwargs)
+    return _map(m, function, m.listed(xs), m.listed(others))
+
+
+def _map(m: Machine, function: Value, xs: list[Value], others: list[Value]) -> Value:
+    """``function`` of a row of each of ``xs``, which may be nested, and of ``others``."""
+    tree, rows = flattened(m, TupleV(xs), "what torch's map goes over")
+    rest_tree, rest = flattened(m, TupleV(others), "the operands of torch's map")
+    length, arguments = _length(rows, "torch's map"), Tree(tuple, (), (*tree.parts, *rest_tree.parts))
+    body = interpreted(m, function, [*rows, *rest], arguments, "torch's map", range(len(rows)))
+    (graph,), lifted = closed([body])
+    metas = [Meta.of(value.fake, length) for value in body.results]
+    return rebuilt(body.tree, recorded(m, Call("map_impl", [("map_body", graph)], [rows, [*rest, *lifted]], metas)))
+
+
+def _length(rows: list[TensorV], what: str) -> int:
+    lengths = {row.fake.shape[0] if row.fake.dim() else 0 for row in rows}
+    if len(lengths) != 1 or 0 in lengths:
+        raise Unsupported(f"{what} over other things than tensors with equally many rows")
+    return int(lengths.pop())
+
+
+@handles(polyfill_scans.scan_rows)
+def scan_rows(m, args, kwargs):
+    """What ``scan`` comes to once rows lie along the first dimension, in their order."""
+    combine, init, xs = args
+    init_tree, carried = flattened(m, init, "what a scan begins with")
+    xs_tree, rows = flattened(m, xs, "what a scan goes over")
+    found, results = _scanned(m, combine, Tree(tuple, (), (init_tree, xs_tree)), carried, rows, [])
+    if len(found.parts) != 2 or found.parts[0] != init_tree:
+        raise Unsupported("a scan whose function returns another structure than it began with")
+    return rebuilt(found, results)
+
+
+@_enters_raw("scan")
+def raw_scan(m, args, kwargs):
+    combine, init, xs, others = _bound(("combine_fn", "init", "xs", "additional_inputs"), args, kwargs)
+    parts = [flattened(m, TupleV(m.listed(part)), "the operands of a scan") for part in (init, xs, others)]
+    tree = Tree(tuple, (), tuple(part for found, _ in parts for part in found.parts))
+    found, results = _scanned(m, combine, tree, *(tensors for _, tensors in parts))
+    return rebuilt(found, results)
+
+
+def _scanned(
+    m: Machine, combine: Value, tree: Tree, init: list[TensorV], rows: list[TensorV], rest: list[TensorV]
+) -> tuple[Tree, Iterator[TensorV]]:
+    length, count = _length(rows, "a scan"), len(init)
+    carried = [_laid_out(m, tensor) for tensor in init]
+    behind = range(count, count + len(rows))
+    body = interpreted(m, combine, [*carried, *rows, *rest], tree, "a scan", behind)
+    if not carried or len(body.results) < count or not all(map(_alike, carried, body.results)):
+        raise Unsupported("a scan whose function returns other things than it began with")
+    (graph,), lifted = closed([body])
+    fakes = [value.fake for value in body.results]
+    metas = [*(Meta.of(fake) for fake in fakes[:count]), *(Meta.of(fake, length) for fake in fakes[count:])]
+    call = Call("scan", [("scan_combine_fn", graph)], [carried, rows, [*rest, *lifted]], metas)
+    return body.tree, recorded(m, call)

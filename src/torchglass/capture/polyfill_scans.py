@@ -44,15 +44,20 @@ def _interleaved(even, odd):
 
 def scan(combine_fn, init, xs, *, dim=0, reverse=False):
     """One step after another: what is carried on, and what each step gives, stacked along the first dimension."""
-    leaves = _leaves(xs)
-    rows = range(leaves[0].shape[dim])
-    carried, out, given = init, None, []
-    for n in reversed(rows) if reverse else rows:
-        carried, out = combine_fn(carried, _filled(xs, iter([leaf.select(dim, n) for leaf in leaves])))
-        given.append(_leaves(out))
+    leaves = [leaf.movedim(dim, 0) for leaf in _leaves(xs)]
     if reverse:
-        given.reverse()
-    return carried, _filled(out, iter([torch.stack(parts) for parts in zip(*given)]))
+        leaves = [leaf.flip(0) for leaf in leaves]
+    carried, out = scan_rows(combine_fn, init, _filled(xs, iter(leaves)))
+    given = _leaves(out)
+    if reverse:
+        given = [leaf.flip(0) for leaf in given]
+    dim = dim % leaves[0].dim()
+    return carried, _filled(out, iter([leaf.movedim(0, dim) if dim < leaf.dim() else leaf for leaf in given]))
+
+
+def scan_rows(combine_fn, init, xs):
+    """A step for each row, in order; a node of the graph with ``combine_fn`` as its sub-graph."""
+    raise NotImplementedError
 
 
 def _leaves(tree):

@@ -44,20 +44,27 @@ def while_loop(
 
 
 def while_loop_backward(
-    cond_graph: Graph, body_graph: Graph, backward_graph: Graph, carried: Tensors, others: Tensors, tangents: Tensors
+    cond_graph: Graph,
+    body_graph: Graph,
+    backward_graph: Graph,
+    carried: Sequence[torch.Tensor],
+    others: Sequence[torch.Tensor],
+    summed: Sequence[torch.Tensor],
+    gradients: Sequence[torch.Tensor],
 ) -> Tensors:
-    """Gradients of ``carried``, then of ``others``. The loop runs once more, to know what each round began with;
-    ``backward_graph`` takes that, ``others`` and the gradients of what the round gave.
+    """Gradients of what is carried, then of ``summed``: those of the others that have one. The loop runs once more, to
+    know what each round began with; ``backward_graph`` takes that, ``others`` and the gradients of what the round gave.
     """
-    values, rounds = carried, []
+    values, rounds = tuple(carried), []
+    tangents, count = tuple(gradient.clone() for gradient in gradients), len(gradients)
     while cond_graph(*values, *others)[0]:
         rounds.append(values)
         values = tuple(body_graph(*values, *others))
-    totals = tuple(torch.zeros_like(other) for other in others)
+    totals = tuple(torch.zeros_like(other, memory_format=torch.contiguous_format) for other in summed)
     for began in reversed(rounds):
         found = tuple(backward_graph(*began, *others, *tangents))
-        tangents = found[: len(carried)]
-        totals = tuple(total + one for total, one in zip(totals, found[len(carried) :]))
+        tangents = found[:count]
+        totals = tuple(total + one for total, one in zip(totals, found[count:]))
     return (*tangents, *totals)
 
 
