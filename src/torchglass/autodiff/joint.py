@@ -45,7 +45,7 @@ from ..torch_compat import (
     without_functionalization,
     wrap_functional,
 )
-from . import higher_order, pure_kernels
+from . import custom_writes, higher_order, pure_kernels
 from .composites import COMPOSITES
 from .layouts import keeping_layouts
 from .ops import INPUT, TANGENT, Op
@@ -248,6 +248,7 @@ def trace(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training: boo
     description.
     """
     pure_kernels.register()
+    custom_writes.register(custom_writes.called_in(gm))
     tracer = Tracer(gm, example_inputs)
     with _tracing(tracer, training):
         traced = tracer.forward(training)

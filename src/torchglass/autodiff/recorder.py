@@ -16,9 +16,11 @@ from typing import Any
 import torch
 
 from .. import interrupts
+from ..records import control_flow
 from ..records.origin import UNKNOWN, Origin
 from ..torch_compat import DispatchMode, FakeTensor, FakeTensorMode, OpOverload, current_autograd_node, number_of
-from .ops import CALL, CONSTANT, Op
+from . import custom_writes
+from .ops import CALL, CONSTANT, Op, view_root, walk
 
 aten = torch.ops.aten
 
@@ -128,7 +130,10 @@ class Recorder(DispatchMode):
     def call(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call on fake tensors and write it down."""
         if func._schema.is_mutable:
-            raise AutodiffError(f"{func} writes to an operand and has no pure form")
+            if func.namespace == "aten":
+                raise AutodiffError(f"{func} writes to an operand and has no pure form")
+            self._refuse_shared_writes(func, args, kwargs)
+            return custom_writes.record(self, func, args, kwargs)
         value = func(*args, **kwargs)
         if isinstance(value, torch.Tensor):
             self.written(func, args, kwargs, value)
@@ -164,6 +169,20 @@ class Recorder(DispatchMode):
             return value.detach()
         return self.op_of(value).val.detach()
 
+    def operands(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """A call's arguments with the ops of their tensors."""
+        return self._operand(args), self._operands(kwargs)
+
+    def _refuse_shared_writes(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Whoever writes to copies must not have been given one memory twice."""
+        names = control_flow.written_names(func)
+        given = {**dict(zip((p.name for p in func._schema.arguments), args)), **kwargs}
+        roots = {name: [_place(op) for op in walk(self._operand(value))] for name, value in given.items()}
+        every = [root for found in roots.values() for root in found]
+        for name in names & roots.keys():
+            if any(every.count(root) > 1 for root in roots[name]):
+                raise AutodiffError(f"{func} writes to memory that it is given twice")
+
     def _operand(self, arg: Any) -> Any:
         if isinstance(arg, torch.Tensor):
             return self.op_of(arg)
@@ -175,6 +194,11 @@ class Recorder(DispatchMode):
 
     def _operands(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         return {name: self._operand(arg) for name, arg in kwargs.items()} if kwargs else kwargs
+
+
+def _place(op: Op) -> tuple[Any, ...]:
+    """The memory that a value shows. Views that overlap in part do not get here: capture ends the graph at them."""
+    return view_root(op), op.val.storage_offset(), tuple(op.val.shape), op.val.stride()
 
 
 @special(aten.lift_fresh.default, aten.lift_fresh_copy.default)

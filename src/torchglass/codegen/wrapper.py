@@ -25,6 +25,7 @@ from ..records.kernels import Allocate, Free, FusedGraph, FusedKernel
 from ..records.literals import one_line
 from ..records.loops import ATTENTION, JOIN, Buffer, ExternCall, LoopGraph, Value, View, collect_buffers
 from ..records.origin import UNKNOWN
+from ..torch_compat import OpOverload
 from .c import Call, Together, has_bounds
 
 PACKED = "packed_"  # targets of products with frozen weights; each call holds one
@@ -33,9 +34,6 @@ DIRECT = {
     "torch.ops.aten.convolution.default": "torch.convolution",
 }
 """Operators to the functions of ``torch`` that are the same and called in less time: a product in half of it."""
-
-CALLING_GRAPHS = ("records import control_flow", "runtime.load import graph_file")
-"""What a wrapper imports from this package for its sub-graphs."""
 
 MOST_NUMBERS = 1000  # of a constant in a wrapper's text
 
@@ -102,7 +100,11 @@ class WrapperPrinter:
         lines = ["from torchglass.runtime.load import attention\n"] if attends else []
         lines += ["from torchglass.runtime.packed import Packed\n"] if self.packed else []
         graphs = sub_graphs(self.graph)
-        lines += [f"from torchglass.{home}\n" for home in CALLING_GRAPHS] if graphs else []
+        ours = any(
+            isinstance(step, ExternCall) and step.target.startswith("control_flow.") for step in self.fused.steps
+        )
+        lines += ["from torchglass.records import control_flow\n"] if ours else []
+        lines += ["from torchglass.runtime.load import graph_file\n"] if graphs else []
         files = {name: f"{self.graph.name}_{name}_wrapper.py" for name in graphs}
         made = [f"{name} = graph_file(Path(__file__).with_name({file!r}))\n" for name, file in files.items()]
         return [*lines, "\n", *made] if lines else []
@@ -219,6 +221,8 @@ class WrapperPrinter:
             known = next((n for n, g in self.generators.items() if g is value), f"generator_{len(self.generators)}")
             self.generators[known] = value
             return known
+        if isinstance(value, OpOverload):
+            return f"torch.ops.{value.namespace}.{value._schema.name.partition('::')[2]}.{value._overloadname}"
         return repr(value)
 
     def _view(self, view: View) -> str:

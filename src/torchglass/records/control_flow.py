@@ -5,6 +5,8 @@
     map_impl(map_body_0, (xs,), (w,))                for each row
     scan(scan_combine_fn_0, (init,), (xs,), (w,))    for each row, carrying on what comes first
 
+And ``functionalized(operator, x)`` is a custom operator that writes to ``x``, on a copy.
+
 Each returns a flat tuple of tensors. To autograd a call is one node, as in PyTorch: every floating-point result depends
 on every operand, which gets zeros where the part that ran did not read it.
 """
@@ -98,6 +100,30 @@ def _stacked(results: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor]:
     return [torch.stack(parts) for parts in zip(*results)]
 
 
+def functionalized(operator: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """An operator that writes to arguments, on copies of these: its results, then the copies."""
+    copies: list[torch.Tensor] = []
+
+    def copied(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            copies.append(value.clone())
+            return copies[-1]
+        return [copied(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+    names = written_names(operator)
+    parameters = [parameter.name for parameter in operator._schema.arguments]
+    given = [copied(value) if name in names else value for name, value in zip(parameters, args)]
+    named = {name: copied(value) if name in names else value for name, value in kwargs.items()}
+    results = operator(*given, **named)
+    return (*(() if results is None else results if isinstance(results, tuple) else (results,)), *copies)
+
+
+def written_names(operator: Any) -> frozenset[str]:
+    """Names of the parameters that an operator writes to."""
+    written = (p for p in operator._schema.arguments if p.alias_info is not None and p.alias_info.is_write)
+    return frozenset(parameter.name for parameter in written)
+
+
 # --- one node to autograd ---------------------------------------------------------------------------------------------
 def _as_one_node(graph: Graph, operands: Sequence[torch.Tensor]) -> Tensors:
     if not torch.is_grad_enabled() or not any(operand.requires_grad for operand in operands):
@@ -148,5 +174,5 @@ def called_by(target: Any) -> Callable[..., Any] | None:
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    function.__name__: function for function in (cond, while_loop, while_loop_backward, map_impl, scan)
+    function.__name__: function for function in (cond, while_loop, while_loop_backward, map_impl, scan, functionalized)
 }

@@ -241,11 +241,14 @@ class _Printer:
         legend = f"\n\nFiles named below:{places}\n" if places else ""
         lines = [*self.declared.values(), *([f"SET_BY_LOADER = {tuple(self.unsaid)!r}"] if self.unsaid else [])]
         globals_ = "".join(f"{line}\n" for line in lines)
-        start = HEAD.replace("{import_}", IMPORT if functions else "")
+        start = HEAD.replace("{import_}", IMPORT if self._calls_ours(self.gm) else "")
         head = f'"""{title}{legend}"""\n\n{start}{globals_}{functions}\n\n{self._signature()}\n'
         alone = f"    raise SystemExit({_NOT_ALONE.format(', '.join(self.absent))!r})\n" if self.absent else ALONE
         text = head + "\n".join(body) + "\n" + TAIL.replace("{inputs}", self._inputs()) + alone
         return Rendered(text, self.objects, self._rows(head.count("\n") + 1))
+
+    def _calls_ours(self, gm: torch.fx.GraphModule) -> bool:
+        return any(control_flow.called_by(node.target) for node in gm.graph.nodes if node.op == "call_function")
 
     def _free(self, wanted: str, taken: set[str] | None = None) -> str:
         name = wanted if is_name(wanted) else "v_" + re.sub(r"[^a-zA-Z0-9_]", "_", wanted)
