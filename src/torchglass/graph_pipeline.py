@@ -171,6 +171,11 @@ class GraphCompiler:
 
     def _lowered(self, gm: torch.fx.GraphModule, side: str) -> GraphCall:
         """An ATen graph as a callable on a list of tensors."""
+        call = self._run_by_backend(gm, side)
+        # custom operators in Python ask whether gradients are recorded, as ATen's below autograd do not
+        return torch.no_grad()(call) if _calls_others(gm) else call
+
+    def _run_by_backend(self, gm: torch.fx.GraphModule, side: str) -> GraphCall:
         forward, text = self._python(gm, f"{side}.py", f"The {side.partition('_')[0]} graph")
         if side.endswith("ward"):
             setattr(self.record, f"{side}_text", text)
@@ -337,6 +342,12 @@ def _building(sources: KernelSources, kernels: Artifact) -> Building | None:
     """The compilation of a kernels file that was not edited, if there is something to compile."""
     generated = sources.language == "c" and sources.kernels and not kernels.edited
     return Building(kernels.path) if generated else None
+
+
+def _calls_others(gm: torch.fx.GraphModule) -> bool:
+    """Whether a graph calls operators that are not ATen's."""
+    targets = [node.target for node in gm.graph.nodes if node.op == "call_function"]
+    return any(isinstance(t, torch_compat.OpOverload) and t.namespace != "aten" for t in targets)
 
 
 def _on_list(forward: GraphCall, laid_out: torch.fx.GraphModule | None = None) -> GraphCall:

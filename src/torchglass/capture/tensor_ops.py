@@ -54,7 +54,8 @@ REFUSED_PREFIXES = (
     "torch.jit", "torch.onnx", "torch.export", "torch.autograd.functional", "torch.autograd.gradcheck", "torch.random",
     "torch.serialization", "torch.multiprocessing", "torch.utils.data", "torch.profiler", "torch.autograd.profiler",
     "torch.cuda", "torch.library", "torch._library", "torch.utils.checkpoint", "torch.autograd.function",
-    "torch.autograd.graph", "torch.overrides", "torch._prims", "torch.testing", "torch.quantization", "torch.ao",
+    "torch.autograd.graph", "torch.overrides", "torch._prims", "torch.quantization", "torch.ao",
+    "torch.testing._comparison",
 )  # fmt: skip
 TRANSFORMING = ("torch._dynamo", "torch._functorch", "torch.func")
 # Functions of torch that answer from global state or from constants alone; others show it by what they give.

@@ -41,7 +41,8 @@ def untagged(function: Any) -> Any:
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
         wrapped = cells.get(function.__name__.removeprefix("patched_"))
         return function if wrapped is None else wrapped.cell_contents
-    return uncompiled(function)
+    region = function.__dict__.get("__marked_compile_region_fn__")  # torch.compiler.nested_compile_region: inlined
+    return uncompiled(function) if region is None else untagged(region)
 
 
 def uncompiled(model: Any) -> Any:
