@@ -309,7 +309,8 @@ PyObject* lies_as(PyObject*, PyObject* const* args, Py_ssize_t count) {
     const at::Tensor& tensor = THPVariable_Unpack(args[0]);
     try {
       same = tensor.scalar_type() == reinterpret_cast<THPDtype*>(args[3])->scalar_type &&
-             same_ints(tensor.sizes(), args[1]) && same_ints(tensor.strides(), args[2]);
+             same_ints(tensor.sizes(), args[1]) && same_ints(tensor.strides(), args[2]) &&
+             !tensor.is_neg() && !tensor._is_zerotensor();
     } catch (const std::exception&) {  // no strides, or symbolic ones: Python looks again
       same = false;
     }
@@ -322,7 +323,7 @@ PyMethodDef functions[] = {
     {"lies_as",
      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(lies_as)),
      METH_FASTCALL,
-     "lies_as(object, sizes, strides, dtype) -> bool: whether it is a tensor of this metadata."},
+     "lies_as(object, sizes, strides, dtype) -> bool: whether it is a tensor of this metadata, its numbers in memory."},
     {"empty_strided_cpu",
      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(empty_strided_cpu)),
      METH_FASTCALL,

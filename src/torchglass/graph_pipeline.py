@@ -30,7 +30,7 @@ from .records.origin import UNKNOWN
 from .records.partition import Arrived, Partition
 from .records.render_graph import render
 from .runtime import edits, tune
-from .runtime.load import Building, conform, graph_file, load
+from .runtime.load import Building, conform, graph_file, load, with_numbers
 from .runtime.store import Artifact, Folder, current_store, load_python
 from .runtime.toolchain import NoCompiler, ToolchainError
 from .stages import Stages, compiling
@@ -237,7 +237,8 @@ class GraphCompiler:
                 self._write_joint()
                 self.meanwhile()
             with self.stages.stage(named("compile C")):  # what is left of it
-                return load(wrapper.path, building, self.options, {**sources.constants, **functions})
+                call = load(wrapper.path, building, self.options, {**sources.constants, **functions})
+                return with_numbers(call, _without_numbers(gm))
         except BaseException:
             if building is not None:
                 building.stop()
@@ -356,6 +357,13 @@ def _on_list(forward: GraphCall, laid_out: torch.fx.GraphModule | None = None) -
         return lambda inputs: forward(*inputs)
     vals = [node.meta["val"] for node in laid_out.graph.find_nodes(op="placeholder")]
     return lambda inputs: forward(*(conform(x, v.shape, v.stride(), v.dtype) for x, v in zip(inputs, vals)))
+
+
+def _without_numbers(gm: torch.fx.GraphModule) -> dict[int, tuple[Any, ...]]:
+    """The inputs of a graph whose numbers are not in memory as they are, and what kernels take for them."""
+    vals = [node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder")]
+    tensors = {place: val for place, val in enumerate(vals) if isinstance(val, torch.Tensor)}
+    return {p: (v.shape, v.stride(), v.dtype) for p, v in tensors.items() if not torch_compat.has_its_numbers(v)}
 
 
 class Foreign:

@@ -1,10 +1,12 @@
-"""Functionalization kernels that torch lacks: operators that write to operands though their schema denies it.
+"""Kernels that functional tensors need and torch lacks: operators that write to operands though their schema denies it.
 
 Input and output are functional tensors. ``native_batch_norm`` in training overwrites the running statistics inside the
 kernel; torch's own functionalization lets that write through to the fake tensor and loses it, and so with cuDNN's.
 ``polygamma_`` writes as it says, but has no kernel. ``bernoulli_`` has one, which draws in another order.
 
-The kernels run only where functionalization is on and are registered once, at the first trace.
+The kernels run only where functionalization is on and are registered once, at the first trace. So is what views of zero
+tensors (the second derivative of ``abs``) do: torch's make a plain tensor that says it is a functional one, and the
+next look at it is a segmentation fault.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ aten = torch.ops.aten
 KERNELS: dict[str, Callable[..., Any]] = {}
 _library: list[torch.library.Library] = []
 
+VIEWS_OF_ZEROS = ("view", "as_strided", "_reshape_alias")
+"""The views with a kernel for zero tensors, which is that of other tensors: where it is passed by, that one runs."""
+
 
 def _kernel(operator: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,9 +48,11 @@ def register() -> None:
     if not _library:
         library = torch.library.Library("aten", "IMPL")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that bernoulli_ has a kernel
+            warnings.simplefilter("ignore")  # that bernoulli_ and view have a kernel
             for operator, function in KERNELS.items():
                 library.impl(operator, function, "Functionalize")
+            for operator in VIEWS_OF_ZEROS:
+                library.impl(operator, torch.library.fallthrough_kernel, "ZeroTensor")
         _library.append(library)
 
 

@@ -18,7 +18,15 @@ import torch
 from .. import interrupts
 from ..records import control_flow
 from ..records.origin import UNKNOWN, Origin
-from ..torch_compat import DispatchMode, FakeTensor, FakeTensorMode, OpOverload, current_autograd_node, number_of
+from ..torch_compat import (
+    DispatchMode,
+    FakeTensor,
+    FakeTensorMode,
+    OpOverload,
+    current_autograd_node,
+    is_zero_tensor,
+    number_of,
+)
 from . import custom_writes
 from .ops import CALL, CONSTANT, Op, view_root, walk
 
@@ -143,7 +151,8 @@ class Recorder(DispatchMode):
 
     def written(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], value: torch.Tensor) -> Any:
         """``value``, written down as the result of a call."""
-        self.bind(value, self.write(Op(CALL, func, self._operand(args), self._operands(kwargs), value)))
+        val = self._in_memory(value)
+        self.bind(value, self.write(Op(CALL, func, self._operand(args), self._operands(kwargs), val)))
         return value
 
     def _write_results(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> None:
@@ -160,9 +169,16 @@ class Recorder(DispatchMode):
     def _write_items(self, op: Op, results: Sequence[Any]) -> None:
         for index, result in enumerate(results):
             if isinstance(result, torch.Tensor):
-                self.bind(result, self.write(Op(CALL, operator.getitem, (op, index), None, result)))
+                val = self._in_memory(result)
+                self.bind(result, self.write(Op(CALL, operator.getitem, (op, index), None, val)))
             elif isinstance(result, list):
                 self._write_items(self.write(Op(CALL, operator.getitem, (op, index), None, result)), result)
+
+    def _in_memory(self, value: torch.Tensor) -> torch.Tensor:
+        """What a value is in the graph: a zero tensor, to which autograd need not add, is zeros there."""
+        if not is_zero_tensor(value):
+            return value
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
 
     def _detached(self, value: torch.Tensor) -> torch.Tensor:
         if isinstance(value, FakeTensor):
@@ -215,6 +231,16 @@ def _fresh_constant(recorder: Recorder, func: OpOverload, args: tuple[Any, ...],
         layout = {"dtype": data.dtype, "device": data.device, "pin_memory": False}
         return recorder.call(aten.full.default, (list(data.shape), number_of(data)), layout)
     return recorder.call(aten.clone.default, (recorder.op_of(data).val,), {})
+
+
+@special(aten._efficientzerotensor.default)
+def _zeros(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A gradient that is zero whatever the data: autograd goes on with torch's zero tensor, whose product with infinity
+    is zero, and the graph holds zeros.
+    """
+    value = func(*args, **kwargs)
+    layout = {"dtype": value.dtype, "device": value.device, "pin_memory": False}
+    return recorder.written(aten.full.default, (list(value.shape), 0), layout, value)
 
 
 @special(aten.copy.default)

@@ -349,6 +349,8 @@ def _tensor(m: Machine, real: torch.Tensor, source: Source | None) -> Value:
         raise Unsupported(f"a tensor of layout {real.layout}")
     if real.is_nested or real.is_quantized:
         raise Unsupported("a nested or quantized tensor")
+    if torch_compat.is_zero_tensor(real):
+        raise Unsupported("a zero tensor, which has no memory", "clone it")
     if not _is_readable(real):
         raise Unsupported("a view whose base was written to, which autograd lets nobody read", "compute a new tensor")
     if source is None:

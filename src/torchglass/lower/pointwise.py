@@ -253,6 +253,7 @@ for _name in (
 
 
 @pointwise("neg")
+@pointwise("_neg_view")  # in loops nothing is a view that negates as it is read
 def _neg(x: V) -> V:
     return -x
 

@@ -100,6 +100,8 @@ def _constant(low: Lowering, gm: fx.GraphModule, node: fx.Node) -> Any:
         return Value(node.name)
     if not isinstance(value, torch.Tensor):
         raise ValueError(f"the constant {node.target} is no tensor")
+    if value.is_neg():
+        value = node.meta["val"] = value.resolve_neg()
     node.meta.setdefault("val", value)
     dtype = str(value.dtype).removeprefix("torch.")
     low.device = str(value.device)

@@ -22,6 +22,7 @@ import torch
 
 from .. import interrupts
 from ..records.loops import INDEX_ERRORS
+from ..torch_compat import has_its_numbers
 from . import parts
 from .compilers import Compilers
 from .toolchain import compile_c
@@ -53,8 +54,9 @@ except (ImportError, AttributeError):
     def lies_as(
         tensor: torch.Tensor | None, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
     ) -> bool:
-        """Whether it is a tensor of these sizes, strides and dtype."""
-        return tensor is not None and (tensor.size(), tensor.stride(), tensor.dtype) == (sizes, strides, dtype)
+        """Whether it is a tensor of these sizes, strides and dtype, whose numbers are in memory as they are."""
+        same = tensor is not None and (tensor.size(), tensor.stride(), tensor.dtype) == (sizes, strides, dtype)
+        return same and has_its_numbers(tensor)
 
     def reinterpret(
         tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], storage_offset: int
@@ -120,7 +122,8 @@ def conform(
         tensor = tensor.to(dtype)
     if tensor.size() != sizes:
         raise RuntimeError(f"an ATen call returned shape {tuple(tensor.size())}, compiled for {sizes}")
-    if all(a == b or d < 2 for a, b, d in zip(tensor.stride(), strides, sizes)) or 0 in sizes:
+    same = all(a == b or d < 2 for a, b, d in zip(tensor.stride(), strides, sizes)) or 0 in sizes
+    if same and has_its_numbers(tensor):
         return tensor
     copy = torch.empty_strided(sizes, strides, dtype=dtype, device=tensor.device)
     return copy.copy_(tensor)
@@ -145,6 +148,21 @@ class Building:
     def stop(self) -> None:
         """Nobody needs it any more."""
         self._compilers.stop()
+
+
+def with_numbers(call: Callable[[list[Any]], Any], specs: Mapping[int, tuple[Any, ...]]) -> Callable[[list[Any]], Any]:
+    """``call`` with copies of those inputs (position: sizes, strides, dtype) that are zero tensors or are read as their
+    negatives.
+    """
+    if not specs:
+        return call
+
+    def conformed(inputs: list[Any]) -> Any:
+        for place, spec in specs.items():
+            inputs[place] = conform(inputs[place], *spec)
+        return call(inputs)
+
+    return conformed
 
 
 def load(

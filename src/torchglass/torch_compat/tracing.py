@@ -103,6 +103,19 @@ def graph_module(root: dict[str, Any], graph: torch.fx.Graph, name: str) -> torc
     return _LazyGraphModule(root, graph, name)
 
 
+def is_zero_tensor(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is zeros without memory, as autograd makes for what cannot have a gradient.
+
+    ``_is_zerotensor``: without it kernels would read memory that is not there. Tried: 2.11, 2.13.
+    """
+    return tensor._is_zerotensor()
+
+
+def has_its_numbers(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's memory holds its numbers: not zeros without memory, nor negatives (``z.conj().imag``)."""
+    return not (tensor.is_neg() or is_zero_tensor(tensor))
+
+
 def number_of(tensor: torch.Tensor) -> Any:
     """The number in a real tensor of one element, whatever modes are active."""
     with torch._C._DisableTorchDispatch():  # without it a fake tensor mode refuses real tensors
