@@ -268,8 +268,11 @@ def trace_backward(trace: Trace, results: list[torch.Tensor], arrived: Arrived) 
     again = replace(trace, ops=[])
     recorder = trace.tracer.recorder
     recorder.ops, recorder.around = again.ops, current_autograd_node()
-    with _tracing(trace.tracer, True), _no_autocast():
-        trace.tracer.backward(again, results, arrived)
+    try:
+        with _tracing(trace.tracer, True), _no_autocast():
+            trace.tracer.backward(again, results, arrived)
+    finally:
+        recorder.around = None  # it saves tensors of the call, and holds what holds the recorder
     return again
 
 

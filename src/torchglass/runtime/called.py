@@ -88,12 +88,17 @@ class Callees:
 
 def watched() -> bool:
     """Whether a mode, a function transform or a tracer wants to see each operation as it happens, and none of the
-    compiler's.
+    compiler's; or is at work on one, so that PyTorch is half switched off.
     """
     state = global_state()
     functions = any(not isinstance(key, torch.device) for key in state.function_modes)
     modes = functions or bool(state.dispatch_modes)
-    return modes or torch_compat.in_function_transform() or torch_compat.tracing_state() is not None
+    return (
+        modes
+        or torch_compat.in_dispatch()
+        or torch_compat.in_function_transform()
+        or torch_compat.tracing_state() is not None
+    )
 
 
 def can_compile_now() -> bool:

@@ -21,10 +21,23 @@ def in_function_transform() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
+def in_dispatch() -> bool:
+    """Whether we are inside a kernel: a ``__torch_dispatch__``, where functionalization and modes are passed by, or a
+    custom operator's, where autograd is.
+
+    ``_dispatch_tls_is_dispatch_key_excluded``: without it a function called there would be traced while parts of
+    PyTorch that tracing needs are off, which is a segmentation fault at worst. Tried: 2.11, 2.13.
+    """
+    excluded = torch._C._dispatch_tls_is_dispatch_key_excluded
+    keys = torch._C.DispatchKey
+    return excluded(keys.Functionalize) or (excluded(keys.AutogradCPU) and not torch.is_inference_mode_enabled())
+
+
 def is_watched_by_tracer() -> bool:
     """Whether a function transform, a backward pass or torch.jit.trace is at work on this thread."""
     return (
         in_function_transform()
+        or in_dispatch()
         or torch._C._current_autograd_node() is not None
         or torch._C._get_tracing_state() is not None
     )
