@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import copy
 import functools
+import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +36,8 @@ from .runtime.load import Building, conform, graph_file, load, with_numbers
 from .runtime.store import Artifact, Folder, current_store, load_python
 from .runtime.toolchain import NoCompiler, ToolchainError
 from .stages import Stages, compiling
+
+log = logging.getLogger("torchglass")
 
 GraphCall = Callable[..., Any]
 T = TypeVar("T")
@@ -67,7 +71,14 @@ def compile_graph(
         on_change or (lambda: None),
         meanwhile,
     )
-    return compiler.run(example_inputs, fake_inputs)
+    try:
+        return compiler.run(example_inputs, fake_inputs)
+    finally:
+        compiler.meanwhile = _nothing  # a backward to come holds the compiler, and this the tensors of the call
+
+
+def _nothing() -> None:
+    pass
 
 
 class GraphCompiler:
@@ -155,9 +166,15 @@ class GraphCompiler:
         with self.lock, self.stages.shown():
             number = self.backwards + 1
             side = "backward" if number == 1 else f"backward_{number}"
-            call = self._lowered(partition.backward, side)
+            try:
+                call = self._lowered(partition.backward, side)
+            except Exception as error:  # a full disk, a typo in an edited file: no reason for the program to end
+                log.warning("torchglass runs the backward of %s with ATen: %s", self.folder.path, edits.told(error))
+                assert partition.backward is not None
+                call = _on_list(partition.backward, partition.backward if self.kept else None)
             self.backwards = number
-            self.on_change()
+            with suppress(OSError):
+                self.on_change()
         return call
 
     def _traced_again(self, again: Any, arrived: Arrived) -> Partition | None:
