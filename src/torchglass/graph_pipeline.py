@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -30,8 +29,8 @@ from .records.kernels import FusedGraph, KernelSources, Trial
 from .records.loops import Buffer, LoopGraph, View
 from .records.origin import UNKNOWN
 from .records.partition import Arrived, Partition
-from .records.render_graph import render
-from .runtime import edits, tune
+from .records.render_graph import Rendered, render
+from .runtime import edit_errors, edits, tune
 from .runtime.load import Building, conform, graph_file, load, with_numbers
 from .runtime.store import Artifact, Folder, current_store, load_python
 from .runtime.toolchain import NoCompiler, ToolchainError
@@ -104,7 +103,7 @@ class GraphCompiler:
         self.lock = fork_safe_lock()  # one backward at a time
         self.backend = registry.resolve(options.backend)
         self.frozen: frozenset[str] = frozenset()  # inputs whose layout is chosen once
-        self.edited: dict[str, Path] = {}  # graph files that a person changed
+        self.edited: dict[str, list[Artifact]] = {}  # files of a graph that a person changed, by its name
         self.backwards = 0
         self.partition: Partition | None = None
         self.kept: tuple[Any, ...] = ()  # strides of what is kept for backward, None where they are eager's
@@ -112,10 +111,8 @@ class GraphCompiler:
     def run(self, example_inputs: Sequence[Any], fake_inputs: Sequence[Any] | None) -> GraphCall:
         gm = self.gm
         self.record.node_count = len(gm.graph.nodes)
-        captured, text = self._python(gm, "captured.py", "The graph as captured")
+        captured, text, gm = self._python(gm, "captured.py", "The graph as captured", compiled=True)
         self.record.captured_text = text
-        if "captured" in self.edited:
-            gm = _alone(edits.retraced, captured, self.edited["captured"], gm)
         if self.backend.foreign is not None:
             with self.stages.stage(f"backend {self.backend.name}"):
                 return Foreign(_alone(self.backend.foreign, gm, list(example_inputs), self.options))
@@ -152,9 +149,9 @@ class GraphCompiler:
 
     def _write_joint(self) -> None:
         if self.partition is not None and self.partition.training and not self.record.joint_text:
-            _, self.record.joint_text = self._python(
-                self.partition.joint, "joint.py", "Forward and backward as one graph"
-            )
+            rendered = self._rendered(self.partition.joint, "joint.py", "Forward and backward as one graph")
+            self.record.joint_text = rendered.text
+            self.folder.write("joint.py", rendered.text, "read")
 
     def _backward(self, partition: Partition) -> GraphCall:
         """Compile a backward: backward.py for the gradients of the first one, backward_2.py for gradients that arrive
@@ -169,8 +166,8 @@ class GraphCompiler:
             try:
                 call = self._lowered(partition.backward, side)
             except Exception as error:  # a full disk, a typo in an edited file: no reason for the program to end
-                log.warning("torchglass runs the backward of %s with ATen: %s", self.folder.path, edits.told(error))
                 assert partition.backward is not None
+                self._say_aten_runs(partition.backward, side, error)
                 call = _on_list(partition.backward, partition.backward if self.kept else None)
             self.backwards = number
             with suppress(OSError):
@@ -193,21 +190,20 @@ class GraphCompiler:
         return torch.no_grad()(call) if _calls_others(gm) else call
 
     def _run_by_backend(self, gm: torch.fx.GraphModule, side: str) -> GraphCall:
-        forward, text = self._python(gm, f"{side}.py", f"The {side.partition('_')[0]} graph")
+        compiled = "codegen" in self.backend.stages
+        ours = gm
+        forward, text, gm = self._python(gm, f"{side}.py", f"The {side.partition('_')[0]} graph", compiled)
         if side.endswith("ward"):
             setattr(self.record, f"{side}_text", text)
         else:
             self.record.files[f"{side}.py"] = text
-        if "codegen" not in self.backend.stages:
+        if not compiled:
             return _on_list(forward)
-        if side in self.edited:
-            path = self.edited[side]
-            gm = edits.with_values(_alone(edits.retraced, forward, path, gm), path, gm)
         known = {name: copy.copy(getattr(self.record, name)) for name in _OF_KERNELS}
         try:
             generated = self._generated(gm, side)
             if self.folder.store.runs in ("kernels", "lines"):
-                return generated
+                return self._tried_first(generated, ours, side)
             self.kept = ()
             self.record.fallbacks[side] = f"it was asked for (runs={self.folder.store.runs!r})"
             return _on_list(forward)
@@ -222,7 +218,7 @@ class GraphCompiler:
 
     def _say_aten_runs(self, gm: torch.fx.GraphModule, side: str, error: Exception) -> None:
         """Once for each graph; of a compiler that is not there, once."""
-        why = self.record.fallbacks[side] = str(error) if isinstance(error, ToolchainError) else edits.told(error)
+        why = self.record.fallbacks[side] = str(error) if isinstance(error, ToolchainError) else edit_errors.told(error)
         origins = (node.meta.get("origin", UNKNOWN) for graph in (self.gm, gm) for node in graph.graph.nodes)
         origin = next((origin for origin in origins if origin != UNKNOWN), UNKNOWN)
         key = str(error) if isinstance(error, NoCompiler) else (self.folder.path, type(error))
@@ -244,7 +240,7 @@ class GraphCompiler:
             else:
                 loops = lower.run(gm, self.options, arrived=self.kept)
             loops = loops if loops.name == side else replace(loops, name=side)
-            self.folder.write(f"{side}.loops", str(loops))
+            self.folder.write(f"{side}.loops", str(loops), "read")
         sources, kernels, wrapper = self._printed(loops, side, named)
         self.record.sides[side] = tuple(sources.kernels)
         building = _building(sources, kernels)
@@ -254,7 +250,7 @@ class GraphCompiler:
                 self._write_joint()
                 self.meanwhile()
             with self.stages.stage(named("compile C")):  # what is left of it
-                call = load(wrapper.path, building, self.options, {**sources.constants, **functions})
+                call = load(wrapper, building, self.options, {**sources.constants, **functions}, kernels)
                 return with_numbers(call, _without_numbers(gm))
         except BaseException:
             if building is not None:
@@ -267,10 +263,10 @@ class GraphCompiler:
         for name, graph in codegen.sub_graphs(loops).items():
             side = f"{loops.name}_{name}"
             inner = lower.run(graph, self.options, side)
-            self.folder.write(f"{side}.loops", str(inner))
-            sources, _, wrapper = self._printed(inner, side, lambda stage: f"sub-graph {stage}")
+            self.folder.write(f"{side}.loops", str(inner), "read")
+            sources, kernels, wrapper = self._printed(inner, side, lambda stage: f"sub-graph {stage}")
             constants = {**sources.constants, **self._functions(inner)}
-            functions[name] = graph_file(wrapper.path, load(wrapper.path, None, self.options, constants))
+            functions[name] = graph_file(wrapper.path, load(wrapper, None, self.options, constants, kernels))
         return functions
 
     def _printed(
@@ -279,12 +275,12 @@ class GraphCompiler:
         """A graph in loops as kernels and a wrapper, and the files of these."""
         with self.stages.stage(named("fuse")):
             fused = fuse.run(loops, self.options)
-            self.folder.write(f"{side}.fused", str(fused))
+            self.folder.write(f"{side}.fused", str(fused), "read")
         with self.stages.stage(named("codegen")):
             sources = codegen.run(fused, self.options, self._tried(fused, side))
             extension = {"c": "c", "triton": "py"}[sources.language]
-            kernels = self.folder.write(f"{side}_kernels.{extension}", sources.kernels_text)
-            wrapper = self.folder.write(f"{side}_wrapper.py", sources.wrapper_text)
+            kernels = self._written(f"{side}_kernels.{extension}", sources.kernels_text, side)
+            wrapper = self._written(f"{side}_wrapper.py", sources.wrapper_text, side)
         self.record.kernels += tuple(sources.kernels)
         self.record.decisions += tuple(fused.decisions)
         self.record.fused[side] = fused
@@ -293,27 +289,53 @@ class GraphCompiler:
         self.record.files |= {artifact.path.name: artifact.text for artifact in (kernels, wrapper)}
         return sources, kernels, wrapper
 
+    def _written(self, filename: str, text: str, side: str) -> Artifact:
+        artifact = self.folder.write(filename, text)
+        if artifact.edited:
+            self.edited.setdefault(side, []).append(artifact)
+        return artifact
+
+    def _tried_first(self, call: GraphCall, gm: torch.fx.GraphModule, side: str) -> GraphCall:
+        """A backward that a person edited is tried before it runs: nothing could go on in its place later."""
+        edited = self.edited.get(side, [])
+        if side == "forward" or not edited:
+            return call
+        return edits.Tried(call, _on_list(gm, gm if self.kept else None), edited)
+
     def _tried(self, fused: FusedGraph, side: str) -> dict[str, tuple[Trial, ...]]:
         """What mode="max-autotune" measures of each kernel's ways to run; nothing in other modes."""
         if not self.options.mode.startswith("max-autotune"):
             return {}
         variants = codegen.variants(fused, torch.get_num_threads(), self.options.get("threads"))
-        return tune.measure(variants, self.folder.write(f"{side}_variants.c", variants.text).path)
+        return tune.measure(variants, self.folder.write(f"{side}_variants.c", variants.text, "read"))
 
-    def _python(self, gm: torch.fx.GraphModule | None, filename: str, title: str) -> tuple[GraphCall, str]:
-        """A graph as a file: its ``forward`` function, as the file says it, and the text."""
+    def _python(
+        self, gm: torch.fx.GraphModule, filename: str, title: str, compiled: bool
+    ) -> tuple[GraphCall, str, torch.fx.GraphModule]:
+        """A graph as a file: its ``forward`` function, as the file says it, the text, and the graph again, which an
+        edit has changed if it is ``compiled``. An edit that fails is not used.
+        """
+        rendered = self._rendered(gm, filename, title)
+        name = filename.partition(".")[0]
+        artifact = self._written(filename, rendered.text, name)
+        self.record.nodes[name] = rendered.nodes
+        if name == "captured":
+            self.record.objects = rendered.objects
+        if artifact.edited and compiled:
+            try:
+                forward = load_python(artifact, after=rendered.objects).forward
+                changed = _alone(edits.retraced, forward, artifact.path, gm)
+                if name != "captured":
+                    changed = edits.with_values(changed, artifact.path, gm)
+                return forward, artifact.text, changed
+            except Exception as error:
+                artifact = artifact.as_generated(error)
+        return load_python(artifact, after=rendered.objects).forward, artifact.text, gm
+
+    def _rendered(self, gm: torch.fx.GraphModule | None, filename: str, title: str) -> Rendered:
         assert gm is not None
         what = _WHAT_RUNS[re.split("[_.]", filename)[0]]
-        rendered = render(gm, f"{title} of {self.folder.top.name}.\n\n{what}")
-        artifact = self.folder.write(filename, rendered.text)
-        if artifact.edited:
-            self.edited[artifact.path.stem] = artifact.path
-        module = load_python(artifact)
-        vars(module).update(rendered.objects)
-        self.record.nodes[artifact.path.stem] = rendered.nodes
-        if artifact.path.stem == "captured":
-            self.record.objects = rendered.objects
-        return module.forward, artifact.text
+        return render(gm, f"{title} of {self.folder.function_name}.\n\n{what}")
 
 
 _OF_KERNELS = ("kernels", "decisions", "sides", "fused", "files")
@@ -359,7 +381,7 @@ def _alone(trace: Callable[..., T], *args: Any) -> T:
 def _building(sources: KernelSources, kernels: Artifact) -> Building | None:
     """The compilation of a kernels file that was not edited, if there is something to compile."""
     generated = sources.language == "c" and sources.kernels and not kernels.edited
-    return Building(kernels.path) if generated else None
+    return Building(kernels) if generated else None
 
 
 def _calls_others(gm: torch.fx.GraphModule) -> bool:

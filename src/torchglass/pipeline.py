@@ -3,7 +3,7 @@
     call misses ─ capture ─ compile_graph ─ entry file ─ entry added, and run
                               └ guard table, resume functions: while the C compiler works
 
-Every text a stage leaves is written to the store first, and what the store returns is what runs.
+Every text a stage leaves is written to the store first, and the text that the store returns is what runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import itertools
 import logging
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
@@ -34,7 +33,7 @@ from .records.guards import Guard, TensorMeta
 from .records.literals import one_line
 from .records.origin import Origin
 from .records.sources import Source
-from .runtime import edits, growing, replay
+from .runtime import edit_errors, growing, replay
 from .runtime import guards as guard_runtime
 from .runtime.called import Callees, Entry, watched
 from .runtime.calling import call_original
@@ -117,9 +116,9 @@ class FunctionState:
                 self._folder = self.parent.folder.child(self.name)
             else:
                 short = self.name.rpartition(".<locals>.")[2] or self.name
-                self._folder = current_store().folder(short, self)
-            self.record.folder = self._folder.path
-            replay.remember(self.record)
+                self._folder = current_store().folder(short, self, self.function.__code__)
+        if self.record.folder != self._folder.path:  # a process may have to go on elsewhere, a forked one does
+            replay.moved(self.record, self._folder.path)
         return self._folder
 
     def root(self) -> FunctionState:
@@ -303,10 +302,9 @@ class FunctionState:
         self.record.fallbacks.append(Fallback(f"{type(error).__name__}: {error}", where, "compiler"))
         compiled.disabled = True
         log.debug("compiling %s failed", self.name, exc_info=error)
-        message = f"torchglass could not compile `{self.name}` and runs it eagerly: {edits.told(error)}"
+        message = f"torchglass could not compile `{self.name}` and runs it eagerly: {edit_errors.told(error)}"
         fallbacks.say(message, where, f"artifacts in {self.folder.path}")
-        with suppress(OSError):  # a full disk may be what failed
-            self._write_reports()
+        self._write_reports()
 
     def _guards_do_not_hold(self, arguments: tuple[Any, ...]) -> None:
         failure = guard_runtime.explain_failure(self.guards[-1], guard_runtime.scope_of(self.function, arguments))
@@ -381,7 +379,7 @@ class FunctionState:
             table = guard_runtime.build_table(capture.guards, capture.fetch, self.function)
             parameters = guard_runtime.parameter_names(self.function)
             guards = guard_runtime.write(capture.guards, capture.fetch, parameters, self.function.__globals__)
-            folder.write("guards.py", guards.text)
+            folder.write("guards.py", guards.text, "read")
         return AroundGraph(table, guards, resumes)
 
     def _request(self, arguments: tuple[Any, ...]) -> Request:
@@ -454,7 +452,7 @@ class FunctionState:
     def _write_reports(self) -> None:
         root = self.root()
         top = root.folder
-        reports.changed(root.record, top.write, top.store.asked)
+        reports.changed(root.record, functools.partial(top.write, role="report"), top.store.asked)
 
 
 def _copy_with(function: FunctionType, closure: tuple[CellType, ...] | None) -> FunctionType:

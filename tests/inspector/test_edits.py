@@ -76,9 +76,21 @@ def test_the_wrapper(program, graph):
         ("captured.py", "mul + 1", "mul + nobody", "captured.py, line {line}: NameError: name 'nobody' is not defined"),
         ("forward.py", "aten.add.Tensor(mul, 1)", "aten.sum.default(mul)", "forward.py returns torch.float32[] as"),
         ("captured.py", "    return (", "    return ((", "graph_0/captured.py, line {line}: '(' was never closed"),
-        ("forward_wrapper.py", "    kernel_0(", "    kernel_9(", "graph_0/forward_wrapper.py, line {line})"),
-        ("../transformed.py", "graph_0(", "graph_9(", "entry_0/transformed.py, line {line})"),
+        ("forward_wrapper.py", "    kernel_0(", "    kernel_9(", "forward_wrapper.py, line {line}: NameError"),
+        ("../transformed.py", "graph_0(", "graph_9(", "entry_0/transformed.py, line {line}: NameError"),
         ("forward_kernels.c", "static void kernel_0(", "static viod kernel_0(", "forward_kernels.c:{line}"),
+        ("forward_kernels.c", "void kernel_0_call(", "void kernel_1_call(", "undefined symbol: kernel_0_call"),
+        ("backward.py", "    return (", "    return ((", "graph_0/backward.py, line {line}: '(' was never closed"),
+        ("backward.py", "aten.cos", "aten.coss", "backward.py, line {line}: AttributeError"),
+        ("backward_kernels.c", "static void kernel_0(", "static viod kernel_0(", "backward_kernels.c:{line}"),
+        ("backward_wrapper.py", "    kernel_0(", "    kernel_0(1.5, ", "backward_wrapper.py, line {line}: TypeError"),
+        ("joint.py", "    return (", "    return ((", "your edit changes nothing: this file is for reading"),
+        (
+            "forward.loops",
+            "graph forward(x)",
+            "graph forwards(x)",
+            "your edit changes nothing: this file is for reading",
+        ),
     ],
 )
 def test_a_broken_edit_names_file_and_line(program, graph, name, old, new, said):
@@ -87,7 +99,9 @@ def test_a_broken_edit_names_file_and_line(program, graph, name, old, new, said)
     done = run(program)
     line = 1 + text[: text.index(old)].count("\n")
     assert said.format(line=line) in done.stderr, done.stderr
-    assert done.stdout == "1.0 3.0\n"  # eager, or ATen, goes on
+    assert done.stdout == "1.0 3.0\n"  # what was generated runs
+    assert "eagerly" not in done.stderr and "with ATen" not in done.stderr
+    assert ("using the edited file" in done.stderr) == ("reading" not in said)
 
 
 def test_two_processes_at_one_folder(tmp_path):

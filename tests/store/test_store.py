@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import torchglass as tg
+from torchglass.runtime import files
 from torchglass.runtime import store as store_module
 from torchglass.runtime.store import ArtifactStore, current_store, file_name, load_python, use
 
@@ -207,17 +208,20 @@ def test_a_relative_folder_stays_where_it_was_when_the_program_changes_directory
 
 @pytest.mark.complains("No space left")
 def test_a_full_disk(tmp_path, monkeypatch):
-    """Functions run eagerly then, and a warning says why."""
+    """Functions are compiled from the texts then, forward and backward, and a line in the log says why."""
 
     def full(path, text):
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    monkeypatch.setattr(store_module, "write_atomically", full)
+    monkeypatch.setattr(files, "write_atomically", full)
     with tg.prepare_debug(tmp_path):
         compiled = tg.compile(lambda x: (x.sin() * 2).sum())
-        for _ in range(2):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                torch.testing.assert_close(compiled(torch.ones(3)), (torch.ones(3).sin() * 2).sum())
-    (fallback,) = tg.explain(compiled).record.fallbacks
-    assert "No space left" in fallback.reason
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for _ in range(2):
+                x = torch.ones(3, requires_grad=True)
+                compiled(x).backward()
+                torch.testing.assert_close(x.grad, 2 * torch.ones(3).cos())
+    record = tg.explain(compiled).record
+    assert not record.fallbacks and not list(tmp_path.rglob("*.py"))
+    assert set(record.entries[0].graphs[0].sides) == {"forward", "backward"}

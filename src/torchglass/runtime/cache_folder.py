@@ -1,9 +1,9 @@
 """Folders that are safe to run code from: a wished-for folder in, a usable one out.
 
-Unasked, artifacts go to ``<user's cache>/torchglass/runs/<time>-<pid>``, one folder per run, mode 0700. Old
-runs are deleted by age and size, never one whose process lives: it holds a lock on its folder. A folder
-that another user owns or may write is refused, because what lies in it is executed; a private temporary
-folder takes its place, and a warning says so.
+Unasked, artifacts go to ``<user's cache>/torchglass/runs/<time>-<pid>-<random>``, one folder per run, mode 0700. Old
+runs are deleted by age and size, never one whose process lives: it holds a lock on its folder. A folder that another
+user owns or may write, or may put another one in the place of (its parents count), is refused, because what lies in it
+is executed; a private temporary folder takes its place, and a warning says so.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -30,11 +31,13 @@ MAX_BYTES = 1 << 30
 PRUNE_EVERY = 3600.0  # seconds: measuring every file of a full folder takes some, and each process would
 LOCK = ".lock"
 PRUNED = ".pruned"
+PATIENCE = 20.0  # seconds: whoever holds a folder's lock for longer is stopped or gone astray, and compiling goes on
+NOWHERE = Path(os.devnull) / "torchglass"  # where nothing can be written: texts then run without files
 
 _held: list[int] = []
 
 
-class FolderRefused(Exception):
+class FolderRefused(OSError):
     """The folder is not safe to run code from; the message says why and what to do."""
 
 
@@ -50,12 +53,14 @@ def of_this_run() -> Path:
     import platformdirs  # here, since who names a folder never needs it
 
     runs = Path(platformdirs.user_cache_dir("torchglass", appauthor=False)) / "runs"
-    run = runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    # processes of two containers that share the cache may have one number
+    run = runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{secrets.token_hex(4)}"
     made = _or_temporary(run, runs)
     if made == run:
-        _hold(run)
-        if _due(runs):
-            prune(runs)
+        with contextlib.suppress(OSError):  # a full disk
+            _hold(run)
+            if _due(runs):
+                prune(runs)
     return made
 
 
@@ -95,45 +100,114 @@ def check(path: Path) -> None:
     status = path.stat()
     if not stat.S_ISDIR(status.st_mode):
         raise FolderRefused(f"{path} is not a folder")
+    check_status(path, status)
+
+
+def check_status(path: Path, status: os.stat_result) -> None:
+    """Raise FolderRefused if another user owns the file or folder of this status or may write to it."""
     if not hasattr(os, "geteuid"):
         return
     if status.st_uid != os.geteuid():
         raise FolderRefused(f"{path} belongs to user {status.st_uid}, not to you ({os.geteuid()})")
-    others = status.st_mode & stat.S_IWOTH
-    group = status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid)
-    if others or group:
+    if _others_write(status):
         raise FolderRefused(f"{path} may be written by other users; run: chmod go-w {path}")
+
+
+def check_parents(path: Path) -> None:
+    """Raise FolderRefused if another user may put another folder in the place of ``path``.
+
+    Parents belong to the caller or root, and others may not write there, or only as in /tmp, where nobody renames what
+    is another's. Of a symbolic link both sides count.
+    """
+    if not hasattr(os, "geteuid"):
+        return
+    places = [Path(os.path.abspath(path)), Path(os.path.realpath(path))]
+    for place in dict.fromkeys(parent for one in places for parent in one.parents):
+        status = place.stat()
+        if status.st_uid not in _trusted():
+            raise FolderRefused(f"{place}, in which {path.name} lies, belongs to user {status.st_uid}")
+        if _others_write(status) and not status.st_mode & stat.S_ISVTX:
+            raise FolderRefused(f"{place}, in which {path.name} lies, may be written by other users")
+
+
+def _trusted() -> set[int]:
+    """Who may own parents. Inside a user namespace files of root outside show as the overflow user's."""
+    owners = {0, os.geteuid()}
+    with contextlib.suppress(OSError, ValueError):
+        _, _, count = map(int, Path("/proc/self/uid_map").read_text().split())
+        if count < 2**32 - 1:
+            owners.add(int(Path("/proc/sys/kernel/overflowuid").read_text()))
+    return owners
+
+
+def _others_write(status: os.stat_result) -> bool:
+    group = status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid)
+    return bool(status.st_mode & stat.S_IWOTH or group)
+
+
+def make(folder: Path, mode: int = 0o755) -> None:
+    """The folder and those it lies in, which others may not write to, whatever the umask."""
+    missing = [folder]
+    while not missing[-1].parent.is_dir():
+        missing.append(missing[-1].parent)
+    for one in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(one, mode)
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock among processes; created if missing."""
+    """Hold the folder's lock among processes; created if missing. TimeoutError if another keeps it."""
     if fcntl is None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make(folder)
         yield
         return
     handle = _open_lock(folder)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        _wait_for(handle, folder)
         yield
     finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)  # a child forked meanwhile has the handle too, and would keep it locked
+        # a child forked meanwhile has the handle too: closing alone would leave the folder locked
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
+
+
+def _wait_for(handle: int, folder: Path) -> None:
+    end = time.monotonic() + PATIENCE
+    pause = 0.0005
+    while True:
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise TimeoutError(f"another process keeps {folder / LOCK} locked") from None
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.02)
 
 
 def _or_temporary(path: Path, *parents: Path) -> Path:
     try:
         for folder in (*parents, path):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make(folder, 0o700)
             check(folder)
+        check_parents(path)
         if not os.access(path, os.W_OK | os.X_OK):
             raise FolderRefused(f"{path} cannot be written")
         return path
-    except (FolderRefused, OSError) as error:
+    except OSError as error:
+        return _temporary(error)
+
+
+def _temporary(error: Exception) -> Path:
+    try:
         temporary = Path(tempfile.mkdtemp(prefix="torchglass-"))
-        fallbacks.say(f"torchglass keeps its files in {temporary} for now: {error}", key=str(error))
+    except OSError:  # a full disk
+        temporary = NOWHERE
+    else:
         atexit.register(_delete_own, temporary, os.getpid())
-        return temporary
+    fallbacks.say(f"torchglass keeps its files in {temporary} for now: {error}", key=str(error))
+    return temporary
 
 
 def _delete_own(folder: Path, pid: int) -> None:
@@ -159,7 +233,7 @@ def _open_lock(folder: Path) -> int:
     try:
         return os.open(folder / LOCK, flags, 0o600)
     except FileNotFoundError:
-        folder.mkdir(parents=True, exist_ok=True)
+        make(folder)
         return os.open(folder / LOCK, flags, 0o600)
 
 

@@ -7,7 +7,7 @@ gm = with_values(gm, path, original)         # and the value (a fake tensor) of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,7 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from ..records.origin import Origin
 from ..torch_compat import FakeTensor
-
-
-class EditError(RuntimeError):
-    """An edited graph file that cannot be compiled; the message says which and why."""
+from .edit_errors import EditError, line_in, line_of
 
 
 def retraced(forward: Callable[..., Any], path: Path, original: torch.fx.GraphModule) -> torch.fx.GraphModule:
@@ -30,7 +27,7 @@ def retraced(forward: Callable[..., Any], path: Path, original: torch.fx.GraphMo
     try:
         graph = tracer.trace(forward)
     except Exception as error:
-        raise EditError(f"the edited {path}{_line(error, path)}: {type(error).__name__}: {error}") from error
+        raise EditError(f"the edited {path}{line_of(error, path)}: {type(error).__name__}: {error}") from error
     ours = [node for node in graph.nodes if node.op == "placeholder"]
     theirs = [node for node in original.graph.nodes if node.op == "placeholder"]
     if len(ours) != len(theirs):
@@ -73,25 +70,36 @@ def _facts(value: Any) -> Any:
     return f"{value.dtype}{list(value.shape)}" if isinstance(value, torch.Tensor) else value
 
 
-def told(error: BaseException) -> str:
-    """An error for a message: its class and text; a SyntaxError with its whole path, where it says the last name."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"SyntaxError: {error.filename}, line {error.lineno}: {error.msg}"
-    return f"{type(error).__name__}: {error}"
+class Tried:
+    """The call of an edited graph, at first on copies of its inputs: where it fails the graph as generated goes on."""
+
+    def __init__(
+        self, call: Callable[[list[Any]], Any], generated: Callable[[list[Any]], Any], edited: Sequence[Any]
+    ) -> None:
+        self.call, self.generated, self.edited = call, generated, edited
+        self.checked = False
+
+    def __call__(self, inputs: list[Any]) -> Any:
+        if self.checked:
+            return self.call(inputs)
+        try:
+            results = self.call([_copied(value) for value in inputs])
+        except Exception as error:
+            blamed = next((file for file in self.edited if line_in(error, file.path)), self.edited[0])
+            blamed.as_generated(error)
+            self.call, self.checked = self.generated, True
+            return self.call(inputs)
+        self.checked = True
+        return results
 
 
-def _line(error: BaseException, path: Path) -> str:
-    """``, line 12`` where the error was raised in the file."""
-    line = line_in(error, path)
-    return f", line {line}" if line else ""
-
-
-def line_in(error: BaseException, path: Path | str) -> int | None:
-    """The last line of a file that a traceback passed through; for a folder, of any file in it."""
-    found = None
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(path):
-            found = trace.tb_lineno
-        trace = trace.tb_next
-    return found
+def _copied(value: Any) -> Any:
+    """A tensor that lies as ``value`` does; itself where places share memory, in which nobody writes."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    with torch.no_grad():
+        try:
+            copy = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=value.device)
+            return copy.copy_(value)
+        except RuntimeError:
+            return value

@@ -1,21 +1,20 @@
 """Loading generated wrappers, and the few functions they call: ``empty``, ``reinterpret``, ``conform``, ``kernels``,
 ``attention``.
 
-``load(wrapper_path)`` executes the wrapper *file* (breakpoints in it are hit) and returns its ``call``.
+``load(wrapper)`` executes the wrapper's text under the name of its file (breakpoints in it are hit) and returns its
+``call``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib.util
-import py_compile
-import sys
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -25,6 +24,8 @@ from ..records.loops import INDEX_ERRORS
 from ..torch_compat import has_its_numbers
 from . import parts
 from .compilers import Compilers
+from .library import Library
+from .store import Artifact, load_python
 from .toolchain import compile_c
 
 try:
@@ -78,22 +79,22 @@ class CtypesKernel:
         self._function(ctypes.addressof(array))
 
 
-def make_kernel(library: ctypes.CDLL, name: str) -> Callable[..., None]:
+def make_kernel(library: Library, name: str) -> Callable[..., None]:
     """The launcher of one exported kernel of a loaded library."""
-    address = ctypes.cast(getattr(library, f"{name}_call"), ctypes.c_void_p).value
-    assert address is not None
     kind = CtypesKernel if _native is None else _native.Kernel
-    return kind(address, name, library)
+    return kind(library.address(f"{name}_call"), name, library)
 
 
 def kernels(source: Path, names: Sequence[str], failures: bool = False) -> list[Any]:
     """Compile a kernels file (unless it is compiled already) and return the launchers of the named kernels.
 
-    ``failures``: last in the list, the four numbers in which kernels leave an index out of range.
+    ``failures``: last in the list, the four numbers in which kernels leave an index out of range. To a wrapper that
+    ``load`` runs the file is the text that was generated with it, whatever it has become since.
     """
-    library = ctypes.CDLL(str(compile_c(Path(source))))
+    made = _at_hand().get(Path(source))
+    library = compile_c(Path(source)) if made is None else made()
     launchers: list[Any] = [make_kernel(library, name) for name in names]
-    return [*launchers, (ctypes.c_int64 * 4).in_dll(library, "tg_failed")] if failures else launchers
+    return [*launchers, library.integers("tg_failed", 4)] if failures else launchers
 
 
 def index_error(failed: Any) -> Exception:
@@ -132,16 +133,19 @@ def conform(
 class Building:
     """A kernels file that is compiled, as it was generated, by several compilers beside this thread."""
 
-    def __init__(self, kernels_path: Path) -> None:
+    def __init__(self, kernels: Artifact | Path) -> None:
         self._compilers = Compilers()
+        path, text, kept = (kernels, None, True) if isinstance(kernels, Path) else (
+            kernels.path, kernels.text, kernels.kept
+        )  # fmt: skip
         # of its own: threads of one that is shared are lost to forked processes
         executor = ThreadPoolExecutor(1, "torchglass-cc")
         try:
-            self._made = executor.submit(compile_c, kernels_path, parts.most(), self._compilers)
+            self._made = executor.submit(compile_c, path, parts.most(), text, kept, self._compilers)
         finally:
             executor.shutdown(wait=False)
 
-    def result(self) -> Path:
+    def result(self) -> Library:
         """The shared library. Raises ToolchainError."""
         return interrupts.waiting(self._made.result)
 
@@ -166,53 +170,64 @@ def with_numbers(call: Callable[[list[Any]], Any], specs: Mapping[int, tuple[Any
 
 
 def load(
-    wrapper_path: Path,
+    wrapper: Artifact | Path,
     building: Building | None = None,
     options: Any = None,
     constants: Mapping[str, Any] | None = None,
+    kernels: Artifact | None = None,
 ) -> Callable[..., tuple[Any, ...]]:
     """The ``call`` of a wrapper file: a list of tensors in, a tuple of results out.
 
-    The wrapper names its kernels file itself (it lies beside it) and compiles it if need be; ``building`` is waited for
-    before. ``constants`` are its sub-graphs and the large tensors whose numbers the wrapper does not hold. Raises
-    ToolchainError when C cannot be compiled.
+    The wrapper names its kernels file itself (it lies beside it) and gets what ``building`` makes of it, or else what
+    is compiled now of ``kernels``, of which a person's edit that fails is left out. ``constants`` are its sub-graphs
+    and the large tensors whose numbers the wrapper does not hold. Raises ToolchainError when C cannot be compiled.
     """
-    module, code = _module_and_code(Path(wrapper_path))
-    if building is not None:
-        building.result()
-    exec(code, vars(module))
-    vars(module).update(constants or {})
+    edited = kernels if kernels is not None and kernels.edited else None
+    try:
+        built = building.result() if building is not None else None if edited is None else _made(edited)
+        with _with_kernels(wrapper, kernels, built):
+            module = load_python(wrapper, after=constants)
+    except Exception as error:
+        if edited is None:
+            raise
+        return load(wrapper, None, options, constants, edited.as_generated(error))
     call: Callable[..., tuple[Any, ...]] = module.call
     return call
 
 
 def load_module(path: Path) -> ModuleType:
     """A Python file run as a module that nobody else imports: for wrappers whose kernels are Python."""
-    module, code = _module_and_code(path)
-    exec(code, vars(module))
-    return module
+    made = _at_hand().get(path)
+    return load_python(path) if made is None else made()
 
 
-def _module_and_code(path: Path) -> tuple[ModuleType, CodeType]:
-    name = f"torchglass_{path.stem}_{abs(hash(str(path.resolve()))):x}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and isinstance(spec.loader, SourceFileLoader)
-    module = importlib.util.module_from_spec(spec)
-    _keep_bytecode(path)
-    code = spec.loader.get_code(name)
-    assert code is not None
-    return module, code
+_local = threading.local()
 
 
-def _keep_bytecode(path: Path) -> None:
-    """Write the bytecode of a file beside it by the file's hash, if there is none yet; then Python goes on so.
+def _at_hand() -> dict[Path, Callable[[], Any]]:
+    """The kernels files of the wrapper that this thread loads, and what makes something of their texts."""
+    return getattr(_local, "kernels", {})
 
-    By default Python tells by the second and the length whether bytecode is of the text that is there: a graph that is
-    compiled anew at once for another dtype has the same.
-    """
-    if not sys.dont_write_bytecode and not Path(importlib.util.cache_from_source(str(path))).exists():
-        with contextlib.suppress(OSError):
-            py_compile.compile(str(path), quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
+
+@contextlib.contextmanager
+def _with_kernels(wrapper: Artifact | Path, kernels: Artifact | None, built: Any) -> Iterator[None]:
+    before = _at_hand()
+    if kernels is not None:
+        beside = (wrapper if isinstance(wrapper, Path) else wrapper.path).parent / kernels.filename
+        _local.kernels = {beside: functools.partial(_made, kernels, built)}
+    try:
+        yield
+    finally:
+        _local.kernels = before
+
+
+def _made(kernels: Artifact, built: Any = None) -> Any:
+    """A module of Python kernels, a library of C ones."""
+    if built is not None:
+        return built
+    if kernels.filename.endswith(".py"):
+        return load_python(kernels)
+    return compile_c(kernels.path, 1, kernels.text, kernels.kept)
 
 
 class graph_file:

@@ -6,7 +6,7 @@ not said to be visible outside is dropped before it is optimized. What says so i
     void kernel_0_call(void**) __attribute__((externally_visible));
     #include "forward_kernels.c"
 
-So the file is compiled as it stands on the disk, and nothing in it speaks of parts.
+So the file is compiled as it stands there, and nothing in it speaks of parts.
 """
 
 from __future__ import annotations

@@ -32,6 +32,17 @@ def remember(record: FunctionRecord) -> None:
         _live[str(record.folder)] = record
 
 
+def moved(record: FunctionRecord, folder: Path) -> None:
+    """The record's files, and those of what it continues in and calls, are in another folder from now on."""
+    before = record.folder
+    record.folder = folder
+    remember(record)
+    for below in record.walk() if before is not None else ():
+        if below.folder is not None and below.folder.is_relative_to(before):  # type: ignore[arg-type]
+            below.folder = folder / below.folder.relative_to(before)  # type: ignore[arg-type]
+            remember(below)
+
+
 class Missing:
     """Stands for an object that existed only in the process that compiled. Using it says so."""
 

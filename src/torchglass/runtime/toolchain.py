@@ -1,8 +1,8 @@
-"""The C compiler: found once, called to turn a kernels file into a shared library beside it.
+"""The C compiler: found once, called to turn a kernels file into a shared library, which is loaded and left beside it.
 
 ``compile_c(Path("forward_kernels.c"))`` leaves ``forward_kernels.<hash>.so``; the hash is of the text, the compiler and
-its flags, so an edited file is compiled again and an unchanged one is not. OpenMP is the runtime that torch has loaded:
-a second one would fight it for the cores.
+its flags, so an edited file is compiled again and an unchanged one is not. One that is damaged is made anew. OpenMP is
+the runtime that torch has loaded: a second one would fight it for the cores.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from . import parts
+from . import files, library, parts
 from .compilers import Compilers
+from .library import Library
 
 # -fno-tree-pre: partial redundancy elimination turns selections into branches, and loops stop being vectorized.
 # -fno-thread-jumps: else selections that follow one another become one for each way through them.
@@ -113,18 +115,49 @@ def _cpu() -> str:
         return ""
 
 
-def compile_c(source: Path, most_parts: int = 1, compilers: Compilers | None = None) -> Path:
-    """The shared library of a C file, compiled unless one of the same content is there.
+_libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 
-    ``most_parts``: how many compilers may share the work, of which each compiles some of the file's kernels. Only for
-    files as they are generated: what kernels share must be in the prelude. ``compilers``: to stop them by.
+
+def compile_c(
+    source: Path,
+    most_parts: int = 1,
+    text: str | None = None,
+    kept: bool = True,
+    compilers: Compilers | None = None,
+) -> Library:
+    """The library of a C file, compiled unless one of the same content is there, and loaded.
+
+    ``text``: what to compile, where the caller has read the file; ``source`` then is its name. ``most_parts``: how many
+    compilers may share the work, of which each compiles some of the file's kernels. Only for files as they are
+    generated: what kernels share must be in the prelude. Without ``kept`` no file is read or left.
+    ``compilers``: to stop them by.
     """
-    text = source.read_text()
-    digest = hashlib.sha256(f"{text}{_identity(flags())}{openmp_library()}".encode()).hexdigest()[:16]
-    library = source.with_name(f"{source.stem}.{digest}.so")
-    if not library.exists():
-        _build(source, library, parts.of(text, most_parts) if splits() else (), compilers or Compilers())
-    return library
+    if text is None:
+        text = source.read_text(encoding="utf-8", errors="surrogateescape")
+    named = f"{text}{_identity(flags())}{openmp_library()}"
+    key = hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    debugged = "-g" in flags()
+    found = _libraries.get(key)
+    if found is not None and not debugged:
+        return found
+    file = source.with_name(f"{source.stem}.{key}.so")
+    content = _kept(file, key) if kept else None
+    if content is None:
+        content = _build(source, text, parts.of(text, most_parts) if splits() else (), compilers or Compilers())
+        if kept:
+            with contextlib.suppress(OSError):  # a full disk: it is compiled again by the next process
+                files.write_atomically(file, library.sealed(content, key))
+    made = library.Library(content, file if debugged and file.exists() else None)
+    if "tg_failed" not in text:  # in which graphs leave their failures
+        _libraries[key] = made
+    return made
+
+
+def _kept(file: Path, key: str) -> bytes | None:
+    with contextlib.suppress(OSError):
+        found = files.read(file)
+        return None if found is None else library.content_of(found, key)
+    return None
 
 
 def splits() -> bool:
@@ -132,18 +165,25 @@ def splits() -> bool:
     return os.path.basename(compiler()[0]).startswith("gcc") and "-g" not in flags()
 
 
-def _build(source: Path, library: Path, drivers: Sequence[str], compilers: Compilers) -> None:
+def _build(source: Path, text: str, drivers: Sequence[str], compilers: Compilers) -> bytes:
     words = compiler()
     openmp = openmp_library()
     link = ["-nodefaultlibs"]
     link += [openmp, f"-Wl,-rpath,{os.path.dirname(openmp)}"] if openmp else ["-lgomp"]
     link += ["-lmvec", "-lm", "-lc", "-lgcc"]
-    with tempfile.TemporaryDirectory(dir=source.parent, prefix=".build-") as folder:
-        made = Path(folder) / library.name
-        inputs = parts.compiled([*words, *flags()], drivers, source, Path(folder), compilers) or [str(source)]
-        command = [*words, *flags(), "-shared", "-o", str(made), *inputs, *link]
-        code, said = compilers.run(command)
-        if code:
-            shown = "\n".join(said.splitlines()[:30])
-            raise ToolchainError(f"{words[0]} could not compile {source}:\n{shown}\ncommand: {shlex.join(command)}")
-        os.replace(made, library)
+    # errors and debuggers name the file, and what a person's edit includes may lie beside it
+    quoted = str(source).replace("\\", "\\\\").replace('"', '\\"')
+    compiling = [*words, *flags(), "-iquote", str(source.parent)]
+    try:
+        with tempfile.TemporaryDirectory(prefix="torchglass-") as folder:
+            copy, made = Path(folder) / "kernels.c", Path(folder) / "kernels.so"
+            copy.write_bytes(f'#line 1 "{quoted}"\n{text}'.encode("utf-8", "surrogateescape"))
+            inputs = parts.compiled(compiling, drivers, copy, Path(folder), compilers) or [str(copy)]
+            command = [*compiling, "-shared", "-o", str(made), *inputs, *link]
+            code, said = compilers.run(command)
+            if code:
+                shown = "\n".join(said.splitlines()[:30])
+                raise ToolchainError(f"{words[0]} could not compile {source}:\n{shown}\ncommand: {shlex.join(command)}")
+            return made.read_bytes()
+    except OSError as error:
+        raise ToolchainError(f"{words[0]} could not compile {source}: {error}") from error

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +11,7 @@ import torch
 from ..records.kernels import Trial, Variants
 from ..records.loops import Buffer
 from .load import example_input, make_kernel
+from .store import Artifact
 from .toolchain import compile_c
 
 SECONDS = 0.05  # for all ways of one kernel
@@ -20,9 +19,9 @@ LEAST_RUNS, MOST_RUNS = 5, 200
 GAIN = 0.97  # a way is taken over the default if it needs at most this share of its time
 
 
-def measure(variants: Variants, source: Path) -> dict[str, tuple[Trial, ...]]:
-    """Compile ``source`` (the file that holds the variants) and time each way; the one to take comes first."""
-    library = ctypes.CDLL(str(compile_c(source)))
+def measure(variants: Variants, source: Artifact) -> dict[str, tuple[Trial, ...]]:
+    """Compile ``source`` (the variants) and time each way; the one to take comes first."""
+    library = compile_c(source.path, 1, source.text, source.kept)
     found = {}
     for kernel, ways in variants.functions.items():
         if len(ways) > 1:
