@@ -101,7 +101,9 @@ class FunctionState:
         # the compiled function owns the state, not the other way round
         self._keep: Any = compiled_function(function, self.miss, bound, rebuild)
         self.compiled = weakref.ref(self._keep)
-        self.callees: Callees = parent.callees if parent is not None else Callees(self._callee, _entry_for, _is_idle)
+        self.callees: Callees = (
+            parent.callees if parent is not None else Callees(_callee_of(self), _entry_for, _is_idle)
+        )
 
     def release(self) -> _native.CompiledFunction:
         """The compiled function, handed to its owner."""
@@ -459,6 +461,17 @@ def _copy_with(function: FunctionType, closure: tuple[CellType, ...] | None) -> 
     copy = FunctionType(function.__code__, function.__globals__, function.__name__, None, closure)
     copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
     return copy
+
+
+def _callee_of(state: FunctionState) -> Callable[[FunctionType], _native.CompiledFunction | None]:
+    """``state._callee``, which keeps no state alive: a compiled function that is dropped goes at once."""
+    kept = weakref.ref(state)
+
+    def callee(function: FunctionType) -> _native.CompiledFunction | None:
+        state = kept()
+        return None if state is None else state._callee(function)
+
+    return callee
 
 
 def _entry_of_another_thread(compiled: _native.CompiledFunction, arguments: tuple[Any, ...]) -> Entry | None:

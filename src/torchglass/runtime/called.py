@@ -42,7 +42,7 @@ class Callees:
 
     def __init__(
         self,
-        make: Callable[[FunctionType], _native.CompiledFunction],
+        make: Callable[[FunctionType], _native.CompiledFunction | None],
         entry_for: Callable[[_native.CompiledFunction, tuple[Any, ...]], Entry | None],
         is_idle: Callable[[_native.CompiledFunction], bool],
     ) -> None:
@@ -66,6 +66,8 @@ class Callees:
             return None
         if compiled is None:
             compiled = self.make(function)
+            if compiled is None:  # nobody has the function any more from which it is called
+                return None
             self.region.add(function, compiled)
         entry = self.entry_for(compiled, parameters)
         if compiled.disabled or self.is_idle(compiled):
