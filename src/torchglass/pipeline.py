@@ -86,7 +86,7 @@ class FunctionState:
         self.parent = parent
         self.lock: Any = parent.lock if parent is not None else fork_safe_lock()  # one thread at a time compiles for it
         origin = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
-        self.continued: FunctionState = self if continued is None else continued  # whose middle this enters
+        self._continued = continued
         before = continued.record if continued is not None else None
         self.record: FunctionRecord = FunctionRecord(self.name, origin, function=function, continued=before)
         self.resume_names: dict[Hashable, str] = {}
@@ -122,6 +122,11 @@ class FunctionState:
         if self.record.folder != self._folder.path:  # a process may have to go on elsewhere, a forked one does
             replay.moved(self.record, self._folder.path)
         return self._folder
+
+    @property
+    def continued(self) -> FunctionState:
+        """Whose middle this enters; itself if it is no resume function."""
+        return self if self._continued is None else self._continued
 
     def root(self) -> FunctionState:
         return self if self.parent is None else self.parent.root()
