@@ -227,4 +227,4 @@ def test_a_script_that_knows_nothing_of_us(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "torchglass", "run", "--dir", str(tmp_path / "glass"), "--install", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.stdout.split() == ["CompiledFunction", "tensor(0.)"], done.stderr
+    assert done.stdout.split() == ["CompiledFunction", "tensor(4.)"], done.stderr
