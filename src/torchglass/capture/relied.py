@@ -11,7 +11,9 @@ one guards its value.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -55,9 +57,14 @@ def may_change(m: Machine, cls: type) -> bool:
 DATA = frozenset({bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, type(None)})
 
 
+_NO_MODULE = ModuleType("")
+
+
 def rely_on_name(m: Machine, module: str, name: str, real: Any) -> None:
     """A function, a class or a module that a library has under a name: programs may put another object there."""
     kind = type(real)
+    if vars(sys.modules.get(module, _NO_MODULE)).get(name) is not real:
+        return  # a namespace that no module is reached by
     if kind not in DATA and "torchglass" not in (module.partition(".")[0], kind.__module__.partition(".")[0]):
         m.library_names.setdefault(module, {})[name] = real
 

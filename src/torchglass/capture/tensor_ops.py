@@ -225,7 +225,7 @@ INLINED = frozenset([torch.utils.checkpoint.checkpoint_sequential, torch.overrid
 def check_not_disabled(function: FunctionType) -> None:
     """Break the graph at a function marked by ``tg.disable`` or ``torch.compiler.disable``."""
     marks = function.__dict__
-    if DISABLED in marks or marks.get("_torchdynamo_disable"):
+    if DISABLED in marks or (marks.get("_torchdynamo_disable") and torch_compat.untagged(function) is function):
         reason = marks.get(REASON) or marks.get("_torchdynamo_disable_msg")
         raise Unsupported(f"`{function.__qualname__}` is disabled" + (f": {reason}" if reason else ""))
 

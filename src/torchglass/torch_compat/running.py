@@ -54,6 +54,9 @@ def untagged(function: Any) -> Any:
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
         wrapped = cells.get(function.__name__.removeprefix("patched_"))
         return function if wrapped is None else wrapped.cell_contents
+    disabled = function.__dict__.get("_torchdynamo_orig_callable")
+    if disabled is not None and (disabled.__module__ or "").startswith("torch.optim."):
+        return disabled  # torch._dynamo disables methods of PyTorch's optimizers when it is loaded
     region = function.__dict__.get("__marked_compile_region_fn__")  # torch.compiler.nested_compile_region: inlined
     return uncompiled(function) if region is None else untagged(region)
 
