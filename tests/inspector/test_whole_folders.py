@@ -109,7 +109,7 @@ def compiled(request, tmp_path_factory):
         made = tg.compile(model)
         for args in calls:
             outcome(made, model, args)
-    (top,) = (path for path in folder.iterdir() if path.is_dir())
+    (top,) = (path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     return model, calls, made, top
 
 

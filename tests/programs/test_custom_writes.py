@@ -136,6 +136,7 @@ def results(function: Callable[..., Any], training: bool) -> list[Any]:
     return [*(end.detach() for end in found), x.detach(), y.detach(), x.grad, y.grad]
 
 
+@pytest.mark.complains("memory that it is given twice")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -119,7 +119,7 @@ def scaled(
         return _bounded(m, BOUNDED[target], args, kwargs)
     name, count = SCALED[target] if _is_one_of(target, SCALED) else ("", 0)
     factor = kwargs.get(name)
-    if len(kwargs) > 1 or len(args) != count:
+    if not count or len(kwargs) > 1 or len(args) != count:
         return args, kwargs
     if not all(isinstance(a, TensorV) and a.fake.dtype in EXACT for a in args):
         return args, kwargs
@@ -226,7 +226,7 @@ def _changes(m: Machine, leaf: Value | Lazy) -> bool:
 
 def _is_power(target: Any, args: list[Value]) -> bool:
     """``n ** x`` of a floating-point tensor."""
-    exponent = args[-1]
+    exponent = args[-1] if args else None
     raised = isinstance(exponent, TensorV) and exponent.fake.is_floating_point()
     return raised and isinstance(args[0], NumberV) and _is_one_of(target, POWERS)
 

@@ -11,6 +11,7 @@ one guards its value.
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -37,7 +38,7 @@ WHY = {
 
 def names_of(m: Machine, cls: type) -> set[str] | None:
     """The names that were looked up in a class; None for one that cannot change, or was made inside."""
-    if is_made(m, cls):
+    if is_made(m, cls) or not isinstance(cls, type):  # typing.Dict is asked as a class is
         return None
     if cls not in m.relied_classes:
         m.relied_classes[cls] = set() if is_python_class(cls) and not is_ours(cls) else None
@@ -45,7 +46,8 @@ def names_of(m: Machine, cls: type) -> set[str] | None:
 
 
 def is_ours(cls: type) -> bool:
-    return cls.__module__.partition(".")[0] == "torchglass" and not is_of_compiled_module(cls)
+    module = cls.__module__  # of a class of the program's it may be a property
+    return isinstance(module, str) and module.partition(".")[0] == "torchglass" and not is_of_compiled_module(cls)
 
 
 def may_change(m: Machine, cls: type) -> bool:
@@ -53,10 +55,8 @@ def may_change(m: Machine, cls: type) -> bool:
     return names_of(m, cls) is not None and (not m.is_stable(cls.__module__) or is_of_compiled_module(cls))
 
 
-# What libraries count in and set, which is no function of theirs.
+# What libraries count in and set, which is no function of theirs; so are files (sys.stdout).
 DATA = frozenset({bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, type(None)})
-
-
 _NO_MODULE = ModuleType("")
 
 
@@ -65,7 +65,8 @@ def rely_on_name(m: Machine, module: str, name: str, real: Any) -> None:
     kind = type(real)
     if vars(sys.modules.get(module, _NO_MODULE)).get(name) is not real:
         return  # a namespace that no module is reached by
-    if kind not in DATA and "torchglass" not in (module.partition(".")[0], kind.__module__.partition(".")[0]):
+    is_data = kind in DATA or isinstance(real, io.IOBase)
+    if not is_data and not module.startswith("torchglass") and not is_ours(kind):
         m.library_names.setdefault(module, {})[name] = real
 
 

@@ -121,8 +121,10 @@ def _atom(thing: Any, limit: int) -> str:
         return f"slice({', '.join(value(part, limit) for part in (thing.start, thing.stop, thing.step))})"
     if type(thing) in _PLAIN or (type(thing).__module__ == "torch" and type(thing).__name__ in _SHORT):
         return repr(thing)
-    if isinstance(thing, types.FunctionType | types.BuiltinFunctionType | types.ModuleType):
-        return getattr(thing, "__qualname__", thing.__name__)
+    if isinstance(thing, types.ModuleType):  # torch.ops is one, and has whatever it is asked for
+        return str(vars(thing).get("__name__", "a module"))
+    if isinstance(thing, types.FunctionType | types.BuiltinFunctionType):
+        return thing.__qualname__
     return f"<{_atom(type(thing), limit)} object>"
 
 
