@@ -143,11 +143,13 @@ def differing(seeds: range) -> list[str]:
     return found
 
 
+@pytest.mark.complains(*training_programs.REFUSED)
 def test_random_training_programs():
     assert not differing(range(12))
 
 
 @pytest.mark.slow
+@pytest.mark.complains(*training_programs.REFUSED)
 @pytest.mark.parametrize("block", range(10))
 def test_many_random_training_programs(block):
     assert not differing(range(100 + 30 * block, 130 + 30 * block))

@@ -61,7 +61,7 @@ def test_a_failing_report_harms_nothing(written, caplog):
 
     reports.changed(FunctionRecord("f"), write, asked=True)
     reports.flush()
-    assert "README.md of f could not be written" in caplog.text
+    assert "README.md of `f` could not be written" in caplog.text
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

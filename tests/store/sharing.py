@@ -1,4 +1,4 @@
-"""Programs of test_sharing.py: many processes at one folder, with texts that differ; each says what was wrong.
+"""Programs of test_shared_folders.py: many processes at one folder, with texts that differ; each says what was wrong.
 
 python -m tests.store.sharing TORCHGLASS_DIR PROCESSES
 """
