@@ -20,10 +20,6 @@ import torch
 import torchglass as tg
 from torchglass import locks
 
-torch.set_num_threads(1)
-warnings.simplefilter("ignore", ResourceWarning)
-
-
 OURS = os.path.join(os.path.dirname(tg.__file__), "")
 
 
@@ -163,6 +159,8 @@ def signals(samples, seed=0):
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", ResourceWarning)
     count = int(sys.argv[2])
     hits = {"struck": struck, "signals": signals}[sys.argv[1]](count)
     print(f"{hits} of {count} met a compile")

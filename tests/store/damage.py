@@ -56,7 +56,6 @@ def damage(path: Path, rng: random.Random) -> str:
 
 
 def main(folder: Path, count: int, seed: int = 0) -> None:
-    torch.set_num_threads(1)
     rng = random.Random(seed)
     start(folder)
     for n in range(count):
@@ -75,4 +74,5 @@ def main(folder: Path, count: int, seed: int = 0) -> None:
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)

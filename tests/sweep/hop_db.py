@@ -83,7 +83,6 @@ def judge(entry: Any, sample: Any, backend: str, training: bool) -> tuple[str, s
 
 def check(name: str, chosen: argparse.Namespace) -> Row:
     """One row: all samples of an entry, without gradients and with them."""
-    torch.set_num_threads(1)
     dtype = getattr(torch, chosen.dtype)
     entry = cases(dtype)[name]
     counts: Counter[str] = Counter()
@@ -116,6 +115,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main() -> int:
+    torch.set_num_threads(1)
     chosen = arguments().parse_args()
     rows = swept(chosen)
     for row in rows:
