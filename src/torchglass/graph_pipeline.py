@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 import torch
 import torch.fx
 
-from . import autodiff, codegen, fallbacks, fuse, interrupts, lower, torch_compat
+from . import autodiff, codegen, fallbacks, fuse, graph_sharing, interrupts, lower, torch_compat
 from .backends import registry
+from .graph_sharing import Side
 from .locks import fork_safe_lock
 from .options import CompileOptions
 from .records.compilation import GraphRecord
@@ -107,18 +108,24 @@ class GraphCompiler:
         self.backwards = 0
         self.partition: Partition | None = None
         self.kept: tuple[Any, ...] = ()  # strides of what is kept for backward, None where they are eager's
+        self.shared = graph_sharing.Shared(folder.function_name)  # with graphs of the same content
 
     def run(self, example_inputs: Sequence[Any], fake_inputs: Sequence[Any] | None) -> GraphCall:
         gm = self.gm
         self.record.node_count = len(gm.graph.nodes)
-        captured, text, gm = self._python(gm, "captured.py", "The graph as captured", compiled=True)
-        self.record.captured_text = text
+        rendered = self._rendered(gm, "captured.py", "The graph as captured")
+        captured, self.record.captured_text, gm = self._python("captured.py", rendered, gm, compiled=True)
         if self.backend.foreign is not None:
             with self.stages.stage(f"backend {self.backend.name}"):
                 return Foreign(_alone(self.backend.foreign, gm, list(example_inputs), self.options))
         if "autodiff" not in self.backend.stages:
             return captured
         inputs = list(fake_inputs if fake_inputs is not None else example_inputs)
+        if not self.edited and not _calls_others(gm):
+            runs = self.folder.store.runs
+            content = graph_sharing.content(rendered, gm, inputs, example_inputs, self.options, runs)
+            self.shared = graph_sharing.find(content, self.shared)
+        self.record.shared = self.shared
         traced = functools.partial(self._traced, captured, example_inputs, inputs)
         return autodiff.outside_inference_mode(gm, captured, traced)
 
@@ -132,10 +139,11 @@ class GraphCompiler:
             self.frozen = frozenset(
                 p.name for p, example in zip(placeholders, examples) if isinstance(example, torch.nn.Parameter)
             )
-        with self.stages.stage("autodiff"):
-            trace = autodiff.trace_training if training else autodiff.trace_inference
-            partition = _alone(trace, gm, inputs, self.options)
-        self.partition = partition
+        if self.shared.partition is None:
+            with self.stages.stage("autodiff"):
+                trace = autodiff.trace_training if training else autodiff.trace_inference
+                self.shared.partition = _alone(trace, gm, inputs, self.options)
+        self.partition = partition = self.shared.partition
         forward = self._lowered(partition.forward, "forward")
         if partition.training:
             self._write_joint()
@@ -149,9 +157,11 @@ class GraphCompiler:
 
     def _write_joint(self) -> None:
         if self.partition is not None and self.partition.training and not self.record.joint_text:
-            rendered = self._rendered(self.partition.joint, "joint.py", "Forward and backward as one graph")
-            self.record.joint_text = rendered.text
-            self.folder.write("joint.py", rendered.text, "read")
+            if self.shared.joint is None:
+                title = "Forward and backward as one graph"
+                self.shared.joint = self._rendered(self.partition.joint, "joint.py", title)
+            self.record.joint_text = self._own(self.shared.joint).text
+            self.folder.write("joint.py", self.record.joint_text, "read")
 
     def _backward(self, partition: Partition) -> GraphCall:
         """Compile a backward: backward.py for the gradients of the first one, backward_2.py for gradients that arrive
@@ -178,8 +188,12 @@ class GraphCompiler:
         """Backward, traced once more."""
 
         def traced() -> Partition | None:
-            with self.stages.stage("backward autodiff"):
-                return _alone(again, arrived)
+            known = self.shared.again
+            if arrived not in known:
+                with self.stages.stage("backward autodiff"):
+                    made = _alone(again, arrived)
+                known.setdefault(arrived, made)
+            return known[arrived]
 
         return interrupts.whole(lambda: compiling.undisturbed(traced))
 
@@ -192,7 +206,12 @@ class GraphCompiler:
     def _run_by_backend(self, gm: torch.fx.GraphModule, side: str) -> GraphCall:
         compiled = "codegen" in self.backend.stages
         ours = gm
-        forward, text, gm = self._python(gm, f"{side}.py", f"The {side.partition('_')[0]} graph", compiled)
+        known_as = side, gm, self.kept
+        made = self.shared.sides.get(known_as)
+        if made is None:
+            made = Side(self._rendered(gm, f"{side}.py", f"The {side.partition('_')[0]} graph"))
+        forward, text, gm = self._python(f"{side}.py", self._own(made.rendered), gm, compiled)
+        made = self.shared.sides.setdefault(known_as, made) if gm is ours else Side(made.rendered)
         if side.endswith("ward"):
             setattr(self.record, f"{side}_text", text)
         else:
@@ -201,7 +220,7 @@ class GraphCompiler:
             return _on_list(forward)
         known = {name: copy.copy(getattr(self.record, name)) for name in _OF_KERNELS}
         try:
-            generated = self._generated(gm, side)
+            generated = self._generated(gm, side, made)
             if self.folder.store.runs in ("kernels", "lines"):
                 return self._tried_first(generated, ours, side)
             self.kept = ()
@@ -224,24 +243,20 @@ class GraphCompiler:
         key = str(error) if isinstance(error, NoCompiler) else (self.folder.path, type(error))
         fallbacks.say(f"torchglass runs a graph with ATen: {why}", origin, f"in {self.folder.path}", key)
 
-    def _generated(self, gm: torch.fx.GraphModule, side: str) -> GraphCall:
+    def _generated(self, gm: torch.fx.GraphModule, side: str, made: Side) -> GraphCall:
+        """A side as kernels: what ``made`` has of an equal graph, or what the stages make now."""
+
         def named(stage: str) -> str:
             return stage if side == "forward" else f"{side} {stage}"
 
-        with self.stages.stage(named("lower")):
-            if side == "forward":
-                assert self.partition is not None
-                returned = self.partition.returned
-                loops = lower.run(gm, self.options, frozen=self.frozen, returned=returned)
-                places = [saved.place for saved in self.partition.saved]
-                made = [loops.outputs[p.index] if p.kind == "output" and p.index >= returned else None for p in places]
-                self.kept = tuple(getattr(one, "strides", None) for one in made)
-                loops = replace(loops, updates=_updates(loops, self.partition))
-            else:
-                loops = lower.run(gm, self.options, arrived=self.kept)
-            loops = loops if loops.name == side else replace(loops, name=side)
-            self.folder.write(f"{side}.loops", str(loops), "read")
-        sources, kernels, wrapper = self._printed(loops, side, named)
+        if made.loops is None:
+            with self.stages.stage(named("lower")):
+                made.loops = self._loops(gm, side)
+        loops = made.loops
+        if side == "forward":
+            self.kept = self._strides_kept(loops)
+        self.folder.write(f"{side}.loops", str(loops), "read")
+        sources, kernels, wrapper = self._printed(loops, side, named, made)
         self.record.sides[side] = tuple(sources.kernels)
         building = _building(sources, kernels)
         try:
@@ -257,30 +272,48 @@ class GraphCompiler:
                 building.stop()
             raise
 
+    def _loops(self, gm: torch.fx.GraphModule, side: str) -> LoopGraph:
+        if side == "forward":
+            assert self.partition is not None
+            loops = lower.run(gm, self.options, frozen=self.frozen, returned=self.partition.returned)
+            loops = replace(loops, updates=_updates(loops, self.partition))
+        else:
+            loops = lower.run(gm, self.options, arrived=self.kept)
+        return loops if loops.name == side else replace(loops, name=side)
+
+    def _strides_kept(self, loops: LoopGraph) -> tuple[Any, ...]:
+        assert self.partition is not None
+        places = [saved.place for saved in self.partition.saved]
+        returned = self.partition.returned
+        made = [loops.outputs[p.index] if p.kind == "output" and p.index >= returned else None for p in places]
+        return tuple(getattr(one, "strides", None) for one in made)
+
     def _functions(self, loops: LoopGraph) -> dict[str, GraphCall]:
         """The sub-graphs that a graph calls, compiled like itself."""
         functions: dict[str, GraphCall] = {}
         for name, graph in codegen.sub_graphs(loops).items():
-            side = f"{loops.name}_{name}"
+            side, made = f"{loops.name}_{name}", Side(Rendered(""))
             inner = lower.run(graph, self.options, side)
             self.folder.write(f"{side}.loops", str(inner), "read")
-            sources, kernels, wrapper = self._printed(inner, side, lambda stage: f"sub-graph {stage}")
+            sources, kernels, wrapper = self._printed(inner, side, lambda stage: f"sub-graph {stage}", made)
             constants = {**sources.constants, **self._functions(inner)}
             functions[name] = graph_file(wrapper.path, load(wrapper, None, self.options, constants, kernels))
         return functions
 
     def _printed(
-        self, loops: LoopGraph, side: str, named: Callable[[str], str]
+        self, loops: LoopGraph, side: str, named: Callable[[str], str], made: Side
     ) -> tuple[KernelSources, Artifact, Artifact]:
         """A graph in loops as kernels and a wrapper, and the files of these."""
-        with self.stages.stage(named("fuse")):
-            fused = fuse.run(loops, self.options)
-            self.folder.write(f"{side}.fused", str(fused), "read")
-        with self.stages.stage(named("codegen")):
-            sources = codegen.run(fused, self.options, self._tried(fused, side))
-            extension = {"c": "c", "triton": "py"}[sources.language]
-            kernels = self._written(f"{side}_kernels.{extension}", sources.kernels_text, side)
-            wrapper = self._written(f"{side}_wrapper.py", sources.wrapper_text, side)
+        if made.printed is None:
+            with self.stages.stage(named("fuse")):
+                fused = fuse.run(loops, self.options)
+            with self.stages.stage(named("codegen")):
+                made.printed = fused, codegen.run(fused, self.options, self._tried(fused, side))
+        fused, sources = made.printed
+        self.folder.write(f"{side}.fused", str(fused), "read")
+        extension = {"c": "c", "triton": "py"}[sources.language]
+        kernels = self._written(f"{side}_kernels.{extension}", sources.kernels_text, side)
+        wrapper = self._written(f"{side}_wrapper.py", sources.wrapper_text, side)
         self.record.kernels += tuple(sources.kernels)
         self.record.decisions += tuple(fused.decisions)
         self.record.fused[side] = fused
@@ -310,12 +343,11 @@ class GraphCompiler:
         return tune.measure(variants, self.folder.write(f"{side}_variants.c", variants.text, "read"))
 
     def _python(
-        self, gm: torch.fx.GraphModule, filename: str, title: str, compiled: bool
+        self, filename: str, rendered: Rendered, gm: torch.fx.GraphModule, compiled: bool
     ) -> tuple[GraphCall, str, torch.fx.GraphModule]:
         """A graph as a file: its ``forward`` function, as the file says it, the text, and the graph again, which an
         edit has changed if it is ``compiled``. An edit that fails is not used.
         """
-        rendered = self._rendered(gm, filename, title)
         name = filename.partition(".")[0]
         artifact = self._written(filename, rendered.text, name)
         self.record.nodes[name] = rendered.nodes
@@ -335,7 +367,11 @@ class GraphCompiler:
     def _rendered(self, gm: torch.fx.GraphModule | None, filename: str, title: str) -> Rendered:
         assert gm is not None
         what = _WHAT_RUNS[re.split("[_.]", filename)[0]]
-        return render(gm, f"{title} of {self.folder.function_name}.\n\n{what}")
+        return render(gm, f"{title} of {self.shared.name}.\n\n{what}")
+
+    def _own(self, rendered: Rendered) -> Rendered:
+        """The text of an equal graph as this function's."""
+        return graph_sharing.retitled(rendered, self.shared.name, self.folder.function_name)
 
 
 _OF_KERNELS = ("kernels", "decisions", "sides", "fused", "files")

@@ -89,7 +89,7 @@ class GraphRecord:
     each graph by its name (captured, joint, forward, backward), ``fused`` the ``FusedGraph`` of forward and backward,
     ``sides`` the kernels of each, ``files`` the generated texts by file name. ``objects`` are what the globals of
     captured.py stand for that no text can say. ``fallbacks`` says of a side that does not run its kernels why PyTorch's
-    operators run it.
+    operators run it. ``shared`` keeps alive what graphs of the same content have in common.
     """
 
     name: str
@@ -108,6 +108,7 @@ class GraphRecord:
     files: dict[str, str] = field(default_factory=dict)
     objects: dict[str, Any] = field(default_factory=dict, repr=False)
     fallbacks: dict[str, str] = field(default_factory=dict)
+    shared: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
