@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,7 @@ from torch import nn
 
 import torchglass as tg
 from torchglass import codegen, graph_sharing
-from torchglass.runtime import store, toolchain
+from torchglass.runtime import toolchain
 
 
 class Block(nn.Module):
@@ -103,18 +105,24 @@ def test_tensors_that_a_graph_holds_are_its_own(made: Counter[str]) -> None:
     assert [f(torch.zeros(2))[0].item() for f in kept] == [2.0, 3.0]
 
 
-def test_an_edit_of_one_is_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    x = torch.ones(4, 16)
+THREE_BLOCKS = """
+import sys, torch, torchglass as tg
+from tests.codegen.test_equal_graphs import Block
+torch.manual_seed(0)
+with tg.prepare_debug(sys.argv[1] + "/glass"), torch.no_grad():
+    blocks = [tg.compile(Block()) for _ in range(3)]  # alive together: else they take the same folder in turn
+    torch.save([block(torch.ones(4, 16)) for block in blocks], sys.argv[1] + "/results")
+"""
 
+
+def test_an_edit_of_one_is_of_one(tmp_path: Path) -> None:
     def run() -> list[torch.Tensor]:
-        torch.manual_seed(0)
-        monkeypatch.setattr(store, "_by_root", {})  # as the next process finds it
-        with tg.prepare_debug(tmp_path), torch.no_grad():
-            return [tg.compile(block)(x) for block in [Block() for _ in range(3)]]
+        root = Path(__file__).parents[2]
+        subprocess.run([sys.executable, "-c", THREE_BLOCKS, str(tmp_path)], cwd=root, check=True, capture_output=True)
+        return torch.load(tmp_path / "results")
 
     plain = run()
-    gc.collect()
-    wrapper = tmp_path / "Block_2/entry_0/graph_0/forward.py"
+    wrapper = tmp_path / "glass/Block_2/entry_0/graph_0/forward.py"
     text = wrapper.read_text()
     line = next(line for line in text.splitlines() if line.strip().startswith("return ("))
     result = line.strip().removeprefix("return (").rstrip(",)")
