@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -36,8 +35,6 @@ from .runtime.load import Building, conform, graph_file, load, with_numbers
 from .runtime.store import Artifact, Folder, current_store, load_python
 from .runtime.toolchain import NoCompiler, ToolchainError
 from .stages import Stages, compiling
-
-log = logging.getLogger("torchglass")
 
 GraphCall = Callable[..., Any]
 T = TypeVar("T")

@@ -39,6 +39,15 @@ class Pair:
             ours.grad = torch.randn_like(ours)
             eager.grad = ours.grad.clone()
 
+    def take(self, step: Any, schedules: Any, *metrics: float) -> None:
+        """One step of both sides and of their schedules, which must agree."""
+        self.gradients()
+        step()
+        self.eager.step()
+        for schedule in schedules:
+            schedule.step(*metrics)
+        self.compare()
+
     def compare(self) -> None:
         for ours, eager in zip(*(m.parameters() for m in self.models)):
             torch.testing.assert_close(ours, eager, rtol=2e-5, atol=1e-6)
@@ -68,12 +77,7 @@ def test_steps_agree_with_eager(name: str, options: dict[str, Any]) -> None:
     schedules = [Schedules.ExponentialLR(o, 0.9) for o in (pair.ours, pair.eager)]
     step = pair.compiled()
     for _ in range(STEPS):
-        pair.gradients()
-        step()
-        pair.eager.step()
-        for schedule in schedules:
-            schedule.step()
-        pair.compare()
+        pair.take(step, schedules)
     assert entries(step) <= 3
 
 
@@ -94,11 +98,6 @@ def test_no_schedule_recompiles(kind: str, name: str) -> None:
     counts = []
     step = pair.compiled()
     for _ in range(STEPS):
-        pair.gradients()
-        step()
-        pair.eager.step()
-        for schedule in schedules:
-            schedule.step(*([1.0] if kind == "plateau" else []))
-        pair.compare()
+        pair.take(step, schedules, *([1.0] if kind == "plateau" else []))
         counts.append(entries(step))
     assert counts[2] == counts[-1] <= 3
