@@ -514,7 +514,22 @@ int set_region(PyObject* object, PyObject* value, void*) {
   return 0;
 }
 
+// To programs that ask, a compiled function is a function: inspect.isfunction, fx.symbolic_trace, unittest.mock.
+PyObject* get_class(PyObject*, void*) { return Py_NewRef(reinterpret_cast<PyObject*>(&PyFunction_Type)); }
+
+PyObject* of_function(PyObject* self, void* name) {
+  return PyObject_GetAttrString(reinterpret_cast<CompiledFunction*>(self)->function, static_cast<const char*>(name));
+}
+
+#define OF_FUNCTION(name) {name, of_function, nullptr, "the Python function's", const_cast<char*>(name)}
+
 PyGetSetDef compiled_properties[] = {
+    {"__class__", get_class, nullptr, "types.FunctionType; type() tells the truth", nullptr},
+    OF_FUNCTION("__code__"),
+    OF_FUNCTION("__closure__"),
+    OF_FUNCTION("__defaults__"),
+    OF_FUNCTION("__globals__"),
+    OF_FUNCTION("__kwdefaults__"),
     {"region", get_region, set_region, "what watches calls of the function while it is disabled", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},

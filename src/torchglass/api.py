@@ -63,9 +63,10 @@ def compile(
     "aot_eager", a name registered with torch.compile, or a callable ``(gm, example_inputs) -> callable``. ``disable``:
     return ``model`` as it is. Without ``model`` a decorator is returned.
 
-    A module comes back as an object of a subclass that shares the module's ``__dict__``: parameters, buffers, hooks and
-    ``state_dict`` keys are those of the original. Raises TypeError for something that cannot be called and ValueError
-    for unknown names, which list the valid ones.
+    A class comes back itself, with a compiled ``forward``, or ``__call__`` where it is no module's: one compiled
+    function for all its objects. A module comes back as an object of a subclass that shares the module's ``__dict__``:
+    parameters, buffers, hooks and ``state_dict`` keys are those of the original. Raises TypeError for something that
+    cannot be called and ValueError for unknown names, which list the valid ones.
     """
     chosen = CompileOptions.make(backend=backend, mode=mode, dynamic=dynamic, fullgraph=fullgraph, options=options)
     if model is None:
@@ -89,9 +90,22 @@ def compile_with(model: Any, options: CompileOptions, off: bool = False) -> Any:
         return functools.partial(compile_with(model.func, options), *model.args, **model.keywords)
     if isinstance(model, property):
         raise TypeError("model must not be a property: decorate its getter, with @property above @tg.compile")
-    if isinstance(model, type) or not callable(model):
-        raise TypeError(f"model must be a function, method, callable object or nn.Module, not {model!r}")
+    if isinstance(model, type):
+        return _compile_class(model, options)
+    if not callable(model):
+        raise TypeError(f"model must be a function, method, class, callable object or nn.Module, not {model!r}")
     return _for_its_inputs(*code_of(model), options)
+
+
+def _compile_class(cls: Any, options: CompileOptions) -> Any:
+    """The class itself: calls of its objects run compiled from now on."""
+    is_module = issubclass(cls, torch.nn.Module) and cls.forward is not torch.nn.Module.forward
+    name = "forward" if is_module else "__call__"
+    method = getattr(cls, name, None)
+    if type(method) not in (FunctionType, _native.CompiledFunction):
+        raise TypeError(f"model must be a class whose objects are called by a method in Python, not {cls!r}")
+    setattr(cls, name, compile_with(method, options))
+    return cls
 
 
 def _for_its_inputs(
@@ -106,7 +120,7 @@ def _for_its_inputs(
 
 def code_of(model: Any) -> tuple[FunctionType, tuple[Any, ...]]:
     """The Python function that a call of ``model`` runs, and the arguments that it is bound to."""
-    if isinstance(model, FunctionType):
+    if type(model) is FunctionType:
         return _calling(model) if is_made(model) else model, ()
     if isinstance(model, _native.CompiledFunction):
         return model.function, model.bound  # type: ignore[return-value]
@@ -114,7 +128,7 @@ def code_of(model: Any) -> tuple[FunctionType, tuple[Any, ...]]:
         function, bound = code_of(model.__func__)
         return function, (model.__self__, *bound)
     call = getattr(type(model), "__call__", None)  # noqa: B004  (the function is wanted, not the answer)
-    if isinstance(call, FunctionType) and not isinstance(model, torch_compat.OpOverload):
+    if type(call) is FunctionType and not isinstance(model, torch_compat.OpOverload):
         return call, (model,)
     return _calling(model), ()
 
@@ -240,6 +254,8 @@ class Forward:
             self.__get__(None)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None and owner is not None:  # of the class: for whoever reads its code or its signature
+            return getattr(type(self.module), self.name)
         found = self.module.__dict__.get(self.name) or getattr(type(self.module), self.name)
         if found is not self.found and found != self.found:
             self.found, self.compiled = found, self._compiled()

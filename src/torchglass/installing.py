@@ -101,7 +101,7 @@ def _switch() -> None:
 
 def _function_of_torch() -> FunctionType:
     function = inspect.unwrap(torch.compile)
-    if not isinstance(function, FunctionType) or function.__closure__:
+    if type(function) is not FunctionType or function.__closure__:
         raise RuntimeError(f"torch.compile is {torch.compile!r}: call tg.install() before what replaced it")
     return function
 
@@ -148,7 +148,7 @@ def _is_ours(model: Any, wishes: Mapping[str, Any]) -> bool:
     while isinstance(model, functools.partial):
         model = model.func
     home = getattr(model, "__module__", None) or ""
-    return not (isinstance(model, FunctionType) and home.startswith(NOT_OURS))
+    return not (type(model) is FunctionType and home.startswith(NOT_OURS))
 
 
 def _default_backend() -> Any:
@@ -195,7 +195,7 @@ def translated(
 
 # --- devices that we do not compile for ------------------------------------------------------------------------------
 def _other_devices() -> bool:
-    accelerator = torch.accelerator.current_accelerator()
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
     return accelerator is not None and accelerator.type not in DEVICES
 
 

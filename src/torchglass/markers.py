@@ -56,7 +56,7 @@ def _refuse_uncallable(marker: str, function: Any) -> None:
 
 def _twin(function: Callable[..., Any]) -> Any:
     """A Python function that does the same: a mark on it means nothing to who has the original."""
-    if isinstance(function, FunctionType):
+    if type(function) is FunctionType:
         names = function.__name__, function.__defaults__, function.__closure__
         twin = FunctionType(function.__code__, function.__globals__, *names)
         twin.__kwdefaults__ = function.__kwdefaults__
@@ -71,7 +71,7 @@ def allow_in_graph(function: F) -> F:
     """
     for one in function if isinstance(function, (list, tuple)) else (function,):
         _refuse_uncallable("allow_in_graph", one)
-        if isinstance(one, FunctionType):  # what has no Python code is a node anyway, or cannot be one
+        if type(one) is FunctionType:  # what has no Python code is a node anyway, or cannot be one
             setattr(one, IN_GRAPH, True)
     return function
 
@@ -98,7 +98,7 @@ def substitute_in_graph(
         raise TypeError(f"substitute_in_graph expects a function, not {original!r}")
 
     def enter(function: FunctionType) -> Callable[..., Any]:
-        if not isinstance(function, FunctionType):
+        if type(function) is not FunctionType:
             raise TypeError(f"@substitute_in_graph expects a Python function, not {function!r}")
         SUBSTITUTES[id(original)] = original, function
         return functools.wraps(function)(lambda *args, **kwargs: original(*args, **kwargs))

@@ -799,3 +799,43 @@ def test_iterators_over_a_deque_live_on_when_its_items_are_written():
         waiting = iter(kept)
         next(waiting)
         assert function(torch.ones(1), kept) == 2 and list(waiting) == [2, 5]
+
+
+def test_classes_of_iterators():
+    def program(x):
+        made = [[1], (1,), {1: 2}, {1: 2}.items(), {1: 2}.values(), {1}, "a", "ä", b"a", range(3), range(2**70)]
+        made += [collections.OrderedDict(a=1), collections.deque([1]), frozenset([1])]
+        return [type(iter(m)) for m in made], type(reversed([1])), type(zip([1])), x + 1
+
+    same_as_plain(program, torch.ones(()))
+
+
+def test_a_list_extended_by_itself():
+    class Own(list):
+        pass
+
+    def program(x, given):
+        for made in ([x, 1], Own([x, 1])):
+            made.extend(made)
+            made += made
+            given.append(len(made))
+        given.extend(given)
+        return x + 1
+
+    plain, compiled = Own([3]), Own([3])
+    expected = program(torch.ones(2), plain)
+    torch.testing.assert_close(tg.compile(program, backend="eager", fullgraph=True)(torch.ones(2), compiled), expected)
+    assert plain == compiled
+
+
+def test_locals_of_a_frame():
+    def program(x):
+        first = locals()
+        first["added"] = 5
+        y = len(first)
+        second = locals()
+        del y
+        third = sorted(locals())
+        return first is second, sorted(first), sorted(second), third, x + 1
+
+    same_as_plain(program, torch.ones(()))

@@ -439,3 +439,45 @@ def test_a_module_with_slots():
     assert not hasattr(module, "calls")
     copied = copy.deepcopy(compiled)
     torch.testing.assert_close(copied.linear(x), module.linear(x))
+
+
+def test_programs_that_ask_take_a_compiled_function_for_a_function(pair):
+    compiled = tg.compile(foo)
+    assert inspect.isfunction(compiled) and inspect.isroutine(compiled)
+    assert compiled.__code__ is foo.__code__ and compiled.__globals__ is foo.__globals__
+    assert str(inspect.signature(compiled)) == "(x, y)" and inspect.getsource(compiled) == inspect.getsource(foo)
+    torch.testing.assert_close(compiled(*pair), foo(*pair))
+
+
+def test_fx_traces_through_compiled_functions_and_modules():
+    x, network = torch.randn(3, 100), Network()
+    for traced in (torch.fx.symbolic_trace(tg.compile(foo)), torch.fx.symbolic_trace(foo)):
+        torch.testing.assert_close(traced(x, x), foo(x, x))
+    torch.testing.assert_close(torch.fx.symbolic_trace(tg.compile(network))(x), network(x))
+
+
+def test_a_class_is_compiled_for_its_objects():
+    class Scaled(Network):
+        def forward(self, x):
+            return self.linear(x) * 2
+
+    class Adds:
+        def __init__(self, number):
+            self.number = number
+
+        def __call__(self, x):
+            return x + self.number
+
+    assert tg.compile(Scaled) is Scaled and tg.compile(Adds) is Adds
+    x = torch.randn(4, 100)
+    for module in (Scaled(), Scaled()):
+        torch.testing.assert_close(module(x), module.linear(x) * 2)
+    for number in (1, 2):
+        torch.testing.assert_close(Adds(number)(x), x + number)
+    assert tg.explain(Scaled.forward).to_dict()["entries"] and tg.explain(Adds.__call__).to_dict()["entries"]
+
+
+@pytest.mark.parametrize("cls", [bool, list, torch.Size])
+def test_classes_that_cannot_be_compiled(cls):
+    with pytest.raises(TypeError, match="model must be a class whose objects are called by a method in Python"):
+        tg.compile(cls)

@@ -78,6 +78,8 @@ MARKS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 def marks_on(tensor: torch.Tensor) -> dict[str, Any]:
     apart = {"_dynamo_dynamic_range", "_specialize_on"}  # of a class of its own; forgotten at the next mark
+    if torch.__version__ < "2.12":
+        apart.add("_has_dynamo_dim_marking")  # what later versions ask first
     return {name: value for name, value in vars(tensor).items() if name not in apart}
 
 

@@ -17,7 +17,7 @@ from torch import compile as by_name
 from torch import nn
 
 import torchglass as tg
-from torchglass import _native, fallbacks, installing
+from torchglass import fallbacks, installing
 
 x = torch.ones(2, 2)
 
@@ -34,7 +34,7 @@ def sine(a: torch.Tensor) -> torch.Tensor:
 
 
 def is_ours(compiled: Any) -> bool:
-    return isinstance(compiled, _native.CompiledFunction)
+    return "_torchglass_state" in vars(compiled)  # with a GPU it is a function that asks where tensors lie
 
 
 def test_installed_and_not() -> None:
@@ -222,9 +222,8 @@ def test_a_replaced_torch_compile_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_script_that_knows_nothing_of_us(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    script.write_text(
-        "import torch\nc = torch.compile(lambda a: a + 1)\nprint(type(c).__name__, c(torch.ones(2)).sum())"
-    )
+    told = "'_torchglass_state' in vars(c), c(torch.ones(2)).sum()"
+    script.write_text(f"import torch\nc = torch.compile(lambda a: a + 1)\nprint({told})")
     command = [sys.executable, "-m", "torchglass", "run", "--dir", str(tmp_path / "glass"), "--install", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.stdout.split() == ["CompiledFunction", "tensor(4.)"], done.stderr
+    assert done.stdout.split() == ["True", "tensor(4.)"], done.stderr

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .. import masked_writes
 from ..torch_compat import batch_norm_legit, without_onednn
 
 Composite = Callable[..., Any]
@@ -117,27 +118,34 @@ def _index_fill_(x: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> 
 
 @composite(torch.index_put, torch.Tensor.index_put)
 def _index_put(x: torch.Tensor, indices: Any, values: Any, accumulate: bool = False) -> torch.Tensor | None:
-    """``x[mask] = value`` with one value for all elements of the mask: the gradient by it would gather those elements,
-    so as many as the data say.
-    """
-    mask = indices[0] if isinstance(indices, (tuple, list)) and len(indices) == 1 else indices
-    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool or not _differentiable(values):
+    """The gradient by one value for all elements of a mask would gather those elements, so as many as the data say."""
+    if not masked_writes.needs_choice(indices, values) or values.dtype != x.dtype:
         return None
-    rest = x.dim() - mask.dim()
-    if values.dtype != x.dtype or mask.shape != x.shape[: mask.dim()]:
-        return None
-    if values.dim() == rest + 1 and values.shape[0] == 1:
-        values = values[0]
-    if values.dim() > rest or any(v not in (1, d) for v, d in zip(values.shape[::-1], x.shape[::-1])):
-        return None
-    mask = mask.reshape(*mask.shape, *(1,) * rest)
-    return _as_a_copy(x, torch.where(mask, x + values if accumulate else values, x))
+    chosen = masked_writes.choice(x, indices, values)
+    return None if chosen is None else _written(x.clone(), chosen, accumulate)
 
 
-@composite(torch.Tensor.index_put_, operator.setitem)
+@composite(torch.Tensor.index_put_)
 def _index_put_(x: torch.Tensor, indices: Any, values: Any, accumulate: bool = False) -> torch.Tensor | None:
-    put = _index_put(x, indices, values, accumulate) if isinstance(x, torch.Tensor) else None
-    return None if put is None else x.copy_(put)
+    if not masked_writes.needs_choice(indices, values) or values.dtype != x.dtype:
+        return None
+    chosen = masked_writes.choice(x, indices, values)
+    return None if chosen is None else _written(x, chosen, accumulate)
+
+
+@composite(operator.setitem, torch.Tensor.__setitem__)
+def _setitem(x: Any, indices: Any, values: Any) -> torch.Tensor | None:
+    if not isinstance(x, torch.Tensor) or not masked_writes.needs_choice(indices, values):
+        return None
+    chosen = masked_writes.choice(x, indices, values.to(x.dtype))
+    return None if chosen is None else _written(x, chosen, False)
+
+
+def _written(x: torch.Tensor, chosen: masked_writes.Choice, accumulate: bool) -> torch.Tensor:
+    before = x[chosen.places]
+    values = before + chosen.values if accumulate else chosen.values
+    before.copy_(torch.where(chosen.mask, values, before))
+    return x
 
 
 def _as_a_copy(x: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

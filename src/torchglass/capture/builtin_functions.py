@@ -112,7 +112,7 @@ def _isinstance(m: Machine, value: Value, wanted: Value) -> bool:
     existing = getattr(value, "real", None)
     answers = m.class_lookup(type(real), "__instancecheck__") if isinstance(real, type) else type.__instancecheck__
     custom = answers is not type.__instancecheck__
-    if isinstance(answers, FunctionType) and m.may_change(type(real)):
+    if type(answers) is FunctionType and m.may_change(type(real)):
         return m.truth(m.call(m.wrap_known(answers), [m.wrap_known(real), value], {}))
     if isinstance(value, TensorV) and existing is None:
         # made inside: a plain torch.Tensor, of which metaclasses ask the dtype (torch.FloatTensor) or attributes

@@ -83,7 +83,7 @@ CODE_COROUTINE = 0x80 | 0x200
 def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call an existing function, class or builtin."""
     real = function.real
-    if isinstance(real, FunctionType):
+    if type(real) is FunctionType:
         tensor_ops.check_not_disabled(real)
         if real.__dict__.get(CONSTANT):
             found = compiler_functions.constant_result(m, real, args, kwargs)
@@ -123,7 +123,7 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
             if tensor_ops.is_opaque(real):
                 raise
             return _by_its_code(m, function, args, kwargs, error)
-    if isinstance(real, FunctionType):
+    if type(real) is FunctionType:
         plain = torch_compat.untagged(real)
         if plain is not real:
             return m.call(m.wrap_known(plain), args, kwargs)
@@ -195,7 +195,7 @@ def _scripted_from(real: Any) -> FunctionType | None:
     if not isinstance(real, torch.jit.ScriptFunction) or "__qualname__" not in real.__dict__:
         return None
     original = real.__dict__.get("_torchdynamo_inline")
-    return original if isinstance(original, FunctionType) else None
+    return original if type(original) is FunctionType else None
 
 
 def _by_its_code(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value], error: NeedsData) -> Value:

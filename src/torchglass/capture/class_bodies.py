@@ -169,9 +169,9 @@ def build_class(m, args, kwargs):
     metaclass = _metaclass(m, given, bases)
     prepare = getattr(m.class_lookup(metaclass, "__prepare__"), "__func__", None)
     prefilled: dict[str, Value] = {}
-    if isinstance(prepare, FunctionType) and not m.is_stable(home_of(prepare)):
+    if type(prepare) is FunctionType and not m.is_stable(home_of(prepare)):
         prefilled = _prepared(m, metaclass, name, bases, keywords)
-    elif isinstance(prepare, FunctionType):
+    elif type(prepare) is FunctionType:
         prefilled = _BoundOnce()
     frame = Frame(body.code, body.namespace, body.module_source, prefilled, body.closure)
     _, cell = m.run_frame(frame)
@@ -293,7 +293,7 @@ def new_class(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
 def is_followed(m: Machine, metaclass: type, args: list[Value]) -> bool:
     """Whether a library's metaclass in Python is interpreted: it makes the class around a hook of the user's."""
     return (
-        isinstance(metaclass.__new__, FunctionType)
+        type(metaclass.__new__) is FunctionType
         and len(args) == 3
         and _user_hook(m, tuple(b.as_constant() for b in m.listed(args[1]))) is not None
     )
@@ -304,7 +304,7 @@ def _user_hook(m: Machine, bases: tuple[Any, ...]) -> Any:
     for base in bases:
         found = m.class_lookup(base, "__init_subclass__")
         found = getattr(found, "__func__", found)
-        if isinstance(found, FunctionType):
+        if type(found) is FunctionType:
             return None if m.is_stable(home_of(found)) else found
     return None
 
@@ -314,7 +314,7 @@ def _names_itself(m: Machine, value: Value) -> bool:
     if not isinstance(value, InstanceV):
         return False
     found = m.class_lookup(value.cls, "__set_name__")
-    return isinstance(found, FunctionType) and not m.is_stable(home_of(found))
+    return type(found) is FunctionType and not m.is_stable(home_of(found))
 
 
 def _require_constants(namespace: dict[str, Value]) -> None:

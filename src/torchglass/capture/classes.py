@@ -75,7 +75,7 @@ def construct(
     meta_call = m.class_lookup(type(cls), "__call__")
     if through_metaclass and isinstance(meta_call, type):
         return construct(m, meta_call, args, kwargs)  # a TypedDict's is dict
-    if through_metaclass and isinstance(meta_call, FunctionType):
+    if through_metaclass and type(meta_call) is FunctionType:
         place = m.class_sources.get(cls) if not m.is_stable(type(cls).__module__) else None
         called = m.wrap_known(meta_call, Attr(TypeOf(place), "__call__") if place else None)
         return m.call(called, [m.wrap_known(cls), *args], kwargs)
@@ -83,7 +83,7 @@ def construct(
         return _namedtuple(m, cls, args, kwargs)
     new_function = m.class_lookup(cls, "__new__")
     new_function = getattr(new_function, "__func__", new_function)
-    if isinstance(new_function, FunctionType):
+    if type(new_function) is FunctionType:
         result = m.call(m.wrap_known(new_function, _way_to(m, cls, "__new__")), [m.wrap_known(cls), *args], kwargs)
         if not isinstance(result, (InstanceV, MadeV, TupleV)) or not issubclass(result.python_type(), cls):
             return result
@@ -91,7 +91,7 @@ def construct(
         create = object_new if new_function is object.__new__ else new
         result = create(m, [m.wrap_known(cls), *args], kwargs)
     init = m.class_lookup(cls, "__init__")
-    if isinstance(init, FunctionType):
+    if type(init) is FunctionType:
         given = m.call(m.wrap_known(init, _way_to(m, cls, "__init__")), [result, *args], kwargs)
         check_given(m, "__init__", cls, given)
     elif init is not object.__init__:

@@ -31,7 +31,7 @@ LATE["torch._dynamo.decorators", "mark_static"] = lambda m, args, kwargs: NONE  
 
 @handles(torch.compiler.disable, markers.disable)
 def disable_(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if not args or not isinstance(args[0], KnownV) or not isinstance(args[0].real, FunctionType):
+    if not args or not isinstance(args[0], KnownV) or type(args[0].real) is not FunctionType:
         raise Unsupported("`disable` of what is made inside", "disable it outside the compiled function")
     made = m.real(
         markers.disable,

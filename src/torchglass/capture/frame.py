@@ -45,6 +45,7 @@ class Frame:
         self.kw_names: tuple[str, ...] = ()
         self.finished: Finished | None = None
         self.steps = 0
+        self.locals_given: Value | None = None  # the dictionary that locals() gave, up to 3.12
         self.raised: dict[int, tuple[Value, int]] = {}  # exceptions that came to a handler here, and at which step
         self._exceptions: tuple[ExceptionEntry, ...] | None = None
 

@@ -243,7 +243,7 @@ class Machine:
         """Keys and values of a mapping, as ``**mapping`` reads them."""
         if isinstance(value, InstanceV) and isinstance(value.payload, DictV) and value.method(self, "keys") is not None:
             custom = self.class_lookup(value.cls, "keys")
-            if not isinstance(custom, FunctionType):
+            if type(custom) is not FunctionType:
                 value = value.payload
         if isinstance(value, DictV):
             return value.pairs(self)
@@ -402,7 +402,7 @@ class Machine:
 
     def _is_programs(self, value: Any) -> bool:
         function = getattr(value, "__func__", value)
-        return isinstance(function, FunctionType) and not self.is_stable(function.__globals__.get("__name__"))
+        return type(function) is FunctionType and not self.is_stable(function.__globals__.get("__name__"))
 
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """Raise an exception in the user's program."""

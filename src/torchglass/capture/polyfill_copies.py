@@ -129,9 +129,9 @@ def _fill(made, value, part):
 def _remade(value, part, remember):
     """``value`` anew from what its class says about pickling; ``part`` gives what becomes of each part."""
     cls = type(value)
-    if isinstance(cls.__reduce_ex__, FunctionType):
+    if type(cls.__reduce_ex__) is FunctionType:
         return _reconstructed(value.__reduce_ex__(4), value, part, remember)
-    if isinstance(cls.__reduce__, FunctionType) or isinstance(value, BaseException):
+    if type(cls.__reduce__) is FunctionType or isinstance(value, BaseException):
         return _reconstructed(value.__reduce__(), value, part, remember)
     if isinstance(value, (set, frozenset)):
         made = cls([part(item) for item in value])
@@ -172,7 +172,7 @@ def _reconstructed(reduced, value, part, remember):
 
 
 def _state(value, cls):
-    if isinstance(cls.__getstate__, FunctionType):
+    if type(cls.__getstate__) is FunctionType:
         return value.__getstate__()
     attributes = (value.__dict__ or None) if hasattr(value, "__dict__") else None
     slots = {name: getattr(value, name) for name in slot_names(cls) if hasattr(value, name)}

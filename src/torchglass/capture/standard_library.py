@@ -23,6 +23,7 @@ from .values.arrays import ArrayV
 from .values.base import Value
 from .values.constant import NONE, ConstantV
 from .values.dicts import DictV
+from .values.hashing import hash_key
 from .values.known import KnownV
 
 if TYPE_CHECKING:
@@ -160,15 +161,20 @@ if _same is not None:  # what calling a NewType is until 3.11
 # --- looking at frames ------------------------------------------------------------------------------------------------
 @handles(locals)
 def locals_(m, args, kwargs):
-    """The local variables of the innermost frame that is no comprehension, as a new dictionary."""
+    """The local variables of the innermost frame that is no comprehension: up to 3.12 in one dictionary of the frame,
+    which each call brings up to date, from 3.13 on in a new one.
+    """
     frame = m.frames[-1]
     if frame.code.co_name == "<module>" or frame.code.co_flags & 1 == 0:
         raise Unsupported("locals() outside a function")
     code = users_code(frame.code)
     names = [*code.co_varnames, *code.co_cellvars, *code.co_freevars]
-    pairs: list[tuple[Value, Value]] = []
+    found = DictV() if frame.locals_given is None or sys.version_info >= (3, 13) else frame.locals_given
+    frame.locals_given = found
     for name in dict.fromkeys(names):
         value = frame.cells[name].get(m) if name in frame.cells else frame.locals.get(name)
         if value is not None:
-            pairs.append((ConstantV(name), m.forced(value)))
-    return DictV.of(pairs)
+            found.set_item(m, ConstantV(name), m.forced(value))
+        elif found.lookup(m, hash_key(ConstantV(name))) is not None:
+            found.del_item(m, ConstantV(name))
+    return found

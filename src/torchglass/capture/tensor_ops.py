@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.utils.checkpoint
 
-from .. import torch_compat
+from .. import masked_writes, torch_compat
 from ..markers import DISABLED, IN_GRAPH, REASON
 from ..records.literals import literal
 from ..records.sources import Computed, Constant
 from . import constant_tensors, diagnostics, failing, numbers
 from .errors import Fails, NeedsData, Unsupported
-from .graph import has_tensor
+from .graph import fake_of, has_tensor
 from .values.base import Lazy, Value, home_of
 from .values.constant import ConstantV
 from .values.containers import SequenceV, is_size
@@ -71,6 +71,7 @@ QUERY_PREFIXES = (
     "can_cast",
     "broadcast_shapes",
 )
+MASKED_WRITES = frozenset((operator.setitem, torch.index_put, "__setitem__", "index_put", "index_put_"))
 # Builtins that change it: the state while capturing must be that of the call, before and behind.
 SETTER_PREFIXES = ("set_", "_set_")
 # Those that are written in Python around a builtin.
@@ -174,7 +175,7 @@ def is_operation(real: Any) -> bool:
     """Whether calling ``real`` is a tensor operation of PyTorch."""
     if isinstance(real, (torch_compat.OpOverload, torch_compat.OpOverloadPacket)):
         return True
-    if isinstance(real, FunctionType):
+    if type(real) is FunctionType:
         if in_graph(real):
             return True
         return real.__module__ in LEAF_MODULES and _is_pytorchs(real)
@@ -191,7 +192,7 @@ def is_operation(real: Any) -> bool:
 
 def _is_pytorchs(function: Any) -> bool:
     """Whether a function and those it wraps are PyTorch's: a wrapper of the user's says it is in PyTorch's module."""
-    while isinstance(function, FunctionType):
+    while type(function) is FunctionType:
         if not _is_below(home_of(function) or "", "torch"):
             return False
         function = function.__dict__.get("__wrapped__")
@@ -201,13 +202,13 @@ def _is_pytorchs(function: Any) -> bool:
 def takes_code(real: Any, values: list[Value]) -> bool:
     """Whether a function of PyTorch's in Python gets objects or functions of the user's, and so is interpreted."""
     if is_opaque(real):
-        return isinstance(real, FunctionType) and not any(map(has_tensor, values))  # a node needs one
+        return type(real) is FunctionType and not any(map(has_tensor, values))  # a node needs one
     return any(isinstance(v, (CallableV, InstanceV)) and getattr(v, "payload", None) is None for v in values)
 
 
 def is_opaque(real: Any) -> bool:
     """Whether there is no code of an operation to interpret, or the user wants it not to be."""
-    return not isinstance(real, FunctionType) or in_graph(real)
+    return type(real) is not FunctionType or in_graph(real)
 
 
 def in_graph(function: FunctionType) -> bool:
@@ -372,7 +373,7 @@ def _method_function(name: str) -> Any:
 
 def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Evaluate on fakes; results with tensors become nodes, other results are constants."""
-    if target is operator.setitem and _is_masked_write(args):
+    if target in MASKED_WRITES and _has_no_choice(args):
         raise Unsupported("assignment through a mask of values that need a gradient", "torch.where chooses without one")
     if failing.may_fail(target) and failing.is_caught(m):
         name = getattr(target, "__name__", target)
@@ -415,15 +416,12 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
     return m.builder.record(op, target, args, kwargs, result, m.origin(), m.stack_trace())
 
 
-def _is_masked_write(args: list[Value]) -> bool:
-    """``x[mask] = y`` with a value for each place of the mask, where the gradient of ``y`` has a size that is data."""
-    fakes = [arg.fake for arg in args if isinstance(arg, TensorV)]
-    if len(fakes) != 3:
+def _has_no_choice(args: list[Value]) -> bool:
+    """A write through a mask, of values whose gradient has a size that is data."""
+    if len(args) < 3:
         return False
-    written, mask, value = fakes
-    if mask.dtype is not torch.bool or not value.requires_grad or not torch.is_grad_enabled():
-        return False
-    return value.dim() > written.dim() - mask.dim() and value.shape[0] != 1
+    written, indices, values = map(fake_of, args[:3])
+    return masked_writes.needs_choice(indices, values) and masked_writes.choice(written, indices, values) is None
 
 
 def _holds_tensor(result: Any) -> bool:

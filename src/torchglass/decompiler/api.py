@@ -43,7 +43,7 @@ def decompile(function_or_code: Any, *, verify: bool = False, name: str | None =
         target = target.__func__
     while not isinstance(target, (FunctionType, CodeType)) and hasattr(target, "__wrapped__"):
         target = target.__wrapped__
-    code = target.__code__ if isinstance(target, FunctionType) else target
+    code = target.__code__ if type(target) is FunctionType else target
     if not isinstance(code, CodeType):
         kind = type(function_or_code).__name__
         raise TypeError(f"decompile expects a function or a code object, got {kind}, which has no bytecode")
@@ -198,7 +198,7 @@ def definition_tree(
 ) -> ast.AST:
     """The definition of ``code`` as a module, wrapped in a function that binds its free variables if it has any."""
     function = Function(code)
-    if isinstance(target, FunctionType):
+    if type(target) is FunctionType:
         from .signature import fill_signature
 
         fill_signature(function, target)

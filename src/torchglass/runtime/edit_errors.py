@@ -27,7 +27,7 @@ def told(error: BaseException, path: Path | None = None) -> str:
 def check_names(module: ModuleType, path: Path) -> None:
     """Raise EditError, with the line, for a name in a module's functions that nothing defines: a typo."""
     known = {*vars(module), *vars(builtins)}
-    waiting = [value.__code__ for value in vars(module).values() if isinstance(value, FunctionType)]
+    waiting = [value.__code__ for value in vars(module).values() if type(value) is FunctionType]
     waiting = [code for code in waiting if code.co_filename == str(path)]
     while waiting:
         code = waiting.pop()

@@ -63,7 +63,7 @@ def plain_function(function: Callable[..., Any]) -> FunctionType:
     """The Python function behind a bound method; TypeError for callables without bytecode."""
     if isinstance(function, MethodType):
         function = function.__func__
-    if not isinstance(function, FunctionType):
+    if type(function) is not FunctionType:
         raise TypeError(f"guards need a Python function, not {type(function).__name__}")
     return function
 

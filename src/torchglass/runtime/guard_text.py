@@ -295,6 +295,7 @@ def _follow(thing: Any, parts: Sequence[str]) -> Any:
 
 def _described(value: Any) -> str:
     """A word on an object, without running its ``__repr__`` and without an address."""
-    name = getattr(value, "__qualname__", None) if isinstance(value, (type, types.FunctionType)) else None
+    named = isinstance(value, type) or type(value) is types.FunctionType
+    name = getattr(value, "__qualname__", None) if named else None
     kind = f"a {type(value).__module__}.{type(value).__qualname__}".replace("a builtins.", "a ")
     return one_line(name or kind)

@@ -177,7 +177,7 @@ class Program:
         for part in self.qualified.split("."):
             found = getattr(found, part, None)
         found = getattr(found, "__wrapped__", found)
-        return found if isinstance(found, (types.FunctionType, types.MethodType)) else None
+        return found if type(found) in (types.FunctionType, types.MethodType) else None
 
 
 def _entry(record: FunctionRecord, name: str) -> EntryRecord | None:

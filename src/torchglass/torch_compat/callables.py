@@ -158,4 +158,4 @@ def substitute_in_graph_of(function: Any) -> FunctionType | None:
     variables = getattr(sys.modules.get("torch._dynamo.variables.functions"), "PolyfilledFunctionVariable", None)
     known = variables._get_polyfill_handlers().get(function) if variables is not None else None
     found = getattr(known, "__torch_dynamo_polyfill__", None)
-    return found if isinstance(found, FunctionType) and not found.__module__.startswith("torch.") else None
+    return found if type(found) is FunctionType and not found.__module__.startswith("torch.") else None

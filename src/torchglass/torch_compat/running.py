@@ -71,7 +71,7 @@ def uncompiled(model: Any) -> Any:
     """
     if type(model).__module__ == "torch._dynamo.eval_frame" and isinstance(model, torch.nn.Module):
         return model._orig_mod
-    known = getattr(model, "__dict__", None) if isinstance(model, FunctionType) else None
+    known = getattr(model, "__dict__", None) if type(model) is FunctionType else None
     if known is None or known.get("_torchdynamo_disable"):
         return model
     given = known.get("_torchdynamo_orig_callable", known.get("__marked_compile_region_fn__"))

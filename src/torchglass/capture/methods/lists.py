@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..errors import Unsupported
 from ..values.constant import NONE, ConstantV
 from ..values.containers import ListV, SequenceV, TupleV
+from ..values.instance import InstanceV
 from .table import METHODS, method
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ def extend(m, self, values):
 
 
 def grow(m, target, values):
-    """``target += values``: what a generator gave before it raised is there."""
+    """``target += values``: what a generator gave before it raised is there. Itself it takes as it was before."""
+    if isinstance(values, InstanceV) and values.payload is target:
+        values = target
     if isinstance(values, SequenceV):
         target.grow(m, values.all(m))
         return

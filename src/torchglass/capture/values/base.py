@@ -24,7 +24,7 @@ NO_ROOM = " and no __dict__ for setting new attributes" if sys.version_info >= (
 
 def home_of(function: Any) -> str | None:
     """The module that a function stands in. Its ``__module__`` is another one where ``functools.wraps`` copied it."""
-    if isinstance(function, FunctionType):
+    if type(function) is FunctionType:
         return function.__globals__.get("__name__")
     return getattr(function, "__module__", None)
 

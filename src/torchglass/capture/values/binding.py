@@ -82,7 +82,7 @@ def bind(
         by_super = True
     source = _way_to(m, attribute, owner, cls, name, is_class, by_super)
     getter = m.class_lookup(type(attribute), "__get__")
-    if isinstance(attribute, FunctionType):
+    if type(attribute) is FunctionType:
         function = m.function_on_class(attribute, source)
         return function if is_class else MethodV(function, owner)
     if isinstance(attribute, _native.CompiledFunction):
@@ -102,7 +102,7 @@ def bind(
     if isinstance(attribute, ClassMethodDescriptorType):
         return m.wrap_known(attribute.__get__(None, cls))
     library = m.is_stable(type(attribute).__module__) and (is_class or isinstance(attribute, functools.cached_property))
-    if isinstance(getter, FunctionType) and not library:
+    if type(getter) is FunctionType and not library:
         instance = ConstantV(None) if is_class else owner
         found = attribute_on_class(m, attribute, owner, cls, name, is_class, by_super)
         return m.call(KnownV(getter), [found, instance, m.wrap_known(cls)], {})
@@ -131,7 +131,7 @@ def bind(
 
 def _wraps_descriptor(attribute: classmethod[Any, Any, Any]) -> bool:
     """Whether a class method asks what it wraps, as a property, for its ``__get__``: before Python 3.13."""
-    plain = isinstance(attribute.__func__, (FunctionType, _native.CompiledFunction))
+    plain = type(attribute.__func__) in (FunctionType, _native.CompiledFunction)
     return sys.version_info < (3, 13) and not plain and hasattr(type(attribute.__func__), "__get__")
 
 

@@ -59,7 +59,7 @@ class ClosureV(KnownV):
 def is_made_anew(m: Machine, real: Any, source: Source | None) -> bool:
     """Whether ``real`` may be another function of the same code at the next call."""
     return (
-        isinstance(real, FunctionType)
+        type(real) is FunctionType
         and source is not None
         and source.is_local()
         and ("<locals>" in real.__code__.co_qualname or real.__code__.co_name == "<lambda>")

@@ -62,7 +62,7 @@ class ConstantV(Value):
 
     def get_attr(self, m: Machine, name: str) -> Value:
         attribute = m.class_lookup(type(self.value), name)
-        if isinstance(attribute, property) and isinstance(attribute.fget, FunctionType):  # of an enum's member
+        if isinstance(attribute, property) and type(attribute.fget) is FunctionType:  # of an enum's member
             return m.call(m.wrap_known(attribute.fget), [self], {})
         if isinstance(self.value, enum.Enum) and m.may_change(type(self.value)):
             own = vars(self.value)
@@ -73,7 +73,7 @@ class ConstantV(Value):
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         method = m.class_lookup(type(self.value), "__call__")
-        if isinstance(method, FunctionType):  # of an enum's member
+        if type(method) is FunctionType:  # of an enum's member
             return m.call(m.wrap_known(method), [self, *args], kwargs)
         return m.fold(self.value, args, kwargs)
 
@@ -85,8 +85,8 @@ class ConstantV(Value):
 
         if type(self.value) is range:
             return RangeIterV(self.value)
-        m.real(iter, self.value)  # its TypeError is the user's
-        return SequenceIterV([m.wrap_result(v) for v in m.real(list, self.value)])
+        made = m.real(iter, self.value)  # its TypeError is the user's
+        return SequenceIterV([m.wrap_result(v) for v in m.real(list, self.value)], type(made))
 
     def length(self, m: Machine) -> int:
         return int(m.real(len, self.value))

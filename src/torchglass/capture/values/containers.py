@@ -84,7 +84,7 @@ class SequenceV(Value):
     def iterate(self, m: Machine) -> Value:
         from .iterators import SequenceIterV
 
-        return SequenceIterV(self)
+        return SequenceIterV(self, type(iter(() if issubclass(self.cls, tuple) else [])))
 
     def contains(self, m: Machine, item: Value) -> bool:
         return any(m.equal(other, item) for other in self.all(m))

@@ -47,7 +47,7 @@ class EqualKey(IdentityKey):
 def says_what_is_equal(value: Value) -> bool:
     """Whether Python code decides what ``value`` is equal to as a key."""
     cls = value.python_type()
-    return not hasattr(value, "node") and isinstance(cls.__hash__, FunctionType) and not value.is_constant()
+    return not hasattr(value, "node") and type(cls.__hash__) is FunctionType and not value.is_constant()
 
 
 def prepare(m: Machine, value: Value) -> None:

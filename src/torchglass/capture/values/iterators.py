@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .dicts import DictViewV
 
 
+LIST_ITERATOR: type = type(iter([]))
+
+
 class IteratorV(Value):
     """Base: an iterator is its own iterator."""
 
@@ -43,14 +46,15 @@ class IteratorV(Value):
 
 
 class SequenceIterV(IteratorV):
-    """An iterator over a list of values, or over a symbolic sequence that may grow meanwhile."""
+    """An iterator over a list of values, or over a symbolic sequence that may grow meanwhile; in eager a ``cls``."""
 
-    def __init__(self, items: list[Value] | SequenceV) -> None:
+    def __init__(self, items: list[Value] | SequenceV, cls: type = LIST_ITERATOR) -> None:
         self.items = items
         self.index = 0
+        self.cls = cls
 
     def python_type(self) -> type:
-        return type(iter([]))
+        return self.cls
 
     def next(self, m: Machine) -> Value | None:
         if isinstance(self.items, SequenceV):
@@ -112,7 +116,7 @@ class SetIterV(SequenceIterV):
     """An iterator over a set, which must not change its size meanwhile."""
 
     def __init__(self, of: SetV) -> None:
-        super().__init__(of.in_order())
+        super().__init__(of.in_order(), type(iter(set())))
         self.of = of
         self.size = len(of.items)
 
@@ -148,15 +152,14 @@ class DictIterV(SequenceIterV):
 
     def __init__(self, view: DictViewV, m: Machine) -> None:
         view.of.fill(m)
+        of: type = OrderedDict if issubclass(view.of.cls, OrderedDict) else dict
+        super().__init__([], type(iter(getattr(of(), view.kind)())))
         self.view = view
         self.waiting = dict.fromkeys(view.of.items)  # keys to come: what is added to the dictionary comes last
         self.left = len(self.waiting)  # as many it gives
         self.taken = 0
         self.changed = self.ended = False
         view.of.iterators.append(self)
-
-    def python_type(self) -> type:
-        return type(iter({}))
 
     def next(self, m: Machine) -> Value | None:
         if self.ended:

@@ -85,7 +85,7 @@ class KnownV(Value):
             if hasattr(class_lookup(type(switch), "__get__"), "__code__") or isinstance(switch, property):
                 return bind(m, switch, self, type(self.real), name)
             fallback = self.real.__dict__.get("__getattr__")
-            if switch is MISSING and isinstance(fallback, FunctionType) and not m.is_stable_module(self.real):
+            if switch is MISSING and type(fallback) is FunctionType and not m.is_stable_module(self.real):
                 return m.call(m.wrap(fallback, self._global_source(m, "__getattr__")), [ConstantV(name)], {})
         value = self._read(m, name)
         if isinstance(value, BuiltinMethodType) and value.__self__ is self.real:
@@ -124,7 +124,7 @@ class KnownV(Value):
             return bind(m, by_metaclass, self, metaclass, name)
         if attribute is MISSING:
             fallback = m.class_lookup(metaclass, "__getattr__")
-            if isinstance(fallback, FunctionType) and m.may_change(metaclass):
+            if type(fallback) is FunctionType and m.may_change(metaclass):
                 return m.call(m.wrap_known(fallback), [self, ConstantV(name)], {})
             return m.wrap_result(m.real(getattr, self.real, name))
         return bind(m, attribute, self, self.real, name, is_class=True)
@@ -149,7 +149,7 @@ class KnownV(Value):
         return m.real(getattr, self.real, name)
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
-        if isinstance(self.real, FunctionType) and name in RUN_BY_CALLS:
+        if type(self.real) is FunctionType and name in RUN_BY_CALLS:
             raise Unsupported(f"writing `{name}` of a function")
         if self._by_metaclass(m, "__setattr__", ConstantV(name), value) is None:
             self.store(m, name, value)
@@ -162,7 +162,7 @@ class KnownV(Value):
         """A class's own ``len``, iteration, ...: the metaclass's method in Python, None where there is none."""
         method = m.class_lookup(type(self.real), name)
         counted = isinstance(self.real, enum.EnumMeta) and not name.endswith("attr__")
-        if not isinstance(method, FunctionType) or counted:
+        if type(method) is not FunctionType or counted:
             return None
         return m.call(m.wrap_known(method), [self, *args], {})
 
@@ -174,9 +174,9 @@ class KnownV(Value):
             return m.made_item(self, key)
         if isinstance(self.real, type):
             made_by = getattr(m.class_lookup(self.real, "__class_getitem__"), "__func__", None)
-            if isinstance(made_by, FunctionType) and not m.is_stable(made_by.__globals__.get("__name__")):
+            if type(made_by) is FunctionType and not m.is_stable(made_by.__globals__.get("__name__")):
                 return m.call(m.get_attr(self, "__class_getitem__"), [key], {})
-        if key.is_constant() and not isinstance(self.real, FunctionType):
+        if key.is_constant() and type(self.real) is not FunctionType:
             return m.wrap_result(m.real(lambda: self.real[key.as_constant()]))
         raise Unsupported(f"an item of the {self.describe()}")
 

@@ -100,7 +100,7 @@ class TensorV(Value):
             return m.wrap(getattr(self.real, name), Attr(self.source, name))
         if attribute is None:
             m.throw(AttributeError, f"'Tensor' object has no attribute '{name}'")
-        if isinstance(attribute, FunctionType) and not m.is_stable(home_of(attribute)):
+        if type(attribute) is FunctionType and not m.is_stable(home_of(attribute)):
             return bind(m, attribute, self, torch.Tensor, name)
         if callable(attribute):
             from .functions import TensorMethodV

@@ -80,7 +80,7 @@ def run_from(module: ModuleType, file: Path) -> None:
     classes = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__]
     for holder in (module, *classes):
         for value in list(vars(holder).values()):
-            if isinstance(value, FunctionType) and value.__code__.co_filename == module.__file__:
+            if type(value) is FunctionType and value.__code__.co_filename == module.__file__:
                 value.__code__ = _moved(value.__code__, str(file))
 
 

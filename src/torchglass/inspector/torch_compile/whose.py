@@ -42,7 +42,7 @@ def _methods(code: CodeType, variables: Any) -> Iterator[FunctionType]:
     first = [*values, *(rest if isinstance(rest, tuple) else ())][:1]
     for cls in type(first[0]).__mro__ if first else ():
         for value in list(vars(cls).values()):
-            if isinstance(value, FunctionType) and value.__code__ is code:
+            if type(value) is FunctionType and value.__code__ is code:
                 yield value
 
 
@@ -53,7 +53,7 @@ def _ids(closure: Any) -> list[int]:
 def _wrapped(code: CodeType, closure: Any) -> Iterator[FunctionType]:
     """What the function of this code and closure says that it wraps, as ``functools.wraps`` has it say."""
     for function in gc.get_referrers(code) if closure else ():
-        if isinstance(function, FunctionType) and _ids(function.__closure__) == _ids(closure):
+        if type(function) is FunctionType and _ids(function.__closure__) == _ids(closure):
             wrapped = inspect.unwrap(function)
-            if wrapped is not function and isinstance(wrapped, FunctionType):
+            if wrapped is not function and type(wrapped) is FunctionType:
                 yield wrapped
