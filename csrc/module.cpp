@@ -6,6 +6,7 @@
 //   memory.cpp        memory of generated graphs, kept between calls
 //   tensor_facts.cpp  a tensor against its metadata
 //   global_state.cpp  grad mode, autocast, modes
+//   answering.cpp     a method of fake tensors that never fails where PyTorch cannot take it
 //   thread_state.cpp  what PyTorch keeps for a thread, put back after an interrupted compile
 //   mutations.cpp     changes of tensors and objects, counted
 //   checks.cpp        one guard on one value
@@ -42,7 +43,7 @@ PyMODINIT_FUNC PyInit__native() {
   if (!module) return nullptr;
   for (auto add : {add_launch, add_write_back, add_attention, add_memory, add_tensor_facts, add_global_state, add_checks,
                    add_guard_table, add_frame_hook, add_dispatch, add_module_call, add_graph_function,
-                   add_thread_state}) {
+                   add_thread_state, add_answering}) {
     if (add(module.get()) < 0) return nullptr;
   }
   return module.release();

@@ -40,5 +40,6 @@ int add_attention(PyObject* module);
 int add_dispatch(PyObject* module);
 int add_module_call(PyObject* module);
 int add_thread_state(PyObject* module);
+int add_answering(PyObject* module);
 
 }  // namespace torchglass

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 class Kernel:
     __name__: str
@@ -95,6 +97,8 @@ class Region:
 def watching() -> bool: ...
 def forget_other_threads() -> None: ...
 def set_detour(detour: int) -> None: ...
+def meet_exception() -> None: ...
+def answering(method: _Method, queries: frozenset[Any]) -> _Method: ...
 
 class ModuleCall:
     def __init__(

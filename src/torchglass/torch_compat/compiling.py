@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from .. import interrupts
+from .. import _native, interrupts
 from ..collector import Sheltered
 from ..locks import fork_safe_lock, forks_wait_for
 from .modes import ProcessState, ThreadState, anomalies
@@ -106,6 +106,7 @@ class Compiling:
             nonlocal failed
             self._begin(thread)
             result = call()
+            _native.meet_exception()
             failed = False
             return result
 

@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
+from .. import _native
 from ..kernel_dtypes import refusal
 from ..kernel_layouts import LAYOUTS, elementwise, is_elementwise, laid_out
 from ..kernel_writes import is_random, written_by
@@ -78,6 +79,9 @@ class LightFakeMode(FakeTensorMode):
                 with self:
                     return elementwise(func, result, args)
             return result
+
+    # C++ that asks for the device of a fake tensor ends the process if an exception of another thread strikes here.
+    __torch_dispatch__ = _native.answering(__torch_dispatch__, frozenset([torch.ops.prim.device.default]))
 
     def _watched(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Call an operator of the program itself: those that its meta function calls are not looked at."""
