@@ -54,7 +54,7 @@ def _told(value: Any) -> Any:
         value, (int, float, str, bytes, type, torch.dtype, torch.device, TensorMeta, Source)
     ):
         return value
-    text = show.value(value)
+    text = show.value(guard_runtime.tensor_meta(value) if isinstance(value, torch.Tensor) else value)
     return Described(f"{text[:-1]} at {id(value):#x}>" if text.endswith(" object>") else text)
 
 

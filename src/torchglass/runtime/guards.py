@@ -283,7 +283,7 @@ def _brief(value: Any) -> str:
         return value.__qualname__
     if isinstance(value, Source):
         return value.render()
-    if type(value).__module__ in ("builtins", "torch"):
+    if type(value).__module__ in ("builtins", "torch") and not isinstance(value, torch.Tensor):
         text = repr(value)
         return text if len(text) <= 80 else text[:77] + "..."
     return f"<{type(value).__qualname__} object at {id(value):#x}>"
