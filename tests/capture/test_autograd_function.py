@@ -272,3 +272,36 @@ def test_double_backward_with_the_eager_backend():
     (first,) = torch.autograd.grad(y, x, create_graph=True)
     (second,) = torch.autograd.grad(first.sum(), x)
     torch.testing.assert_close(second, 6 * x)
+
+
+class Picked(torch.autograd.Function):
+    """PyTorch fills in what ``forward`` has defaults for before ``setup_context`` sees the inputs."""
+
+    @staticmethod
+    def forward(x, index=(2,)):
+        return x[index]
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, index = inputs
+        ctx.shape, ctx.index = x.shape, index
+
+    @staticmethod
+    def backward(ctx, gradient):
+        result = gradient.new_zeros(ctx.shape)
+        result[ctx.index] = gradient
+        return result, None
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
+def test_defaults_of_forward_reach_setup_context(backend: str) -> None:
+    def f(x):
+        return Picked.apply(x) * 2 + Picked.apply(x, (1,))
+
+    compiled = tg.compile(f, backend=backend, fullgraph=True)
+    gradients = []
+    for function in (f, compiled):
+        x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        function(x).sum().backward()
+        gradients.append(x.grad)
+    assert torch.equal(*gradients)

@@ -48,7 +48,7 @@ def apply(m, args, kwargs):
         raise Unsupported(f"`{cls.__name__}.apply` under a TorchFunctionMode")
     if kwargs:
         raise Unsupported(f"`{cls.__name__}.apply` with keyword arguments", "pass them by position")
-    arguments = [_plain(m, cls, a) for a in args[1:]]
+    arguments = [_plain(m, cls, a) for a in _with_defaults(m, args[0], args[1:])]
     tensors = [t for a in arguments for t in _tensors(a)]
     rehearsal = _Rehearsal(m, cls, arguments)
     rehearsal.run(rehearsal.forward)
@@ -64,6 +64,20 @@ def apply(m, args, kwargs):
     if torch.is_grad_enabled() and any(t.fake.requires_grad for t in tensors):
         rehearsal.run(lambda: rehearsal.backward(result))
     return m.builder.record("call_function", target, tensors, {}, result, m.origin(), m.stack_trace())
+
+
+def _with_defaults(m: Machine, cls: Value, given: list[Value]) -> list[Value]:
+    """What ``forward`` gets: PyTorch fills in its defaults, so that ``setup_context`` sees them, where there is one."""
+    real = cls.as_constant()
+    code = getattr(real.forward, "__code__", None)
+    if code is None or m.class_lookup(real, "setup_context") is DEFAULT_SETUP:
+        return given
+    defaults = m.get_attr(m.get_attr(cls, "forward"), "__defaults__")
+    missing = code.co_argcount - len(given)
+    if missing <= 0 or (defaults.is_constant() and defaults.as_constant() is None):
+        return given
+    filled = m.listed(defaults)
+    return [*given, *filled[-missing:]] if missing <= len(filled) else given
 
 
 def _plain(m: Machine, cls: type, value: Value) -> Value:

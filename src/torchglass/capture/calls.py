@@ -42,11 +42,13 @@ from . import (
     optimizers,
     polyfill_dicts,
     polyfill_scans,
+    polyfill_wrappers,
     standard_library,
     tensor_ops,
     texts,
     transforms,
     vjp,
+    wrappers,
 )
 from .binding import bind_arguments
 from .errors import NeedsData, Shown, Unsupported, fitting
@@ -73,8 +75,11 @@ if TYPE_CHECKING:
 # Imported for the handlers that they enter.
 WITH_HANDLERS = (
     autograd_functions, checkpoints, checks, class_bodies, copying, diagnostics, fields, foreach, gradients,
-    higher_order, optimizers, standard_library, transforms, vjp,
+    higher_order, optimizers, standard_library, transforms, vjp, wrappers,
 )  # fmt: skip
+
+# Functions of PyTorch's that are not followed, by name, and what is interpreted in their place.
+OF_PYTORCH = {**polyfill_scans.BY_NAME, **polyfill_wrappers.BY_NAME}
 
 IN_PYTHON = (FunctionType, _native.CompiledFunction)  # methods whose code can be followed
 CODE_COROUTINE = 0x80 | 0x200
@@ -132,7 +137,7 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
             return made_by(m, function, args, kwargs)
         refusal = tensor_ops.refused(real)
         if refusal is not None:
-            stands_for = polyfill_scans.BY_NAME.get(f"{real.__module__}.{real.__qualname__}")
+            stands_for = OF_PYTORCH.get(f"{real.__module__}.{real.__qualname__}")
             if stands_for is None:
                 raise Unsupported(*refusal)
             return m.call(m.wrap_known(stands_for), args, kwargs)

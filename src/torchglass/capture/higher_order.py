@@ -51,7 +51,7 @@ def _enters(module: str, *names: str) -> Callable[[Handler], Handler]:
     return register
 
 
-def _enters_raw(name: str) -> Callable[[Handler], Handler]:
+def enters_raw(name: str) -> Callable[[Handler], Handler]:
     def register(handler: Handler) -> Handler:
         if name in RAW:
             raise ValueError(f"{name}: already handled")
@@ -309,7 +309,7 @@ def recorded(m: Machine, call: Call) -> Iterator[TensorV]:
     return iter(m.listed(parts))  # type: ignore[arg-type]
 
 
-def _bound(names: Sequence[str], args: list[Value], kwargs: dict[str, Value], **defaults: Value) -> list[Value]:
+def bound(names: Sequence[str], args: list[Value], kwargs: dict[str, Value], **defaults: Value) -> list[Value]:
     """Arguments in the order of ``names``."""
     given = {**defaults, **dict(zip(names, args)), **kwargs}
     if set(given) != set(names) or len(args) > len(names):
@@ -321,7 +321,7 @@ def _bound(names: Sequence[str], args: list[Value], kwargs: dict[str, Value], **
 @_enters("cond", "cond")
 def cond(m, args, kwargs):
     names = ("pred", "true_fn", "false_fn", "operands")
-    pred, true_fn, false_fn, operands = _bound(names, args, kwargs, operands=TupleV([]))
+    pred, true_fn, false_fn, operands = bound(names, args, kwargs, operands=TupleV([]))
     pred = m.forced(pred)
     if isinstance(pred, ConstantV):
         return m.call(true_fn if m.truth(pred) else false_fn, m.listed(operands), {})
@@ -330,9 +330,9 @@ def cond(m, args, kwargs):
     return _cond(m, pred, true_fn, false_fn, operands)
 
 
-@_enters_raw("cond")
+@enters_raw("cond")
 def raw_cond(m, args, kwargs):
-    pred, true_fn, false_fn, operands = _bound(("pred", "true_fn", "false_fn", "operands"), args, kwargs)
+    pred, true_fn, false_fn, operands = bound(("pred", "true_fn", "false_fn", "operands"), args, kwargs)
     return cond(m, [pred, true_fn, false_fn, operands], {})
 
 
@@ -356,13 +356,13 @@ def _cond(m: Machine, pred: TensorV, true_fn: Value, false_fn: Value, operands: 
 # --- while_loop -------------------------------------------------------------------------------------------------------
 @_enters("while_loop", "while_loop")
 def while_loop(m, args, kwargs):
-    cond_fn, body_fn, carried = _bound(("cond_fn", "body_fn", "carried_inputs"), args, kwargs)
+    cond_fn, body_fn, carried = bound(("cond_fn", "body_fn", "carried_inputs"), args, kwargs)
     return _while_loop(m, cond_fn, body_fn, m.forced(carried), TupleV([]))
 
 
-@_enters_raw("while_loop")
+@enters_raw("while_loop")
 def raw_while_loop(m, args, kwargs):
-    return _while_loop(m, *_bound(("cond_fn", "body_fn", "carried_inputs", "additional_inputs"), args, kwargs))
+    return _while_loop(m, *bound(("cond_fn", "body_fn", "carried_inputs", "additional_inputs"), args, kwargs))
 
 
 def _while_loop(m: Machine, cond_fn: Value, body_fn: Value, carried: Value, others: Value) -> Value:
@@ -422,9 +422,9 @@ def map_(m, args, kwargs):
     return _map(m, args[0], [args[1]], args[2:])
 
 
-@_enters_raw("map_impl")
+@enters_raw("map_impl")
 def raw_map(m, args, kwargs):
-    function, xs, others = _bound(("f", "xs", "pos_args"), args, kwargs)
+    function, xs, others = bound(("f", "xs", "pos_args"), args, kwargs)
     return _map(m, function, m.listed(xs), m.listed(others))
 
 
@@ -458,9 +458,9 @@ def scan_rows(m, args, kwargs):
     return rebuilt(found, results)
 
 
-@_enters_raw("scan")
+@enters_raw("scan")
 def raw_scan(m, args, kwargs):
-    combine, init, xs, others = _bound(("combine_fn", "init", "xs", "additional_inputs"), args, kwargs)
+    combine, init, xs, others = bound(("combine_fn", "init", "xs", "additional_inputs"), args, kwargs)
     parts = [flattened(m, TupleV(m.listed(part)), "the operands of a scan") for part in (init, xs, others)]
     tree = Tree(tuple, (), tuple(part for found, _ in parts for part in found.parts))
     found, results = _scanned(m, combine, tree, *(tensors for _, tensors in parts))

@@ -61,7 +61,7 @@ Wrapper = Callable[["Machine", Any, Source | None], Value]
 KNOWN_TYPES: tuple[type, ...] = (
     FunctionType, BuiltinFunctionType, ModuleType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType,
     GetSetDescriptorType, MemberDescriptorType, ClassMethodDescriptorType, staticmethod, classmethod, property,
-    torch_compat.OpOverload, torch_compat.OpOverloadPacket, torch.library.CustomOpDef,
+    torch_compat.OpOverload, torch_compat.OpOverloadPacket, torch_compat.HigherOrderOperator, torch.library.CustomOpDef,
 )  # fmt: skip
 
 
