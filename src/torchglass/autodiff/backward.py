@@ -19,7 +19,8 @@ from typing import Any
 
 import torch
 
-from ..records.partition import Arrived, Gradient, Partition, TensorSpec
+from ..records.partition import Arrived, Gradient, Partition
+from ..records.tensor_spec import TensorSpec
 from . import cut, names
 from .cleanup import FOLD, MERGE, Cleanup, Wants
 from .graphs import build

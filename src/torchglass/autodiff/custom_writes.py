@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from ..records import control_flow
+from ..runtime.control_flow import functionalized, written_names
 from ..torch_compat import (
     OpOverload,
     OpOverloadPacket,
@@ -56,7 +56,7 @@ def called_in(gm: torch.fx.GraphModule) -> Iterator[OpOverload]:
 
 
 def _kernel(operator: OpOverload) -> Callable[..., Any]:
-    names = control_flow.written_names(operator)
+    names = written_names(operator)
     parameters = [parameter.name for parameter in operator._schema.arguments]
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -93,14 +93,14 @@ def _kernel(operator: OpOverload) -> Callable[..., Any]:
 
 def record(recorder: Recorder, operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Write down a call of an operator that writes: what it wrote to is bound to the new values."""
-    names = control_flow.written_names(operator)
+    names = written_names(operator)
     parameters = [parameter.name for parameter in operator._schema.arguments]
     given = {**dict(zip(parameters, args)), **kwargs}
     written = [tensor for name in parameters if name in names for tensor in _tensors(given.get(name))]
     operands = recorder.operands((operator, *args), kwargs)
     results = operator(*args, **kwargs)
     plain = () if results is None else results if isinstance(results, tuple) else (results,)
-    recorder.write_tuple(control_flow.functionalized, *operands, (*plain, *written))
+    recorder.write_tuple(functionalized, *operands, (*plain, *written))
     return results
 
 

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 import torch.fx
 
-from ..records import control_flow
+from ..records import runtime_functions
+from ..records.tensor_spec import TensorSpec, is_continuous
+from ..runtime.control_flow import while_loop_backward
 from ..torch_compat import (
     FakeTensor,
     unwrap_functional,
@@ -44,11 +46,11 @@ Graph: TypeAlias = torch.fx.GraphModule
 Tensors = Sequence[torch.Tensor]
 Order: TypeAlias = Callable[[list[Op], list[Op]], list[Op]]
 Rule = Callable[..., Sequence[Any]]
-RULES: dict[Any, Rule] = {}
-"""What a call means to a trace, by the function that runs it."""
+RULES: dict[str, Rule] = {}
+"""What a call means to a trace, by the name of the function that runs it."""
 
 
-def rule(function: Any) -> Callable[[Rule], Rule]:
+def rule(function: str) -> Callable[[Rule], Rule]:
     def enter(of: Rule) -> Rule:
         RULES[function] = of
         return of
@@ -57,33 +59,20 @@ def rule(function: Any) -> Callable[[Rule], Rule]:
 
 
 def rule_of(target: Any) -> Rule | None:
-    called = control_flow.called_by(target)
-    return RULES.get(called) if called is not None else None
+    path = runtime_functions.path_of(target)
+    return RULES.get(path) if path is not None else None
 
 
 # --- graphs -----------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Layout:
-    """How a value lies in memory."""
+def dense(value: torch.Tensor) -> TensorSpec:
+    """What a new tensor like one is."""
+    return TensorSpec(tuple(value.shape), joint.dense_strides(value), value.dtype, value.device)
 
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: torch.dtype
-    device: torch.device
 
-    @classmethod
-    def of(cls, value: torch.Tensor) -> Layout:
-        """That of a new tensor like one."""
-        return cls(tuple(value.shape), joint.dense_strides(value), value.dtype, value.device)
-
-    def stacked(self, rows: int) -> Layout:
-        """That of ``rows`` such values, one behind the other."""
-        whole = torch.empty((rows, *self.shape), device="meta")
-        return replace(self, shape=tuple(whole.shape), strides=whole.stride())
-
-    @property
-    def is_continuous(self) -> bool:
-        return self.dtype.is_floating_point or self.dtype.is_complex
+def stacked(spec: TensorSpec, rows: int) -> TensorSpec:
+    """What ``rows`` such values are, one behind the other."""
+    whole = torch.empty((rows, *spec.shape), device="meta")
+    return replace(spec, shape=tuple(whole.shape), strides=whole.stride())
 
 
 @dataclass
@@ -94,7 +83,7 @@ class SubGraph:
     ops: list[Op]
     inputs: list[Op]
     results: list[Op]
-    layouts: list[Layout]
+    layouts: list[TensorSpec]
     tangents: dict[int, Op]  # by the result's position
     gradients: list[Op | None]
 
@@ -102,7 +91,7 @@ class SubGraph:
 @dataclass
 class _Ends:
     results: list[Op]
-    layouts: list[Layout]
+    layouts: list[TensorSpec]
     positions: list[int]
     differentiable: list[torch.Tensor]
 
@@ -111,14 +100,16 @@ class _Ends:
         return [self.layouts[position].strides for position in self.positions]
 
 
-def traced(name: str, graph: Graph, examples: Tensors, training: bool, layouts: list[Layout] | None = None) -> SubGraph:
+def traced(
+    name: str, graph: Graph, examples: Tensors, training: bool, layouts: list[TensorSpec] | None = None
+) -> SubGraph:
     """A sub-graph on operands like the ``examples``; ``layouts``: those that its results are to have."""
 
     def ends(trace: Trace, recorder: Recorder) -> _Ends:
         if any(entry.final is not None for entry in trace.inputs):
             raise AutodiffError("a sub-graph writes to an operand")
         values = [unwrap_functional(output) for output in trace.outputs]
-        wanted = layouts or [Layout.of(value) for value in values]
+        wanted = layouts or [dense(value) for value in values]
         if [(v.shape, v.dtype) for v in values] != [(torch.Size(one.shape), one.dtype) for one in wanted]:
             raise AutodiffError("sub-graphs give different results")
         positions = [n for n, output in enumerate(trace.outputs) if output.grad_fn is not None]
@@ -145,7 +136,7 @@ def examples_of(operands: Tensors, training: bool, rows: bool = False, carried: 
     examples = []
     for operand in operands:
         value = unwrap_functional(operand)
-        requires = training and (operand.requires_grad or (carried and Layout.of(value).is_continuous))
+        requires = training and (operand.requires_grad or (carried and is_continuous(value.dtype)))
         with _outside():
             examples.append((value[0] if rows else value).detach().requires_grad_(requires))
     return examples
@@ -183,7 +174,7 @@ def backward_graph(
     results, layouts = [], []
     for position in wanted:
         op, operand = sub_graph.gradients[position], sub_graph.inputs[position]
-        layout = Layout.of(operand.val)
+        layout = dense(operand.val)
         if op is None:
             op = _zeros(tracer, layout)
             ops.append(op)
@@ -199,11 +190,11 @@ class Held:
 
     name: str
     graph: Graph
-    layouts: tuple[Layout, ...]
+    layouts: tuple[TensorSpec, ...]
 
 
 def _built(
-    tracer: Tracer, name: str, inputs: list[Op], ops: list[Op], results: list[Op], layouts: list[Layout]
+    tracer: Tracer, name: str, inputs: list[Op], ops: list[Op], results: list[Op], layouts: list[TensorSpec]
 ) -> Held:
     """A graph whose results own their memory and lie as ``layouts`` say."""
     ends: list[Op] = []
@@ -224,19 +215,19 @@ def _built(
     return Held(name, build("SubGraph", inputs, kept, ends), tuple(layouts))
 
 
-def _allocated(tracer: Tracer, layout: Layout) -> Op:
+def _allocated(tracer: Tracer, layout: TensorSpec) -> Op:
     options = {"dtype": layout.dtype, "device": layout.device}
     val = _empty(tracer, layout)
     return Op(CALL, aten.empty_strided.default, (list(layout.shape), list(layout.strides)), options, val)
 
 
-def _zeros(tracer: Tracer, layout: Layout) -> Op:
+def _zeros(tracer: Tracer, layout: TensorSpec) -> Op:
     options = {"dtype": layout.dtype, "device": layout.device}
     val = _empty(tracer, replace(layout, strides=torch.empty(layout.shape, device="meta").stride()))
     return Op(CALL, aten.full.default, (list(layout.shape), 0), options, val)
 
 
-def _empty(tracer: Tracer, layout: Layout) -> torch.Tensor:
+def _empty(tracer: Tracer, layout: TensorSpec) -> torch.Tensor:
     """A fake tensor that is no part of any trace."""
     with _outside():
         meta = torch.empty_strided(layout.shape, layout.strides, dtype=layout.dtype, device="meta")
@@ -244,7 +235,7 @@ def _empty(tracer: Tracer, layout: Layout) -> torch.Tensor:
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------
-def emit(tracer: Tracer, target: Any, args: tuple[Any, ...], layouts: Sequence[Layout]) -> list[torch.Tensor]:
+def emit(tracer: Tracer, target: Any, args: tuple[Any, ...], layouts: Sequence[TensorSpec]) -> list[torch.Tensor]:
     """Write a call with functional tensors and held graphs among its arguments; its results, which lie as said."""
     recorder = tracer.recorder
 
@@ -268,7 +259,7 @@ class _Call(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, forward_: Any, backward_: Any, layouts: list[Layout], *operands: torch.Tensor) -> Any:
+    def forward(ctx: Any, forward_: Any, backward_: Any, layouts: list[TensorSpec], *operands: torch.Tensor) -> Any:
         ctx.backward_, ctx.layouts = backward_, layouts
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*operands)
@@ -283,7 +274,7 @@ class _Call(torch.autograd.Function):
         return None, None, None, *ctx.backward_(ctx.saved_tensors, tangents)
 
 
-def _arriving(gradient: torch.Tensor | None, layout: Layout) -> torch.Tensor:
+def _arriving(gradient: torch.Tensor | None, layout: TensorSpec) -> torch.Tensor:
     """A gradient in the layout that the backward graph was traced for."""
     if gradient is not None and gradient.stride() == layout.strides:
         return gradient
@@ -295,7 +286,7 @@ def is_differentiated(operands: Tensors) -> bool:
     return torch.is_grad_enabled() and any(operand.requires_grad for operand in operands)
 
 
-def continuous(layouts: Sequence[Layout]) -> list[int]:
+def continuous(layouts: Sequence[TensorSpec]) -> list[int]:
     return [position for position, layout in enumerate(layouts) if layout.is_continuous]
 
 
@@ -306,7 +297,7 @@ def spread(gradients: Sequence[torch.Tensor], positions: list[int], count: int) 
 
 
 # --- the operators ----------------------------------------------------------------------------------------------------
-@rule(control_flow.cond)
+@rule("control_flow.cond")
 def cond(tracer: Tracer, pred: torch.Tensor, true_graph: Graph, false_graph: Graph, operands: Tensors) -> Sequence[Any]:
     training = is_differentiated(operands)
     one = traced("cond_true", true_graph, examples_of(operands, training), training)
@@ -331,14 +322,14 @@ def cond(tracer: Tracer, pred: torch.Tensor, true_graph: Graph, false_graph: Gra
     return _Call.apply(forward, backward, one.layouts, *operands)
 
 
-@rule(control_flow.while_loop)
+@rule("control_flow.while_loop")
 def while_loop(
     tracer: Tracer, cond_graph: Graph, body_graph: Graph, carried: Tensors, others: Tensors
 ) -> Sequence[Any]:
     operands, count = (*carried, *others), len(carried)
     training = is_differentiated(operands)
     examples = [*examples_of(carried, training, carried=True), *examples_of(others, training)]
-    layouts = [Layout.of(example) for example in examples[:count]]
+    layouts = [dense(example) for example in examples[:count]]
     test = forward_graph(tracer, traced("cond_fn", cond_graph, examples_of(operands, False), False))
     body = traced("body_fn", body_graph, examples, training, layouts)
     round_ = forward_graph(tracer, body)
@@ -356,19 +347,19 @@ def while_loop(
         graph = backward_graph(tracer, body, [*moving, *summed], moving)
         totals = tuple(tensors[n] for n in summed)
         args = (test, round_, graph, tensors[:count], tensors[count:], totals, tuple(tangents))
-        found = emit(tracer, control_flow.while_loop_backward, args, graph.layouts)
+        found = emit(tracer, while_loop_backward, args, graph.layouts)
         return spread(found, [*moving, *summed], len(tensors))
 
     return _Call.apply(forward, backward, layouts, *operands)
 
 
-@rule(control_flow.map_impl)
+@rule("control_flow.map_impl")
 def map_impl(tracer: Tracer, graph: Graph, rows: Tensors, others: Tensors) -> Sequence[Any]:
     operands, count, length = (*rows, *others), len(rows), len(rows[0])
     training = is_differentiated(operands)
     body = traced("map_body", graph, [*examples_of(rows, training, True), *examples_of(others, training)], training)
     held = forward_graph(tracer, body)
-    layouts = [layout.stacked(length) for layout in body.layouts]
+    layouts = [stacked(layout, length) for layout in body.layouts]
     target = torch.ops.higher_order.map_impl
 
     def forward(*tensors: torch.Tensor) -> list[torch.Tensor]:
@@ -382,25 +373,25 @@ def map_impl(tracer: Tracer, graph: Graph, rows: Tensors, others: Tensors) -> Se
         order: Order = lambda inputs, arriving: [*inputs[:count], *arriving, *inputs[count:]]
         graph = backward_graph(tracer, body, wanted, continuous(body.layouts), order)
         args = (graph, (*tensors[:count], *tangents), tensors[count:])
-        found = emit(tracer, target, args, [layout.stacked(length) for layout in graph.layouts])
+        found = emit(tracer, target, args, [stacked(layout, length) for layout in graph.layouts])
         gradients = [one if n < count else one.sum(0) for n, one in zip(wanted, found)]
         return spread(gradients, wanted, len(tensors))
 
     return _Call.apply(forward, backward, layouts, *operands)
 
 
-@rule(control_flow.scan)
+@rule("control_flow.scan")
 def scan(tracer: Tracer, graph: Graph, init: Tensors, rows: Tensors, others: Tensors) -> Sequence[Any]:
     """Its backward scans once more for what each round began with, and then from the last round to the first."""
     operands, count, ends, length = (*init, *rows, *others), len(init), len(init) + len(rows), len(rows[0])
     training = is_differentiated(operands)
     examples = [*examples_of(init, training, carried=True), *examples_of(rows, training, True)]
-    carried = [Layout.of(example) for example in examples[:count]]
+    carried = [dense(example) for example in examples[:count]]
     body = traced("combine_fn", graph, [*examples, *examples_of(others, training)], training)
     if body.layouts[:count] != carried:
         raise AutodiffError("a scan that carries on other things than it begins with")
     held = forward_graph(tracer, body)
-    layouts = [*carried, *(layout.stacked(length) for layout in body.layouts[count:])]
+    layouts = [*carried, *(stacked(layout, length) for layout in body.layouts[count:])]
     target = torch.ops.higher_order.scan
 
     def forward(*tensors: torch.Tensor) -> list[torch.Tensor]:
@@ -417,12 +408,12 @@ def scan(tracer: Tracer, graph: Graph, init: Tensors, rows: Tensors, others: Ten
 
     def backward(tensors: Tensors, tangents: list[torch.Tensor]) -> list[torch.Tensor | None]:
         began = _beginnings(tracer, body, count)
-        stacked = [layout.stacked(length) for layout in carried]
-        kept = emit(tracer, target, (began, tensors[:count], tensors[count:ends], tensors[ends:]), [*carried, *stacked])
+        rows_of = [stacked(layout, length) for layout in carried]
+        kept = emit(tracer, target, (began, tensors[:count], tensors[count:ends], tensors[ends:]), [*carried, *rows_of])
         back = backward_graph(tracer, body, [*moving, *behind], given, order)
         turned = tuple(t.flip(0) for t in (*kept[count:], *tensors[count:ends], *tangents[len(moving) :]))
         last = len(moving)
-        results = [*back.layouts[:last], *(layout.stacked(length) for layout in back.layouts[last:])]
+        results = [*back.layouts[:last], *(stacked(layout, length) for layout in back.layouts[last:])]
         found = emit(tracer, target, (back, tuple(tangents[:last]), turned, tensors[ends:]), results)
         gradients = [one.flip(0) if n < ends else one.sum(0) for n, one in zip(behind, found[last:])]
         return spread([*found[:last], *gradients], [*moving, *behind], len(tensors))

@@ -25,10 +25,10 @@ from ..records.partition import (
     Output,
     Partition,
     SameAs,
-    TensorSpec,
     ViewOf,
     ViewStep,
 )
+from ..records.tensor_spec import TensorSpec
 from ..torch_compat import in_forward_mode
 from .aliases import apply
 

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from .. import interrupts
-from ..records import control_flow
 from ..records.origin import UNKNOWN, Origin
+from ..runtime.control_flow import written_names
 from ..torch_compat import (
     DispatchMode,
     FakeTensor,
@@ -191,7 +191,7 @@ class Recorder(DispatchMode):
 
     def _refuse_shared_writes(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Whoever writes to copies must not have been given one memory twice."""
-        names = control_flow.written_names(func)
+        names = written_names(func)
         given = {**dict(zip((p.name for p in func._schema.arguments), args)), **kwargs}
         roots = {name: [_place(op) for op in walk(self._operand(value))] for name, value in given.items()}
         every = [root for found in roots.values() for root in found]

@@ -20,6 +20,7 @@ import torch.fx
 
 from .. import torch_compat
 from ..records.sources import Source
+from ..records.tensor_spec import is_continuous
 from . import function_modes, polyfill_scans
 from .builtin_functions import LATE, Handler, handles
 from .errors import Unsupported, UserError
@@ -271,7 +272,7 @@ class _Results(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, metas: Sequence[Meta], *operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
         made = tuple(meta.empty() for meta in metas)
-        ctx.mark_non_differentiable(*(t for t in made if not (t.is_floating_point() or t.is_complex())))
+        ctx.mark_non_differentiable(*(t for t in made if not is_continuous(t.dtype)))
         return made
 
     @staticmethod

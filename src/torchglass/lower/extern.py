@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records import control_flow
+from ..records import runtime_functions
 from ..records.loops import Value
 from ..torch_compat import OpOverload
 from .attention import attention
@@ -114,9 +114,9 @@ def has_effect(node: fx.Node) -> bool:
 
 def target_name(target: Any) -> str:
     """How the wrapper calls it: ``torch.ops.aten.mm.default``, ``operator.mul``, ..."""
-    called = control_flow.called_by(target)
-    if called is not None:
-        return f"control_flow.{called.__name__}"
+    ours = runtime_functions.path_of(target)
+    if ours is not None:
+        return ours
     if isinstance(target, OpOverload):
         namespace, _, packet = target._schema.name.partition("::")
         return f"torch.ops.{namespace}.{packet}.{target._overloadname}"

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .origin import UNKNOWN, Origin
+from .tensor_spec import TensorSpec
 
 
 @dataclass(frozen=True)
@@ -27,16 +28,6 @@ class Place:
 
     kind: str  # "input" or "output"
     index: int
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """Shape, strides, dtype and device of one tensor. Shapes are ints; symbols come with dynamic shapes."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: torch.dtype
-    device: torch.device
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ import torch.fx
 import torch.nn.functional as F
 
 from ..torch_compat import PRIVATE_HOMES, OpOverload, OpOverloadPacket
-from . import control_flow
+from . import runtime_functions
 from .compilation import NodeRow
 from .literals import is_name, literal, one_line
 from .origin import UNKNOWN, Origin
@@ -112,9 +112,9 @@ def path_of(target: Any) -> str | None:
         return path if target.namespace == "aten" else f"torch.ops.{path}"
     if isinstance(target, OpOverloadPacket):
         return "torch.ops." + target._qualified_op_name.replace("::", ".")
-    called = control_flow.called_by(target)
-    if called is not None:
-        return f"control_flow.{called.__name__}"
+    ours = runtime_functions.path_of(target)
+    if ours is not None:
+        return ours
     name = getattr(target, "__name__", "")
     if not isinstance(name, str) or not is_name(name):
         return None
@@ -163,7 +163,7 @@ def describe(value: Any) -> str:
 
 # --- the module -------------------------------------------------------------------------------------------------------
 RESERVED = frozenset(
-    {"torch", "aten", "F", "operator", "math", "control_flow", "forward", "tensor", "example_inputs"}
+    {"torch", "aten", "F", "operator", "math", *runtime_functions.MODULES, "forward", "tensor", "example_inputs"}
     | set(dir(builtins))
 )
 
@@ -175,10 +175,6 @@ import torch.nn.functional as F
 
 {import_}
 aten = torch.ops.aten
-"""
-
-IMPORT = """
-from torchglass.records import control_flow
 """
 
 TAIL = '''
@@ -241,14 +237,16 @@ class _Printer:
         legend = f"\n\nFiles named below:{places}\n" if places else ""
         lines = [*self.declared.values(), *([f"SET_BY_LOADER = {tuple(self.unsaid)!r}"] if self.unsaid else [])]
         globals_ = "".join(f"{line}\n" for line in lines)
-        start = HEAD.replace("{import_}", IMPORT if self._calls_ours(self.gm) else "")
+        start = HEAD.replace("{import_}", self._imports_ours())
         head = f'"""{title}{legend}"""\n\n{start}{globals_}{functions}\n\n{self._signature()}\n'
         alone = f"    raise SystemExit({_NOT_ALONE.format(', '.join(self.absent))!r})\n" if self.absent else ALONE
         text = head + "\n".join(body) + "\n" + TAIL.replace("{inputs}", self._inputs()) + alone
         return Rendered(text, self.objects, self._rows(head.count("\n") + 1))
 
-    def _calls_ours(self, gm: torch.fx.GraphModule) -> bool:
-        return any(control_flow.called_by(node.target) for node in gm.graph.nodes if node.op == "call_function")
+    def _imports_ours(self) -> str:
+        targets = [node.target for node in self.gm.graph.nodes if node.op == "call_function"]
+        lines = runtime_functions.imports([path for path in map(runtime_functions.path_of, targets) if path])
+        return "".join(["\n", *lines]) if lines else ""
 
     def _free(self, wanted: str, taken: set[str] | None = None) -> str:
         name = wanted if is_name(wanted) else "v_" + re.sub(r"[^a-zA-Z0-9_]", "_", wanted)

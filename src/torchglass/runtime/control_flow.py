@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ..torch_compat import HigherOrderOperator
+from ..records.tensor_spec import is_continuous
 
 Graph = Callable[..., Sequence[Any]]
 Tensors = tuple[torch.Tensor, ...]
@@ -130,13 +130,9 @@ def _as_one_node(graph: Graph, operands: Sequence[torch.Tensor]) -> Tensors:
         return tuple(graph(*operands))
     held = _Together.apply(*operands)
     return tuple(
-        result if result.requires_grad or not _is_continuous(result) else _Depending.apply(result, *held)
+        result if result.requires_grad or not is_continuous(result.dtype) else _Depending.apply(result, *held)
         for result in graph(*held)
     )
-
-
-def _is_continuous(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
 
 
 class _Together(torch.autograd.Function):
@@ -144,7 +140,7 @@ class _Together(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *tensors: torch.Tensor) -> Tensors:
-        ctx.mark_non_differentiable(*(tensor for tensor in tensors if not _is_continuous(tensor)))
+        ctx.mark_non_differentiable(*(tensor for tensor in tensors if not is_continuous(tensor.dtype)))
         return tensors
 
     @staticmethod
@@ -162,17 +158,5 @@ class _Depending(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        zeros = (torch.zeros_like(other) if _is_continuous(other) else None for other in ctx.saved_tensors)
+        zeros = (torch.zeros_like(other) if is_continuous(other.dtype) else None for other in ctx.saved_tensors)
         return None, *zeros
-
-
-def called_by(target: Any) -> Callable[..., Any] | None:
-    """What runs a node whose target is one of PyTorch's operators on sub-graphs, or one of these functions."""
-    if target in _FUNCTIONS.values():
-        return target
-    return _FUNCTIONS.get(target.name()) if isinstance(target, HigherOrderOperator) else None
-
-
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    function.__name__: function for function in (cond, while_loop, while_loop_backward, map_impl, scan, functionalized)
-}
