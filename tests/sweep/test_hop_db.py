@@ -15,6 +15,8 @@ ROWS = (
     "hop auto_functionalize simple",
     "custom_op NumpySortCustomOp",
     "autograd_function SortGenVmapAutogradFunction",
+    "autograd_function NumpySortAutogradFunction",
+    "hop invoke_quant simple",
 )
 
 

@@ -246,6 +246,8 @@ def emit(tracer: Tracer, target: Any, args: tuple[Any, ...], layouts: Sequence[T
             op = recorder.write(Op(CONSTANT, arg.graph))
             op.name = arg.name
             return op
+        if isinstance(arg, (str, int)):
+            return arg
         return tuple(map(operand, arg))
 
     values = tuple(_empty(tracer, layout) for layout in layouts)

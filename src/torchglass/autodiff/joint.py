@@ -14,6 +14,7 @@ sees pure ATen calls on fake tensors::
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 import operator
 import re
@@ -28,6 +29,8 @@ import torch.fx
 from .. import interrupts
 from ..records.origin import UNKNOWN, Origin
 from ..records.partition import Arrived
+from ..records.tensor_spec import TensorSpec
+from ..runtime.array_calls import numpy_call
 from ..torch_compat import (
     FakeTensor,
     FakeTensorMode,
@@ -45,6 +48,7 @@ from ..torch_compat import (
     without_functionalization,
     wrap_functional,
 )
+from ..traced_arrays import NotTraced, TracedArrays
 from . import custom_writes, higher_order, pure_kernels
 from .composites import COMPOSITES
 from .layouts import keeping_layouts
@@ -290,7 +294,17 @@ def _tracing(tracer: Tracer, training: bool) -> Iterator[None]:
         stack.enter_context(tracer.mode)
         stack.enter_context(tracer.recorder)
         stack.enter_context(functionalization())
-        yield
+        if any(getattr(node.target, "traces_arrays", False) for node in tracer.gm.graph.nodes):
+            stack.enter_context(TracedArrays(functools.partial(_numpy_call, tracer)))
+        try:
+            yield
+        except NotTraced as error:
+            raise AutodiffError(f"{error} cannot be traced") from None
+
+
+def _numpy_call(tracer: Tracer, expression: str, tensors: tuple[torch.Tensor, ...], spec: TensorSpec) -> torch.Tensor:
+    (result,) = higher_order.emit(tracer, numpy_call, (expression, tensors, spec.strides), [spec])
+    return result
 
 
 @contextmanager

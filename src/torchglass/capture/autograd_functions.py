@@ -20,7 +20,7 @@ import torch
 from . import class_bodies
 from .builtin_functions import handles
 from .errors import Unsupported, UserError
-from .graph import RehearsalBuilder
+from .graph import RehearsalBuilder, tracing_arrays
 from .polyfills import FunctionContext
 from .values.base import NotConstant, Value
 from .values.binding import class_lookup
@@ -54,7 +54,8 @@ def apply(m, args, kwargs):
     rehearsal.run(rehearsal.forward)
     target = _target(cls, arguments)
     try:
-        result = m.builder.evaluate(target, tensors, {})
+        with tracing_arrays(rehearsal.builder.arrays):
+            result = m.builder.evaluate(target, tensors, {})
     except Unsupported:
         raise
     except Exception as error:
@@ -63,6 +64,10 @@ def apply(m, args, kwargs):
     _check_result(cls, result)
     if torch.is_grad_enabled() and any(t.fake.requires_grad for t in tensors):
         rehearsal.run(lambda: rehearsal.backward(result))
+    if rehearsal.builder.arrays.used:
+        target.traces_arrays = True  # type: ignore[attr-defined]
+        if isinstance(m.builder, RehearsalBuilder):
+            m.builder.arrays.used = True  # a function within one that is rehearsed
     return m.builder.record("call_function", target, tensors, {}, result, m.origin(), m.stack_trace())
 
 

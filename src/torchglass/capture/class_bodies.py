@@ -26,6 +26,7 @@ from .builtin_functions import handles
 from .errors import Unsupported
 from .frame import Frame
 from .methods.table import METHODS, method
+from .values.arrays import TracedArrayV
 from .values.base import Lazy, Value, home_of
 from .values.constant import NONE, ConstantV
 from .values.containers import CellV, ListV, SetV, TupleV
@@ -395,6 +396,8 @@ for _name in ("getter", "setter", "deleter"):
 def type_(m, args, kwargs):
     """The class of an object, or a new class."""
     if len(args) == 1:
+        if isinstance(args[0], TracedArrayV):
+            raise Unsupported("the class of a tensor's NumPy array")
         return m.wrap_known(args[0].python_type())
     if len(args) != 3:
         m.throw(TypeError, "type() takes 1 or 3 arguments")

@@ -9,7 +9,8 @@ import enum
 import math
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -18,6 +19,8 @@ import torch.fx
 from .. import torch_compat
 from ..records.origin import Origin
 from ..records.sources import Source
+from ..records.tensor_spec import TensorSpec
+from ..traced_arrays import NotTraced, TracedArrays
 from .errors import NeedsData, Unsupported
 from .values.arrays import is_array
 from .values.base import Lazy, NotConstant, Value
@@ -39,6 +42,7 @@ class GraphBuilder:
     """Nodes, placeholders and fakes of one capture."""
 
     parent: GraphBuilder | None = None  # of a graph inside a graph
+    traces_arrays = False  # whether tensors give NumPy arrays that are traced
 
     def __init__(self, fake_mode: Any = None) -> None:
         self.graph = torch.fx.Graph()
@@ -310,6 +314,16 @@ def leaves_of(tensor: torch.Tensor) -> list[torch.Tensor]:
     return found
 
 
+@contextmanager
+def tracing_arrays(mode: TracedArrays) -> Iterator[None]:
+    """Tensors give arrays that are traced; what else is done with these cannot be in the graph."""
+    try:
+        with mode:
+            yield
+    except NotTraced as error:
+        raise Unsupported(str(error), "move it out of the compiled function") from None
+
+
 class RehearsalBuilder(GraphBuilder):
     """A builder whose graph is thrown away: for code that is interpreted only to know what it relies on.
 
@@ -319,6 +333,17 @@ class RehearsalBuilder(GraphBuilder):
     def __init__(self, fake_mode: Any, what: str) -> None:
         super().__init__(fake_mode)
         self.what = what
+        self.arrays = TracedArrays(self._numpy_call)
+
+    traces_arrays = True
+
+    def evaluate(self, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Any:
+        with tracing_arrays(self.arrays):
+            return super().evaluate(function, args, kwargs)
+
+    def _numpy_call(self, expression: str, tensors: tuple[torch.Tensor, ...], spec: TensorSpec) -> torch.Tensor:
+        with self.fake_mode:
+            return torch.empty_strided(spec.shape, spec.strides, dtype=spec.dtype, device=spec.device)
 
     def stand_in(self, fake: torch.Tensor) -> TensorV:
         """A tensor of the rehearsal with the metadata of ``fake``; what happens to it does not happen to ``fake``."""

@@ -22,6 +22,7 @@ from .. import torch_compat
 from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
 from ..records.sources import Attr, Source, TypeOf
+from ..traced_arrays import NotTraced
 from . import (
     calls,
     checked,
@@ -362,6 +363,8 @@ class Machine:
             return function(*args, **kwargs)
         except (Unsupported, UserError):
             raise
+        except NotTraced as error:
+            raise Unsupported(str(error), "move it out of the compiled function") from None
         except Exception as error:
             self.raise_real(error)
 

@@ -325,7 +325,7 @@ def call_method(m: Machine, owner: Value, name: str, args: list[Value], kwargs: 
         real = constant_tensors.value_of(m, owner)
         if real is not None:
             return m.wrap_result(m.real(getattr(real, name), *[a.as_constant() for a in args]))
-    if name in DATA_METHODS:
+    if name in DATA_METHODS and not (name == "numpy" and m.builder.traces_arrays):
         raise Unsupported(
             f"`.{name}()` of a tensor reads its data"
             if name not in ("backward", "register_hook")

@@ -37,10 +37,11 @@ from .. import _native, torch_compat
 from ..bytecode.objects import is_heap_type
 from ..records.guards import TensorMeta
 from ..records.sources import Attr, Computed, Constant, Fixed, Source
+from ..traced_arrays import is_traced
 from . import told_apart
 from .errors import Unsupported
 from .values import number
-from .values.arrays import ArrayV, is_array
+from .values.arrays import ArrayV, TracedArrayV, is_array
 from .values.base import Value
 from .values.closure import ClosureV, is_made_anew
 from .values.constant import ConstantV, is_constant_object
@@ -391,4 +392,6 @@ def wrap_result(m: Machine, real: Any) -> Value:
         return SetV([wrap_result(m, v) for v in real], cls)
     if is_array(real):
         return ArrayV.of(m, real)
+    if is_traced(real):
+        return TracedArrayV(real)
     return m.wrap(real, None)

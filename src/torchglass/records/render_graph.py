@@ -244,7 +244,8 @@ class _Printer:
         return Rendered(text, self.objects, self._rows(head.count("\n") + 1))
 
     def _imports_ours(self) -> str:
-        targets = [node.target for node in self.gm.graph.nodes if node.op == "call_function"]
+        graphs = [module.graph for module in self.gm.modules() if isinstance(module, torch.fx.GraphModule)]
+        targets = [node.target for graph in graphs for node in graph.nodes if node.op == "call_function"]
         lines = runtime_functions.imports([path for path in map(runtime_functions.path_of, targets) if path])
         return "".join(["\n", *lines]) if lines else ""
 

@@ -14,7 +14,7 @@ from ..torch_compat import HigherOrderOperator
 CONTROL_FLOW = frozenset({"cond", "while_loop", "map_impl", "scan"})
 """PyTorch's operators on sub-graphs that have a function of their name in ``torchglass.runtime.control_flow``."""
 
-MODULES = ("control_flow",)
+MODULES = ("array_calls", "control_flow")
 """Modules of ``torchglass.runtime`` whose functions graphs may hold as targets."""
 
 

@@ -101,6 +101,25 @@ class ArrayV(Value):
         return bool(m.truth(m.fold(operator.contains, [self, item], {})))
 
 
+class TracedArrayV(ArrayV):
+    """The array of a tensor, while an autograd.Function is rehearsed: NumPy gives what later stages will trace."""
+
+    def python_type(self) -> type:
+        cls: type = self.array.__class__  # which it says it is
+        return cls
+
+    def get_attr(self, m: Machine, name: str) -> Value:
+        if name in TRACED_ATTRIBUTES:
+            return m.wrap_result(getattr(self.array, name))
+        raise Unsupported(f"attribute `{name}` of a tensor's NumPy array")
+
+    def refuse_when_sealed(self, m: Machine) -> None:
+        """What is written to is the tensor."""
+
+
+TRACED_ATTRIBUTES = frozenset(["dtype", "ndim", "shape", "size"])
+
+
 def is_array(real: Any) -> bool:
     return type(real).__module__ == "numpy" and type(real).__name__ == "ndarray"
 

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ...records.sources import Source
+from ...traced_arrays import is_traced
 from ..errors import Unsupported
 from .base import Value
 
@@ -35,7 +36,7 @@ class OpaqueV(Value):
 def is_opaque(real: Any) -> bool:
     """Whether a C object has a state that its identity says nothing about."""
     cls = type(real)
-    if isinstance(real, (type, ModuleType)):
+    if isinstance(real, (type, ModuleType)) or is_traced(real):
         return False
     drawing = cls.__module__.startswith("numpy.random")
     return hasattr(cls, "__next__") or hasattr(cls, "__setitem__") or cls.__module__ == "_io" or drawing
