@@ -21,6 +21,17 @@ OpOverloadPacket = torch._ops.OpOverloadPacket
 # The type of torch.ops.higher_order.cond. Without it nodes with sub-graphs could not be told from others. Tried: 2.13.
 HigherOrderOperator = torch._ops.HigherOrderOperator
 
+# Where an operator's way to be differentiated may stand. Without it operators whose kernels autograd looks into would
+# have no gradient. Tried: 2.11, 2.13.
+_Key = torch._C.DispatchKey
+_DIFFERENTIATES = (_Key.Autograd, _Key.AutogradCPU, _Key.AutogradCUDA, _Key.CompositeImplicitAutograd)
+
+
+def has_derivative(operator: Any) -> bool:
+    """Whether an operator has a derivative of its own, or is made of others that have one."""
+    return any(operator.has_kernel_for_dispatch_key(key) for key in _DIFFERENTIATES)
+
+
 set_grad_mode: Callable[[bool], None] = torch._C._set_grad_enabled
 OPERATION_OWNERS: tuple[Any, ...] = tuple(
     owner
