@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 from tests.complaints import complaints
-from tests.sweep.forked import Row, forked, saved, tallied
+from tests.sweep import commands
+from tests.sweep.forked import Row
 from tests.sweep.op_samples import BREAKS, REFUSED, SKIPPED, WHOLE, WRONG, Outcome, compare, fresh, mapped, tensors
 from torch.testing._internal.autograd_function_db import autograd_function_db
 from torch.testing._internal.custom_op_db import custom_op_db
@@ -97,34 +98,11 @@ def check(name: str, chosen: argparse.Namespace) -> Row:
     return {"name": name, "counts": counts, "why": whys[:8]}
 
 
-def swept(chosen: argparse.Namespace) -> list[Row]:
-    """All rows."""
-    named = cases(getattr(torch, chosen.dtype), chosen.only)
-    return list(forked(functools.partial(check, chosen=chosen), named, chosen.jobs, chosen.timeout))
-
-
-def arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backend", default="glass")
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--only", nargs="*")
-    parser.add_argument("--timeout", type=float, default=600)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--json")
-    return parser
-
-
 def main() -> int:
     torch.set_num_threads(1)
-    chosen = arguments().parse_args()
-    rows = swept(chosen)
-    for row in rows:
-        if row["why"]:
-            print(row["name"], row.get("counts", ""), row["why"], flush=True)
-    counts = tallied(rows)
-    print(f"{chosen.backend} {chosen.dtype}: {len(rows)} rows; samples: {dict(counts)}")
-    saved(rows, counts, chosen.json)
-    return 1 if counts[WRONG] or counts["crashed"] else 0
+    chosen = commands.arguments(__doc__ or "", timeout=600).parse_args()
+    named = cases(getattr(torch, chosen.dtype), chosen.only)
+    return commands.swept(functools.partial(check, chosen=chosen), named, chosen, "samples")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,8 @@ from typing import Any
 
 import torch
 from tests.complaints import complaints
-from tests.sweep.forked import Row, forked, saved, tallied
+from tests.sweep import commands
+from tests.sweep.forked import Row
 from tests.sweep.op_samples import (
     BREAKS,
     REFUSED,
@@ -166,26 +167,12 @@ def check(name: str, chosen: argparse.Namespace) -> Row:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backend", default="glass")
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--only", nargs="*")
+    parser = commands.arguments(__doc__ or "", timeout=1800)
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--samples", type=int)
-    parser.add_argument("--timeout", type=float, default=1800)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--json")
     chosen = parser.parse_args()
     named = cases(getattr(torch, chosen.dtype), chosen.only, chosen.every)
-    rows = []
-    for row in forked(functools.partial(check, chosen=chosen), named, chosen.jobs, chosen.timeout):
-        rows.append(row)
-        if row["why"]:
-            print(row["name"], row.get("counts", ""), row["why"], flush=True)
-    counts = tallied(rows)
-    print(f"{chosen.backend} {chosen.dtype}: {len(rows)} rows; samples in two forms: {dict(counts)}")
-    saved(rows, counts, chosen.json)
-    return 1 if counts[WRONG] or counts["crashed"] else 0
+    return commands.swept(functools.partial(check, chosen=chosen), named, chosen, "samples in two forms")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.sweep import hop_db
+from tests.sweep import commands, hop_db
 from tests.sweep.op_samples import WHOLE
 
 ROWS = (
@@ -22,5 +22,5 @@ ROWS = (
 
 @pytest.mark.parametrize("name", ROWS)
 def test_row_is_whole(name: str) -> None:
-    row = hop_db.check(name, hop_db.arguments().parse_args(["--backend", "aot_eager"]))
+    row = hop_db.check(name, commands.arguments("", timeout=600).parse_args(["--backend", "aot_eager"]))
     assert set(row["counts"]) == {WHOLE}, row["why"]
