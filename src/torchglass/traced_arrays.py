@@ -42,6 +42,11 @@ FUNCTIONS = frozenset([
     "nan_to_num", "outer", "partition", "prod", "ptp", "roll", "round", "searchsorted", "sort", "stack", "std", "sum",
     "take", "take_along_axis", "tensordot", "trapezoid", "tril", "triu", "var", "vstack", "where",
 ])  # fmt: skip
+# The same of arrays' methods.
+METHODS = frozenset([
+    "argmax", "argmin", "argsort", "astype", "clip", "copy", "cumprod", "cumsum", "dot", "max", "mean", "min", "prod",
+    "round", "std", "sum", "var",
+])  # fmt: skip
 # Keywords that choose what is computed; others say where to write and where not.
 KEYWORDS = frozenset([
     "axis", "axes", "casting", "ddof", "decimals", "dtype", "kind", "keepdims", "mode", "n", "order", "shift", "stable",
@@ -124,13 +129,33 @@ class TracedArray(NDArrayOperatorsMixin):
     __setitem__ = __delitem__ = __contains__ = __float__ = __int__ = __complex__ = __index__ = __getitem__
 
     def _call(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> TracedArray:
+        return self._computed(f"np.{name}", [], args, kwargs)
+
+    def _method(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> TracedArray:
+        return self._computed(f"x0.{name}", [self.tensor], args, kwargs)
+
+    def _computed(
+        self, name: str, tensors: list[torch.Tensor], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> TracedArray:
         if not kwargs.keys() <= KEYWORDS:
             _refuse(f"`{name}` of NumPy with {', '.join(kwargs)}")
-        tensors: list[torch.Tensor] = []
         parts = [*(_said(arg, tensors) for arg in args), *(f"{key}={_said(kwargs[key], tensors)}" for key in kwargs)]
-        text = f"np.{name}({', '.join(parts)})"
+        text = f"{name}({', '.join(parts)})"
         given = tuple(tensors)
         return TracedArray(self.emit(text, given, _result_of(text, given)), self.emit)
+
+
+def _method(name: str) -> Callable[..., TracedArray]:
+    def method(array: TracedArray, *args: Any, **kwargs: Any) -> TracedArray:
+        return array._method(name, args, kwargs)
+
+    method.__name__ = name
+    return method
+
+
+TRACED_METHODS = {name: _method(name) for name in sorted(METHODS)}
+for _name, _function in TRACED_METHODS.items():
+    setattr(TracedArray, _name, _function)
 
 
 def is_traced(value: Any) -> bool:

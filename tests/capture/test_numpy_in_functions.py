@@ -42,6 +42,8 @@ TRACED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "augmented": lambda x: augmented(x.clone()),
     "questions": lambda x: back(x.numpy() * (len(x.numpy()) + x.numpy().ndim + (x.numpy().dtype == np.float32))),
     "isinstance": lambda x: back(np.sin(x.numpy()) if isinstance(x.numpy(), np.ndarray) else np.cos(x.numpy())),
+    "methods": lambda x: back(x.numpy().astype(np.float64).cumsum(1).astype("float32")),
+    "sums": lambda x: back(x.numpy() - x.numpy().sum(axis=0, keepdims=True) * x.numpy().max(1, keepdims=True).copy()),
     "several": lambda x: back(np.where(x.numpy() > 0, x.numpy(), 0.5)),
 }
 
@@ -98,6 +100,7 @@ UNTRACED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "truth": lambda x: x * 2 if (x.numpy() > -5).all() else x,
     "loop": lambda x: back(np.stack([row * 2 for row in x.numpy()])),
     "from_numpy": lambda x: torch.from_numpy(np.sin(x.numpy())),
+    "given_back": lambda x: back(x.numpy().astype(np.float32, copy=False)),
     "view": lambda x: back(np.transpose(x.numpy())),
     "caught": lambda x: caught(x),
     "out": lambda x: back(np.cumsum(x.numpy(), 0, None, x.clone().numpy())),

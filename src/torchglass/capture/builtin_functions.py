@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import markers, torch_compat
+from ..traced_arrays import TRACED_METHODS
 from . import polyfills, relied
 from .errors import Unsupported, UserError
 from .methods.table import METHODS, Table
@@ -445,8 +446,8 @@ def _folded(function: Any) -> Handler:
     return lambda m, args, kwargs: m.fold(function, args, kwargs)
 
 
-# Python code of the library that ends in C; what it gives depends on its arguments alone.
-for _function in (json.loads, json.dumps):
+# Python code that ends in C; what it gives depends on its arguments alone.
+for _function in (json.loads, json.dumps, *TRACED_METHODS.values()):
     HANDLERS[id(_function)] = (_function, _folded(_function))
 
 # Functions replaced by Python that the machine interprets.

@@ -6,6 +6,7 @@ import operator
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from ...traced_arrays import TRACED_METHODS
 from ..errors import Unsupported
 from .base import Value, home_of
 from .constant import NUMPY_SCALARS
@@ -109,8 +110,12 @@ class TracedArrayV(ArrayV):
         return cls
 
     def get_attr(self, m: Machine, name: str) -> Value:
+        from .functions import MethodV
+
         if name in TRACED_ATTRIBUTES:
             return m.wrap_result(getattr(self.array, name))
+        if name in TRACED_METHODS:
+            return MethodV(m.wrap_known(TRACED_METHODS[name]), self)
         raise Unsupported(f"attribute `{name}` of a tensor's NumPy array")
 
     def refuse_when_sealed(self, m: Machine) -> None:
