@@ -108,6 +108,12 @@ def started(x):
     return x
 
 
+@says("a branch on the value of a tensor", "use torch.where")
+def largest(x):
+    """In a function of ours that stands in for a builtin: the program's line is named."""
+    return x * max(x.sum(), x.mean())
+
+
 KEPT = ExceptionGroup("both", [ValueError("a")])
 
 
@@ -132,6 +138,12 @@ def test_message(function, reason, hint):
     assert first < line <= max(n for _, _, n in function.__code__.co_lines() if n)
     assert reason in message.partition("because of ")[2]
     assert hint in message.partition("hint: ")[2]
+
+
+def test_pytorchs_line_is_named_where_there_is_none_of_the_programs():
+    average = torch.optim.swa_utils.AveragedModel(torch.nn.Linear(2, 2), avg_fn=lambda average, value, count: value)
+    with pytest.raises(tg.GraphBreakError, match=r"swa_utils.py:\d+ in update_parameters"):
+        tg.compile(average.update_parameters, fullgraph=True)(torch.nn.Linear(2, 2))
 
 
 def test_no_reason_names_what_the_compiler_has_named():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import os
 import sys
 import sysconfig
 from collections import deque
@@ -56,7 +57,8 @@ from .values.tensor import TensorV
 
 MAX_DEPTH = 150
 MOST_IDLE_STEPS = 1_000_000  # without anything for the graph; capturing so many takes seconds, running them a blink
-TORCH_FOLDER = str(torch.__path__[0])
+OURS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")  # what stands in for functions written in C
+NOT_THE_USERS = (OURS, os.path.join(torch.__path__[0], ""), "<")
 
 
 class Machine:
@@ -114,11 +116,13 @@ class Machine:
 
     # --- where we are ----------------------------------------------------------------------------------------------
     def origin(self) -> Origin:
-        """The innermost line outside PyTorch's own files; PyTorch's if there is none."""
-        for frame in reversed(self.frames):
-            if not frame.code.co_filename.startswith((TORCH_FOLDER, "<")):
-                return frame.origin()
-        return self.frames[-1].origin() if self.frames else UNKNOWN
+        """The innermost line of the user's; PyTorch's if there is none, and ours for want of both."""
+        inward = self.frames[::-1]
+        for others in (NOT_THE_USERS, OURS, ()):
+            for frame in inward:
+                if not frame.code.co_filename.startswith(others):
+                    return frame.origin()
+        return UNKNOWN
 
     def stack_trace(self) -> str:
         """The frames in the form of a traceback, which ``print_readable`` shows."""
