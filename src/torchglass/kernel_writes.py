@@ -12,10 +12,8 @@ NORMALIZE = frozenset(getattr(torch.ops.aten, f"{name}_batch_norm").default for 
 STATISTICS, TRAINING = slice(3, 5), 5  # of their arguments
 
 
-def written_by(operator: Any, args: Any, kwargs: dict[str, Any], only_lists: bool) -> list[torch.Tensor]:
-    """The tensors among an operator's arguments that it writes to; ``only_lists``: of those that its schema names, the
-    members of lists.
-    """
+def written_by(operator: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensors among an operator's arguments that it writes to."""
     if operator in NORMALIZE:
         return [t for t in args[STATISTICS] if t is not None] if args[TRAINING] else []
     found: list[torch.Tensor] = []
@@ -23,7 +21,7 @@ def written_by(operator: Any, args: Any, kwargs: dict[str, Any], only_lists: boo
         for n, parameter in enumerate(operator._schema.arguments):
             if parameter.alias_info is not None and parameter.alias_info.is_write:
                 value = args[n] if n < len(args) else kwargs.get(parameter.name)
-                values = value if isinstance(value, (tuple, list)) else [] if only_lists else [value]
+                values = value if isinstance(value, (tuple, list)) else [value]
                 found += [t for t in values if isinstance(t, torch.Tensor)]
     return found
 

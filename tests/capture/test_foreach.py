@@ -29,6 +29,13 @@ def unscaled(tensors):
     return found, tensors[0] + 1, torch._foreach_norm(tensors)
 
 
+def found_infinite(tensors):
+    """What it writes is no constant, though it was made of some."""
+    found = torch.zeros(())
+    torch._amp_foreach_non_finite_check_and_unscale_(tensors, found, torch.tensor(0.5))
+    return found.item()
+
+
 def grouped(tensors):
     found = {}
     for (_, dtype), ([members], places) in torch.utils._foreach_utils._group_tensors_by_device_and_dtype(
@@ -72,3 +79,11 @@ def test_gradients_are_clipped_in_the_graph(backend):
     for _ in range(2):
         torch.testing.assert_close(clipped(compiled), clipped(clip))
     assert len(tg.explain(compiled).entries) == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "glass"])
+def test_what_an_operator_wrote_is_read(backend):
+    """The operator counts no version of the tensor it writes to."""
+    tg.reset()
+    compiled = tg.compile(found_infinite, backend=backend)
+    assert [compiled([torch.tensor(value)]) for value in (1.0, torch.inf, 2.0)] == [0.0, 1.0, 0.0]

@@ -158,11 +158,10 @@ class GraphBuilder:
         fake_args = [fake_of(a) for a in args]
         fake_kwargs = {k: fake_of(v) for k, v in kwargs.items()}
         versions = [(t, _version(t)) for t in tensors_in((*fake_args, fake_kwargs))]
-        # inference tensors count no versions, nor do fakes in lists (torch._foreach_mul_): the operators say what they
-        # write to
+        # the operators say what they write to: inference tensors count no versions, nor do fakes in lists
+        # (torch._foreach_mul_), and some operators write without counting (what GradScaler finds)
         written: list[torch.Tensor] = []
         self.fake_mode.writes = written
-        self.fake_mode.only_lists = not any(t.is_inference() for t, _ in versions)
         layouts = [(t.shape, t.stride()) for t, _ in versions]
         try:
             if versions and not any(t.numel() for t, _ in versions):
@@ -482,7 +481,7 @@ def _version(t: torch.Tensor) -> int:
 
 
 def _storage(t: torch.Tensor) -> int:
-    return t.untyped_storage()._cdata
+    return torch_compat.without_transforms(t).untyped_storage()._cdata
 
 
 def _cross(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -142,6 +142,16 @@ stack_for_optimizer: Callable[[Any], Any] = _optimizer._stack_if_compiling
 # is first read inside a transformed function would be wrapped by the transform. Tried: 2.13.
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack as outside_transforms
 
+
+def without_transforms(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor with memory in what torch.func's transforms have wrapped it in. Without it a random draw inside
+    ``vjp`` fails. Tried: 2.11, 2.13.
+    """
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
 # The function programs (op_db among them) call for batch norm with statistics it may write; without it their calls are
 # recorded as one operator that has no derivative of its own. Tried on 2.11 and 2.13.
 batch_norm_legit = torch._native_batch_norm_legit

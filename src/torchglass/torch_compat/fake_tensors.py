@@ -63,7 +63,6 @@ class LightFakeMode(FakeTensorMode):
         return False
 
     writes: list[torch.Tensor] | None = None  # what operators write to, while somebody wants to know
-    only_lists = False  # of them only members of lists, for whose versions fake kernels do not account
     draws = False  # whether one of them has drawn random numbers
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -91,7 +90,7 @@ class LightFakeMode(FakeTensorMode):
         finally:
             self.writes = written
         assert written is not None
-        written += written_by(func, args, kwargs, self.only_lists)
+        written += written_by(func, args, kwargs)
         self.draws |= is_random(func)
         refused = refusal(func, args, kwargs, result)
         if refused is not None:
