@@ -76,6 +76,8 @@ def _one(m: Machine, base: str, row: list[Value], named: dict[str, Value]) -> Va
     name, other = base.rstrip("_"), row[1] if len(row) > 1 else None
     if name in OF_NUMBERS and not isinstance(other, TensorV):
         base = base.replace(name, OF_NUMBERS[name])
+    if not hasattr(torch.Tensor, base):  # there is no `maximum_`
+        return m.torch_method(row[0], "copy_", [m.torch_method(row[0], name, row[1:], named)], {})
     return m.torch_method(row[0], base, row[1:], named)
 
 
