@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import polyfills
+from . import polyfill_optimizers, polyfills
 from .binding import bind_arguments
 from .builtin_functions import handles
 from .errors import Fails, Unsupported
@@ -72,7 +72,7 @@ def zero_grad_of_module(m: Machine, args: list[Value], kwargs: dict[str, Value])
 @handles(torch.optim.Optimizer.zero_grad)
 def zero_grad_of_optimizer(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if _to_none(m, inspect.unwrap(torch.optim.Optimizer.zero_grad), args, kwargs):
-        return m.call(m.wrap_known(polyfills.drop_grads_of_optimizer), args[:1], {})
+        return m.call(m.wrap_known(polyfill_optimizers.drop_grads_of_optimizer), args[:1], {})
     raise Unsupported("`zero_grad(set_to_none=False)` of an optimizer", "leave `set_to_none` as it is")
 
 

@@ -10,17 +10,18 @@ computes with as many digits.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import torch_compat
-from . import polyfills
-from .builtin_functions import handles
+from . import polyfill_optimizers
+from .builtin_functions import Handler, handles
 from .errors import Unsupported
 from .standard_library import BY_CODE
 from .values.base import Value
-from .values.constant import ConstantV
+from .values.constant import NONE, ConstantV
 from .values.known import KnownV
 from .values.tensor import TensorV
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 def step_in_grad_mode(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The wrapper around the `step` of PyTorch's optimizers, which breaks the graph twice for torch.compile."""
     step = m.cells_of(function)["func"].get(m)
-    return m.call(m.wrap_known(polyfills.in_grad_mode_of_optimizer), [m.forced(step), *args], kwargs)
+    return m.call(m.wrap_known(polyfill_optimizers.in_grad_mode_of_optimizer), [m.forced(step), *args], kwargs)
 
 
 BY_CODE[torch_compat.OPTIMIZER_STEP_WRAPPER] = step_in_grad_mode
@@ -50,11 +51,60 @@ def stack_for_optimizer(m: Machine, args: list[Value], kwargs: dict[str, Value])
     return args[0]
 
 
-def _in_one_kernel(name: str, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    raise Unsupported(f"`torch.{name}`, an optimizer's step as one kernel", "drop `fused=True`: ours is one pass too")
+# --- formulas ---------------------------------------------------------------------------------------------------------
+def _of_optimizers(names: dict[str, Any], meaning: Callable[[Any, Any], Any]) -> None:
+    """Give functions of PyTorch's optimizers a meaning; a version that lacks one has nothing to give it to."""
+    for name, fact in names.items():
+        function = torch_compat.optimizer_function(name)
+        if function is not None:
+            handles(function)(meaning(function, fact))
+
+
+def _selecting(formula: Any, scalars: int) -> Handler:
+    """Formulas that branch on step counts, but not for CUDA graphs; whose gradients need counts that change no more."""
+
+    def handler(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if any(m.truth(m.forced(kwargs.get(name, NONE))) for name in ("capturable", "differentiable")):
+            return m.inline(KnownV(formula), args, kwargs)
+        polyfill = m.wrap_known(polyfill_optimizers.capturable_in_double)
+        return m.call(polyfill, [m.wrap_known(formula), ConstantV(scalars), *args], kwargs)
+
+    return handler
+
+
+def _by_polyfill(formula: Any, polyfill: Any) -> Handler:
+    return lambda m, args, kwargs: m.call(m.wrap_known(polyfill), args, kwargs)
+
+
+def _in_one_kernel(formula: Any, one_by_one: str) -> Handler:
+    """Fused formulas: ours is one pass, too, whichever of PyTorch's formulas it is made of."""
+
+    def handler(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        polyfill = m.wrap_known(polyfill_optimizers.fused)
+        return m.call(polyfill, [m.wrap_known(torch_compat.optimizer_function(one_by_one)), *args], kwargs)
+
+    return handler
+
+
+_of_optimizers({"radam._single_tensor_radam": 1, "radam._multi_tensor_radam": 1}, _selecting)
+_of_optimizers({"asgd._single_tensor_asgd": 3, "asgd._multi_tensor_asgd": 3}, _selecting)
+_of_optimizers(
+    dict.fromkeys(
+        ("_adafactor._single_tensor_adafactor", "_adafactor._multi_tensor_adafactor"), polyfill_optimizers.adafactor
+    ),
+    _by_polyfill,
+)
+_of_optimizers(
+    {f"{name}._fused_{name}": f"{name}._single_tensor_{name}" for name in ("adam", "sgd", "adagrad")}, _in_one_kernel
+)
+
+
+def _called_directly(name: str, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """PyTorch's functionalization, which autodiff asks for, fails on their empty lists."""
+    raise Unsupported(f"`torch.{name}`", "call the optimizer's `step`")
 
 
 for _name in ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"):
     _kernel = getattr(torch, _name, None)
     if _kernel is not None:
-        handles(_kernel)(functools.partial(_in_one_kernel, _name))
+        handles(_kernel)(functools.partial(_called_directly, _name))

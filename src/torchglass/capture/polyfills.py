@@ -11,8 +11,6 @@ import sys
 
 import torch
 
-from ..torch_compat import set_grad_mode
-
 
 def any_(iterable):
     for value in iterable:
@@ -663,21 +661,6 @@ def copy_traces(made, group):
 def drop_grads_of_module(module):
     for parameter in module.parameters():
         parameter.grad = None
-
-
-def drop_grads_of_optimizer(optimizer):
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            parameter.grad = None
-
-
-def in_grad_mode_of_optimizer(step, optimizer, *args, **kwargs):
-    before = torch.is_grad_enabled()
-    set_grad_mode(optimizer.defaults["differentiable"])
-    try:
-        return step(optimizer, *args, **kwargs)
-    finally:
-        set_grad_mode(before)
 
 
 def bound_by_kind(self, instance, owner=None):

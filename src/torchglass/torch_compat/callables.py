@@ -138,6 +138,15 @@ value_for_optimizer: Callable[[Any], Any] = _optimizer._get_value
 stack_for_optimizer: Callable[[Any], Any] = _optimizer._stack_if_compiling
 
 
+def optimizer_function(name: str) -> Any:
+    """A function of an optimizer's file by a name like ``adam._fused_adam``, or None.
+
+    Without the formulas RAdam, ASGD, Adafactor and fused steps break the graph. Tried: 2.11, 2.13.
+    """
+    file, _, function = name.partition(".")
+    return getattr(sys.modules.get(f"torch.optim.{file}"), function, None)
+
+
 # temporarily_clear_interpreter_stack: leave torch.func's transforms for a moment. Without it an input of the graph that
 # is first read inside a transformed function would be wrapped by the transform. Tried: 2.13.
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack as outside_transforms
