@@ -266,6 +266,20 @@ def unsupported_manager(x, log):
 
 
 @program
+def label(x, log):
+    """Nobody enters it, and Python leaves it."""
+    try:
+        with torch.profiler.record_function("label"):
+            y = x * 2
+            log.append(y.sum().item())
+            y.no_such_attribute()
+    except AttributeError as error:
+        log.append(str(error))
+    with torch.profiler.record_function("another"):
+        return torch.ones(2) @ torch.ones(3) if x.sum() < -1e9 else y
+
+
+@program
 def generator_manager(x, log):
     @contextlib.contextmanager
     def scope(name):

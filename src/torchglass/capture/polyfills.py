@@ -663,6 +663,18 @@ def drop_grads_of_module(module):
         parameter.grad = None
 
 
+def enter_label(label):
+    """``record_function.__enter__`` that records nothing: nor does its ``__exit__``, which may run behind a break."""
+    label.run_callbacks_on_exit = False
+    return label
+
+
+def exit_label(label, *_):
+    if label.run_callbacks_on_exit:  # entered outside
+        torch.ops.profiler._record_function_exit._RecordFunction(label.record)
+    label.run_callbacks_on_exit = True
+
+
 def bound_by_kind(self, instance, owner=None):
     """``functools.singledispatchmethod.__get__``, without the cache that Python 3.13 keeps its results in."""
     dispatch, name = self.dispatcher.dispatch, getattr(self.func, "__name__", "singledispatchmethod method")

@@ -21,7 +21,7 @@ from .errors import Unsupported
 from .resume import users_code
 from .values.arrays import ArrayV
 from .values.base import Value
-from .values.constant import NONE, ConstantV
+from .values.constant import ConstantV
 from .values.dicts import DictV
 from .values.hashing import hash_key
 from .values.known import KnownV
@@ -132,15 +132,20 @@ _answered(
 record_function = torch.autograd.profiler.record_function
 
 
-@handles(record_function.__init__, record_function.__exit__)
-def no_label(m, args, kwargs):
-    """Operations have no names of the user's for profilers inside a graph."""
-    return NONE
+@handles(record_function.__init__)
+def make_label(m, args, kwargs):
+    return m.inline(KnownV(record_function.__init__), args, kwargs)
 
 
 @handles(record_function.__enter__)
-def same_label(m, args, kwargs):
-    return args[0]
+def enter_label(m, args, kwargs):
+    """Operations have no names of the user's for profilers inside a graph."""
+    return m.call(m.polyfill("enter_label"), args, kwargs)
+
+
+@handles(record_function.__exit__)
+def exit_label(m, args, kwargs):
+    return m.call(m.polyfill("exit_label"), args, kwargs)
 
 
 # --- NumPy ------------------------------------------------------------------------------------------------------------
