@@ -31,6 +31,10 @@ def fitting(name: str, handler: Callable[..., Value], /, *args: Any, **kwargs: A
         raise
 
 
+class BreaksThisCall(Unsupported):
+    """A break that later calls, which find other objects, may do without: its entry relies on all that was read."""
+
+
 class NeedsData(Unsupported):
     """A tensor operation whose result's shape or value depends on data."""
 

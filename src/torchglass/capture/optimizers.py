@@ -14,14 +14,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.optim.swa_utils import AveragedModel
 
 from .. import torch_compat
 from . import polyfill_optimizers
 from .builtin_functions import Handler, handles
-from .errors import Unsupported
+from .errors import BreaksThisCall, Unsupported
 from .standard_library import BY_CODE
 from .values.base import Value
 from .values.constant import NONE, ConstantV
+from .values.containers import ListV
 from .values.known import KnownV
 from .values.tensor import TensorV
 
@@ -108,3 +110,52 @@ for _name in ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
     _kernel = getattr(torch, _name, None)
     if _kernel is not None:
         handles(_kernel)(functools.partial(_called_directly, _name))
+
+
+# --- GradScaler, AveragedModel ----------------------------------------------------------------------------------------
+@handles(torch_compat.step_of_scaler)
+def step_unless_infinite(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``if not found_inf.item(): optimizer.step()``: the step is taken, and undone where a gradient was infinite."""
+    if len(args) != 3 or not _does_nothing_else(m, args[1]):
+        return m.inline(KnownV(torch_compat.step_of_scaler), args, kwargs)
+    _, optimizer, state = args
+    found = _polyfilled(m, polyfill_optimizers.found_infinite, state)
+    written = m.listed(_polyfilled(m, polyfill_optimizers.written_by_step, optimizer))
+    before = _polyfilled(m, polyfill_optimizers.clones, ListV(list(written)))
+    result = m.call(m.get_attr(optimizer, "step"), [], kwargs)
+    now = m.listed(_polyfilled(m, polyfill_optimizers.written_by_step, optimizer))
+    if len(now) != len(written) or any(a is not b for a, b in zip(now, written)):
+        raise BreaksThisCall("a step under a GradScaler that makes the optimizer's state")
+    _polyfilled(m, polyfill_optimizers.restore_where, found, ListV(list(written)), before)
+    return result
+
+
+def _does_nothing_else(m: Machine, optimizer: Value) -> bool:
+    """Whether `step` writes to tensors alone: an optimizer of PyTorch's that calls no functions of the program's."""
+    if not optimizer.python_type().__module__.startswith("torch.optim.") or any(torch_compat.global_step_hooks):
+        return False
+    if m.truth(_polyfilled(m, polyfill_optimizers.is_differentiable, optimizer)):
+        return False
+    hooks = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+    return not any(m.truth(m.get_attr(optimizer, name)) for name in hooks)
+
+
+def _polyfilled(m: Machine, polyfill: Any, *args: Value) -> Value:
+    return m.call(m.wrap_known(polyfill), list(args), {})
+
+
+@handles(AveragedModel.update_parameters)
+def update_average(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The first update copies the parameters: both are computed, and the count selects."""
+    functions = [m.get_attr(args[0], name) for name in ("avg_fn", "multi_avg_fn")]
+    if all(_is_of_pytorch(f) for f in functions):
+        return m.call(m.wrap_known(polyfill_optimizers.update_average), args, kwargs)
+    return m.inline(KnownV(AveragedModel.update_parameters), args, kwargs)
+
+
+def _is_of_pytorch(function: Value) -> bool:
+    """Whether an average's function is none, or PyTorch's own, which does nothing but compute."""
+    real = function.real if isinstance(function, KnownV) else None
+    return getattr(real, "__module__", None) == AveragedModel.__module__ or (
+        isinstance(function, ConstantV) and function.value is None
+    )

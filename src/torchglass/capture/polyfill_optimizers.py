@@ -7,6 +7,8 @@ No branch here depends on a tensor, and what eager computes of step counts in Py
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 
 from ..torch_compat import set_grad_mode
@@ -41,17 +43,20 @@ def capturable_in_double(formula, scalars, *lists, capturable, **options):
 
 
 def fused(formula, params, grads, *state, grad_scale=None, found_inf=None, **options):
-    """An optimizer's step with ``fused=True``; under a GradScaler it does nothing where a gradient is infinite."""
-    if grad_scale is None and found_inf is None:
-        return formula(params, grads, *state, grad_scale=None, found_inf=None, **options)
-    written = [x for some in (params, grads, *state) for x in some if x is not None]
-    before = clones(written)
+    """An optimizer's step with ``fused=True``; under a GradScaler it does nothing where a gradient is infinite.
+
+    Momenta that such a step would have made are zeros: eager leaves them as the memory was.
+    """
+    lists = (params, grads, *state)
+    before = [[None if x is None else x.clone() for x in some] for some in lists] if found_inf is not None else ()
     if grad_scale is not None:
         for grad in grads:
             grad.div_(grad_scale)
     formula(params, grads, *state, grad_scale=None, found_inf=None, **options)
-    if found_inf is not None:
-        restore_where(found_inf == 1, written, before)
+    for some, old in zip(lists, before):
+        for x, kept in zip(some, old):
+            if x is not None:
+                x.copy_(torch.where(found_inf == 1, 0.0 if kept is None else kept, x))
 
 
 def adafactor(
@@ -95,8 +100,24 @@ def _average(average, new, weight):
     average.copy_(torch.lerp(average.to(wide), new.to(wide), weight.to(wide)))
 
 
+# --- GradScaler -------------------------------------------------------------------------------------------------------
+def found_infinite(optimizer_state):
+    return sum(found for found in optimizer_state["found_inf_per_device"].values()) != 0
+
+
 def is_differentiable(optimizer):
     return optimizer.defaults["differentiable"]
+
+
+def written_by_step(optimizer):
+    """The tensors that a step of an optimizer whose state is made writes to."""
+    written = []
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            written.append(parameter)
+            if parameter in optimizer.state:
+                written.extend(value for value in optimizer.state[parameter].values() if value is not None)
+    return written
 
 
 def clones(tensors):
@@ -108,3 +129,29 @@ def restore_where(condition, tensors, values):
     with torch.no_grad():
         for tensor, value in zip(tensors, values):
             tensor.copy_(torch.where(condition, value, tensor))
+
+
+# --- AveragedModel ----------------------------------------------------------------------------------------------------
+def update_average(averaged_model, model):
+    """``AveragedModel.update_parameters`` with a function of PyTorch's own, of which the first call copies."""
+    module, many, one = averaged_model.module, averaged_model.multi_avg_fn, averaged_model.avg_fn
+    if many is None and one is None:
+        one = torch.optim.swa_utils.get_swa_avg_fn()
+    if averaged_model.use_buffers:
+        averages = itertools.chain(module.parameters(), module.buffers())
+        values = itertools.chain(model.parameters(), model.buffers())
+    else:
+        averages, values = averaged_model.parameters(), model.parameters()
+    for average, value in zip(averages, values):
+        value = value.detach().to(average.device)
+        count = averaged_model.n_averaged.to(average.device)
+        if many is not None:
+            result = average.detach().clone()
+            many([result], [value], count)
+        else:
+            result = one(average.detach(), value, count)
+        average.detach().copy_(torch.where(count == 0, value, result))
+    if not averaged_model.use_buffers:
+        for average, value in zip(module.buffers(), model.buffers(), strict=True):
+            average.detach().copy_(value.detach().to(average.device))
+    averaged_model.n_averaged += 1

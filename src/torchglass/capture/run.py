@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
 from typing import Any
 
@@ -34,7 +35,17 @@ from .emit import Emitter
 from .emit_effects import emit_effects
 from .emit_resume import entry_point, slot_text
 from .entry_text import entry_source
-from .errors import CannotResume, Fails, LeafLeaves, Restart, StaysInPython, Unchecked, Unsupported, UserError
+from .errors import (
+    BreaksThisCall,
+    CannotResume,
+    Fails,
+    LeafLeaves,
+    Restart,
+    StaysInPython,
+    Unchecked,
+    Unsupported,
+    UserError,
+)
 from .frame import Frame
 from .machine import Machine
 from .resume import EntryPoint, in_original, live_cells, live_locals, protection, resume_code
@@ -73,7 +84,7 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
     state = global_state()
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
-    marked: tuple[int, GraphBreak] | None = None
+    marked: _Mark | None = None
     leaves_break = checks_break = False
     try:
         while True:
@@ -91,7 +102,9 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
                 except Unchecked:
                     marked, checks_break = None, True
                 except CannotResume as error:
-                    found = marked[1] if marked is not None else GraphBreak(str(error), attempt.m.origin(), error.hint)
+                    found = (
+                        marked.found if marked is not None else GraphBreak(str(error), attempt.m.origin(), error.hint)
+                    )
                     reason = f"{found.reason}, and the function cannot be entered again there: {error.reason}"
                     raise Stopped(GraphBreak(reason, found.origin, found.hint, found.raises)) from None
                 except (RecursionError, MemoryError) as error:
@@ -119,15 +132,25 @@ ANY_HINT = "do this outside the compiled function"
 """What to do about a break of which nothing more is known."""
 
 
+@dataclass(frozen=True)
+class _Mark:
+    """The step of the outermost frame at which the graph breaks, and guards that this is so."""
+
+    step: int
+    found: GraphBreak
+    guards: dict[tuple[Any, ...], Guard] = field(default_factory=dict)
+
+
 class _Attempt:
     """One pass over the function, up to its return or to the marked step."""
 
-    def __init__(self, request: Request, state: Any, marked: tuple[int, GraphBreak] | None) -> None:
+    def __init__(self, request: Request, state: Any, marked: _Mark | None) -> None:
         self.request = request
         self.state = state
         self.marked = marked
-        self.learnt: tuple[int, GraphBreak] | None = None
+        self.learnt: _Mark | None = None
         self.m = Machine(request.function, request.changes, request.fullgraph, request.varying)  # type: ignore[arg-type]
+        self.m.guards.update(marked.guards if marked is not None else {})
         self.code = request.function.__code__
         self.parameters = parameter_names(self.code)
         self.emitter = Emitter(self.m, self.parameters)
@@ -137,7 +160,7 @@ class _Attempt:
         frame = self._outermost()
         self.m.frames.append(frame)
         while frame.finished is None:
-            if self.marked is not None and frame.steps == self.marked[0]:
+            if self.marked is not None and frame.steps == self.marked.step:
                 return self._break(frame)
             try:
                 frame.step(self.m)
@@ -150,7 +173,9 @@ class _Attempt:
                     raise
                 # what is raised in the end was perhaps raised earlier, and handlers ran: Python begins there
                 first = frame.raised.get(id(error.value)) if isinstance(error, UserError) else None
-                self.learnt = (first[1] if first is not None else frame.steps - 1, self._describe(error))
+                step = first[1] if first is not None else frame.steps - 1
+                guards = self.m.guards if isinstance(error, BreaksThisCall) else {}
+                self.learnt = _Mark(step, self._describe(error), guards)
                 raise Restart from None
         try:
             return self._return(frame.finished[1])
@@ -185,7 +210,7 @@ class _Attempt:
 
     def _break(self, frame: Frame) -> Capture:
         assert self.marked is not None
-        found = self.marked[1]
+        found = self.marked.found
         instruction = frame.instructions[frame.pc]
         handler = protection(self.code, instruction.index)
         e = self.emitter

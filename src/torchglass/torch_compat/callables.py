@@ -136,6 +136,13 @@ _optimizer: Any = sys.modules[torch.optim.Optimizer.__module__]  # torch.optim d
 OPTIMIZER_STEP_WRAPPER: CodeType = _optimizer._use_grad_for_differentiable(lambda: None).__code__
 value_for_optimizer: Callable[[Any], Any] = _optimizer._get_value
 stack_for_optimizer: Callable[[Any], Any] = _optimizer._stack_if_compiling
+# Hooks of every optimizer: without them a step that a GradScaler skips would have called them. Tried: 2.11, 2.13.
+global_step_hooks: tuple[dict[int, Any], ...] = (
+    _optimizer._global_optimizer_pre_hooks,
+    _optimizer._global_optimizer_post_hooks,
+)
+# GradScaler's branch on what it found: without it a step under a GradScaler breaks the graph. Tried: 2.11, 2.13.
+step_of_scaler: Callable[..., Any] = torch.amp.GradScaler._maybe_opt_step
 
 
 def optimizer_function(name: str) -> Any:
