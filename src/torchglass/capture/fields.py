@@ -71,9 +71,9 @@ def zero_grad_of_module(m: Machine, args: list[Value], kwargs: dict[str, Value])
 
 @handles(torch.optim.Optimizer.zero_grad)
 def zero_grad_of_optimizer(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if _to_none(m, inspect.unwrap(torch.optim.Optimizer.zero_grad), args, kwargs):
-        return m.call(m.wrap_known(polyfill_optimizers.drop_grads_of_optimizer), args[:1], {})
-    raise Unsupported("`zero_grad(set_to_none=False)` of an optimizer", "leave `set_to_none` as it is")
+    to_none = _to_none(m, inspect.unwrap(torch.optim.Optimizer.zero_grad), args, kwargs)
+    polyfill = polyfill_optimizers.drop_grads_of_optimizer if to_none else polyfill_optimizers.zero_grads_of_optimizer
+    return m.call(m.wrap_known(polyfill), args[:1], {})
 
 
 def _to_none(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> bool:

@@ -20,6 +20,18 @@ def drop_grads_of_optimizer(optimizer):
             parameter.grad = None
 
 
+def zero_grads_of_optimizer(optimizer):
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            grad = parameter.grad
+            if grad is not None:
+                if grad.grad_fn is not None:
+                    grad.detach_()
+                else:
+                    grad.requires_grad_(False)
+                grad.zero_()
+
+
 def in_grad_mode_of_optimizer(step, optimizer, *args, **kwargs):
     before = torch.is_grad_enabled()
     set_grad_mode(is_differentiable(optimizer))
