@@ -442,8 +442,8 @@ OF_PYTORCH = frozenset(["aten", "prim", "prims"])
 
 def _has_no_choice(args: list[Value]) -> bool:
     """A write through a mask, of values whose gradient has a size that is data."""
-    if len(args) < 3:
-        return False
+    if len(args) < 3 or not isinstance(args[2], TensorV):
+        return False  # a number may be an input: to look at it would make it a constant
     written, indices, values = map(fake_of, args[:3])
     return masked_writes.needs_choice(indices, values) and masked_writes.choice(written, indices, values) is None
 
