@@ -72,6 +72,7 @@ def compile_graph(
         return compiler.run(example_inputs, fake_inputs)
     finally:
         compiler.meanwhile = _nothing  # a backward to come holds the compiler, and this the tensors of the call
+        compiler.share()
 
 
 def _nothing() -> None:
@@ -125,6 +126,10 @@ class GraphCompiler:
         self.record.shared = self.shared
         traced = functools.partial(self._traced, captured, example_inputs, inputs)
         return autodiff.outside_inference_mode(gm, captured, traced)
+
+    def share(self) -> None:
+        """What was made is kept for equal graphs, within limits."""
+        graph_sharing.keep(self.shared, self.record.node_count)
 
     def _traced(self, captured: GraphCall, examples: Sequence[Any], inputs: Any, gm: torch.fx.GraphModule) -> GraphCall:
         """The graph through autodiff and what follows; ``captured`` is what runs it as it is."""
@@ -215,7 +220,7 @@ class GraphCompiler:
             self.record.files[f"{side}.py"] = text
         if not compiled:
             return _on_list(forward)
-        known = {name: copy.copy(getattr(self.record, name)) for name in _OF_KERNELS}
+        known = {name: copy.copy(vars(self.record)[name]) for name in _OF_KERNELS}
         try:
             generated = self._generated(gm, side, made)
             if self.folder.store.runs in ("kernels", "lines"):
@@ -316,7 +321,7 @@ class GraphCompiler:
         self.record.fused[side] = fused
         if self.stages.line is not None:
             self.stages.line.kernels += len(sources.kernels)
-        self.record.files |= {artifact.path.name: artifact.text for artifact in (kernels, wrapper)}
+        self.record.files.update({artifact.path.name: artifact.text for artifact in (kernels, wrapper)})
         return sources, kernels, wrapper
 
     def _written(self, filename: str, text: str, side: str) -> Artifact:

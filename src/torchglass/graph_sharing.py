@@ -5,7 +5,8 @@ Sixteen equal blocks, each compiled by itself, are captured sixteen times; what 
     shared = find(content(rendered, gm, inputs, examples, options, runs), Shared(name))
     partition = shared.partition or ...         # then shared.sides["forward", partition.forward, ()], and so on
 
-Each graph still has its own files and runs them. What is found lives as long as one of the graphs does.
+Each graph still has its own files and runs them. What is found lives as long as one of the graphs does and it is
+among the latest: FX graphs with their fake tensors are megabytes for each entry of a model, and no call needs them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from .locks import fork_safe_lock
 from .options import CompileOptions
 from .records.kernels import FusedGraph, KernelSources
 from .records.loops import LoopGraph
@@ -50,13 +52,37 @@ class Shared:
     sides: dict[SideKey, Side] = field(default_factory=dict)
     again: dict[Arrived, Partition | None] = field(default_factory=dict)
 
+    def forget(self) -> None:
+        """The next graph of this content goes through the stages itself."""
+        self.partition = self.joint = None
+        self.sides, self.again = {}, {}
+
+
+MOST_NODES = 1000
+"""So many captured nodes have the graphs whose results are kept: enough for a model's blocks, not for whole models."""
 
 _alive: weakref.WeakValueDictionary[str, Shared] = weakref.WeakValueDictionary()
+_latest: list[tuple[weakref.ref[Shared], int]] = []  # the newest first
+_guard = fork_safe_lock()
 
 
 def find(key: str | None, empty: Shared) -> Shared:
     """What is known of this content; ``empty``, to keep results in, where there is no key or nothing yet."""
     return empty if key is None else _alive.setdefault(key, empty)
+
+
+def keep(shared: Shared, nodes: int) -> None:
+    """A graph of so many nodes has just been compiled: its results are kept for others, instead of older ones."""
+    with _guard:
+        room, kept = MOST_NODES, []
+        for reference, count in [(weakref.ref(shared), nodes), *(row for row in _latest if row[0]() is not shared)]:
+            known = reference()
+            if known is not None and count <= room:
+                room -= count
+                kept.append((reference, count))
+            elif known is not None:
+                known.forget()
+        _latest[:] = kept
 
 
 def content(

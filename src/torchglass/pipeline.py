@@ -38,6 +38,7 @@ from .runtime import guards as guard_runtime
 from .runtime.called import Callees, Entry, watched
 from .runtime.calling import call_original
 from .runtime.dispatch import compiled_function
+from .runtime.equal_guards import with_those_of
 from .runtime.rebuild import Undoable
 from .runtime.store import Folder, current_store, load_python
 from .stages import Stages, compiling
@@ -342,6 +343,8 @@ class FunctionState:
                 raise Stopped(found)
             raise GraphBreakError(self.name, found)
         index = len(self.guards)
+        if index:
+            capture = replace(capture, guards=with_those_of(self.guards[-1], capture.guards))
         folder = self.folder.child(f"entry_{index}")
         graphs: list[GraphRecord] = []
         names: dict[str, Any] = {**capture.namespace, "compiled_calls": self.callees.region}

@@ -23,6 +23,7 @@ from typing import Any
 from .capture import GraphBreak
 from .guards import Guard
 from .origin import UNKNOWN, Origin
+from .packed import PackedDict, PackedField
 
 
 @dataclass(frozen=True)
@@ -89,23 +90,23 @@ class GraphRecord:
     each graph by its name (captured, joint, forward, backward), ``fused`` the ``FusedGraph`` of forward and backward,
     ``sides`` the kernels of each, ``files`` the generated texts by file name. ``objects`` are what the globals of
     captured.py stand for that no text can say. ``fallbacks`` says of a side that does not run its kernels why PyTorch's
-    operators run it. ``shared`` keeps alive what graphs of the same content have in common.
+    operators run it. ``shared`` is what graphs of the same content have in common. Texts and rows are packed.
     """
 
     name: str
-    captured_text: str = ""
-    joint_text: str = ""
-    forward_text: str = ""
-    backward_text: str = ""
-    kernels: tuple[Any, ...] = ()
-    sides: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    decisions: tuple[Any, ...] = ()
-    saved: tuple[Any, ...] = ()
+    captured_text: PackedField[str] = PackedField("")
+    joint_text: PackedField[str] = PackedField("")
+    forward_text: PackedField[str] = PackedField("")
+    backward_text: PackedField[str] = PackedField("")
+    kernels: PackedField[tuple[Any, ...]] = PackedField(())
+    sides: PackedDict[tuple[Any, ...]] = field(default_factory=PackedDict)
+    decisions: PackedField[tuple[Any, ...]] = PackedField(())
+    saved: PackedField[tuple[Any, ...]] = PackedField(())
     node_count: int = 0
     seconds_by_stage: dict[str, float] = field(default_factory=dict)
-    nodes: dict[str, tuple[NodeRow, ...]] = field(default_factory=dict)
-    fused: dict[str, Any] = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=dict)
+    nodes: PackedDict[tuple[NodeRow, ...]] = field(default_factory=PackedDict)
+    fused: PackedDict[Any] = field(default_factory=PackedDict)
+    files: PackedDict[str] = field(default_factory=PackedDict)
     objects: dict[str, Any] = field(default_factory=dict, repr=False)
     fallbacks: dict[str, str] = field(default_factory=dict)
     shared: Any = field(default=None, repr=False)
@@ -122,8 +123,8 @@ class EntryRecord:
 
     index: int
     guards: tuple[Guard, ...] = ()
-    guards_text: str = ""
-    transformed_text: str = ""
+    guards_text: PackedField[str] = PackedField("")
+    transformed_text: PackedField[str] = PackedField("")
     graphs: tuple[GraphRecord, ...] = ()
     breaks: tuple[GraphBreak, ...] = ()
     seconds_by_stage: dict[str, float] = field(default_factory=dict)

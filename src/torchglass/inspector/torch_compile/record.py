@@ -14,6 +14,7 @@ from ...records.compilation import EntryRecord, Event, FunctionRecord, GraphReco
 from ...records.guards import Guard
 from ...records.kernels import Kernel
 from ...records.origin import UNKNOWN, Origin
+from ...records.packed import PackedDict
 from ...records.partition import Place, SavedTensor
 from .guards import GuardLine
 from .layout import Entry, Function
@@ -125,11 +126,11 @@ def _graph(entry: Entry) -> GraphRecord:
         joint_text=texts["joint"],
         forward_text=texts["forward"],
         backward_text=texts["backward"],
-        nodes=nodes,
+        nodes=PackedDict(nodes),
         node_count=sum(row.op not in ("placeholder", "output") for row in nodes.get("captured", ())),
         saved=tuple(_saved(nodes)),
         kernels=tuple(kernel for kernels in sides.values() for kernel in kernels),
-        sides=sides,
+        sides=PackedDict(sides),
     )
 
 

@@ -1,0 +1,135 @@
+"""Fields of records that are kept as compressed bytes and made anew for each reader.
+
+What a compile leaves for people is texts and rows, megabytes for each entry, and most of it is never read: packed it
+takes a twentieth. Text, numbers, containers and the records of this package are packed; all else (a dtype, an operator,
+a tensor) stays the object it is. Readers get a copy of their own: to change a field, assign to it.
+
+>>> row = Packed(({"text": "abc" * 1000}, 1.5))
+>>> row.size < 100, row.value == ({"text": "abc" * 1000}, 1.5)
+(True, True)
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zlib
+from collections.abc import Iterator, MutableMapping
+from typing import Any, Generic, TypeVar, overload
+
+from .origin import UNKNOWN
+
+T = TypeVar("T")
+
+_packed: set[type] = {type(None), bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset}
+_RECORDS = __name__.rpartition(".")[0] + "."
+
+
+class _Pickler(pickle.Pickler):
+    """Notes in ``kept`` what is not packed."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self.kept: list[Any] = []
+        self.places: dict[int, int] = {}
+
+    def persistent_id(self, value: Any) -> int | None:
+        kind = type(value)
+        if kind in _packed and value is not UNKNOWN:
+            return None
+        if kind is not type and kind.__module__.startswith(_RECORDS) and value is not UNKNOWN:
+            _packed.add(kind)
+            return None
+        place = self.places.get(id(value))
+        if place is None:
+            place = self.places[id(value)] = len(self.kept)
+            self.kept.append(value)
+        return place
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, data: bytes, kept: tuple[Any, ...]) -> None:
+        super().__init__(io.BytesIO(data))
+        self.kept = kept
+
+    def persistent_load(self, place: Any) -> Any:
+        return self.kept[place]
+
+
+class Packed:
+    """One value, as bytes."""
+
+    __slots__ = ("_bytes", "_kept")
+
+    def __init__(self, value: Any) -> None:
+        file = io.BytesIO()
+        pickler = _Pickler(file)
+        pickler.dump(value)
+        self._bytes = zlib.compress(file.getbuffer(), 1)
+        self._kept = tuple(pickler.kept)
+
+    @property
+    def value(self) -> Any:
+        """The value again, another object each time."""
+        return _Unpickler(zlib.decompress(self._bytes), self._kept).load()
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes."""
+        return len(self._bytes)
+
+
+class PackedField(Generic[T]):
+    """A dataclass's packed field: ``text: PackedField[str] = PackedField("")``. An empty value stays as it is."""
+
+    def __init__(self, default: T) -> None:
+        self.default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, record: None, owner: type) -> T: ...
+    @overload
+    def __get__(self, record: object, owner: type) -> T: ...
+    def __get__(self, record: object | None, owner: type) -> T:
+        held = self.default if record is None else record.__dict__[self.name]
+        return held.value if isinstance(held, Packed) else held
+
+    def __set__(self, record: object, value: T) -> None:
+        record.__dict__[self.name] = Packed(value) if value else value
+
+
+class PackedDict(MutableMapping[str, T]):
+    """A dict whose values are packed."""
+
+    def __init__(self, rows: dict[str, T] | None = None) -> None:
+        self._rows: dict[str, Packed] = {}
+        self.update(rows or {})
+
+    def __getitem__(self, key: str) -> T:
+        value: T = self._rows[key].value
+        return value
+
+    def __setitem__(self, key: str, value: T) -> None:
+        self._rows[key] = Packed(value)
+
+    def __delitem__(self, key: str) -> None:
+        del self._rows[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __copy__(self) -> PackedDict[T]:
+        copy: PackedDict[T] = PackedDict()
+        copy._rows.update(self._rows)
+        return copy
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
