@@ -287,7 +287,6 @@ class _Backward:
         self.compile_backward = compile_backward
         self.routes: dict[Arrived, _Route] = {}
         self.made: dict[Arrived, _Route] = {}  # by what matters of the strides
-        self.assumed: tuple[Graph, tuple[int, ...]] | None = None  # the partition's own backward, and what it reads
         self.expected = tuple(_layout(spec.shape, spec.strides) for spec in partition.tangents)
 
     def __call__(self, tensors: list[Any], tangents: list[torch.Tensor | None]) -> Any:
@@ -335,20 +334,10 @@ class _Backward:
         given = tuple(places.get(gradient.input) for gradient in self.partition.gradients)
         if not places:
             return _Route(lambda tensors: (), (), given, ())
-        graph, read = self._as_assumed() if partition is self.partition else self._made_of(partition)
-        return _Route(graph, tuple(zip(present, partition.tangents)), given, read)
-
-    def _as_assumed(self) -> tuple[Graph, tuple[int, ...]]:
-        if self.assumed is None:
-            self.assumed = self._made_of(self.partition)
-            self.partition = self.partition.after_backward()
-        return self.assumed
-
-    def _made_of(self, partition: Partition) -> tuple[Graph, tuple[int, ...]]:
         assert partition.backward is not None
         placeholders = partition.backward.graph.find_nodes(op="placeholder")
         read = tuple(index for index, node in enumerate(placeholders[: len(partition.saved)]) if node.users)
-        return self.compile_backward(partition), read
+        return _Route(self.compile_backward(partition), tuple(zip(present, partition.tangents)), given, read)
 
 
 MOST_LAYOUTS = 4
