@@ -62,7 +62,7 @@ Wrapper = Callable[["Machine", Any, Source | None], Value]
 KNOWN_TYPES: tuple[type, ...] = (
     FunctionType, BuiltinFunctionType, ModuleType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType,
     GetSetDescriptorType, MemberDescriptorType, ClassMethodDescriptorType, staticmethod, classmethod, property,
-    torch_compat.OpOverload, torch_compat.OpOverloadPacket, torch_compat.HigherOrderOperator, torch.library.CustomOpDef,
+    torch_compat.OpOverload, torch_compat.OpOverloadPacket, torch.library.CustomOpDef,
 )  # fmt: skip
 
 
@@ -104,7 +104,8 @@ def _wrap_new(m: Machine, real: Any, source: Source | None) -> Value:
     exact = EXACT.get(cls)
     if exact is not None:
         return exact(m, real, source)
-    if isinstance(real, (*KNOWN_TYPES, type)):
+    # asked of the class: it is abstract, and an object whose `__class__` is none would raise
+    if isinstance(real, (*KNOWN_TYPES, type)) or issubclass(cls, torch_compat.HigherOrderOperator):
         return _known(m, real, source)
     if isinstance(real, tuple) and (hasattr(cls, "_fields") or cls is torch.Size or hasattr(cls, "n_fields")):
         return _sequence(m, real, source)
