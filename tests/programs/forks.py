@@ -3,6 +3,7 @@
 python -m tests.programs.forks 15
 """
 
+import faulthandler
 import gc
 import os
 import random
@@ -10,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 
 import torch
 
@@ -31,6 +33,7 @@ class Deep(torch.nn.Module):
 
 
 def child():
+    faulthandler.dump_traceback_later(50)
     signal.alarm(60)
     x = torch.randn(16, requires_grad=True)
     tg.compile(lambda x: (x.sin() * 2 + 1).sum())(x).backward()
@@ -56,9 +59,14 @@ def main(forks):
             try:
                 child()
                 os._exit(0)
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(1)
-        failed += os.waitpid(pid, 0)[1] != 0
+        status = os.waitpid(pid, 0)[1]
+        if os.WIFSIGNALED(status):
+            print(f"a child was ended by {signal.Signals(os.WTERMSIG(status)).name}")
+        failed += status != 0
     done.set()
     thread.join()
     print(f"{failed} of {forks} children failed")
