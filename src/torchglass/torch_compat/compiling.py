@@ -105,8 +105,10 @@ class Compiling:
         def at_work() -> T:
             nonlocal failed
             self._begin(thread)
-            result = call()
-            _native.meet_exception()
+            try:
+                result = call()
+            finally:
+                _native.meet_exception()  # of this compile, not of a later one
             failed = False
             return result
 
