@@ -119,32 +119,29 @@ def _index_fill_(x: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> 
 @composite(torch.index_put, torch.Tensor.index_put)
 def _index_put(x: torch.Tensor, indices: Any, values: Any, accumulate: bool = False) -> torch.Tensor | None:
     """The gradient by one value for all elements of a mask would gather those elements, so as many as the data say."""
-    if not masked_writes.needs_choice(indices, values) or values.dtype != x.dtype:
-        return None
-    chosen = masked_writes.choice(x, indices, values)
+    chosen = _chosen(x, indices, values) if values.dtype == x.dtype else None
     return None if chosen is None else _written(x.clone(), chosen, accumulate)
 
 
 @composite(torch.Tensor.index_put_)
 def _index_put_(x: torch.Tensor, indices: Any, values: Any, accumulate: bool = False) -> torch.Tensor | None:
-    if not masked_writes.needs_choice(indices, values) or values.dtype != x.dtype:
-        return None
-    chosen = masked_writes.choice(x, indices, values)
+    chosen = _chosen(x, indices, values) if values.dtype == x.dtype else None
     return None if chosen is None else _written(x, chosen, accumulate)
 
 
 @composite(operator.setitem, torch.Tensor.__setitem__)
 def _setitem(x: Any, indices: Any, values: Any) -> torch.Tensor | None:
-    if not isinstance(x, torch.Tensor) or not masked_writes.needs_choice(indices, values):
-        return None
-    chosen = masked_writes.choice(x, indices, values.to(x.dtype))
-    return None if chosen is None else _written(x, chosen, False)
+    chosen = _chosen(x, indices, values) if isinstance(x, torch.Tensor) else None
+    return None if chosen is None else _written(x, chosen)
 
 
-def _written(x: torch.Tensor, chosen: masked_writes.Choice, accumulate: bool) -> torch.Tensor:
-    before = x[chosen.places]
-    values = before + chosen.values if accumulate else chosen.values
-    before.copy_(torch.where(chosen.mask, values, before))
+def _chosen(x: torch.Tensor, indices: Any, values: Any) -> masked_writes.Choice | None:
+    return masked_writes.choice(x, indices, values) if masked_writes.needs_choice(indices, values) else None
+
+
+def _written(x: torch.Tensor, chosen: masked_writes.Choice, accumulate: bool = False) -> torch.Tensor:
+    before, values = x[chosen.places], chosen.values.to(x.dtype)
+    before.copy_(torch.where(chosen.mask, before + values if accumulate else values, before))
     return x
 
 

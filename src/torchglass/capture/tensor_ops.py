@@ -60,6 +60,8 @@ REFUSED_PREFIXES = (
     "torch.optim._muon",  # its rate is a constant of the graph, and iterations in bfloat16 amplify other rounding
 )  # fmt: skip
 TRANSFORMING = ("torch._dynamo", "torch._functorch", "torch.func")
+# Writes at places that may be a mask, named as nodes name them.
+MASKED_WRITES = frozenset((operator.setitem, torch.index_put, "__setitem__", "index_put", "index_put_"))
 # Functions of torch that answer from global state or from constants alone; others show it by what they give.
 QUERY_PREFIXES = (
     "is_",
@@ -72,7 +74,6 @@ QUERY_PREFIXES = (
     "can_cast",
     "broadcast_shapes",
 )
-MASKED_WRITES = frozenset((operator.setitem, torch.index_put, "__setitem__", "index_put", "index_put_"))
 # Builtins that change it: the state while capturing must be that of the call, before and behind.
 SETTER_PREFIXES = ("set_", "_set_")
 # Those that are written in Python around a builtin.
