@@ -21,39 +21,41 @@ from .origin import UNKNOWN
 
 T = TypeVar("T")
 
-_packed: set[type] = {type(None), bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset}
 _RECORDS = __name__.rpartition(".")[0] + "."
 
 
 class _Pickler(pickle.Pickler):
-    """Notes in ``kept`` what is not packed."""
+    """Notes in ``kept`` what is not packed; a number in its place says which."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self.kept: list[Any] = []
-        self.places: dict[int, int] = {}
 
-    def persistent_id(self, value: Any) -> int | None:
+    def reducer_override(self, value: Any) -> Any:
+        """Asked for all but text, numbers and containers, once for each object."""
         kind = type(value)
-        if kind in _packed and value is not UNKNOWN:
-            return None
-        if kind is not type and kind.__module__.startswith(_RECORDS) and value is not UNKNOWN:
-            _packed.add(kind)
-            return None
-        place = self.places.get(id(value))
-        if place is None:
-            place = self.places[id(value)] = len(self.kept)
+        if value is kept:
+            return NotImplemented
+        if kind is type or not kind.__module__.startswith(_RECORDS) or value is UNKNOWN:
             self.kept.append(value)
-        return place
+            return kept, (len(self.kept) - 1,)
+        return NotImplemented
+
+
+def kept(place: int) -> Any:
+    """Stands in the bytes for what an unpickler has at that place."""
+    raise LookupError(place)
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, data: bytes, kept: tuple[Any, ...]) -> None:
+    def __init__(self, data: bytes, values: tuple[Any, ...]) -> None:
         super().__init__(io.BytesIO(data))
-        self.kept = kept
+        self.values = values
 
-    def persistent_load(self, place: Any) -> Any:
-        return self.kept[place]
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) != (kept.__module__, kept.__name__):
+            raise pickle.UnpicklingError(f"{module}.{name} is not packed by name")
+        return self.values.__getitem__
 
 
 class Packed:
