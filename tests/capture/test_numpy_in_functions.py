@@ -68,6 +68,11 @@ def augmented(y: torch.Tensor) -> torch.Tensor:
     return y
 
 
+def applied(forward: Callable[..., Any]) -> Any:
+    made = function_of(forward)
+    return lambda x: made.apply(x.sin()) * x
+
+
 def ran(function: Any, shape: tuple[int, ...] = (3, 3)) -> tuple[Any, Any]:
     x = torch.linspace(-1, 2, 9).reshape(shape) if shape else torch.tensor(0.5)
     x.requires_grad_()
@@ -79,11 +84,7 @@ def ran(function: Any, shape: tuple[int, ...] = (3, 3)) -> tuple[Any, Any]:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", TRACED)
 def test_numpy_is_traced(name: str, backend: str) -> None:
-    made = function_of(TRACED[name])
-
-    def f(x):
-        return made.apply(x.sin()) * x
-
+    f = applied(TRACED[name])
     expected = ran(f)
     found = ran(tg.compile(f, backend=backend, fullgraph=True))
     for one, other in zip(found, expected):
@@ -118,12 +119,8 @@ def caught(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", UNTRACED)
 def test_what_is_not_traced_breaks_the_graph(name: str, backend: str) -> None:
-    made = function_of(UNTRACED[name])
-
-    def f(x):
-        return made.apply(x.sin()) * x
-
-    with pytest.raises(tg.errors.GraphBreakError):
+    f = applied(UNTRACED[name])
+    with pytest.raises(tg.GraphBreakError):
         ran(tg.compile(f, backend=backend, fullgraph=True))
     torch.testing.assert_close(ran(tg.compile(f, backend=backend)), ran(f))
 
