@@ -21,6 +21,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd.profiler import record_function
 
 from .. import markers, torch_compat
 from ..traced_arrays import TRACED_METHODS
@@ -459,17 +460,19 @@ POLYFILLED: dict[Any, Callable[..., Any]] = {
     operator.concat: polyfills.concat, operator.iconcat: polyfills.iconcat,
     torch_compat.group_tensors: polyfills.group_tensors, operator.countOf: polyfills.count_of,
     operator.indexOf: polyfills.index_of,
+    record_function.__enter__: polyfills.enter_label, record_function.__exit__: polyfills.exit_label,
 }  # fmt: skip
 if sys.version_info >= (3, 13):  # where it keeps bound methods by weak reference
     POLYFILLED[functools.singledispatchmethod.__get__] = polyfills.bound_by_kind
 
 
-def _polyfill_handler(polyfill: Any) -> Handler:
+def by_polyfill(polyfill: Any) -> Handler:
+    """What a call means for which a Python function is interpreted."""
     return lambda m, args, kwargs: m.call(m.wrap_known(polyfill), args, kwargs)
 
 
 for _real, _polyfill in POLYFILLED.items():
-    HANDLERS[id(_real)] = (_real, _polyfill_handler(_polyfill))
+    HANDLERS[id(_real)] = (_real, by_polyfill(_polyfill))
 
 
 # --- questions about torch ---------------------------------------------------------------------

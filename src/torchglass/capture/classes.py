@@ -20,7 +20,7 @@ from ..bytecode.objects import c_base, is_heap_type
 from ..records.sources import Attr, Source, TypeOf
 from . import arguments, class_bodies, constant_tensors, exception_groups, polyfills
 from .binding import bind_arguments
-from .builtin_functions import handles, make_super
+from .builtin_functions import by_polyfill, handles, make_super
 from .errors import Unsupported, fitting
 from .values.arrays import is_scalar_class
 from .values.base import Value, home_of
@@ -419,12 +419,8 @@ def make_method(m, args, kwargs):
     return MethodV(args[0], args[1])
 
 
-def _by_polyfill(function: Any) -> Constructor:
-    return lambda m, args, kwargs: m.call(m.wrap_known(function), args, kwargs)
-
-
 for _module in (itertools, operator):
     for _name in dir(polyfills):
         _real = getattr(_module, _name, None)
         if isinstance(_real, type) and _real not in CONSTRUCTORS:
-            CONSTRUCTORS[_real] = _by_polyfill(getattr(polyfills, _name))
+            CONSTRUCTORS[_real] = by_polyfill(getattr(polyfills, _name))

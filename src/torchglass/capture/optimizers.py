@@ -18,7 +18,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from .. import torch_compat
 from . import polyfill_optimizers
-from .builtin_functions import Handler, handles
+from .builtin_functions import Handler, by_polyfill, handles
 from .errors import BreaksThisCall, Unsupported
 from .standard_library import BY_CODE
 from .values.base import Value
@@ -74,10 +74,6 @@ def _selecting(formula: Any, scalars: int) -> Handler:
     return handler
 
 
-def _by_polyfill(formula: Any, polyfill: Any) -> Handler:
-    return lambda m, args, kwargs: m.call(m.wrap_known(polyfill), args, kwargs)
-
-
 def _in_one_kernel(formula: Any, one_by_one: str) -> Handler:
     """Fused formulas: ours is one pass, too, whichever of PyTorch's formulas it is made of."""
 
@@ -94,7 +90,7 @@ _of_optimizers(
     dict.fromkeys(
         ("_adafactor._single_tensor_adafactor", "_adafactor._multi_tensor_adafactor"), polyfill_optimizers.adafactor
     ),
-    _by_polyfill,
+    lambda formula, polyfill: by_polyfill(polyfill),
 )
 _of_optimizers(
     {f"{name}._fused_{name}": f"{name}._single_tensor_{name}" for name in ("adam", "sgd", "adagrad")}, _in_one_kernel

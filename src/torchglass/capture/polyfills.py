@@ -664,7 +664,9 @@ def drop_grads_of_module(module):
 
 
 def enter_label(label):
-    """``record_function.__enter__`` that records nothing: nor does its ``__exit__``, which may run behind a break."""
+    """``record_function.__enter__`` that records nothing, since operations of a graph have no names of the user's; nor
+    does its ``__exit__`` then, which may run behind a break.
+    """
     label.run_callbacks_on_exit = False
     return label
 

@@ -137,17 +137,6 @@ def make_label(m, args, kwargs):
     return m.inline(KnownV(record_function.__init__), args, kwargs)
 
 
-@handles(record_function.__enter__)
-def enter_label(m, args, kwargs):
-    """Operations have no names of the user's for profilers inside a graph."""
-    return m.call(m.polyfill("enter_label"), args, kwargs)
-
-
-@handles(record_function.__exit__)
-def exit_label(m, args, kwargs):
-    return m.call(m.polyfill("exit_label"), args, kwargs)
-
-
 # --- NumPy ------------------------------------------------------------------------------------------------------------
 @handles(torch.from_numpy)
 def from_numpy_(m, args, kwargs):

@@ -14,6 +14,7 @@ import torch
 import torch.fx
 
 from . import polyfill_wrappers, polyfills
+from .builtin_functions import by_polyfill
 from .checkpoints import checkpoint
 from .errors import Unsupported
 from .higher_order import RAW, bound, enters_raw, flattened, interpreted
@@ -23,15 +24,10 @@ from .values.containers import TupleV
 from .values.instance import InstanceV
 
 if TYPE_CHECKING:
-    from .builtin_functions import Handler
     from .machine import Machine
 
 
-def _polyfilled(function: object) -> Handler:
-    return lambda m, args, kwargs: m.call(m.wrap_known(function), args, kwargs)
-
-
-RAW.update({name: _polyfilled(function) for name, function in polyfill_wrappers.OPERATORS.items()})
+RAW.update({name: by_polyfill(function) for name, function in polyfill_wrappers.OPERATORS.items()})
 
 
 # --- without a derivative ---------------------------------------------------------------------------------------------
