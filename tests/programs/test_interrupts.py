@@ -13,6 +13,7 @@ import torch
 from tests.programs import interrupts
 
 import torchglass as tg
+from torchglass.runtime.compilers import Compilers
 from torchglass.torch_compat import new_fake_mode
 
 
@@ -95,6 +96,18 @@ def test_the_c_compiler_is_ended(tmp_path, monkeypatch: pytest.MonkeyPatch) -> N
     for pid in (tmp_path / "pids").read_text().split():
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid), 0)
+
+
+def test_a_compiler_that_starts_while_all_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    compilers, popen = Compilers(), subprocess.Popen
+
+    def started(*args, **kwargs):
+        process = popen(*args, **kwargs)
+        compilers.stop()  # as another thread may
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    assert compilers.start(["sleep", "100"]).wait(timeout=20) == -signal.SIGKILL
 
 
 def test_the_state_is_compared() -> None:

@@ -33,6 +33,8 @@ class Compilers:
             raise InterruptedError("the compilers were stopped")
         process = subprocess.Popen(command, text=True, process_group=0, **pipes)
         self._running.append(process)
+        if self.stopped:  # by another thread, which did not find it
+            self.stop()
         return process
 
     def run(self, command: Sequence[str]) -> tuple[int, str]:
