@@ -24,6 +24,7 @@ from .. import _native
 from ..kernel_dtypes import refusal
 from ..kernel_layouts import LAYOUTS, elementwise, is_elementwise, laid_out
 from ..kernel_writes import is_random, written_by
+from . import fake_results
 
 NEEDS_DATA: tuple[type[Exception], ...] = (
     DataDependentOutputException,
@@ -69,8 +70,26 @@ class LightFakeMode(FakeTensorMode):
         with torch._C.DisableTorchFunction():
             if func is _where and args[0].dtype is torch.uint8:  # its meta function refuses what the kernel takes
                 args = (args[0].bool(), *args[1:])
-            call = _fake_dispatch if self.writes is None else LightFakeMode._watched
-            result = call(self, func, types, args, kwargs or {})
+            kwargs = kwargs or {}
+            key = fake_results.key_of(self, func, args, kwargs)
+            result = fake_results.known(self, key, args)
+            if result is None:
+                result = self._asked(func, types, args, kwargs)
+                fake_results.keep(self, key, func, args, result)
+            if self.writes is not None:
+                self._watch(func, args, kwargs, result)
+            return result
+
+    # C++ that asks for the device of a fake tensor ends the process if an exception of another thread strikes here.
+    __torch_dispatch__ = _native.answering(__torch_dispatch__, frozenset([torch.ops.prim.device.default]))
+
+    def _asked(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """What the meta function says, laid out as the kernel lays it out. The operators that it calls are not the
+        program's: nobody watches them.
+        """
+        writes, self.writes = self.writes, None
+        try:
+            result = _fake_dispatch(self, func, types, args, kwargs)
             if func in LAYOUTS:
                 with self:
                     return laid_out(func, result, args)
@@ -78,24 +97,17 @@ class LightFakeMode(FakeTensorMode):
                 with self:
                     return elementwise(func, result, args)
             return result
-
-    # C++ that asks for the device of a fake tensor ends the process if an exception of another thread strikes here.
-    __torch_dispatch__ = _native.answering(__torch_dispatch__, frozenset([torch.ops.prim.device.default]))
-
-    def _watched(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Call an operator of the program itself: those that its meta function calls are not looked at."""
-        written, self.writes = self.writes, None
-        try:
-            result = _fake_dispatch(self, func, types, args, kwargs)
         finally:
-            self.writes = written
-        assert written is not None
-        written += written_by(func, args, kwargs)
+            self.writes = writes
+
+    def _watch(self, func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:
+        """Look at an operator of the program itself."""
+        assert self.writes is not None
+        self.writes += written_by(func, args, kwargs)
         self.draws |= is_random(func)
         refused = refusal(func, args, kwargs, result)
         if refused is not None:
             raise refused
-        return result
 
 
 def new_fake_mode() -> FakeTensorMode:
