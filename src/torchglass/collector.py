@@ -13,6 +13,11 @@ from contextlib import contextmanager
 INTERPRETERS_OWN = 1_000
 """More frozen objects than any Python begins with: 3.12 has some 400, others none."""
 
+RARER = 10
+"""How many times, while compiles run. Collections were a third of what 3,333 linear layers take to compile
+(``python -m benchmarks.large_graphs --programs parameters``), and are a tenth so.
+"""
+
 
 @contextmanager
 def paused() -> Iterator[None]:
@@ -34,14 +39,19 @@ class Sheltered:
     ``gc.unfreeze`` puts all of it among the oldest objects. Python visits those when a quarter as many have come to
     them as there were, but does not count these, and forgets its count when it collects inside. So that dead cycles do
     not lie there for good, the young are collected before, and the same rule is kept here.
+
+    Collections inside are rarer, too: what a compile makes stays until its end, and is visited again and again.
     """
 
     def __init__(self) -> None:
         self._frozen = False
+        self._threshold: tuple[int, int, int] | None = None  # the program's, while ours is set
         self._oldest = 0  # at the last full collection
         self._came = 0  # to them since then
 
     def __enter__(self) -> None:
+        self._threshold = young, middle, oldest = gc.get_threshold()
+        gc.set_threshold(young * RARER, middle, oldest * RARER)
         self._frozen = gc.get_freeze_count() < INTERPRETERS_OWN
         if not self._frozen:
             return
@@ -59,6 +69,9 @@ class Sheltered:
         return self._came > self._oldest // 4 > 0
 
     def __exit__(self, *exception: object) -> None:
+        if self._threshold is not None:
+            gc.set_threshold(*self._threshold)
+            self._threshold = None
         if self._frozen:
             self._came += len(gc.get_objects(2))  # of those made inside; the sheltered are in no generation
             gc.unfreeze()

@@ -88,12 +88,13 @@ INLINE int64_t tg_bound(int64_t index, int64_t size, int64_t error, int64_t dim)
     return index;
 }
 
-/* The sum of a vector's numbers, halves upon halves. */
+/* The sum of a vector's numbers, halves upon halves. Parts of a vector, not loops: they compile in half the time. */
+typedef __attribute__((vector_size(16), may_alias)) float f32x4;
 typedef __attribute__((vector_size(32), may_alias)) float f32x8;
 typedef __attribute__((vector_size(64), may_alias)) float f32x16;
-#define HALVES(x, n) for (int l = 0; l < n; ++l) x[l] += x[l + n];
-INLINE float tg_sum_f32x8(f32x8 v) { float x[8] ALIGNED; *(f32x8*)x = v; HALVES(x, 4) HALVES(x, 2) return x[0] + x[1]; }
-INLINE float tg_sum_f32x16(f32x16 v) { float x[16] ALIGNED; *(f32x16*)x = v; HALVES(x, 8) HALVES(x, 4) HALVES(x, 2) return x[0] + x[1]; }
+INLINE float tg_sum_f32x4(f32x4 v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+INLINE float tg_sum_f32x8(f32x8 v) { f32x4* half = (f32x4*)&v; return tg_sum_f32x4(half[0] + half[1]); }
+INLINE float tg_sum_f32x16(f32x16 v) { f32x8* half = (f32x8*)&v; return tg_sum_f32x8(half[0] + half[1]); }
 
 /* Asks for memory that is read soon. */
 INLINE void tg_fetch(const void* from, int64_t bytes)

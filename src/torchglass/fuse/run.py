@@ -7,6 +7,7 @@ consumer over 512 x 256 floats that become one kernel save 2 x 524,288 bytes of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import Any
 
 from .. import interrupts
@@ -115,10 +116,14 @@ class _Fusing:
         return [g for g in found.values() if g.loops]
 
     def _siblings(self, group: Group) -> list[Group]:
+        """Other groups that read the same. The readers of a buffer are in the order of their last nodes: a group that
+        grows comes last.
+        """
         found: dict[int, Group] = {}
         for name in group.reads:
-            for other in self.readers.get(name, ()):
-                if other is not group and other.loops and abs(other.last - group.last) <= SIBLING_DISTANCE:
+            near = list(takewhile(lambda g: group.last - g.last <= SIBLING_DISTANCE, reversed(self.readers[name])))
+            for other in reversed(near):
+                if other is not group and other.loops:
                     found[id(other)] = other
         return list(found.values())
 
