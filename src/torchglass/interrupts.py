@@ -18,6 +18,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -114,6 +115,25 @@ def deliver() -> None:
             number = next(iter(pending))
             del pending[number]
             _call(signal.getsignal(number), number, sys._getframe())
+
+
+def is_raised_by_handler(error: BaseException) -> bool:
+    """Whether the handler of a signal raised this: one lies on the way to it."""
+    handlers = {_code_of(handler) for handler in map(signal.getsignal, _NUMBERS) if callable(handler)}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in handlers:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _code_of(handler: Any) -> Any:
+    """The code of what is called; None where that is not written in Python."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    function = handler if hasattr(handler, "__code__") else getattr(type(handler), "__call__", None)
+    return getattr(function, "__code__", None)
 
 
 def _note(number: int, frame: FrameType | None) -> None:

@@ -1,6 +1,8 @@
 """Exceptions raised while capturing: every call has its own object, with eager's words, attributes and context."""
 
+import gc
 import sys
+import weakref
 
 import pytest
 import torch
@@ -137,3 +139,45 @@ def test_attributes_that_tensors_of_this_pytorch_lack(name):
 
     with pytest.raises(AttributeError, match=f"'Tensor' object has no attribute '{name}'"):
         tg.compile(f, backend="eager", fullgraph=True)(torch.ones(1))
+
+
+def raised_with_a_cause(x):
+    made = Held(x + 1)
+    try:
+        raise KeyError("inner")
+    except KeyError as error:
+        raise Held.Error(made.value.shape) from error
+
+
+def raised_and_written(x):
+    error = Held.Error(x.shape)
+    error.held = Held(x)
+    raise error
+
+
+class Held:
+    """What a weak reference tells when it is gone."""
+
+    class Error(Exception):
+        pass
+
+    def __init__(self, value):
+        self.value = value
+
+
+@pytest.mark.parametrize("program", [raised_with_a_cause, raised_and_written])
+def test_an_exception_that_leaves_dies_with_its_last_name(program):
+    """It lies in none of the frames that its traceback holds: the arguments die without the collector."""
+    compiled = tg.compile(program)
+    gc.collect()
+    gc.disable()
+    try:
+        for function in (compiled, compiled, program if program is raised_with_a_cause else compiled):
+            x = torch.ones(2)
+            seen = weakref.ref(x)
+            with pytest.raises(Held.Error):
+                function(x)
+            del x
+            assert seen() is None
+    finally:
+        gc.enable()

@@ -167,7 +167,8 @@ def _prologue(code: CodeType, entry: EntryPoint, line: int, target: Label) -> li
         if slot is Slot.NULL:
             made.append(instr("PUSH_NULL"))
         elif slot is not Slot.CAUGHT:
-            made.append(instr("LOAD_FAST", f"{STACK}{n}"))
+            # cleared: an exception on its way out must not lie in its own frame, nor what is dropped next live on
+            made += [instr("LOAD_FAST", f"{STACK}{n}"), instr("DELETE_FAST", f"{STACK}{n}")]
         if slot is Slot.HANDLED:
             made += [instr("PUSH_EXC_INFO"), *_caught(entry, n, instr)]
     if code.co_flags & CO_GENERATOR:

@@ -228,7 +228,7 @@ class _Attempt:
         e.line(f"# graph break at {found.origin}: {one_line(found.reason)}")
         if found.raises:
             path = breaks.Path(None, list(frame.stack), breaks.call_start(frame, instruction))
-            e.line(self._resume_call(frame, path, values, live, plain=True))
+            self._leave(self._resume_call(frame, path, values, live, plain=True), frame.stack)
             return self._finish((found,))
         begin = len(e.body)
         paths = breaks.write_break(e, frame, instruction)
@@ -250,6 +250,14 @@ class _Attempt:
                 e.line(f"if {path.condition}:")
                 e.line(f"    {text}")
         return self._finish((found,))
+
+    def _leave(self, call: str, stack: list[Any]) -> None:
+        """A call that raises. Variables that the exception may lie in are cleared: its traceback holds this frame."""
+        e = self.emitter
+        texts = dict.fromkeys(slot_text(e, slot) for slot in stack if slot is not NULL)
+        named = [text for text in texts if any(line.startswith(f"{text} = ") for line in e.body)]
+        for line in ["try:", f"    {call}", "finally:", f"    del {', '.join(named)}"] if named else [call]:
+            e.line(line)
 
     def _locals(self, frame: Frame, index: int) -> dict[str, Any]:
         names = live_locals(self.code, index)

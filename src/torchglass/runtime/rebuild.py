@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .. import fallbacks
+from .. import fallbacks, interrupts
 from .._native import number_tensor
 from ..bytecode.objects import fill as fill
 from ..bytecode.objects import instance as instance
@@ -235,6 +235,8 @@ def plainly(error: Exception | str, function: types.FunctionType, arguments: tup
         return call_original(function, arguments)
     # the graph's failure, which is being handled here, is no part of the program's story
     failure = error.__cause__ if isinstance(error, Undone) else error
+    if failure is not None and _is_from_outside(failure):
+        raise failure
     set_handled(failure.__context__ if failure is not None else None)
     try:
         return call_original(function, arguments)
@@ -268,6 +270,23 @@ def without_graph(error: Exception, function: types.FunctionType, arguments: tup
     return result
 
 
+def _is_from_outside(error: BaseException) -> bool:
+    """Whether this struck a graph that did not fail: a signal's handler raised it, or another thread sent it. Of the
+    latter those are found whose class is the program's, with nothing of the program on the way.
+    """
+    if interrupts.is_raised_by_handler(error):
+        return True
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or type(error).__module__.partition(".")[0] in (*_LIBRARIES, "builtins"):
+        return False
+    code = trace.tb_frame.f_code
+    return trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES or (
+        code.co_filename.endswith(_GENERATED)
+    )
+
+
 def _place_of(error: BaseException) -> str:
     """``in .../forward_wrapper.py, line 20``: the last line of a generated file on the way to the error."""
     place = ""
@@ -280,6 +299,7 @@ def _place_of(error: BaseException) -> str:
     return place
 
 
+_LIBRARIES = ("torch", "torchglass")
 _GENERATED = ("transformed.py", "captured.py", "forward.py", "backward.py", "_wrapper.py")
 
 

@@ -174,10 +174,8 @@ class Folder:
 
 
 def _is_damaged(found: str, text: str) -> bool:
-    """Whether no editor leaves this of ``text``: bytes that are no text, or a part that ends amid a line."""
-    if text.startswith(found):
-        return not found.endswith("\n")
-    return any(_NO_TEXT.match(c) and c not in text for c in set(found))
+    """Whether no editor leaves this of ``text``: bytes that are no text, or its beginning without its end."""
+    return text.startswith(found) or any(_NO_TEXT.match(c) and c not in text for c in set(found))
 
 
 _NO_TEXT = re.compile("[\\x00-\\x08\\x0e-\\x1f\\x7f\\udc80-\\udcff]")
