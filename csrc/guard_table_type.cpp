@@ -195,7 +195,9 @@ bool GuardTable::add_computed(PyObject* operations, PyObject* expected) {
       if (PyErr_Occurred()) return false;
     }
     depth += operation.arity < 0 ? 1 : 1 - operation.arity;
-    const bool fits = depth > 0 && (operation.arity < 0 || PyCFunction_Check(object) || PyType_Check(object));
+    const bool builtin =
+        PyCFunction_Check(object) || PyType_Check(object) || Py_IS_TYPE(object, &PyMethodDescr_Type);
+    const bool fits = depth > 0 && (operation.arity < 0 || builtin);
     if (!fits) PyErr_SetString(PyExc_ValueError, "an operation takes builtin functions, and values that are there");
     computed.operations.push_back(std::move(operation));
     return fits;

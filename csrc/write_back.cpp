@@ -12,6 +12,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/Exceptions.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace torchglass {
@@ -74,8 +75,35 @@ bool all_differ(const std::vector<uintptr_t>& addresses) {
   return true;
 }
 
+// Whether some memory is not PyTorch's own: NumPy's arrays may share theirs through several storages.
+bool any_foreign(const std::vector<const at::Tensor*>& tensors) {
+  for (const auto* tensor : tensors) {
+    if (tensor->has_storage() && tensor->storage().data() != nullptr && tensor->storage().allocator() == nullptr) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The same as meets_another, by addresses alone.
+bool meets_any(const std::vector<const at::Tensor*>& tensors, const std::vector<size_t>& written) {
+  std::vector<std::pair<Range, bool>> ranges;
+  for (const auto* tensor : tensors) ranges.emplace_back(range_of(*tensor), false);
+  for (const size_t i : written) ranges[i].second = true;
+  std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.first.begin < b.first.begin; });
+  uintptr_t end = 0, written_end = 0;
+  for (const auto& [range, is_written] : ranges) {
+    if (range.begin == range.end) continue;
+    if (range.begin < (is_written ? end : written_end)) return true;
+    end = std::max(end, range.end);
+    if (is_written) written_end = std::max(written_end, range.end);
+  }
+  return false;
+}
+
 // Whether a written tensor's addresses meet those of another one with the same memory.
 bool meets_another(const std::vector<const at::Tensor*>& tensors, const std::vector<size_t>& written) {
+  if (any_foreign(tensors)) return meets_any(tensors, written);
   const auto memory = memory_of(tensors);
   if (all_differ(memory)) return false;
   std::unordered_map<uintptr_t, std::vector<size_t>> sharing;

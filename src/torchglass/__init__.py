@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .collector import paused
+from .collector import Paused
 from .interrupts import whole
 from .locks import importing
 
@@ -86,7 +86,7 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with importing, paused():
+    with importing, Paused():
         module = whole(lambda: importlib.import_module(f".{home}", __name__))
     value = globals()[name] = getattr(module, name)
     return value

@@ -1,4 +1,4 @@
-"""Compiling shelters what was there from the cyclic collector, and lets nothing of its own pile up."""
+"""No collections while anything compiles, and nothing of a compile piles up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import torchglass as tg
-from torchglass.collector import Sheltered
+from torchglass.collector import Paused
 
 
 class Node:
@@ -24,26 +24,32 @@ class Node:
         Node.alive -= 1
 
 
-def test_what_is_left_by_one_is_collected_by_the_next() -> None:
-    sheltered = Sheltered()
+def test_what_is_made_meanwhile_is_young_afterwards() -> None:
     gc.collect()
-    for _ in range(20):
-        with sheltered:
-            Node()
-        assert Node.alive <= 2
+    with Paused():
+        Node()
+    assert gc.isenabled() and Node.alive == 1
+    gc.collect(0)
+    assert Node.alive == 0
 
 
-def test_what_is_collected_is_the_programs_choice() -> None:
-    gc.collect()
-    gc.disable()
+def test_the_program_is_not_asked_amid_a_compile() -> None:
+    """What collections run of the program would compute amid fake tensors."""
+    x = torch.ones(3)
+    kinds: set[type] = set()
+
+    def seen(phase: str, info: dict[str, int]) -> None:
+        kinds.add(type(x * 2))
+
+    before = gc.get_threshold()
+    gc.callbacks.append(seen)
+    gc.set_threshold(1)
     try:
-        for _ in range(3):
-            with Sheltered():
-                Node()
-        assert Node.alive == 3
+        tg.compile(lambda x: (x * 3).cos() + x.sum(), fullgraph=True)(x)
     finally:
-        gc.enable()
-        gc.collect()
+        gc.set_threshold(*before)
+        gc.callbacks.remove(seen)
+    assert kinds == {torch.Tensor}
 
 
 def test_compiles_leave_few_graphs_behind() -> None:

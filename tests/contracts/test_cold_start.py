@@ -1,4 +1,4 @@
-"""What a first compile must not cost: modules that it has no use for, and collections of what was there before."""
+"""What a first compile must not cost: modules that it has no use for, and collections of what will not die."""
 
 import gc
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from torchglass.collector import Sheltered, paused
+from torchglass.collector import Paused
 
 FIRST_COMPILE = """
 import sys
@@ -40,7 +40,7 @@ class Cycle:
 
 def test_no_collection_while_paused() -> None:
     gc.collect()
-    with paused():
+    with Paused():
         counts = [generation["collections"] for generation in gc.get_stats()]
         made = [Cycle() for _ in range(20_000)]
         assert [generation["collections"] for generation in gc.get_stats()] == counts
@@ -50,28 +50,8 @@ def test_no_collection_while_paused() -> None:
 def test_a_program_without_collector_stays_without() -> None:
     gc.disable()
     try:
-        with paused():
+        with Paused():
             pass
         assert not gc.isenabled()
     finally:
         gc.enable()
-
-
-def test_garbage_of_a_compile_is_collected_and_what_was_there_is_not_visited() -> None:
-    before = Cycle()
-    with Sheltered():
-        after = Cycle()
-        visited = gc.get_objects()
-        assert any(one is after for one in visited) and not any(one is before for one in visited)
-    assert gc.get_freeze_count() == 0 and any(one is before for one in gc.get_objects())
-
-
-def test_what_the_program_froze_stays_frozen() -> None:
-    gc.freeze()
-    try:
-        frozen = gc.get_freeze_count()
-        with Sheltered():
-            pass
-        assert gc.get_freeze_count() >= frozen - 1000  # what died meanwhile
-    finally:
-        gc.unfreeze()

@@ -14,6 +14,7 @@ from types import (
     GenericAlias,
     MethodDescriptorType,
     MethodWrapperType,
+    SimpleNamespace,
     WrapperDescriptorType,
 )
 from typing import TYPE_CHECKING, Any
@@ -393,10 +394,12 @@ def _of_payloads(m: Machine, function: Callable[..., Any], left: Value, right: V
     left, right = _payload(left), _payload(right)
     plain = INPLACE.get(function, function)
     if isinstance(left, TensorV):
+        left.rely_on(m, _special_name(function))
         return m.torch_call(function, [left, right], {})
     if isinstance(right, TensorV) and issubclass(left.python_type(), (str, bytes)):
         raise Unsupported("formatting a tensor", "print tensors outside the compiled function")
     if isinstance(right, TensorV) and not isinstance(left, SequenceV):
+        right.rely_on(m, _special_name(plain, reflected=True))
         # numbers have no in-place operators: `n += tensor` makes a new tensor
         return m.torch_call(plain, [left, right], {})
     if isinstance(left, NumberV) or isinstance(right, NumberV):
@@ -415,10 +418,25 @@ def _of_payloads(m: Machine, function: Callable[..., Any], left: Value, right: V
         return ConstantV(same == (plain is operator.eq))
     left, right = m.settle(left), m.settle(right)
     if plain in (operator.eq, operator.ne) and not (left.is_constant() and right.is_constant()):
+        if all(isinstance(v, InstanceV) and issubclass(v.cls, SimpleNamespace) for v in (left, right)):
+            return m.binary(plain, *(v.get_attr(m, "__dict__") for v in (left, right)))
+        for value in (left, right):
+            if not _is_equal_to_itself_alone(value):
+                raise Unsupported(f"comparing {value.a()}")
         return ConstantV(m.identical(left, right) == (plain is operator.eq))
     if isinstance(left, ArrayV) and function is not plain:
         left.refuse_when_sealed(m)
     return m.fold(function if isinstance(left, (ConstantV, ArrayV)) else plain, [left, right], {})
+
+
+def _is_equal_to_itself_alone(value: Value) -> bool:
+    """Whether ``==`` of this and an object of another kind asks whether they are one: as far as nothing is known of
+    that, and builtin containers compare with their like.
+    """
+    if isinstance(value, (ConstantV, SequenceV, DictV, SetV, DictViewV)):
+        return True
+    found = getattr(value.python_type(), "__eq__", object.__eq__)
+    return found is object.__eq__ or (isinstance(value, InstanceV) and not _is_of_c(found))
 
 
 def _payload(value: Value) -> Value:
@@ -429,14 +447,11 @@ def _by_methods(m: Machine, function: Callable[..., Any], left: Value, right: Va
     """The special methods of user classes; None when no side defines one (builtin bases may still)."""
     plain = INPLACE.get(function)
     if plain is not None:
-        result = _try_method(m, left, f"__i{REFLECTED[plain]}__", right)
+        result = _try_method(m, left, _special_name(function), right)
         if result is not None:
             return result
         function = plain
-    if function in SWAPPED:
-        names = f"__{function.__name__}__", f"__{SWAPPED[function]}__"
-    else:
-        names = f"__{REFLECTED[function]}__", f"__r{REFLECTED[function]}__"
+    names = _special_name(function), _special_name(function, reflected=True)
     tries = [(left, names[0], right), (right, names[1], left)]
     if _goes_first(m, function, left.python_type(), right.python_type(), names[1]):
         tries.reverse()
@@ -450,6 +465,15 @@ def _by_methods(m: Machine, function: Callable[..., Any], left: Value, right: Va
         if result is not None:
             return result
     return None
+
+
+def _special_name(function: Callable[..., Any], reflected: bool = False) -> str:
+    """The special method of an operator, of its left operand or the right one's."""
+    if function in SWAPPED:
+        return f"__{SWAPPED[function] if reflected else function.__name__}__"
+    if function in INPLACE:
+        return f"__i{REFLECTED[INPLACE[function]]}__"
+    return f"__{'r' if reflected else ''}{REFLECTED[function]}__"
 
 
 def _goes_first(m: Machine, function: Callable[..., Any], left: type, right: type, name: str) -> bool:
@@ -621,6 +645,7 @@ UNARY_METHODS = {operator.neg: "__neg__", operator.invert: "__invert__", operato
 
 def unary(m: Machine, function: Callable[..., Any], value: Value) -> Value:
     if isinstance(value, TensorV):
+        value.rely_on(m, UNARY_METHODS[function])
         return m.torch_call(function, [value], {})
     if isinstance(value, InstanceV):
         method = value.method(m, UNARY_METHODS[function])

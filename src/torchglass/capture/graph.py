@@ -38,6 +38,10 @@ MOST_TRIED = 1 << 16  # elements
 NUMBER_DTYPES = {int: torch.int64, **dict.fromkeys((float, *NUMPY_FLOATS), torch.float64)}
 
 
+QUANTIZED = frozenset((torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4))
+"""Dtypes whose scale and zero point fake tensors do not carry."""
+
+
 class GraphBuilder:
     """Nodes, placeholders and fakes of one capture."""
 
@@ -171,13 +175,15 @@ class GraphBuilder:
                 result = function(*fake_args, **fake_kwargs)
             if function is operator.getitem and _has_list(fake_args[1]) and result.numel() <= MOST_TRIED:
                 function(*[convert(a, _zeros) for a in args])  # nor do they see whether these places are there
+            if any(t.dtype in QUANTIZED for t in tensors_in((result,))):
+                raise Unsupported("a quantized tensor")
             # an operation that returns its argument changed something about it: data, or a flag
-            storages = set(map(_storage, written))
+            storages = set(map(storage, written))
             self.changed = [
-                t for t, version in versions if _version(t) != version or (storages and _storage(t) in storages)
+                t for t, version in versions if _version(t) != version or (storages and storage(t) in storages)
             ]
             self.changed_data = bool(self.changed) or any(t is result for t, _ in versions)
-            self.written.update(map(_storage, self.changed))
+            self.written.update(map(storage, self.changed))
             if any(self._is_input(t) and (t.shape, t.stride()) != before for (t, _), before in zip(versions, layouts)):
                 raise Unsupported("an operation that changes the shape of an input in place")
             if self.changed and overlaps(function, fake_args, [t for t, _ in versions], self.changed):
@@ -200,15 +206,15 @@ class GraphBuilder:
 
     def writes_inputs(self) -> bool:
         """Whether an operation writes to memory that was there before the call."""
-        return any(_storage(v.fake) in self.written for v in self.by_fake.values() if v.real is not None)
+        return any(storage(v.fake) in self.written for v in self.by_fake.values() if v.real is not None)
 
     def wrote_to(self, fake: torch.Tensor) -> bool:
         """Whether an operation has written to the memory of a tensor."""
-        return _storage(fake) in self.written
+        return storage(fake) in self.written
 
     def is_written(self, value: TensorV) -> bool:
         """Whether an operation writes to this input's memory."""
-        return _storage(value.fake) in self.written
+        return storage(value.fake) in self.written
 
     def record(
         self, op: str, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any, origin: Origin, stack: str
@@ -465,13 +471,13 @@ def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], writte
     they go through memory. Fake tensors do not look.
     """
     if function is operator.setitem:
-        shared = any(_storage(t) == _storage(args[0]) for t in tensors[1:])
+        shared = any(storage(t) == storage(args[0]) for t in tensors[1:])
         written = [args[0][args[1]] if shared else args[0]]
         tensors = tensors[1:]
     for target in written:
         if any(stride == 0 and size > 1 for size, stride in zip(target.shape, target.stride())):
             return True
-        if any(_storage(other) == _storage(target) and _cross(target, other) for other in tensors):
+        if any(storage(other) == storage(target) and _cross(target, other) for other in tensors):
             return True
     return False
 
@@ -480,7 +486,8 @@ def _version(t: torch.Tensor) -> int:
     return 0 if t.is_inference() else t._version
 
 
-def _storage(t: torch.Tensor) -> int:
+def storage(t: torch.Tensor) -> int:
+    """Which memory a fake tensor lies in."""
     return torch_compat.without_transforms(t).untyped_storage()._cdata
 
 

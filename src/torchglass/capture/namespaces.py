@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import builtins
+import functools
+import inspect
 import sys
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..bytecode import decode
 from ..records.sources import Attr, Fixed, Global, Item, Module, Source
 from . import relied
 from .values.base import Value
@@ -60,11 +63,41 @@ def _source_of(m: Machine, frame: Frame, name: str) -> Source | None:
     if reached is not None:
         return Item(reached, name)
     stable = m.is_stable(frame.namespace.get("__name__")) or frame.module.startswith(UNREACHABLE)
-    if (frame.module, name) in OF_PROGRAMS:
+    if (frame.module, name) in OF_PROGRAMS or (stable and _is_rewritten(frame.namespace, name)):
         return Global(name, frame.module)
     if stable and not isinstance(frame.namespace[name], torch.Tensor) and not _counts_hooks(m, frame, name):
         return None
     return Global(name, frame.module)
+
+
+def _is_rewritten(namespace: dict[str, Any], name: str) -> bool:
+    """Whether a library's module has data under a global name that functions of its own write to, as
+    ``torch.nn.utils.parametrize.cached`` does.
+    """
+    module = namespace.get("__name__")
+    if type(namespace[name]) not in relied.DATA or namespace is not getattr(sys.modules.get(module), "__dict__", None):
+        return False
+    return any(_rewrites(code, name) for code in _codes_of(module))
+
+
+@functools.cache
+def _codes_of(module: str) -> tuple[CodeType, ...]:
+    """The code of a module's functions and methods, with what is defined in them, as far as it names globals."""
+    held = list(vars(sys.modules[module]).values())
+    held += [v for cls in held if isinstance(cls, type) and cls.__module__ == module for v in vars(cls).values()]
+    functions = [inspect.unwrap(f) for f in held if isinstance(f, FunctionType)]
+    waiting = [f.__code__ for f in functions if f.__module__ == module]
+    found: dict[CodeType, None] = {}
+    while waiting:
+        code = waiting.pop()
+        if code not in found:
+            found[code] = None
+            waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return tuple(found)
+
+
+def _rewrites(code: CodeType, name: str) -> bool:
+    return name in code.co_names and any(i.opname == "STORE_GLOBAL" and i.argval == name for i in decode(code))
 
 
 def _counts_hooks(m: Machine, frame: Frame, name: str) -> bool:

@@ -15,7 +15,7 @@ from ..markers import DISABLED, IN_GRAPH, REASON
 from ..records.literals import literal
 from ..records.sources import Computed, Constant
 from ..records.tensor_spec import is_continuous
-from . import constant_tensors, diagnostics, failing, numbers
+from . import constant_tensors, diagnostics, failing, numbers, starts
 from .errors import Fails, NeedsData, Unsupported
 from .graph import fake_of, has_tensor, tensors_in
 from .values.base import Lazy, Value, home_of
@@ -343,6 +343,10 @@ def call_method(m: Machine, owner: Value, name: str, args: list[Value], kwargs: 
     answer = m.dispatched(_method_function(name), [owner, *args], kwargs)
     if answer is not None:
         return answer
+    if name in starts.QUESTIONS and isinstance(owner, TensorV):
+        answer = starts.answer(m, name, owner)
+        if answer is not None:
+            return answer
     if name == "requires_grad_" and isinstance(owner, TensorV) and _flag_set(m, owner, [*args, *kwargs.values()]):
         return owner
     return _operate(m, "call_method", name, _method_function(name), [owner, *args], kwargs)
@@ -377,6 +381,8 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
     """Evaluate on fakes; results with tensors become nodes, other results are constants."""
     if target in MASKED_WRITES and _has_no_choice(args):
         raise Unsupported("assignment through a mask of values that need a gradient", "torch.where chooses without one")
+    if starts.counts_from_start(target):
+        starts.rely_on_starts(m, args[:1])
     if failing.may_fail(target) and failing.is_caught(m):
         name = getattr(target, "__name__", target)
         raise Unsupported(f"`{name}`, which fails for some values, within a `try`", "move it out of the `try`")

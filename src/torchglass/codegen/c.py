@@ -15,7 +15,7 @@ from .. import interrupts
 from ..records.kernels import Choice, FusedKernel, Kernel, Trial
 from ..records.loops import Buffer, Compute, Const, Load, Store
 from .c_kernel import DEFAULT, CKernel
-from .c_ops import LIBM
+from .c_ops import CALLED, LIBM
 from .effort import least_shared
 from .nest import build
 from .prelude import prelude_of
@@ -86,7 +86,7 @@ RESERVED = frozenset(
         "f16",
         "bool8",
     ]
-) | {name + suffix for name in (*LIBM, "pow", "atan2", "fmod", "floor", "copysign") for suffix in ("", "f")}
+) | {name + suffix for name in (*LIBM, *CALLED) for suffix in ("", "f")}
 
 
 @dataclass(frozen=True)

@@ -80,12 +80,11 @@ def _call(name: str) -> Printer:
     return lambda dtype, operand, args: f"{name}{'f' if dtype == 'float32' else ''}({', '.join(args)})"
 
 
-for _op, _name in (
-    ("pow", "pow"), ("atan2", "atan2"), ("sqrt", "__builtin_sqrt"), ("copysign", "__builtin_copysign"),
-    ("hypot", "hypot"), ("nextafter", "nextafter"),
-):  # fmt: skip
-    printer(_op)(_call(_name))
-for _op in ("floor", "ceil", "trunc"):
+CALLED = ("pow", "atan2", "hypot", "nextafter")
+"""Functions of the C library that are called by their names, besides LIBM."""
+for _op in CALLED:
+    printer(_op)(_call(_op))
+for _op in ("sqrt", "copysign", "floor", "ceil", "trunc"):
     printer(_op)(_call(f"__builtin_{_op}"))
 printer("round")(_call("__builtin_rint"))
 

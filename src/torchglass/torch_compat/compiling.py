@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 from .. import _native, interrupts
-from ..collector import Sheltered
+from ..collector import Paused
 from ..locks import fork_safe_lock, forks_wait_for
 from .modes import ProcessState, ThreadState, anomalies
 
@@ -79,14 +79,14 @@ class Compiling:
     """What compiles switch in the process and in their thread, and that it is put back, whatever ends them.
 
     While any thread compiles, torch._dynamo stays unloaded, and autograd's anomaly detection is off, which would read
-    the data of fake tensors. The cyclic collector leaves alone what was there before. Signals wait: interrupts.py.
+    the data of fake tensors. The cyclic collector waits. Signals wait: interrupts.py.
     """
 
     def __init__(self) -> None:
         self._moment = fork_safe_lock()
         self._turn = forks_wait_for(fork_safe_lock())  # of who is alone
         self._threads: set[int] = set()
-        self._sheltered = Sheltered()
+        self._without_collections = Paused()
         self._before: ProcessState | None = None  # while a thread is alone
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget_other_threads)
@@ -145,7 +145,7 @@ class Compiling:
     def _begin(self, thread: int) -> None:
         with self._moment:
             if not self._threads:
-                self._sheltered.__enter__()
+                self._without_collections.__enter__()
                 anomalies.off()
                 if _DYNAMO not in sys.modules:
                     sys.modules.update(_STAND_INS)
@@ -159,7 +159,7 @@ class Compiling:
                 return
             _remove_stand_in()
             anomalies.back()
-            self._sheltered.__exit__()
+            self._without_collections.__exit__()
 
     def _forget_other_threads(self) -> None:
         """In a forked child: what they were about is undone."""

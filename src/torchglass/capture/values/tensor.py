@@ -78,8 +78,10 @@ class TensorV(Value):
             if answer is not None:
                 return answer
         if name == "shape":
+            self.rely_on(m, name)
             return m.wrap_result(self.fake.shape)
         if name in METADATA and hasattr(torch.Tensor, name):
+            self.rely_on(m, name)
             return ConstantV(getattr(self.fake, name))
         if name in TENSOR_ATTRIBUTES:
             return m.torch_call(getattr, [self, ConstantV(name)], {})
@@ -107,6 +109,13 @@ class TensorV(Value):
 
             return TensorMethodV(self, name)
         raise Unsupported(f"attribute `{name}` of a tensor", "read it outside the compiled function")
+
+    def rely_on(self, m: Machine, name: str) -> None:
+        """Rely on it that an operator or attribute is PyTorch's own."""
+        found = m.class_lookup(self.python_type(), name)
+        function = found.fget if isinstance(found, property) else found
+        if type(function) is FunctionType and not m.is_stable(home_of(function)):
+            raise Unsupported(f"`{name}` of tensors, which the program replaced")
 
     def _grad(self, m: Machine) -> Value:
         if self.real is None or self.source is None:
@@ -139,6 +148,7 @@ class TensorV(Value):
         return SequenceIterV(m.listed(m.torch_method(self, "unbind", [ConstantV(0)], {})))
 
     def length(self, m: Machine) -> int:
+        self.rely_on(m, "__len__")
         answer = m.dispatched(len, [self], {})
         if answer is not None:
             return int(answer.as_constant())
@@ -147,9 +157,11 @@ class TensorV(Value):
         return int(self.fake.shape[0])
 
     def get_item(self, m: Machine, key: Value) -> Value:
+        self.rely_on(m, "__getitem__")
         return m.torch_call(operator.getitem, [self, key], {})
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        self.rely_on(m, "__setitem__")
         m.torch_call(operator.setitem, [self, key, value], {})
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
