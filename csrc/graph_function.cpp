@@ -172,9 +172,19 @@ struct GraphFunction {
 
 GraphFunction* as_graph(PyObject* object) { return reinterpret_cast<GraphFunction*>(object); }
 
+// Warnings of PyTorch's kernels are Python's, as where a program calls the operators: else they go past its filters to
+// stderr. One that a filter makes an error is the graph's.
 Ref run_below_autograd(PyObject* graph, PyObject* tensors) {
   const at::AutoDispatchBelowADInplaceOrView below;
-  Ref result(PyObject_CallOneArg(graph, tensors));
+  Ref result;
+  try {
+    torch::PyWarningHandler warnings;
+    result = Ref(PyObject_CallOneArg(graph, tensors));
+    if (!result) warnings.set_in_exception();
+  } catch (python_error& error) {
+    error.restore();
+    return Ref();
+  }
   if (!result || PyTuple_CheckExact(result.get())) return result;
   return Ref(PySequence_Tuple(result.get()));
 }

@@ -29,6 +29,7 @@ from ..records.partition import (
     ViewStep,
 )
 from ..records.tensor_spec import TensorSpec
+from ..runtime.load import conform
 from ..torch_compat import in_forward_mode
 from .aliases import apply
 
@@ -274,6 +275,7 @@ class _Route(NamedTuple):
     taken: tuple[tuple[int, TensorSpec], ...]  # forward output whose gradient the graph takes, and as what
     given: tuple[int | None, ...]  # for each input that is differentiated: the graph's output, None for no gradient
     read: tuple[int, ...]  # the saved tensors that the graph reads
+    batched: Graph  # the same where gradients are many at once, without memory of their own: torch.func, is_grads_batched
 
 
 class _Backward:
@@ -301,9 +303,10 @@ class _Backward:
             route = self.routes[kind] = self._route(kind)
         if self.partition.sharing is not None and any(tensors[index] is None for index in route.read):
             raise RuntimeError(FREED)
+        batched = any(tangent is not None and not torch._C._has_storage(tangent) for tangent in tangents)
         tensors += [_fit(tangents[index], spec) for index, spec in route.taken]
         tangents.clear()
-        computed = below_autograd(route.graph, tensors)
+        computed = below_autograd(route.batched if batched else route.graph, tensors)
         return [None if place is None else computed[place] for place in route.given]
 
     def _route(self, kind: Arrived) -> _Route:
@@ -333,11 +336,32 @@ class _Backward:
         }
         given = tuple(places.get(gradient.input) for gradient in self.partition.gradients)
         if not places:
-            return _Route(lambda tensors: (), (), given, ())
+            return _Route(_nothing, (), given, (), _nothing)
         assert partition.backward is not None
         placeholders = partition.backward.graph.find_nodes(op="placeholder")
         read = tuple(index for index, node in enumerate(placeholders[: len(partition.saved)]) if node.users)
-        return _Route(self.compile_backward(partition), tuple(zip(present, partition.tangents)), given, read)
+        taken = tuple(zip(present, partition.tangents))
+        return _Route(self.compile_backward(partition), taken, given, read, _by_operators(partition))
+
+
+def _nothing(tensors: list[Any]) -> Sequence[torch.Tensor]:
+    return ()
+
+
+def _by_operators(partition: Partition) -> Graph:
+    """The backward by PyTorch's operators. Kernels may have left what is saved in other strides than it reads."""
+    backward = partition.backward
+    assert backward is not None
+    saved = [p.meta["val"] for p in backward.graph.find_nodes(op="placeholder")[: len(partition.saved)]]
+
+    def call(tensors: list[Any]) -> Sequence[torch.Tensor]:
+        for place, like in enumerate(saved):
+            if isinstance(tensors[place], torch.Tensor):
+                tensors[place] = conform(tensors[place], like.shape, like.stride(), like.dtype)
+        results: Sequence[torch.Tensor] = backward(*tensors)
+        return results
+
+    return call
 
 
 MOST_LAYOUTS = 4

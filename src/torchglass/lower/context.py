@@ -107,8 +107,9 @@ class Lowering:
     # -- buffers and views -------------------------------------------------------------------------------------------
     def fresh(self, name: str) -> str:
         """A buffer name not yet taken, after ``name``; nor one that the wrapper uses itself."""
+        name = f"b_{name}" if name.startswith(("kernel_", "aten_")) else name
         unique, n = name, 0
-        while unique in self.buffers or unique in RESERVED or unique.startswith(("kernel_", "aten_")):
+        while unique in self.buffers or unique in RESERVED:
             n += 1
             unique = f"{name}_{n}"
         return unique
