@@ -75,7 +75,7 @@ def _may_call_functions(frame: Frame, instruction: Instruction) -> bool:
         names = copy.pop().as_constant() if name == "CALL_KW" else frame.kw_names
         function = call_parts(copy, instruction.arg, names)[0]
         real = getattr(function, "real", None)
-        plain = isinstance(function, TensorMethodV) or real is print or real is graph_break
+        plain = isinstance(function, TensorMethodV) or real is print or real is graph_break or _looks_at_caller(function)
         # it differentiates the derivatives of the functions that it calls
         plain = plain or str(getattr(real, "__module__", "")).startswith("torch.autograd.functional")
         return not plain and not (isinstance(real, BuiltinFunctionType) and tensor_ops.is_operation(real))
@@ -191,14 +191,19 @@ def _call(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
 
 def _call_text(e: Emitter, frame: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> str:
     parts = [e.expr(a) for a in args] + [f"{k}={e.expr(v)}" for k, v in kwargs.items()]
-    real = getattr(function.function if isinstance(function, MethodV) else function, "real", None)
-    if real is warnings.warn and len(args) > 2:
+    if len(args) > 2 and getattr(function, "real", None) is warnings.warn:
         parts[2] = f"stacklevel={parts[2]}"
-    if real is warnings.warn or home_of(real) == "logging":
+    if _looks_at_caller(function):
         at = frame.origin()
         place = f"{at.file!r}, {at.line}, {at.function!r}, {e.pin(frame.namespace, 'globals_of_function')}"
         return f"rebuild.call_from({place}, {', '.join([e.expr(function), *parts])})"
     return f"{e.expr(function)}({', '.join(parts)})"
+
+
+def _looks_at_caller(function: Value) -> bool:
+    """Whether a function says where it was called: its own frames must not be entries' either."""
+    real = getattr(function.function if isinstance(function, MethodV) else function, "real", None)
+    return real is warnings.warn or home_of(real) == "logging"
 
 
 def _refuse_frame_readers(function: Value, args: list[Value]) -> None:

@@ -38,10 +38,6 @@ MOST_TRIED = 1 << 16  # elements
 NUMBER_DTYPES = {int: torch.int64, **dict.fromkeys((float, *NUMPY_FLOATS), torch.float64)}
 
 
-QUANTIZED = frozenset((torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4))
-"""Dtypes whose scale and zero point fake tensors do not carry."""
-
-
 class GraphBuilder:
     """Nodes, placeholders and fakes of one capture."""
 
@@ -175,8 +171,6 @@ class GraphBuilder:
                 result = function(*fake_args, **fake_kwargs)
             if function is operator.getitem and _has_list(fake_args[1]) and result.numel() <= MOST_TRIED:
                 function(*[convert(a, _zeros) for a in args])  # nor do they see whether these places are there
-            if any(t.dtype in QUANTIZED for t in tensors_in((result,))):
-                raise Unsupported("a quantized tensor")
             # an operation that returns its argument changed something about it: data, or a flag
             storages = set(map(storage, written))
             self.changed = [

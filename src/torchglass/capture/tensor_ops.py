@@ -124,6 +124,14 @@ FORBIDDEN = frozenset(
         "_push_on_torch_function_stack",
         "_pop_torch_function_stack",
         "set_default_tensor_type",
+        # what they make is float32 to fake tensors
+        "quantize_per_tensor",
+        "quantize_per_tensor_dynamic",
+        "quantize_per_channel",
+        "_empty_affine_quantized",
+        "_empty_per_channel_affine_quantized",
+        "_make_per_tensor_quantized_tensor",
+        "_make_per_channel_quantized_tensor",
     ]
 )
 # Tensor methods whose result is data: the graph ends before them.

@@ -262,7 +262,8 @@ _SHOWN: dict[str, Callable[[Any], Any]] = {"type": type, "length": len, "dict_ke
 
 
 def _tensor_failure(guard: Guard, place: str, tensor: torch.Tensor) -> Failure:
-    new = tensor_meta(tensor)
+    with torch._C.DisableTorchFunctionSubclass():  # a subclass of the program's is not to hear of this
+        new = tensor_meta(tensor)
     return Failure(guard, guard.expected, new, f"{place}: {_changes(guard.expected, new)}")
 
 

@@ -151,7 +151,7 @@ class Folder:
         found, generated, ours, notice = files.read_text(path), manifest.get(key), digest(text), self.store.notice
         if found is None or found == text:
             if found is None:
-                files.write_atomically(path, text)
+                _write(path, text, key, manifest)
             manifest[key] = ours
             return Artifact(path, text)
         edited = digest(found) != generated
@@ -164,13 +164,23 @@ class Folder:
         if disputed and generated != ours:
             return None
         aside = _set_aside(path, found) if edited else None
-        files.write_atomically(path, text)
-        manifest[key] = ours
+        _write(path, text, key, manifest)
         if aside is not None and generated == ours:
             notice(path, f"the file was damaged and is made anew; what was left of it is {aside.name}")
         elif aside is not None:
             notice(path, f"the generated code has changed; your edit was set aside as {aside.name}")
         return Artifact(path, text)
+
+
+def _write(path: Path, text: str, key: str, manifest: dict[str, str]) -> None:
+    """The file and its row in the manifest. An exception in between (another thread's) must not make it look edited."""
+    try:
+        files.write_atomically(path, text)
+        manifest[key] = digest(text)
+    except BaseException:
+        if files.read_text(path) == text:
+            manifest[key] = digest(text)
+        raise
 
 
 def _is_damaged(found: str, text: str) -> bool:
