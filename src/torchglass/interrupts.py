@@ -132,8 +132,9 @@ def _code_of(handler: Any) -> Any:
     """The code of what is called; None where that is not written in Python."""
     while isinstance(handler, partial):
         handler = handler.func
-    function = handler if hasattr(handler, "__code__") else getattr(type(handler), "__call__", None)
-    return getattr(function, "__code__", None)
+    if hasattr(handler, "__code__"):
+        return handler.__code__
+    return getattr(getattr(type(handler), "__call__", None), "__code__", None)  # noqa: B004, the method is looked for
 
 
 def _note(number: int, frame: FrameType | None) -> None:

@@ -275,7 +275,9 @@ class _Route(NamedTuple):
     taken: tuple[tuple[int, TensorSpec], ...]  # forward output whose gradient the graph takes, and as what
     given: tuple[int | None, ...]  # for each input that is differentiated: the graph's output, None for no gradient
     read: tuple[int, ...]  # the saved tensors that the graph reads
-    batched: Graph  # the same where gradients are many at once, without memory of their own: torch.func, is_grads_batched
+    batched: (
+        Graph  # the same where gradients are many at once, without memory of their own: torch.func, is_grads_batched
+    )
 
 
 class _Backward:

@@ -75,7 +75,9 @@ def _may_call_functions(frame: Frame, instruction: Instruction) -> bool:
         names = copy.pop().as_constant() if name == "CALL_KW" else frame.kw_names
         function = call_parts(copy, instruction.arg, names)[0]
         real = getattr(function, "real", None)
-        plain = isinstance(function, TensorMethodV) or real is print or real is graph_break or _looks_at_caller(function)
+        plain = (
+            isinstance(function, TensorMethodV) or real is print or real is graph_break or _looks_at_caller(function)
+        )
         # it differentiates the derivatives of the functions that it calls
         plain = plain or str(getattr(real, "__module__", "")).startswith("torch.autograd.functional")
         return not plain and not (isinstance(real, BuiltinFunctionType) and tensor_ops.is_operation(real))

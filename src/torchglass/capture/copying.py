@@ -7,6 +7,7 @@ import datetime
 import decimal
 import re
 import weakref
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -57,6 +58,7 @@ def is_atomic_(m, args, kwargs):
     if isinstance(value, (ConstantV, FunctionV, WeakRefV, MadeV)):
         return ConstantV(True)
     known = isinstance(value, KnownV) and isinstance(value.real, UNCHANGING)
+    known = known and not isinstance(value.real, (ModuleType, torch.finfo, torch.iinfo))  # which cannot be pickled
     if not known and not (isinstance(value, CallableV) and hasattr(value, "code")):
         raise Unsupported(f"copying {value.a()}")
     return ConstantV(True)

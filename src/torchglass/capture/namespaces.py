@@ -74,7 +74,7 @@ def _is_rewritten(namespace: dict[str, Any], name: str) -> bool:
     """Whether a library's module has data under a global name that functions of its own write to, as
     ``torch.nn.utils.parametrize.cached`` does.
     """
-    module = namespace.get("__name__")
+    module = str(namespace.get("__name__"))
     if type(namespace[name]) not in relied.DATA or namespace is not getattr(sys.modules.get(module), "__dict__", None):
         return False
     return any(_rewrites(code, name) for code in _codes_of(module))

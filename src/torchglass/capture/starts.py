@@ -1,7 +1,7 @@
 """Where inputs begin in memory, for what asks: ``x.as_strided((3,), (2,), 1)`` counts from the storage's start.
 
-Fake tensors begin where their own memory does. An entry relies on it that the input does too, as far as it is asked; one
-that begins elsewhere ends the graph.
+Fake tensors begin where their own memory does. An entry relies on it that the input does too, as far as it is asked;
+one that begins elsewhere ends the graph.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What operators gave on fake tensors, kept by what their results depend on.
 
-A graph repeats few calls many times. FakeTensorMode keeps results too, at some 90 microseconds a call; this takes 25, and
-knows that ``x * 2.5`` lies in memory as ``x * 3.5`` does. Input: a call on fake tensors. Output: a new fake tensor as
-the first such call gave it, or None; then ``keep`` enters what the mode itself finds.
+A graph repeats few calls many times. FakeTensorMode keeps results too, at some 90 microseconds a call; this takes 25,
+and knows that ``x * 2.5`` lies in memory as ``x * 3.5`` does. Input: a call on fake tensors. Output: a new fake tensor
+as the first such call gave it, or None; then ``keep`` enters what the mode itself finds.
 """
 
 from __future__ import annotations
@@ -127,9 +127,9 @@ def _layout_of(mode: Any, func: Any, args: tuple[Any, ...], result: Any) -> _Lay
     bases = [n for n in tensors if args[n].untyped_storage()._cdata == storage._cdata]
     if bool(bases) != func.is_view or len(bases) > 1:
         return None
-    layout = _Layout(
-        tuple(result.shape), result.stride(), result.storage_offset(), result.dtype, result.fake_device, *bases or [None]
-    )
+    base = bases[0] if bases else None
+    sizes = tuple(result.shape), result.stride(), result.storage_offset()
+    layout = _Layout(*sizes, result.dtype, result.fake_device, base)
     made = _made(mode, layout, args)
     same = (
         _described(mode, made) == _described(mode, result)
