@@ -6,14 +6,40 @@ forks_wait_for(lock)        # for what cannot be undone in a child: modules half
 
 from __future__ import annotations
 
+import importlib._bootstrap
 import os
 import threading
+import time
 import weakref
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, TypeVar
 
 Cls = TypeVar("Cls", bound=type)
+
+LONGEST = 10.0
+"""Seconds that a fork waits at most."""
+
+threads_at_work: set[int] = set()
+"""The threads that compile now."""
+
+
+def _wait_for_imports() -> None:
+    """Until none of them but this one is amid an import, of PyTorch's parts that load late, say: in the child the
+    module would stay half loaded and its lock closed.
+    """
+    until = time.monotonic() + LONGEST
+    while time.monotonic() < until:
+        known: Any = importlib._bootstrap
+        locks = [reference() for reference in list(known._module_locks.values())]
+        others = threads_at_work - {threading.get_ident()}
+        if not others or all(lock is None or lock.owner not in others for lock in locks):
+            return
+        time.sleep(0.001)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_wait_for_imports)  # the first that is registered runs last, right before the fork
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -26,7 +52,7 @@ def fork_safe_lock() -> Any:
 
 
 def forks_wait_for(lock: Any) -> Any:
-    """Forks wait until no other thread holds ``lock``, for ``LONGEST`` seconds at most: it may wait for this one."""
+    """Forks wait until no other thread holds ``lock``, for LONGEST at most: it may wait for this one."""
     taken: list[bool] = []
 
     def before() -> None:
@@ -39,9 +65,6 @@ def forks_wait_for(lock: Any) -> Any:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=before, after_in_parent=after, after_in_child=after)
     return lock
-
-
-LONGEST = 10.0
 
 
 def fork_safe_properties(cls: Cls) -> Cls:

@@ -691,3 +691,21 @@ def test_graph_is_freed_without_backward(backend):
         call(x, w)
     gc.collect()
     assert sum(isinstance(o, torch.Tensor) for o in gc.get_objects()) <= before
+
+
+@pytest.mark.parametrize("backend", ["eager", *BACKENDS])
+def test_many_gradients_at_once(backend):
+    """``is_grads_batched`` and ``jacobian(vectorize=True)``: gradients without memory of their own."""
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.GELU(), nn.Flatten(), nn.Linear(16, 3), nn.LayerNorm(3)
+    )
+    x = torch.randn(2, 3, 4, 4, requires_grad=True)
+    compiled = tg.compile(net.eval(), backend=backend)
+    expected = torch.autograd.functional.jacobian(net, x)
+    torch.testing.assert_close(torch.autograd.functional.jacobian(compiled, x, vectorize=True), expected)
+    vectors = torch.eye(6).view(6, 2, 3)
+    (found,) = torch.autograd.grad(compiled(x), x, vectors, is_grads_batched=True)
+    torch.testing.assert_close(found, expected.view(6, *x.shape))
+    compiled(x).sum().backward()  # and one at a time, by the kernels
+    torch.testing.assert_close(x.grad, expected.sum((0, 1)))

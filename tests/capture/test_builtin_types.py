@@ -2,13 +2,17 @@
 compiled, twice, and must give the same; ``cpython.py`` of ``tests/sweep`` finds such cases in CPython's own tests.
 """
 
+import array
 import collections
 import copy
+import decimal
+import fractions
 import functools
 import itertools
 import re
 import types
 
+import numpy as np
 import pytest
 import torch
 
@@ -839,3 +843,38 @@ def test_locals_of_a_frame():
         return first is second, sorted(first), sorted(second), third, x + 1
 
     same_as_plain(program, torch.ones(()))
+
+
+UNDER_C = {
+    "an array and a number": lambda: (np.ones(2), 1),
+    "an array and itself": lambda: (np.ones(2),) * 2,
+    "an array and a list": lambda: (np.array([0, 1]), [0, 1]),
+    "memory and bytes": lambda: (memoryview(b"a"), b"a"),
+    "byte arrays": lambda: (bytearray(b"a"), bytearray(b"a")),
+    "arrays of Python": lambda: (array.array("i", [1]), array.array("i", [1])),
+    "namespaces": lambda: (types.SimpleNamespace(a=1), types.SimpleNamespace(a=1)),
+    "numbers of two kinds": lambda: (decimal.Decimal(1), fractions.Fraction(1)),
+    "keys": lambda: ({1: 3}.keys(), {1: 2}.keys()),
+    "other keys": lambda: ({1: 3}.keys(), {1}),
+}
+
+
+@pytest.mark.parametrize("name", UNDER_C)
+def test_what_classes_in_c_compare(name):
+    """Their ``==`` is their own: objects that are two may be equal."""
+
+    def program(x, one, other):
+        return x + 1, one == other, other != one
+
+    def within(x, one, other):
+        return x + 1, one in [other], [one].count(other), (one, 1) == (other, 1), {"a": one} == {"a": other}
+
+    one, other = UNDER_C[name]()
+    for function in (program, within):
+        expected = outcome(function, torch.ones(1), one, other)
+        found = outcome(tg.compile(function, backend="eager"), torch.ones(1), one, other)
+        assert repr(found) == repr(expected)
+
+
+def test_what_cannot_be_copied():
+    same_as_plain(lambda x: (x, copy.copy(types))[1], torch.ones(()), whole=False)

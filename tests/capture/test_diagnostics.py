@@ -157,3 +157,37 @@ def test_a_deprecation_of_pytorchs_is_shown_and_stays_whole():
         for _ in range(2):
             compiled(torch.ones(2, 2))
     assert [("upsample" in str(w.message), w.filename) for w in seen] == [(True, __file__)]
+
+
+def narrow(x):
+    return x.var()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
+def test_warnings_of_kernels_go_through_the_filters(backend):
+    """The variance of one number: eager's kernel warns, each time."""
+    compiled = tg.compile(narrow, backend=backend)
+    compiled(torch.ones(1))
+    for function in (narrow, compiled):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            function(torch.ones(1))
+        assert len(seen) == 1 and "degrees of freedom" in str(seen[0].message)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(UserWarning, match="degrees of freedom"):
+                function(torch.ones(1))
+
+
+def test_a_record_of_data_is_of_the_programs_line(caplog):
+    def program(x):
+        y = x * 2
+        log.warning("sum %.2f", y.sum())
+        return y
+
+    for function in (program, tg.compile(program, backend="eager")):
+        caplog.clear()
+        function(torch.ones(2))
+        (record,) = caplog.records
+        assert (record.funcName, record.pathname) == ("program", __file__)
+        assert record.lineno == program.__code__.co_firstlineno + 2

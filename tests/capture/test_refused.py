@@ -258,3 +258,17 @@ def test_a_view_that_autograd_lets_nobody_read():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert tg.compile(f, backend="eager")(torch.ones(3)) == 3
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
+def test_quantized_tensors_made_inside(backend):
+    """Fake tensors give them float32."""
+
+    def program(x):
+        quantized = torch.quantize_per_tensor(x, 0.1, 10, torch.quint8)
+        return quantized.dequantize(), quantized.int_repr(), x + 1
+
+    x = torch.randn(5)
+    for expected, found in zip(program(x), tg.compile(program, backend=backend)(x)):
+        assert found.dtype is expected.dtype and torch.equal(found, expected)

@@ -59,3 +59,52 @@ def test_what_is_replaced_after_compiling(name, backend, monkeypatch):
     assert torch.equal(found, expected)
     assert torch.equal(compiled(x), function(x)) and not torch.equal(expected, function(x))
     assert len(tg.explain(compiled).entries) == 2
+
+
+OPERATORS = {
+    "__add__": lambda x: x + 1,
+    "__radd__": lambda x: 1 + x,
+    "__rsub__": lambda x: 1 - x,
+    "__mul__": lambda x: x * 3,
+    "__pow__": lambda x: x**2,
+    "__matmul__": lambda x: x @ x,
+    "__neg__": lambda x: -x,
+    "__getitem__": lambda x: x[0],
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "glass"])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_of_tensors(name, backend, monkeypatch):
+    function = OPERATORS[name]
+    compiled = tg.compile(function, backend=backend)
+    assert torch.equal(compiled(x), function(x))
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, name, lambda *args: torch.full((2,), 77.0))
+        assert compiled(x).tolist() == [77, 77]
+        assert tg.compile(lambda x: function(x), backend=backend)(x).tolist() == [77, 77]
+    assert torch.equal(compiled(x), function(x))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
+def test_data_that_functions_of_a_library_write(backend):
+    """``parametrize.cached`` sets globals of its module."""
+    calls = []
+
+    class Tril(nn.Module):
+        def forward(self, weight):
+            calls.append(1)
+            return weight.tril()
+
+    module = nn.Linear(2, 2)
+    nn.utils.parametrize.register_parametrization(module, "weight", Tril())
+    counts = []
+    for function in (lambda x: module(x), tg.compile(lambda x: module(x), backend=backend)):
+        calls.clear()
+        torch.testing.assert_close(function(x), module(x))
+        with nn.utils.parametrize.cached():
+            for _ in range(3):
+                function(x)
+        function(x)
+        counts.append(len(calls))
+    assert counts[0] == counts[1]

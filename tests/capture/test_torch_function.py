@@ -127,3 +127,18 @@ def test_gradients_go_through():
     (expected,) = torch.autograd.grad(f(x, weight), weight)
     (found,) = torch.autograd.grad(tg.compile(f, fullgraph=True, backend="eager")(x, weight), weight)
     same(found, expected)
+
+
+def test_a_subclass_hears_of_its_operations_alone():
+    heard = []
+
+    class Loud(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            heard.append(func.__name__)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    compiled = tg.compile(lambda x: x.sin() + 1)
+    compiled(torch.ones(2))
+    compiled(torch.ones(2).as_subclass(Loud))
+    assert heard == ["sin", "add"]

@@ -46,3 +46,17 @@ def test_gelu_keeps_to_float64():
     got, want = tg.compile(torch.nn.functional.gelu)(x), torch.nn.functional.gelu(x.double())
     eager = (torch.nn.functional.gelu(x) - want).abs().max()
     assert float((got.double() - want).abs().max()) <= max(float(eager), 2.0**-21)  # half an ulp of the largest
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_names_that_the_c_library_has(dtype):
+    """A result is called after its operation, and an argument as the program calls it."""
+    a, b = torch.randn(5, dtype=dtype), torch.randn(5, dtype=dtype)
+    programs = (torch.hypot, torch.nextafter, torch.atan2, lambda pow, expf: expf.exp() + pow.abs().pow(0.5))
+    for program in programs:
+        torch.testing.assert_close(tg.compile(lambda a, b, program=program: program(a, b))(a, b), program(a, b))
+
+
+def test_names_that_the_wrapper_has():
+    x = torch.randn(3)
+    torch.testing.assert_close(tg.compile(lambda kernel_0, aten_x: kernel_0 * aten_x + 1)(x, x), x * x + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -115,3 +116,23 @@ def test_numbers_as_tensors(value: float, dtype: torch.dtype) -> None:
         return
     expected = torch.scalar_tensor(value, dtype=torch.float64 if isinstance(value, float) else torch.int64).to(dtype)
     assert torch.equal(_native.number_tensor(value, dtype).nan_to_num(7), expected.nan_to_num(7))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "glass"])
+def test_memory_that_is_shared_through_two_storages(backend) -> None:
+    """Each tensor of an array of NumPy has a storage of its own."""
+
+    def program(a, b):
+        b.mul_(2)
+        a.add_(b)
+        return b.sum()
+
+    outcomes = []
+    for function in (program, tg.compile(program, backend=backend)):
+        x = np.arange(10, dtype=np.float32)
+        apart = torch.from_numpy(x[:4]), torch.from_numpy(x[4:8])
+        meeting = torch.from_numpy(x[:8]), torch.from_numpy(x[2:])
+        outcomes.append([(float(function(*pair)), x.tolist()) for pair in (apart, meeting)])
+    assert outcomes[0] == outcomes[1]
+    assert not _native.overlap(apart, (0, 1)) and _native.overlap(meeting, (0,)) and _native.overlap(meeting, (1,))
+    assert not _native.overlap((*apart, torch.from_numpy(x[:0])), (0, 2))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -121,3 +123,62 @@ def test_the_state_is_compared() -> None:
     with new_fake_mode():
         assert interrupts.state() != before
     assert interrupts.state() == before
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
+def test_a_time_limit_while_a_graph_runs(backend: str) -> None:
+    """What a handler raises is no failure of the graph, whose function would run again to its end."""
+
+    class Limit(Exception):
+        pass
+
+    class Handler:
+        def __call__(self, number, frame):
+            raise Limit
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(40):
+            x = (x @ x).tanh()
+        return x
+
+    x = torch.randn(400, 400)
+    compiled = tg.compile(program, backend=backend)
+    compiled(x)
+    begin = time.perf_counter()
+    compiled(x)
+    whole = time.perf_counter() - begin
+    before = signal.signal(signal.SIGALRM, Handler())
+    try:
+        for part in (0.3, 0.5):
+            with pytest.raises(Limit):
+                signal.setitimer(signal.ITIMER_REAL, whole * part)
+                for _ in range(20):
+                    compiled(x)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_an_exception_of_another_thread_while_a_graph_runs() -> None:
+    class Limit(Exception):
+        pass
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(40):
+            x = (x @ x).tanh()
+        return x
+
+    def send(thread: int) -> None:
+        time.sleep(0.1)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Limit))
+
+    x = torch.randn(400, 400)
+    compiled = tg.compile(program, backend="eager")
+    compiled(x)
+    for _ in range(5):
+        sender = threading.Thread(target=send, args=(threading.get_ident(),))
+        with pytest.raises(Limit):
+            sender.start()
+            for _ in range(100):
+                compiled(x)
+        sender.join()

@@ -109,7 +109,7 @@ def test_two_functions_compile_side_by_side(monkeypatch: pytest.MonkeyPatch) -> 
     compiled = tg.compile(other)
     with another_thread_at(lambda: results.append(tg.compile(slow_one)(x)), entered, go_on):
         in_a_thread(lambda: compiled(x).backward())
-        assert torch.equal(x.grad, torch.autograd.grad(other(x), x)[0])
+        torch.testing.assert_close(x.grad, torch.autograd.grad(other(x), x)[0])
         assert len(tg.explain(compiled).to_dict()["entries"]) == 1
     assert torch.equal(results[0], slow_one(x))
 
@@ -125,3 +125,33 @@ def test_many_forks_while_another_thread_compiles() -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.programs.forks", "200"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
     assert run.returncode == 0 and not run.stderr, run.stdout + run.stderr
+
+
+IMPORTING = """
+import os, signal, sys, threading, time
+import torch, torchglass as tg
+sys.path.insert(0, sys.argv[1])
+
+def backend(gm, inputs):
+    import loads_slowly
+    return gm.forward
+
+thread = threading.Thread(target=lambda: tg.compile(lambda x: x.sin(), backend=backend)(torch.ones(2)))
+thread.start()
+while "loads_slowly" not in sys.modules:
+    time.sleep(0.01)
+pid = os.fork()
+if pid == 0:
+    signal.alarm(20)
+    import loads_slowly
+    os._exit(0 if loads_slowly.done else 1)
+sys.exit(os.waitpid(pid, 0)[1])
+"""
+
+
+def test_a_fork_while_a_compile_imports(tmp_path) -> None:
+    """In the child nobody would finish the module, or open its lock."""
+    (tmp_path / "loads_slowly.py").write_text("import time\ntime.sleep(0.5)\ndone = True\n")
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", IMPORTING, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr

@@ -208,3 +208,16 @@ def test_a_folder_that_another_process_keeps_locked(tmp_path, monkeypatch):
     with cache_folder.locked(tmp_path / "f"):
         assert load_python(folder.write("a.py", "x = 1\n")).x == 1
         assert not folder.write("b.py", "x = 1\n").kept
+
+
+@pytest.mark.parametrize(
+    "name", ["transformed.py", "captured.py", "forward_wrapper.py", "forward_kernels.c", "guards.py"]
+)
+def test_a_file_that_lost_its_last_lines_is_made_anew(tmp_path, name, capsys):
+    """Cut off at the end of a line, ``transformed.py`` is a function that returns None."""
+    damage.start(tmp_path)
+    (path,) = tmp_path.rglob(name)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:-2]))
+    damage.start(tmp_path)
+    assert path.read_text() == "".join(lines)

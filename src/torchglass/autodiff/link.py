@@ -30,7 +30,7 @@ from ..records.partition import (
 )
 from ..records.tensor_spec import TensorSpec
 from ..runtime.load import conform
-from ..torch_compat import in_forward_mode
+from ..torch_compat import has_storage, in_forward_mode
 from .aliases import apply
 
 Graph = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
@@ -305,7 +305,7 @@ class _Backward:
             route = self.routes[kind] = self._route(kind)
         if self.partition.sharing is not None and any(tensors[index] is None for index in route.read):
             raise RuntimeError(FREED)
-        batched = any(tangent is not None and not torch._C._has_storage(tangent) for tangent in tangents)
+        batched = any(tangent is not None and not has_storage(tangent) for tangent in tangents)
         tensors += [_fit(tangents[index], spec) for index, spec in route.taken]
         tangents.clear()
         computed = below_autograd(route.batched if batched else route.graph, tensors)

@@ -63,7 +63,7 @@ from .values.constant import ConstantV, is_constant_object
 from .values.containers import CellV, ListV, SequenceV, SetV, combined
 from .values.deques import DequeV
 from .values.dicts import DictV, DictViewV
-from .values.functions import FunctionV, MethodV
+from .values.functions import BuiltinMethodV, FunctionV, MethodV
 from .values.instance import InstanceV
 from .values.iterators import GeneratorV
 from .values.known import KnownV
@@ -416,10 +416,16 @@ def _of_payloads(m: Machine, function: Callable[..., Any], left: Value, right: V
     if plain in (operator.eq, operator.ne) and isinstance(left, MethodV) and isinstance(right, MethodV):
         same = m.identical(left.owner, right.owner) and m.equal(left.function, right.function)
         return ConstantV(same == (plain is operator.eq))
+    if plain in (operator.eq, operator.ne) and isinstance(left, BuiltinMethodV) and isinstance(right, BuiltinMethodV):
+        same = left.descriptor is right.descriptor and m.identical(left.owner, right.owner)
+        return ConstantV(same == (plain is operator.eq))
     left, right = m.settle(left), m.settle(right)
     if plain in (operator.eq, operator.ne) and not (left.is_constant() and right.is_constant()):
         if all(isinstance(v, InstanceV) and issubclass(v.cls, SimpleNamespace) for v in (left, right)):
             return m.binary(plain, *(v.get_attr(m, "__dict__") for v in (left, right)))
+        members = [_member_in_c(m, value) for value in (left, right)]
+        if None not in members:
+            return ConstantV(plain(*members))
         for value in (left, right):
             if not _is_equal_to_itself_alone(value):
                 raise Unsupported(f"comparing {value.a()}")
@@ -433,10 +439,20 @@ def _is_equal_to_itself_alone(value: Value) -> bool:
     """Whether ``==`` of this and an object of another kind asks whether they are one: as far as nothing is known of
     that, and builtin containers compare with their like.
     """
-    if isinstance(value, (ConstantV, SequenceV, DictV, SetV, DictViewV)):
+    if isinstance(value, (ConstantV, SequenceV, DictV, SetV, DictViewV, MethodV, BuiltinMethodV)):
         return True
     found = getattr(value.python_type(), "__eq__", object.__eq__)
     return found is object.__eq__ or (isinstance(value, InstanceV) and not _is_of_c(found))
+
+
+def _member_in_c(m: Machine, value: Value) -> Any:
+    """The member of one of pybind11's enumerations that this is, such as ``SDPBackend.MATH``; None for others."""
+    real = getattr(value, "real", None)
+    if real is None or not hasattr(value.python_type(), "__members__"):
+        return None
+    if value.source is not None:
+        m.guard(value.source, "identity", real, "was compared")
+    return real
 
 
 def _payload(value: Value) -> Value:

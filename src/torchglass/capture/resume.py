@@ -113,13 +113,14 @@ def in_original(code: CodeType, entry: EntryPoint) -> tuple[CodeType, EntryPoint
     return original, replace(entry, index=entry.index - shift)
 
 
-def resume_code(code: CodeType, entry: EntryPoint, name: str) -> CodeType:
+def resume_code(code: CodeType, entry: EntryPoint, name: str, raises: bool = False) -> CodeType:
     """Code that continues ``code`` at an instruction.
 
     Its parameters are the receiver, ``stack_0``, ... for the stack's values, ``cell_of_x`` for each shared cell, then
     the variables.
 
-    A generator's code gives, when called, a generator that after one ``next`` waits there, with no value yet.
+    A generator's code gives, when called, a generator that after one ``next`` waits there, with no value yet. Code that
+    ``raises`` holds nothing of the stack in variables: its frame lies in the exception's traceback.
     """
     code, entry = in_original(code, entry)
     body = split_pairs(Bytecode.from_code(code))
@@ -127,7 +128,7 @@ def resume_code(code: CodeType, entry: EntryPoint, name: str) -> CodeType:
     target = Label()
     line = decode(code)[entry.index].line or code.co_firstlineno
     body.insert(real[entry.index], target)
-    prologue = _prologue(code, entry, line, target)
+    prologue = _prologue(code, entry, line, target, raises)
     # `bytecode` would work out the exception table from the flow, which here enters blocks from their side
     body[:] = [*prologue, *(item for item in body if not isinstance(item, (TryBegin, TryEnd)))]
     values = [f"{STACK}{n}" for n, slot in enumerate(entry.stack) if slot in (Slot.VALUE, Slot.HANDLED)]
@@ -149,7 +150,7 @@ def resume_code(code: CodeType, entry: EntryPoint, name: str) -> CodeType:
 _originals: WeakKeyDictionary[CodeType, tuple[CodeType, int]] = WeakKeyDictionary()
 
 
-def _prologue(code: CodeType, entry: EntryPoint, line: int, target: Label) -> list[Instr]:
+def _prologue(code: CodeType, entry: EntryPoint, line: int, target: Label, raises: bool) -> list[Instr]:
     def instr(name: str, *arg: object) -> Instr:
         return Instr(name, *arg, lineno=line)  # type: ignore[arg-type]
 
@@ -167,8 +168,8 @@ def _prologue(code: CodeType, entry: EntryPoint, line: int, target: Label) -> li
         if slot is Slot.NULL:
             made.append(instr("PUSH_NULL"))
         elif slot is not Slot.CAUGHT:
-            # cleared: an exception on its way out must not lie in its own frame, nor what is dropped next live on
-            made += [instr("LOAD_FAST", f"{STACK}{n}"), instr("DELETE_FAST", f"{STACK}{n}")]
+            made.append(instr("LOAD_FAST", f"{STACK}{n}"))
+            made += [instr("DELETE_FAST", f"{STACK}{n}")] if raises else []
         if slot is Slot.HANDLED:
             made += [instr("PUSH_EXC_INFO"), *_caught(entry, n, instr)]
     if code.co_flags & CO_GENERATOR:

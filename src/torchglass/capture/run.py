@@ -283,7 +283,7 @@ class _Attempt:
         line = frame.instructions[path.index].line or self.code.co_firstlineno
         name = self._resume_name(entry, line, "raise" if plain else "resume")
         try:
-            code = resume_code(self.code, entered, name)
+            code = resume_code(self.code, entered, name, plain)
         except ValueError as error:
             raise CannotResume(str(error)) from None
         parameters = parameter_names(code)

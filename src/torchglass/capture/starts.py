@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from ..records.sources import Computed
+from ..torch_compat import PLACE_QUESTIONS
 from .errors import Unsupported
 from .graph import storage
 from .values.base import Value
@@ -21,18 +20,16 @@ from .values.tensor import TensorV
 if TYPE_CHECKING:
     from .machine import Machine
 
-QUESTIONS = {"storage_offset": torch.Tensor.storage_offset, "_is_view": torch.Tensor._is_view}
-
 
 def answer(m: Machine, name: str, tensor: TensorV) -> Value | None:
-    """What an input says to one of QUESTIONS, which the entry relies on; None for tensors that are made inside."""
+    """What an input says to one of PLACE_QUESTIONS, which the entry relies on; None for tensors made inside."""
     if tensor.real is None:
         if name == "storage_offset":
             rely_on_starts(m, [tensor])
         return None
     if tensor.source is None:
         raise Unsupported(f"`{name}()` of a tensor that no argument, global or closure leads to")
-    question = QUESTIONS[name]
+    question = PLACE_QUESTIONS[name]
     found = question(tensor.real)
     m.guard(Computed(question, f"{{}}.{name}()", (tensor.source,)), "constant", found, f"asked for `{name}()`")
     return ConstantV(found)

@@ -351,7 +351,7 @@ def call_method(m: Machine, owner: Value, name: str, args: list[Value], kwargs: 
     answer = m.dispatched(_method_function(name), [owner, *args], kwargs)
     if answer is not None:
         return answer
-    if name in starts.QUESTIONS and isinstance(owner, TensorV):
+    if name in torch_compat.PLACE_QUESTIONS and isinstance(owner, TensorV):
         answer = starts.answer(m, name, owner)
         if answer is not None:
             return answer

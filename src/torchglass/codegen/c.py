@@ -86,7 +86,7 @@ RESERVED = frozenset(
         "f16",
         "bool8",
     ]
-) | {name + suffix for name in (*LIBM, *CALLED) for suffix in ("", "f")}
+) | {name + suffix for name in (*LIBM, *CALLED, "fmod") for suffix in ("", "f")}
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def _call(name: str) -> Printer:
 
 
 CALLED = ("pow", "atan2", "hypot", "nextafter")
-"""Functions of the C library that are called by their names, besides LIBM."""
+"""Functions of the C library that are called by their names, besides LIBM and ``fmod``."""
 for _op in CALLED:
     printer(_op)(_call(_op))
 for _op in ("sqrt", "copysign", "floor", "ceil", "trunc"):

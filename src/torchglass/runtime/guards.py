@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from .. import _native
+from .. import _native, torch_compat
 from ..records.guards import CHECKS, Guard, TensorMeta
 from ..records.sources import Computed, Source
 from .global_state import GlobalState, global_state
@@ -262,7 +262,7 @@ _SHOWN: dict[str, Callable[[Any], Any]] = {"type": type, "length": len, "dict_ke
 
 
 def _tensor_failure(guard: Guard, place: str, tensor: torch.Tensor) -> Failure:
-    with torch._C.DisableTorchFunctionSubclass():  # a subclass of the program's is not to hear of this
+    with torch_compat.DisableTorchFunctionSubclass():  # a subclass of the program's is not to hear of this
         new = tensor_meta(tensor)
     return Failure(guard, guard.expected, new, f"{place}: {_changes(guard.expected, new)}")
 

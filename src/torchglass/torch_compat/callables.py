@@ -112,6 +112,10 @@ from torch.utils._device import _device_constructors as device_constructors
 function_mode_stack: Callable[[], list[Any]] = torch.overrides._get_current_function_mode_stack
 DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass
 NO_TORCH_FUNCTION = torch._C._disabled_torch_function_impl
+# _is_view: what programs ask of inputs, which a fake tensor, made for the input alone, cannot say. _has_storage:
+# gradients under torch.func have none, and no kernel takes them. Tried: 2.11, 2.13.
+PLACE_QUESTIONS = {"storage_offset": torch.Tensor.storage_offset, "_is_view": torch.Tensor._is_view}
+has_storage: Callable[[torch.Tensor], bool] = torch._C._has_storage
 # What torch.autocast's Python code calls: behind one of these, operations mean something else.
 AUTOCAST_SETTERS: frozenset[Any] = frozenset(
     (torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled)

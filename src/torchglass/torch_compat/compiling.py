@@ -14,7 +14,7 @@ import torch
 
 from .. import _native, interrupts
 from ..collector import Paused
-from ..locks import fork_safe_lock, forks_wait_for
+from ..locks import fork_safe_lock, forks_wait_for, threads_at_work
 from .modes import ProcessState, ThreadState, anomalies
 
 # FakeTensorMode reads three settings of torch._dynamo.config, and PyTorch's reference implementations of operators wrap
@@ -85,7 +85,7 @@ class Compiling:
     def __init__(self) -> None:
         self._moment = fork_safe_lock()
         self._turn = forks_wait_for(fork_safe_lock())  # of who is alone
-        self._threads: set[int] = set()
+        self._threads = threads_at_work
         self._without_collections = Paused()
         self._before: ProcessState | None = None  # while a thread is alone
         if hasattr(os, "register_at_fork"):
