@@ -43,7 +43,8 @@ def test_transformers_generate() -> None:
 def test_transformers_trainer(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     transformers = pytest.importorskip("transformers")
     # with a GPU it sets flags that PyTorch's own test modules, which other tests import, freeze
-    monkeypatch.setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
+    known = torch.backends.flags_frozen.__globals__
+    monkeypatch.setitem(known, "__allow_nonbracketed_mutation_flag", True)
     pytest.importorskip("accelerate")
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
     model = transformers.BertForSequenceClassification(transformers.BertConfig(**sizes, vocab_size=32))
