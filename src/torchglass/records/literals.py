@@ -39,7 +39,10 @@ def one_line(text: object) -> str:
     """A text of the program's (a file's name, a function's, a message) for a docstring or a comment of a file that we
     write, Python or C: one line that is no code there, and ends nothing.
     """
-    shown = "".join(c if c.isprintable() else " " for c in str(text)).translate(_TAME)
+    shown = str(text)
+    if not shown.isprintable():
+        shown = "".join(c if c.isprintable() else " " for c in shown)
+    shown = shown.translate(_TAME)
     return shown.replace("*/", "* /").replace("/*", "/ *").replace("'''", "' ' '")
 
 
