@@ -27,7 +27,7 @@ from .options import CompileOptions
 from .records.compilation import GraphRecord
 from .records.kernels import FusedGraph, KernelSources, Trial
 from .records.loops import Buffer, LoopGraph, View
-from .records.origin import UNKNOWN
+from .records.origin import UNKNOWN, Origin
 from .records.partition import Arrived, Partition
 from .records.render_graph import Rendered, render
 from .runtime import edit_errors, edits, tune
@@ -60,7 +60,6 @@ def compile_graph(
     """
     folder = folder or current_store().folder("graph", gm)
     compiler = GraphCompiler(
-        gm,
         options,
         folder,
         record or GraphRecord(folder.name),
@@ -69,7 +68,7 @@ def compile_graph(
         meanwhile,
     )
     try:
-        return compiler.run(example_inputs, fake_inputs)
+        return compiler.run(gm, example_inputs, fake_inputs)
     finally:
         compiler.meanwhile = _nothing  # a backward to come holds the compiler, and this the tensors of the call
         compiler.share()
@@ -84,7 +83,6 @@ class GraphCompiler:
 
     def __init__(
         self,
-        gm: torch.fx.GraphModule,
         options: CompileOptions,
         folder: Folder,
         record: GraphRecord,
@@ -92,7 +90,6 @@ class GraphCompiler:
         on_change: Callable[[], None],
         meanwhile: Callable[[], Any],
     ) -> None:
-        self.gm = gm
         self.options = options
         self.folder = folder
         self.record = record
@@ -104,13 +101,16 @@ class GraphCompiler:
         self.frozen: frozenset[str] = frozenset()  # inputs whose layout is chosen once
         self.edited: dict[str, list[Artifact]] = {}  # files of a graph that a person changed, by its name
         self.backwards = 0
+        self.origin = UNKNOWN  # of the first captured node that has one
         self.partition: Partition | None = None
         self.kept: tuple[Any, ...] = ()  # strides of what is kept for backward, None where they are eager's
         self.shared = graph_sharing.Shared(folder.function_name)  # with graphs of the same content
 
-    def run(self, example_inputs: Sequence[Any], fake_inputs: Sequence[Any] | None) -> GraphCall:
-        gm = self.gm
+    def run(
+        self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], fake_inputs: Sequence[Any] | None
+    ) -> GraphCall:
         self.record.node_count = len(gm.graph.nodes)
+        self.origin = _first_origin(gm)
         rendered = self._rendered(gm, "captured.py", "The graph as captured")
         captured, self.record.captured_text, gm = self._python("captured.py", rendered, gm, compiled=True)
         if self.backend.foreign is not None:
@@ -149,7 +149,8 @@ class GraphCompiler:
         forward = self._lowered(partition.forward, "forward")
         if partition.training:
             self._write_joint()
-            partition = replace(partition, again=functools.partial(self._traced_again, partition.again))
+            again = functools.partial(self._traced_again, partition.again)
+            self.partition, partition = partition.after_backward(), replace(partition.after_forward(), again=again)
         self.record.saved = partition.saved
         if self.folder.store.runs == "captured":
             return captured
@@ -182,6 +183,7 @@ class GraphCompiler:
                 self._say_aten_runs(partition.backward, side, error)
                 call = _on_list(partition.backward, partition.backward if self.kept else None)
             self.backwards = number
+            self.share()
             with suppress(OSError):
                 self.on_change()
         return call
@@ -240,8 +242,7 @@ class GraphCompiler:
     def _say_aten_runs(self, gm: torch.fx.GraphModule, side: str, error: Exception) -> None:
         """Once for each graph; of a compiler that is not there, once."""
         why = self.record.fallbacks[side] = str(error) if isinstance(error, ToolchainError) else edit_errors.told(error)
-        origins = (node.meta.get("origin", UNKNOWN) for graph in (self.gm, gm) for node in graph.graph.nodes)
-        origin = next((origin for origin in origins if origin != UNKNOWN), UNKNOWN)
+        origin = self.origin if self.origin != UNKNOWN else _first_origin(gm)
         key = str(error) if isinstance(error, NoCompiler) else (self.folder.path, type(error))
         fallbacks.say(f"torchglass runs a graph with ATen: {why}", origin, f"in {self.folder.path}", key)
 
@@ -414,6 +415,11 @@ def _alone(trace: Callable[..., T], *args: Any) -> T:
             return trace(*args)
 
     return compiling.alone(traced)
+
+
+def _first_origin(gm: torch.fx.GraphModule) -> Origin:
+    origins = (node.meta.get("origin", UNKNOWN) for node in gm.graph.nodes)
+    return next((origin for origin in origins if origin != UNKNOWN), UNKNOWN)
 
 
 def _building(sources: KernelSources, kernels: Artifact) -> Building | None:

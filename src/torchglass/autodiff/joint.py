@@ -92,6 +92,11 @@ class Trace:
     tangents: list[Op] = field(default_factory=list)
     gradients: list[Op | None] = field(default_factory=list)  # one for each input
     tracer: Tracer | None = None  # where backward was traced: it can trace it again
+    bound: int = 0  # how many values the recorder knew when the forward ended
+
+    def inputs_alone(self) -> Trace:
+        """What it takes to trace backward again."""
+        return Trace([], self.inputs, [], tracer=self.tracer, bound=self.bound)
 
 
 class Tracer:
@@ -208,6 +213,12 @@ class Tracer:
         entry.tracked = entry.wrapper.grad_fn is not entry.history
         entry.bumps_version = entry.moved_version and not functional_writes_all_hidden(now)
 
+    def leave_forward(self, bound: int) -> None:
+        """Let go of what a backward traced later does not read."""
+        self.recorder.forget_since(bound)
+        self.recorder.ops, self.examples, self.fakes = [], [], {}
+        self.gm = torch.fx.GraphModule({}, torch.fx.Graph())
+
     # --- backward ----------------------------------------------------------------------------------------------------
     def backward(self, trace: Trace, results: list[torch.Tensor], arrived: Arrived | None = None) -> None:
         """Differentiate ``results`` by the inputs' leaves: adds the ops to the trace and sets its tangents and
@@ -259,8 +270,10 @@ def trace(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training: boo
         described = choose(traced, tracer.recorder)
         if training and described.differentiable:
             traced.tracer = tracer
+            traced.bound = tracer.recorder.mark()
             with _no_autocast():
                 tracer.backward(traced, described.differentiable, described.arrived)
+            tracer.leave_forward(traced.bound)
     return traced, described
 
 
@@ -277,6 +290,7 @@ def trace_backward(trace: Trace, results: list[torch.Tensor], arrived: Arrived) 
             trace.tracer.backward(again, results, arrived)
     finally:
         recorder.around = None  # it saves tensors of the call, and holds what holds the recorder
+        recorder.forget_since(trace.bound)
     return again
 
 

@@ -12,9 +12,11 @@ keeps the saved tensors and receives gradients, writes go back to inputs, views 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
+import torch.fx
 
 from .._native import GraphFunction, below_autograd, overlap, write_back
 from ..records.partition import (
@@ -291,6 +293,7 @@ class _Backward:
         self.compile_backward = compile_backward
         self.routes: dict[Arrived, _Route] = {}
         self.made: dict[Arrived, _Route] = {}  # by what matters of the strides
+        self.assumed: _Made | None = None  # the partition's own backward
         self.expected = tuple(_layout(spec.shape, spec.strides) for spec in partition.tangents)
 
     def __call__(self, tensors: list[Any], tangents: list[torch.Tensor | None]) -> Any:
@@ -339,28 +342,48 @@ class _Backward:
         given = tuple(places.get(gradient.input) for gradient in self.partition.gradients)
         if not places:
             return _Route(_nothing, (), given, (), _nothing)
+        made = self._as_assumed() if partition is self.partition else self._made_of(partition)
+        return _Route(made.graph, tuple(zip(present, partition.tangents)), given, made.read, made.batched)
+
+    def _as_assumed(self) -> _Made:
+        if self.assumed is None:
+            self.assumed = self._made_of(self.partition)
+            self.partition = self.partition.after_backward()
+        return self.assumed
+
+    def _made_of(self, partition: Partition) -> _Made:
         assert partition.backward is not None
         placeholders = partition.backward.graph.find_nodes(op="placeholder")
         read = tuple(index for index, node in enumerate(placeholders[: len(partition.saved)]) if node.users)
-        taken = tuple(zip(present, partition.tangents))
-        return _Route(self.compile_backward(partition), taken, given, read, _by_operators(partition))
+        return _Made(self.compile_backward(partition), _by_operators(partition.backward, len(partition.saved)), read)
+
+
+class _Made(NamedTuple):
+    """A backward that is compiled: by kernels, by PyTorch's operators, and which saved tensors it reads."""
+
+    graph: Graph
+    batched: Graph
+    read: tuple[int, ...]
 
 
 def _nothing(tensors: list[Any]) -> Sequence[torch.Tensor]:
     return ()
 
 
-def _by_operators(partition: Partition) -> Graph:
-    """The backward by PyTorch's operators. Kernels may have left what is saved in other strides than it reads."""
-    backward = partition.backward
-    assert backward is not None
-    saved = [p.meta["val"] for p in backward.graph.find_nodes(op="placeholder")[: len(partition.saved)]]
+def _by_operators(backward: torch.fx.GraphModule, saved: int) -> Graph:
+    """The backward by PyTorch's operators. Kernels may have left what is saved in other strides than it reads. Holds the
+    graph's code and what that names, not its nodes.
+    """
+    forward = type(backward).forward
+    held = SimpleNamespace(**{n.target: getattr(backward, n.target) for n in backward.graph.find_nodes(op="get_attr")})
+    values = [node.meta["val"] for node in backward.graph.find_nodes(op="placeholder")[:saved]]
+    layouts = [(value.shape, value.stride(), value.dtype) for value in values]
 
     def call(tensors: list[Any]) -> Sequence[torch.Tensor]:
-        for place, like in enumerate(saved):
+        for place, layout in enumerate(layouts):
             if isinstance(tensors[place], torch.Tensor):
-                tensors[place] = conform(tensors[place], like.shape, like.stride(), like.dtype)
-        results: Sequence[torch.Tensor] = backward(*tensors)
+                tensors[place] = conform(tensors[place], *layout)
+        results: Sequence[torch.Tensor] = forward(held, *tensors)
         return results
 
     return call

@@ -125,19 +125,20 @@ def _widen(draft: _Draft, choice: cut.Choice) -> None:
 def _again(draft: _Draft, ends: Ends, choice: cut.Choice, problem: cut.Problem, wants: Wants) -> Again:
     """What is to be known to differentiate the same forward once more."""
     wide = {draw: pair[1] for draw, pair in draft.narrowed.items() if pair[0] in choice.saved}
-    stand_ins = {op: wide.get(twin, twin) for op, twin in draft.cleanup.now.items()} | wide
+    stand_ins = {op: wide.get(twin, twin) for op, twin in draft.cleanup.now.items() if not op.backward} | wide
     copies = _copies(choice, draft.written)
+    known = [op for op in draft.ops if op not in problem.needs_tangent]
     return Again(
-        trace=draft.trace,
+        trace=draft.trace.inputs_alone(),
         results=ends.differentiable,
-        known=[op for op in draft.ops if op not in problem.needs_tangent],
+        known=known,
         own=draft.cleanup.own,
         stand_ins=stand_ins,
         kept=choice.saved,
         saved=[copies.get(op, op) for op in choice.saved],
         copies=copies,
         prices=problem.prices(),
-        again=set(choice.backward),
+        again=set(known).intersection(choice.backward),
         wants=wants,
     )
 
@@ -171,7 +172,7 @@ def _training(draft: _Draft, ends: Ends, choice: cut.Choice, autocast: tuple[str
     places.update({op: Place("input", index) for index, op in enumerate(draft.inputs)})
     gradients = [op for _, op in draft.gradients]
     watched = _watched(draft.results, again.saved)
-    again.partition = Partition(
+    partition = Partition(
         joint=build("joint", [*draft.inputs, *draft.tangents], draft.ops, [*draft.results, *gradients]),
         forward=build("forward", draft.inputs, [*choice.forward, *again.copies.values()], returned),
         saved=tuple(_saved(op, places[op], readers[op]) for op in again.saved),
@@ -187,7 +188,8 @@ def _training(draft: _Draft, ends: Ends, choice: cut.Choice, autocast: tuple[str
         again=again,
         **fields(again.saved, again.copies, draft.tangents, choice.backward, draft.gradients, draft.trace.gradients),
     )
-    return again.partition
+    again.partition = partition.after_forward()
+    return partition
 
 
 def _watched(results: list[Op], saved: list[Op]) -> tuple[int, ...]:

@@ -95,6 +95,18 @@ class Recorder(DispatchMode):
             self.bind(value, op)
         return op
 
+    def mark(self) -> int:
+        """Where the bindings are now, for ``forget_since``."""
+        return len(self._alive)
+
+    def forget_since(self, mark: int) -> None:
+        """Let go of the values that were bound since then, which nobody asks for again."""
+        before = set(map(id, self._alive[:mark]))
+        for value in self._alive[mark:]:
+            if id(value) not in before:
+                self._op_of.pop(id(value), None)
+        del self._alive[mark:]
+
     def constant(self, value: torch.Tensor, fake: torch.Tensor) -> Op:
         """A tensor that the graph holds: an attribute of the graph module."""
         op = self.write(Op(CONSTANT, value, val=fake))

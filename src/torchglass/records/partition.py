@@ -13,10 +13,11 @@ computing values (writing to inputs, returning inputs and views, marking what ne
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
+import torch.fx
 
 from .origin import UNKNOWN, Origin
 from .tensor_spec import TensorSpec
@@ -167,6 +168,10 @@ class PassRecord:
     changes: tuple[str, ...]
 
 
+NO_GRAPH = torch.fx.GraphModule({}, torch.fx.Graph())
+"""In place of one that is compiled."""
+
+
 @dataclass(frozen=True)
 class Partition:
     """The result of autodiff.
@@ -197,6 +202,14 @@ class Partition:
     passes: tuple[PassRecord, ...] = ()  # in the order in which they ran
     autocast: tuple[str, ...] = ()  # device types whose autocast was on around the call: off while the graphs run
     again: Callable[[Arrived], Partition | None] | None = field(default=None, compare=False, repr=False)
+
+    def after_forward(self) -> Partition:
+        """What is left when the forward is compiled: graphs and their fake tensors are most of it."""
+        return replace(self, joint=NO_GRAPH, forward=NO_GRAPH)
+
+    def after_backward(self) -> Partition:
+        """What is left when ``backward`` is compiled too."""
+        return replace(self, joint=NO_GRAPH, forward=NO_GRAPH, backward=NO_GRAPH)
 
     @property
     def training(self) -> bool:
