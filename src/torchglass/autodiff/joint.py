@@ -104,6 +104,7 @@ class Tracer:
 
     def __init__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
         self.gm = gm
+        self.traces_arrays = any(getattr(node.target, "traces_arrays", False) for node in gm.graph.nodes)
         self.mode = _fake_mode_of(example_inputs)
         self.recorder = Recorder(self.mode)
         self.examples = list(example_inputs)
@@ -308,7 +309,7 @@ def _tracing(tracer: Tracer, training: bool) -> Iterator[None]:
         stack.enter_context(tracer.mode)
         stack.enter_context(tracer.recorder)
         stack.enter_context(functionalization())
-        if any(getattr(node.target, "traces_arrays", False) for node in tracer.gm.graph.nodes):
+        if tracer.traces_arrays:
             stack.enter_context(TracedArrays(functools.partial(_numpy_call, tracer)))
         try:
             yield
