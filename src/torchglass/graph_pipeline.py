@@ -225,6 +225,8 @@ class GraphCompiler:
         known = {name: copy.copy(vars(self.record)[name]) for name in _OF_KERNELS}
         try:
             generated = self._generated(gm, side, made)
+            if side.startswith("backward"):
+                generated = self._unless_batched(generated, forward, gm)
             if self.folder.store.runs in ("kernels", "lines"):
                 return self._tried_first(generated, ours, side)
             self.kept = ()
@@ -238,6 +240,23 @@ class GraphCompiler:
             if side == "forward":
                 self.kept = ()
             return _on_list(forward, gm if self.kept else None)
+
+    def _unless_batched(self, generated: GraphCall, forward: GraphCall, gm: torch.fx.GraphModule) -> GraphCall:
+        """Gradients that are many at once (``is_grads_batched``, ``torch.func.vmap``) have no memory for kernels:
+        backward.py runs.
+        """
+        assert self.partition is not None
+        saved = len(self.partition.saved)
+        vals = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")[:saved]]
+        layouts = [(value.shape, value.stride(), value.dtype) for value in vals]
+
+        def call(tensors: list[Any]) -> Any:
+            if all(map(torch_compat.has_storage, tensors[saved:])):
+                return generated(tensors)
+            kept = [conform(tensor, *layout) for tensor, layout in zip(tensors, layouts)]
+            return forward(*kept, *tensors[saved:])
+
+        return call
 
     def _say_aten_runs(self, gm: torch.fx.GraphModule, side: str, error: Exception) -> None:
         """Once for each graph; of a compiler that is not there, once."""

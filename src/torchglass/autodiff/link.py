@@ -12,11 +12,9 @@ keeps the saved tensors and receives gradients, writes go back to inputs, views 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
-import torch.fx
 
 from .._native import GraphFunction, below_autograd, overlap, write_back
 from ..records.partition import (
@@ -31,8 +29,7 @@ from ..records.partition import (
     ViewStep,
 )
 from ..records.tensor_spec import TensorSpec
-from ..runtime.load import conform
-from ..torch_compat import has_storage, in_forward_mode
+from ..torch_compat import in_forward_mode
 from .aliases import apply
 
 Graph = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
@@ -277,9 +274,6 @@ class _Route(NamedTuple):
     taken: tuple[tuple[int, TensorSpec], ...]  # forward output whose gradient the graph takes, and as what
     given: tuple[int | None, ...]  # for each input that is differentiated: the graph's output, None for no gradient
     read: tuple[int, ...]  # the saved tensors that the graph reads
-    batched: (
-        Graph  # the same where gradients are many at once, without memory of their own: torch.func, is_grads_batched
-    )
 
 
 class _Backward:
@@ -293,7 +287,7 @@ class _Backward:
         self.compile_backward = compile_backward
         self.routes: dict[Arrived, _Route] = {}
         self.made: dict[Arrived, _Route] = {}  # by what matters of the strides
-        self.assumed: _Made | None = None  # the partition's own backward
+        self.assumed: tuple[Graph, tuple[int, ...]] | None = None  # the partition's own backward, and what it reads
         self.expected = tuple(_layout(spec.shape, spec.strides) for spec in partition.tangents)
 
     def __call__(self, tensors: list[Any], tangents: list[torch.Tensor | None]) -> Any:
@@ -308,10 +302,9 @@ class _Backward:
             route = self.routes[kind] = self._route(kind)
         if self.partition.sharing is not None and any(tensors[index] is None for index in route.read):
             raise RuntimeError(FREED)
-        batched = any(tangent is not None and not has_storage(tangent) for tangent in tangents)
         tensors += [_fit(tangents[index], spec) for index, spec in route.taken]
         tangents.clear()
-        computed = below_autograd(route.batched if batched else route.graph, tensors)
+        computed = below_autograd(route.graph, tensors)
         return [None if place is None else computed[place] for place in route.given]
 
     def _route(self, kind: Arrived) -> _Route:
@@ -341,52 +334,21 @@ class _Backward:
         }
         given = tuple(places.get(gradient.input) for gradient in self.partition.gradients)
         if not places:
-            return _Route(_nothing, (), given, (), _nothing)
-        made = self._as_assumed() if partition is self.partition else self._made_of(partition)
-        return _Route(made.graph, tuple(zip(present, partition.tangents)), given, made.read, made.batched)
+            return _Route(lambda tensors: (), (), given, ())
+        graph, read = self._as_assumed() if partition is self.partition else self._made_of(partition)
+        return _Route(graph, tuple(zip(present, partition.tangents)), given, read)
 
-    def _as_assumed(self) -> _Made:
+    def _as_assumed(self) -> tuple[Graph, tuple[int, ...]]:
         if self.assumed is None:
             self.assumed = self._made_of(self.partition)
             self.partition = self.partition.after_backward()
         return self.assumed
 
-    def _made_of(self, partition: Partition) -> _Made:
+    def _made_of(self, partition: Partition) -> tuple[Graph, tuple[int, ...]]:
         assert partition.backward is not None
         placeholders = partition.backward.graph.find_nodes(op="placeholder")
         read = tuple(index for index, node in enumerate(placeholders[: len(partition.saved)]) if node.users)
-        return _Made(self.compile_backward(partition), _by_operators(partition.backward, len(partition.saved)), read)
-
-
-class _Made(NamedTuple):
-    """A backward that is compiled: by kernels, by PyTorch's operators, and which saved tensors it reads."""
-
-    graph: Graph
-    batched: Graph
-    read: tuple[int, ...]
-
-
-def _nothing(tensors: list[Any]) -> Sequence[torch.Tensor]:
-    return ()
-
-
-def _by_operators(backward: torch.fx.GraphModule, saved: int) -> Graph:
-    """The backward by PyTorch's operators. Kernels may have left what is saved in other strides than it reads. Holds the
-    graph's code and what that names, not its nodes.
-    """
-    forward = type(backward).forward
-    held = SimpleNamespace(**{n.target: getattr(backward, n.target) for n in backward.graph.find_nodes(op="get_attr")})
-    values = [node.meta["val"] for node in backward.graph.find_nodes(op="placeholder")[:saved]]
-    layouts = [(value.shape, value.stride(), value.dtype) for value in values]
-
-    def call(tensors: list[Any]) -> Sequence[torch.Tensor]:
-        for place, layout in enumerate(layouts):
-            if isinstance(tensors[place], torch.Tensor):
-                tensors[place] = conform(tensors[place], *layout)
-        results: Sequence[torch.Tensor] = forward(held, *tensors)
-        return results
-
-    return call
+        return self.compile_backward(partition), read
 
 
 MOST_LAYOUTS = 4
