@@ -247,14 +247,11 @@ class GraphCompiler:
         """
         assert self.partition is not None
         saved = len(self.partition.saved)
-        vals = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")[:saved]]
-        layouts = [(value.shape, value.stride(), value.dtype) for value in vals]
+        by_operators = _on_list(forward, gm, saved)
 
         def call(tensors: list[Any]) -> Any:
-            if all(map(torch_compat.has_storage, tensors[saved:])):
-                return generated(tensors)
-            kept = [conform(tensor, *layout) for tensor, layout in zip(tensors, layouts)]
-            return forward(*kept, *tensors[saved:])
+            have_memory = all(map(torch_compat.has_storage, tensors[saved:]))
+            return generated(tensors) if have_memory else by_operators(tensors)
 
         return call
 
@@ -453,12 +450,16 @@ def _calls_others(gm: torch.fx.GraphModule) -> bool:
     return any(isinstance(t, torch_compat.OpOverload) and t.namespace != "aten" for t in targets)
 
 
-def _on_list(forward: GraphCall, laid_out: torch.fx.GraphModule | None = None) -> GraphCall:
-    """A graph file's function on a list of tensors, brought to the strides of ``laid_out``'s inputs if it is given."""
+def _on_list(forward: GraphCall, laid_out: torch.fx.GraphModule | None = None, first: int | None = None) -> GraphCall:
+    """A graph file's function on a list of tensors, brought to the strides of ``laid_out``'s inputs if it is given: of
+    all, or of the ``first`` so many.
+    """
     if laid_out is None:
         return lambda inputs: forward(*inputs)
-    vals = [node.meta["val"] for node in laid_out.graph.find_nodes(op="placeholder")]
-    return lambda inputs: forward(*(conform(x, v.shape, v.stride(), v.dtype) for x, v in zip(inputs, vals)))
+    vals = [node.meta["val"] for node in laid_out.graph.find_nodes(op="placeholder")[:first]]
+    layouts = [(value.shape, value.stride(), value.dtype) for value in vals]
+    count = len(layouts)
+    return lambda inputs: forward(*(conform(x, *how) for x, how in zip(inputs, layouts)), *inputs[count:])
 
 
 def _without_numbers(gm: torch.fx.GraphModule) -> dict[int, tuple[Any, ...]]:

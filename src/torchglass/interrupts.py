@@ -17,6 +17,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
@@ -120,12 +121,7 @@ def deliver() -> None:
 def is_raised_by_handler(error: BaseException) -> bool:
     """Whether the handler of a signal raised this: one lies on the way to it."""
     handlers = {_code_of(handler) for handler in map(signal.getsignal, _NUMBERS) if callable(handler)}
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code in handlers:
-            return True
-        trace = trace.tb_next
-    return False
+    return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _code_of(handler: Any) -> Any:

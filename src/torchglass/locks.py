@@ -29,11 +29,10 @@ def _wait_for_imports() -> None:
     module would stay half loaded and its lock closed.
     """
     until = time.monotonic() + LONGEST
-    while time.monotonic() < until:
-        known: Any = importlib._bootstrap
+    known: Any = importlib._bootstrap
+    while (others := threads_at_work - {threading.get_ident()}) and time.monotonic() < until:
         locks = [reference() for reference in list(known._module_locks.values())]
-        others = threads_at_work - {threading.get_ident()}
-        if not others or all(lock is None or lock.owner not in others for lock in locks):
+        if all(lock is None or lock.owner not in others for lock in locks):
             return
         time.sleep(0.001)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dis
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
@@ -124,3 +125,12 @@ def _line_by_offset(code: CodeType) -> dict[int, int]:
             for offset in range(start, end, 2):
                 lines[offset] = line
     return lines
+
+
+def codes_within(codes: Iterable[CodeType]) -> Iterator[CodeType]:
+    """Each of these and all that is defined inside them, at any depth."""
+    waiting = list(codes)
+    while waiting:
+        code = waiting.pop()
+        yield code
+        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]

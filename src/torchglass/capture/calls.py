@@ -14,7 +14,6 @@ from types import (
     GenericAlias,
     MethodDescriptorType,
     MethodWrapperType,
-    SimpleNamespace,
     WrapperDescriptorType,
 )
 from typing import TYPE_CHECKING, Any
@@ -36,6 +35,7 @@ from . import (
     compiler_functions,
     copying,
     diagnostics,
+    equality,
     fields,
     foreach,
     gradients,
@@ -58,12 +58,12 @@ from .methods.lists import MOST_ITEMS, grow
 from .values import number
 from .values.arrays import ArrayV, is_numpy_function, numpy_draws
 from .values.base import Lazy, Value, home_of
-from .values.binding import MISSING, bind
+from .values.binding import MISSING, bind, is_of_c
 from .values.constant import ConstantV, is_constant_object
 from .values.containers import CellV, ListV, SequenceV, SetV, combined
 from .values.deques import DequeV
 from .values.dicts import DictV, DictViewV
-from .values.functions import BuiltinMethodV, FunctionV, MethodV
+from .values.functions import FunctionV
 from .values.instance import InstanceV
 from .values.iterators import GeneratorV
 from .values.known import KnownV
@@ -413,46 +413,14 @@ def _of_payloads(m: Machine, function: Callable[..., Any], left: Value, right: V
             result = implementation(m, function, plain, left, right)
             if result is not None:
                 return result
-    if plain in (operator.eq, operator.ne) and isinstance(left, MethodV) and isinstance(right, MethodV):
-        same = m.identical(left.owner, right.owner) and m.equal(left.function, right.function)
-        return ConstantV(same == (plain is operator.eq))
-    if plain in (operator.eq, operator.ne) and isinstance(left, BuiltinMethodV) and isinstance(right, BuiltinMethodV):
-        same = left.descriptor is right.descriptor and m.identical(left.owner, right.owner)
-        return ConstantV(same == (plain is operator.eq))
     left, right = m.settle(left), m.settle(right)
-    if plain in (operator.eq, operator.ne) and not (left.is_constant() and right.is_constant()):
-        if all(isinstance(v, InstanceV) and issubclass(v.cls, SimpleNamespace) for v in (left, right)):
-            return m.binary(plain, *(v.get_attr(m, "__dict__") for v in (left, right)))
-        members = [_member_in_c(m, value) for value in (left, right)]
-        if None not in members:
-            return ConstantV(plain(*members))
-        for value in (left, right):
-            if not _is_equal_to_itself_alone(value):
-                raise Unsupported(f"comparing {value.a()}")
-        return ConstantV(m.identical(left, right) == (plain is operator.eq))
+    if plain in (operator.eq, operator.ne):
+        same = equality.equal(m, left, right)
+        if same is not None:
+            return ConstantV(same == (plain is operator.eq))
     if isinstance(left, ArrayV) and function is not plain:
         left.refuse_when_sealed(m)
     return m.fold(function if isinstance(left, (ConstantV, ArrayV)) else plain, [left, right], {})
-
-
-def _is_equal_to_itself_alone(value: Value) -> bool:
-    """Whether ``==`` of this and an object of another kind asks whether they are one: as far as nothing is known of
-    that, and builtin containers compare with their like.
-    """
-    if isinstance(value, (ConstantV, SequenceV, DictV, SetV, DictViewV, MethodV, BuiltinMethodV)):
-        return True
-    found = getattr(value.python_type(), "__eq__", object.__eq__)
-    return found is object.__eq__ or (isinstance(value, InstanceV) and not _is_of_c(found))
-
-
-def _member_in_c(m: Machine, value: Value) -> Any:
-    """The member of one of pybind11's enumerations that this is, such as ``SDPBackend.MATH``; None for others."""
-    real = getattr(value, "real", None)
-    if real is None or not hasattr(value.python_type(), "__members__"):
-        return None
-    if value.source is not None:
-        m.guard(value.source, "identity", real, "was compared")
-    return real
 
 
 def _payload(value: Value) -> Value:
@@ -503,7 +471,7 @@ def _try_method(m: Machine, owner: Value, name: str, other: Value) -> Value | No
     if not isinstance(owner, InstanceV):
         return None
     attribute = m.class_lookup(owner.cls, name)
-    if attribute is MISSING or _is_of_c(attribute):
+    if attribute is MISSING or is_of_c(attribute):
         return None
     if attribute is None:
         m.throw(TypeError, "'NoneType' object is not callable")
@@ -511,14 +479,6 @@ def _try_method(m: Machine, owner: Value, name: str, other: Value) -> Value | No
     if isinstance(result, ConstantV) and result.value is NotImplemented:
         return None
     return result
-
-
-def _is_of_c(attribute: Any) -> bool:
-    """Whether a special method is one in C, of a builtin type or of one that pybind11 makes."""
-    bound = not isinstance(attribute, (staticmethod, classmethod)) and getattr(attribute, "__func__", None)
-    return isinstance(attribute, (WrapperDescriptorType, MethodDescriptorType)) or isinstance(
-        bound, BuiltinFunctionType
-    )
 
 
 def _sequence_operator(m: Machine, function: Any, plain: Any, left: Value, right: Value) -> Value | None:

@@ -26,9 +26,9 @@ from .values.made import MadeV
 from .values.tensor import TensorV
 from .wrap import KNOWN_TYPES
 
-# Objects that never change, so that their copies may be themselves.
+# Objects that never change, so that their copies may be themselves; modules cannot be copied.
 UNCHANGING: tuple[Any, ...] = (
-    type, *KNOWN_TYPES, weakref.ref, re.Pattern, re.Match, decimal.Decimal,
+    type, *(kind for kind in KNOWN_TYPES if kind is not ModuleType), weakref.ref, re.Pattern, re.Match, decimal.Decimal,
     datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo,
 )  # fmt: skip
 BUILTIN = (*polyfills.CONTAINERS, tuple, frozenset, torch.Size)
@@ -58,7 +58,6 @@ def is_atomic_(m, args, kwargs):
     if isinstance(value, (ConstantV, FunctionV, WeakRefV, MadeV)):
         return ConstantV(True)
     known = isinstance(value, KnownV) and isinstance(value.real, UNCHANGING)
-    known = known and not isinstance(value.real, (ModuleType, torch.finfo, torch.iinfo))  # which cannot be pickled
     if not known and not (isinstance(value, CallableV) and hasattr(value, "code")):
         raise Unsupported(f"copying {value.a()}")
     return ConstantV(True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..bytecode import decode
+from ..bytecode import codes_within, decode
 from ..records.sources import Attr, Fixed, Global, Item, Module, Source
 from . import relied
 from .values.base import Value
@@ -75,29 +75,23 @@ def _is_rewritten(namespace: dict[str, Any], name: str) -> bool:
     ``torch.nn.utils.parametrize.cached`` does.
     """
     module = str(namespace.get("__name__"))
-    if type(namespace[name]) not in relied.DATA or namespace is not getattr(sys.modules.get(module), "__dict__", None):
-        return False
-    return any(_rewrites(code, name) for code in _codes_of(module))
+    at_home = namespace is getattr(sys.modules.get(module), "__dict__", None)
+    return at_home and type(namespace[name]) in relied.DATA and _writes_to(module, name)
+
+
+@functools.cache
+def _writes_to(module: str, name: str) -> bool:
+    naming = (code for code in _codes_of(module) if name in code.co_names)
+    return any(i.opname == "STORE_GLOBAL" and i.argval == name for code in naming for i in decode(code))
 
 
 @functools.cache
 def _codes_of(module: str) -> tuple[CodeType, ...]:
-    """The code of a module's functions and methods, with what is defined in them, as far as it names globals."""
+    """The code of a module's functions and methods, with what is defined in them."""
     held = list(vars(sys.modules[module]).values())
     held += [v for cls in held if isinstance(cls, type) and cls.__module__ == module for v in vars(cls).values()]
     functions = [inspect.unwrap(f) for f in held if isinstance(f, FunctionType)]
-    waiting = [f.__code__ for f in functions if f.__module__ == module]
-    found: dict[CodeType, None] = {}
-    while waiting:
-        code = waiting.pop()
-        if code not in found:
-            found[code] = None
-            waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    return tuple(found)
-
-
-def _rewrites(code: CodeType, name: str) -> bool:
-    return name in code.co_names and any(i.opname == "STORE_GLOBAL" and i.argval == name for i in decode(code))
+    return tuple(codes_within({f.__code__: None for f in functions if f.__module__ == module}))
 
 
 def _counts_hooks(m: Machine, frame: Frame, name: str) -> bool:

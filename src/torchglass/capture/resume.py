@@ -169,7 +169,8 @@ def _prologue(code: CodeType, entry: EntryPoint, line: int, target: Label, raise
             made.append(instr("PUSH_NULL"))
         elif slot is not Slot.CAUGHT:
             made.append(instr("LOAD_FAST", f"{STACK}{n}"))
-            made += [instr("DELETE_FAST", f"{STACK}{n}")] if raises else []
+            if raises:
+                made.append(instr("DELETE_FAST", f"{STACK}{n}"))
         if slot is Slot.HANDLED:
             made += [instr("PUSH_EXC_INFO"), *_caught(entry, n, instr)]
     if code.co_flags & CO_GENERATOR:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import builtins
 import dis
+import traceback
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
+
+from ..bytecode import codes_within
 
 
 class EditError(RuntimeError):
@@ -27,11 +30,8 @@ def told(error: BaseException, path: Path | None = None) -> str:
 def check_names(module: ModuleType, path: Path) -> None:
     """Raise EditError, with the line, for a name in a module's functions that nothing defines: a typo."""
     known = {*vars(module), *vars(builtins)}
-    waiting = [value.__code__ for value in vars(module).values() if type(value) is FunctionType]
-    waiting = [code for code in waiting if code.co_filename == str(path)]
-    while waiting:
-        code = waiting.pop()
-        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    functions = [value.__code__ for value in vars(module).values() if type(value) is FunctionType]
+    for code in codes_within(code for code in functions if code.co_filename == str(path)):
         line = code.co_firstlineno
         for instruction in dis.get_instructions(code):
             line = (instruction.positions.lineno if instruction.positions else None) or line
@@ -47,10 +47,5 @@ def line_of(error: BaseException, path: Path) -> str:
 
 def line_in(error: BaseException, path: Path | str) -> int | None:
     """The last line of a file that a traceback passed through; for a folder, of any file in it."""
-    found = None
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(path):
-            found = trace.tb_lineno
-        trace = trace.tb_next
-    return found
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == str(path)]
+    return lines[-1] if lines else None

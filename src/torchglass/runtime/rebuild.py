@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import sys
+import traceback
 import types
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
@@ -276,26 +277,21 @@ def _is_from_outside(error: BaseException) -> bool:
     """
     if interrupts.is_raised_by_handler(error):
         return True
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None or type(error).__module__.partition(".")[0] in (*_LIBRARIES, "builtins"):
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if not frames or type(error).__module__.partition(".")[0] in (*_LIBRARIES, "builtins"):
         return False
-    code = trace.tb_frame.f_code
-    return trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES or (
-        code.co_filename.endswith(_GENERATED)
-    )
+    last = frames[-1]
+    of_library = last.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES
+    return of_library or last.f_code.co_filename.endswith(_GENERATED)
 
 
 def _place_of(error: BaseException) -> str:
     """``in .../forward_wrapper.py, line 20``: the last line of a generated file on the way to the error."""
     place = ""
-    trace = error.__traceback__
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
         if file.endswith(_GENERATED):
-            place = f"in {file}, line {trace.tb_lineno}"
-        trace = trace.tb_next
+            place = f"in {file}, line {line}"
     return place
 
 

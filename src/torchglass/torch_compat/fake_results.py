@@ -1,8 +1,8 @@
 """What operators gave on fake tensors, kept by what their results depend on.
 
-A graph repeats few calls many times. FakeTensorMode keeps results too, at some 90 microseconds a call; this takes 25,
-and knows that ``x * 2.5`` lies in memory as ``x * 3.5`` does. Input: a call on fake tensors. Output: a new fake tensor
-as the first such call gave it, or None; then ``keep`` enters what the mode itself finds.
+A graph repeats few calls many times. FakeTensorMode keeps results too, but its keys take longer than all of this, and
+to it ``x * 2.5`` and ``x * 3.5`` are different calls. Input: a call on fake tensors. Output: a new fake tensor as the
+first such call gave it, or None; then ``keep`` enters what the mode itself finds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from ..kernel_writes import NORMALIZE
 
 aten = torch.ops.aten
-_MOST = 20_000  # results, some 10 MB: past it all are forgotten
+_MOST = 20_000  # results: past it all are forgotten
 _VALUES_DECIDE = frozenset(
     getattr(torch.Tag, name)
     for name in ("data_dependent_output", "dynamic_output_shape", "nondeterministic_seeded", "inplace_view")

@@ -51,6 +51,14 @@ def is_of_compiled_module(cls: type) -> bool:
     return "_torchglass_original" in vars(cls)
 
 
+def is_of_c(attribute: Any) -> bool:
+    """Whether a special method is one in C, of a builtin type or of one that pybind11 makes."""
+    bound = not isinstance(attribute, (staticmethod, classmethod)) and getattr(attribute, "__func__", None)
+    return isinstance(attribute, (WrapperDescriptorType, MethodDescriptorType)) or isinstance(
+        bound, BuiltinFunctionType
+    )
+
+
 def is_data_descriptor(attribute: Any) -> bool:
     return hasattr(type(attribute), "__set__") or hasattr(type(attribute), "__delete__")
 
