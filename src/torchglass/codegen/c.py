@@ -1,20 +1,23 @@
 """The C translation unit of a graph: what it needs of prelude.h, then every different kernel once with its exported
 adapter.
 
-Two kernels that are equal but for the names of their buffers (the twelve equal layers of a model) share one function.
+Two kernels that are equal but for the names of their buffers (the twelve equal layers of a model) share one function;
+so do many that differ in their numbers besides (``c_numbers``).
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from .. import interrupts
 from ..records.kernels import Choice, FusedKernel, Kernel, Trial
 from ..records.loops import Buffer, Compute, Const, Load, Store
-from .c_kernel import DEFAULT, CKernel
+from .c_kernel import DEFAULT, CKernel, adapter
+from .c_numbers import MOST_WRITTEN, Parameterized, parameterized, tables
 from .c_ops import CALLED, LIBM
 from .effort import least_shared
 from .nest import build
@@ -133,8 +136,17 @@ def canonical(kernel: FusedKernel, buffers: dict[str, Buffer]) -> tuple[object, 
     return (kernel.dims, kernel.inner, kernel.across, tuple(loops), local, over), tuple(names)
 
 
+@dataclass(frozen=True)
+class Function:
+    """A printed function: how much it computes, and whether it has threads of its own."""
+
+    name: str
+    effort: float
+    parallel: bool
+
+
 class Unit:
-    """Collects the kernels of a graph; ``add`` returns how to call one, ``text`` the file."""
+    """The kernels of a graph; ``add`` returns how to call them, ``text`` the file."""
 
     def __init__(
         self,
@@ -142,49 +154,76 @@ class Unit:
         most_threads: int | None = None,
         tried: Mapping[str, tuple[Trial, ...]] = MappingProxyType({}),
     ) -> None:
-        self.buffers, self.most_threads, self.tried = buffers, most_threads, tried
+        self.tables = tables(buffers)
+        self.buffers = buffers | {table.name: table for table in self.tables.values()}
+        self.most_threads, self.tried = most_threads, tried
         self.fused: dict[str, FusedKernel] = {}  # printed kernels as they were fused
         self.known: dict[object, tuple[str, tuple[int, ...]]] = {}
         self.kernels: list[Kernel] = []
         self.parts: list[str] = []
         self.called: dict[str, Call] = {}
-        self.work: dict[str, tuple[float, bool]] = {}  # a kernel's effort, and whether it has threads of its own
+        self.alike: dict[object, Parameterized] = {}
+        self.functions: dict[tuple[object, Choice], Function] = {}
+        self.work: dict[str, Function] = {}  # that a kernel's calls run
         self.groups: dict[tuple[str, ...], str] = {}  # kernels in one call, and the name of its function
 
-    def add(self, kernel: FusedKernel) -> Call:
-        interrupts.check()
-        key, order = canonical(kernel, self.buffers)
-        found = self.known.get(key)
-        if found is None:
-            found = self._print(kernel, order)
-            self.known[key] = found
-        else:
-            self._count(found[0], kernel)
-        name, positions = found
-        call = self.called[kernel.name] = Call(name, tuple(order[k] for k in positions))
-        return call
+    def add(self, kernels: Sequence[FusedKernel]) -> dict[str, Call]:
+        """How to call each kernel of the graph, by its name."""
+        found = [(kernel, *canonical(kernel, self.buffers)) for kernel in kernels]
+        different = {key: kernel for kernel, key, _ in found}
+        self.alike = self._alike(different)
+        for kernel, key, order in found:
+            interrupts.check()
+            known = self.known.get(key)
+            if known is None:
+                known = self.known[key] = self._print(kernel, key, order)
+            else:
+                self._count(known[0], kernel)
+            name, positions = known
+            self.called[kernel.name] = Call(name, tuple(order[k] for k in positions))
+        return self.called
 
-    def _print(self, kernel: FusedKernel, order: tuple[str, ...]) -> tuple[str, tuple[int, ...]]:
+    def _alike(self, different: Mapping[object, FusedKernel]) -> dict[object, Parameterized]:
+        """Those of many kernels that are equal but for their numbers, by key."""
+        if len(different) <= MOST_WRITTEN:
+            return {}
+        made = {key: parameterized(kernel, self.tables) for key, kernel in different.items()}
+        keys = {key: canonical(one.kernel, self.buffers)[0] for key, one in made.items() if one.tables}
+        counts = Counter(keys.values())
+        return {key: replace(made[key], key=same) for key, same in keys.items() if counts[same] > MOST_WRITTEN}
+
+    def _print(self, kernel: FusedKernel, key: object, order: tuple[str, ...]) -> tuple[str, tuple[int, ...]]:
         name = f"kernel_{len(self.kernels)}"
         self.fused[name] = kernel
         tried = self.tried.get(name, ())
-        printer = self.printer(kernel, tried[0].choice if tried else DEFAULT)
-        text = "\n".join((*_comment(kernel, tried), printer.text(name), printer.adapter(name)))
+        choice = tried[0].choice if tried else DEFAULT
+        one = self.alike.get(key, Parameterized(kernel, {}, key))
+        taken = (*one.kernel.reads, *one.kernel.writes)
+        lines = []
+        function = self.functions.get((one.key, choice))
+        if function is None:
+            printer = self.printer(one.kernel, choice)
+            function = self.functions[one.key, choice] = Function(name, printer.effort, printer.parallel)
+            lines.append(printer.text(name))
+        lines.append(adapter(name, function.name, taken, one.tables))
+        as_another = function.name if function.name != name else None
+        text = "\n".join((*_comment(kernel, tried, as_another), *lines))
         self.parts.append(text)
-        self.work[name] = printer.effort, printer.parallel
+        self.work[name] = function
+        arguments = tuple(b for b in taken if b not in one.tables)
         self.kernels.append(
             Kernel(
                 name,
                 "c",
                 text,
-                printer.arguments,
+                arguments,
                 tuple(lp.name for lp in kernel.loops),
                 kernel.ops,
                 kernel.origins,
                 tried=tried,
             )
         )
-        return name, tuple(order.index(b) for b in printer.arguments)
+        return name, tuple(order.index(b) for b in arguments)
 
     def together(self, kernels: Sequence[FusedKernel]) -> list[Together]:
         """How to call the kernels that run in one call with others: the first of each run, and those beside it."""
@@ -217,9 +256,9 @@ class Unit:
             ]
             call = "kernels[k](a + first[k])"
         work = [self.work[name] for name in names]
-        shared = self.most_threads != 1 and sum(effort for effort, _ in work) > least_shared()
+        shared = self.most_threads != 1 and sum(one.effort for one in work) > least_shared()
         team = f" num_threads({self.most_threads})" if self.most_threads else ""
-        threads = shared and not any(parallel for _, parallel in work)
+        threads = shared and not any(one.parallel for one in work)
         lines = [f"/* {len(names)} kernels in one call */", f"void {self.groups[names]}_call(void** a)", "{", *tables]
         lines += [f"    #pragma omp parallel for schedule(static){team}"] if threads else []
         return "\n".join((*lines, f"    for (int64_t k = 0; k < {len(names)}; ++k) {call};", "}"))
@@ -254,11 +293,12 @@ def identifier(name: str) -> str:
     return f"b_{plain}" if plain in RESERVED or ours or macro else plain
 
 
-def _comment(kernel: FusedKernel, tried: tuple[Trial, ...] = ()) -> list[str]:
-    """What a kernel fuses, for the reader."""
+def _comment(kernel: FusedKernel, tried: tuple[Trial, ...], as_another: str | None) -> list[str]:
+    """What a kernel fuses, for the reader, and whose function it is if not its own."""
     ops = ", ".join(dict.fromkeys(op.removeprefix("aten.") for op in kernel.ops))
     lines = [f"/* {ops}", f" * rows {[str(d) for d, i in zip(kernel.dims, kernel.inner) if not i]}".replace("'", "")
              + f", of {[str(d) for d, i in zip(kernel.dims, kernel.inner) if i]}".replace("'", "")]  # fmt: skip
     lines += [f" * {origin}" for origin in kernel.origins[:12]]
+    lines += [f" * as {as_another}, with numbers of its own"] if as_another else []
     lines += [f" * {'runs' if n == 0 else 'tried'}: {trial}" for n, trial in enumerate(tried)]
     return [*lines, " */"]

@@ -13,8 +13,9 @@ A layernorm over (512, 256) becomes::
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..records.kernels import Choice
@@ -86,10 +87,6 @@ class CKernel:
         parts = [f"const {self._memory(b)}{pointers[b]} {self.ident(b)}" for b in self.inputs]
         parts += [f"{self._memory(b)}{pointers[b]} {self.ident(b)}" for b in self.outputs]
         return ", ".join(parts)
-
-    def adapter(self, name: str) -> str:
-        """The exported function of the launcher's calling convention."""
-        return f"void {name}_call(void** a) {{ {name}({', '.join(f'a[{k}]' for k in range(len(self.arguments)))}); }}"
 
     def _memory(self, buffer: str) -> str:
         return CTYPES[self.buffers[buffer].dtype]
@@ -504,6 +501,17 @@ class CKernel:
             f"const {value_type(acc.reduce.dtype)} sum = total;", *self._finished(acc),
         ]  # fmt: skip
         return [f"for (int64_t c = 0; c < {acc.size}; ++c) {{", *indent(body), "}"]
+
+
+def adapter(name: str, function: str, arguments: Sequence[str], tables: Mapping[str, str]) -> str:
+    """The exported function of the launcher's calling convention. ``tables``: which arguments it brings itself, and
+    how it declares them.
+    """
+    places = (f"a[{k}]" for k in itertools.count())
+    call = f"{function}({', '.join(b if b in tables else next(places) for b in arguments)});"
+    if not tables:
+        return f"void {name}_call(void** a) {{ {call} }}"
+    return "\n".join((f"void {name}_call(void** a)", "{", *indent([*tables.values(), call]), "}"))
 
 
 def _clauses(p: Pass) -> str:

@@ -20,7 +20,7 @@ def run(
     """
     check(fused)
     unit = Unit(fused.buffers, options.get("threads") if options is not None else None, tried)
-    calls = {kernel.name: unit.add(kernel) for kernel in fused.kernels}
+    calls = unit.add(fused.kernels)
     groups = unit.together(fused.kernels)
     wrapper = WrapperPrinter(fused, calls, f"{fused.graph.name}_kernels.c", groups)
     source = unit.text(f"{fused.graph.name} graph")

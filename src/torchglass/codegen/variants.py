@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..records.kernels import Choice, FusedGraph, Variants
 from .c import Unit
+from .c_kernel import adapter
 from .prelude import prelude_of
 from .run import check
 
@@ -18,8 +19,7 @@ def variants(fused: FusedGraph, threads: int, most_threads: int | None = None) -
     """All ways that differ in their C. ``threads``: how many PyTorch uses; ``most_threads``: how many a kernel may."""
     check(fused)
     unit = Unit(fused.buffers, most_threads)
-    for kernel in fused.kernels:
-        unit.add(kernel)
+    unit.add(fused.kernels)
     parts: list[str] = []
     functions: dict[str, tuple[tuple[Choice, str], ...]] = {}
     arguments = {}
@@ -31,7 +31,7 @@ def variants(fused: FusedGraph, threads: int, most_threads: int | None = None) -
             if text not in texts:
                 name = f"{printed.name}_{len(texts)}"
                 texts[text] = choice, name
-                parts.append(f"/* {choice} */\n{printer.text(name)}\n{printer.adapter(name)}")
+                parts.append(f"/* {choice} */\n{printer.text(name)}\n{adapter(name, name, printer.arguments, {})}")
         functions[printed.name] = tuple(texts.values())
         arguments[printed.name] = tuple(fused.buffers[b] for b in printed.arguments)
     text = "\n\n".join(parts)
