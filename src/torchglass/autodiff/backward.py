@@ -12,7 +12,6 @@ the new ops are merged with those of the forward and read the same tensors.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -84,7 +83,7 @@ def _apart(
 @dataclass
 class Again:
     """Makes the backward for other gradients. ``kept`` are the ops that are saved, ``stand_ins`` the ops that have the
-    values of others since the clean-up, ``again`` what backward computes of the forward in any case.
+    values of others since the clean-up, ``forward_only`` what backward must not compute again.
     """
 
     trace: Trace
@@ -95,8 +94,7 @@ class Again:
     kept: list[Op]
     saved: list[Op]
     copies: dict[Op, Op]
-    prices: dict[Op, float]
-    again: set[Op]
+    forward_only: set[Op]
     wants: Wants
     partition: Partition | None = None
 
@@ -116,7 +114,7 @@ class Again:
         gradients = [(i, cleanup.replaced(op)) for i, op in found]
         names.assign([*self.known, *ops], [(str(self.trace.inputs[i].op.target), op) for i, op in gradients])
         order = cut.order_backward([*self.known, *ops], self.kept, [op for _, op in gradients])
-        if any(self.prices.get(op) == math.inf and op not in self.again for op in order):
+        if not self.forward_only.isdisjoint(order):
             return None
         made = fields(self.saved, self.copies, traced.tangents, order, gradients, traced.gradients)
         return replace(self.partition, **made)

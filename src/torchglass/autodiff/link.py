@@ -18,6 +18,7 @@ import torch
 
 from .._native import GraphFunction, below_autograd, overlap, write_back
 from ..records.partition import (
+    NO_GRAPH,
     Arrived,
     Computed,
     Constant,
@@ -31,6 +32,7 @@ from ..records.partition import (
 from ..records.tensor_spec import TensorSpec
 from ..torch_compat import in_forward_mode
 from .aliases import apply
+from .recorder import AutodiffError
 
 Graph = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
 """A compiled graph: takes a list of tensors, which it may clear, and returns a list or tuple of tensors."""
@@ -320,9 +322,10 @@ class _Backward:
     def _compiled(self, kind: Arrived, layouts: Arrived) -> _Route:
         partition, missing = self.partition, {i for i, strides in enumerate(kind) if strides is None}
         present = [i for i in range(len(kind)) if i not in missing]
-        if layouts != self.expected:
+        if layouts != self.expected or self._has_let_go():
             again = partition.again(kind) if partition.again is not None and present else None
             if again is not None:
+                self.partition = partition.after_backward()
                 partition, missing = again, set()
             else:
                 present = list(range(len(kind)))
@@ -338,9 +341,20 @@ class _Backward:
         graph, read = self._as_assumed() if partition is self.partition else self._made_of(partition)
         return _Route(graph, tuple(zip(present, partition.tangents)), given, read)
 
+    def _has_let_go(self) -> bool:
+        """Whether the partition's own backward is gone before anybody needed it: the gradients of most programs arrive
+        in one way, and a graph with its fake tensors is megabytes.
+        """
+        return self.assumed is None and self.partition.backward is NO_GRAPH
+
     def _as_assumed(self) -> tuple[Graph, tuple[int, ...]]:
         if self.assumed is None:
-            self.assumed = self._made_of(self.partition)
+            partition: Partition | None = self.partition
+            if self._has_let_go() and self.partition.again is not None:
+                partition = self.partition.again(tuple(spec.strides for spec in self.partition.tangents))
+            if partition is None:
+                raise AutodiffError("backward cannot be traced a second time")
+            self.assumed = self._made_of(partition)
             self.partition = self.partition.after_backward()
         return self.assumed
 

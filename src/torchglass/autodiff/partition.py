@@ -7,6 +7,7 @@ gives an inference partition too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -128,6 +129,7 @@ def _again(draft: _Draft, ends: Ends, choice: cut.Choice, problem: cut.Problem, 
     stand_ins = {op: wide.get(twin, twin) for op, twin in draft.cleanup.now.items() if not op.backward} | wide
     copies = _copies(choice, draft.written)
     known = [op for op in draft.ops if op not in problem.needs_tangent]
+    prices = problem.prices()
     return Again(
         trace=draft.trace.inputs_alone(),
         results=ends.differentiable,
@@ -137,8 +139,7 @@ def _again(draft: _Draft, ends: Ends, choice: cut.Choice, problem: cut.Problem, 
         kept=choice.saved,
         saved=[copies.get(op, op) for op in choice.saved],
         copies=copies,
-        prices=problem.prices(),
-        again=set(known).intersection(choice.backward),
+        forward_only={op for op in known if prices.get(op) == math.inf}.difference(choice.backward),
         wants=wants,
     )
 
@@ -188,7 +189,7 @@ def _training(draft: _Draft, ends: Ends, choice: cut.Choice, autocast: tuple[str
         again=again,
         **fields(again.saved, again.copies, draft.tangents, choice.backward, draft.gradients, draft.trace.gradients),
     )
-    again.partition = partition.after_forward()
+    again.partition = partition.after_backward()
     return partition
 
 

@@ -74,6 +74,7 @@ class LightFakeMode(FakeTensorMode):
             key = fake_results.key_of(self, func, args, kwargs)
             result = fake_results.known(self, key, args)
             if result is None:
+                self.cache_enabled = key is None  # what is kept here the mode need not keep
                 result = self._asked(func, types, args, kwargs)
                 fake_results.keep(self, key, func, args, result)
             if self.writes is not None:
