@@ -63,7 +63,7 @@ PyObject* answering(PyObject*, PyObject* args) {
   return bound_later;
 }
 
-PyMethodDef functions[] = {
+PyMethodDef answering_functions[] = {
     {"answering", answering, METH_VARARGS, "answering(method, queries): see csrc/answering.cpp."},
     {"meet_exception", meet_exception, METH_NOARGS, "meet_exception(): raise what struck a query since."},
     {nullptr, nullptr, 0, nullptr},
@@ -71,6 +71,6 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-int add_answering(PyObject* module) { return PyModule_AddFunctions(module, functions); }
+int add_answering(PyObject* module) { return PyModule_AddFunctions(module, answering_functions); }
 
 }  // namespace torchglass

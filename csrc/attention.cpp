@@ -138,7 +138,7 @@ PyObject* attention(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject
   Py_RETURN_NONE;
 }
 
-PyMethodDef functions[] = {
+PyMethodDef attention_functions[] = {
     {"attention",
      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(attention)),
      METH_FASTCALL | METH_KEYWORDS,
@@ -152,7 +152,7 @@ PyMethodDef functions[] = {
 int add_attention(PyObject* module) {
   PyObject* runs = attention_runs() ? Py_True : Py_False;
   if (PyModule_AddObjectRef(module, "attention_runs", runs) < 0) return -1;
-  return PyModule_AddFunctions(module, functions);
+  return PyModule_AddFunctions(module, attention_functions);
 }
 
 }  // namespace torchglass

@@ -201,7 +201,7 @@ PyObject* same_constant_function(PyObject*, PyObject* const* args, Py_ssize_t co
   return PyBool_FromLong(same_constant(args[0], args[1]));
 }
 
-PyMethodDef functions[] = {
+PyMethodDef checks_functions[] = {
     {"same_constant", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(same_constant_function)),
      METH_FASTCALL, "same_constant(value, expected): equal type and equal value, 0.0 unlike -0.0, NaN like NaN."},
     {nullptr, nullptr, 0, nullptr},
@@ -320,7 +320,7 @@ bool Condition::asks_for_empty_dict(PyObject* value) const {
 }
 
 int add_checks(PyObject* module) {
-  return PyModule_AddFunctions(module, functions);
+  return PyModule_AddFunctions(module, checks_functions);
 }
 
 }  // namespace torchglass

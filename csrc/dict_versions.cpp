@@ -45,14 +45,14 @@ struct Watched {
   int watcher = -1;
 };
 
-Watched& watched() {
+Watched& watched_dicts() {
   static Watched* const all = new Watched;
   return *all;
 }
 
 // Called before the change is made, with the lock held; runs no Python code.
 int on_change(PyDict_WatchEvent event, PyObject* dict, PyObject*, PyObject*) {
-  Watched& all = watched();
+  Watched& all = watched_dicts();
   const auto found = all.by_dict.find(dict);
   if (found == all.by_dict.end()) return 0;
   ++dict_changes_count;
@@ -65,7 +65,7 @@ int on_change(PyDict_WatchEvent event, PyObject* dict, PyObject*, PyObject*) {
 }
 
 const uint64_t* watch(PyObject* dict) {
-  Watched& all = watched();
+  Watched& all = watched_dicts();
   if (PyDict_Watch(all.watcher, dict) < 0) {
     PyErr_Clear();
     return nullptr;
@@ -83,7 +83,7 @@ const uint64_t* watch(PyObject* dict) {
 
 // Whether the watcher hears of every kind of change to the dict of an object: that of Python 3.13.0 does not when an
 // attribute is set (github.com/python/cpython/issues/125608), and what is not heard of must not be relied on.
-bool hears_everything() {
+bool hears_every_dict() {
   const Ref type(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "Watched"));
   Ref object(type ? PyObject_CallNoArgs(type.get()) : nullptr);
   if (!object || PyObject_SetAttrString(object.get(), "old", Py_None) < 0) return false;
@@ -101,10 +101,10 @@ bool hears_everything() {
   return heard(0);
 }
 
-bool begin() {
-  Watched& all = watched();
+bool begin_watching() {
+  Watched& all = watched_dicts();
   all.watcher = PyDict_AddWatcher(on_change);
-  const bool usable = all.watcher >= 0 && hears_everything();
+  const bool usable = all.watcher >= 0 && hears_every_dict();
   PyErr_Clear();
   return usable;
 }
@@ -112,13 +112,13 @@ bool begin() {
 }  // namespace
 
 bool dicts_have_versions() {
-  static const bool usable = begin();
+  static const bool usable = begin_watching();
   return usable;
 }
 
 const uint64_t* version_of(PyObject* dict) {
   if (!dicts_have_versions()) return nullptr;
-  const auto& known = watched().by_dict;
+  const auto& known = watched_dicts().by_dict;
   const auto found = known.find(dict);
   return found != known.end() ? found->second : watch(dict);
 }

@@ -548,7 +548,7 @@ PyObject* set_detour(PyObject*, PyObject* wanted) {
   Py_RETURN_NONE;
 }
 
-PyMethodDef functions[] = {
+PyMethodDef dispatch_functions[] = {
     {"set_detour", set_detour, METH_O, "set_detour(detour): where calls of compiled functions go instead."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -585,7 +585,7 @@ int add_dispatch(PyObject* module) {
   compiled_type.tp_members = compiled_members;
   compiled_type.tp_getset = compiled_properties;
   if (PyType_Ready(&compiled_type) < 0 || add_tail_calls() < 0) return -1;
-  if (PyModule_AddFunctions(module, functions) < 0) return -1;
+  if (PyModule_AddFunctions(module, dispatch_functions) < 0) return -1;
   return PyModule_AddObjectRef(module, "CompiledFunction", reinterpret_cast<PyObject*>(&compiled_type));
 }
 

@@ -37,8 +37,6 @@ namespace torchglass {
 
 int watching_threads = 0;
 
-namespace {
-
 struct Variant {
   PyObject* globals;    // compared, never followed
   PyObject* function;   // likewise; null for one without closure
@@ -53,10 +51,8 @@ struct Record {
   std::vector<Variant> variants;
 };
 
-constexpr int most_closures = 8;
-constexpr size_t most_records = 4096;  // then everything is forgotten: programs that keep making code stay flat
-
-}  // namespace
+static constexpr int most_closures = 8;
+static constexpr size_t most_records = 4096;  // then all is forgotten: programs that keep making code stay flat
 
 struct Region {
   PyObject_HEAD
@@ -378,7 +374,7 @@ PyObject* region_exit(PyObject*, PyObject* const*, Py_ssize_t) {
 }
 
 // The callback of a variant's weak reference: `region` is the region, `reference` the dead reference.
-PyObject* on_death(PyObject* region, PyObject* reference) {
+PyObject* on_region_death(PyObject* region, PyObject* reference) {
   for (auto& [code, record] : *as_region(region)->records) {
     auto& all = record.variants;
     const auto found = std::find_if(all.begin(), all.end(), [&](const Variant& v) { return v.alive.get() == reference; });
@@ -390,7 +386,7 @@ PyObject* on_death(PyObject* region, PyObject* reference) {
   Py_RETURN_NONE;
 }
 
-PyMethodDef on_death_method = {"on_death", on_death, METH_O, nullptr};
+PyMethodDef on_region_death_method = {"on_death", on_region_death, METH_O, nullptr};
 
 PyObject* region_add(PyObject* object, PyObject* args) {
   PyObject *function = nullptr, *compiled = nullptr;
@@ -398,7 +394,7 @@ PyObject* region_add(PyObject* object, PyObject* args) {
   const bool has_closure = PyFunction_GET_CLOSURE(function) != nullptr;
   Ref alive;
   if (has_closure) {
-    const Ref callback(PyCFunction_New(&on_death_method, object));
+    const Ref callback(PyCFunction_New(&on_region_death_method, object));
     alive = Ref(callback ? PyWeakref_NewRef(function, callback.get()) : nullptr);
     if (!alive) return nullptr;
   }
@@ -449,7 +445,7 @@ PyObject* forget_other_threads(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-PyMethodDef functions[] = {
+PyMethodDef frame_hook_functions[] = {
     {"forget_other_threads", forget_other_threads, METH_NOARGS,
      "forget_other_threads(): in a forked child, nobody else is inside a region."},
     {"watching", watching, METH_NOARGS, "watching(): whether the current thread is inside a region."},
@@ -470,7 +466,7 @@ int add_frame_hook(PyObject* module) {
   region_type.tp_traverse = region_traverse;
   region_type.tp_clear = region_clear_references;
   region_type.tp_methods = region_methods;
-  if (PyType_Ready(&region_type) < 0 || PyModule_AddFunctions(module, functions) < 0) return -1;
+  if (PyType_Ready(&region_type) < 0 || PyModule_AddFunctions(module, frame_hook_functions) < 0) return -1;
   return PyModule_AddObjectRef(module, "Region", reinterpret_cast<PyObject*>(&region_type));
 }
 

@@ -121,7 +121,7 @@ PyObject* global_state(PyObject*, PyObject*) {
       function_modes.release(), dispatch_modes.release());
 }
 
-PyMethodDef functions[] = {
+PyMethodDef global_state_functions[] = {
     {"global_state", global_state, METH_NOARGS, "global_state(): the state outside the arguments, as a tuple of 11."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -156,7 +156,7 @@ bool GlobalState::is_current() const {
 }
 
 int add_global_state(PyObject* module) {
-  return PyModule_AddFunctions(module, functions);
+  return PyModule_AddFunctions(module, global_state_functions);
 }
 
 }  // namespace torchglass

@@ -36,7 +36,6 @@
 namespace torchglass {
 
 using torch::autograd::Edge;
-using torch::autograd::Node;
 using NodePtr = decltype(Edge::function);  // shared_ptr up to torch 2.11, intrusive_ptr later
 
 SharedObject share(PyObject* borrowed) {
@@ -473,7 +472,7 @@ PyObject* below_autograd(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return run_below_autograd(args[0], args[1]).release();
 }
 
-PyMethodDef functions[] = {
+PyMethodDef graph_function_functions[] = {
     {"below_autograd",
      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(below_autograd)),
      METH_FASTCALL,
@@ -486,7 +485,7 @@ PyMethodDef functions[] = {
 int add_graph_function(PyObject* module) {
   if (ready_graph() < 0 || ready_node() < 0) return -1;
   if (PyModule_AddObjectRef(module, "GraphFunction", reinterpret_cast<PyObject*>(&graph_type)) < 0) return -1;
-  return PyModule_AddFunctions(module, functions);
+  return PyModule_AddFunctions(module, graph_function_functions);
 }
 
 }  // namespace torchglass

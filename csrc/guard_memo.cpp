@@ -512,12 +512,12 @@ bool GuardTable::differs_by_call(const Run& run, int index) const {
 
 namespace {
 
-PyObject* on_death(PyObject* link, PyObject*) {
+PyObject* on_link_death(PyObject* link, PyObject*) {
   if (auto* table = *static_cast<GuardTable**>(PyCapsule_GetPointer(link, nullptr))) table->drop_fetched();
   Py_RETURN_NONE;
 }
 
-PyMethodDef on_death_method = {"on_death", on_death, METH_O, nullptr};
+PyMethodDef on_link_death_method = {"on_death", on_link_death, METH_O, nullptr};
 
 void free_link(PyObject* capsule) {
   delete static_cast<GuardTable**>(PyCapsule_GetPointer(capsule, nullptr));
@@ -555,7 +555,7 @@ void GuardTable::cache_fetched(Run& run, const Ref& tuple) {
   std::sort(anchors.begin(), anchors.end());
   anchors.erase(std::unique(anchors.begin(), anchors.end()), anchors.end());
   if (!link_) link_ = make_link(this);
-  const Ref callback(link_ ? PyCFunction_New(&on_death_method, link_.get()) : nullptr);
+  const Ref callback(link_ ? PyCFunction_New(&on_link_death_method, link_.get()) : nullptr);
   std::vector<Ref> references;
   for (PyObject* anchor : anchors) {
     references.emplace_back(callback ? PyWeakref_NewRef(anchor, callback.get()) : nullptr);

@@ -396,7 +396,7 @@ PyObject* set_many_dicts(PyObject*, PyObject* count) {
   return PyLong_FromSize_t(std::exchange(many_dicts, number));
 }
 
-PyMethodDef functions[] = {
+PyMethodDef guard_table_type_functions[] = {
     {"set_many_dicts", set_many_dicts, METH_O,
      "From how many dicts on a table asks first whether any has changed; returns what it was. For tests."},
     {nullptr, nullptr, 0, nullptr},
@@ -415,7 +415,7 @@ int add_guard_table(PyObject* module) {
   guard_table_type.tp_clear = table_clear;
   guard_table_type.tp_methods = table_methods;
   guard_table_type.tp_getset = table_properties;
-  if (PyType_Ready(&guard_table_type) < 0 || PyModule_AddFunctions(module, functions) < 0) return -1;
+  if (PyType_Ready(&guard_table_type) < 0 || PyModule_AddFunctions(module, guard_table_type_functions) < 0) return -1;
   return PyModule_AddObjectRef(module, "GuardTable", reinterpret_cast<PyObject*>(&guard_table_type));
 }
 

@@ -319,7 +319,7 @@ PyObject* lies_as(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return PyBool_FromLong(same);
 }
 
-PyMethodDef functions[] = {
+PyMethodDef launch_functions[] = {
     {"lies_as",
      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(lies_as)),
      METH_FASTCALL,
@@ -344,7 +344,7 @@ PyMethodDef functions[] = {
 int add_launch(PyObject* module) {
   if (ready_kernel() < 0) return -1;
   if (PyModule_AddObjectRef(module, "Kernel", reinterpret_cast<PyObject*>(&kernel_type)) < 0) return -1;
-  return PyModule_AddFunctions(module, functions);
+  return PyModule_AddFunctions(module, launch_functions);
 }
 
 }  // namespace torchglass

@@ -150,7 +150,7 @@ void Pool::give_back(void* context) {
 
 PyObject* release_memory(PyObject*, PyObject*) { return PyLong_FromSize_t(pool().release()); }
 
-PyMethodDef functions[] = {
+PyMethodDef memory_functions[] = {
     {"release_memory", release_memory, METH_NOARGS, "release_memory() -> int: frees kept blocks, returns their bytes."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -161,6 +161,6 @@ at::Tensor empty_kept(at::IntArrayRef sizes, at::IntArrayRef strides, at::Scalar
   return at::detail::empty_strided_generic(sizes, strides, &pool(), c10::DispatchKeySet(c10::DispatchKey::CPU), dtype);
 }
 
-int add_memory(PyObject* module) { return PyModule_AddFunctions(module, functions); }
+int add_memory(PyObject* module) { return PyModule_AddFunctions(module, memory_functions); }
 
 }  // namespace torchglass

@@ -125,7 +125,7 @@ PyObject* tensor_flags(PyObject*, PyObject* object) {
   return PyList_AsTuple(names.get());
 }
 
-PyMethodDef functions[] = {
+PyMethodDef tensor_facts_functions[] = {
     {"tensor_flags", tensor_flags, METH_O, "tensor_flags(tensor): names of its unusual traits, () for a plain one."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -226,7 +226,7 @@ bool TensorSnapshot::matches_anew() {
 }
 
 int add_tensor_facts(PyObject* module) {
-  return PyModule_AddFunctions(module, functions);
+  return PyModule_AddFunctions(module, tensor_facts_functions);
 }
 
 }  // namespace torchglass

@@ -199,7 +199,7 @@ PyObject* write_back(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Py_RETURN_NONE;
 }
 
-PyMethodDef functions[] = {
+PyMethodDef write_back_functions[] = {
     {"overlap",
      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(overlap)),
      METH_FASTCALL,
@@ -213,6 +213,6 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-int add_write_back(PyObject* module) { return PyModule_AddFunctions(module, functions); }
+int add_write_back(PyObject* module) { return PyModule_AddFunctions(module, write_back_functions); }
 
 }  // namespace torchglass
