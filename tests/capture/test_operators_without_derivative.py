@@ -1,4 +1,6 @@
-"""Operators of torch.library without a formula for autograd, which then looks into their kernels: eager's gradients."""
+"""Operators of torch.library without a formula for autograd, which then looks into their kernels, or with one that
+reads what tensors hold: eager's gradients.
+"""
 
 from __future__ import annotations
 
@@ -67,3 +69,37 @@ def test_captured_whole_where_the_result_has_no_gradient() -> None:
         return x.gather(0, ops.order(x, y)) * y
 
     torch.testing.assert_close(ran(tg.compile(f, backend="aot_eager", fullgraph=True)), ran(f))
+
+
+@torch.library.custom_op("torchglass_looked_into::grouped", mutates_args=())
+def grouped(x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    return torch.cat([part * (place + 1) for place, part in enumerate(x.tensor_split(ends.tolist()))])
+
+
+def grouped_backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+    return grouped(gradient, torch.tensor(ctx.ends.tolist())), None
+
+
+grouped.register_fake(lambda x, ends: torch.empty_like(x))
+grouped.register_autograd(grouped_backward, setup_context=lambda ctx, inputs, output: setattr(ctx, "ends", inputs[1]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_derivative_that_reads_data_breaks_the_graph(backend: str) -> None:
+    """As that of transformers.grouped_mm_fallback does (5.17), which mixtures of experts are made of."""
+
+    def f(x, y):
+        return ops.grouped((x * 2).tanh(), torch.tensor([3, 5])).sin() * y
+
+    compiled = tg.compile(f, backend=backend)
+    torch.testing.assert_close(ran(compiled), ran(f))
+    (broken,) = tg.explain(compiled).breaks()
+    assert "whose derivative needs the data of a tensor" in str(broken)
+
+
+def test_captured_whole_where_a_derivative_that_reads_data_is_not_asked_for() -> None:
+    def f(x, y):
+        return ops.grouped(x * 2, torch.tensor([3, 5])) * y
+
+    x = torch.linspace(-1, 2, 9)
+    assert torch.equal(tg.compile(f, backend="aot_eager", fullgraph=True)(x, x), f(x, x))

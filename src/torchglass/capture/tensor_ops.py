@@ -14,10 +14,9 @@ from .. import masked_writes, torch_compat
 from ..markers import DISABLED, IN_GRAPH, REASON
 from ..records.literals import literal
 from ..records.sources import Computed, Constant
-from ..records.tensor_spec import is_continuous
-from . import constant_tensors, diagnostics, failing, numbers, starts
+from . import constant_tensors, diagnostics, failing, numbers, op_derivatives, starts
 from .errors import Fails, NeedsData, Unsupported
-from .graph import fake_of, has_tensor, tensors_in
+from .graph import fake_of, has_tensor
 from .values.base import Lazy, Value, home_of
 from .values.constant import ConstantV
 from .values.containers import SequenceV, is_size
@@ -411,11 +410,7 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
         raise
     except Exception as error:
         raise Fails(f"the program raises {type(error).__name__}") from None
-    if _is_looked_into(target, args, kwargs, result):
-        raise Unsupported(
-            f"`{target}`, which has no derivative of its own: eager differentiates what its kernel does",
-            "give it one by torch.library.register_autograd",
-        )
+    op_derivatives.check(m, target, args, kwargs, result)
     asked = target == "requires_grad_" or ("requires_grad" in kwargs and m.truth(kwargs["requires_grad"]))
     if asked and isinstance(result, torch.Tensor) and result.requires_grad and result.is_leaf:
         if m.leaves_break:
@@ -435,24 +430,6 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
         asked = op == "call_function" and target is not getattr and not any(map(has_tensor, (*args, *kwargs.values())))
         return _relied_on(m, target, args, kwargs, found) if asked else found
     return m.builder.record(op, target, args, kwargs, result, m.origin(), m.stack_trace())
-
-
-def _is_looked_into(target: Any, args: list[Value], kwargs: dict[str, Value], result: Any) -> bool:
-    """Whether autograd sees what an operator of the program's does within: it passes by one without a derivative."""
-    overloads = [target]
-    if isinstance(target, torch_compat.OpOverloadPacket):
-        overloads = [getattr(target, overload) for overload in target.overloads()]
-    operators = [one for one in overloads if isinstance(one, torch_compat.OpOverload)]
-    if not torch.is_grad_enabled() or not any(one.namespace not in OF_PYTORCH for one in operators):
-        return False
-    given = tensors_in(tuple(map(fake_of, (*args, *kwargs.values()))))
-    if not any(tensor.requires_grad for tensor in given) or all(map(torch_compat.has_derivative, operators)):
-        return False
-    return result is None or any(is_continuous(tensor.dtype) for tensor in tensors_in(result))
-
-
-OF_PYTORCH = frozenset(["aten", "prim", "prims"])
-"""Namespaces of operators that have derivatives, or cannot."""
 
 
 def _has_no_choice(args: list[Value]) -> bool:
