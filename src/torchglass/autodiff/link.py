@@ -11,7 +11,7 @@ keeps the saved tensors and receives gradients, writes go back to inputs, views 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -24,13 +24,15 @@ from ..records.partition import (
     Constant,
     InputItself,
     Output,
+    Part,
     Partition,
     SameAs,
+    Sharing,
     ViewOf,
     ViewStep,
 )
 from ..records.tensor_spec import TensorSpec
-from ..torch_compat import in_forward_mode
+from ..torch_compat import in_forward_mode, in_function_transform
 from .aliases import apply
 from .recorder import AutodiffError
 
@@ -201,9 +203,10 @@ def _training(
     width = len(partition.input_names)
     saved = [saved.place.index + (0 if saved.place.kind == "input" else width) for saved in partition.saved]
     watched = [width + index for index in partition.watched]
+    forward, backward = _showing(partition, forward_call), _Backward(partition, compile_backward)
     run = GraphFunction(
-        _showing(partition, forward_call),
-        _Backward(partition, compile_backward),
+        forward,
+        backward,
         inputs=width,
         saved=(*saved, *watched),
         kept=len(saved),
@@ -214,7 +217,61 @@ def _training(
         spends=None if partition.sharing is None else partition.sharing.spends,
         readers=None if partition.sharing is None else partition.sharing.readers,
     )
+    if partition.parts:
+        return _in_parts(partition, run, forward, backward, (*saved, *watched))
     return run if partition.gradients else _without_gradients(run, partition.differentiable)
+
+
+def _in_parts(
+    partition: Partition, whole: Callable[..., Any], forward: Graph, backward: _Backward, kept: Sequence[int]
+) -> Callable[..., Any]:
+    """The graph with a node for each part where an input has a history.
+
+    Autograd visits all that lies behind a node, without a gradient where none arrived. Most formulas unpack what they
+    have saved before they look: they complain of writes to it, and a later backward of their own finds it freed. Eager
+    visits only what lies behind the results that were used. Behind leaves lies nothing, and one node costs less.
+    """
+    given = tuple(gradient.input for gradient in partition.gradients)
+    nodes = [_part_node(partition, part, backward, kept) for part in partition.parts]
+
+    def call(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if in_forward_mode() or in_function_transform() or all(inputs[index].grad_fn is None for index in given):
+            return whole(*inputs)
+        results = below_autograd(forward, list(inputs))
+        for node in nodes:
+            results = node(*inputs, results)
+        return results[: partition.returned]
+
+    return call
+
+
+def _part_node(partition: Partition, part: Part, backward: _Backward, kept: Sequence[int]) -> Callable[..., Any]:
+    """``node(*inputs, results)``: the results, with a history where they are the part's."""
+    width = len(partition.input_names)
+    sharing, own = partition.sharing, {result: position for position, result in enumerate(part.results)}
+    assert sharing is not None
+    mine = Sharing(
+        spends=tuple(_renumbered(sharing.spends[result], own) for result in part.results),
+        readers=tuple(_renumbered(sharing.readers[index], own) for index in part.kept),
+    )
+    return GraphFunction(
+        lambda values: values[-1],
+        _PartBackward(partition, part, backward),
+        inputs=width + 1,
+        saved=tuple(kept[index] + (kept[index] >= width) for index in part.kept),
+        kept=sum(index < len(partition.saved) for index in part.kept),
+        gradients=tuple(partition.gradients[index].input for index in part.gradients),
+        differentiable=tuple(partition.differentiable[result] for result in part.results),
+        returned=partition.returned
+        + sum(s.place.kind == "output" and s.place.index >= partition.returned for s in partition.saved),
+        instead=None,
+        spends=mine.spends,
+        readers=mine.readers,
+    )
+
+
+def _renumbered(indices: Sequence[int], numbers: Mapping[int, int]) -> tuple[int, ...]:
+    return tuple(numbers[index] for index in indices if index in numbers)
 
 
 def _showing(partition: Partition, forward_call: Graph) -> Graph:
@@ -323,7 +380,7 @@ class _Backward:
         partition, missing = self.partition, {i for i, strides in enumerate(kind) if strides is None}
         present = [i for i in range(len(kind)) if i not in missing]
         if layouts != self.expected or self._has_let_go():
-            again = partition.again(kind) if partition.again is not None and present else None
+            again = self._again(kind) if present else None
             if again is not None:
                 self.partition = partition.after_backward()
                 partition, missing = again, set()
@@ -347,6 +404,18 @@ class _Backward:
         """
         return self.assumed is None and self.partition.backward is NO_GRAPH
 
+    def _again(self, kind: Arrived) -> Partition | None:
+        """The partition for the gradients that arrive: as they lie, or else copied to where they were assumed."""
+        partition = self.partition
+        if partition.again is None:
+            return None
+        made = partition.again(kind)
+        if made is None and None in kind:
+            made = partition.again(
+                tuple(None if s is None else spec.strides for s, spec in zip(kind, partition.tangents))
+            )
+        return made
+
     def _as_assumed(self) -> tuple[Graph, tuple[int, ...]]:
         if self.assumed is None:
             partition: Partition | None = self.partition
@@ -363,6 +432,29 @@ class _Backward:
         placeholders = partition.backward.graph.find_nodes(op="placeholder")
         read = tuple(index for index, node in enumerate(placeholders[: len(partition.saved)]) if node.users)
         return self.compile_backward(partition), read
+
+
+class _PartBackward:
+    """The backward of a part: that of the graph, which nothing arrives for otherwise."""
+
+    def __init__(self, partition: Partition, part: Part, backward: _Backward) -> None:
+        self.part = part
+        self.backward = backward
+        self.saved, self.results = len(partition.saved), len(partition.differentiable)
+
+    def __call__(self, tensors: list[Any], tangents: list[torch.Tensor | None]) -> Any:
+        saved = _spread(tensors, self.part.kept, self.saved)
+        gradients = self.backward(saved, _spread(tangents, self.part.results, self.results))
+        return [gradients[index] for index in self.part.gradients]
+
+
+def _spread(values: list[Any], places: Sequence[int], count: int) -> list[Any]:
+    """The values at their places among ``count``, None elsewhere; the list is used up."""
+    spread: list[Any] = [None] * count
+    for place, value in zip(places, values):
+        spread[place] = value
+    values.clear()
+    return spread
 
 
 MOST_LAYOUTS = 4

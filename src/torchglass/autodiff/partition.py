@@ -25,7 +25,7 @@ from .graphs import build
 from .joint import Trace, trace
 from .ops import CALL, INPUT, Op, operands, view_root
 from .recompute import NEVER, family
-from .sharing import sharing
+from .sharing import parts, sharing
 
 
 def trace_inference(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Any = None) -> Partition:
@@ -173,6 +173,10 @@ def _training(draft: _Draft, ends: Ends, choice: cut.Choice, autocast: tuple[str
     places.update({op: Place("input", index) for index, op in enumerate(draft.inputs)})
     gradients = [op for _, op in draft.gradients]
     watched = _watched(draft.results, again.saved)
+    shared = sharing(ends.differentiable, choice.saved, len(watched), draft.tangents, choice.backward)
+    kept = [*(places[op] for op in again.saved), *(Place("output", index) for index in watched)]
+    ours = {Place("output", index): position for position, index in enumerate(ends.positions)}
+    leaves = [draft.trace.inputs[index].leaf for index, _ in draft.gradients]
     partition = Partition(
         joint=build("joint", [*draft.inputs, *draft.tangents], draft.ops, [*draft.results, *gradients]),
         forward=build("forward", draft.inputs, [*choice.forward, *again.copies.values()], returned),
@@ -183,7 +187,8 @@ def _training(draft: _Draft, ends: Ends, choice: cut.Choice, autocast: tuple[str
         returned=len(draft.results),
         differentiable=ends.positions,
         watched=watched,
-        sharing=sharing(ends.differentiable, choice.saved, len(watched), draft.tangents, choice.backward),
+        sharing=shared,
+        parts=parts(ends.differentiable, shared, [ours.get(place) for place in kept], leaves),
         passes=tuple(draft.passes),
         autocast=autocast,
         again=again,

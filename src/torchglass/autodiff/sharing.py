@@ -1,7 +1,8 @@
 """What the results of one graph have in common in backward: which are spent together, and who reads what is saved.
 
 Input: the traced results with their autograd history, and the ops of backward. Output: the record ``Sharing``, or None
-where one backward spends all results, as in most programs. A GAN's picture and its detached copy's loss are apart::
+where one backward spends all results, as in most programs; and the ``Part``s, between which autograd has no node. A
+GAN's picture and its detached copy's loss are apart::
 
     fake = g(z)
     return fake, d(fake.detach()).mean()      # eager differentiates either after the other
@@ -18,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ..records.partition import Sharing
+from ..records.partition import Part, Sharing
 from .ops import Op, operands
 
 _SUMS = frozenset({torch.ops.aten.add.Tensor})
@@ -40,6 +41,40 @@ def sharing(
     return Sharing(tuple(map(_bits, spends)), tuple(map(_bits, readers)))
 
 
+def parts(
+    results: Sequence[torch.Tensor], shared: Sharing | None, places: Sequence[int | None], leaves: Sequence[Any]
+) -> tuple[Part, ...]:
+    """The results by what autograd connects; () where that is all of them. ``places``: for each saved and each watched
+    tensor which of the results it is, if any; ``leaves``: what the gradients are for.
+
+    A result that the backward of another one reads counts as connected: the two nodes would hold each other.
+    """
+    if shared is None:
+        return ()
+    reached = _reached(results)
+    readers = [sum(1 << index for index in indices) for indices in shared.readers]
+    reads = [mask | 1 << place for mask, place in zip(readers, places) if place is not None]
+    groups = _connected([*reached.values(), *(1 << index for index in range(len(results))), *reads])
+    given = [reached.get(torch.autograd.graph.get_gradient_edge(leaf).node, 0) for leaf in leaves]
+    found = tuple(Part(_bits(group), _meeting(readers, group), _meeting(given, group)) for group in groups)
+    return found if len(found) > 1 and all(given) and all(part.gradients for part in found) else ()
+
+
+def _connected(masks: Iterable[int]) -> list[int]:
+    """The masks, united as long as two of them meet."""
+    groups: list[int] = []
+    for mask in dict.fromkeys(masks):
+        met = [group for group in groups if group & mask]
+        groups = [group for group in groups if not group & mask]
+        united = functools.reduce(int.__or__, met, mask)
+        groups += [united] if united else []
+    return sorted(groups)
+
+
+def _meeting(masks: Sequence[int], group: int) -> tuple[int, ...]:
+    return tuple(index for index, mask in enumerate(masks) if mask & group)
+
+
 def _bits(mask: int) -> tuple[int, ...]:
     return tuple(index for index in range(mask.bit_length()) if mask >> index & 1)
 
@@ -48,19 +83,25 @@ def _spends(results: Sequence[torch.Tensor]) -> list[int]:
     """For each result a mask of those that need a node which its backward frees."""
     if len(results) == 1:
         return [1]
-    reached: dict[Any, int] = {}
-    for index, result in enumerate(results):
-        if result.grad_fn is not None:
-            reached[result.grad_fn] = reached.get(result.grad_fn, 0) | 1 << index
     spends = [0] * len(results)
-    for node in sorted(_nodes(reached), key=lambda node: node._sequence_nr(), reverse=True):
-        mask = reached.get(node, 0)  # 0: one that gathers a leaf's gradient has the highest number, and frees nothing
-        for following in _next(node):
-            reached[following] = reached.get(following, 0) | mask
+    for node, mask in _reached(results).items():
         if _saves(node.__class__):
             for index in _bits(mask):
                 spends[index] |= mask
     return spends
+
+
+def _reached(results: Sequence[torch.Tensor]) -> dict[Any, int]:
+    """For each autograd node behind the results a mask of those that it is behind."""
+    reached: dict[Any, int] = {}
+    for index, result in enumerate(results):
+        if result.grad_fn is not None:
+            reached[result.grad_fn] = reached.get(result.grad_fn, 0) | 1 << index
+    for node in sorted(_nodes(reached), key=lambda node: node._sequence_nr(), reverse=True):
+        mask = reached.get(node, 0)  # 0: one that gathers a leaf's gradient has the highest number, and leads nowhere
+        for following in _next(node):
+            reached[following] = reached.get(following, 0) | mask
+    return reached
 
 
 def _nodes(starts: Iterable[Any]) -> set[Any]:

@@ -154,6 +154,18 @@ class Sharing:
     readers: tuple[tuple[int, ...], ...]
 
 
+@dataclass(frozen=True)
+class Part:
+    """Results that autograd connects with each other and with no other: by their positions in
+    ``Partition.differentiable``. ``kept`` are the positions of what their backward needs, in the saved tensors and then
+    the watched ones; ``gradients`` those of what it gives, in ``Partition.gradients``.
+    """
+
+    results: tuple[int, ...]
+    kept: tuple[int, ...]
+    gradients: tuple[int, ...]
+
+
 Arrived = tuple[tuple[int, ...] | None, ...]
 """The gradients that one backward gets: strides of each tangent, None for one that does not arrive."""
 
@@ -199,6 +211,7 @@ class Partition:
     gradients: tuple[Gradient, ...] = ()
     watched: tuple[int, ...] = ()  # results that show a saved tensor's memory: writing to them must be noticed
     sharing: Sharing | None = None  # None: one backward spends all results
+    parts: tuple[Part, ...] = ()  # (): all results are connected
     passes: tuple[PassRecord, ...] = ()  # in the order in which they ran
     autocast: tuple[str, ...] = ()  # device types whose autocast was on around the call: off while the graphs run
     again: Callable[[Arrived], Partition | None] | None = field(default=None, compare=False, repr=False)
