@@ -1,9 +1,12 @@
 """The prelude's float functions over their whole range: rounding, the ends of float32, NaN of any payload."""
 
+import platform
+
 import pytest
 import torch
 
 import torchglass as tg
+from torchglass.runtime import toolchain
 
 FUNCTIONS = {
     "exp": (torch.exp, 1.0),
@@ -60,3 +63,75 @@ def test_names_that_the_c_library_has(dtype):
 def test_names_that_the_wrapper_has():
     x = torch.randn(3)
     torch.testing.assert_close(tg.compile(lambda kernel_0, aten_x: kernel_0 * aten_x + 1)(x, x), x * x + 1)
+
+
+REMAINDERS = {
+    "remainder": torch.remainder,
+    "fmod": torch.fmod,
+    "floor_divide": torch.floor_divide,
+    "div": lambda x, y: torch.div(x, y, rounding_mode="floor"),
+}
+
+
+def divided(dtype):
+    """Numerators and divisors: all pairs of the ends, any bits, quotients of all sizes, subnormals, exact multiples."""
+    n, tiny = 1 << 14, torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+    whole = {torch.float32: torch.int32, torch.float64: torch.int64}[dtype]
+    info = torch.iinfo(whole)
+    random = torch.Generator().manual_seed(3)
+
+    def bits():
+        return torch.randint(info.min, info.max, (n,), dtype=whole, generator=random).view(dtype)
+
+    def normal(scale=1.0):
+        return torch.randn(n, dtype=dtype, generator=random) * scale
+
+    def integers(most, scale=1.0):
+        return torch.randint(-most, most, (n,), generator=random).to(dtype) * scale
+
+    ends = [0, 1, 0.3, torch.inf, torch.nan, tiny, 3 * tiny, torch.finfo(dtype).max, 2.0**24, 2.0**53, 1e-39, 7, 1 / 3]
+    ends = torch.tensor([sign * end for end in ends for sign in (1, -1)], dtype=dtype)
+    once = normal()
+    pairs = [
+        tuple(torch.cartesian_prod(ends, ends).t()), (bits(), bits()), (normal(10), normal()),
+        (once * integers(2**20), once), (integers(2**24), torch.full((n,), 3.0, dtype=dtype)),
+        (normal(2.0**26), normal()), (normal(2.0**60), normal()), (normal(2.0**100), normal(2.0**-20)),
+        (bits(), integers(9, tiny)), (integers(2**20, tiny), integers(9, tiny)),
+    ]  # fmt: skip
+    return tuple(torch.cat(side) for side in zip(*pairs))
+
+
+def apart(x):
+    """The same numbers with gaps between, for which eager asks the C library one by one."""
+    return torch.empty(2 * len(x), dtype=x.dtype)[::2].copy_(x)
+
+
+MACHINES = ("native", "x86-64", "x86-64-v3") if platform.machine() == "x86_64" else ("native",)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", REMAINDERS)
+def test_remainders_are_exact(name, dtype, machine, monkeypatch):
+    """Every width of vectors, which the C library does not have."""
+    if machine != "native" and torch.backends.cpu.get_cpu_capability() == "DEFAULT":
+        pytest.skip("this processor has not all the vectors")
+    flags = tuple(f"-march={machine}" if flag == "-march=native" else flag for flag in toolchain.FLAGS)
+    monkeypatch.setattr(toolchain, "FLAGS", flags)
+    (x, y), function = divided(dtype), REMAINDERS[name]
+    got, want = tg.compile(function)(x, y), function(apart(x), apart(y)).contiguous()
+    integer = torch.int32 if dtype == torch.float32 else torch.int64
+    same = (got.view(integer) == want.view(integer)) | (got.isnan() & want.isnan())
+    assert torch.equal(x[~same], x[:0]), (x[~same][0], y[~same][0], got[~same][0], want[~same][0])
+    eager = function(x, y)
+    finite = (x / y).isfinite() | ~x.isfinite() | ~y.isfinite() | (y == 0)  # beyond, eager's vectors give NaN
+    torch.testing.assert_close(got[finite], eager[finite], rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_remainders_in_half_precision(dtype):
+    """Those of float32, rounded once; eager's floor_divide rounds in between."""
+    x, y = torch.randn(1003).mul(100).to(dtype), torch.randn(1003).to(dtype)
+    for function in REMAINDERS.values():
+        want = function(x.float(), y.float()).to(dtype)
+        torch.testing.assert_close(tg.compile(function)(x, y), want, rtol=0, atol=0)

@@ -52,30 +52,6 @@ INLINE int64_t tg_floordiv_i64(int64_t a, int64_t b) { int64_t q = a / b; return
 
 INLINE int64_t tg_mod_i64(int64_t a, int64_t b) { int64_t r = a % b; return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r; }
 
-INLINE float tg_mod_f32(float a, float b) { float r = fmodf(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
-
-INLINE double tg_mod_f64(double a, double b) { double r = fmod(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
-
-INLINE float tg_floordiv_f32(float a, float b)
-{
-    if (b == 0) return a / b;
-    float r = fmodf(a, b), q = (a - r) / b;
-    if (r != 0 && (b < 0) != (r < 0)) q -= 1;
-    if (q == 0) return copysignf(0.0f, a / b);
-    float f = floorf(q);
-    return q - f > 0.5f ? f + 1 : f;
-}
-
-INLINE double tg_floordiv_f64(double a, double b)
-{
-    if (b == 0) return a / b;
-    double r = fmod(a, b), q = (a - r) / b;
-    if (r != 0 && (b < 0) != (r < 0)) q -= 1;
-    if (q == 0) return copysign(0.0, a / b);
-    double f = floor(q);
-    return q - f > 0.5 ? f + 1 : f;
-}
-
 /* An index out of range: error number + 1, index, size, dimension. The wrapper looks here and raises. */
 int64_t tg_failed[4];
 static __attribute__((noinline, cold)) void tg_fail(int64_t index, int64_t size, int64_t error, int64_t dim)
@@ -211,6 +187,87 @@ INLINE float tg_expm1_f32(float x) { return expm1f(x); }
 INLINE float tg_log1p_f32(float x) { return log1pf(x); }
 #endif
 #endif
+
+/* The remainder of a division, exact as the C library's, in the vectors that loops call (names are the vector ABI's). Each
+   round takes from r the multiple of y that float division finds: what is left is exact, since it has the last bits of
+   both and at least 24 (53) bits less than r; it is negative where the quotient was rounded up. One round is enough up
+   to a quotient of 2^24. Where r / y is no number of the type, the lane ends as NaN and the C library is asked. */
+#ifdef VECTOR
+VECTOR float fmodf(float, float); VECTOR double fmod(double, double);
+float tg_one_fmodf(float, float) __asm__("fmodf"); /* one that no loop calls in vectors */
+double tg_one_fmod(double, double) __asm__("fmod");
+#define FMOD(abi, n, type, f)                                                                               \
+    typedef type tg_fmod##f##_##abi##_lanes __attribute__((vector_size(n * sizeof(type)), may_alias));      \
+    static __attribute__((used)) tg_fmod##f##_##abi##_lanes tg_fmod##f##_##abi(                             \
+        tg_fmod##f##_##abi##_lanes, tg_fmod##f##_##abi##_lanes) __asm__("_ZGV" #abi "N" #n "vv_fmod" #f);   \
+    static tg_fmod##f##_##abi##_lanes tg_fmod##f##_##abi(                                                   \
+        tg_fmod##f##_##abi##_lanes numerators, tg_fmod##f##_##abi##_lanes divisors)                         \
+    {                                                                                                       \
+        ALIGNED type a[n], b[n], r[n];                                                                      \
+        memcpy(a, &numerators, sizeof a); memcpy(b, &divisors, sizeof b);                                   \
+        int more = 0, lost = 0;                                                                             \
+        _Pragma("omp simd") for (int k = 0; k < n; ++k) r[k] = __builtin_fabs##f(a[k]);                     \
+        do {                                                                                                \
+            more = 0;                                                                                       \
+            _Pragma("omp simd reduction(|:more)") for (int k = 0; k < n; ++k) {                             \
+                type y = __builtin_fabs##f(b[k]), q = __builtin_trunc##f(r[k] / y);                         \
+                type less = __builtin_fma##f(-q, y, r[k]);                                                  \
+                r[k] = __builtin_fabs##f(r[k]) < y ? r[k] : less;                                           \
+                more |= __builtin_fabs##f(r[k]) >= y;                                                       \
+            }                                                                                               \
+        } while (more);                                                                                     \
+        _Pragma("omp simd reduction(|:lost)") for (int k = 0; k < n; ++k) {                                 \
+            type y = __builtin_fabs##f(b[k]), rest = r[k] < 0 ? r[k] + y : r[k];                            \
+            r[k] = __builtin_copysign##f(rest, a[k]);                                                       \
+            lost |= (rest != rest) & (__builtin_fabs##f(a[k]) < INFINITY) & (y > 0);                        \
+        }                                                                                                   \
+        if (lost) for (int k = 0; k < n; ++k) if (r[k] != r[k]) r[k] = tg_one_fmod##f(a[k], b[k]);          \
+        tg_fmod##f##_##abi##_lanes found;                                                                   \
+        memcpy(&found, r, sizeof found);                                                                    \
+        return found;                                                                                       \
+    }
+#if defined(__AVX512F__)
+FMOD(e, 16, float, f) FMOD(e, 8, double, )
+#endif
+#if defined(__AVX2__)
+FMOD(d, 8, float, f) FMOD(d, 4, double, )
+#elif defined(__AVX__)
+FMOD(c, 8, float, f) FMOD(c, 4, double, )
+#endif
+FMOD(b, 4, float, f) FMOD(b, 2, double, )
+#endif
+
+INLINE float tg_mod_f32(float a, float b)
+{
+    float r = fmodf(a, b);
+    return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r;
+}
+
+INLINE double tg_mod_f64(double a, double b)
+{
+    double r = fmod(a, b);
+    return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r;
+}
+
+INLINE float tg_floordiv_f32(float a, float b)
+{
+    float r = fmodf(a, b), q = (a - r) / b, all = a / b;
+    q = (r != 0) & ((b < 0) != (r < 0)) ? q - 1 : q;
+    float f = __builtin_floorf(q);
+    f = q - f > 0.5f ? f + 1 : f;
+    f = q == 0 ? __builtin_copysignf(0.0f, all) : f;
+    return b == 0 ? all : f;
+}
+
+INLINE double tg_floordiv_f64(double a, double b)
+{
+    double r = fmod(a, b), q = (a - r) / b, all = a / b;
+    q = (r != 0) & ((b < 0) != (r < 0)) ? q - 1 : q;
+    double f = __builtin_floor(q);
+    f = q - f > 0.5 ? f + 1 : f;
+    f = q == 0 ? __builtin_copysign(0.0, all) : f;
+    return b == 0 ? all : f;
+}
 
 /* This and the float functions below have no branches, so that loops around them vectorize. Polynomials: minimax fits.
    e^x - 1 for |x| <= ln2 / 2 */
