@@ -169,3 +169,10 @@ def test_dropout_is_one_kernel_with_what_is_around_it() -> None:
     (graph,) = tg.explain(compiled).graphs()
     calls = graph.files["forward_wrapper.py"].split("def call")[1]
     assert calls.count("    kernel_") == 1
+
+
+def test_complex_numbers_leave_the_operator_to_aten() -> None:
+    """Without a word: the log says nothing that a program's author could mend."""
+    x = torch.tensor([1.0, 0.0, 2.0])
+    for f in (lambda x: x == 1j, lambda x: x != 1 + 0j, lambda x: x * 1j + 2j, lambda x: torch.rsub(x, 1j)):
+        torch.testing.assert_close(tg.compile(f)(x), f(x))

@@ -167,7 +167,9 @@ def _is_view(node: fx.Node) -> bool:
 
 
 def _is_plain(node: fx.Node) -> bool:
-    """Loops are for plain tensors of dtypes they know; anything odd leaves the operator to ATen."""
+    """Loops are for plain tensors of dtypes they know and real numbers; anything odd leaves the operator to ATen."""
+    if any(isinstance(argument, complex) for argument in (*node.args, *node.kwargs.values())):
+        return False
     results = _tensors(node.meta.get("val"))
     read = [v for n in node.all_input_nodes for v in _tensors(n.meta.get("val"))]
     return bool(results) and all(v.layout == torch.strided and _known(v) for v in (*results, *read))
