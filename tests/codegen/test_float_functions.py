@@ -135,3 +135,11 @@ def test_remainders_in_half_precision(dtype):
     for function in REMAINDERS.values():
         want = function(x.float(), y.float()).to(dtype)
         torch.testing.assert_close(tg.compile(function)(x, y), want, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_lgamma_of_many_numbers_is_eagers(dtype):
+    """ATen's kernel, between loops."""
+    x = torch.randn(2, 1003).mul(20).to(dtype)
+    got, want = tg.compile(lambda x: (x * 2).lgamma() + 1)(x), (x * 2).lgamma() + 1
+    torch.testing.assert_close(got, want, rtol=0, atol=0)

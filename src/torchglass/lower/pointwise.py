@@ -247,7 +247,7 @@ def _minimum(x: V, y: V) -> V:
 # -- functions of one value ------------------------------------------------------------------------------------------
 for _name in (
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
-    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "sigmoid", "lgamma",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "sigmoid",
 ):  # fmt: skip
     pointwise(_name)(lambda x, _op=_name: x.do(_op))
 
