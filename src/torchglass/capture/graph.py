@@ -162,8 +162,10 @@ class GraphBuilder:
         # (torch._foreach_mul_), and some operators write without counting (what GradScaler finds)
         written: list[torch.Tensor] = []
         self.fake_mode.writes = written
-        layouts = [(t.shape, t.stride()) for t, _ in versions]
+        given = [t for t, _ in versions if self._is_given(t)]
+        layouts = [_layout(t) for t in given]
         try:
+            histories = [_history(t) for t in given]
             if versions and not any(t.numel() for t, _ in versions):
                 # fake kernels let pass what real ones refuse (the maximum of nothing); without data both are at hand
                 function(*[convert(a, _empty) for a in args], **{k: convert(v, _empty) for k, v in kwargs.items()})
@@ -178,8 +180,12 @@ class GraphBuilder:
             ]
             self.changed_data = bool(self.changed) or any(t is result for t, _ in versions)
             self.written.update(map(storage, self.changed))
-            if any(self._is_input(t) and (t.shape, t.stride()) != before for (t, _), before in zip(versions, layouts)):
+            # a graph works on aliases of its inputs: what changes about one beside its data is lost
+            if any(_layout(t) != before for t, before in zip(given, layouts)):
                 raise Unsupported("an operation that changes the shape of an input in place")
+            unwritten = {*map(id, given)} - {*map(id, self.changed)}
+            if any(id(t) in unwritten and _detached(t, before) for t, before in zip(given, histories)):
+                raise Unsupported("an operation that takes an input out of its history in place", "use `.detach()`")
             if self.changed and overlaps(function, fake_args, [t for t, _ in versions], self.changed):
                 raise Unsupported("writing to a tensor whose elements share memory")  # most kernels refuse
             return result
@@ -194,9 +200,10 @@ class GraphBuilder:
         finally:
             self.fake_mode.writes = None
 
-    def _is_input(self, fake: torch.Tensor) -> bool:
+    def _is_given(self, fake: torch.Tensor) -> bool:
+        """Whether the graph gets a tensor, that of the program or one that stands for it."""
         known = self.by_fake.get(id(fake))
-        return known is not None and known.real is not None
+        return known is not None and (known.real is not None or known.node.op == "placeholder")
 
     def writes_inputs(self) -> bool:
         """Whether an operation writes to memory that was there before the call."""
@@ -474,6 +481,20 @@ def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], writte
         if any(storage(other) == storage(target) and _cross(target, other) for other in tensors):
             return True
     return False
+
+
+def _layout(t: torch.Tensor) -> tuple[Any, ...]:
+    return t.shape, t.stride(), t.storage_offset()
+
+
+def _history(t: torch.Tensor) -> tuple[bool, Any]:
+    return t.requires_grad, t.grad_fn
+
+
+def _detached(t: torch.Tensor, before: tuple[bool, Any]) -> bool:
+    """Whether a tensor that nothing wrote to lost its history, or its wish for a gradient."""
+    required, history = before
+    return (required and not t.requires_grad) or t.grad_fn is not history
 
 
 def _version(t: torch.Tensor) -> int:
