@@ -4,6 +4,8 @@ import errno
 import gc
 import linecache
 import os
+import shutil
+import subprocess
 import sys
 import threading
 import traceback
@@ -225,3 +227,29 @@ def test_a_full_disk(tmp_path, monkeypatch):
     record = tg.explain(compiled).record
     assert not record.fallbacks and not list(tmp_path.rglob("*.py"))
     assert set(record.entries[0].graphs[0].sides) == {"forward", "backward"}
+
+
+@pytest.mark.complains("cannot be written")
+def test_a_file_in_the_folders_place(tmp_path):
+    """Kernels run all the same, from the texts."""
+    root = tmp_path / "glass"
+    with tg.prepare_debug(root):
+        tg.compile(lambda x: x * 2)(torch.ones(3))
+        shutil.rmtree(root)
+        root.write_text("a file")
+        compiled = tg.compile(lambda x: (x * 2).sin() + 1)
+        torch.testing.assert_close(compiled(torch.ones(3)), torch.ones(3).mul(2).sin() + 1)
+    assert not tg.explain(compiled).record.fallbacks and root.read_text() == "a file"
+
+
+@pytest.mark.parametrize("place", [".processes", "f/.processes"])
+def test_a_pipe_in_a_files_place_holds_nobody_up(tmp_path, place):
+    program = (
+        "from pathlib import Path; from torchglass.runtime import neighbours; import sys; "
+        "here, folder = neighbours.at(Path(sys.argv[1])), Path(sys.argv[1], 'f'); print(here.others(folder))"
+    )
+    pipe = tmp_path / place
+    pipe.parent.mkdir(exist_ok=True)
+    os.mkfifo(pipe)
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], timeout=60, capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr

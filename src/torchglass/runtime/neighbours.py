@@ -92,9 +92,9 @@ class Neighbours:
 
 
 def _listed(folder: Path) -> Iterator[str]:
-    """The names in a folder's list; of a damaged one those that can be names."""
+    """The names in a folder's list; of a damaged one those that can be names. What is no file lists nobody."""
     with contextlib.suppress(OSError):
-        text = (folder / PROCESSES).read_text(encoding="utf-8", errors="replace")
+        text = files.read_text(folder / PROCESSES) or ""
         yield from (name for name in text.split("\n") if name and name.replace("-", "").isalnum())
 
 

@@ -173,7 +173,8 @@ def _build(source: Path, text: str, drivers: Sequence[str], compilers: Compilers
     link += ["-lmvec", "-lm", "-lc", "-lgcc"]
     # errors and debuggers name the file, and what a person's edit includes may lie beside it
     quoted = str(source).replace("\\", "\\\\").replace('"', '\\"')
-    compiling = [*words, *flags(), "-iquote", str(source.parent)]
+    beside = ["-iquote", str(source.parent)] if os.path.isdir(source.parent) else []  # gcc refuses one below a file
+    compiling = [*words, *flags(), *beside]
     try:
         with tempfile.TemporaryDirectory(prefix="torchglass-") as folder:
             copy, made = Path(folder) / "kernels.c", Path(folder) / "kernels.so"
