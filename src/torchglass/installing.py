@@ -163,6 +163,7 @@ def _by_us(model: Any, wishes: Mapping[str, Any]) -> Any:
 
     if wishes.get("mode") is not None and wishes.get("options") is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    check_known(wishes.get("mode"), wishes.get("options") or {})
     mode, options = translated(wishes.get("mode"), wishes.get("options") or {}, wishes.get("recompile_limit"))
     for name in NO_EFFECT:
         if wishes.get(name):
@@ -172,6 +173,22 @@ def _by_us(model: Any, wishes: Mapping[str, Any]) -> Any:
     if _other_devices():
         chosen = replace(chosen, elsewhere=Elsewhere(wishes))
     return api.compile_with(model, chosen, bool(wishes.get("disable")))
+
+
+def check_known(mode: str | None, options: Mapping[str, Any]) -> None:
+    """Raise as PyTorch's ``torch.compile`` does for a mode or an option that it does not know. It is asked about names that
+    stand in none of our tables, and only then: to answer it loads all of itself.
+    """
+    unlisted = {name: value for name, value in options.items() if not any(name in table for table in LISTED)}
+    if unlisted or not (mode is None or mode in own.MODES):
+        of_torch(_nothing, {"mode": mode} if mode is not None else {"options": unlisted})
+
+
+LISTED: tuple[Mapping[str, Any], ...] = (AS_MODES, own.OPTIONS, own.INDUCTOR_OPTIONS)
+
+
+def _nothing() -> None:
+    """What PyTorch is asked to compile where only its complaint matters."""
 
 
 def translated(

@@ -178,6 +178,20 @@ def test_modes_options_and_limits_of_inductor() -> None:
 
 
 @pytest.mark.complains("has no effect")
+@pytest.mark.parametrize(
+    ("wish", "complaint"),
+    [({"mode": "bad"}, "Unrecognized mode=bad"), ({"options": {"nonsense": 1}}, "optimization option nonsense")],
+)
+def test_what_torch_compile_does_not_know_raises_as_it_does(wish: dict[str, Any], complaint: str) -> None:
+    with tg.installed():
+        with pytest.raises(RuntimeError, match=complaint):
+            torch.compile(sine, **wish)
+        with pytest.raises(RuntimeError, match=complaint):
+            torch.compile(**wish)(sine)
+        assert torch.compile(sine, options={"aggressive_fusion": True})(x).equal(sine(x))  # one of Inductor's
+
+
+@pytest.mark.complains("has no effect")
 def test_dynamic_says_once_that_it_has_no_effect() -> None:
     with complaints() as said:
         for _ in range(2):
