@@ -176,7 +176,7 @@ def _by_us(model: Any, wishes: Mapping[str, Any]) -> Any:
 
 
 def check_known(mode: str | None, options: Mapping[str, Any]) -> None:
-    """Raise as PyTorch's ``torch.compile`` does for a mode or an option that it does not know. It is asked about names that
+    """Raise as PyTorch does for a mode or an option that it does not know. It is asked about names that
     stand in none of our tables, and only then: to answer it loads all of itself.
     """
     unlisted = {name: value for name, value in options.items() if not any(name in table for table in LISTED)}
