@@ -32,11 +32,15 @@ Stack = list[Value | str]  # symbolic values, or names of variables of the entry
 
 @dataclass
 class Path:
-    """Where execution goes on: under ``condition`` (Python text), with ``stack``, at instruction ``index``."""
+    """Where execution goes on: under ``condition`` (Python text), with ``stack``, at instruction ``index``.
+
+    In a compiled function if it is to ``resume`` there, else in the user's bytecode, to which ``verb`` gives its name.
+    """
 
     condition: str | None
     stack: Stack
     index: int
+    verb: str = "resume"
 
 
 Breaker = Callable[[Emitter, Frame, Instruction], list[Path]]

@@ -51,6 +51,10 @@ class StaysInPython(Unsupported):
     """What asks for all of its frame to run eager: whatever is captured of it would be missed by it."""
 
 
+class EntersHooks(Unsupported):
+    """Hooks for saved tensors are entered: as long as they are, what follows runs in the user's bytecode."""
+
+
 class LeafLeaves(CannotResume):
     """A tensor made to require grad in the graph leaves it: the graph must end where it was made to."""
 

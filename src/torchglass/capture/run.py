@@ -29,7 +29,7 @@ from ..records.guards import Guard
 from ..records.literals import one_line
 from ..records.origin import Origin
 from ..records.sources import STACK, Cell, Local
-from . import breaks, checked, failing, function_modes, inference, relied, told_apart
+from . import breaks, checked, failing, function_modes, inference, relied, saved_tensor_hooks, told_apart
 from .draws import must_run
 from .emit import Emitter
 from .emit_effects import emit_effects
@@ -38,6 +38,7 @@ from .entry_text import entry_source
 from .errors import (
     BreaksThisCall,
     CannotResume,
+    EntersHooks,
     Fails,
     LeafLeaves,
     Restart,
@@ -139,6 +140,7 @@ class _Mark:
     step: int
     found: GraphBreak
     guards: dict[tuple[Any, ...], Guard] = field(default_factory=dict)
+    enters_hooks: bool = False
 
 
 class _Attempt:
@@ -175,7 +177,7 @@ class _Attempt:
                 first = frame.raised.get(id(error.value)) if isinstance(error, UserError) else None
                 step = first[1] if first is not None else frame.steps - 1
                 guards = self.m.guards if isinstance(error, BreaksThisCall) else {}
-                self.learnt = _Mark(step, self._describe(error), guards)
+                self.learnt = _Mark(step, self._describe(error), guards, isinstance(error, EntersHooks))
                 raise Restart from None
         try:
             return self._return(frame.finished[1])
@@ -227,11 +229,13 @@ class _Attempt:
         function_modes.push_modes(e)
         e.line(f"# graph break at {found.origin}: {one_line(found.reason)}")
         if found.raises:
-            path = breaks.Path(None, list(frame.stack), breaks.call_start(frame, instruction))
-            self._leave(self._resume_call(frame, path, values, live, plain=True), frame.stack)
+            path = breaks.Path(None, list(frame.stack), breaks.call_start(frame, instruction), "raise")
+            self._leave(self._resume_call(frame, path, values, live), frame.stack)
             return self._finish((found,))
         begin = len(e.body)
         paths = breaks.write_break(e, frame, instruction)
+        if self.marked.enters_hooks:
+            paths = saved_tensor_hooks.plain_within(e, paths, begin)
         handled = self.m.handled()
         if handled is not None or handler is not None:
             breaks.settle_conditions(e, paths)
@@ -268,12 +272,8 @@ class _Attempt:
                 result[name] = cell.content
         return result
 
-    def _resume_call(
-        self, frame: Frame, path: breaks.Path, values: dict[str, str], held: dict[str, Any], plain: bool = False
-    ) -> str:
-        """The call that goes on along ``path``, in a compiled function or, ``plain``, in the user's bytecode. ``held``
-        are the variables' values, ``values`` their texts.
-        """
+    def _resume_call(self, frame: Frame, path: breaks.Path, values: dict[str, str], held: dict[str, Any]) -> str:
+        """The call that goes on along ``path``. ``held`` are the variables' values, ``values`` their texts."""
         e = self.emitter
         live = live_locals(self.code, path.index)
         cells = breaks.shared_cells(e, frame, live_cells(self.code, path.index))
@@ -281,15 +281,15 @@ class _Attempt:
         entered, arguments = entry_point(e, self.code, path.index, path.stack, variables, cells)
         _, entry = in_original(self.code, entered)
         line = frame.instructions[path.index].line or self.code.co_firstlineno
-        name = self._resume_name(entry, line, "raise" if plain else "resume")
+        name = self._resume_name(entry, line, path.verb)
         try:
-            code = resume_code(self.code, entered, name, plain)
+            code = resume_code(self.code, entered, name, path.verb == "raise")
         except ValueError as error:
             raise CannotResume(str(error)) from None
         parameters = parameter_names(code)
         passed = {f"{STACK}{n}": value for n, value in enumerate(path.stack)} | held
         varying = tuple(p for p in parameters if varies(self.m, passed.get(p)))
-        self.resumes.append(Resume(name, entry, code, parameters, line, plain, varying))
+        self.resumes.append(Resume(name, entry, code, parameters, line, path.verb != "resume", varying))
         e.used.add(name)
         return f"return {name}({arguments})"
 

@@ -230,7 +230,13 @@ def _is_functions_class(owner: Any) -> bool:
 
 
 # Functions below REFUSED_PREFIXES that are inlined all the same.
-INLINED = frozenset([torch.utils.checkpoint.checkpoint_sequential, torch.overrides.is_tensor_like])
+INLINED = frozenset(
+    [
+        torch.utils.checkpoint.checkpoint_sequential,
+        torch.overrides.is_tensor_like,
+        torch.autograd.graph.saved_tensors_hooks.__init__,
+    ]
+)
 
 
 def check_not_disabled(function: FunctionType) -> None:

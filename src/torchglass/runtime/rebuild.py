@@ -23,6 +23,7 @@ from ..bytecode.objects import instance as instance
 from ..bytecode.objects import new_class as new_class
 from ..records.origin import Origin
 from ..torch_compat import Modes as Modes
+from ..torch_compat import saved_tensor_hooks as saved_tensor_hooks
 from ..torch_compat import saved_tensor_hooks_active
 from .calling import call_from as call_from
 from .calling import call_original

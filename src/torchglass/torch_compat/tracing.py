@@ -166,7 +166,15 @@ def functional_writes_all_hidden(wrapper: torch.Tensor) -> bool:
 
 def saved_tensor_hooks_active() -> bool:
     """Whether the user (or ``torch.utils.checkpoint``) is told of tensors that autograd saves."""
-    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+    return saved_tensor_hooks() is not None
+
+
+def saved_tensor_hooks() -> Any:
+    """The hooks that were entered last, None where there are none."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False)
+
+
+push_saved_tensor_hooks = torch._C._autograd._push_saved_tensors_default_hooks
 
 
 def shielded_saved_tensor_hooks() -> Any:
