@@ -11,7 +11,6 @@ what a call becomes.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -20,6 +19,7 @@ from torch.autograd.graph import get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
 from .records.tensor_spec import TensorSpec
+from .warning_filters import ignored
 
 try:
     import numpy
@@ -209,8 +209,7 @@ def function_of(expression: str, count: int) -> Callable[..., Any]:
 def _result_of(expression: str, tensors: tuple[torch.Tensor, ...]) -> TensorSpec:
     """What an expression gives."""
     arrays = [_zeros(tensor) for tensor in tensors]
-    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with ignored(), numpy.errstate(all="ignore"):
         try:
             result = function_of(expression, len(arrays))(*arrays)
         except Exception as error:

@@ -8,7 +8,6 @@ sees the call below, binds these to the new values; and the kernel lets the prog
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from ..torch_compat import (
     unwrap_functional,
     wrap_functional,
 )
+from ..warning_filters import ignored
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -40,8 +40,7 @@ def register(operators: Iterable[OpOverload]) -> None:
             continue
         _registered.add(name)
         library = _libraries.setdefault(operator.namespace, torch.library.Library(operator.namespace, "IMPL"))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with ignored():
             library.impl(operator, _kernel(operator), "Functionalize")
 
 

@@ -11,7 +11,6 @@ next look at it is a segmentation fault.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +23,7 @@ from ..torch_compat import (
     unwrap_functional,
     wrap_functional,
 )
+from ..warning_filters import ignored
 
 aten = torch.ops.aten
 KERNELS: dict[str, Callable[..., Any]] = {}
@@ -47,8 +47,7 @@ def register() -> None:
     """Hand the kernels to torch's dispatcher; does nothing the second time."""
     if not _library:
         library = torch.library.Library("aten", "IMPL")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that bernoulli_ and view have a kernel
+        with ignored():  # that bernoulli_ and view have a kernel
             for operator, function in KERNELS.items():
                 library.impl(operator, function, "Functionalize")
             for operator in VIEWS_OF_ZEROS:

@@ -7,11 +7,11 @@ so meeting a pair of places a second time proves nothing new: the walk ends when
 
 from __future__ import annotations
 
-import warnings
 from types import CodeType
 from typing import Any
 
 from ..bytecode.canonical import VERSION, Ins, canonical
+from ..warning_filters import ignored
 from .equivalence import value_difference
 from .errors import DecompileError
 from .flow import branch_ways, skip
@@ -177,8 +177,7 @@ LAMBDA = "_lambda"
 def compiled(text: str, code: CodeType, name: str | None) -> CodeType:
     """Compile decompiled ``text`` and find the code object that stands for ``code``."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with ignored():
             module = compile(text, code.co_filename, "exec", 0, True)
     except (SyntaxError, ValueError) as error:
         raise DecompileError(f"{code.co_name}: the output does not compile: {error}") from error

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -31,7 +32,9 @@ class Compilers:
         """A process that reads and writes text."""
         if self.stopped:
             raise InterruptedError("the compilers were stopped")
-        process = subprocess.Popen(command, text=True, process_group=0, **pipes)
+        # found here: where subprocess looks for it, it changes the filters of warnings, and all are shown again
+        found = shutil.which(command[0])
+        process = subprocess.Popen(command, text=True, process_group=0, executable=found, **pipes)
         self._running.append(process)
         if self.stopped:  # by another thread, which did not find it
             self.stop()

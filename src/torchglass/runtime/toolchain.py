@@ -104,7 +104,9 @@ def openmp_library() -> str | None:
 @cache
 def _identity(flags: tuple[str, ...]) -> str:
     words = compiler()
-    version = subprocess.run([*words, "--version"], capture_output=True, text=True, check=False).stdout
+    found = shutil.which(words[0])  # see Compilers.start
+    asked = [*words, "--version"]
+    version = subprocess.run(asked, executable=found, capture_output=True, text=True, check=False).stdout
     return "\n".join((*words, version.splitlines()[0] if version else "", *flags, _cpu()))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from typing import Any
 
 import torch
@@ -24,6 +23,7 @@ from .. import _native
 from ..kernel_dtypes import refusal
 from ..kernel_layouts import LAYOUTS, elementwise, is_elementwise, laid_out
 from ..kernel_writes import is_random, written_by
+from ..warning_filters import ignored
 from . import fake_results
 
 NEEDS_DATA: tuple[type[Exception], ...] = (
@@ -138,8 +138,7 @@ def _fake_of(mode: FakeTensorMode, real: torch.Tensor) -> torch.Tensor:
         and not real.is_quantized
     )
     if not plain:
-        with warnings.catch_warnings():  # it reads `.grad`, of tensors that are no leaves too
-            warnings.filterwarnings("ignore", "The .grad attribute of a Tensor")
+        with ignored("The .grad attribute of a Tensor"):  # it reads that of tensors that are no leaves too
             return mode.from_tensor(real, static_shapes=True)
     meta = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device="meta")
     fake = FakeTensor(mode, meta, real.device)
