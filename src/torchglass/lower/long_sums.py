@@ -23,6 +23,7 @@ from torch import fx
 
 from ..torch_compat import has_avx512
 from .context import channels_last
+from .maker import Maker
 
 aten = torch.ops.aten
 
@@ -53,7 +54,7 @@ def forward_in_parts(node: fx.Node, weight: fx.Node, parts: int) -> fx.Node:
     x, _, bias, *geometry = node.args
     out = node.meta["val"]
     outs, channels, *window = weight.meta["val"].shape
-    made, size = _Maker(node), channels // parts
+    made, size = Maker(node), channels // parts
     grouped = made(aten.view.default, weight, [outs, parts, size, *window])
     turned = made(aten.permute.default, grouped, [1, 0, 2, 3, 4])
     last = (outs * size * prod(window), size * prod(window), 1, window[1] * size, size)
@@ -77,32 +78,17 @@ def gradient_in_parts(node: fx.Node, parts: int) -> fx.Node:
     )
     beyond = [size - ((count - 1) * s - 2 * p + d * (k - 1) + 1) for size, count, k, s, p, d in axes]
     call = [grad, weight, None, stride, padding, dilation, True, beyond, parts]
-    return _sums(_Maker(node), call, out, parts)
+    return _sums(Maker(node), call, out, parts)
 
 
 def pair(values: Any) -> Sequence[int]:
     return values if len(values) == 2 else [*values, *values]
 
 
-def _sums(made: _Maker, call: list[Any], out: torch.Tensor, parts: int) -> fx.Node:
+def _sums(made: Maker, call: list[Any], out: torch.Tensor, parts: int) -> fx.Node:
     """The groups' sums, side by side, and what loops add of them."""
     batch, count, *image = out.shape
     shape = (batch, parts * count, *image)
     sums = made(aten.convolution.default, *call, val=out.new_empty_strided(shape, channels_last(shape)))
     each = [made(aten.slice.Tensor, sums, 1, k * count, (k + 1) * count) for k in range(parts)]
     return reduce(lambda a, b: made(aten.add.Tensor, a, b, val=out), each)
-
-
-class _Maker:
-    """Makes nodes ahead of ``node``, as from its place in the user's code; ``val``: what the value is like."""
-
-    def __init__(self, node: fx.Node) -> None:
-        self._node = node
-
-    def __call__(self, target: Any, *args: Any, val: Any = None) -> fx.Node:
-        node = self._node
-        with node.graph.inserting_before(node):
-            new = node.graph.call_function(target, args)
-        val = target(*fx.map_arg(args, lambda n: n.meta["val"])) if val is None else val
-        new.meta = {**node.meta, "val": val}
-        return new

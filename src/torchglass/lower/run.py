@@ -40,6 +40,7 @@ from .extern import lower_extern
 from .layouts import lay_out
 from .narrow import narrow
 from .packing import normalized
+from .summed_products import merge_products
 from .table import NotLowered, find_rule
 
 
@@ -56,7 +57,8 @@ def run(
     Of the results the first ``returned`` (None: all) lie as eager's do. ``arrived``: strides of the first inputs where
     they lie otherwise.
     """
-    gm, note = lay_out(gm, returned, arrived, frozen)
+    gm, merged = merge_products(gm, frozen)
+    gm, laid = lay_out(gm, returned, arrived, frozen)
     low = Lowering(name)
     low.frozen = frozen
     inputs: list[str] = []
@@ -76,7 +78,8 @@ def run(
         else:
             raise ValueError(f"an ATen graph has no {node.op} nodes: {node}")
     nodes = _live(low.nodes, outputs)
-    graph = LoopGraph(name, tuple(inputs), low.buffers, nodes, outputs, low.constants, notes=(note,) if note else ())
+    notes = tuple(note for note in (merged, laid) if note)
+    graph = LoopGraph(name, tuple(inputs), low.buffers, nodes, outputs, low.constants, notes=notes)
     graph = narrow(graph)
     check_graph(graph)
     return graph

@@ -1,0 +1,22 @@
+"""Writing nodes of a graph, where a pass puts several in the place of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import fx
+
+
+class Maker:
+    """Makes nodes ahead of ``node``, as from its place in the user's code; ``val``: what the value is like."""
+
+    def __init__(self, node: fx.Node) -> None:
+        self._node = node
+
+    def __call__(self, target: Any, *args: Any, val: Any = None, name: str | None = None) -> fx.Node:
+        node = self._node
+        with node.graph.inserting_before(node):
+            new = node.graph.create_node("call_function", target, args, name=name)
+        val = target(*fx.map_arg(args, lambda n: n.meta["val"])) if val is None else val
+        new.meta = {**node.meta, "val": val}
+        return new
