@@ -40,8 +40,7 @@ def test_a_compile_shows_no_warning_again(function, monkeypatch: pytest.MonkeyPa
 
 def test_only_what_is_named_is_ignored() -> None:
     filters = list(warnings.filters)
-    with pytest.warns(UserWarning, match="another"):
-        with ignored("this is old"):
-            old()
-            warnings.warn("another", stacklevel=1)
+    with pytest.warns(UserWarning, match="another"), ignored("this is old"):
+        old()
+        warnings.warn("another", stacklevel=1)
     assert list(warnings.filters) == filters
