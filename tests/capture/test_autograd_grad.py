@@ -110,3 +110,31 @@ def test_by_an_iterator_over_parameters(backend):
     x = torch.randn(5, 4)
     for _ in range(2):
         torch.testing.assert_close(compiled(x), f(x))
+
+
+@pytest.mark.parametrize("backend", ["eager", "glass"])
+def test_a_loss_whose_history_was_freed_is_returned(backend):
+    """As in eager it requires grad, and raises when it is asked for a gradient."""
+
+    def f(x):
+        loss = (x * 3).sin().square().sum()
+        (g,) = torch.autograd.grad(loss, x)
+        return loss, g
+
+    def kept(x):
+        loss = (x * 3).sin().square().sum()
+        (g,) = torch.autograd.grad(loss, x, retain_graph=True)
+        return loss, g
+
+    compiled = tg.compile(f, backend=backend)
+    for _ in range(2):
+        x = make_input(True)
+        (loss, g), expected = compiled(x), f(x)
+        torch.testing.assert_close((loss, g), expected)
+        assert loss.requires_grad and not g.requires_grad
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            loss.backward()
+    assert len(tg.explain(compiled).record.entries) == 1 and not tg.explain(compiled).record.fallbacks
+    loss, _ = tg.compile(kept, backend=backend, fullgraph=True)(x)
+    loss.backward()
+    assert x.grad is not None

@@ -56,7 +56,7 @@ class EntersHooks(Unsupported):
 
 
 class LeafLeaves(CannotResume):
-    """A tensor made to require grad in the graph leaves it: the graph must end where it was made to."""
+    """A tensor made to require grad in the graph leaves it, or one whose history was freed there: it ends there."""
 
 
 class Unchecked(CannotResume):

@@ -6,14 +6,22 @@ where that graph is whole: a tensor that came in with a history outside the grap
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from . import tensor_ops
 from .builtin_functions import handles
 from .errors import Unsupported, UserError
+from .graph import RETAIN
+from .values.base import Value
+from .values.constant import ConstantV
 from .values.containers import TupleV
 from .values.dicts import DictViewV
 from .values.iterators import IteratorV
+
+if TYPE_CHECKING:
+    from .machine import Machine
 
 
 @handles(torch.autograd.grad)
@@ -22,6 +30,8 @@ def grad_(m, args, kwargs):
     for value in m.builder.inputs:
         if value.real.grad_fn is not None:
             raise Unsupported("torch.autograd.grad where a tensor has a history outside the graph")
+    if m.leaves_break and not _keeps_history(m, args, kwargs):
+        raise Unsupported("torch.autograd.grad, which frees the history of what leaves the graph", RETAIN)
     # they may be any iterables, such as a module's parameters() or the values of a dictionary
     kinds = (IteratorV, DictViewV)
     args = [TupleV(m.listed(a)) if n < 2 and isinstance(a, kinds) else a for n, a in enumerate(args)]
@@ -32,3 +42,12 @@ def grad_(m, args, kwargs):
     except UserError as error:
         # fakes may fail where real tensors do not
         raise Unsupported(f"torch.autograd.grad, which raises {error.value.python_type().__name__}") from None
+
+
+def _keeps_history(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> bool:
+    """Whether a call asks for the graph to be kept: by ``retain_graph``, else by ``create_graph``."""
+    given = dict(zip(("outputs", "inputs", "grad_outputs", "retain_graph", "create_graph"), args)) | kwargs
+    for name in ("retain_graph", "create_graph"):
+        if name in given and not (isinstance(given[name], ConstantV) and given[name].as_constant() is None):
+            return m.truth(given[name])
+    return False

@@ -9,7 +9,7 @@ import enum
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -152,6 +152,16 @@ class GraphBuilder:
             leaves = {id(leaf) for leaf in leaves_of(output.fake)}
             if id(output.fake) in inner or (leaves & inner and not leaves - inner):
                 raise Unsupported("a tensor made to require grad in the graph that leaves it", "make it before")
+
+    def refuse_freed_histories(self, outputs: list[TensorV]) -> None:
+        """What leaves the graph must not have a history that ``torch.autograd.grad`` freed: later stages could not
+        differentiate it, while eager's raises when it is asked. Raises Unsupported.
+        """
+        if not any(node.target is torch.autograd.grad for node in self.graph.nodes):
+            return
+        leaving = [v.fake for v in outputs] + [v.fake for v in self.inputs if self.is_written(v)]
+        if any(map(_is_freed, history_of(leaving))):
+            raise Unsupported("torch.autograd.grad, which frees the history of what leaves the graph", RETAIN)
 
     def evaluate(self, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Any:
         """The result of an operation on fake tensors. PyTorch's own errors come through as they are."""
@@ -305,19 +315,35 @@ class GraphBuilder:
 
 def leaves_of(tensor: torch.Tensor) -> list[torch.Tensor]:
     """The leaves that the gradient of ``tensor`` flows to."""
-    found: list[torch.Tensor] = []
+    leaves = (getattr(node, "variable", None) for node in history_of([tensor]))
+    return [leaf for leaf in leaves if leaf is not None]
+
+
+def history_of(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
+    """The nodes of autograd's graph that the gradients of ``tensors`` flow through."""
     seen: set[Any] = set()
-    waiting = [tensor.grad_fn]
+    waiting = [tensor.grad_fn for tensor in tensors]
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        leaf = getattr(node, "variable", None)
-        if leaf is not None:
-            found.append(leaf)
+        yield node
         waiting += [following for following, _ in node.next_functions]
-    return found
+
+
+RETAIN = "return what `.detach()` gives, or keep the history by `retain_graph=True`"
+
+
+def _is_freed(node: Any) -> bool:
+    """Whether a backward pass has freed what a node of autograd's saved."""
+    for name in dir(node):
+        if name.startswith("_saved_"):
+            try:
+                getattr(node, name)
+            except RuntimeError:
+                return True
+    return False
 
 
 @contextmanager

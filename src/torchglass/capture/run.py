@@ -357,6 +357,7 @@ class _Attempt:
         graph = builder.graph
         try:
             builder.refuse_inner_leaves(outputs)
+            builder.refuse_freed_histories(outputs)
         except Unsupported as error:
             raise LeafLeaves(error.reason, error.hint) from None
         for guard in reversed(self.m.inference):
