@@ -292,24 +292,35 @@ class CompiledModule:
 
 
 def _state_of(compiled: Any) -> FunctionState:
+    state = _found_state(compiled)
+    if state is None:
+        raise TypeError(f"compiled must be what tg.compile returned, not {compiled!r}")
+    return state
+
+
+def _found_state(compiled: Any) -> FunctionState | None:
+    """The state of what ``tg.compile`` returned; None of anything else."""
     if isinstance(compiled, CompiledModule):
         compiled = getattr(compiled, compiled._torchglass_runs)
+    elif isinstance(compiled, torch.nn.Module):  # perhaps by its own `compile()`
+        compiled = compiled._compiled_call_impl
     compiled = getattr(compiled, "__func__", compiled)
     if isinstance(compiled, functools.partial):
         compiled = compiled.func
     state = getattr(compiled, "__dict__", {}).get("_torchglass_state")
-    if not isinstance(state, FunctionState):
-        raise TypeError(f"compiled must be what tg.compile returned, not {compiled!r}")
-    return state
+    return state if isinstance(state, FunctionState) else None
 
 
 def explain(compiled: Any) -> Explanation:
     """What happened to a compiled function so far: entries, guards, graphs, breaks, recompiles, kernels.
 
-    Print it, or call ``.to_dict()``. ``tg.explain(compiled)(*args)`` calls the function first.
+    Print it, or call ``.to_dict()``. ``tg.explain(compiled)(*args)`` calls the function first. A function, method or
+    module that is not compiled is compiled for it, as ``torch._dynamo.explain(f)(*args)`` does.
     """
     from .inspector.explain import Explanation  # loads rich, which compiling does not need
 
+    if isinstance(compiled, (FunctionType, MethodType, torch.nn.Module)) and _found_state(compiled) is None:
+        compiled = compile(compiled)
     state = _state_of(compiled)
     reports.flush(state.root().record)
     return Explanation(state.record, compiled)

@@ -62,3 +62,20 @@ def test_the_text_and_the_page_say_the_same(explained):
         assert part in text, part
     page = explained.to_html()
     assert page.startswith("<!doctype html>") and "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_a_plain_function_is_compiled_for_it():
+    a, b = torch.randn(8, 16), torch.ones(8, 16)
+    explanation = tg.explain(toy)(a, b)
+    torch.testing.assert_close(explanation.result, toy(a, b))
+    assert len(explanation.breaks()) == 1 and explanation.kernels()
+    module = torch.nn.Linear(16, 2)
+    explanation = tg.explain(module)(a)
+    torch.testing.assert_close(explanation.result, module(a))
+    assert len(explanation.graphs()) == 1
+    with tg.installed():
+        module.compile()
+    module(a)
+    assert len(tg.explain(module).graphs()) == 1
+    with pytest.raises(TypeError, match="what tg.compile returned"):
+        tg.explain(3)
