@@ -77,5 +77,5 @@ def test_a_plain_function_is_compiled_for_it():
         module.compile()
     module(a)
     assert len(tg.explain(module).graphs()) == 1
-    with pytest.raises(TypeError, match="what tg.compile returned"):
+    with pytest.raises(TypeError, match="compiled must be"):
         tg.explain(3)
