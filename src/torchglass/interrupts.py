@@ -2,7 +2,7 @@
 
     hold()              # from here on handlers run in check(), inside waiting(...), or afterwards
     check()             # in loops of the stages
-    waiting(wait, late) # for the C compiler: handlers run at once
+    waiting(wait)       # for the C compiler: handlers run at once
     let_go(); deliver()
     whole(call)         # all of that around a call
 
@@ -95,27 +95,18 @@ def check() -> None:
             _handle(next(iter(pending)), sys._getframe())
 
 
-def waiting(wait: Callable[[float | None], T], late: type[Exception]) -> T:
-    """``wait(seconds)``, which signals interrupt, again as often as it raises ``late``: of a signal that comes just
-    before the thread falls asleep Python hears when it wakes.
-    """
+def waiting(wait: Callable[[], T]) -> T:
+    """``wait()``, which signals interrupt."""
     global _at_once
     if not _in_main_thread():
-        return wait(None)
+        return wait()
     before = _at_once
     try:
         _at_once = True
-        while True:
-            check()
-            try:
-                return wait(PATIENCE)
-            except late:
-                pass
+        check()
+        return wait()
     finally:
         _at_once = before
-
-
-PATIENCE = 0.5  # seconds that a signal may go unheard
 
 
 def deliver() -> None:

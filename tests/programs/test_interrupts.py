@@ -15,7 +15,6 @@ import torch
 from tests.programs import interrupts
 
 import torchglass as tg
-from torchglass.interrupts import PATIENCE, waiting, whole
 from torchglass.runtime.compilers import Compilers
 from torchglass.torch_compat import new_fake_mode
 
@@ -76,20 +75,6 @@ def test_handlers_that_do_not_raise_run_and_the_compile_goes_on() -> None:
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert seen == [signal.SIGUSR1] and len(tg.explain(compiled).to_dict()["entries"]) == 1
-
-
-def test_a_wait_wakes_to_hear_of_signals() -> None:
-    """One that comes between the last instruction of Python and the system's wait does not end it."""
-    slept = []
-
-    def wait(seconds: float | None) -> str:
-        slept.append(seconds)
-        if len(slept) < 3:
-            raise TimeoutError
-        return "done"
-
-    assert whole(lambda: waiting(wait, TimeoutError)) == "done"
-    assert slept == [PATIENCE] * 3
 
 
 def test_the_c_compiler_is_ended(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

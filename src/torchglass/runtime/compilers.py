@@ -44,9 +44,7 @@ class Compilers:
         """The exit code of a command, and what it says on stderr."""
         process = self.start(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         try:
-            _, said = interrupts.waiting(
-                lambda seconds: process.communicate(timeout=seconds), subprocess.TimeoutExpired
-            )
+            _, said = interrupts.waiting(process.communicate)
         except BaseException:
             self.stop()
             raise

@@ -147,7 +147,7 @@ class Building:
 
     def result(self) -> Library:
         """The shared library. Raises ToolchainError."""
-        return interrupts.waiting(self._made.result, TimeoutError)
+        return interrupts.waiting(self._made.result)
 
     def stop(self) -> None:
         """Nobody needs it any more."""

@@ -70,7 +70,7 @@ def compiled(
             running.append(compilers.start(words, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet))
             with running[-1].stdin as text, contextlib.suppress(BrokenPipeError):  # type: ignore[union-attr]
                 text.write(f'{driver}\n#include "{source}"\n')
-        codes = [interrupts.waiting(process.wait, subprocess.TimeoutExpired) for process in running]
+        codes = [interrupts.waiting(process.wait) for process in running]
         return objects if not any(codes) else []
     except BaseException:
         compilers.stop()
