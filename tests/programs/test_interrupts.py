@@ -83,7 +83,8 @@ def test_the_c_compiler_is_ended(tmp_path, monkeypatch: pytest.MonkeyPatch) -> N
     script.write_text(f"#!/bin/sh\n[ $1 = --version ] && exit\necho $$ >> {tmp_path}/pids\nexec sleep 100\n")
     script.chmod(0o755)
     code = (
-        "import torch, torchglass as tg, os\n"
+        "import signal, torch, torchglass as tg\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs ignore it
         "try:\n    tg.compile(lambda x: x.sin() + 1)(torch.ones(3))\nexcept KeyboardInterrupt:\n    print('ended')"
     )
     run = subprocess.Popen(
