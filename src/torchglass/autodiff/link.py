@@ -27,7 +27,6 @@ from ..records.partition import (
     Part,
     Partition,
     SameAs,
-    Sharing,
     ViewOf,
     ViewStep,
 )
@@ -250,10 +249,6 @@ def _part_node(partition: Partition, part: Part, backward: _Backward, kept: Sequ
     width = len(partition.input_names)
     sharing, own = partition.sharing, {result: position for position, result in enumerate(part.results)}
     assert sharing is not None
-    mine = Sharing(
-        spends=tuple(_renumbered(sharing.spends[result], own) for result in part.results),
-        readers=tuple(_renumbered(sharing.readers[index], own) for index in part.kept),
-    )
     return GraphFunction(
         lambda values: values[-1],
         _PartBackward(partition, part, backward),
@@ -265,8 +260,8 @@ def _part_node(partition: Partition, part: Part, backward: _Backward, kept: Sequ
         returned=partition.returned
         + sum(s.place.kind == "output" and s.place.index >= partition.returned for s in partition.saved),
         instead=None,
-        spends=mine.spends,
-        readers=mine.readers,
+        spends=tuple(_renumbered(sharing.spends[result], own) for result in part.results),
+        readers=tuple(_renumbered(sharing.readers[index], own) for index in part.kept),
     )
 
 
@@ -418,9 +413,8 @@ class _Backward:
 
     def _as_assumed(self) -> tuple[Graph, tuple[int, ...]]:
         if self.assumed is None:
-            partition: Partition | None = self.partition
-            if self._has_let_go() and self.partition.again is not None:
-                partition = self.partition.again(tuple(spec.strides for spec in self.partition.tangents))
+            assumed = tuple(spec.strides for spec in self.partition.tangents)
+            partition = self._again(assumed) if self._has_let_go() else self.partition
             if partition is None:
                 raise AutodiffError("backward cannot be traced a second time")
             self.assumed = self._made_of(partition)

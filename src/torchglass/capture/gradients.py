@@ -13,7 +13,7 @@ import torch
 from . import tensor_ops
 from .builtin_functions import handles
 from .errors import Unsupported, UserError
-from .graph import RETAIN
+from .graph import FREES_HISTORY
 from .values.base import Value
 from .values.constant import ConstantV
 from .values.containers import TupleV
@@ -31,7 +31,7 @@ def grad_(m, args, kwargs):
         if value.real.grad_fn is not None:
             raise Unsupported("torch.autograd.grad where a tensor has a history outside the graph")
     if m.leaves_break and not _keeps_history(m, args, kwargs):
-        raise Unsupported("torch.autograd.grad, which frees the history of what leaves the graph", RETAIN)
+        raise Unsupported(*FREES_HISTORY)
     # they may be any iterables, such as a module's parameters() or the values of a dictionary
     kinds = (IteratorV, DictViewV)
     args = [TupleV(m.listed(a)) if n < 2 and isinstance(a, kinds) else a for n, a in enumerate(args)]

@@ -161,7 +161,7 @@ class GraphBuilder:
             return
         leaving = [v.fake for v in outputs] + [v.fake for v in self.inputs if self.is_written(v)]
         if any(map(_is_freed, history_of(leaving))):
-            raise Unsupported("torch.autograd.grad, which frees the history of what leaves the graph", RETAIN)
+            raise Unsupported(*FREES_HISTORY)
 
     def evaluate(self, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Any:
         """The result of an operation on fake tensors. PyTorch's own errors come through as they are."""
@@ -332,7 +332,11 @@ def history_of(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
         waiting += [following for following, _ in node.next_functions]
 
 
-RETAIN = "return what `.detach()` gives, or keep the history by `retain_graph=True`"
+FREES_HISTORY = (
+    "torch.autograd.grad, which frees the history of what leaves the graph",
+    "return what `.detach()` gives, or keep the history by `retain_graph=True`",
+)
+"""Why such a call breaks the graph, and what to do instead."""
 
 
 def _is_freed(node: Any) -> bool:
