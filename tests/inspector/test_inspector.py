@@ -149,6 +149,7 @@ def test_no_more_of_a_value_is_read_than_is_shown():
     assert show.value(-(10**5000)).startswith("-0x")
     assert show.value(torch.ones(3)) == "<torch.Tensor object>"
     assert show.value(slice(0, (1,))) == "slice(0, (1,), None)"
+    assert show.value((object.__getattribute__, property.fget)) == "(object.__getattribute__, property.fget)"
 
 
 def test_tensors():

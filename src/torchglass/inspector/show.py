@@ -26,6 +26,12 @@ from ..records.sources import STACK, Source
 
 _PLAIN = (int, float, complex, bool, type(None), type(Ellipsis), range)
 _SHORT = ("dtype", "device", "Size", "layout", "memory_format", "qscheme")
+# Their names are read without running anybody's code.
+_NAMED = (
+    types.FunctionType | types.BuiltinFunctionType
+    | types.WrapperDescriptorType | types.MethodDescriptorType | types.ClassMethodDescriptorType
+    | types.GetSetDescriptorType | types.MemberDescriptorType
+)  # fmt: skip
 _BRACKETS: dict[Any, str] = {tuple: "()", list: "[]", set: "{}", frozenset: "{}", dict: "{}"}
 
 
@@ -123,7 +129,7 @@ def _atom(thing: Any, limit: int) -> str:
         return repr(thing)
     if isinstance(thing, types.ModuleType):  # torch.ops is one, and has whatever it is asked for
         return str(vars(thing).get("__name__", "a module"))
-    if isinstance(thing, types.FunctionType | types.BuiltinFunctionType):
+    if isinstance(thing, _NAMED):
         return thing.__qualname__
     return f"<{_atom(type(thing), limit)} object>"
 
