@@ -260,6 +260,21 @@ def test_a_view_that_autograd_lets_nobody_read():
         assert tg.compile(f, backend="eager")(torch.ones(3)) == 3
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
+@pytest.mark.parametrize("make", [torch.Tensor.to_sparse, torch.Tensor.to_sparse_csr])
+def test_sparse_tensors_made_inside(backend, make):
+    def f(x):
+        y = x.sin()
+        return make(y) @ y + 1
+
+    compiled, x = tg.compile(f, backend=backend), torch.eye(3) - 0.5
+    torch.testing.assert_close(compiled(x), f(x))
+    assert tg.explain(compiled).graphs  # of what comes before
+    with pytest.raises(tg.GraphBreakError, match="sparse"):
+        tg.compile(f, backend=backend, fullgraph=True)(x)
+
+
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
 def test_quantized_tensors_made_inside(backend):
