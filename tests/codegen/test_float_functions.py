@@ -143,3 +143,29 @@ def test_lgamma_of_many_numbers_is_eagers(dtype):
     x = torch.randn(2, 1003).mul(20).to(dtype)
     got, want = tg.compile(lambda x: (x * 2).lgamma() + 1)(x), (x * 2).lgamma() + 1
     torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+def every_half() -> torch.Tensor:
+    return torch.arange(-(2**15), 2**15).short().view(torch.float16)
+
+
+def half_conversions():
+    edges = torch.tensor([65504.0, 65519.9, 65520.0, 2.0**-14, 2.0**-24, 2.0**-25, 2.0**-25 * 1.01, 2.0**-26])
+    random = torch.randint(-(2**31), 2**31, (1 << 16,)).int().view(torch.float32)
+    near = torch.cat([torch.randn(1 << 12) * scale for scale in (1.0, 1e-3, 1e-5, 1e-7, 1e4, 6e4)])
+    floats = torch.cat([edges, -edges, random, near])
+    halves = every_half()
+    yield lambda x: x.float() * 1, halves
+    yield lambda x: (x * 1).bfloat16(), halves
+    yield lambda x: (x * 1).bool(), halves
+    yield lambda x: (x * 1).int(), halves.nan_to_num(0, 0, 0)
+    yield lambda x: (x * 1).half(), floats
+    yield lambda x: (x * 1).half(), floats.double() * (1 + 2.0**-40)
+    yield lambda x: (x * 1).half(), torch.randint(-70_000, 70_000, (4096,))
+
+
+@pytest.mark.parametrize("function, x", list(half_conversions()))
+def test_halves_become_other_numbers_and_back_as_in_eager(function, x):
+    found, wanted = tg.compile(function)(x), function(x)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(found.signbit()[~found.isnan()], wanted.signbit()[~wanted.isnan()])

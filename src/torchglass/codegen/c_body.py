@@ -11,7 +11,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..records.loops import Buffer, Compute, Const, Index, Load, Loop, Operation, Reduce, Scan, Size, Store, address
-from .c_ops import CTYPES, OPENMP, c_op, carried, combine, constant, is_float, reduction_start
+from .c_ops import (
+    CTYPES,
+    OPENMP,
+    c_op,
+    carried,
+    combine,
+    constant,
+    from_half,
+    in_register,
+    is_float,
+    near_half,
+    reduction_start,
+    to_half,
+)
 from .nest import Nest
 
 PRE, BODY, AFTER, POST = 0, 1, 2, 3
@@ -219,9 +232,9 @@ class BodyPrinter:
             text = f"{self.ident(name)}[{address(op.access.strides, op.access.offset, indirect)}]"
             level = BODY if full and self.moves_inside(op.access.strides) else PRE
             stored = self.buffers[name].dtype
-            text = self.from_memory(text, stored)
+            text = from_half(text, stored)
         level = max([level, *(env[v].level for v, _ in op.access.indirect)], default=level)
-        value_dtype = {"bfloat16": "float32", "float16": "float32"}.get(stored, stored)
+        value_dtype = in_register(stored)
         if mask is not None:
             p.masked = True
             level = max(level, mask.level)
@@ -236,20 +249,11 @@ class BodyPrinter:
         return any(name in loop.writes for loop in self.nest.loops)
 
     def _scratch_dtype(self, name: str) -> str:
-        dtype = self.buffers[name].dtype
-        return {"bfloat16": "float32", "float16": "float32"}.get(dtype, dtype)
+        return in_register(self.buffers[name].dtype)
 
     @staticmethod
     def _converted(text: str, have: str, want: str) -> str:
         return text if have == want else c_op("cast", want, have, [text])
-
-    @staticmethod
-    def from_memory(text: str, dtype: str) -> str:
-        return {"bfloat16": f"tg_from_bf16({text})", "float16": f"(float){text}"}.get(dtype, text)
-
-    @staticmethod
-    def to_memory(text: str, dtype: str) -> str:
-        return {"bfloat16": f"tg_to_bf16({text})", "float16": f"(f16)({text})"}.get(dtype, text)
 
     def _store(self, p: Pass, loop: Loop, op: Store, env: dict[str, CValue], full: bool, again: bool) -> None:
         name, value = op.access.buffer, env[op.arg]
@@ -265,18 +269,19 @@ class BodyPrinter:
             target.append(f"{self.ident(name)}[{self.column_index()}] = {value.text};")
         elif name not in self.nest.kernel.local:
             where = address(op.access.strides, op.access.offset)
-            target.append(f"{self.ident(name)}[{where}] = {self.to_memory(value.text, self.buffers[name].dtype)};")
+            target.append(f"{self.ident(name)}[{where}] = {to_half(value.text, self.buffers[name].dtype)};")
 
     def _as_stored(self, p: Pass, name: str, value: CValue) -> CValue:
         """What is read of a buffer that memory holds in half precision, here as by later kernels: the rounded value.
 
         Of two readers that know it more and less exactly, one may take its own from the other's: what differs is left.
         """
-        text = {"bfloat16": "tg_near_bf16({})", "float16": "(float)(f16)({})"}.get(self.buffers[name].dtype)
+        dtype = self.buffers[name].dtype
         kept = name in self.scratch or name in self.nest.kernel.local
-        if text is None or kept or not any(name in loop.reads for loop in self.nest.loops):
+        text = near_half(value.text, dtype)
+        if text == value.text or kept or not any(name in loop.reads for loop in self.nest.loops):
             return value
-        return self.define(p, ("rounded", value.text), value.level, "float32", text.format(value.text))
+        return self.define(p, ("rounded", value.text), value.level, "float32", text)
 
     def _scattered(self, op: Store, env: dict[str, CValue]) -> str:
         """A store at a computed address, rounded each time where it adds, as eager's sums of half precision are."""
@@ -284,7 +289,7 @@ class BodyPrinter:
         places = tuple((env[v].text, s) for v, s in op.access.indirect)
         place = f"{self.ident(name)}[{address(op.access.strides, op.access.offset, places)}]"
         value = env[op.arg].text
-        return f"{place} = {self.to_memory(f'{self.from_memory(place, dtype)} + {value}' if op.add else value, dtype)};"
+        return f"{place} = {to_half(f'{from_half(place, dtype)} + {value}' if op.add else value, dtype)};"
 
     # -- reductions --------------------------------------------------------------------------------------------------
     def _reduce(self, p: Pass, op: Reduce, arg: CValue, loop: Loop) -> CValue:
@@ -376,7 +381,7 @@ class BodyPrinter:
             if isinstance(op, Store):
                 where = address(op.access.strides, op.access.offset)
                 name = op.access.buffer
-                text = self.to_memory(env[op.arg].text, self.buffers[name].dtype)
+                text = to_half(env[op.arg].text, self.buffers[name].dtype)
                 p.pre.append(f"{self.ident(name)}[{where}] = {text};")
             else:
                 env[op.result] = self.value(p, op, env, full=False)

@@ -25,6 +25,29 @@ INFIX = {
 }  # fmt: skip
 
 
+HALF = ("bfloat16", "float16")  # words in memory, which C computes in float
+
+
+def from_half(text: str, dtype: str) -> str:
+    """What is read of memory of this dtype, to compute with."""
+    return f"tg_from_{CTYPES[dtype]}({text})" if dtype in HALF else text
+
+
+def to_half(text: str, dtype: str) -> str:
+    """What is written into memory of this dtype."""
+    return f"tg_to_{CTYPES[dtype]}({text})" if dtype in HALF else text
+
+
+def near_half(text: str, dtype: str) -> str:
+    """The float that is read again of what memory of this dtype holds for one."""
+    return f"tg_near_{CTYPES[dtype]}({text})" if dtype in HALF else text
+
+
+def in_register(dtype: str) -> str:
+    """The dtype of what is read of memory of this dtype."""
+    return "float32" if dtype in HALF else dtype
+
+
 def is_float(dtype: str) -> bool:
     return dtype in ("float32", "float64")
 
@@ -149,9 +172,9 @@ FROM_FLOAT = {
 
 @printer("cast")
 def _cast(dtype: str, operand: str, args: Sequence[str]) -> str:
-    value = f"tg_from_bf16({args[0]})" if operand == "bfloat16" else args[0]
-    if dtype == "bfloat16":
-        return f"tg_to_bf16({value})"
+    value = from_half(args[0], operand)
+    if dtype in HALF:
+        return to_half(value, dtype)
     if dtype in FROM_FLOAT and "float" in operand:
         return FROM_FLOAT[dtype].format("f64" if operand == "float64" else "f32", value)
     return f"{value} != 0" if dtype == "bool" else f"({CTYPES[dtype]}){value}"

@@ -8,9 +8,7 @@ typedef uint8_t bool8;
 
 typedef uint16_t bf16;
 
-#ifdef __FLT16_MAX__
-typedef _Float16 f16;
-#endif
+typedef uint16_t f16; /* not _Float16: GCC makes vectors of it for few processors */
 
 #define ALIGNED __attribute__((aligned(64)))
 
@@ -34,6 +32,29 @@ INLINE uint32_t tg_rounded(float x)
 INLINE bf16 tg_to_bf16(float x) { return (bf16)(tg_rounded(x) >> 16); }
 
 INLINE float tg_near_bf16(float x) { return tg_bits_f32((int32_t)(tg_rounded(x) & 0xffff0000)); }
+
+/* An exponent of 8 bits for one of 5. The smallest numbers have none: they are multiples of 2^-24. */
+INLINE float tg_from_f16(f16 x)
+{
+    uint32_t u = (uint32_t)(x & 0x7fff) << 13;
+    float small = tg_bits_f32((int32_t)(u + 0x38800000)) - 0x1p-14f;
+    uint32_t normal = u + (u < 0x0f800000 ? 0x38000000 : 0x70000000);
+    uint32_t magnitude = u < 0x00800000 ? (uint32_t)tg_bits_i32(small) : normal;
+    return tg_bits_f32((int32_t)(magnitude | (uint32_t)(x & 0x8000) << 16));
+}
+
+/* Adding a half rounds to a multiple of 2^-24. What is nearer to 2^16 than to the largest number is infinite. */
+INLINE f16 tg_to_f16(float x)
+{
+    uint32_t u = (uint32_t)tg_bits_i32(x) & 0x7fffffff;
+    uint32_t normal = (u - 0x38000000 + 0x0fff + ((u >> 13) & 1)) >> 13;
+    uint32_t small = (uint32_t)tg_bits_i32(tg_bits_f32((int32_t)u) + 0.5f) - 0x3f000000;
+    uint32_t magnitude = u < 0x38800000 ? small : normal;
+    magnitude = u < 0x477ff000 ? magnitude : x == x ? 0x7c00 : 0x7e00;
+    return (f16)(magnitude | ((uint32_t)tg_bits_i32(x) >> 16 & 0x8000));
+}
+
+INLINE float tg_near_f16(float x) { return tg_from_f16(tg_to_f16(x)); }
 
 /* Two neighbours of bfloat16 as one word: the second is its upper half. */
 typedef uint32_t pair __attribute__((may_alias, aligned(2)));
