@@ -283,6 +283,19 @@ def _with_sums(result: Any, args: tuple[Any, ...]) -> Any:
     return (output, sums.double() if output.dtype is torch.float64 else sums, *rest)
 
 
+@layout(aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
+def _as_bags_of_floats(result: Any, args: tuple[Any, ...]) -> Any:
+    """Where bags are summed without noting which bag a number is of, bfloat16 is as float is; the meta function has
+    not heard.
+    """
+    weight, target = args[0], aten._embedding_bag.default
+    if weight.dtype is not torch.bfloat16:
+        return result
+    like = torch.empty_strided(weight.shape, weight.stride(), device=weight.device)
+    rest = [a.float() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args[1:]]
+    return (result[0], *target(like, *rest)[1:])
+
+
 def _outer_first(x: torch.Tensor, dims: list[int]) -> list[int]:
     return sorted(dims, key=x.stride, reverse=True)
 

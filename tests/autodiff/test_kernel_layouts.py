@@ -33,7 +33,14 @@ WAVES = [x3 + 0j, x3.contiguous() + 0j, x3.transpose(0, 1) + 0j]
 CHOICES = itertools.permutations if torch.__version__ >= "2.13" else itertools.combinations  # before, fakes may raise
 DIMS = [dims for n in (1, 2, 3) for dims in CHOICES(range(3), n)]
 norm = (ones, ones, ones, ones, ones)
+bags = [
+    (table, torch.tensor([1, 0, 3]), torch.tensor([0, 2]), False, mode, False, scale)
+    for table in (torch.ones(4, 6).bfloat16(), x.bfloat16(), torch.ones(4, 6))
+    for mode, scale in ((0, None), (1, None), (2, None), (0, torch.ones(3, dtype=table.dtype)))
+]
 CALLS = {
+    aten._embedding_bag.default: bags,
+    aten._embedding_bag_forward_only.default: bags,
     aten._log_softmax_backward_data.default: [(x, x, 1, torch.float32)],
     aten.huber_loss_backward.default: [(x, x, y, 0, 1.0)],
     aten.log_sigmoid_forward.default: [(x,)],
