@@ -77,10 +77,11 @@ def test_handlers_that_do_not_raise_run_and_the_compile_goes_on() -> None:
     assert seen == [signal.SIGUSR1] and len(tg.explain(compiled).to_dict()["entries"]) == 1
 
 
-def test_the_c_compiler_is_ended(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while it works."""
+@pytest.mark.parametrize("answers", ["--version", "nothing"])
+def test_the_c_compiler_is_ended(tmp_path, answers: str) -> None:
+    """Ctrl-C while it works, and while it is asked for its version."""
     script = tmp_path / "cc"
-    script.write_text(f"#!/bin/sh\n[ $1 = --version ] && exit\necho $$ >> {tmp_path}/pids\nexec sleep 100\n")
+    script.write_text(f"#!/bin/sh\n[ $1 = {answers} ] && exit\necho $$ >> {tmp_path}/pids\nexec sleep 100\n")
     script.chmod(0o755)
     code = (
         "import signal, torch, torchglass as tg\n"

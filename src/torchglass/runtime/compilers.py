@@ -41,10 +41,10 @@ class Compilers:
         return process
 
     def run(self, command: Sequence[str]) -> tuple[int, str]:
-        """The exit code of a command, and what it says on stderr."""
-        process = self.start(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        """The exit code of a command, and what it says."""
+        process = self.start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
-            _, said = interrupts.waiting(process.communicate)
+            said, _ = interrupts.waiting(process.communicate)
         except BaseException:
             self.stop()
             raise

@@ -13,7 +13,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 import weakref
@@ -101,15 +100,27 @@ def openmp_library() -> str | None:
     return next(iter(of_torch or found), None)
 
 
-@cache
-def _identity(flags: tuple[str, ...]) -> str:
+def _identity(compilers: Compilers) -> str:
+    """What a library depends on beside its text."""
+    return "\n".join((*compiler(), _version(compilers), *flags(), _cpu()))
+
+
+_versions: dict[tuple[str, ...], str] = {}
+
+
+def _version(compilers: Compilers) -> str:
+    """The first line that the compiler says of itself."""
     words = compiler()
-    found = shutil.which(words[0])  # see Compilers.start
-    asked = [*words, "--version"]
-    version = subprocess.run(asked, executable=found, capture_output=True, text=True, check=False).stdout
-    return "\n".join((*words, version.splitlines()[0] if version else "", *flags, _cpu()))
+    known = _versions.get(words)
+    if known is None:
+        code, said = compilers.run([*words, "--version"])
+        known = next(iter(said.splitlines()), "")
+        if code == 0:  # not one that was stopped
+            _versions[words] = known
+    return known
 
 
+@cache
 def _cpu() -> str:
     try:
         return next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
@@ -136,7 +147,8 @@ def compile_c(
     """
     if text is None:
         text = source.read_text(encoding="utf-8", errors="surrogateescape")
-    named = f"{text}{_identity(flags())}{openmp_library()}"
+    compilers = compilers or Compilers()
+    named = f"{text}{_identity(compilers)}{openmp_library()}"
     key = hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     debugged = "-g" in flags()
     found = _libraries.get(key)
@@ -145,7 +157,7 @@ def compile_c(
     file = source.with_name(f"{source.stem}.{key}.so")
     content = _kept(file, key) if kept else None
     if content is None:
-        content = _build(source, text, parts.of(text, most_parts) if splits() else (), compilers or Compilers())
+        content = _build(source, text, parts.of(text, most_parts) if splits() else (), compilers)
         if kept:
             with contextlib.suppress(OSError):  # a full disk: it is compiled again by the next process
                 files.write_atomically(file, library.sealed(content, key))
