@@ -118,3 +118,26 @@ def test_what_lies_in_an_argument_is_detached_in_place() -> None:
 def test_a_tensor_made_inside_is_detached_in_the_graph() -> None:
     compiled = tg.compile(of_a_temporary, fullgraph=True)
     assert after_call(compiled, computed()) == after_call(of_a_temporary, computed())
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
+def test_places_that_are_one_and_the_same(backend):
+    """What is written to them depends on the order in which a kernel goes through memory: the graph breaks."""
+
+    def folded(a):
+        a.as_strided((2, 2), (1, 1)).neg_()
+        return a
+
+    def given(a):
+        return a.add_(1)
+
+    def beside(a):
+        a.as_strided((2, 2), (1, 2)).neg_()
+        return a
+
+    for program, make in (
+        (folded, lambda: torch.arange(4.0)), (given, lambda: torch.zeros(5).as_strided((2, 3), (1, 1))),
+        (beside, lambda: torch.arange(4.0)),
+    ):  # fmt: skip
+        compiled = tg.compile(program, backend=backend, fullgraph=program is beside)
+        assert torch.equal(compiled(make()), program(make()))

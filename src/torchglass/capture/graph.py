@@ -509,7 +509,7 @@ def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], writte
         written = [args[0][args[1]] if shared else args[0]]
         tensors = tensors[1:]
     for target in written:
-        if any(stride == 0 and size > 1 for size, stride in zip(target.shape, target.stride())):
+        if _may_cross_itself(target):
             return True
         if any(storage(other) == storage(target) and _cross(target, other) for other in tensors):
             return True
@@ -537,6 +537,17 @@ def _version(t: torch.Tensor) -> int:
 def storage(t: torch.Tensor) -> int:
     """Which memory a fake tensor lies in."""
     return torch_compat.without_transforms(t).untyped_storage()._cdata
+
+
+def _may_cross_itself(t: torch.Tensor) -> bool:
+    """Whether a dimension's steps are shorter than what lies inside it: then two elements may be one."""
+    extent = 1
+    for stride, size in sorted(zip(t.stride(), t.shape)):
+        if size > 1:
+            if stride < extent:
+                return True
+            extent += stride * (size - 1)
+    return False
 
 
 def _cross(one: torch.Tensor, other: torch.Tensor) -> bool:
