@@ -722,6 +722,18 @@ def lru_caches(x):
     return lru(1), lru(1, b=2), lru(2.5), x + lru(1)
 
 
+@breaking
+def lru_of_itself(x):
+    seen = []
+
+    @functools.lru_cache(None)
+    def fibonacci(n):
+        seen.append(n)
+        return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+    return x * fibonacci(6), seen, fibonacci.cache_info()
+
+
 @functools.cache
 def cached_tensor(n):
     return torch.arange(n)

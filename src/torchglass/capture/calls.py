@@ -170,7 +170,9 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
 
 def _call_cached(m: Machine, real: Any, wrapped: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A function under ``functools.lru_cache``: its author promised that only the arguments matter."""
-    if all(isinstance(a, ConstantV) for a in (*args, *kwargs.values())):
+    cells = getattr(wrapped, "__closure__", None) or ()
+    written = any(isinstance(v, CellV) and any(v.real is cell for cell in cells) for v in m.mutated.values())
+    if not written and all(isinstance(a, ConstantV) for a in (*args, *kwargs.values())):
         result = _call_now(m, real, args, kwargs)
         if is_constant_object(result):
             return ConstantV(result)
