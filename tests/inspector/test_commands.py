@@ -68,8 +68,14 @@ def test_diff(folder, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_bench(folder, capfd):
-    assert main(["bench", "--repeats", "1", str(folder.parent / "program.py"), "3"]) == 0
+@pytest.mark.parametrize("explains", [False, True])
+def test_bench(folder, explains, capfd):
+    program = folder.parent / "program.py"
+    if explains:
+        text = program.read_text() + "    tg.explain(tg.compile(scaled))\n"
+        program = program.with_name("explaining.py")
+        program.write_text(text)
+    assert main(["bench", "--repeats", "1", str(program), "3"]) == 0
     said = capfd.readouterr().out
     assert "eager" in said and "torchglass" in said and "compiling" in said
 

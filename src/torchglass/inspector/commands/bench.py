@@ -28,8 +28,8 @@ import json, runpy, sys, time
 side, result, script, *arguments = sys.argv[1:]
 sys.argv = [script, *arguments]
 sys.path.insert(0, script.rpartition("/")[0])
-import torch, torchglass, torchglass.api
-original = torchglass.api.compile
+import torch, torchglass
+original = torchglass.compile
 made = []
 def compile(model=None, **kwargs):
     if model is None:
@@ -40,7 +40,7 @@ def compile(model=None, **kwargs):
         return torch.compile(model, **{k: v for k, v in kwargs.items() if k in ("fullgraph", "dynamic", "mode")})
     made.append(original(model, **kwargs))
     return made[-1]
-torchglass.compile = torchglass.api.compile = compile
+torchglass.compile = compile
 wall, cpu = time.perf_counter(), time.process_time()
 try:
     runpy.run_path(script, run_name="__main__")
