@@ -32,7 +32,7 @@ from .records.partition import Arrived, Partition
 from .records.render_graph import Rendered, render
 from .runtime import edit_errors, edits, tune
 from .runtime.load import Building, conform, graph_file, load, with_numbers
-from .runtime.store import Artifact, Folder, current_store, load_python
+from .runtime.store import Artifact, Folder, Role, current_store, load_python
 from .runtime.toolchain import NoCompiler, ToolchainError
 from .stages import Stages, compiling
 
@@ -342,7 +342,7 @@ class GraphCompiler:
         return sources, kernels, wrapper
 
     def _written(self, filename: str, text: str, side: str) -> Artifact:
-        artifact = self.folder.write(filename, text)
+        artifact = self.folder.write(filename, text, _role(filename, self.folder.store.runs))
         if artifact.edited:
             self.edited.setdefault(side, []).append(artifact)
         return artifact
@@ -411,6 +411,14 @@ def _updates(loops: LoopGraph, partition: Partition) -> tuple[tuple[str, str], .
 
 def _is_whole(view: View, buffer: Buffer) -> bool:
     return (view.shape, view.strides, view.offset) == (buffer.shape, buffer.strides, 0)
+
+
+def _role(filename: str, runs: str) -> Role:
+    """Whether a call comes by this file, itself or what is compiled of it."""
+    name = filename.partition(".")[0]
+    of_graph = not name.endswith(("_kernels", "_wrapper"))
+    used = runs in ("kernels", "lines") or name == "captured" or (of_graph and runs == "forward")
+    return "runs" if used else "unused"
 
 
 _IF_NOT = 'under prepare_debug(dir, runs="{}"): breakpoints here are hit then, edits are always compiled.'

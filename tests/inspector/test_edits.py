@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import torchglass as tg
 
@@ -102,6 +103,30 @@ def test_a_broken_edit_names_file_and_line(program, graph, name, old, new, said)
     assert done.stdout == "1.0 3.0\n"  # what was generated runs
     assert "eagerly" not in done.stderr and "with ATen" not in done.stderr
     assert ("using the edited file" in done.stderr) == ("reading" not in said)
+
+
+@pytest.mark.parametrize(
+    ("runs", "name", "used"),
+    [
+        ("kernels", "forward_kernels.c", True),
+        ("forward", "forward_kernels.c", False),
+        ("forward", "forward.py", True),
+        ("captured", "forward.py", False),
+        ("captured", "captured.py", True),
+    ],
+)
+def test_an_edit_of_what_does_not_run_is_not_said_to(tmp_path, capfd, runs, name, used):
+    def f(x):
+        return x * 3 + 1
+
+    for _ in range(2):
+        with tg.prepare_debug(tmp_path, runs=runs):
+            found = tg.compile(f)(torch.ones(2))
+        (path,) = tmp_path.rglob(f"graph_0/{name}")
+        path.write_text(path.read_text().replace("3.0f", "5.0f").replace(" * 3", " * 5").replace(", 3)", ", 5)"))
+    assert found[0] == (6 if used else 4)
+    said = "using the edited file" if used else f"your edit changes nothing: runs={runs!r} was asked for"
+    assert f"{name}: {said}" in capfd.readouterr().err
 
 
 def test_two_processes_at_one_folder(tmp_path):

@@ -43,8 +43,10 @@ log = logging.getLogger("torchglass.store")
 MANIFEST = ".manifest.json"
 ENVIRONMENT = "TORCHGLASS_DIR"
 
-Role = Literal["runs", "read", "report"]
-"""What a file is for: calls run what it says; people read it; it reports on a whole function, of all processes."""
+Role = Literal["runs", "unused", "read", "report"]
+"""What a file is for: calls run what it says; they run another instead (``use``); people read it; it reports on a whole
+function, of all processes.
+"""
 
 RUNS = ("kernels", "forward", "captured", "lines")
 """What calls may run of what is written: see ``use``."""
@@ -123,7 +125,7 @@ class Folder:
         except OSError as error:
             self.store.say_unwritable(self.parts[0], error)
             path = self.path / filename
-            if role == "runs":
+            if role in ("runs", "unused"):
                 _show(path, text)
             return Artifact(path, text, kept=False)
 
@@ -159,7 +161,8 @@ class Folder:
             if role == "runs":
                 notice(path, "using the edited file")
                 return Artifact(path, found, edited=True, generated=text, store=self.store)
-            notice(path, "your edit changes nothing: this file is for reading")
+            why = f"runs={self.store.runs!r} was asked for" if role == "unused" else "this file is for reading"
+            notice(path, f"your edit changes nothing: {why}")
             return Artifact(path, text)
         if disputed and generated != ours:
             return None
