@@ -979,7 +979,7 @@ def clip(x):
     return torch.clamp(x, -1, 1), x.clip(min=0), nn.utils.clip_grad_norm_(LIN.parameters(), 1.0)
 
 
-@whole
+@breaking
 def sparse(x):
     return torch.sparse_coo_tensor([[0], [1]], [1.0], (3, 4)).to_dense() + x
 

@@ -34,7 +34,7 @@ from .values.tensor import TensorV
 
 Made = TypeVar("Made", bound=EntryTensorV)
 
-DENSE = (torch.strided, torch._mkldnn)
+SPARSE = frozenset((torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc))
 MOST_TRIED = 1 << 16  # elements
 NUMBER_DTYPES = {int: torch.int64, **dict.fromkeys((float, *NUMPY_FLOATS), torch.float64)}
 
@@ -182,7 +182,7 @@ class GraphBuilder:
                 function(*[convert(a, _empty) for a in args], **{k: convert(v, _empty) for k, v in kwargs.items()})
             with self.fake_mode:
                 result = function(*fake_args, **fake_kwargs)
-            if isinstance(result, torch.Tensor) and result.layout not in DENSE:
+            if isinstance(result, torch.Tensor) and result.layout in SPARSE:
                 raise Unsupported("an operation that makes a sparse tensor", "work with it outside what is compiled")
             if function is operator.getitem and _has_list(fake_args[1]) and result.numel() <= MOST_TRIED:
                 function(*[convert(a, _zeros) for a in args])  # nor do they see whether these places are there
