@@ -302,13 +302,14 @@ def difference(a: Any, b: Any, exact: bool, path: str = "", largest: float = 1.0
     """The first place at which two snapshots part; None when there is none.
 
     Not ``exact``: floats may differ a little, and where a tensor lies in its storage is not compared. ``largest`` is
-    the largest magnitude in the list that holds the two: what is left where terms of that size cancel is as inexact
+    the largest magnitude in the tensor that holds the two: what is left where terms of that size cancel is as inexact
     as they are.
     """
     if not exact and isinstance(a, tuple) and a[:1] == ("offset",):
         return None
     if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)) and len(a) == len(b):
-        largest = max([1.0, *(abs(v) for v in a if isinstance(v, float) and math.isfinite(v))])
+        if a[1:2] == ("tensor",):
+            largest = max([1.0, *(abs(v) for v in a[6] if isinstance(v, float) and math.isfinite(v))])
         for n, (left, right) in enumerate(zip(a, b)):
             found = difference(left, right, exact, f"{path}.{n}", largest)
             if found is not None:
