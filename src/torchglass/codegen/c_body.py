@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ..records.loops import Buffer, Compute, Const, Index, Load, Loop, Operation, Reduce, Scan, Size, Store, address
 from .c_ops import (
     CTYPES,
+    HALF,
     OPENMP,
     c_op,
     carried,
@@ -278,10 +279,9 @@ class BodyPrinter:
         """
         dtype = self.buffers[name].dtype
         kept = name in self.scratch or name in self.nest.kernel.local
-        text = near_half(value.text, dtype)
-        if text == value.text or kept or not any(name in loop.reads for loop in self.nest.loops):
+        if dtype not in HALF or kept or not any(name in loop.reads for loop in self.nest.loops):
             return value
-        return self.define(p, ("rounded", value.text), value.level, "float32", text)
+        return self.define(p, ("rounded", value.text), value.level, "float32", near_half(value.text, dtype))
 
     def _scattered(self, op: Store, env: dict[str, CValue]) -> str:
         """A store at a computed address, rounded each time where it adds, as eager's sums of half precision are."""

@@ -39,8 +39,8 @@ def to_half(text: str, dtype: str) -> str:
 
 
 def near_half(text: str, dtype: str) -> str:
-    """The float that is read again of what memory of this dtype holds for one."""
-    return f"tg_near_{CTYPES[dtype]}({text})" if dtype in HALF else text
+    """The float that is read again of what memory of this dtype, one of ``HALF``, holds for one."""
+    return f"tg_near_{CTYPES[dtype]}({text})"
 
 
 def in_register(dtype: str) -> str:
