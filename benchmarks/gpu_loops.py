@@ -88,13 +88,14 @@ PROGRAMS: dict[str, Program] = {
 # -- ours ------------------------------------------------------------------------------------------------------------
 def build(program: Program, shapes: Sequence[tuple[int, ...]], dtype: torch.dtype, folder: Path) -> Call:
     """The program through autodiff, lower, fuse and the Triton printer; the folder keeps what runs."""
-    from torchglass import autodiff, fuse, lower
-    from torchglass.codegen import triton
+    from torchglass import autodiff, codegen, fuse, lower, schedule
+    from torchglass.records.target import Gpu, Targets
     from torchglass.runtime.load import load
 
     inputs = [torch.empty(s, dtype=dtype) for s in shapes]
     fused = fuse.run(lower.run(autodiff.trace_inference(torch.fx.symbolic_trace(program.fn), inputs).forward))
-    sources = triton.run(fused)
+    targets = Targets(cpu=Gpu())
+    sources = codegen.run(schedule.run(fused, targets), targets)
     folder.mkdir(parents=True)
     (folder / "forward_kernels.py").write_text(sources.kernels_text)
     (folder / "forward_wrapper.py").write_text(sources.wrapper_text)

@@ -88,8 +88,9 @@ def differentiate(gm, inputs):
 
 
 def generate(graph: torch.fx.GraphModule):
-    from torchglass import codegen, fuse, lower
+    from torchglass import codegen, fuse, lower, schedule
     from torchglass.options import CompileOptions
+    from torchglass.runtime import machine
 
     options = CompileOptions.make()
     loops = lower.run(graph, options)
@@ -98,7 +99,11 @@ def generate(graph: torch.fx.GraphModule):
     fused = fuse.run(loops, options)
     heading("Fuse: kernels and decisions")
     print(fused)
-    sources = codegen.run(fused, options)
+    targets = machine.targets()
+    scheduled = schedule.run(fused, targets)
+    heading("Schedule: rows, passes, threads")
+    print(scheduled)
+    sources = codegen.run(scheduled, targets)
     heading("Codegen: C")
     print(sources.kernels_text)
     heading("and the wrapper that calls it")

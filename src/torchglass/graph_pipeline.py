@@ -1,6 +1,6 @@
 """The order of the stages of one graph: as captured in, a callable out.
 
-    captured.py ─ autodiff ─ lower ─ fuse ─ codegen ─ compile C ─ load
+    captured.py ─ autodiff ─ lower ─ fuse ─ schedule ─ codegen ─ compile C ─ load
 
 What else a compile has to do (``meanwhile``) is done while the C compiler works, which needs no part of this process.
 """
@@ -19,18 +19,19 @@ from typing import Any, TypeVar
 import torch
 import torch.fx
 
-from . import autodiff, codegen, fallbacks, fuse, graph_sharing, interrupts, lower, torch_compat
+from . import autodiff, codegen, fallbacks, fuse, graph_sharing, interrupts, lower, schedule, torch_compat
 from .backends import registry
 from .graph_sharing import Side
 from .locks import fork_safe_lock
 from .options import CompileOptions
 from .records.compilation import GraphRecord
-from .records.kernels import FusedGraph, KernelSources, Trial
+from .records.kernels import KernelSources, Trial
 from .records.loops import Buffer, LoopGraph, View
 from .records.origin import UNKNOWN, Origin
 from .records.partition import Arrived, Partition
 from .records.render_graph import Rendered, render
-from .runtime import edit_errors, edits, tune
+from .records.schedule import ScheduledGraph
+from .runtime import edit_errors, edits, machine, tune
 from .runtime.load import Building, conform, graph_file, load, with_numbers
 from .runtime.store import Artifact, Folder, Role, current_store, load_python
 from .runtime.toolchain import NoCompiler, ToolchainError
@@ -98,6 +99,7 @@ class GraphCompiler:
         self.meanwhile = meanwhile
         self.lock = fork_safe_lock()  # one backward at a time
         self.backend = registry.resolve(options.backend)
+        self.targets = machine.targets(options.get("threads"))
         self.frozen: frozenset[str] = frozenset()  # inputs whose layout is chosen once
         self.edited: dict[str, list[Artifact]] = {}  # files of a graph that a person changed, by its name
         self.backwards = 0
@@ -326,10 +328,14 @@ class GraphCompiler:
         if made.printed is None:
             with self.stages.stage(named("fuse")):
                 fused = fuse.run(loops, self.options)
+            with self.stages.stage(named("schedule")):
+                scheduled = schedule.run(fused, self.targets)
             with self.stages.stage(named("codegen")):
-                made.printed = fused, codegen.run(fused, self.options, self._tried(fused, side))
-        fused, sources = made.printed
+                made.printed = scheduled, codegen.run(scheduled, self.targets, self._tried(scheduled, side))
+        scheduled, sources = made.printed
+        fused = scheduled.fused
         self.folder.write(f"{side}.fused", str(fused), "read")
+        self.folder.write(f"{side}.schedule", str(scheduled), "read")
         extension = {"c": "c", "triton": "py"}[sources.language]
         kernels = self._written(f"{side}_kernels.{extension}", sources.kernels_text, side)
         wrapper = self._written(f"{side}_wrapper.py", sources.wrapper_text, side)
@@ -354,11 +360,11 @@ class GraphCompiler:
             return call
         return edits.Tried(call, _on_list(gm, gm if self.kept else None), edited)
 
-    def _tried(self, fused: FusedGraph, side: str) -> dict[str, tuple[Trial, ...]]:
+    def _tried(self, scheduled: ScheduledGraph, side: str) -> dict[str, tuple[Trial, ...]]:
         """What mode="max-autotune" measures of each kernel's ways to run; nothing in other modes."""
         if not self.options.mode.startswith("max-autotune"):
             return {}
-        variants = codegen.variants(fused, torch.get_num_threads(), self.options.get("threads"))
+        variants = codegen.variants(scheduled, self.targets, torch.get_num_threads())
         return tune.measure(variants, self.folder.write(f"{side}_variants.c", variants.text, "read"))
 
     def _python(

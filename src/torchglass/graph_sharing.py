@@ -22,10 +22,11 @@ import torch.fx
 
 from .locks import fork_safe_lock
 from .options import CompileOptions
-from .records.kernels import FusedGraph, KernelSources
+from .records.kernels import KernelSources
 from .records.loops import LoopGraph
 from .records.partition import Arrived, Partition
 from .records.render_graph import Rendered
+from .records.schedule import ScheduledGraph
 from .runtime.global_state import global_state
 from .torch_compat import has_its_numbers
 
@@ -39,7 +40,7 @@ class Side:
 
     rendered: Rendered
     loops: LoopGraph | None = None
-    printed: tuple[FusedGraph, KernelSources] | None = None
+    printed: tuple[ScheduledGraph, KernelSources] | None = None
 
 
 @dataclass(eq=False)

@@ -9,22 +9,27 @@ from typing import Any
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from torchglass import codegen, fuse, lower
+from torchglass import codegen, fuse, lower, schedule
 from torchglass.records.kernels import FusedGraph
 from torchglass.records.loops import JOIN
+from torchglass.records.target import Targets
+from torchglass.runtime import machine
 from torchglass.runtime.load import Building, load
 
 
 class Compiled:
     """A function through lower, fuse, codegen and load; ``fused`` and ``call`` to look at."""
 
-    def __init__(self, fn: Callable[..., Any], args: Sequence[torch.Tensor], folder: Path) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], args: Sequence[torch.Tensor], folder: Path, targets: Targets | None = None
+    ) -> None:
+        targets = targets or machine.targets()
         plain = lambda *a: fn(*a)
         trains = getattr(fn, "trains", False)  # functorch's functionalization and autograd.grad do not go together
         graph = make_fx(plain if trains else torch.func.functionalize(plain), tracing_mode="fake")(*args)
         self.graph = lower.run(graph)
         self.fused: FusedGraph = fuse.run(self.graph)
-        self.sources = codegen.run(self.fused)
+        self.sources = codegen.run(schedule.run(self.fused, targets), targets)
         (folder / "forward_kernels.c").write_text(self.sources.kernels_text)
         (folder / "forward_wrapper.py").write_text(self.sources.wrapper_text)
         self.call = load(folder / "forward_wrapper.py", Building(folder / "forward_kernels.c"))

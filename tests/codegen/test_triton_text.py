@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sympy
 import torch
 import torch.nn.functional as F
 from tests.codegen import triton_on_torch
@@ -20,13 +19,16 @@ from tests.codegen.harness import compare, tensors
 from tests.codegen.test_graphs import GRAPHS, make, with_gradients
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from torchglass import fuse, lower
-from torchglass.codegen import triton, triton_kernel
+from torchglass import codegen, fuse, lower, schedule
+from torchglass.codegen import triton_kernel
 from torchglass.codegen.triton_ops import TABLE, CannotPrint, prints, triton_op
 from torchglass.records.kernels import Allocate, FusedGraph, FusedKernel, KernelSources
 from torchglass.records.loops import OPS, Access, Buffer, Compute, Load, Loop, LoopGraph, Reduce, Store, View
+from torchglass.records.sizes import Symbol
+from torchglass.records.target import Gpu, Targets
 from torchglass.runtime.load import load
 
+GPU = Targets(cpu=Gpu())
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
@@ -37,7 +39,7 @@ def fused(fn: Callable[..., Any], args: Sequence[torch.Tensor]) -> FusedGraph:
 
 
 def printed(fn: Callable[..., Any], args: Sequence[torch.Tensor]) -> KernelSources:
-    return triton.run(fused(fn, args))
+    return codegen.run(schedule.run(fused(fn, args), GPU), GPU)
 
 
 @pytest.fixture
@@ -233,7 +235,7 @@ def test_layouts(name: str, check: Callable[..., KernelSources]) -> None:
 
 def test_sizes_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One text for all sizes: rows are walked in blocks, sizes are arguments."""
-    s0, s1 = sympy.Symbol("s0", integer=True), sympy.Symbol("s1", integer=True)
+    s0, s1 = Symbol("s0", hint=5), Symbol("s1", hint=8)
     buffers = {
         b.name: b for b in (Buffer("x", "float32", (s0, s1), (s1, 1), "input"), Buffer("y", "float32", (s0,), (1,)))
     }
@@ -245,7 +247,7 @@ def test_sizes_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     loop = Loop("y", (s0, s1), (False, True), body)
     graph = LoopGraph("forward", ("x",), buffers, (loop,), (View("y", (s0,), (1,)),))
     kernel = FusedKernel("y", loop.dims, loop.reduced, (loop,))
-    sources = triton.run(FusedGraph(graph, (Allocate("y"), kernel)))
+    sources = codegen.run(schedule.run(FusedGraph(graph, (Allocate("y"), kernel)), GPU), GPU)
     (tmp_path / "forward_kernels.py").write_text(sources.kernels_text)
     (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
     with monkeypatch.context() as patch:
@@ -268,4 +270,4 @@ def test_what_cannot_be_printed_is_named() -> None:
     with pytest.raises(
         CannotPrint, match=r"k, loop l, `t1 = wobble t0 : float32`: no Triton text for the operation wobble"
     ):
-        triton.run(FusedGraph(graph, (kernel,)))
+        codegen.run(schedule.run(FusedGraph(graph, (kernel,)), GPU), GPU)

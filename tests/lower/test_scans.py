@@ -13,9 +13,9 @@ from tests.codegen.harness import Compiled, check
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import torchglass as tg
-from torchglass import fuse, lower
-from torchglass.codegen import triton
+from torchglass import codegen, fuse, lower, schedule
 from torchglass.codegen.triton_ops import CannotPrint
+from torchglass.records.target import Gpu, Targets
 
 Tensor = torch.Tensor
 NAMES = ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")
@@ -157,7 +157,8 @@ def test_gradients(name: str, dim: int) -> None:
 def test_triton_says_that_it_has_none() -> None:
     graph = make_fx(lambda x: x.cumsum(1), tracing_mode="fake")(torch.randn(4, 5))
     with pytest.raises(CannotPrint, match="loop cumsum: scans"):
-        triton.run(fuse.run(lower.run(graph)))
+        gpu = Targets(cpu=Gpu())
+        codegen.run(schedule.run(fuse.run(lower.run(graph)), gpu), gpu)
 
 
 def test_printed_loop() -> None:

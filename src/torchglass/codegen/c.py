@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from .. import interrupts
 from ..records.kernels import Choice, FusedKernel, Kernel, Trial
-from ..records.loops import Buffer, Compute, Const, Load, Store
+from ..records.loops import Compute
+from ..records.schedule import Schedule, ScheduledGraph
+from ..records.target import Cpu
 from .c_kernel import DEFAULT, CKernel, adapter
 from .c_numbers import MOST_WRITTEN, Parameterized, parameterized, tables
 from .c_ops import CALLED, LIBM
-from .effort import least_shared
-from .nest import build
 from .prelude import prelude_of
 
 # Words of C, names the printer uses itself, and macros that system headers define in lower case.
@@ -108,34 +108,6 @@ class Together:
     kernels: tuple[str, ...]
 
 
-def canonical(kernel: FusedKernel, buffers: dict[str, Buffer]) -> tuple[object, tuple[str, ...]]:
-    """A key that equal kernels share, and the kernel's buffers in the order the key names them."""
-    names: dict[str, int] = {}
-
-    def number(buffer: str) -> tuple[int, str]:
-        return names.setdefault(buffer, len(names)), buffers[buffer].dtype
-
-    loops = []
-    for loop in kernel.loops:
-        body: list[object] = []
-        for op in loop.body:
-            if isinstance(op, Load):
-                body.append(("load", op.result, number(op.access.buffer), op.access.strides, op.access.offset,
-                             op.access.indirect, op.dtype, op.mask, repr(op.other)))  # fmt: skip
-            elif isinstance(op, Store):
-                onto = None if op.onto is None else number(op.onto)
-                body.append(("store", number(op.access.buffer), op.access.strides, op.access.offset,
-                             op.access.indirect, op.arg, onto, op.add))  # fmt: skip
-            elif isinstance(op, Const):
-                body.append(("const", op.result, repr(op.value), op.dtype))
-            else:
-                body.append(op)
-        loops.append((loop.dims, loop.reduced, tuple(body)))
-    local = tuple(sorted(names[b] for b in kernel.local))
-    over = tuple((names[written], names[read]) for written, read in kernel.over)
-    return (kernel.dims, kernel.inner, kernel.across, tuple(loops), local, over), tuple(names)
-
-
 @dataclass(frozen=True)
 class Function:
     """A printed function: how much it computes, and whether it has threads of its own."""
@@ -146,84 +118,53 @@ class Function:
 
 
 class Unit:
-    """The kernels of a graph; ``add`` returns how to call them, ``text`` the file."""
+    """The kernels of a graph; ``calls`` says how to call them, ``text`` is the file."""
 
     def __init__(
-        self,
-        buffers: dict[str, Buffer],
-        most_threads: int | None = None,
-        tried: Mapping[str, tuple[Trial, ...]] = MappingProxyType({}),
+        self, scheduled: ScheduledGraph, target: Cpu, tried: Mapping[str, tuple[Trial, ...]] = MappingProxyType({})
     ) -> None:
-        self.tables = tables(buffers)
-        self.buffers = buffers | {table.name: table for table in self.tables.values()}
-        self.most_threads, self.tried = most_threads, tried
-        self.fused: dict[str, FusedKernel] = {}  # printed kernels as they were fused
-        self.known: dict[object, tuple[str, tuple[int, ...]]] = {}
-        self.kernels: list[Kernel] = []
+        self.tables = tables(scheduled.buffers)
+        self.buffers = scheduled.buffers | {table.name: table for table in self.tables.values()}
+        self.target, self.tried = target, tried
+        self.schedules = scheduled.schedules
         self.parts: list[str] = []
-        self.called: dict[str, Call] = {}
-        self.alike: dict[object, Parameterized] = {}
         self.functions: dict[tuple[object, Choice], Function] = {}
         self.work: dict[str, Function] = {}  # that a kernel's calls run
         self.groups: dict[tuple[str, ...], str] = {}  # kernels in one call, and the name of its function
+        alike = self._alike()
+        printed = [self._print(schedule, alike.get(n)) for n, schedule in enumerate(self.schedules)]
+        self.kernels = counted(scheduled, printed)
+        names = [schedule.name for schedule in self.schedules]
+        self.calls = {name: Call(names[call.schedule], call.buffers) for name, call in scheduled.calls.items()}
 
-    def add(self, kernels: Sequence[FusedKernel]) -> dict[str, Call]:
-        """How to call each kernel of the graph, by its name."""
-        found = [(kernel, *canonical(kernel, self.buffers)) for kernel in kernels]
-        different = {key: kernel for kernel, key, _ in found}
-        self.alike = self._alike(different)
-        for kernel, key, order in found:
-            interrupts.check()
-            known = self.known.get(key)
-            if known is None:
-                known = self.known[key] = self._print(kernel, key, order)
-            else:
-                self._count(known[0], kernel)
-            name, positions = known
-            self.called[kernel.name] = Call(name, tuple(order[k] for k in positions))
-        return self.called
-
-    def _alike(self, different: Mapping[object, FusedKernel]) -> dict[object, Parameterized]:
-        """Those of many kernels that are equal but for their numbers, by key."""
-        if len(different) <= MOST_WRITTEN:
+    def _alike(self) -> dict[int, Parameterized]:
+        """Those of many kernels that are equal but for their numbers, by place."""
+        if len(self.schedules) <= MOST_WRITTEN:
             return {}
-        made = {key: parameterized(kernel, self.tables) for key, kernel in different.items()}
-        keys = {key: canonical(one.kernel, self.buffers)[0] for key, one in made.items() if one.tables}
-        counts = Counter(keys.values())
-        return {key: replace(made[key], key=same) for key, same in keys.items() if counts[same] > MOST_WRITTEN}
+        made = [parameterized(schedule, self.tables, self.buffers) for schedule in self.schedules]
+        counts = Counter(one.key for one in made if one.tables)
+        return {n: one for n, one in enumerate(made) if one.tables and counts[one.key] > MOST_WRITTEN}
 
-    def _print(self, kernel: FusedKernel, key: object, order: tuple[str, ...]) -> tuple[str, tuple[int, ...]]:
-        name = f"kernel_{len(self.kernels)}"
-        self.fused[name] = kernel
+    def _print(self, schedule: Schedule, alike: Parameterized | None) -> Kernel:
+        interrupts.check()
+        name, kernel = schedule.name, schedule.kernel
         tried = self.tried.get(name, ())
         choice = tried[0].choice if tried else DEFAULT
-        one = self.alike.get(key, Parameterized(kernel, {}, key))
-        taken = (*one.kernel.reads, *one.kernel.writes)
+        one = alike or Parameterized(schedule, {}, name)
         lines = []
         function = self.functions.get((one.key, choice))
         if function is None:
-            printer = self.printer(one.kernel, choice)
-            function = self.functions[one.key, choice] = Function(name, printer.effort, printer.parallel)
+            printer = self.printer(one.schedule, choice)
+            function = Function(name, schedule.mapping.work, printer.parallel)
+            self.functions[one.key, choice] = function
             lines.append(printer.text(name))
-        lines.append(adapter(name, function.name, taken, one.tables))
+        lines.append(adapter(name, function.name, one.schedule.arguments, one.tables))
         as_another = function.name if function.name != name else None
         text = "\n".join((*_comment(kernel, tried, as_another), *lines))
         self.parts.append(text)
         self.work[name] = function
-        arguments = tuple(b for b in taken if b not in one.tables)
-        self.kernels.append(
-            Kernel(
-                name,
-                "c",
-                text,
-                arguments,
-                tuple(lp.name for lp in kernel.loops),
-                kernel.ops,
-                kernel.origins,
-                tried=tried,
-            )
-        )
-        return name, tuple(order.index(b) for b in arguments)
+        loops = tuple(loop.name for loop in kernel.loops)
+        return Kernel(name, "c", text, schedule.arguments, loops, kernel.ops, kernel.origins, tried=tried)
 
     def together(self, kernels: Sequence[FusedKernel]) -> list[Together]:
         """How to call the kernels that run in one call with others: the first of each run, and those beside it."""
@@ -236,7 +177,7 @@ class Unit:
         return [Together(self._named(run), tuple(run)) for run in runs if len(run) > 1]
 
     def _named(self, run: list[str]) -> str:
-        names = tuple(self.called[name].kernel for name in run)
+        names = tuple(self.calls[name].kernel for name in run)
         return self.groups.setdefault(names, f"kernel_group_{len(self.groups)}")
 
     def _group(self, names: tuple[str, ...]) -> str:
@@ -256,21 +197,17 @@ class Unit:
             ]
             call = "kernels[k](a + first[k])"
         work = [self.work[name] for name in names]
-        shared = self.most_threads != 1 and sum(one.effort for one in work) > least_shared()
-        team = f" num_threads({self.most_threads})" if self.most_threads else ""
+        total_work = sum(one.effort for one in work)
+        shared = self.target.threads != 1 and total_work > self.target.schedule.least_shared(self.target.sleeping)
+        team = f" num_threads({self.target.threads})" if self.target.threads else ""
         threads = shared and not any(one.parallel for one in work)
         lines = [f"/* {len(names)} kernels in one call */", f"void {self.groups[names]}_call(void** a)", "{", *tables]
         lines += [f"    #pragma omp parallel for schedule(static){team}"] if threads else []
         return "\n".join((*lines, f"    for (int64_t k = 0; k < {len(names)}; ++k) {call};", "}"))
 
-    def printer(self, kernel: FusedKernel, choice: Choice) -> CKernel:
+    def printer(self, schedule: Schedule, choice: Choice) -> CKernel:
         """What prints a kernel in the chosen way."""
-        return CKernel(build(kernel), self.buffers, identifier, choice, self.most_threads)
-
-    def _count(self, name: str, again: FusedKernel) -> None:
-        """One more call of a printed kernel: it stands for the loops of that one too."""
-        n, one = next((k, kernel) for k, kernel in enumerate(self.kernels) if kernel.name == name)
-        self.kernels[n] = one.called_for(again)
+        return CKernel(schedule, self.buffers, identifier, self.target, choice)
 
     def text(self, title: str) -> str:
         head = (
@@ -278,6 +215,18 @@ class Unit:
         )
         kernels = "\n\n".join((*self.parts, *map(self._group, self.groups)))
         return "\n\n".join((head, prelude_of(kernels), kernels)) + "\n"
+
+
+def counted(scheduled: ScheduledGraph, printed: Sequence[Kernel]) -> list[Kernel]:
+    """The printed kernels, each standing for the loops of all steps that call it."""
+    found = list(printed)
+    first: set[int] = set()
+    for kernel in scheduled.fused.kernels:
+        place = scheduled.calls[kernel.name].schedule
+        if place in first:
+            found[place] = found[place].called_for(kernel)
+        first.add(place)
+    return found
 
 
 def has_bounds(kernel: FusedKernel) -> bool:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..records.loops import Buffer, Compute, Const, Index, Load, Loop, Operation, Reduce, Scan, Size, Store, address
+from ..records.loops import Buffer, Compute, Const, Index, Load, Loop, Operation, Reduce, Scan, Store, address
+from ..records.schedule import Schedule
+from ..records.sizes import Size
 from .c_ops import (
     CTYPES,
     HALF,
@@ -26,7 +28,6 @@ from .c_ops import (
     reduction_start,
     to_half,
 )
-from .nest import Nest
 
 PRE, BODY, AFTER, POST = 0, 1, 2, 3
 
@@ -112,9 +113,13 @@ class BodyPrinter:
     """Writes the loops of one nest; keeps what is known across the passes of a row."""
 
     def __init__(
-        self, nest: Nest, buffers: dict[str, Buffer], ident: Callable[[str], str], scratch: set[str], lanes: int = 0
+        self,
+        nest: Schedule,
+        buffers: dict[str, Buffer],
+        ident: Callable[[str], str],
+        lanes: int = 0,
     ) -> None:
-        self.nest, self.buffers, self.ident, self.scratch = nest, buffers, ident, scratch
+        self.nest, self.buffers, self.ident, self.scratch = nest, buffers, ident, nest.row_arrays
         self.lanes = lanes  # rows that are walked at once, where they lie across memory
         self.row_values: dict[str, CValue] = {}
         self.row_seen: dict[object, CValue] = {}
@@ -128,13 +133,13 @@ class BodyPrinter:
         """The position within a row, counted over all inner dimensions; within a panel where there are lanes."""
         step: Size = self.lanes or 1
         strides: list[Size] = [0] * len(self.nest.dims)
-        for k in range(len(self.nest.dims) - 1, self.nest.rows - 1, -1):
+        for k in range(len(self.nest.dims) - 1, self.nest.outer_rank - 1, -1):
             strides[k] = step
             step = step * self.nest.dims[k]
         return address(tuple(strides), 0) + (" + lane" if self.lanes else "")
 
     def moves_inside(self, strides: tuple[Size, ...]) -> bool:
-        return any(s != 0 for s in strides[self.nest.rows :])
+        return any(s != 0 for s in strides[self.nest.outer_rank :])
 
     # -- statements --------------------------------------------------------------------------------------------------
     def fresh(self, prefix: str = "t") -> str:
@@ -166,7 +171,7 @@ class BodyPrinter:
     def loop(self, p: Pass, loop: Loop, full: bool, again: bool) -> None:
         """Append a loop's operations. ``again``: its buffers are stored already, this is a second computation."""
         env: dict[str, CValue] = {}
-        column = loop.is_reduction and any(loop.reduced[: self.nest.rows])
+        column = loop.is_reduction and any(loop.reduced[: self.nest.outer_rank])
         after: set[str] = set()  # values that exist only once a column reduction has ended
         for op in loop.body:
             if column and self._finished_later(op, after):
@@ -321,7 +326,7 @@ class BodyPrinter:
         """A column reduction: every row joins into an array over the row (or one number)."""
         kept = [not r and d != 1 for r, d in zip(loop.reduced, loop.dims)]
         name = self.fresh("acc")
-        if full and any(kept[self.nest.rows :]):
+        if full and any(kept[self.nest.outer_rank :]):
             self.accumulators.append(Accumulator(name, loop, op, self.nest.columns))
             where = f"{name}[{self.column_index()}]"
             p.body.append(f"{where} = {self.joined(op, where, arg.text)};")

@@ -19,16 +19,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..records.kernels import Choice
-from ..records.loops import Buffer, Size, item_bytes, product
+from ..records.loops import Buffer, item_bytes
+from ..records.schedule import Schedule
+from ..records.sizes import Size, product
+from ..records.target import Cpu
 from . import c_panels, c_scans, c_tiles, gathers
 from .c_body import Accumulator, BodyPrinter, Pass, total_type, value_type
 from .c_lanes import STEPS, VECTOR, laned, lanes_of
 from .c_ops import CTYPES, reduction_start
 from .c_pairs import paired
 from .c_text import copies, decode, indent, limit, loop_over, renamed, wrap
-from .effort import effort, least_shared
-from .nest import SHORT, Nest
-from .stages import Plan, schedule
 
 WIDE_ROW = 4096  # columns past which column sums are shared out by columns
 COLUMN_BLOCK = 512
@@ -46,22 +46,20 @@ class CKernel:
 
     def __init__(
         self,
-        nest: Nest,
+        nest: Schedule,
         buffers: dict[str, Buffer],
         ident: Callable[[str], str],
+        target: Cpu,
         choice: Choice = DEFAULT,
-        most_threads: int | None = None,
     ) -> None:
-        self.nest, self.buffers, self.ident, self.choice = nest, buffers, ident, choice
-        self.team = choice.threads or most_threads
-        self.plan: Plan = schedule(nest)
-        self.printer = BodyPrinter(nest, buffers, ident, self.plan.scratch, c_panels.lanes_of(nest))
+        self.nest, self.buffers, self.ident, self.target, self.choice = nest, buffers, ident, target, choice
+        self.team = choice.threads or target.threads
+        self.printer = BodyPrinter(nest, buffers, ident, c_panels.lanes_of(nest))
         kernel = nest.kernel
         self.inputs = kernel.reads
         self.outputs = kernel.writes
         self.arguments = (*self.inputs, *self.outputs)
-        self.effort = effort(nest)
-        self.parallel = self.team != 1 and (choice.threads is not None or self.effort > least_shared())
+        self.parallel = nest.mapping.parallel if choice.threads is None else choice.threads != 1
 
     # -- the function ------------------------------------------------------------------------------------------------
     def text(self, name: str) -> str:
@@ -116,32 +114,31 @@ class CKernel:
         p = Pass()
         self.printer.row_values, self.printer.row_seen = {}, {}
         writer = {b: loop for loop in self.nest.loops for b in loop.writes if b in self.nest.kernel.local}
-        needed = {loop.name for loop in self.plan.after}
+        needed = set(self.nest.after)
         for loop in reversed(self.nest.loops):
             if loop.name in needed:
                 needed |= {writer[b].name for b in loop.reads if b in writer and not writer[b].is_reduction}
-        known = {loop.name for loop in self.plan.after}
         for loop in self.nest.loops:
             if loop.name in needed:
-                self.printer.loop(p, loop, full=False, again=loop.name not in known)
-        return ["{", *indent([*p.pre, *p.body, *p.post]), "}"] if self.plan.after else []
+                self.printer.loop(p, loop, full=False, again=loop.name not in self.nest.after)
+        return ["{", *indent([*p.pre, *p.body, *p.post]), "}"] if self.nest.after else []
 
     # -- passes over a row -------------------------------------------------------------------------------------------
     def _passes(self) -> list[Pass]:
         passes: list[Pass] = []
         before = Pass()
-        for loop in self.plan.before:
-            self.printer.loop(before, loop, full=False, again=False)
+        for name in self.nest.before:
+            self.printer.loop(before, self.nest.by_name[name], full=False, again=False)
         self.printer.end_pass(before)
         passes.append(before)
         stored: set[str] = set()
-        for stage in self.plan.stages:
+        for one in self.nest.passes:
             p = Pass()
-            for loop in stage.full:
-                self.printer.loop(p, loop, full=bool(self.nest.inner_dims), again=loop.name in stored)
-                stored.add(loop.name)
-            for loop in stage.row:
-                self.printer.loop(p, loop, full=False, again=False)
+            for name in one.full:
+                self.printer.loop(p, self.nest.by_name[name], full=bool(self.nest.inner_dims), again=name in stored)
+                stored.add(name)
+            for name in one.row:
+                self.printer.loop(p, self.nest.by_name[name], full=False, again=False)
             self.printer.end_pass(p)
             passes.append(p)
         return passes
@@ -158,16 +155,28 @@ class CKernel:
     def _inner_loops(self, p: Pass) -> list[str]:
         """The inner dimensions around a pass's body, the last one vectorized."""
         nest = self.nest
-        first, last = nest.rows, len(nest.dims) - 1
+        first, last = nest.outer_rank, len(nest.dims) - 1
         if first > last:
             return ["{", *indent(p.body), "}"] if p.reductions else list(p.body)
         size = nest.dims[last]
         if p.carried:
             return wrap(c_scans.along_row(p, last, size), nest.dims, range(first, last))
-        if self.printer.lines and not p.reductions and not p.masked and isinstance(size, int) and size <= SHORT:
+        if (
+            self.printer.lines
+            and not p.reductions
+            and not p.masked
+            and isinstance(size, int)
+            and size <= self.target.schedule.unrolled
+        ):
             return wrap(copies(p.body, last, size), nest.dims, range(first, last))
         # GCC 12 gives zeros for the second of two masked loads that are written out (-O1 and above)
-        if not p.reductions and not p.masked and last > first and isinstance(size, int) and size <= SHORT:
+        if (
+            not p.reductions
+            and not p.masked
+            and last > first
+            and isinstance(size, int)
+            and size <= self.target.schedule.unrolled
+        ):
             return wrap(self._written_out(p.body, last, size), nest.dims, range(first, last - 1))
         if p.reductions:
             return self._reductions(p, first, last)
@@ -177,14 +186,14 @@ class CKernel:
         """The innermost loop, behind one of its own for what it gathers."""
         before, body = self._gathered(p, last, size)
         even = isinstance(size, int) and size % 2 == 0 and size >= 2 * VECTOR
-        two = paired(body, last) if even and not clauses and self.nest.apart is None else None
+        two = paired(body, last) if even and not clauses and self.nest.parallel_dims is None else None
         loop = loop_over(last, size, 2) if two else loop_over(last, size)
         return [*before, f"#pragma omp simd{clauses}", loop, *indent(two or body), "}"]
 
     def _gathered(self, p: Pass, last: int, size: Size) -> tuple[list[str], list[str]]:
         """The loop that gathers what a pass needs, where it has one of its own, and the body after it."""
         memory = {self.ident(b): self._memory(b) for b in self.inputs}
-        possible = self.nest.rows and isinstance(size, int) and not p.masked
+        possible = self.nest.outer_rank and isinstance(size, int) and not p.masked
         apart = gathers.split(p.body, f"i{last}", size, memory) if possible else None
         if apart is None:
             return [], p.body
@@ -239,7 +248,7 @@ class CKernel:
 
     def _scratch(self) -> list[str]:
         """Declares the scratch rows."""
-        names = {self.ident(name): self.printer._scratch_dtype(name) for name in sorted(self.plan.scratch)}
+        names = {self.ident(name): self.printer._scratch_dtype(name) for name in sorted(self.nest.row_arrays)}
         return self._rooms([(name, dtype, self.nest.columns) for name, dtype in names.items()])
 
     def _rooms(self, rooms: list[tuple[str, str, Size]]) -> list[str]:
@@ -263,16 +272,16 @@ class CKernel:
         """Rows across memory, several at once."""
         panels = c_panels.Panels(self.nest, self.printer, passes, self.choice.row_block)
         size = self.nest.columns * self.printer.lanes
-        names = {self.ident(name): self.printer._scratch_dtype(name) for name in sorted(self.plan.scratch)}
+        names = {self.ident(name): self.printer._scratch_dtype(name) for name in sorted(self.nest.row_arrays)}
         names |= {read.name: read.dtype for read in panels.kept if read.again}
         return panels.code(self._rooms([(name, dtype, size) for name, dtype in names.items()]), self.parallel)
 
     # -- rows --------------------------------------------------------------------------------------------------------
     def _row_loops(self, row: list[str], passes: list[Pass]) -> list[str]:
         nest = self.nest
-        if nest.apart is not None:
-            return self._rows_in_turn(row, nest.apart)
-        count = nest.rows
+        if nest.parallel_dims is not None:
+            return self._rows_in_turn(row, nest.parallel_dims)
+        count = nest.outer_rank
         across = c_tiles.transposed_dim(nest) if self._simple(passes) else None
         if across is not None:
             most = self.choice.tile
@@ -293,7 +302,7 @@ class CKernel:
         there are enough, else the columns.
         """
         nest, last = self.nest, len(self.nest.dims) - 1
-        code, many = wrap(row, nest.dims, range(nest.rows)), product(nest.dims[:apart])
+        code, many = wrap(row, nest.dims, range(nest.outer_rank)), product(nest.dims[:apart])
         if not self.parallel:
             return code
         if apart and not (isinstance(many, int) and many < ENOUGH and nest.inner_dims):
@@ -317,14 +326,14 @@ class CKernel:
         busy = [p for p in passes if p.body]
         if len(busy) != 1 or busy[0].carried:
             return False
-        return not busy[0].reductions and not self.plan.scratch and len(self.nest.inner_dims) == 1
+        return not busy[0].reductions and not self.nest.row_arrays and len(self.nest.inner_dims) == 1
 
     # -- column reductions -------------------------------------------------------------------------------------------
     def _with_columns(self, row: list[str], columns: list[Accumulator], passes: list[Pass]) -> list[str]:
         """Row dimensions that all column reductions keep stay outside; the others run in blocks with accumulators."""
         nest = self.nest
         outer = _kept_rows(nest, columns)
-        inside = [k for k in range(nest.rows) if k not in outer]
+        inside = [k for k in range(nest.outer_rank) if k not in outer]
         if not outer and self._wide(columns, passes):
             return self._column_blocks(row, columns, inside)
         if outer and self._few(columns, inside):
@@ -399,15 +408,15 @@ class CKernel:
 
     def _finished(self, acc: Accumulator) -> list[str]:
         """What is done with the ``sum`` of column ``c``."""
-        dims = [(k, self.nest.dims[k]) for k in range(self.nest.rows, len(self.nest.dims))]
+        dims = [(k, self.nest.dims[k]) for k in range(self.nest.outer_rank, len(self.nest.dims))]
         return [*(decode("c", dims) if acc.size != 1 else []), *self.printer.finish_column(acc, "sum")]
 
     def _wide(self, columns: list[Accumulator], passes: list[Pass]) -> bool:
         """Whether threads should share out the columns: nothing in a row needs the whole row, and rows are long."""
         if any(p.carried for p in passes):
             return False
-        alone = len(self.plan.stages) == 1 and not self.plan.scratch and len(self.nest.inner_dims) == 1
-        simple = not any(lp.is_reduction and not any(lp.reduced[: self.nest.rows]) for lp in self.nest.loops)
+        alone = len(self.nest.passes) == 1 and not self.nest.row_arrays and len(self.nest.inner_dims) == 1
+        simple = not any(lp.is_reduction and not any(lp.reduced[: self.nest.outer_rank]) for lp in self.nest.loops)
         every = all(acc.size == self.nest.columns for acc in columns)
         return alone and simple and every and isinstance(self.nest.columns, int) and self.nest.columns > WIDE_ROW
 
@@ -518,9 +527,9 @@ def _clauses(p: Pass) -> str:
     return "".join(f" reduction({op}:{var})" for op, var in p.reductions)
 
 
-def _kept_rows(nest: Nest, columns: list[Accumulator]) -> list[int]:
+def _kept_rows(nest: Schedule, columns: list[Accumulator]) -> list[int]:
     """Row dimensions that no column reduction reduces."""
-    return [k for k in range(nest.rows) if not any(acc.loop.reduced[k] for acc in columns)]
+    return [k for k in range(nest.outer_rank) if not any(acc.loop.reduced[k] for acc in columns)]
 
 
 def _with_team(line: str, team: int) -> str:

@@ -26,7 +26,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ..records.loops import Size
+from ..records.sizes import Size
 from ..torch_compat import has_avx512
 from .c_pairs import paired
 from .c_text import indent

@@ -12,11 +12,12 @@ their numbers where they stand: what a number is tells the C compiler more than 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from ..records.kernels import FusedKernel
+from ..records.equal_kernels import canonical
 from ..records.loops import Access, Buffer, Const, Load, Loop
+from ..records.schedule import Schedule
 from .c_ops import CTYPES, constant, is_float
 
 MOST_WRITTEN = 8  # kernels that are equal but for their numbers and have them in their text
@@ -26,9 +27,9 @@ MOST_WRITTEN = 8  # kernels that are equal but for their numbers and have them i
 class Parameterized:
     """A kernel that reads its numbers from tables, each with its declaration in C; ``key`` is what its like share."""
 
-    kernel: FusedKernel
+    schedule: Schedule
     tables: dict[str, str]
-    key: object = None
+    key: object
 
 
 def tables(taken: Collection[str]) -> dict[str, Buffer]:
@@ -42,7 +43,7 @@ def tables(taken: Collection[str]) -> dict[str, Buffer]:
     return found
 
 
-def parameterized(kernel: FusedKernel, tables: dict[str, Buffer]) -> Parameterized:
+def parameterized(schedule: Schedule, tables: Mapping[str, Buffer], buffers: Mapping[str, Buffer]) -> Parameterized:
     """The kernel with each number of a floating dtype loaded: equal numbers from one place."""
     places: dict[str, dict[str, int]] = {}
 
@@ -51,12 +52,14 @@ def parameterized(kernel: FusedKernel, tables: dict[str, Buffer]) -> Parameteriz
         place = known.setdefault(constant(op.value, op.dtype), len(known))
         return Load(op.result, Access(tables[op.dtype].name, (0,) * len(loop.dims), place), op.dtype)
 
-    loops = []
-    for loop in kernel.loops:
+    def without_numbers(loop: Loop) -> Loop:
         body = [loaded(loop, op) if isinstance(op, Const) and op.dtype in tables else op for op in loop.body]
-        loops.append(replace(loop, body=tuple(body)))
+        return replace(loop, body=tuple(body))
+
+    kernel = replace(schedule.kernel, loops=tuple(map(without_numbers, schedule.kernel.loops)))
+    loops = tuple(map(without_numbers, schedule.loops))
     declared = {
         tables[dtype].name: f"static const {CTYPES[dtype]} {tables[dtype].name}[] = {{{', '.join(known)}}};"
         for dtype, known in places.items()
     }
-    return Parameterized(replace(kernel, loops=tuple(loops)), declared)
+    return Parameterized(replace(schedule, kernel=kernel, loops=loops), declared, canonical(kernel, buffers)[0])

@@ -25,11 +25,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..records.loops import Access, Load, Size, address, item_bytes, product
+from ..records.loops import Access, Load, address, item_bytes
+from ..records.schedule import Schedule
+from ..records.sizes import Size, product
 from .c_body import BodyPrinter, Pass
 from .c_ops import CTYPES, is_float
 from .c_text import decode, indent, limit, renamed, wrap
-from .nest import Nest
 
 LANES = 64
 FEW_LANES = 32  # where there would be few panels for threads to share
@@ -50,23 +51,23 @@ class Kept:
     again: bool
 
 
-def lanes_of(nest: Nest) -> int:
+def lanes_of(nest: Schedule) -> int:
     """How many rows a panel has; 0 where rows do not lie across memory."""
     if not nest.kernel.across:
         return 0
-    width, rows = nest.dims[nest.rows - 1], product(nest.row_dims)
+    width, rows = nest.dims[nest.outer_rank - 1], product(nest.row_dims)
     assert isinstance(width, int) and isinstance(rows, int)
     most = LANES if rows >= LANES * ENOUGH_PANELS else FEW_LANES
     even = (n for n in range(most, most // 2 - 1, -16) if width % n == 0)
     return width if width <= most else next(even, most)
 
 
-def kept(nest: Nest, printer: BodyPrinter, passes: list[Pass]) -> list[Kept]:
+def kept(nest: Schedule, printer: BodyPrinter, passes: list[Pass]) -> list[Kept]:
     """The reads of the kernel's inputs that move along columns, by the passes that have them."""
     found: dict[str, Access] = {}
     for load in (op for loop in nest.loops for op in loop.body if isinstance(op, Load)):
-        steps, lane = load.access.strides, nest.rows - 1
-        if load.access.buffer in nest.kernel.reads and steps[lane] == 1 and any(steps[nest.rows :]):
+        steps, lane = load.access.strides, nest.outer_rank - 1
+        if load.access.buffer in nest.kernel.reads and steps[lane] == 1 and any(steps[nest.outer_rank :]):
             found[f"{printer.ident(load.access.buffer)}[{address(steps, load.access.offset)}]"] = load.access
     reads: list[Kept] = []
     for text, access in found.items():
@@ -80,9 +81,9 @@ def kept(nest: Nest, printer: BodyPrinter, passes: list[Pass]) -> list[Kept]:
 class Panels:
     """Prints a nest's passes over panels. ``block``: elements of a column that are added up before they join a sum."""
 
-    def __init__(self, nest: Nest, printer: BodyPrinter, passes: list[Pass], block: int) -> None:
+    def __init__(self, nest: Schedule, printer: BodyPrinter, passes: list[Pass], block: int) -> None:
         self.nest, self.printer, self.passes, self.block = nest, printer, passes, block
-        self.lanes, self.lane = printer.lanes, nest.rows - 1
+        self.lanes, self.lane = printer.lanes, nest.outer_rank - 1
         self.kept = kept(nest, printer, passes)
         self.arrays = {m[2]: m[1] for p in passes for line in (*p.pre, *p.post) if (m := DECLARED.match(line))}
 
@@ -95,7 +96,7 @@ class Panels:
         if not self._even:
             lines = [limit("to", "from", self.lanes, width), *lines]
         code = [f"for (int64_t from = 0; from < {width}; from += {self.lanes}) {{", *indent(lines), "}"]
-        collapse = f" collapse({self.nest.rows})" if self.nest.rows > 1 else ""
+        collapse = f" collapse({self.nest.outer_rank})" if self.nest.outer_rank > 1 else ""
         threads = [f"#pragma omp parallel for schedule(static){collapse}"] if parallel else []
         return [*threads, *wrap(code, self.nest.dims, range(self.lane))]
 
@@ -144,7 +145,7 @@ class Panels:
     def _step(self, n: int, p: Pass, names: dict[str, str]) -> list[str]:
         """One element of each column of the panel."""
         nest = self.nest
-        counters = decode("row", [(k, nest.dims[k]) for k in range(nest.rows, len(nest.dims))])
+        counters = decode("row", [(k, nest.dims[k]) for k in range(nest.outer_rank, len(nest.dims))])
         body, place = list(p.body), f"[{self.printer.column_index()}]"
         for read in self.kept:
             if read.first == n:
@@ -157,7 +158,7 @@ class Panels:
     def _fetched(self, read: Kept) -> str:
         """Asks for what the panel reads some steps later."""
         steps = read.access.strides
-        step = next(s for s in reversed(steps[self.nest.rows :]) if s != 0)
+        step = next(s for s in reversed(steps[self.nest.outer_rank :]) if s != 0)
         ahead = address(steps, read.access.offset + AHEAD * step)
         place = f"{self.printer.ident(read.access.buffer)}[{ahead}]"
         return f"{{ const int64_t i{self.lane} = from; tg_fetch(&{place}, {self.lanes * item_bytes(read.dtype)}); }}"

@@ -16,11 +16,11 @@ a block of columns and walks the rows from the first.
 
 from __future__ import annotations
 
-from ..records.loops import Size
+from ..records.schedule import Schedule
+from ..records.sizes import Size
 from .c_body import Line, Pass, value_type
 from .c_ops import reduction_start
 from .c_text import indent, limit, loop_over, wrap
-from .nest import Nest
 
 BLOCK = 512  # columns whose values stay in cache while rows go by
 SHORT_LINE = 32  # elements below which a vector is hardly filled
@@ -37,13 +37,13 @@ def along_row(p: Pass, last: int, size: Size) -> list[str]:
     return [f"#pragma omp simd{clauses}", loop_over(last, size), *indent(body), "}"]
 
 
-def from_row_to_row(nest: Nest, row: list[str], lines: list[Line], simple: bool, parallel: bool) -> list[str]:
+def from_row_to_row(nest: Schedule, row: list[str], lines: list[Line], simple: bool, parallel: bool) -> list[str]:
     """Rows along the lines run in order; threads share the other rows, and blocks of columns where nothing in a row
     needs the whole row (``simple``).
     """
     last = len(nest.dims) - 1
-    along = [k for k in range(nest.rows) if lines[0].scan.strides[k] != 0]
-    outer = [k for k in range(nest.rows) if k not in along]
+    along = [k for k in range(nest.outer_rank) if lines[0].scan.strides[k] != 0]
+    outer = [k for k in range(nest.outer_rank) if k not in along]
     size: Size = nest.columns
     blocks = simple and isinstance(size, int) and size > BLOCK
     if blocks:

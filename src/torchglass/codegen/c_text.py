@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ..records.loops import Size
+from ..records.sizes import Size
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DEFINED = re.compile(r"const \w+ ([rt]\d+) = ")

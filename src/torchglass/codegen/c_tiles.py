@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..records.loops import Access, Buffer, address, item_bytes, product
+from ..records.loops import Access, Buffer, address, item_bytes
+from ..records.schedule import Schedule
+from ..records.sizes import is_known, product
 from .c_ops import CTYPES
 from .c_text import indent, limit, loop_over, wrap
-from .nest import Nest
 
 WIDE_TILE = 64  # the side of the blocks in which transposed reads go along which arithmetic is vectorized
 HALF_TILE = 32, 128  # both sides for elements of two bytes: of a block's reads a cache line is all that is ever used
@@ -28,17 +29,17 @@ FAR = 2**20  # bytes from which a read across memory is asked for ahead, for eac
 LEAST = 16  # elements of a dimension, and of a step, that are worth it
 
 
-def transposed_dim(nest: Nest) -> int | None:
+def transposed_dim(nest: Schedule) -> int | None:
     """A row dimension that some load walks element by element while the inner loop makes it jump; None if none does."""
     last = len(nest.dims) - 1
     for loop in nest.loops:
         for load in loop.loads:
             steps = load.access.strides
-            if load.access.indirect or not isinstance(steps[last], int) or abs(steps[last]) < LEAST:
+            if load.access.indirect or not is_known(step := steps[last]) or abs(step) < LEAST:
                 continue
-            for k in range(nest.rows):
+            for k in range(nest.outer_rank):
                 size = nest.dims[k]
-                if steps[k] == 1 and isinstance(size, int) and size >= LEAST:
+                if steps[k] == 1 and is_known(size) and size >= LEAST:
                     return k
     return None
 
@@ -47,7 +48,7 @@ def transposed_dim(nest: Nest) -> int | None:
 class Tiles:
     """Prints a nest in blocks. ``across``: the row dimension that reads walk; ``most``: the most rows of a block."""
 
-    nest: Nest
+    nest: Schedule
     buffers: dict[str, Buffer]
     ident: Callable[[str], str]
     across: int
@@ -80,7 +81,7 @@ class Tiles:
         lines += [f"for (int64_t i{across} = top; i{across} < bottom; ++i{across}) {{", *indent(row), "}"]
         code = [f"for (int64_t from = 0; from < {nest.dims[last]}; from += {wide}) {{", *indent(lines), "}"]
         code = [f"for (int64_t top = 0; top < {nest.dims[across]}; top += {tile}) {{", *indent(code), "}"]
-        outer = [k for k in range(nest.rows) if k != across]
+        outer = [k for k in range(nest.outer_rank) if k != across]
         code = wrap(code, nest.dims, outer)
         threads = f"#pragma omp parallel for schedule(static) collapse({len(outer) + 2})"
         return [threads, *code] if parallel else code
@@ -91,7 +92,7 @@ class Tiles:
     def _is_far(self, access: Access, column: int) -> bool:
         """Whether reads of columns of so many bytes wait for memory: the fewer lines follow one another, the sooner."""
         size = product(self.buffers[access.buffer].shape) * self._bytes(access)
-        return isinstance(size, int) and size >= FAR * max(column // LINE, 1)
+        return is_known(size) and size >= FAR * max(column // LINE, 1)
 
     def _next_block(self, fetched: list[str], wide: int, share: int) -> list[str]:
         """Asks for what the next block reads across memory, each row for its share of the columns: a few lines out of
@@ -110,7 +111,7 @@ class Tiles:
         for loop in self.nest.loops:
             for load in loop.loads:
                 steps, name = load.access.strides, load.access.buffer
-                jumps = isinstance(steps[last], int) and abs(steps[last]) >= LEAST
+                jumps = is_known(step := steps[last]) and abs(step) >= LEAST
                 walks = jumps and steps[self.across] == 1
                 if walks and name in kernel.reads and not load.access.indirect and not load.mask:
                     found[f"{self.ident(name)}[{address(steps, load.access.offset)}]"] = load.access

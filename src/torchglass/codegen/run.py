@@ -1,28 +1,39 @@
-"""The code generation stage: a FusedGraph in, the texts of its kernels and its wrapper out."""
+"""The code generation stage: a ScheduledGraph in, the texts of its kernels and its wrapper out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 from ..records.kernels import FusedGraph, KernelSources, Trial
+from ..records.schedule import ScheduledGraph
+from ..records.sizes import all_known
+from ..records.target import Cpu, Gpu, Targets
+from . import triton
 from .c import Unit
 from .wrapper import WrapperPrinter, is_written_out, sub_graphs
 
 
 def run(
-    fused: FusedGraph, options: Any = None, tried: Mapping[str, tuple[Trial, ...]] = MappingProxyType({})
+    scheduled: ScheduledGraph, targets: Targets, tried: Mapping[str, tuple[Trial, ...]] = MappingProxyType({})
 ) -> KernelSources:
-    """C for the kernels and Python for the wrapper; the wrapper loads ``<graph>_kernels.c`` from beside itself.
+    """The kernels in the language of their target, and Python for the wrapper, which loads them from beside itself.
 
     ``tried``: what was measured of a kernel's choices, the one to take first.
     """
+    devices = {buffer.device for buffer in scheduled.buffers.values()} or {"cpu"}
+    if any(isinstance(targets.of(device), Gpu) for device in devices):
+        return triton.run(scheduled)
+    target = targets.cpu
+    assert isinstance(target, Cpu)
+    return _in_c(scheduled, target, tried)
+
+
+def _in_c(scheduled: ScheduledGraph, target: Cpu, tried: Mapping[str, tuple[Trial, ...]]) -> KernelSources:
+    fused = scheduled.fused
     check(fused)
-    unit = Unit(fused.buffers, options.get("threads") if options is not None else None, tried)
-    calls = unit.add(fused.kernels)
-    groups = unit.together(fused.kernels)
-    wrapper = WrapperPrinter(fused, calls, f"{fused.graph.name}_kernels.c", groups)
+    unit = Unit(scheduled, target, tried)
+    wrapper = WrapperPrinter(fused, unit.calls, f"{fused.graph.name}_kernels.c", unit.together(fused.kernels))
     source = unit.text(f"{fused.graph.name} graph")
     wrapper.checks = "tg_failed" in source  # kernels over no elements check nothing
     graphs = sub_graphs(fused.graph)
@@ -36,7 +47,7 @@ def run(
 def check(fused: FusedGraph) -> None:
     """Refuse what C is not generated for: unknown sizes, other devices."""
     for buffer in fused.buffers.values():
-        if not all(isinstance(d, int) for d in (*buffer.shape, *buffer.strides)):
+        if not all_known((*buffer.shape, *buffer.strides)):
             raise NotImplementedError(
                 f"{buffer.name} has symbolic sizes {list(buffer.shape)}; C is generated for known ones"
             )

@@ -1,21 +1,17 @@
 """Triton for the kernels of a graph, and the Python wrapper that launches them: the C printer's twin for GPUs.
 
-``run(fused_graph, options) -> KernelSources(language="triton")``. ``<graph>_kernels.py`` holds one ``@triton.jit``
+``run(scheduled_graph) -> KernelSources(language="triton")``. ``<graph>_kernels.py`` holds one ``@triton.jit``
 function for each different kernel, ``<graph>_wrapper.py`` beside it launches them. Raises CannotPrint, which names
 kernel, loop and operation, for what has no Triton text yet.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..records.kernels import FusedGraph, FusedKernel, Kernel, KernelSources
-from ..records.loops import Buffer
-from .c import Call, canonical
-from .nest import build
+from ..records.kernels import FusedKernel, Kernel, KernelSources
+from ..records.schedule import ScheduledGraph
+from .c import Call, counted
 from .triton_kernel import TritonKernel
 from .triton_ops import CannotPrint, helpers
-from .triton_parts import expand
 from .triton_wrapper import TritonWrapper
 
 __all__ = ["CannotPrint", "run"]
@@ -27,44 +23,21 @@ import triton.language as tl
 {imports}'''
 
 
-def run(fused: FusedGraph, options: Any = None) -> KernelSources:
+def run(scheduled: ScheduledGraph) -> KernelSources:
     """Print every kernel of the schedule and the wrapper; nothing is compiled and no GPU is needed."""
-    fused = expand(fused)
-    unit = Unit(fused.buffers)
-    calls = {kernel.name: unit.add(kernel) for kernel in fused.kernels}
-    wrapper = TritonWrapper(fused, calls, f"{fused.graph.name}_kernels.py")
+    fused = scheduled.fused
+    unit = Unit(scheduled)
+    wrapper = TritonWrapper(fused, unit.calls, f"{fused.graph.name}_kernels.py")
     return KernelSources(unit.text(f"{fused.graph.name} graph"), "triton", wrapper.text(), tuple(unit.kernels))
 
 
 class Unit:
-    """Collects the kernels of a graph; ``add`` returns how to call one, ``text`` the file."""
+    """The kernels of a graph; ``calls`` says how to launch them, ``text`` is the file."""
 
-    def __init__(self, buffers: dict[str, Buffer]) -> None:
-        self.buffers = buffers
-        self.known: dict[object, tuple[TritonKernel, int, tuple[int, ...]]] = {}
-        self.kernels: list[Kernel] = []
-
-    def add(self, kernel: FusedKernel) -> Call:
-        """Print the kernel unless an equal one is there."""
-        key, order = canonical(kernel, self.buffers)
-        if key in self.known:
-            n = self.known[key][1]
-            self.kernels[n] = self.kernels[n].called_for(kernel)
-        else:
-            self.known[key] = self._print(kernel, order)
-        printer, n, positions = self.known[key]
-        launch = printer.launch
-        constants = [f"{name}={value}" for name, value in launch.constants]
-        arguments = (*(order[k] for k in positions), *printer.symbols, *constants, f"num_warps={launch.warps}")
-        return Call(f"kernel_{n}[{launch.grid}]", arguments)
-
-    def _print(self, kernel: FusedKernel, order: tuple[str, ...]) -> tuple[TritonKernel, int, tuple[int, ...]]:
-        n = len(self.kernels)
-        printer = TritonKernel(build(kernel), self.buffers)
-        text = "\n".join((*_comment(kernel), printer.text(f"kernel_{n}")))
-        loops = tuple(loop.name for loop in kernel.loops)
-        self.kernels.append(Kernel(f"kernel_{n}", "triton", text, printer.arguments, loops, kernel.ops, kernel.origins))
-        return printer, n, tuple(order.index(b) for b in printer.arguments)
+    def __init__(self, scheduled: ScheduledGraph) -> None:
+        printers = [TritonKernel(schedule, scheduled.buffers) for schedule in scheduled.schedules]
+        self.kernels = counted(scheduled, [_kernel(printer) for printer in printers])
+        self.calls = {name: _call(printers[c.schedule], c.buffers) for name, c in scheduled.calls.items()}
 
     def text(self, title: str) -> str:
         """The kernels file: imports, helpers that are called, kernels."""
@@ -74,6 +47,20 @@ class Unit:
         imports = "from triton.language.extra import libdevice\n" if libdevice else ""
         head = HEADER.format(title=title, count=len(sources), imports=imports)
         return "\n\n".join((head, *(f"{part}\n" for part in (*used, *sources))))
+
+
+def _kernel(printer: TritonKernel) -> Kernel:
+    name, kernel = printer.nest.name, printer.nest.kernel
+    text = "\n".join((*_comment(kernel), printer.text(name)))
+    loops = tuple(loop.name for loop in kernel.loops)
+    return Kernel(name, "triton", text, printer.arguments, loops, kernel.ops, kernel.origins)
+
+
+def _call(printer: TritonKernel, buffers: tuple[str, ...]) -> Call:
+    launch = printer.launch
+    constants = [f"{name}={value}" for name, value in launch.constants]
+    arguments = (*buffers, *printer.symbols, *constants, f"num_warps={launch.warps}")
+    return Call(f"{printer.nest.name}[{launch.grid}]", arguments)
 
 
 def _comment(kernel: FusedKernel) -> list[str]:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..records.loops import Buffer, Compute, Const, Index, Load, Loop, Operation, Reduce, Size, Store
-from .nest import Nest
+from ..records.loops import Buffer, Compute, Const, Index, Load, Loop, Operation, Reduce, Store
+from ..records.schedule import Schedule
+from ..records.sizes import Size, is_known
 from .triton_index import address_text
 from .triton_ops import INFIX, TYPES, CannotPrint, combine, literal, neutral, reduced, triton_op
 
@@ -49,7 +50,7 @@ class Tile:
 class BodyPrinter:
     """Writes the loops of one nest on one tile; knows what earlier loops have stored."""
 
-    def __init__(self, nest: Nest, buffers: dict[str, Buffer], tile: Tile) -> None:
+    def __init__(self, nest: Schedule, buffers: dict[str, Buffer], tile: Tile) -> None:
         self.nest, self.buffers, self.tile = nest, buffers, tile
         self.count = 0
         self.values: dict[str, Value] = {}  # what each buffer written here holds at the point
@@ -122,7 +123,7 @@ class BodyPrinter:
         axes = self.axes_of(op.strides)
         text = address_text(op.strides, op.offset)
         if not axes:
-            return Value(text, op.dtype, axes, PRE, is_literal=isinstance(op.offset, int))
+            return Value(text, op.dtype, axes, PRE, is_literal=is_known(op.offset))
         return self.define("t", (text, op.dtype), f"({text}).to({TYPES[op.dtype]})", op.dtype, axes, PRE)
 
     def _compute(self, op: Compute, args: list[Value]) -> Value:

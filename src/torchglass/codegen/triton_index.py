@@ -5,38 +5,10 @@ The same text serves inside a kernel (on blocks of integers) and in the wrapper 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-import sympy
-
-from ..records.loops import Access, Index, Size
-from .triton_ops import CannotPrint
-
-# Integer functions of symbolic shapes, by class name: torch's own classes and sympy's. Sizes are never negative.
-FUNCTIONS: dict[str, Callable[..., str]] = {
-    "FloorDiv": lambda a, b: f"({a} // {b})",
-    "CleanDiv": lambda a, b: f"({a} // {b})",
-    "Mod": lambda a, b: f"({a} % {b})",
-    "PythonMod": lambda a, b: f"({a} % {b})",
-    "ModularIndexing": lambda a, b, c: f"({a} // {b} % {c})",
-}
-
-
-def size_text(size: Size) -> str:
-    """An int or sympy expression as Python text; CannotPrint for functions that are not in ``FUNCTIONS``."""
-    if isinstance(size, int) or size.is_Integer or size.is_Symbol:
-        return str(size)
-    parts = [size_text(a) for a in size.args]
-    if isinstance(size, sympy.Add):
-        return f"({' + '.join(parts)})"
-    if isinstance(size, sympy.Mul):
-        return f"({' * '.join(parts)})"
-    if isinstance(size, sympy.Pow) and size.args[1].is_Integer and size.args[1] > 0:
-        return f"({' * '.join([parts[0]] * int(size.args[1]))})"
-    function = FUNCTIONS.get(type(size).__name__)
-    if function is None:
-        raise CannotPrint(f"no text for the size {size}")
-    return function(*parts)
+from ..records.loops import Access, Index
+from ..records.sizes import Size, text
 
 
 def address_text(strides: tuple[Size, ...], offset: Size, indirect: Iterable[tuple[str, Size]] = ()) -> str:
@@ -44,17 +16,12 @@ def address_text(strides: tuple[Size, ...], offset: Size, indirect: Iterable[tup
     terms = [_term(f"i{k}", s) for k, s in enumerate(strides) if s != 0]
     terms += [_term(v, s) for v, s in indirect if s != 0]
     if offset != 0 or not terms:
-        terms.append(size_text(offset))
+        terms.append(text(offset))
     return " + ".join(terms).replace("+ -", "- ")
 
 
 def _term(name: str, stride: Size) -> str:
-    return name if stride == 1 else f"{size_text(stride)}*{name}"
-
-
-def symbols_of(sizes: Iterable[Size]) -> list[str]:
-    """The names of the symbols in sizes, sorted."""
-    return sorted({str(s) for size in sizes if not isinstance(size, int) for s in size.free_symbols})
+    return name if stride == 1 else f"{text(stride)}*{name}"
 
 
 def sizes_in(op: object) -> tuple[Size, ...]:

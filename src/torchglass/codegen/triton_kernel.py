@@ -17,12 +17,13 @@ can begin; what a later pass needs is computed again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from ..records.loops import Buffer, Loop, Size, product
-from .nest import Nest
+from ..records.loops import Buffer, Loop
+from ..records.schedule import Schedule
+from ..records.sizes import Size, at_most, divides, is_known, magnitude, product, symbols, text
 from .triton_body import BODY, POST, PRE, BodyPrinter, Tile, pointer
-from .triton_index import size_text, sizes_in, symbols_of
+from .triton_index import sizes_in
 from .triton_ops import CannotPrint
 
 FLAT_BLOCK = 1024  # points of one program without reductions
@@ -45,12 +46,10 @@ class Launch:
 class TritonKernel:
     """Prints one nest. ``text(name)`` is the function; it takes ``arguments`` (buffers), then ``symbols`` (sizes)."""
 
-    def __init__(self, nest: Nest, buffers: dict[str, Buffer]) -> None:
-        if nest.loops and all(all(loop.reduced) for loop in nest.loops):
-            nest = replace(nest, rows=0)  # a total is one row, however long
+    def __init__(self, nest: Schedule, buffers: dict[str, Buffer]) -> None:
         self.nest, self.buffers = nest, buffers
         self.arguments = (*nest.kernel.reads, *nest.kernel.writes)
-        self.symbols = symbols_of([*nest.dims, *(s for loop in nest.loops for op in loop.body for s in sizes_in(op))])
+        self.symbols = symbols([*nest.dims, *(s for loop in nest.loops for op in loop.body for s in sizes_in(op))])
         for loop in nest.loops:
             if loop.is_scan:
                 raise CannotPrint(f"{nest.kernel.name}, loop {loop.name}: scans are not printed yet")
@@ -66,8 +65,8 @@ class TritonKernel:
         sizes = [self.rows * self.columns]
         for name in self.arguments:
             buffer = self.buffers[name]
-            sizes.append(sum(((d - 1) * abs(s) for d, s in zip(buffer.shape, buffer.strides)), 1))
-        return not all(isinstance(s, int) and s <= INT32_ITEMS for s in sizes)
+            sizes.append(sum(((d - 1) * magnitude(s) for d, s in zip(buffer.shape, buffer.strides)), 1))
+        return not all(at_most(size, INT32_ITEMS) for size in sizes)
 
     def _choose_blocks(self) -> None:
         if self.is_flat:
@@ -78,15 +77,15 @@ class TritonKernel:
             return
         down = self._runs_down_columns()
         limit, rblock = (COLUMN_BLOCK, COLUMN_BLOCK) if down else (LONG_ROW, ROW_BLOCK)
-        self.looped = not isinstance(self.columns, int) or self.columns > limit
+        self.looped = not at_most(self.columns, limit)
         rblock = rblock if self.looped else next_power_of_2(self.columns)
         xblock = min(COLUMN_BLOCK if down else max(1, ROW_TILE // rblock), next_power_of_2(self.rows))
-        constants = (("XBLOCK", xblock), ("RBLOCK", rblock)) if self.nest.rows else (("RBLOCK", rblock),)
+        constants = (("XBLOCK", xblock), ("RBLOCK", rblock)) if self.nest.outer_rank else (("RBLOCK", rblock),)
         self.launch = Launch(f"({_blocks(self.rows, xblock)},)", constants, warps_for(xblock * rblock))
 
     def _runs_down_columns(self) -> bool:
         """Whether neighbouring rows, and not neighbours within a row, are side by side in memory."""
-        rows = self.nest.rows
+        rows = self.nest.outer_rank
         accesses = [op.access.strides for loop in self.nest.loops for op in loop.loads]
         return not any(1 in s[rows:] for s in accesses) and any(1 in s[:rows] for s in accesses)
 
@@ -111,8 +110,8 @@ class TritonKernel:
         lines = [f"{counter} = {self._program()} * BLOCK + tl.arange(0, BLOCK)"]
         lines += _decode(counter, list(enumerate(self.nest.dims)))
         masks = {}
-        if not _divides(self.launch.constants[0][1], count):
-            lines.append(f"mask = {counter} < {size_text(count)}")
+        if not divides(self.launch.constants[0][1], count):
+            lines.append(f"mask = {counter} < {text(count)}")
             masks = {"n": "mask"}
         return lines, Tile(("n",) * rank, {"n": counter}, masks, "[1]", "[BLOCK]")
 
@@ -120,29 +119,29 @@ class TritonKernel:
         nest, constants = self.nest, dict(self.launch.constants)
         lines, masks, counters = [], {}, {}
         rows = list(enumerate(nest.row_dims))
-        inner = [(nest.rows + k, d) for k, d in enumerate(nest.inner_dims)]
+        inner = [(nest.outer_rank + k, d) for k, d in enumerate(nest.inner_dims)]
         if rows:
             x = counters["x"] = f"i{rows[0][0]}" if len(rows) == 1 else "x"
             lines.append(f"{x} = {self._program()} * XBLOCK + tl.arange(0, XBLOCK)[:, None]")
             lines += _decode(x, rows)
-            if not _divides(constants["XBLOCK"], self.rows):
-                lines.append(f"xmask = {x} < {size_text(self.rows)}")
+            if not divides(constants["XBLOCK"], self.rows):
+                lines.append(f"xmask = {x} < {text(self.rows)}")
                 masks["x"] = "xmask"
         counters["r"] = f"i{inner[0][0]}" if len(inner) == 1 else "r"
         if self.looped or constants["RBLOCK"] != self.columns:
             masks["r"] = "rmask"
         shape = "[XBLOCK, RBLOCK]" if rows else "[1, RBLOCK]"
-        axis = ("x",) * nest.rows + ("r",) * len(inner)
+        axis = ("x",) * nest.outer_rank + ("r",) * len(inner)
         if not self.looped:
             lines += self._columns(counters["r"], "tl.arange(0, RBLOCK)[None, :]", "rmask" in masks.values())
         return lines, Tile(axis, counters, masks, "[1, 1]", shape, self.looped)
 
     def _columns(self, counter: str, start: str, masked: bool) -> list[str]:
         """The counters along a row, from the block's positions."""
-        inner = [(self.nest.rows + k, d) for k, d in enumerate(self.nest.inner_dims)]
+        inner = [(self.nest.outer_rank + k, d) for k, d in enumerate(self.nest.inner_dims)]
         wide = ".to(tl.int64)" if self.wide else ""
         lines = [f"{counter} = ({start}){wide}" if wide else f"{counter} = {start}", *_decode(counter, inner)]
-        return [*lines, f"rmask = {counter} < {size_text(self.columns)}"] if masked else lines
+        return [*lines, f"rmask = {counter} < {text(self.columns)}"] if masked else lines
 
     def _straight(self, printer: BodyPrinter) -> list[str]:
         for loop in self.nest.loops:
@@ -165,23 +164,23 @@ class TritonKernel:
             lines += printer.sections[PRE]
             if printer.sections[BODY]:
                 block = self._columns(counter, "start + tl.arange(0, RBLOCK)[None, :]", masked=True)
-                lines.append(f"for start in range(0, {size_text(self.columns)}, RBLOCK):")
+                lines.append(f"for start in range(0, {text(self.columns)}, RBLOCK):")
                 lines += [f"    {line}" for line in (*block, *printer.sections[BODY])]
             lines += printer.sections[POST]
         return lines
 
 
-def is_full(loop: Loop, nest: Nest) -> bool:
+def is_full(loop: Loop, nest: Schedule) -> bool:
     """Whether the loop moves along a row (rather than once per row)."""
-    return loop.dims[nest.rows :] == nest.inner_dims
+    return loop.dims[nest.outer_rank :] == nest.inner_dims
 
 
-def _reduces_rows(loop: Loop, nest: Nest) -> bool:
+def _reduces_rows(loop: Loop, nest: Schedule) -> bool:
     """Whether the loop reduces all of a row and nothing else."""
-    return all(r == (k >= nest.rows) or d == 1 for k, (r, d) in enumerate(zip(loop.reduced, loop.dims)))
+    return all(r == (k >= nest.outer_rank) or d == 1 for k, (r, d) in enumerate(zip(loop.reduced, loop.dims)))
 
 
-def levels(nest: Nest) -> dict[str, int]:
+def levels(nest: Schedule) -> dict[str, int]:
     """The pass over a row in which each loop runs first; -1: before them all, for what is once per row."""
     writer = {s.access.buffer: loop for loop in nest.loops for s in loop.stores}
     at: dict[str, int] = {}
@@ -197,7 +196,7 @@ def levels(nest: Nest) -> dict[str, int]:
     return at
 
 
-def needed_in(nest: Nest, at: dict[str, int], n: int) -> set[str]:
+def needed_in(nest: Schedule, at: dict[str, int], n: int) -> set[str]:
     """The loops along a row that pass ``n`` runs: those with a result to keep, and all that these read through."""
     writer = {s.access.buffer: loop for loop in nest.loops for s in loop.stores}
     keeps = lambda loop: loop.is_reduction or any(b not in nest.kernel.local for b in loop.writes)
@@ -214,7 +213,7 @@ def needed_in(nest: Nest, at: dict[str, int], n: int) -> set[str]:
 
 def next_power_of_2(size: Size) -> int:
     """The least power of two that is not smaller, at least 1; a very large one for symbolic sizes."""
-    return 1 << max(size - 1, 0).bit_length() if isinstance(size, int) else INT32_ITEMS + 1
+    return 1 << max(size - 1, 0).bit_length() if is_known(size) else INT32_ITEMS + 1
 
 
 def warps_for(points: int) -> int:
@@ -222,16 +221,12 @@ def warps_for(points: int) -> int:
     return max(1, min(4 if points <= 1024 else 16, points // 256))
 
 
-def _divides(block: int, size: Size) -> bool:
-    return isinstance(size, int) and size % block == 0
-
-
 def _blocks(size: Size, block: int) -> str:
-    if isinstance(size, int):
+    if is_known(size):
         return str(-(-size // block))
     if block == 1:
-        return size_text(size)
-    return f"({size_text(size)} + {block - 1}) // {block}"
+        return text(size)
+    return f"({text(size)} + {block - 1}) // {block}"
 
 
 def _decode(name: str, dims: list[tuple[int, Size]]) -> list[str]:
@@ -241,7 +236,7 @@ def _decode(name: str, dims: list[tuple[int, Size]]) -> list[str]:
     lines = []
     step: Size = 1
     for k, size in reversed(dims):
-        rest = name if step == 1 else f"{name} // {size_text(step)}"
-        lines.append(f"i{k} = {rest}" if k == dims[0][0] else f"i{k} = {rest} % {size_text(size)}")
+        rest = name if step == 1 else f"{name} // {text(step)}"
+        lines.append(f"i{k} = {rest}" if k == dims[0][0] else f"i{k} = {rest} % {text(size)}")
         step = step * size
     return lines

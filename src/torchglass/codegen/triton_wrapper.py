@@ -20,9 +20,8 @@ from typing import Any
 import torch
 
 from ..records.kernels import FusedGraph
-from ..records.loops import Size
+from ..records.sizes import Size, symbol_name, symbols
 from .c import Call
-from .triton_index import symbols_of
 from .triton_ops import CannotPrint
 from .wrapper import WrapperPrinter
 
@@ -99,7 +98,7 @@ class TritonWrapper(WrapperPrinter):
         return [*head, f"with torch.cuda.device_of({tensors[0]}):", *(f"    {line}" for line in body)]
 
     def _open_sizes(self) -> list[str]:
-        return symbols_of([s for b in self.graph.buffers.values() for s in (*b.shape, *b.strides)])
+        return symbols([s for b in self.graph.buffers.values() for s in (*b.shape, *b.strides)])
 
     def _symbols(self) -> list[str]:
         """Sizes that the graph leaves open, read off the inputs' shapes and strides."""
@@ -112,8 +111,8 @@ class TritonWrapper(WrapperPrinter):
                 ]  # fmt: skip
                 for text, sizes in sources:
                     for k, size in enumerate(sizes):
-                        if not isinstance(size, int) and size.is_Symbol:
-                            found.setdefault(str(size), f"{text}[{k}]")
+                        if (symbol := symbol_name(size)) is not None:
+                            found.setdefault(symbol, f"{text}[{k}]")
         missing = [s for s in wanted if s not in found]
         if missing:
             raise CannotPrint(f"{self.graph.name}: no input tells the size {', '.join(missing)}")

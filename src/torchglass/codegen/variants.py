@@ -5,35 +5,36 @@ A layernorm's backward over (4096, 256) on two threads is printed for one and tw
 
 from __future__ import annotations
 
-from ..records.kernels import Choice, FusedGraph, Variants
+from ..records.kernels import Choice, Variants
+from ..records.schedule import ScheduledGraph
+from ..records.target import Cpu, Targets
 from .c import Unit
 from .c_kernel import adapter
 from .prelude import prelude_of
-from .run import check
 
 TILES = (16, 32, 64)
 ROW_BLOCKS = (8, 16)  # never above the default: larger blocks add up less exactly
 
 
-def variants(fused: FusedGraph, threads: int, most_threads: int | None = None) -> Variants:
-    """All ways that differ in their C. ``threads``: how many PyTorch uses; ``most_threads``: how many a kernel may."""
-    check(fused)
-    unit = Unit(fused.buffers, most_threads)
-    unit.add(fused.kernels)
+def variants(scheduled: ScheduledGraph, targets: Targets, threads: int) -> Variants:
+    """All ways that differ in their C. ``threads``: how many PyTorch uses."""
+    target = targets.cpu
+    assert isinstance(target, Cpu)
+    unit = Unit(scheduled, target)
     parts: list[str] = []
     functions: dict[str, tuple[tuple[Choice, str], ...]] = {}
     arguments = {}
-    for printed in unit.kernels:
+    for schedule in scheduled.schedules:
         texts: dict[str, tuple[Choice, str]] = {}
-        for choice in _choices(min(threads, most_threads or threads)):
-            printer = unit.printer(unit.fused[printed.name], choice)
+        for choice in _choices(min(threads, target.threads or threads)):
+            printer = unit.printer(schedule, choice)
             text = printer.text("kernel")
             if text not in texts:
-                name = f"{printed.name}_{len(texts)}"
+                name = f"{schedule.name}_{len(texts)}"
                 texts[text] = choice, name
-                parts.append(f"/* {choice} */\n{printer.text(name)}\n{adapter(name, name, printer.arguments, {})}")
-        functions[printed.name] = tuple(texts.values())
-        arguments[printed.name] = tuple(fused.buffers[b] for b in printed.arguments)
+                parts.append(f"/* {choice} */\n{printer.text(name)}\n{adapter(name, name, schedule.arguments, {})}")
+        functions[schedule.name] = tuple(texts.values())
+        arguments[schedule.name] = tuple(scheduled.buffers[b] for b in schedule.arguments)
     text = "\n\n".join(parts)
     return Variants(f"{prelude_of(text)}\n\n{text}\n", functions, arguments)
 

@@ -8,7 +8,8 @@ took less time than one across it.
 
 from __future__ import annotations
 
-from ..records.loops import Access, Loop, Size, product
+from ..records.loops import Access, Loop
+from ..records.sizes import Size, product
 
 ALONE = 16_384  # elements that one thread reduces before others would be worth waking
 LEAST_LANES = 16  # neighbouring columns: a cache line of floats

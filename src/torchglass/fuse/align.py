@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..records.loops import Compute, Index, Loop, Reduce, Scan, Size, rename_dims
+from ..records.loops import Compute, Index, Loop, Reduce, Scan, rename_dims
+from ..records.sizes import Size
 
 
 @dataclass(frozen=True)

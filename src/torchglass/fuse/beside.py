@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..records.kernels import FusedKernel, FusionDecision
-from ..records.loops import Compute, ExternCall, LoopGraph, product
+from ..records.loops import Compute, ExternCall, LoopGraph
+from ..records.sizes import product
 
 SMALL = 16_384  # points of a kernel, over all its loops
 MOST = 64  # kernels in one call

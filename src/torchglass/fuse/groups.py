@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..records.loops import Access, Loop, Size, product
+from ..records.loops import Access, Loop
+from ..records.sizes import Size, product
 from .across import ALONE, rows_across
 from .align import apply_split, drop_ones, match
 

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..records.kernels import FusedKernel
-from ..records.loops import Compute, ExternCall, LoopGraph, Value, View, product
+from ..records.loops import Compute, ExternCall, LoopGraph, Value, View
+from ..records.sizes import product
 from .memory import gathers, is_read_before, place, places
 
 Order = Sequence[FusedKernel | ExternCall]

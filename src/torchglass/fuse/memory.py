@@ -16,7 +16,8 @@ from types import MappingProxyType
 from typing import Any
 
 from ..records.kernels import Allocate, Free, FusedKernel, Step
-from ..records.loops import Access, Buffer, ExternCall, Loop, LoopGraph, Size, Value, View, item_bytes
+from ..records.loops import Access, Buffer, ExternCall, Loop, LoopGraph, Value, View, item_bytes
+from ..records.sizes import Size
 from .beside import runs
 
 SMALL = 64 << 10  # bytes below which memory may wait for a taker: it matters less than a call that allocates

@@ -30,12 +30,11 @@ from ..records.loops import (
     LoopGraph,
     Node,
     Operation,
-    Size,
     Store,
     View,
     item_bytes,
-    product,
 )
+from ..records.sizes import Size, product
 from .align import collapsed
 
 FEW = 8  # numbers are made for each one that is read

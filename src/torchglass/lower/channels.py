@@ -12,7 +12,8 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import Size, View, product
+from ..records.loops import View
+from ..records.sizes import Size, product
 from .context import Lowering, Splat, dtype_name, sizes_of
 from .reductions import count_of, squared_difference
 from .table import NotLowered, rule

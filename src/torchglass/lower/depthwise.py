@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records.loops import Size, View
+from ..records.loops import View
+from ..records.sizes import Size
 from .context import Lowering, contiguous, dtype_name, sizes_of
 from .indexing import padded
 from .long_sums import pair

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records.loops import Size
+from ..records.sizes import Size
 from ..torch_compat import OpOverload
 from .context import channels_last, is_dense
 from .long_sums import forward_in_parts, gradient_in_parts, parts_of

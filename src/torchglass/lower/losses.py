@@ -11,7 +11,8 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import View, product
+from ..records.loops import View
+from ..records.sizes import product
 from .context import Lowering, Splat, broadcast, dtype_name, sizes_of
 from .gathering import INDEX_TARGET, bounded, picked
 from .reductions import count_of

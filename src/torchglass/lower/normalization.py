@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import Size, View, product
+from ..records.loops import View
+from ..records.sizes import Size, product
 from .context import Lowering, dtype_name, sizes_of
 from .reductions import count_of, mean_of, squared_difference
 from .table import NotLowered, rule

@@ -12,7 +12,8 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import Access, Size, View
+from ..records.loops import Access, View
+from ..records.sizes import Size
 from .context import Lowering, dtype_name, sizes_of
 from .resampling import read_at, resized_nearest
 from .table import NotLowered, rule

@@ -21,7 +21,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records.loops import Size, View
+from ..records.loops import View
+from ..records.sizes import Size
 from ..torch_compat import ONEDNN_LINEAR, OpOverload, multiplies_faster
 from .context import Lowering, contiguous, sizes_of
 from .table import find_rule

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records.loops import Size, View, product
+from ..records.loops import View
+from ..records.sizes import Size, product
 from .context import Lowering, contiguous, dtype_name, is_dense, sizes_of
 from .table import NotLowered, rule
 from .values import V, compute_dtype, exp, is_float, log, where

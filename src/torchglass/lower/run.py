@@ -15,8 +15,9 @@ from torch import fx
 
 from .. import fallbacks, interrupts
 from ..records.check_loops import DTYPES, check_graph
-from ..records.loops import ExternCall, LoopGraph, Node, Size, Value, View
+from ..records.loops import ExternCall, LoopGraph, Node, Value, View
 from ..records.origin import UNKNOWN
+from ..records.sizes import Size
 from ..torch_compat import OpOverload
 from . import (  # noqa: F401  they fill the table
     activations,

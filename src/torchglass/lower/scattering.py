@@ -17,7 +17,8 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import Access, Loop, Size, View
+from ..records.loops import Access, Loop, View
+from ..records.sizes import Size
 from .context import Lowering, Splat, broadcast, dtype_name, is_dense, sizes_of
 from .gathering import INDEX_COPY, INDEX_DIM, INDEX_GATHER, INDEX_SELF, along, at_dims, bounded, indices_of, wrapped
 from .table import NotLowered, rule

@@ -14,7 +14,8 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from ..records.loops import BOOL_OPS, Access, Compute, Const, Index, Load, Operation, Reduce, Scan, Size, Store
+from ..records.loops import BOOL_OPS, Access, Compute, Const, Index, Load, Operation, Reduce, Scan, Store
+from ..records.sizes import Size
 
 Number: TypeAlias = "float | int | bool"
 

@@ -29,10 +29,10 @@ from .loops import (
     LoopGraph,
     Reduce,
     Scan,
-    Size,
     Store,
     View,
 )
+from .sizes import Size
 
 WIDE = {"bfloat16": "float32", "float16": "float32"}  # what these are computed in
 ANY_OPERANDS = frozenset({"cast"})

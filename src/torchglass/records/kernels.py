@@ -15,8 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from .loops import Buffer, ExternCall, Loop, LoopGraph, Size, product, show
+from .loops import Buffer, ExternCall, Loop, LoopGraph, show
 from .origin import UNKNOWN, Origin
+from .sizes import Size, product
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ The whole of ``y = x.t() + 1`` for ``x`` of shape (2, 3)::
         t2 = add t0 t1 : float32
         store y[2*i0 + i1] t2
 
-Sizes, strides and offsets are ``Size``: Python ints where they are known, sympy expressions where they are symbolic.
+Sizes, strides and offsets are ``Size``: ints where they are known, expressions in symbols where not (``sizes``).
 Bodies are tuples of frozen operations in single-assignment form, so loops hash, compare and print.
 """
 
@@ -18,15 +18,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from ..locks import fork_safe_properties
 from .origin import UNKNOWN, Origin
-
-if TYPE_CHECKING:
-    import sympy  # a fifth of a second to load
-
-Size: TypeAlias = "int | sympy.Expr"
+from .sizes import Size, all_known, hint, product, text
 
 RESERVED = frozenset(
     ["args", "attention", "call", "conform", "demo", "device", "empty", "example_constant", "failed", "index_error"]
@@ -56,14 +52,6 @@ class Access:
     offset: Size = 0
     indirect: tuple[tuple[str, Size], ...] = ()
 
-    def expr(self) -> sympy.Expr:
-        """The address as one sympy expression in ``i0, i1, ...`` and the names of indirect values."""
-        import sympy
-
-        terms = [sympy.Symbol(f"i{k}") * s for k, s in enumerate(self.strides)]
-        terms += [sympy.Symbol(v) * s for v, s in self.indirect]
-        return sympy.Add(sympy.sympify(self.offset), *terms)
-
     def __str__(self) -> str:
         return f"{self.buffer}[{address(self.strides, self.offset, self.indirect)}]"
 
@@ -73,14 +61,12 @@ def address(strides: tuple[Size, ...], offset: Size = 0, indirect: tuple[tuple[s
     terms = [_term(f"i{k}", s) for k, s in enumerate(strides) if s != 0]
     terms += [_term(v, s) for v, s in indirect]
     if offset != 0 or not terms:
-        terms.append(str(offset))
+        terms.append(text(offset))
     return " + ".join(terms).replace("+ -", "- ")
 
 
 def _term(name: str, stride: Size) -> str:
-    if stride == 1:
-        return name
-    return f"{stride}*{name}" if isinstance(stride, int) else f"({stride})*{name}"
+    return name if stride == 1 else f"{text(stride)}*{name}"
 
 
 @dataclass(frozen=True)
@@ -284,8 +270,8 @@ class Loop:
         moving = [(s, k) for k, (s, d) in enumerate(zip(strides, self.dims)) if s != 0 and d != 1]
         if not moving:
             return None
-        if all(isinstance(s, int) for s, _ in moving):
-            return min(moving, key=lambda m: abs(m[0]))[1]
+        if all_known(s for s, _ in moving):
+            return min(moving, key=lambda m: abs(hint(m[0])))[1]
         return next((k for s, k in moving if s == 1), moving[-1][1])
 
     @cached_property
@@ -417,14 +403,6 @@ class LoopGraph:
             lines += [f"  {line}" for line in str(node).splitlines()]
         lines += ["", f"return {', '.join(show(o) for o in self.outputs)}", ""]
         return "\n".join(lines)
-
-
-def product(sizes: tuple[Size, ...]) -> Size:
-    """The product of sizes, 1 for none."""
-    total: Size = 1
-    for size in sizes:
-        total = total * size
-    return total
 
 
 def collect_buffers(value: Any, found: dict[str, None]) -> None:

@@ -9,43 +9,43 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..records.kernels import FusedKernel
-from ..records.loops import Access, Index, Load, Loop, Scan, Size, Store, product, rename_dims
+from ..records.loops import Access, Index, Load, Loop, Scan, Store, rename_dims
+from ..records.sizes import Size, at_most, hint, is_known, product
 
-SHORT = 4  # elements of a dimension that is written out
 TOTAL_BLOCK = 1024  # elements one partial sum of a whole-tensor reduction covers
 
 
 @dataclass(frozen=True)
 class Nest:
-    """``dims[:rows]`` are the row dimensions, the rest one row's; both outermost first. Loops are over ``dims``.
+    """``dims[:outer_rank]`` are the row dimensions, the rest one row's; both outermost first. Loops are over ``dims``.
 
-    ``apart``: how many of the first rows' dimensions may run at once; the other rows run in order. None: all of them.
+    ``parallel_dims``: how many of the first rows' dimensions may run at once, the others in order. None: all of them.
     """
 
     kernel: FusedKernel
     dims: tuple[Size, ...]
-    rows: int
+    outer_rank: int
     loops: tuple[Loop, ...]
-    apart: int | None = None
+    parallel_dims: int | None = None
 
     @property
     def row_dims(self) -> tuple[Size, ...]:
-        return self.dims[: self.rows]
+        return self.dims[: self.outer_rank]
 
     @property
     def inner_dims(self) -> tuple[Size, ...]:
-        return self.dims[self.rows :]
+        return self.dims[self.outer_rank :]
 
     @property
     def columns(self) -> Size:
         return product(self.inner_dims)
 
 
-def build(kernel: FusedKernel) -> Nest:
-    """Order, collapse and divide the dimensions of a kernel."""
+def build(kernel: FusedKernel, short: int) -> Nest:
+    """Order, collapse and divide the dimensions of a kernel; ``short``: elements that are no vector."""
     if any(loop.is_scatter for loop in kernel.loops):
         return _scattering(kernel)
-    kernel = _without_short_rows(kernel)
+    kernel = _without_short_rows(kernel, short)
     inner = kernel.inner
     order = _memory_order(kernel)
     order = [k for k in order if not inner[k]] + [k for k in order if inner[k]]
@@ -56,7 +56,7 @@ def build(kernel: FusedKernel) -> Nest:
     dims, flags, loops = _collapse(dims, flags, loops)
     if not any(flags) and dims and not any(loop.is_reduction for loop in loops):
         flags[-1] = True
-        if _is_short(dims[-1]) and len(dims) > 1 and all(loop.dims == tuple(dims) for loop in loops):
+        if at_most(dims[-1], short) and len(dims) > 1 and all(loop.dims == tuple(dims) for loop in loops):
             flags[-2] = True
     if (
         all(flags)
@@ -88,13 +88,13 @@ def _scattering(kernel: FusedKernel) -> Nest:
 
 
 def _magnitude(stride: Size) -> float:
-    return float(abs(stride)) if isinstance(stride, int) else 2.0**40
+    return float(abs(hint(stride)))
 
 
-def _without_short_rows(kernel: FusedKernel) -> FusedKernel:
+def _without_short_rows(kernel: FusedKernel, short: int) -> FusedKernel:
     """Where rows are a few elements that share what one loop computed, that loop computes it for each of them."""
     columns = kernel.columns
-    if not isinstance(columns, int) or columns > SHORT * SHORT:
+    if not at_most(columns, short * short):
         return kernel
     if any(loop.is_reduction or loop.is_scan for loop in kernel.loops):
         return kernel
@@ -106,11 +106,6 @@ def _without_short_rows(kernel: FusedKernel) -> FusedKernel:
             loop = replace(loop, dims=kernel.dims)
         loops.append(loop)
     return replace(kernel, loops=tuple(loops), inner=(False,) * len(kernel.dims))
-
-
-def _is_short(size: Size) -> bool:
-    """Whether a dimension is too short to be worth a vectorized loop: it is written out instead."""
-    return isinstance(size, int) and size <= SHORT
 
 
 def _reads_total(loops: list[Loop]) -> bool:
@@ -130,7 +125,7 @@ def _split_total(dims: list[Size], flags: list[int], loops: list[Loop]) -> tuple
     if len(dims) > 1:
         return dims, [0] * (len(dims) - 1) + [1], loops
     size = dims[0]
-    if not isinstance(size, int) or size <= TOTAL_BLOCK:
+    if not is_known(size) or size <= TOTAL_BLOCK:
         return dims, flags, loops
     block = next((b for b in range(TOTAL_BLOCK, 63, -1) if size % b == 0), None)
     if block is None:
@@ -163,8 +158,7 @@ def _memory_order(kernel: FusedKernel) -> list[int]:
                     continue
                 if stride == 1:
                     contiguous[k] += weight
-                size = abs(stride) if isinstance(stride, int) else 2.0 ** (20 + rank - k)
-                reach[k] = max(reach[k], float(size))
+                reach[k] = max(reach[k], float(abs(hint(stride))))
     order = sorted(range(rank), key=lambda k: (-reach[k], k))
     if rank:
         best = max(range(rank), key=lambda k: (contiguous[k], -reach[k], k))
@@ -179,7 +173,7 @@ def _lines_in_order(kernel: FusedKernel, order: list[int]) -> list[int]:
     for op in (op for loop in kernel.loops for op in loop.body if isinstance(op, Scan)):
         steps = {k: s for k, s in enumerate(op.strides) if s != 0}
         if len(steps) > 1:
-            inward = iter(sorted(steps, key=lambda k: -steps[k] if isinstance(steps[k], int) else k))
+            inward = iter(sorted(steps, key=lambda k: -hint(steps[k])))
             order = [next(inward) if k in steps else k for k in order]
     return order
 

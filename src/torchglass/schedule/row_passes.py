@@ -15,7 +15,7 @@ CHEAP_LOADS = 3
 
 
 @dataclass
-class Stage:
+class Pass:
     """One pass over a row, then the row-level loops that follow it. Pass -1 has only row-level loops."""
 
     full: list[Loop] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Plan:
     ``after``: loops over single numbers that need the result of a reduction over all rows.
     """
 
-    stages: list[Stage]
+    stages: list[Pass]
     before: list[Loop]
     scratch: set[str]
     full: set[str]
@@ -38,20 +38,20 @@ class Plan:
 
 def is_full(loop: Loop, nest: Nest) -> bool:
     """Whether the loop moves along a row (rather than once per row)."""
-    return not nest.inner_dims or loop.dims[nest.rows :] == nest.inner_dims
+    return not nest.inner_dims or loop.dims[nest.outer_rank :] == nest.inner_dims
 
 
 def is_row_reduction(loop: Loop, nest: Nest) -> bool:
     """Whether its result is known as soon as one row is done."""
-    return loop.is_reduction and not any(loop.reduced[: nest.rows])
+    return loop.is_reduction and not any(loop.reduced[: nest.outer_rank])
 
 
 def is_row_scan(loop: Loop, nest: Nest) -> bool:
     """Whether it carries a value along a row: its pass runs element by element, so it has one to itself."""
-    return any(loop.scanned[nest.rows :])
+    return any(loop.scanned[nest.outer_rank :])
 
 
-def schedule(nest: Nest) -> Plan:
+def row_passes(nest: Nest) -> Plan:
     """Assign every loop to the earliest pass, sink what only later passes read, and choose what to keep."""
     local = nest.kernel.local
     after = _after_all_rows(nest)
@@ -63,7 +63,7 @@ def schedule(nest: Nest) -> Plan:
         at[loop.name] = _earliest(loop, nest, writer, full, at)
     _sink(nest, writer, full, at, local)
     count = max((at[name] for name in full), default=-1) + 1
-    stages = [Stage() for _ in range(2 * count)]  # of two each, the second is for what runs along rows in order
+    stages = [Pass() for _ in range(2 * count)]  # of two each, the second is for what runs along rows in order
     before: list[Loop] = []
     for loop in nest.loops:
         if loop.name in full:
@@ -119,7 +119,7 @@ def _sink(nest: Nest, writer: dict[str, Loop], full: set[str], at: dict[str, int
             at[loop.name] = max(at[loop.name], min(at[u.name] for u in users))
 
 
-def _leave_to_later(stages: list[Stage], writer: dict[str, Loop], full: set[str], local: frozenset[str]) -> None:
+def _leave_to_later(stages: list[Pass], writer: dict[str, Loop], full: set[str], local: frozenset[str]) -> None:
     """Take out of each pass what only later ones read and is cheap enough for them to compute again."""
     for stage in stages:
         for loop in reversed(list(stage.full)):
@@ -129,7 +129,7 @@ def _leave_to_later(stages: list[Stage], writer: dict[str, Loop], full: set[str]
                 stage.full.remove(loop)
 
 
-def _keep(nest: Nest, stages: list[Stage], writer: dict[str, Loop], full: set[str], local: frozenset[str]) -> set[str]:
+def _keep(nest: Nest, stages: list[Pass], writer: dict[str, Loop], full: set[str], local: frozenset[str]) -> set[str]:
     """Full-size local buffers read in a pass after their own: computed again there when cheap, else scratch."""
     scratch: set[str] = set()
     for n, stage in enumerate(stages):

@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..records.kernels import Allocate, Free, FusedGraph, FusedKernel, Step
-from ..records.loops import Loop, Size
+from ..records.loops import Loop
+from ..records.sizes import Size
 
 
 def expand(fused: FusedGraph) -> FusedGraph:

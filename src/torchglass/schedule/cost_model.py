@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import os
-
-from ..records.loops import Compute, Index, Load, Loop, Reduce, Scan, Store, product
+from ..records.loops import Compute, Index, Load, Loop, Reduce, Scan, Store
+from ..records.sizes import hint, product
 from .nest import Nest
 
-PARALLEL_EFFORT = 50_000  # estimated operations below which one thread is faster than waking the others
-SLEEPING_EFFORT = (
-    300_000  # the same where they sleep between kernels: 6.8 microseconds a region, and 0.5 where they spin
-)
 HEAVY = frozenset(
     {"exp", "log", "tanh", "erf", "ndtr", "sigmoid", "expm1", "log1p", "sin", "cos", "pow", "exp2", "lgamma", "atan"}
 )
 
 
-def least_shared() -> int:
-    """The effort from which a kernel's work is shared among threads, by how OpenMP was told to let them wait."""
-    sleeping = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive" or os.environ.get("GOMP_SPINCOUNT") == "0"
-    return SLEEPING_EFFORT if sleeping else PARALLEL_EFFORT
-
-
-def effort(nest: Nest) -> float:
+def work(nest: Nest) -> float:
     """A rough count of simple operations; what is the same for a whole row counts once a row."""
     total = 0.0
     for loop in nest.loops:
-        each, once = product(loop.dims), product(loop.dims[: nest.rows])
-        moving = _moving(loop, nest.rows)
+        each, once = product(loop.dims), product(loop.dims[: nest.outer_rank])
+        moving = _moving(loop, nest.outer_rank)
         for op in loop.body:
             if isinstance(op, (Load, Store, Reduce, Scan, Compute)):
                 count = once if isinstance(op, (Load, Compute)) and op.result not in moving else each
-                n = float(count) if isinstance(count, int) else 1e9
-                total += n * (8.5 if isinstance(op, Compute) and op.op in HEAVY else 0.5)
+                total += float(hint(count)) * (8.5 if isinstance(op, Compute) and op.op in HEAVY else 0.5)
     return total
 
 

@@ -1,0 +1,129 @@
+"""What ``schedule`` hands on: how each different kernel of a graph runs on its target.
+
+A softmax over (512, 128) on a CPU::
+
+    kernel_0: softmax
+      rows i0 < 512 parallel; columns i1 < 128 vector
+      pass 0: softmax_max
+      pass 1: softmax_exp, softmax_sum
+      pass 2: softmax
+      row arrays: softmax_exp
+
+Both printers print from this record: what runs beside what, and what waits for what, is decided before them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from .kernels import FusedGraph, FusedKernel
+from .loops import Buffer, Loop
+from .sizes import Size, product
+
+
+@dataclass(frozen=True)
+class RowPass:
+    """One walk along a row, by names of loops: ``full`` move along it, ``row`` follow once for the row."""
+
+    full: tuple[str, ...] = ()
+    row: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CpuMapping:
+    """``work``: an estimate of simple operations; ``parallel``: they are enough for threads to share them."""
+
+    work: float
+    parallel: bool
+
+    def __str__(self) -> str:
+        return f"{'threads share' if self.parallel else 'one thread does'} about {self.work:.0f} operations"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a kernel runs. ``dims[:outer_rank]`` are its rows', the others one row's; ``loops`` are over ``dims``.
+
+    ``parallel_dims``: how many of the first rows' dimensions may run at once, the other rows in order; None: all.
+    ``before`` are the loops once a row ahead of the passes, ``after`` those over single numbers that need the result of
+    a reduction over all rows, ``full`` those that move along a row. ``row_arrays``: local buffers whose row is kept
+    between passes; other local buffers are values of a point, computed again where a later pass needs them.
+    ``mapping``: how this is laid on the target (``CpuMapping``, ``GpuMapping``).
+    """
+
+    name: str
+    kernel: FusedKernel
+    dims: tuple[Size, ...]
+    outer_rank: int
+    loops: tuple[Loop, ...]
+    parallel_dims: int | None = None
+    before: tuple[str, ...] = ()
+    passes: tuple[RowPass, ...] = ()
+    after: tuple[str, ...] = ()
+    full: frozenset[str] = frozenset()
+    row_arrays: frozenset[str] = frozenset()
+    mapping: Any = None
+
+    @property
+    def row_dims(self) -> tuple[Size, ...]:
+        return self.dims[: self.outer_rank]
+
+    @property
+    def inner_dims(self) -> tuple[Size, ...]:
+        return self.dims[self.outer_rank :]
+
+    @property
+    def columns(self) -> Size:
+        return product(self.inner_dims)
+
+    @cached_property
+    def by_name(self) -> dict[str, Loop]:
+        return {loop.name: loop for loop in self.loops}
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The buffers that the kernel's function takes, in order."""
+        return (*self.kernel.reads, *self.kernel.writes)
+
+    def __str__(self) -> str:
+        rows = ", ".join(f"i{k} < {d}" for k, d in enumerate(self.row_dims))
+        inner = ", ".join(f"i{k} < {d}" for k, d in enumerate(self.inner_dims, self.outer_rank))
+        lines = [f"{self.name}: {self.kernel.name}", f"  rows [{rows}] columns [{inner}]"]
+        if self.parallel_dims is not None:
+            lines.append(f"  in order but for the first {self.parallel_dims} dimensions")
+        lines += [f"  before: {', '.join(self.before)}"] if self.before else []
+        for n, one in enumerate(self.passes):
+            then = f"; then once a row: {', '.join(one.row)}" if one.row else ""
+            lines.append(f"  pass {n}: {', '.join(one.full)}{then}")
+        lines += [f"  after all rows: {', '.join(self.after)}"] if self.after else []
+        lines += [f"  row arrays: {', '.join(sorted(self.row_arrays))}"] if self.row_arrays else []
+        lines += [f"  {line}" for line in str(self.mapping).splitlines()] if self.mapping is not None else []
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """How a step of the graph calls a kernel: the place of its schedule, and the buffers to pass, in order."""
+
+    schedule: int
+    buffers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ScheduledGraph:
+    """A fused graph, the schedule of each different kernel, and by the names of its kernels how they are called."""
+
+    fused: FusedGraph
+    schedules: tuple[Schedule, ...]
+    calls: dict[str, KernelCall] = field(hash=False)
+
+    @property
+    def buffers(self) -> dict[str, Buffer]:
+        return self.fused.buffers
+
+    def __str__(self) -> str:
+        names = {name: self.schedules[call.schedule].name for name, call in self.calls.items()}
+        calls = [f"{name} = {names[name]}({', '.join(call.buffers)})" for name, call in self.calls.items()]
+        return "\n\n".join((f"schedule {self.fused.graph.name}", *map(str, self.schedules), "\n".join(calls))) + "\n"

@@ -1,0 +1,448 @@
+"""Sizes: a Python int, or an ``Expr`` in symbols; how to ask about one, and how to print one.
+
+>>> s = Symbol("s0", hint=8)
+>>> (s * 6 + 4) // 2, (s * 6 + 4) % 3, s * 0 + 7
+(3*s0 + 2, 1, 7)
+>>> text(s * 4 // 3, "c"), known(s * 2), hint(s * 2), at_most(s, 100)
+('((s0 / 3) + s0)', None, 16, False)
+
+An ``Expr`` is in normal form: a sum of products of atoms with integer coefficients, so equal sizes are equal objects
+and hash alike. An atom is a symbol, or a quotient, remainder, maximum or minimum that no rule could resolve. What comes
+to a number is an int. Symbols stand for integers of at least 0; divisors are positive. SymPy, in which PyTorch states
+its symbols, is a thousand times slower (docs/lower.md) and is not used here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias, TypeGuard
+
+from .origin import UNKNOWN, Origin
+
+Monomial: TypeAlias = "tuple[Atom, ...]"
+
+
+@dataclass(frozen=True)
+class Atom:
+    """A symbol (``function`` is "") or an opaque function of sizes: a row of ``FUNCTIONS``.
+
+    ``hint`` is the number that the size had when the program was compiled; ``low`` and ``high`` (None: open) bound it.
+    They tell about the atom and take no part in comparing it.
+    """
+
+    name: str
+    function: str = ""
+    arguments: tuple[Size, ...] = ()
+    hint: int = field(default=0, compare=False)
+    low: int = field(default=0, compare=False)
+    high: int | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Expr:
+    """``sum(coefficient * product(atoms))``; ``terms`` are sorted, coefficients are not 0, and it is no number."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.terms)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return text(self).removeprefix("(").removesuffix(")") if len(self.terms) > 1 else text(self)
+
+    __repr__ = __str__
+
+    def __add__(self, other: Size) -> Size:
+        if isinstance(other, int) and other == 0:
+            return self
+        found = dict(self.terms)
+        for monomial, coefficient in _terms(other):
+            found[monomial] = found.get(monomial, 0) + coefficient
+        return _sum(found)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Size:
+        return self * -1
+
+    def __sub__(self, other: Size) -> Size:
+        return self + -other
+
+    def __rsub__(self, other: Size) -> Size:
+        return -self + other
+
+    def __mul__(self, other: Size) -> Size:
+        if isinstance(other, int) and other == 1:
+            return self
+        found: dict[Monomial, int] = {}
+        for left, a in self.terms:
+            for right, b in _terms(other):
+                monomial = tuple(sorted(left + right, key=str))
+                found[monomial] = found.get(monomial, 0) + a * b
+        return _sum(found)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Size) -> Size:
+        quotient, rest = _divided(self, other)
+        return quotient if rest == 0 else quotient + _atom("floordiv", rest, other)
+
+    def __rfloordiv__(self, other: int) -> Size:
+        return 0 if other == 0 else _atom("floordiv", other, self)
+
+    def __mod__(self, other: Size) -> Size:
+        _, rest = _divided(self, other)
+        return (
+            0 if rest == 0 else rest if isinstance(rest, int) and isinstance(other, int) else _atom("mod", rest, other)
+        )
+
+    def __rmod__(self, other: int) -> Size:
+        return 0 if other == 0 else _atom("mod", other, self)
+
+
+Size: TypeAlias = "int | Expr"
+
+
+def Symbol(name: str, hint: int, low: int = 0, high: int | None = None) -> Expr:
+    """A size without a known value, which was ``hint`` when the program was compiled."""
+    return Expr((((Atom(name, hint=hint, low=low, high=high),), 1),))
+
+
+def _terms(size: Size) -> Iterable[tuple[Monomial, int]]:
+    return size.terms if isinstance(size, Expr) else (((), size),) if size else ()
+
+
+def _sum(found: Mapping[Monomial, int]) -> Size:
+    left = {monomial: coefficient for monomial, coefficient in found.items() if coefficient}
+    if not left:
+        return 0
+    if left.keys() == {()}:
+        return left[()]
+    return Expr(tuple(sorted(left.items(), key=lambda term: (-len(term[0]), [str(atom) for atom in term[0]]))))
+
+
+def _divided(size: Size, divisor: Size) -> tuple[Size, Size]:
+    """``size == quotient * divisor + rest``, as much of it in the quotient as is certain.
+
+    ``4*s + 5`` by 2 is ``2*s + 2``, rest 1. By a number, a rest is of coefficients below it: never negative.
+    """
+    quotient: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
+    if isinstance(divisor, int):
+        for monomial, coefficient in _terms(size):
+            quotient[monomial], rest[monomial] = divmod(coefficient, divisor)
+    elif len(divisor.terms) == 1:
+        ((atoms, factor),) = divisor.terms
+        for monomial, coefficient in _terms(size):
+            left = _without(monomial, atoms)
+            if left is not None and coefficient % factor == 0:
+                quotient[left] = coefficient // factor
+            else:
+                rest[monomial] = coefficient
+    elif size == divisor:
+        return 1, 0
+    else:
+        return 0, size
+    return _sum(quotient), _sum(rest)
+
+
+def _without(monomial: Monomial, atoms: Monomial) -> Monomial | None:
+    """The product without these factors; None if it does not have them."""
+    left = list(monomial)
+    for atom in atoms:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
+
+
+def maximum(a: Size, b: Size) -> Size:
+    """The larger of two sizes."""
+    return _chosen("max", a, b)
+
+
+def minimum(a: Size, b: Size) -> Size:
+    """The smaller of two sizes."""
+    return _chosen("min", a, b)
+
+
+def _chosen(function: str, a: Size, b: Size) -> Size:
+    if isinstance(a, int) and isinstance(b, int):
+        return FUNCTIONS[function].value(a, b)
+    for one, other in ((a, b), (b, a)):
+        if at_least(one - other, 0):
+            return one if function == "max" else other
+    return _atom(function, *sorted((a, b), key=str))
+
+
+def _atom(function: str, a: Size, b: Size) -> Size:
+    low, high = FUNCTIONS[function].bounds(bounds(a), bounds(b))
+    if low == high:
+        return low
+    name = text_of(function, (a, b), "python")
+    number = FUNCTIONS[function].value(hint(a), hint(b)) if hint(b) or function in ("max", "min") else 0
+    return Expr((((Atom(name, function, (a, b), number, low, high),), 1),))
+
+
+# -- questions -----------------------------------------------------------------------------------------------------
+Bounds: TypeAlias = "tuple[int, int | None]"
+
+
+def known(size: Size) -> int | None:
+    """The number, if it is one."""
+    return size if isinstance(size, int) else None
+
+
+def is_known(size: Size) -> TypeGuard[int]:
+    """Whether it is a number."""
+    return isinstance(size, int)
+
+
+def all_known(sizes: Iterable[Size]) -> TypeGuard[tuple[int, ...]]:
+    """Whether all of them are numbers."""
+    return all(isinstance(size, int) for size in sizes)
+
+
+def hint(size: Size) -> int:
+    """The number that it was when the program was compiled: for estimates, never for what must be right."""
+    if isinstance(size, int):
+        return size
+    total = 0
+    for monomial, coefficient in size.terms:
+        for atom in monomial:
+            coefficient *= atom.hint
+        total += coefficient
+    return total
+
+
+def symbol_name(size: Size) -> str | None:
+    """The name of a size that is a symbol alone."""
+    if isinstance(size, Expr) and len(size.terms) == 1:
+        atoms, coefficient = size.terms[0]
+        if len(atoms) == coefficient == 1 and not atoms[0].function:
+            return atoms[0].name
+    return None
+
+
+def bounds(size: Size) -> Bounds:
+    """What it lies between, both included; None: no upper bound is known, or what follows from one."""
+    if isinstance(size, int):
+        return size, size
+    low: int | None = 0
+    high: int | None = 0
+    for monomial, coefficient in size.terms:
+        first: int | None = abs(coefficient)
+        last: int | None = abs(coefficient)
+        for atom in monomial:
+            first = None if first is None else first * max(atom.low, 0)
+            last = None if last is None or atom.high is None else last * atom.high
+        ends = (first, last) if coefficient > 0 else (_negated(last), _negated(first))
+        low, high = _added(low, ends[0]), _added(high, ends[1])
+    return (-UNBOUNDED if low is None else low), high
+
+
+UNBOUNDED = 1 << 63
+"""Stands for no lower bound."""
+
+
+def _negated(value: int | None) -> int | None:
+    return None if value is None else -value
+
+
+def _added(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
+
+
+def magnitude(size: Size) -> Size:
+    """Its absolute value. Sizes and strides in symbols are not negative."""
+    return abs(size) if isinstance(size, int) else size
+
+
+def at_most(size: Size, limit: int) -> bool:
+    """Whether it is certain that it is not larger."""
+    high = bounds(size)[1]
+    return high is not None and high <= limit
+
+
+def at_least(size: Size, limit: int) -> bool:
+    """Whether it is certain that it is not smaller."""
+    return bounds(size)[0] >= limit
+
+
+def divides(divisor: Size, size: Size) -> bool:
+    """Whether it is certain that the division leaves nothing."""
+    return divisor != 0 and size % divisor == 0
+
+
+def product(sizes: Iterable[Size]) -> Size:
+    """The product of sizes, 1 for none."""
+    total: Size = 1
+    for size in sizes:
+        total = total * size
+    return total
+
+
+def symbols(sizes: Iterable[Size]) -> list[str]:
+    """The names of the symbols in sizes, sorted."""
+    found: set[str] = set()
+    pending = list(sizes)
+    while pending:
+        size = pending.pop()
+        for atom in (a for monomial, _ in _terms(size) for a in monomial):
+            if atom.function:
+                pending += atom.arguments
+            else:
+                found.add(atom.name)
+    return sorted(found)
+
+
+def value(size: Size, at: Mapping[str, int]) -> int:
+    """The number that it is where the symbols have these values."""
+    if isinstance(size, int):
+        return size
+    total = 0
+    for monomial, coefficient in size.terms:
+        for atom in monomial:
+            arguments = (value(argument, at) for argument in atom.arguments)
+            coefficient *= FUNCTIONS[atom.function].value(*arguments) if atom.function else at[atom.name]
+        total += coefficient
+    return total
+
+
+# -- functions and texts -------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Function:
+    """An opaque function of two sizes: its value, what bounds it, and its text in each language."""
+
+    value: Callable[[int, int], int]
+    bounds: Callable[[Bounds, Bounds], Bounds]
+    texts: Mapping[str, str]
+
+
+def _texts(python: str, c: str | None = None, triton: str | None = None) -> dict[str, str]:
+    return {"python": python, "c": c or python, "triton": triton or python}
+
+
+def _quotient_bounds(a: Bounds, b: Bounds) -> Bounds:
+    by_most, by_least = b[1], max(b[0], 1)
+    low = a[0] // by_least if a[0] < 0 else 0 if by_most is None else a[0] // max(by_most, 1)
+    return low, None if a[1] is None else a[1] // by_least if a[1] >= 0 else 0
+
+
+def _remainder_bounds(a: Bounds, b: Bounds) -> Bounds:
+    most = None if b[1] is None else max(b[1] - 1, 0)
+    if a[0] >= 0 and a[1] is not None:
+        most = a[1] if most is None else min(most, a[1])
+    return 0, most
+
+
+def _of_known(choose: Callable[[int, int], int], a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else choose(a, b)
+
+
+def _smaller_top(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else min(a, b)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "floordiv": Function(lambda a, b: a // b, _quotient_bounds, _texts("({} // {})", c="({} / {})")),
+    "mod": Function(lambda a, b: a % b, _remainder_bounds, _texts("({} % {})")),
+    "max": Function(
+        max, lambda a, b: (max(a[0], b[0]), _of_known(max, a[1], b[1])),
+        _texts("max({}, {})", c="tg_larger({}, {})", triton="tl.maximum({}, {})"),
+    ),
+    "min": Function(
+        min, lambda a, b: (min(a[0], b[0]), _smaller_top(a[1], b[1])),
+        _texts("min({}, {})", c="tg_smaller({}, {})", triton="tl.minimum({}, {})"),
+    ),
+}  # fmt: skip
+"""Quotients and remainders of sizes, which are not negative, are the same in all three languages."""
+
+
+def text_of(function: str, arguments: Iterable[Size], language: str) -> str:
+    """A function's call in a language."""
+    return FUNCTIONS[function].texts[language].format(*(text(argument, language) for argument in arguments))
+
+
+def text(size: Size, language: str = "python") -> str:
+    """A size in "python", "c" or "triton", in parentheses where it is more than a number or a name."""
+    if isinstance(size, int):
+        return str(size)
+    parts = [_product_text(monomial, coefficient, language) for monomial, coefficient in size.terms]
+    if len(parts) == 1 and (len(size.terms[0][0]), size.terms[0][1]) == (1, 1):
+        return parts[0]
+    joined = parts[0] + "".join(f" - {part[1:]}" if part.startswith("-") else f" + {part}" for part in parts[1:])
+    return f"({joined})"
+
+
+def _product_text(monomial: Monomial, coefficient: int, language: str) -> str:
+    factors = [text_of(a.function, a.arguments, language) if a.function else a.name for a in monomial]
+    if coefficient == -1 and factors:
+        return f"-{'*'.join(factors)}"
+    return "*".join(factors if coefficient == 1 and factors else [str(coefficient), *factors])
+
+
+# -- assumptions ---------------------------------------------------------------------------------------------------
+HOLDS: dict[str, Callable[[int, int], bool]] = {
+    "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<=": lambda a, b: a <= b, ">=": lambda a, b: a >= b,
+    "<": lambda a, b: a < b, ">": lambda a, b: a > b,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A relation of sizes that a stage relied on: ``left relation right``, as a guard will check it.
+
+    ``why`` says in a clause what needed it, ``origin`` for which line of the user's.
+    """
+
+    left: Size
+    relation: str
+    right: Size
+    why: str
+    origin: Origin = UNKNOWN
+
+    def __str__(self) -> str:
+        return f"{text(self.left)} {self.relation} {text(self.right)}  # {self.why}"
+
+    def holds(self, at: Mapping[str, int]) -> bool:
+        """Whether it does where the symbols have these values."""
+        return HOLDS[self.relation](value(self.left, at), value(self.right, at))
+
+
+NEGATED = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", ">=": "<", "<": ">="}
+
+
+class Assumptions:
+    """Collects what one stage assumes; its output record has them from ``made``."""
+
+    def __init__(self) -> None:
+        self.made: dict[Assumption, None] = {}
+
+    def decide(self, left: Size, relation: str, right: Size, why: str, origin: Origin = UNKNOWN) -> bool:
+        """Whether the relation holds: by proof, or as the hints say, which is then assumed."""
+        answer = proved(left, relation, right)
+        if answer is None:
+            answer = HOLDS[relation](hint(left), hint(right))
+            self.made[Assumption(left, relation if answer else NEGATED[relation], right, why, origin)] = None
+        return answer
+
+
+def proved(left: Size, relation: str, right: Size) -> bool | None:
+    """Whether the relation holds or does not whatever the symbols are; None where that depends on them."""
+    low, high = bounds(left - right)
+    top = UNBOUNDED if high is None else high
+    ends = {"<": (top < 0, low >= 0), "<=": (top <= 0, low > 0), ">": (low > 0, top <= 0), ">=": (low >= 0, top < 0)}
+    certain, excluded = ends.get(relation, (low == top == 0, low > 0 or top < 0))
+    if relation == "!=":
+        certain, excluded = excluded, certain
+    return True if certain else False if excluded else None

@@ -1,0 +1,41 @@
+"""This machine as a target: what ``records.target`` says of a processor, asked once for each compile."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from ..records.target import Cpu, Gpu, Targets
+from ..torch_compat import has_avx512, multiplies_faster, packs_weights
+
+PACKED = ("float32", "bfloat16", "float16")
+
+
+def targets(threads: int | None = None) -> Targets:
+    """The processor, and the GPU if there is one. ``threads``: the most that a kernel may use."""
+    return Targets(_cpu(threads), _gpu())
+
+
+def _cpu(threads: int | None) -> Cpu:
+    return Cpu(
+        vector_bits=512 if has_avx512() else 256,
+        threads=threads,
+        sleeping=_threads_sleep(),
+        onednn=torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled,
+        packs=frozenset(dtype for dtype in PACKED if packs_weights(getattr(torch, dtype))),
+        onednn_multiplies=multiplies_faster(),
+    )
+
+
+def _threads_sleep() -> bool:
+    """How OpenMP was told to let idle threads wait."""
+    return os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive" or os.environ.get("GOMP_SPINCOUNT") == "0"
+
+
+def _gpu() -> Gpu | None:
+    if not torch.cuda.is_available():
+        return None
+    about = torch.cuda.get_device_properties(torch.cuda.current_device())
+    shared = getattr(about, "shared_memory_per_block_optin", Gpu.shared_memory)
+    return Gpu((about.major, about.minor), about.multi_processor_count, shared)

@@ -1,0 +1,46 @@
+"""The scheduling stage: a FusedGraph in, a ScheduledGraph out: each different kernel once, and how steps call it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import interrupts
+from ..records.equal_kernels import canonical
+from ..records.kernels import FusedGraph, FusedKernel
+from ..records.loops import Buffer
+from ..records.schedule import KernelCall, Schedule, ScheduledGraph
+from ..records.target import Cpu, Gpu, Target, Targets
+from . import cpu, gpu
+from .triton_parts import expand
+
+SCHEDULERS: dict[type[Target], Callable[..., Schedule]] = {Cpu: cpu.scheduled, Gpu: gpu.scheduled}
+
+
+def run(fused: FusedGraph, targets: Targets) -> ScheduledGraph:
+    """Schedule every different kernel. Raises NotImplementedError for a device without a scheduler."""
+    if any(isinstance(targets.of(buffer.device), Gpu) for buffer in fused.buffers.values()):
+        fused = expand(fused)
+    known: dict[object, tuple[int, tuple[int, ...]]] = {}
+    schedules: list[Schedule] = []
+    calls: dict[str, KernelCall] = {}
+    for kernel in fused.kernels:
+        interrupts.check()
+        key, order = canonical(kernel, fused.buffers)
+        found = known.get(key)
+        if found is None:
+            one = _scheduled(f"kernel_{len(schedules)}", kernel, fused.buffers, targets)
+            found = known[key] = len(schedules), tuple(order.index(b) for b in one.arguments)
+            schedules.append(one)
+        place, positions = found
+        calls[kernel.name] = KernelCall(place, tuple(order[k] for k in positions))
+    return ScheduledGraph(fused, tuple(schedules), calls)
+
+
+def _scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], targets: Targets) -> Schedule:
+    target = targets.of(device_of(kernel, buffers))
+    return SCHEDULERS[type(target)](name, kernel, buffers, target)
+
+
+def device_of(kernel: FusedKernel, buffers: dict[str, Buffer]) -> str:
+    """The device that a kernel's memory is on."""
+    return next(buffers[name].device for name in (*kernel.writes, *kernel.reads))
