@@ -38,11 +38,6 @@ def to_half(text: str, dtype: str) -> str:
     return f"tg_to_{CTYPES[dtype]}({text})" if dtype in HALF else text
 
 
-def near_half(text: str, dtype: str) -> str:
-    """The float that is read again of what memory of this dtype, one of ``HALF``, holds for one."""
-    return f"tg_near_{CTYPES[dtype]}({text})"
-
-
 def in_register(dtype: str) -> str:
     """The dtype of what is read of memory of this dtype."""
     return "float32" if dtype in HALF else dtype
@@ -101,6 +96,13 @@ def c_op(op: str, dtype: str, operand: str, args: Sequence[str]) -> str:
 
 def _call(name: str) -> Printer:
     return lambda dtype, operand, args: f"{name}{'f' if dtype == 'float32' else ''}({', '.join(args)})"
+
+
+def calls_function(op: str, dtype: str, operand: str) -> bool:
+    """Whether an operation's C calls a function, inlined or not."""
+    if op == "cast":
+        return dtype in HALF or operand in HALF or ("float" in operand and dtype in ("int64", "int32"))
+    return op in CALLING or (is_float(dtype) and op in ("abs", "fmod"))
 
 
 CALLED = ("pow", "atan2", "hypot", "nextafter")
@@ -180,6 +182,21 @@ def _cast(dtype: str, operand: str, args: Sequence[str]) -> str:
     return f"{value} != 0" if dtype == "bool" else f"({CTYPES[dtype]}){value}"
 
 
+@printer("cast_counter")
+def _cast_counter(dtype: str, operand: str, args: Sequence[str]) -> str:
+    """Of a counter of 64 bits that fits into 32: two to four vectors of 64 bits for one of floats, otherwise."""
+    return _cast(dtype, "int32", [f"(int32_t){args[0]}"])
+
+
+def _near(half: str) -> Printer:
+    """The float that is read again of what memory of this dtype holds for one."""
+    return lambda dtype, operand, args: f"tg_near_{CTYPES[half]}({args[0]})"
+
+
+for _half in HALF:
+    printer(f"near_{_half}")(_near(_half))
+
+
 @printer("isnan")
 def _isnan(dtype: str, operand: str, args: Sequence[str]) -> str:
     return f"{args[0]} != {args[0]}"
@@ -253,3 +270,9 @@ def combine(kind: str, a: str, b: str) -> str:
         "max": f"{b} > {a} ? {b} : {a}", "min": f"{b} < {a} ? {b} : {a}",
     }  # fmt: skip
     return table[kind]
+
+
+CALLING = frozenset(PRINTERS) & {
+    "floordiv", "mod", "bound", "sqrt", "rsqrt", "copysign", "floor", "ceil", "trunc", "round", *CALLED,
+} | {op for op in PRINTERS if op.startswith("near_")} | OWN_F32 | LIBM  # fmt: skip
+"""Operations whose C calls a function whatever their dtype."""

@@ -16,63 +16,85 @@ a block of columns and walks the rows from the first.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from ..records.schedule import Schedule
-from ..records.sizes import Size
-from .c_body import Line, Pass, value_type
+from ..records.sizes import Size, at_most, is_known
+from ..records.target import Cpu
+from .c_body import Line, PassCode, value_type
 from .c_ops import reduction_start
-from .c_text import indent, limit, loop_over, wrap
+from .rewrites.transposed_tiles import within
+from .statements import (
+    Address,
+    Assign,
+    Block,
+    Call,
+    Declare,
+    For,
+    Place,
+    Pragma,
+    Stmt,
+    limit,
+    loops_changed,
+    mapped,
+    nested,
+    shared,
+)
 
-BLOCK = 512  # columns whose values stay in cache while rows go by
-SHORT_LINE = 32  # elements below which a vector is hardly filled
-STACK_BYTES = 32768
+
+def along_row(p: PassCode, last: int, size: Size, short: int) -> For:
+    """The innermost loop, along which values are carried; of fewer than ``short`` elements without vectors."""
+    if not all(one.operator for one in p.carried) or at_most(size, short - 1):
+        return For(f"i{last}", "0", size, (*p.body, *p.after))
+    clauses = "".join(f" reduction(inscan,{one.operator}:{one.name})" for one in p.carried)
+    scan = Pragma(f"scan inclusive({', '.join(one.name for one in p.carried)})")
+    return For(f"i{last}", "0", size, (Block(tuple(p.body)), scan, Block(tuple(p.after))), kind="simd", clauses=clauses)
 
 
-def along_row(p: Pass, last: int, size: Size) -> list[str]:
-    """The innermost loop, along which values are carried."""
-    if not all(op for op, _ in p.carried) or (isinstance(size, int) and size < SHORT_LINE):
-        return [loop_over(last, size), *indent([*p.body, *p.after]), "}"]
-    clauses = "".join(f" reduction(inscan,{op}:{var})" for op, var in p.carried)
-    scan = f"#pragma omp scan inclusive({', '.join(var for _, var in p.carried)})"
-    body = ["{", *indent(p.body), "}", scan, "{", *indent(p.after), "}"]
-    return [f"#pragma omp simd{clauses}", loop_over(last, size), *indent(body), "}"]
-
-
-def from_row_to_row(nest: Schedule, row: list[str], lines: list[Line], simple: bool, parallel: bool) -> list[str]:
+def from_row_to_row(
+    nest: Schedule, row: Sequence[Stmt], lines: Sequence[Line], simple: bool, parallel: bool, target: Cpu
+) -> list[Stmt]:
     """Rows along the lines run in order; threads share the other rows, and blocks of columns where nothing in a row
     needs the whole row (``simple``).
     """
-    last = len(nest.dims) - 1
+    last, block = len(nest.dims) - 1, target.schedule.column_block
     along = [k for k in range(nest.outer_rank) if lines[0].scan.strides[k] != 0]
     outer = [k for k in range(nest.outer_rank) if k not in along]
     size: Size = nest.columns
-    blocks = simple and isinstance(size, int) and size > BLOCK
+    blocks = simple and is_known(size) and size > block
+    body = list(row)
     if blocks:
-        block = f"for (int64_t i{last} = from; i{last} < to; ++i{last}) {{"
-        row = [text.replace(loop_over(last, size), block) for text in row]
-        for line in lines:
-            row = [text.replace(f"{line.name}[i{last}]", f"{line.name}[i{last} - from]") for text in row]
-        size = BLOCK
-    code: list[str] = []
-    done: list[str] = []
+        names = {line.name for line in lines}
+        body = loops_changed(body, lambda loop: within(loop, last, nest.columns))
+        body = [mapped(stmt, place=lambda place: shifted(place, names)) for stmt in body]
+        size = block
+    started: list[Stmt] = []
+    done: list[Stmt] = []
     for line in lines:
-        code += _started(line, size, done)
-    code += [*wrap(row, nest.dims, along), *done]
-    if blocks:
-        code = [limit("to", "from", BLOCK, nest.columns), *code]
-        code = [f"for (int64_t from = 0; from < {nest.columns}; from += {BLOCK}) {{", *indent(code), "}"]
-    elif not outer:
-        code = ["{", *indent(code), "}"]
+        started += _started(line, size, done, target)
+    code: list[Stmt] = [*started, *nested(body, nest.dims, along), *done]
     count = len(outer) + blocks
-    threads = [f"#pragma omp parallel for schedule(static) collapse({count})"] if parallel and count else []
-    return [*threads, *wrap(code, nest.dims, outer)]
+    if blocks:
+        code = [limit("to", "from", block, nest.columns), *code]
+        code = [For("from", "0", nest.columns, tuple(code), step=block)]
+    elif not outer:
+        code = [Block(tuple(code))]
+    code = nested(code, nest.dims, outer)
+    return shared(code, count) if parallel and count else code
 
 
-def _started(line: Line, size: Size, done: list[str]) -> list[str]:
+def shifted(place: Place, arrays: Collection[str]) -> Place:
+    """An element of an array over a row as that of one over the block that begins at ``from``."""
+    return Place(place.array, place.address.plus("from", -1)) if place.array in arrays else place
+
+
+def _started(line: Line, size: Size, done: list[Stmt], target: Cpu) -> list[Stmt]:
     """The array of a line before its first row; ``done`` gets what is to be freed after the last."""
     own, start = value_type(line.scan.dtype), reduction_start(line.scan.kind, line.scan.dtype)
-    if isinstance(size, int) and size * 8 <= STACK_BYTES:
-        room = f"{own} {line.name}[{size}] ALIGNED;"
+    if at_most(size * 8, target.schedule.stack_bytes):
+        room = Declare(own, line.name, count=size)
     else:
-        room = f"{own}* restrict {line.name} = aligned_alloc(64, ({size} * sizeof({own}) + 63) / 64 * 64);"
-        done.append(f"free({line.name});")
-    return [room, f"for (int64_t c = 0; c < {size}; ++c) {line.name}[c] = {start};"]
+        room = Declare(f"{own}* restrict", line.name, f"aligned_alloc(64, ({size} * sizeof({own}) + 63) / 64 * 64)")
+        done.append(Call("free", (line.name,)))
+    each = Assign(Place(line.name, Address((("c", 1),))), start)
+    return [room, For("c", "0", size, (each,), inline=True)]

@@ -33,13 +33,24 @@ class RowPass:
 
 @dataclass(frozen=True)
 class CpuMapping:
-    """``work``: an estimate of simple operations; ``parallel``: they are enough for threads to share them."""
+    """``work``: an estimate of simple operations; ``parallel``: they are enough for threads to share them.
+
+    ``lanes``: how many rows are walked at once, where they lie across memory; else 0. ``tiled``: a row dimension that
+    some reads walk element by element while the inner loop makes them jump: both may go in blocks.
+    """
 
     work: float
     parallel: bool
+    lanes: int = 0
+    tiled: int | None = None
 
     def __str__(self) -> str:
-        return f"{'threads share' if self.parallel else 'one thread does'} about {self.work:.0f} operations"
+        lines = [f"{'threads share' if self.parallel else 'one thread does'} about {self.work:.0f} operations"]
+        lines += [f"panels of {self.lanes} rows, which lie across memory"] if self.lanes else []
+        lines += (
+            [f"blocks of i{self.tiled} and the last dimension, where all is one pass"] if self.tiled is not None else []
+        )
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)

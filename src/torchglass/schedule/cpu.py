@@ -5,9 +5,10 @@ from __future__ import annotations
 from ..records.kernels import FusedKernel
 from ..records.loops import Buffer
 from ..records.schedule import CpuMapping, RowPass, Schedule
+from ..records.sizes import at_least, known, magnitude, product
 from ..records.target import Cpu
 from .cost_model import work
-from .nest import build
+from .nest import Nest, build
 from .row_passes import row_passes
 
 
@@ -18,8 +19,33 @@ def scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], target
     names = lambda loops: tuple(loop.name for loop in loops)
     passes = tuple(RowPass(names(one.full), names(one.row)) for one in plan.stages)
     done = work(nest)
+    parallel = target.threads != 1 and done > target.schedule.least_shared(target.sleeping)
     return Schedule(
         name, kernel, nest.dims, nest.outer_rank, nest.loops, nest.parallel_dims, names(plan.before), passes,
         names(plan.after), frozenset(plan.full), frozenset(plan.scratch),
-        CpuMapping(done, target.threads != 1 and done > target.schedule.least_shared(target.sleeping)),
+        CpuMapping(done, parallel, _panel_rows(nest, target), _transposed_dim(nest, target)),
     )  # fmt: skip
+
+
+def _panel_rows(nest: Nest, target: Cpu) -> int:
+    """How many rows a panel has; 0 where rows do not lie across memory."""
+    if not nest.kernel.across:
+        return 0
+    tuned, width, rows = target.schedule, known(nest.dims[nest.outer_rank - 1]), product(nest.row_dims)
+    most = tuned.panel if at_least(rows, tuned.panel * tuned.enough_panels) else tuned.few_panel
+    if width is None:
+        return most
+    even = (n for n in range(most, most // 2 - 1, -16) if width % n == 0)
+    return width if width <= most else next(even, most)
+
+
+def _transposed_dim(nest: Nest, target: Cpu) -> int | None:
+    """A row dimension that some load walks element by element while the inner loop makes it jump; None if none does."""
+    last, least = len(nest.dims) - 1, target.schedule.least_step
+    for load in (load for loop in nest.loops for load in loop.loads):
+        steps = load.access.strides
+        if not load.access.indirect and at_least(magnitude(steps[last]) if steps else 0, least):
+            for k in range(nest.outer_rank):
+                if steps[k] == 1 and at_least(nest.dims[k], least):
+                    return k
+    return None
