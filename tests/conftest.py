@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from tests.complaints import complaints
 
 from torchglass import fallbacks
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden with what tests print now")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """``golden(text, "c")``: the text is that of tests/golden/<module>/<test>.c, as somebody has reviewed it."""
+    module = request.module.__name__.rpartition(".")[2].removeprefix("test_")
+    name = request.node.name.removeprefix("test_").translate(str.maketrans("[ ", "-_", "]"))
+
+    def check(text: str, kind: str) -> None:
+        path = GOLDEN / module / f"{name}.{kind}"
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"{path} is not there; write it with pytest --update-golden, and review it"
+        assert text == path.read_text(), f"{path} differs; review the change, then pytest --update-golden"
+
+    return check
 
 
 @pytest.fixture(autouse=True)

@@ -7,47 +7,6 @@ import torch
 import torch.nn.functional as F
 
 import torchglass as tg
-from torchglass.codegen.c_pairs import paired
-
-READ = "const float t1 = tg_from_bf16(x[256*i0 + i1]);"
-WRITE = "y[256*i0 + i1] = tg_to_bf16(t1);"
-
-
-def test_text():
-    body = ["const float t2 = t1 * t7;", "const float t3 = t7 * 2.0f;", "r4 = r4 + t2;", "y[i1 + 3] = tg_to_bf16(t2);"]
-    assert paired([READ, *body], 1) == [
-        "const pair t1_p = PAIR(x[256*i0 + i1]);",
-        "const float t1 = tg_first(t1_p), t1_b = tg_second(t1_p);",
-        "const float t2 = t1 * t7, t2_b = t1_b * t7;",
-        "const float t3 = t7 * 2.0f;",
-        "r4 = r4 + t2;",
-        "r4_b = r4_b + t2_b;",
-        "PAIR(y[i1 + 3]) = tg_pair(t2, t2_b);",
-    ]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "const float t2 = x[256*i0 + i1];",
-        "const float t2 = tg_from_bf16(x[2*i1]);",
-        "const float t2 = tg_from_bf16(x[256*i0 - i1]);",
-        "const float t2 = tg_from_bf16(x[3*t3]);",
-        "const int64_t t2 = i1;",
-        "const float t2 = t3 ? tg_from_bf16(x[256*i0 + i1]) : 0.0f;",
-        "acc2[i1] = acc2[i1] + t1;",
-        "y[i1] = t1;",
-        "r2 = t1 > r2 ? t1 : r2;",
-    ],
-)
-def test_left_alone(line):
-    assert paired([READ, WRITE], 1) is not None
-    assert paired([READ, line, WRITE], 1) is None
-
-
-def test_writes_alone_are_left_alone():
-    assert paired(["y[i1] = tg_to_bf16(1.0f);"], 1) is None
-
 
 EVERY = torch.arange(65536).to(torch.uint16).view(torch.bfloat16)
 FUNCTIONS = {
