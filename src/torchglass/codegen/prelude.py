@@ -6,11 +6,12 @@ A kernel that multiplies gets the headers and nothing else, so that the file is 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_BETWEEN = {c: " " for c in range(128) if not (chr(c).isalnum() or chr(c) == "_")}
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _DEFINED = (
     re.compile(r"^#define (\w+)", re.MULTILINE),
@@ -28,10 +29,15 @@ class _Paragraph(NamedTuple):
     uses: frozenset[str]
 
 
-def prelude_of(kernels: str) -> str:
-    """The headers and the paragraphs of prelude.h that ``kernels``, a C text, needs, in their order."""
+def words_of(code: str) -> set[str]:
+    """The words of C code."""
+    return set(code.translate(_BETWEEN).split())
+
+
+def prelude_of(words: Iterable[str]) -> str:
+    """The headers and the paragraphs of prelude.h that kernels of these words need, in their order."""
     headers, paragraphs = _paragraphs()
-    wanted = set(_words(kernels))
+    wanted = set(words)
     taken: set[int] = set()
     while more := [n for n, p in enumerate(paragraphs) if n not in taken and p.defines & wanted]:
         taken.update(more)
@@ -46,14 +52,10 @@ def _paragraphs() -> tuple[str, tuple[_Paragraph, ...]]:
     paragraphs = []
     for text in texts:
         defines = _defined(text)
-        paragraphs.append(_Paragraph(text, defines, _words(text) - defines))
+        paragraphs.append(_Paragraph(text, defines, frozenset(words_of(_COMMENT.sub("", text))) - defines))
     return headers, tuple(paragraphs)
 
 
 def _defined(text: str) -> frozenset[str]:
     names = {name for pattern in _DEFINED for name in pattern.findall(text)}
     return frozenset(names | {f"{name}f" for name in names})  # VECTOR_OF(acos) is acosf, too
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(_COMMENT.sub("", text)))

@@ -10,7 +10,7 @@ from ..records.schedule import ScheduledGraph
 from ..records.target import Cpu, Targets
 from .c import Unit
 from .c_kernel import adapter
-from .prelude import prelude_of
+from .prelude import prelude_of, words_of
 
 TILES = (16, 32, 64)
 ROW_BLOCKS = (8, 16)  # never above the default: larger blocks add up less exactly
@@ -36,7 +36,7 @@ def variants(scheduled: ScheduledGraph, targets: Targets, threads: int) -> Varia
         functions[schedule.name] = tuple(texts.values())
         arguments[schedule.name] = tuple(scheduled.buffers[b] for b in schedule.arguments)
     text = "\n\n".join(parts)
-    return Variants(f"{prelude_of(text)}\n\n{text}\n", functions, arguments)
+    return Variants(f"{prelude_of(words_of(text))}\n\n{text}\n", functions, arguments)
 
 
 def _choices(threads: int) -> list[Choice]:

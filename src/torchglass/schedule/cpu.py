@@ -14,8 +14,8 @@ from .row_passes import row_passes
 
 def scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], target: Cpu) -> Schedule:
     """The schedule of one kernel."""
-    nest = build(kernel, target.schedule.unrolled)
-    plan = row_passes(nest)
+    nest = build(kernel, target.schedule.unrolled, target.schedule.total_block)
+    plan = row_passes(nest, target.schedule.cheap_loads)
     names = lambda loops: tuple(loop.name for loop in loops)
     passes = tuple(RowPass(names(one.full), names(one.row)) for one in plan.stages)
     done = work(nest)

@@ -11,6 +11,6 @@ from .nest import build
 
 def scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], target: Gpu) -> Schedule:
     """The schedule of one kernel."""
-    nest = build(kernel, target.schedule.unrolled)
+    nest = build(kernel, target.schedule.unrolled, target.schedule.total_block)
     total = bool(nest.loops) and all(all(loop.reduced) for loop in nest.loops)  # which is one row, however long
     return Schedule(name, kernel, nest.dims, 0 if total else nest.outer_rank, nest.loops, nest.parallel_dims)

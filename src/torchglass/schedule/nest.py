@@ -12,8 +12,6 @@ from ..records.kernels import FusedKernel
 from ..records.loops import Access, Index, Load, Loop, Scan, Store, rename_dims
 from ..records.sizes import Size, at_most, hint, is_known, product
 
-TOTAL_BLOCK = 1024  # elements one partial sum of a whole-tensor reduction covers
-
 
 @dataclass(frozen=True)
 class Nest:
@@ -41,8 +39,11 @@ class Nest:
         return product(self.inner_dims)
 
 
-def build(kernel: FusedKernel, short: int) -> Nest:
-    """Order, collapse and divide the dimensions of a kernel; ``short``: elements that are no vector."""
+def build(kernel: FusedKernel, short: int, total_block: int) -> Nest:
+    """Order, collapse and divide the dimensions of a kernel.
+
+    ``short``: elements of a dimension that are no vector; ``total_block``: those of a whole tensor's partial sums.
+    """
     if any(loop.is_scatter for loop in kernel.loops):
         return _scattering(kernel)
     kernel = _without_short_rows(kernel, short)
@@ -66,7 +67,7 @@ def build(kernel: FusedKernel, short: int) -> Nest:
         and not any(loop.is_scan for loop in loops)
         and not _reads_total(loops)
     ):
-        dims, flags, loops = _split_total(dims, flags, loops)
+        dims, flags, loops = _split_total(dims, flags, loops, total_block)
     return Nest(kernel, tuple(dims), flags.count(False), tuple(loops))
 
 
@@ -120,14 +121,16 @@ def _reads_total(loops: list[Loop]) -> bool:
     return False
 
 
-def _split_total(dims: list[Size], flags: list[int], loops: list[Loop]) -> tuple[list[Size], list[int], list[Loop]]:
+def _split_total(
+    dims: list[Size], flags: list[int], loops: list[Loop], most: int
+) -> tuple[list[Size], list[int], list[Loop]]:
     """A reduction of everything runs as rows of blocks, each with its own partial result."""
     if len(dims) > 1:
         return dims, [0] * (len(dims) - 1) + [1], loops
     size = dims[0]
-    if not is_known(size) or size <= TOTAL_BLOCK:
+    if not is_known(size) or size <= most:
         return dims, flags, loops
-    block = next((b for b in range(TOTAL_BLOCK, 63, -1) if size % b == 0), None)
+    block = next((b for b in range(most, 63, -1) if size % b == 0), None)
     if block is None:
         return dims, flags, loops
     count = size // block

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from ..records.loops import CHEAP, Compute, Load, Loop, Reduce, Scan
 from .nest import Nest
 
-CHEAP_LOADS = 3
-
 
 @dataclass
 class Pass:
@@ -51,13 +49,17 @@ def is_row_scan(loop: Loop, nest: Nest) -> bool:
     return any(loop.scanned[nest.outer_rank :])
 
 
-def row_passes(nest: Nest) -> Plan:
-    """Assign every loop to the earliest pass, sink what only later passes read, and choose what to keep."""
+def row_passes(nest: Nest, cheap_loads: int) -> Plan:
+    """Assign every loop to the earliest pass, sink what only later passes read, and choose what to keep.
+
+    ``cheap_loads``: the most loads of a loop that is computed again rather than kept.
+    """
     local = nest.kernel.local
     after = _after_all_rows(nest)
     nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop not in after))
     writer = {s.access.buffer: loop for loop in nest.loops for s in loop.stores}
     full = {loop.name for loop in nest.loops if is_full(loop, nest)}
+    cheap = {loop.name for loop in nest.loops if is_cheap(loop, writer, full, local, cheap_loads)}
     at: dict[str, int] = {}
     for loop in nest.loops:
         at[loop.name] = _earliest(loop, nest, writer, full, at)
@@ -73,9 +75,9 @@ def row_passes(nest: Nest) -> Plan:
         else:
             stages[2 * at[loop.name]].row.append(loop)
     if any(is_row_scan(loop, nest) for loop in nest.loops):
-        _leave_to_later(stages, writer, full, local)
+        _leave_to_later(stages, cheap, local)
     stages = [stage for stage in stages if stage.full or stage.row]
-    scratch = _keep(nest, stages, writer, full, local)
+    scratch = _keep(nest, stages, writer, full, local, cheap)
     return Plan(stages, before, scratch, full, after)
 
 
@@ -119,17 +121,24 @@ def _sink(nest: Nest, writer: dict[str, Loop], full: set[str], at: dict[str, int
             at[loop.name] = max(at[loop.name], min(at[u.name] for u in users))
 
 
-def _leave_to_later(stages: list[Pass], writer: dict[str, Loop], full: set[str], local: frozenset[str]) -> None:
+def _leave_to_later(stages: list[Pass], cheap: set[str], local: frozenset[str]) -> None:
     """Take out of each pass what only later ones read and is cheap enough for them to compute again."""
     for stage in stages:
         for loop in reversed(list(stage.full)):
             here = {name for other in stage.full for name in other.reads}
             stays = loop.is_reduction or any(b in here or b not in local for b in loop.writes)
-            if not stays and is_cheap(loop, writer, full, local):
+            if not stays and loop.name in cheap:
                 stage.full.remove(loop)
 
 
-def _keep(nest: Nest, stages: list[Pass], writer: dict[str, Loop], full: set[str], local: frozenset[str]) -> set[str]:
+def _keep(
+    nest: Nest,
+    stages: list[Pass],
+    writer: dict[str, Loop],
+    full: set[str],
+    local: frozenset[str],
+    cheap: set[str],
+) -> set[str]:
     """Full-size local buffers read in a pass after their own: computed again there when cheap, else scratch."""
     scratch: set[str] = set()
     for n, stage in enumerate(stages):
@@ -143,7 +152,7 @@ def _keep(nest: Nest, stages: list[Pass], writer: dict[str, Loop], full: set[str
                 continue
             if maker.name not in full or maker.is_reduction:
                 continue
-            if is_cheap(maker, writer, full, local):
+            if maker.name in cheap:
                 again.append(maker)
                 present.add(maker.name)
                 pending += maker.reads
@@ -154,7 +163,7 @@ def _keep(nest: Nest, stages: list[Pass], writer: dict[str, Loop], full: set[str
     return scratch
 
 
-def is_cheap(loop: Loop, writer: dict[str, Loop], full: set[str], local: frozenset[str]) -> bool:
+def is_cheap(loop: Loop, writer: dict[str, Loop], full: set[str], local: frozenset[str], most_loads: int) -> bool:
     """Whether running the loop's arithmetic again costs less than keeping its row."""
     loads = 0
     for op in loop.body:
@@ -169,4 +178,4 @@ def is_cheap(loop: Loop, writer: dict[str, Loop], full: set[str], local: frozens
             if maker is not None and maker.name in full and op.access.buffer in local and not maker.is_reduction:
                 return False
             loads += 1
-    return loads <= CHEAP_LOADS
+    return loads <= most_loads

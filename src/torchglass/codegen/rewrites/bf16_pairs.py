@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...records.sizes import at_least, divides
 from ..statements import (
     Accumulate,
     Count,
@@ -42,7 +43,7 @@ from ..statements import (
 def bf16_pairs(loop: For, lanes: int) -> For | None:
     """The loop over pairs; None where it has an odd number of elements, or fewer than two registers of ``lanes``."""
     size = loop.stop
-    if not isinstance(size, int) or size % 2 or size < 2 * lanes or loop.clauses:
+    if isinstance(size, str) or not divides(2, size) or not at_least(size, 2 * lanes) or loop.clauses:
         return None
     body = paired(loop.body, loop.counter)
     return None if body is None else replace(loop, body=tuple(body), step=2)

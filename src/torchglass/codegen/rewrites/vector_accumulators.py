@@ -107,7 +107,7 @@ def in_lanes(
         turns = [_turn_at(body, counter, "j", k * lanes.width, sums) for k in range(lanes.copies)]
         inner = turns[0] if len(turns) == 1 else [Block(tuple(turn)) for turn in turns]
     whole = (*arrays, _turns(lanes.width, inner), *added)
-    if isinstance(end, int) and start == "0":
+    if not isinstance(end, str) and is_known(end) and start == "0":
         first, rest = str(end // count * count), str(end % count)
         loops: list[Stmt] = [For("j", "0", first, whole, step=count)]
     else:

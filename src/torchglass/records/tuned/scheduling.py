@@ -79,3 +79,4 @@ class GpuSchedule:
     """How loops run on a GPU."""
 
     unrolled: int = 4
+    total_block: int = 1024
