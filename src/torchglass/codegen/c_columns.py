@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ..records.sizes import Size, at_least, at_most, is_known, product
-from .c_body import Accumulator, total_type, value_type
+from ..records.tuned.scheduling import CpuSchedule
+from .c_body import Accumulator, BodyBuilder, PassCode, total_type, value_type
 from .c_ops import reduction_start
 from .c_scans import shifted
 from .rewrites.transposed_tiles import within
@@ -43,39 +43,49 @@ from .statements import (
     mapped,
     nested,
     renamed,
+    shared,
 )
-
-if TYPE_CHECKING:
-    from .c_kernel import CKernel
 
 C = Address((("c", 1),))
 
 
 class Columns:
-    """The rows of a kernel whose columns are added up. Row dimensions that all sums keep stay outside."""
+    """The rows of a kernel whose columns are added up. Row dimensions that all sums keep stay outside.
 
-    def __init__(self, kernel: CKernel) -> None:
-        self.kernel, self.nest, self.builder = kernel, kernel.nest, kernel.builder
-        self.tuned, self.block = kernel.target.schedule, kernel.choice.row_block
-        self.columns = self.builder.accumulators
+    ``is_simple``: all is one pass without reductions along rows; ``row_block``: rows that are added up before they join
+    a total; ``team``: the most threads, None for as many as there are.
+    """
+
+    def __init__(
+        self,
+        builder: BodyBuilder,
+        passes: Sequence[PassCode],
+        tuned: CpuSchedule,
+        *,
+        is_simple: bool,
+        parallel: bool,
+        row_block: int,
+        team: int | None,
+    ) -> None:
+        self.builder, self.nest, self.passes, self.tuned = builder, builder.nest, passes, tuned
+        self.is_simple, self.parallel, self.block, self.team = is_simple, parallel, row_block, team
+        self.columns = builder.accumulators
         kept = [k for k in range(self.nest.outer_rank) if not any(acc.loop.reduced[k] for acc in self.columns)]
         self.outer, self.inside = kept, [k for k in range(self.nest.outer_rank) if k not in kept]
         self.rows = product(self.nest.dims[k] for k in self.inside)
 
     def code(self, row: list[Stmt]) -> list[Stmt]:
         """The function's body, given the code of one row."""
-        parallel = self.kernel.parallel
         if not self.outer and self._is_wide():
             return self._column_blocks(row)
         if self.outer and self._few():
-            few = self._rows_in_registers() or self._few_rows(row)
-            return self.kernel.shared(few, self.outer) if parallel else nested(few, self.nest.dims, self.outer)
-        block = self._row_block(row, self.columns)
-        enough = at_least(product(self.nest.dims[k] for k in self.outer), self.tuned.few_rows)
-        region = self._column_region(block, parallel and not enough)
-        if parallel and enough:
-            return self.kernel.shared(region, self.outer)
-        return nested(region, self.nest.dims, self.outer)
+            code, share = self._rows_in_registers() or self._few_rows(row), self.parallel
+        else:
+            block = self._row_block(row, self.columns)
+            enough = at_least(product(self.nest.dims[k] for k in self.outer), self.tuned.few_rows)
+            code, share = self._column_region(block, self.parallel and not enough), self.parallel and enough
+        code = nested(code, self.nest.dims, self.outer)
+        return shared(code, len(self.outer)) if share else code
 
     # -- a few rows --------------------------------------------------------------------------------------------------
     def _few(self) -> bool:
@@ -87,11 +97,11 @@ class Columns:
 
         What is known once a row is a variable of its own for each of them: ``t2_0``, ``t2_1``.
         """
-        nest, last, rows, passes = self.nest, len(self.nest.dims) - 1, self.rows, self.kernel.passes
+        nest, last, rows, passes = self.nest, len(self.nest.dims) - 1, self.rows, self.passes
         if not is_known(rows) or rows > self.tuned.rows_in_registers or len(self.inside) != 1:
             return []
         busy = [p for p in passes if p.body]
-        if not self.kernel.is_simple or busy[0].masked or any(p.post for p in passes):
+        if not self.is_simple or busy[0].masked or any(p.post for p in passes):
             return []
         if any(acc.size != nest.columns for acc in self.columns) or rows * len(busy[0].body) > self.tuned.most_unrolled:
             return []
@@ -144,7 +154,7 @@ class Columns:
     def _is_wide(self) -> bool:
         """Whether threads should share out the columns: nothing in a row needs the whole row, and rows are long."""
         nest = self.nest
-        if any(p.carried for p in self.kernel.passes) or not at_least(nest.columns, self.tuned.wide_row + 1):
+        if any(p.carried for p in self.passes) or not at_least(nest.columns, self.tuned.wide_row + 1):
             return False
         alone = len(nest.passes) == 1 and not nest.row_arrays and len(nest.inner_dims) == 1
         simple = not any(loop.is_reduction and not any(loop.reduced[: nest.outer_rank]) for loop in nest.loops)
@@ -164,7 +174,7 @@ class Columns:
         for acc in self.columns:
             total = Declare(f"const {value_type(acc.reduce.dtype)}", "sum", f"{acc.name}_t[i{last} - from]")
             body.append(For(f"i{last}", "from", "to", (total, *self.builder.finish_column(acc, "sum"))))
-        kind = "parallel" if self.kernel.parallel else "serial"
+        kind = "parallel" if self.parallel else "serial"
         return [For("from", "0", nest.columns, tuple(body), step=block, kind=kind)]
 
     # -- blocks of rows ----------------------------------------------------------------------------------------------
@@ -183,7 +193,7 @@ class Columns:
 
     def _column_region(self, block: list[Stmt], threads: bool) -> list[Stmt]:
         """Totals per thread, the blocks shared out, then the threads' totals joined and stored."""
-        team = str(self.kernel.team or "omp_get_max_threads()") if threads else "1"
+        team = str(self.team or "omp_get_max_threads()") if threads else "1"
         body: list[Stmt] = [Declare("const int", "team", team)]
         mine: list[Stmt] = []
         done: list[Stmt] = []

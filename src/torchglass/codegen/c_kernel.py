@@ -85,7 +85,10 @@ class CKernel:
                 self.nest, row, self.builder.lines, self.is_simple, self.parallel, self.target
             )
         elif self.builder.accumulators:
-            body = Columns(self).code(row)
+            body = Columns(
+                self.builder, self.passes, self.target.schedule, is_simple=self.is_simple, parallel=self.parallel,
+                row_block=self.choice.row_block, team=self.team,
+            ).code(row)  # fmt: skip
         else:
             body = self._row_loops(row)
         body = [*self._late_locals(), *body, *self._after()]
@@ -285,26 +288,22 @@ class CKernel:
             return Tiles(self.builder, across, self.choice.tile, self.target).code(row, self.parallel)
         rows, few = range(nest.outer_rank), at_most(product(nest.row_dims), self.target.schedule.few_rows - 1)
         if self.parallel and rows and not (few and self.is_simple):
-            return self.shared(row, rows)
+            return shared(nested(row, nest.dims, rows), len(rows))
         if self.parallel and self.is_simple:
             threads = lambda loop: replace(loop, kind="parallel simd") if loop.kind == "simd" else loop
             row = loops_changed(row, threads)
         return nested(row, nest.dims, rows)
-
-    def shared(self, body: Sequence[Stmt], dims: Sequence[int]) -> list[Stmt]:
-        """Loops over the given dimensions around ``body``, all of whose points threads share."""
-        return shared(nested(body, self.nest.dims, dims), len(dims))
 
     def _rows_in_turn(self, row: list[Stmt], apart: int) -> list[Stmt]:
         """Rows that may write the same elements, one after the other. Threads share the dimensions before them where
         there are enough, else the columns.
         """
         nest, last, tuned = self.nest, len(self.nest.dims) - 1, self.target.schedule
-        if not self.parallel:
-            return nested(row, nest.dims, range(nest.outer_rank))
-        if apart and (at_least(product(nest.dims[:apart]), tuned.few_rows) or not nest.inner_dims):
-            return self.shared(nested(row, nest.dims, range(apart, nest.outer_rank)), range(apart))
         code = nested(row, nest.dims, range(nest.outer_rank))
+        if not self.parallel:
+            return code
+        if apart and (at_least(product(nest.dims[:apart]), tuned.few_rows) or not nest.inner_dims):
+            return shared(code, apart)
         if not nest.inner_dims:
             return code
         size, line = nest.dims[last], tuned.line_floats
