@@ -247,14 +247,14 @@ struct Hit {
   Ref fetched;
 };
 
-// The first there is; `entry` is null if there is none. `lend`: the table gets what it fetched back after the call.
-Hit find(CompiledFunction* self, PyObject* const* parameters, Py_ssize_t count, bool lend) {
+// The first there is; `entry` is null if there is none. `borrow`: what the table fetched is returned to it after the call.
+Hit find(CompiledFunction* self, PyObject* const* parameters, Py_ssize_t count, bool borrow) {
   const Ref alive = Ref::borrow(reinterpret_cast<PyObject*>(self));  // guards may run Python code that drops it
   const Ref entries = Ref::borrow(self->entries);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries.get()); ++i) {
     PyObject* pair = PyTuple_GET_ITEM(entries.get(), i);
     PyObject* table = PyTuple_GET_ITEM(pair, 0);
-    Ref fetched = guard_table_of(table)->check(parameters, count, lend);
+    Ref fetched = guard_table_of(table)->check(parameters, count, borrow);
     if (!fetched) continue;
     ++self->hits;
     move_to_front(self, entries.get(), i);
@@ -275,7 +275,7 @@ bool runs_plainly(CompiledFunction* self, PyObject* const* parameters, Py_ssize_
 
 PyObject* run_entry(const Hit& hit, Parameters& parameters) {
   PyObject* result = parameters.call(hit.entry.get(), hit.fetched.get());
-  guard_table_of(hit.table.get())->take_back(hit.fetched.get());
+  guard_table_of(hit.table.get())->return_borrowed(hit.fetched.get());
   return result;
 }
 
@@ -322,7 +322,7 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
     TailCalls calls;
     return calls.finish(answer_unwatched(self, given));
   }
-  if (too_deep() && names == nullptr) return put_off(object, args, given.positional);
+  if (too_deep() && names == nullptr) return defer(object, args, given.positional);
   const Deeper deeper;
   return answer_unwatched(self, given);
 }

@@ -50,8 +50,8 @@ bool relies_on_version(const Step& step) {
 }
 
 // Whether the version of a dict shows that the value is the very object it was: in a list an address may be used again.
-bool is_versioned(Way way) {
-  return way == Way::DictItem || way == Way::ModuleItem;
+bool is_versioned(Provenance provenance) {
+  return provenance == Provenance::DictItem || provenance == Provenance::ModuleItem;
 }
 
 // Whether an object of this type may be given another class while it lives.
@@ -107,12 +107,12 @@ GuardTable::Sweep GuardTable::sweep_root(Root& root) {
   Memo& memo = root.memo;
   const uint64_t changes = memo.asks_for_changes ? dict_changes() : 0, mutated = mutations();
   const bool settled = memo.settled_at == mutated;
-  if (memo.asks_for_changes && memo.quiet_at == changes) {
+  if (memo.asks_for_changes && memo.last_dict_epoch == changes) {
     if (!all_hold(memo.loose) || !(settled || all_hold(memo.counted))) return Sweep::Fails;
   } else {
     const Sweep sweep = sweep_steps(root, settled);
     if (sweep != Sweep::Holds) return sweep;
-    memo.quiet_at = changes;
+    memo.last_dict_epoch = changes;
   }
   const bool dual = !(memo.tensors.empty() && memo.counted_tensors.empty()) && is_dual_level_entered();
   const auto holds = [dual](TensorSnapshot& tensor) { return tensor.holds(dual); };
@@ -199,8 +199,8 @@ bool GuardTable::same_children(int index, PyObject* dict) {
   for (const int child_index : node.children) {
     const Node& child = nodes_[child_index];
     if (is_live_[child_index] || (child.kind != Kind::Item && child.kind != Kind::DictKey)) continue;
-    Way way;
-    const Ref found = evaluate_node(child, dict, false, way);
+    Provenance provenance;
+    const Ref found = evaluate_node(child, dict, false, provenance);
     if (found.get() != values_[child_index] || !found || !holds_purely(child, found.get())) return false;
   }
   return true;
@@ -240,9 +240,9 @@ bool GuardTable::run_live(Run& run) {
 bool GuardTable::run_live_step(Run& run, const LiveStep& step) {
   const Node& node = nodes_[step.node];
   if (step.condition >= 0) return node.conditions[step.condition].holds(run.live[live_slots_[step.node]].get());
-  Way way;
+  Provenance provenance;
   Ref& place = run.live[live_slots_[step.node]];
-  place = evaluate_node(node, run.live[live_slots_[node.parent]].get(), true, way);
+  place = evaluate_node(node, run.live[live_slots_[node.parent]].get(), true, provenance);
   PyObject* value = place.get();
   if (value == nullptr) return false;
   for (const Condition& condition : node.conditions) {
@@ -293,10 +293,10 @@ void GuardTable::promote(const Evaluation& evaluation, Root& root) {
   memo.counted_tensors.clear();
   memo.live.clear();
   memo.empty.clear();
-  memo.quiet_at = memo.settled_at = UINT64_MAX;
+  memo.last_dict_epoch = memo.settled_at = UINT64_MAX;
   for (int i = root.first; i < root.last; ++i) {
     values_[i] = evaluation.values[i].get();
-    is_live_[i] = evaluation.ways[i] == Way::Live;
+    is_live_[i] = evaluation.provenances[i] == Provenance::Live;
     if (is_live_[i]) {
       memo.live.push_back({i, -1});
       continue;
@@ -322,17 +322,17 @@ void GuardTable::promote(const Evaluation& evaluation, Root& root) {
 
 void GuardTable::add_step(const Evaluation& evaluation, Memo& memo, int index) {
   StepKind kind;
-  switch (evaluation.ways[index]) {
-    case Way::SequenceItem:
+  switch (evaluation.provenances[index]) {
+    case Provenance::SequenceItem:
       kind = StepKind::SequenceItem;
       break;
-    case Way::InstanceDict:
+    case Provenance::InstanceDict:
       kind = StepKind::InstanceDict;
       break;
-    case Way::TypeOf:
+    case Provenance::TypeOf:
       kind = StepKind::TypeOf;
       break;
-    case Way::ModuleItem:
+    case Provenance::ModuleItem:
       kind = StepKind::ModuleItem;
       break;
     default:
@@ -342,7 +342,7 @@ void GuardTable::add_step(const Evaluation& evaluation, Memo& memo, int index) {
   Step step{kind, false, 0, {index}, parent, Py_TYPE(parent), {evaluation.values[index].get()}};
   if (kind == StepKind::InstanceDict) {
     step.dict = place_of_dict(parent);
-    step.counted = is_versioned(evaluation.ways[nodes_[index].parent]) && counts_dict_of(Py_TYPE(parent));
+    step.counted = is_versioned(evaluation.provenances[nodes_[index].parent]) && counts_dict_of(Py_TYPE(parent));
   }
   if (kind == StepKind::ModuleItem) step.version = evaluation.module_versions[index];
   memo.steps.push_back(step);
@@ -352,25 +352,25 @@ void GuardTable::add_step(const Evaluation& evaluation, Memo& memo, int index) {
 bool GuardTable::add_conditions(const Evaluation& evaluation, Memo& memo, int index) {
   const Node& node = nodes_[index];
   PyObject* value = evaluation.values[index].get();
-  const Way way = evaluation.ways[index];
-  const bool versioned = is_versioned(way);
+  const Provenance provenance = evaluation.provenances[index];
+  const bool versioned = is_versioned(provenance);
   const bool type_is_stepped = std::any_of(node.children.begin(), node.children.end(), [&](int child) {
-    return evaluation.ways[child] == Way::InstanceDict;
+    return evaluation.provenances[child] == Provenance::InstanceDict;
   });
   bool needs_version = false;
   for (size_t i = 0; i < node.conditions.size(); ++i) {
     const bool covered = versioned &&
         (node.conditions[i].is_permanent() || (node.conditions[i].check == Check::Type && type_is_stepped));
-    if (!covered) needs_version |= remember_condition(memo, index, static_cast<int>(i), value, way);
+    if (!covered) needs_version |= remember_condition(memo, index, static_cast<int>(i), value, provenance);
   }
   return needs_version;
 }
 
-bool GuardTable::remember_condition(Memo& memo, int index, int number, PyObject* value, Way way) {
+bool GuardTable::remember_condition(Memo& memo, int index, int number, PyObject* value, Provenance provenance) {
   const Condition& condition = nodes_[index].conditions[number];
   if (condition.check == Check::Tensor) {
     TensorSnapshot tensor(value, condition.tensor.get());
-    const bool counted = tensor.is_leaf_with_grad() && is_versioned(way) && counts_mutations();
+    const bool counted = tensor.is_leaf_with_grad() && is_versioned(provenance) && counts_mutations();
     (counted ? memo.counted_tensors : memo.tensors).push_back(tensor);
   } else if (!condition.is_pure(value)) {
     memo.live.push_back({index, number});
@@ -395,7 +395,7 @@ bool GuardTable::must_be_empty(const Evaluation& evaluation, int index) const {
 void GuardTable::add_version(const Evaluation& evaluation, Memo& memo, int index, bool needed) {
   PyObject* value = evaluation.values[index].get();
   if (!PyDict_Check(value)) return;
-  for (const int child : nodes_[index].children) needed |= evaluation.ways[child] == Way::DictItem;
+  for (const int child : nodes_[index].children) needed |= evaluation.provenances[child] == Provenance::DictItem;
   if (!needed) return;
   PyTypeObject* const type = may_change_class(Py_TYPE(value)) ? Py_TYPE(value) : nullptr;
   Step step{StepKind::Version, false, 0, {index}, value, type, {}};
@@ -454,9 +454,9 @@ Ref copy_of(PyObject* tuple) {
 
 // The tuple is kept and handed out again while nothing changes, so that 400 parameters cost no looking up. Where values
 // differ from call to call (parameters of the function, live sources) they are put in their places: of the tuple itself
-// if the caller gives it back (see take_back) and nobody else holds it, else of a copy. It owns tensors, which must not
+// if the caller borrows it (see return_borrowed) and nobody else holds it, else of a copy. It owns tensors, which must not
 // outlive their module for our sake: it is dropped when the module, dataclass, ... dies.
-Ref GuardTable::fetch(Run& run, bool lend) {
+Ref GuardTable::fetch(Run& run, bool borrow) {
   if (fetch_.empty()) return empty_;
   Ref tuple = run.fetched ? std::move(run.fetched) : remembered_fetched(run);
   if (!tuple) return tuple;
@@ -466,7 +466,7 @@ Ref GuardTable::fetch(Run& run, bool lend) {
   const std::vector<int>& differing = is_cached ? differing_ : found;
   if (differing.empty()) return tuple;
   const bool is_ours = is_cached && Py_REFCNT(tuple.get()) == 2;
-  Ref filled = lend && is_ours ? std::move(tuple) : copy_of(tuple.get());
+  Ref filled = borrow && is_ours ? std::move(tuple) : copy_of(tuple.get());
   for (const int i : differing) {
     if (!filled) break;
     replace_item(filled.get(), i, value_of(run, fetch_[i]));
@@ -474,8 +474,8 @@ Ref GuardTable::fetch(Run& run, bool lend) {
   return filled;
 }
 
-// After the call that a tuple was lent to: it must not keep that call's values alive, nor change if somebody kept it.
-void GuardTable::take_back(PyObject* tuple) {
+// After the call that borrowed the tuple: it must not keep that call's values alive, nor change if somebody kept it.
+void GuardTable::return_borrowed(PyObject* tuple) {
   if (tuple != fetched_.get()) return;
   if (Py_REFCNT(tuple) != 2) return drop_fetched();
   const Ref held = Ref::borrow(tuple);  // what dies now may run code that drops it

@@ -17,10 +17,10 @@ Ref or_failed(PyObject* owned) {
   return owned != nullptr ? Ref(owned) : failed();
 }
 
-// The n-th key of a dict. `way` becomes DictItem where the dict's version covers the order of its keys.
-Ref dict_key(PyObject* dict, Py_ssize_t index, Way& way) {
+// The n-th key of a dict. `provenance` becomes DictItem where the dict's version covers the order of its keys.
+Ref dict_key(PyObject* dict, Py_ssize_t index, Provenance& provenance) {
   if (PyDict_CheckExact(dict)) {
-    way = Way::DictItem;
+    provenance = Provenance::DictItem;
     Py_ssize_t position = 0;
     PyObject *key = nullptr, *item = nullptr;
     for (Py_ssize_t i = 0; PyDict_Next(dict, &position, &key, &item); ++i) {
@@ -47,24 +47,24 @@ Ref dict_item(PyObject* dict, PyObject* key) {
 }
 
 // What a builtin container or an object of a subclass holds: no `__getitem__` or `__missing__` of its class is asked.
-Ref item(const Node& node, PyObject* parent, Way& way) {
+Ref item(const Node& node, PyObject* parent, Provenance& provenance) {
   if (PyDict_Check(parent)) {
-    way = Way::DictItem;
+    provenance = Provenance::DictItem;
     return dict_item(parent, node.key.get());
   }
   if (node.key_is_index && (PyList_Check(parent) || PyTuple_Check(parent))) {
-    way = Way::SequenceItem;
+    provenance = Provenance::SequenceItem;
     return sequence_item(parent, node.index);
   }
   return or_failed(PyObject_GetItem(parent, node.key.get()));
 }
 
 // An attribute. A module's own names are items of its dict; dunder names may be found on its type instead.
-Ref attribute(const Node& node, PyObject* parent, Way& way) {
+Ref attribute(const Node& node, PyObject* parent, Provenance& provenance) {
   if (PyModule_CheckExact(parent) && PyUnicode_READ_CHAR(node.key.get(), 0) != '_') {
     PyObject* found = PyDict_GetItemWithError(PyModule_GetDict(parent), node.key.get());
     if (found != nullptr) {
-      way = Way::ModuleItem;
+      provenance = Provenance::ModuleItem;
       return Ref::borrow(found);
     }
     PyErr_Clear();
@@ -72,10 +72,10 @@ Ref attribute(const Node& node, PyObject* parent, Way& way) {
   return or_failed(PyObject_GetAttr(parent, node.key.get()));
 }
 
-Ref instance_dict(PyObject* object, Way& way) {
+Ref instance_dict(PyObject* object, Provenance& provenance) {
   if (PyType_Check(object)) return or_failed(PyObject_GetAttrString(object, "__dict__"));
   Ref dict = or_failed(PyObject_GenericGetDict(object, nullptr));
-  if (dict && PyDict_CheckExact(dict.get())) way = Way::InstanceDict;
+  if (dict && PyDict_CheckExact(dict.get())) provenance = Provenance::InstanceDict;
   return dict;
 }
 
@@ -90,19 +90,19 @@ bool holds_all(const Node& node, PyObject* value) {
 
 // ------------------------------------------------------------------------------------------------ checking
 
-Ref GuardTable::check(PyObject* const* locals, Py_ssize_t count, bool lend) {
+Ref GuardTable::check(PyObject* const* locals, Py_ssize_t count, bool borrow) {
   if (!alive_ || count < locals_needed_) return Ref();
   if (state_ && !state_->is_current()) return Ref();
   for (int attempt = 0; attempt < 3; ++attempt) {
     bool again = false;
-    Ref fetched = check_once(locals, lend, again);
+    Ref fetched = check_once(locals, borrow, again);
     if (!again) return fetched;
   }
   return Ref();
 }
 
 // `again` becomes true if Python code that a guard ran made this table remember something else meanwhile.
-Ref GuardTable::check_once(PyObject* const* locals, bool lend, bool& again) {
+Ref GuardTable::check_once(PyObject* const* locals, bool borrow, bool& again) {
   Run run;
   run.locals = locals;
   if (!read_root_values(run) || !run_roots(run)) return Ref();
@@ -111,7 +111,7 @@ Ref GuardTable::check_once(PyObject* const* locals, bool lend, bool& again) {
   if (!run_live(run)) return Ref();
   again = epoch != epoch_;
   if (again || !check_relations(run, unchanged)) return Ref();
-  Ref fetched = fetch(run, lend);
+  Ref fetched = fetch(run, borrow);
   if (fetched && !unchanged) commit(run);
   return fetched;
 }
@@ -155,9 +155,9 @@ Ref referent(PyObject* reference) {
 
 }  // namespace
 
-Ref GuardTable::evaluate_node(const Node& node, PyObject* parent, bool parent_is_live, Way& way) const {
-  way = Way::Live;
-  Way found = Way::Live;
+Ref GuardTable::evaluate_node(const Node& node, PyObject* parent, bool parent_is_live, Provenance& provenance) const {
+  provenance = Provenance::Live;
+  Provenance found = Provenance::Live;
   Ref value;
   switch (node.kind) {
     case Kind::Item:
@@ -173,7 +173,7 @@ Ref GuardTable::evaluate_node(const Node& node, PyObject* parent, bool parent_is
       value = dict_key(parent, node.index, found);
       break;
     case Kind::TypeOf:
-      found = Way::TypeOf;
+      found = Provenance::TypeOf;
       value = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(parent)));
       break;
     case Kind::Referent:
@@ -182,7 +182,7 @@ Ref GuardTable::evaluate_node(const Node& node, PyObject* parent, bool parent_is
     default:
       break;
   }
-  if (!parent_is_live) way = found;
+  if (!parent_is_live) provenance = found;
   return value;
 }
 
@@ -196,7 +196,7 @@ bool GuardTable::evaluate_root(Run& run, int index) {
   if (!run.evaluation) {
     run.evaluation.emplace();
     run.evaluation->values.resize(nodes_.size());
-    run.evaluation->ways.resize(nodes_.size());
+    run.evaluation->provenances.resize(nodes_.size());
     run.evaluation->versions.resize(nodes_.size());
     run.evaluation->module_versions.resize(nodes_.size());
   }
@@ -208,13 +208,13 @@ bool GuardTable::evaluate_root(Run& run, int index) {
     const Node& node = nodes_[i];
     if (i == root.first) {
       out.values[i] = Ref::borrow(run.root_values[index]);
-      out.ways[i] = Way::Root;
+      out.provenances[i] = Provenance::Root;
     } else {
       PyObject* parent = out.values[node.parent].get();
       if (may_be_remembered && PyModule_CheckExact(parent)) {
         out.module_versions[i] = version_now(PyModule_GetDict(parent));
       }
-      out.values[i] = evaluate_node(node, parent, out.ways[node.parent] == Way::Live, out.ways[i]);
+      out.values[i] = evaluate_node(node, parent, out.provenances[node.parent] == Provenance::Live, out.provenances[i]);
     }
     PyObject* value = out.values[i].get();
     if (value == nullptr) return false;

@@ -22,8 +22,8 @@ namespace torchglass {
 
 enum class Kind : uint8_t { Local, Constant, Cell, Attribute, InstanceDict, Item, DictKey, TypeOf, Referent };
 
-// How a source's value came about in one evaluation; decides what the memo has to look at again.
-enum class Way : uint8_t {
+// Where a source's value came from in one evaluation; decides what the memo has to look at again.
+enum class Provenance : uint8_t {
   Root,
   DictItem,      // an item or key of a plain dict: covered by that dict's version
   SequenceItem,  // an item of an exact list or tuple
@@ -82,8 +82,8 @@ struct Memo {
   std::vector<PyObject*> empty;  // dicts that must be
   std::vector<TensorSnapshot> tensors;
   std::vector<TensorSnapshot> counted_tensors;
-  uint64_t quiet_at = UINT64_MAX;    // dict_changes() when all held
-  uint64_t settled_at = UINT64_MAX;  // mutations() when all that they answer held
+  uint64_t last_dict_epoch = UINT64_MAX;  // dict_changes() when all held
+  uint64_t settled_at = UINT64_MAX;       // mutations() when all that they answer held
   std::vector<LiveStep> live;
 };
 
@@ -138,7 +138,7 @@ struct NameFacts {
 
 struct Evaluation {
   std::vector<Ref> values;      // by node
-  std::vector<Way> ways;
+  std::vector<Provenance> provenances;
   std::vector<DictVersion> versions;         // of a value that is a dict, read before its items
   std::vector<DictVersion> module_versions;  // of the dict of the module whose attribute the value is
 };
@@ -159,9 +159,9 @@ class GuardTable {
   // See guard_table_type.cpp for the arguments; false with an exception set.
   bool build(PyObject* nodes, PyObject* conditions, PyObject* relations, PyObject* state, PyObject* fetch);
 
-  // The fetched tuple, or null if a guard fails. Leaves no exception set. `lend`: it will be given to take_back.
-  Ref check(PyObject* const* locals, Py_ssize_t count, bool lend = false);
-  void take_back(PyObject* tuple);
+  // The fetched tuple, or null if a guard fails. Leaves no exception set. `borrow`: it comes back by return_borrowed.
+  Ref check(PyObject* const* locals, Py_ssize_t count, bool borrow = false);
+  void return_borrowed(PyObject* tuple);
 
   int traverse(visitproc visit, void* arg);
   void clear();
@@ -185,9 +185,9 @@ class GuardTable {
   bool check_leaf(const Root& root, PyObject* value) const;
   bool is_known(const Root& root, PyObject* value) const;
   bool evaluate_root(Run& run, int root);
-  Ref evaluate_node(const Node& node, PyObject* parent, bool parent_is_live, Way& way) const;
+  Ref evaluate_node(const Node& node, PyObject* parent, bool parent_is_live, Provenance& provenance) const;
   PyObject* value_of(Run& run, int node);
-  Ref check_once(PyObject* const* locals, bool lend, bool& again);
+  Ref check_once(PyObject* const* locals, bool borrow, bool& again);
   bool check_relations(Run& run, bool unchanged);
   bool check_distinct(Run& run, Distinct& group, bool unchanged);
   bool check_computed(Run& run, const Computed& computed);
@@ -211,9 +211,9 @@ class GuardTable {
   bool must_be_empty(const Evaluation& evaluation, int index) const;
   void add_step(const Evaluation& evaluation, Memo& memo, int index);
   bool add_conditions(const Evaluation& evaluation, Memo& memo, int index);
-  bool remember_condition(Memo& memo, int index, int number, PyObject* value, Way way);
+  bool remember_condition(Memo& memo, int index, int number, PyObject* value, Provenance provenance);
   void add_version(const Evaluation& evaluation, Memo& memo, int index, bool needed);
-  Ref fetch(Run& run, bool lend);
+  Ref fetch(Run& run, bool borrow);
   Ref remembered_fetched(Run& run);
   bool differs_by_call(const Run& run, int index) const;
   std::vector<int> differing_by_call(const Run& run) const;

@@ -4,7 +4,7 @@ namespace torchglass {
 namespace {
 
 constexpr int few = 16;  // what nests shows in tracebacks and debuggers, so let ordinary programs nest
-constexpr int outside = -1000000000;  // nobody is there who would run what was put off
+constexpr int outside = -1000000000;  // nobody is there who would run what was deferred
 
 thread_local int depth = outside;
 thread_local PyObject* pending_function = nullptr;
@@ -42,7 +42,7 @@ bool too_deep() {
   return depth >= few;
 }
 
-PyObject* put_off(PyObject* continuation, PyObject* const* args, Py_ssize_t count) {
+PyObject* defer(PyObject* continuation, PyObject* const* args, Py_ssize_t count) {
   Ref arguments(PyTuple_New(count));
   if (!arguments) return nullptr;
   for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SET_ITEM(arguments.get(), i, Py_NewRef(args[i]));

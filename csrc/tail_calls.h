@@ -1,5 +1,5 @@
 // Continuations call continuations: a loop with a graph break would nest as deep as it has rounds. An entry calls them as
-// the last thing it does, so past a few levels such a call is put off until all of these entries have returned.
+// the last thing it does, so past a few levels such a call is deferred until all of these entries have returned.
 #pragma once
 
 #include "native.h"
@@ -11,7 +11,7 @@ class TailCalls {
  public:
   TailCalls();
   ~TailCalls();
-  PyObject* finish(PyObject* result);  // the result, after running what was put off
+  PyObject* finish(PyObject* result);  // the result, after running what was deferred
 
  private:
   int before_;
@@ -25,7 +25,7 @@ class Deeper {
 };
 
 bool too_deep();
-PyObject* put_off(PyObject* continuation, PyObject* const* args, Py_ssize_t count);  // what its caller is to return
+PyObject* defer(PyObject* continuation, PyObject* const* args, Py_ssize_t count);  // what its caller is to return
 int add_tail_calls();
 
 }  // namespace torchglass
