@@ -47,7 +47,7 @@ PyObject* meet_exception(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-PyMethodDef ask_method = {"__torch_dispatch__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(ask)),
+PyMethodDef ask_method = {"__torch_dispatch__", method<ask>(),
                           METH_FASTCALL | METH_KEYWORDS, nullptr};
 
 PyObject* answering(PyObject*, PyObject* args) {
@@ -64,8 +64,8 @@ PyObject* answering(PyObject*, PyObject* args) {
 }
 
 PyMethodDef answering_functions[] = {
-    {"answering", answering, METH_VARARGS, "answering(method, queries): see csrc/answering.cpp."},
-    {"meet_exception", meet_exception, METH_NOARGS, "meet_exception(): raise what struck a query since."},
+    {"answering", method<answering>(), METH_VARARGS, "answering(method, queries): see csrc/answering.cpp."},
+    {"meet_exception", method<meet_exception>(), METH_NOARGS, "meet_exception(): raise what struck a query since."},
     {nullptr, nullptr, 0, nullptr},
 };
 

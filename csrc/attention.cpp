@@ -12,10 +12,10 @@
 #include "tensor_facts.h"
 
 #include <ATen/Parallel.h>
+#include <pybind11/pybind11.h>
 
 #include <algorithm>
 #include <initializer_list>
-#include <string>
 
 namespace torchglass {
 namespace {
@@ -123,24 +123,16 @@ PyObject* attention(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject
   }
   Attention a;
   if (!read_arguments(args, PyTuple_GET_ITEM(args[6], 0), PyTuple_GET_ITEM(args[6], 1), a)) return nullptr;
-  std::string failed;
-  Py_BEGIN_ALLOW_THREADS
-  try {
+  {
+    const pybind11::gil_scoped_release unlocked;
     compute(a);
-  } catch (const std::exception& error) {
-    failed = error.what();
-  }
-  Py_END_ALLOW_THREADS
-  if (!failed.empty()) {
-    PyErr_Format(PyExc_RuntimeError, "attention: %.500s", failed.c_str());
-    return nullptr;
   }
   Py_RETURN_NONE;
 }
 
 PyMethodDef attention_functions[] = {
     {"attention",
-     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(attention)),
+     method<attention>(),
      METH_FASTCALL | METH_KEYWORDS,
      "attention(query, key, value, mask, is_causal, scale, *, out=(output, logsumexp)): scaled dot product attention of "
      "float32 on the CPU, past the dispatcher."},

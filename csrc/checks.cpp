@@ -202,7 +202,7 @@ PyObject* same_constant_function(PyObject*, PyObject* const* args, Py_ssize_t co
 }
 
 PyMethodDef checks_functions[] = {
-    {"same_constant", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(same_constant_function)),
+    {"same_constant", method<same_constant_function>(),
      METH_FASTCALL, "same_constant(value, expected): equal type and equal value, 0.0 unlike -0.0, NaN like NaN."},
     {nullptr, nullptr, 0, nullptr},
 };

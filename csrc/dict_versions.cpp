@@ -56,10 +56,11 @@ int on_change(PyDict_WatchEvent event, PyObject* dict, PyObject*, PyObject*) {
   const auto found = all.by_dict.find(dict);
   if (found == all.by_dict.end()) return 0;
   ++dict_changes_count;
-  *found->second = ++all.last;
+  uint64_t* const place = found->second;
+  *place = ++all.last;
   if (event == PyDict_EVENT_DEALLOCATED) {
-    all.free.push_back(found->second);
-    all.by_dict.erase(found);
+    all.by_dict.erase(found);  // first: its address is another dict's soon
+    all.free.push_back(place);
   }
   return 0;
 }
@@ -103,7 +104,7 @@ bool hears_every_dict() {
 
 bool begin_watching() {
   Watched& all = watched_dicts();
-  all.watcher = PyDict_AddWatcher(on_change);
+  all.watcher = PyDict_AddWatcher(quiet_entry<on_change>);
   const bool usable = all.watcher >= 0 && hears_every_dict();
   PyErr_Clear();
   return usable;

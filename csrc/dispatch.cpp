@@ -274,9 +274,9 @@ bool runs_plainly(CompiledFunction* self, PyObject* const* parameters, Py_ssize_
 }
 
 PyObject* run_entry(const Hit& hit, Parameters& parameters) {
-  PyObject* result = parameters.call(hit.entry.get(), hit.fetched.get());
+  Ref result(parameters.call(hit.entry.get(), hit.fetched.get()));
   guard_table_of(hit.table.get())->return_borrowed(hit.fetched.get());
-  return result;
+  return result.release();
 }
 
 bool is_plain(CompiledFunction* self) {
@@ -343,7 +343,7 @@ PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   }
   CompiledFunction* self = as_compiled(type->tp_alloc(type, 0));
   if (self == nullptr) return nullptr;
-  self->vectorcall = compiled_call;
+  self->vectorcall = entry<compiled_call>;
   self->function = Py_NewRef(function);
   self->code = Py_NewRef(PyFunction_GET_CODE(function));
   self->varnames = PyCode_GetVarnames(reinterpret_cast<PyCodeObject*>(self->code));
@@ -481,11 +481,11 @@ PyObject* compiled_deepcopy(PyObject* object, PyObject* memo) {
 }
 
 PyMethodDef compiled_methods[] = {
-    {"add_entry", compiled_add_entry, METH_VARARGS, "add_entry(table, entry): try this entry first."},
-    {"add_plain", compiled_add_plain, METH_O, "add_plain(table): calls it takes, and no entry, go to the function."},
-    {"clear", compiled_clear_entries, METH_NOARGS, "clear(): drop all entries and tables."},
-    {"__reduce__", compiled_reduce, METH_NOARGS, nullptr},
-    {"__deepcopy__", compiled_deepcopy, METH_O, nullptr},
+    {"add_entry", method<compiled_add_entry>(), METH_VARARGS, "add_entry(table, entry): try this entry first."},
+    {"add_plain", method<compiled_add_plain>(), METH_O, "add_plain(table): calls it takes, and no entry, go to the function."},
+    {"clear", method<compiled_clear_entries>(), METH_NOARGS, "clear(): drop all entries and tables."},
+    {"__reduce__", method<compiled_reduce>(), METH_NOARGS, nullptr},
+    {"__deepcopy__", method<compiled_deepcopy>(), METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -521,16 +521,16 @@ PyObject* of_function(PyObject* self, void* name) {
   return PyObject_GetAttrString(reinterpret_cast<CompiledFunction*>(self)->function, static_cast<const char*>(name));
 }
 
-#define OF_FUNCTION(name) {name, of_function, nullptr, "the Python function's", const_cast<char*>(name)}
+#define OF_FUNCTION(name) {name, entry<of_function>, nullptr, "the Python function's", const_cast<char*>(name)}
 
 PyGetSetDef compiled_properties[] = {
-    {"__class__", get_class, nullptr, "types.FunctionType; type() tells the truth", nullptr},
+    {"__class__", entry<get_class>, nullptr, "types.FunctionType; type() tells the truth", nullptr},
     OF_FUNCTION("__code__"),
     OF_FUNCTION("__closure__"),
     OF_FUNCTION("__defaults__"),
     OF_FUNCTION("__globals__"),
     OF_FUNCTION("__kwdefaults__"),
-    {"region", get_region, set_region, "what watches calls of the function while it is disabled", nullptr},
+    {"region", entry<get_region>, entry<set_region>, "what watches calls of the function while it is disabled", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -549,7 +549,7 @@ PyObject* set_detour(PyObject*, PyObject* wanted) {
 }
 
 PyMethodDef dispatch_functions[] = {
-    {"set_detour", set_detour, METH_O, "set_detour(detour): where calls of compiled functions go instead."},
+    {"set_detour", method<set_detour>(), METH_O, "set_detour(detour): where calls of compiled functions go instead."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -573,14 +573,14 @@ int add_dispatch(PyObject* module) {
   compiled_type.tp_dictoffset = offsetof(CompiledFunction, dict);
   compiled_type.tp_weaklistoffset = offsetof(CompiledFunction, weak_references);
   compiled_type.tp_call = PyVectorcall_Call;
-  compiled_type.tp_new = compiled_new;
-  compiled_type.tp_dealloc = compiled_dealloc;
-  compiled_type.tp_traverse = compiled_traverse;
-  compiled_type.tp_clear = compiled_clear;
-  compiled_type.tp_repr = compiled_repr;
-  compiled_type.tp_descr_get = compiled_get;
-  compiled_type.tp_getattro = compiled_getattro;
-  compiled_type.tp_setattro = compiled_setattro;
+  compiled_type.tp_new = entry<compiled_new>;
+  compiled_type.tp_dealloc = quiet_entry<compiled_dealloc>;
+  compiled_type.tp_traverse = quiet_entry<compiled_traverse>;
+  compiled_type.tp_clear = entry<compiled_clear>;
+  compiled_type.tp_repr = entry<compiled_repr>;
+  compiled_type.tp_descr_get = entry<compiled_get>;
+  compiled_type.tp_getattro = entry<compiled_getattro>;
+  compiled_type.tp_setattro = entry<compiled_setattro>;
   compiled_type.tp_methods = compiled_methods;
   compiled_type.tp_members = compiled_members;
   compiled_type.tp_getset = compiled_properties;

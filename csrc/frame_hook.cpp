@@ -16,7 +16,8 @@
 // What CPython leaves to an evaluator that does not run the frame: on 3.11 nothing, the caller clears and pops it; from
 // 3.12 on clearing and popping is ours. Parameters are bound and in the frame's first slots, cells are not made yet and
 // free variables not copied, so calling an entry with these slots is all there is to do. A frame that throws, is
-// traced, has started, or belongs to a generator, class body or module runs as usual.
+// traced, has started, or belongs to a generator, class body or module runs as usual. Ended it is on every path that does
+// not run it: answered by a result, an exception that was raised, or one that our own code threw.
 //
 // A function without closure is known by its code and globals, so that inner functions made anew on every call find
 // their entries. One with a closure is known by itself, as guards on its cells are; when it dies its entries die. After
@@ -275,8 +276,13 @@ PyObject* evaluate(PyThreadState* thread, _PyInterpreterFrame* frame, int throwi
   }
   if (record != nullptr && record->plain) return run(thread, frame, throwing, again);
   const Ref alive = Ref::borrow(reinterpret_cast<PyObject*>(region));
-  PyObject* result = nullptr;
-  if (!answer(region, frame, function, code, result)) return run(thread, frame, throwing, again);
+  bool answered = true;  // also by an exception, raised or thrown: the frame ends as for any result
+  PyObject* const result = guarded([&] {
+    PyObject* given = nullptr;
+    answered = answer(region, frame, function, code, given);
+    return given;
+  });
+  if (!answered) return run(thread, frame, throwing, again);
   end_frame(thread, frame);
   return result;
 }
@@ -320,11 +326,12 @@ namespace {
 PyObject* region_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* compile = nullptr;
   if (!PyArg_ParseTuple(args, "O:Region", &compile)) return nullptr;
-  Region* self = as_region(type->tp_alloc(type, 0));
-  if (self == nullptr) return nullptr;
+  Ref made(type->tp_alloc(type, 0));
+  if (!made) return nullptr;
+  Region* self = as_region(made.get());
   self->compile = Py_NewRef(compile);
   self->records = new std::unordered_map<PyObject*, Record>();
-  return reinterpret_cast<PyObject*>(self);
+  return made.release();
 }
 
 int region_traverse(PyObject* object, visitproc visit, void* arg) {
@@ -351,7 +358,7 @@ int region_clear_references(PyObject* object) {
 void region_dealloc(PyObject* object) {
   PyObject_GC_UnTrack(object);
   Region* self = as_region(object);
-  self->forget();
+  if (self->records != nullptr) self->forget();
   delete self->records;
   Py_CLEAR(self->compile);
   Py_TYPE(object)->tp_free(object);
@@ -386,7 +393,7 @@ PyObject* on_region_death(PyObject* region, PyObject* reference) {
   Py_RETURN_NONE;
 }
 
-PyMethodDef on_region_death_method = {"on_death", on_region_death, METH_O, nullptr};
+PyMethodDef on_region_death_method = {"on_death", method<on_region_death>(), METH_O, nullptr};
 
 PyObject* region_add(PyObject* object, PyObject* args) {
   PyObject *function = nullptr, *compiled = nullptr;
@@ -430,11 +437,11 @@ PyObject* watching(PyObject*, PyObject*) {
 }
 
 PyMethodDef region_methods[] = {
-    {"__enter__", region_enter, METH_NOARGS, nullptr},
-    {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(region_exit)), METH_FASTCALL, nullptr},
-    {"add", region_add, METH_VARARGS, "add(function, compiled): its calls are calls of `compiled` from now on."},
-    {"skip", region_skip, METH_O, "skip(code): frames of this code run as usual from now on."},
-    {"clear", region_clear, METH_NOARGS, "clear(): forget all functions."},
+    {"__enter__", method<region_enter>(), METH_NOARGS, nullptr},
+    {"__exit__", method<region_exit>(), METH_FASTCALL, nullptr},
+    {"add", method<region_add>(), METH_VARARGS, "add(function, compiled): its calls are calls of `compiled` from now on."},
+    {"skip", method<region_skip>(), METH_O, "skip(code): frames of this code run as usual from now on."},
+    {"clear", method<region_clear>(), METH_NOARGS, "clear(): forget all functions."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -446,9 +453,9 @@ PyObject* forget_other_threads(PyObject*, PyObject*) {
 }
 
 PyMethodDef frame_hook_functions[] = {
-    {"forget_other_threads", forget_other_threads, METH_NOARGS,
+    {"forget_other_threads", method<forget_other_threads>(), METH_NOARGS,
      "forget_other_threads(): in a forked child, nobody else is inside a region."},
-    {"watching", watching, METH_NOARGS, "watching(): whether the current thread is inside a region."},
+    {"watching", method<watching>(), METH_NOARGS, "watching(): whether the current thread is inside a region."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -461,10 +468,10 @@ int add_frame_hook(PyObject* module) {
   region_type.tp_doc = "Region(compile): plain Python whose callees are compiled; see csrc/frame_hook.cpp.";
   region_type.tp_basicsize = sizeof(Region);
   region_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
-  region_type.tp_new = region_new;
-  region_type.tp_dealloc = region_dealloc;
-  region_type.tp_traverse = region_traverse;
-  region_type.tp_clear = region_clear_references;
+  region_type.tp_new = entry<region_new>;
+  region_type.tp_dealloc = quiet_entry<region_dealloc>;
+  region_type.tp_traverse = quiet_entry<region_traverse>;
+  region_type.tp_clear = entry<region_clear_references>;
   region_type.tp_methods = region_methods;
   if (PyType_Ready(&region_type) < 0 || PyModule_AddFunctions(module, frame_hook_functions) < 0) return -1;
   return PyModule_AddObjectRef(module, "Region", reinterpret_cast<PyObject*>(&region_type));

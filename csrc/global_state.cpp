@@ -122,7 +122,7 @@ PyObject* global_state(PyObject*, PyObject*) {
 }
 
 PyMethodDef global_state_functions[] = {
-    {"global_state", global_state, METH_NOARGS, "global_state(): the state outside the arguments, as a tuple of 11."},
+    {"global_state", method<global_state>(), METH_NOARGS, "global_state(): the state outside the arguments, as a tuple of 11."},
     {nullptr, nullptr, 0, nullptr},
 };
 

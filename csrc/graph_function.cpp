@@ -40,9 +40,11 @@ using NodePtr = decltype(Edge::function);  // shared_ptr up to torch 2.11, intru
 
 SharedObject share(PyObject* borrowed) {
   return SharedObject(Py_NewRef(borrowed), [](PyObject* object) {
-    if (!Py_IsInitialized()) return;
-    pybind11::gil_scoped_acquire gil;
-    Py_DECREF(object);
+    unraising([&] {
+      if (!Py_IsInitialized()) return;
+      pybind11::gil_scoped_acquire gil;
+      Py_DECREF(object);
+    });
   });
 }
 
@@ -172,17 +174,14 @@ struct GraphFunction {
 GraphFunction* as_graph(PyObject* object) { return reinterpret_cast<GraphFunction*>(object); }
 
 // Warnings of PyTorch's kernels are Python's, as where a program calls the operators: else they go past its filters to
-// stderr. One that a filter makes an error is the graph's.
+// stderr. One that a filter makes an error is thrown, as the graph's.
 Ref run_below_autograd(PyObject* graph, PyObject* tensors) {
   const at::AutoDispatchBelowADInplaceOrView below;
   Ref result;
-  try {
+  {
     torch::PyWarningHandler warnings;
     result = Ref(PyObject_CallOneArg(graph, tensors));
     if (!result) warnings.set_in_exception();
-  } catch (python_error& error) {
-    error.restore();
-    return Ref();
   }
   if (!result || PyTuple_CheckExact(result.get())) return result;
   return Ref(PySequence_Tuple(result.get()));
@@ -237,9 +236,9 @@ std::shared_ptr<GraphNode> make_node(const GraphFunction& graph) {
 
 // A result whose history can be set: what others hold (an input that is returned as it is) is viewed.
 void own(const Values& values, Py_ssize_t index) {
-  PyObject* result = PyTuple_GET_ITEM(values.results, index);
+  PyObject* result = values.object(values.graph->inputs + index);
   if (Py_REFCNT(result) == 1 || !values.has_input(result)) return;
-  const at::Tensor& tensor = THPVariable_Unpack(result);
+  const at::Tensor tensor = values.tensor(values.graph->inputs + index);
   const c10::AutoGradMode no_grad(false);
   PyObject* view = THPVariable_Wrap(tensor.view_as(tensor));
   if (view == nullptr) throw_raised();
@@ -293,21 +292,16 @@ PyObject* graph_call(PyObject* object, PyObject* const* inputs, size_t nargsf, P
   if (self->instead != Py_None && is_transformed()) {
     return PyObject_Vectorcall(self->instead, inputs, count, nullptr);
   }
-  try {
-    RECORD_FUNCTION("CompiledGraph", c10::ArrayRef<const c10::IValue>(), at::sequence_number::peek());
-    const Ref list = list_of_inputs(inputs, count);
-    if (!list) return nullptr;
-    Ref results = run_below_autograd(self->forward, list.get());
-    if (results) results = owned(std::move(results));
-    if (!results) return nullptr;
-    const Values values{self, inputs, results.get()};
-    if (requires_gradient(values)) record(values);
-    if (self->returned == PyTuple_GET_SIZE(results.get())) return results.release();
-    return PyTuple_GetSlice(results.get(), 0, self->returned);
-  } catch (...) {
-    torch::translate_exception_to_python(std::current_exception());
-    return nullptr;
-  }
+  RECORD_FUNCTION("CompiledGraph", c10::ArrayRef<const c10::IValue>(), at::sequence_number::peek());
+  const Ref list = list_of_inputs(inputs, count);
+  if (!list) return nullptr;
+  Ref results = run_below_autograd(self->forward, list.get());
+  if (results) results = owned(std::move(results));
+  if (!results) return nullptr;
+  const Values values{self, inputs, results.get()};
+  if (requires_gradient(values)) record(values);
+  if (self->returned == PyTuple_GET_SIZE(results.get())) return results.release();
+  return PyTuple_GetSlice(results.get(), 0, self->returned);
 }
 
 // ------------------------------------------------------------------------------------------------ the Python types
@@ -375,7 +369,7 @@ PyObject* graph_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   }
   auto* self = as_graph(type->tp_alloc(type, 0));
   if (self == nullptr) return nullptr;
-  self->vectorcall = graph_call;
+  self->vectorcall = entry<graph_call>;
   self->forward = Py_NewRef(forward);
   self->backward = Py_NewRef(backward);
   self->instead = Py_NewRef(instead);
@@ -424,23 +418,18 @@ int ready_graph() {
   graph_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL;
   graph_type.tp_vectorcall_offset = offsetof(GraphFunction, vectorcall);
   graph_type.tp_call = PyVectorcall_Call;
-  graph_type.tp_new = graph_new;
-  graph_type.tp_dealloc = graph_dealloc;
-  graph_type.tp_traverse = graph_traverse;
-  graph_type.tp_clear = graph_clear;
+  graph_type.tp_new = entry<graph_new>;
+  graph_type.tp_dealloc = quiet_entry<graph_dealloc>;
+  graph_type.tp_traverse = quiet_entry<graph_traverse>;
+  graph_type.tp_clear = entry<graph_clear>;
   return PyType_Ready(&graph_type);
 }
 
 PyObject* saved_tensors(PyObject* node, void*) {
-  try {
-    auto* graph = static_cast<GraphNode*>(reinterpret_cast<torch::autograd::THPCppFunction*>(node)->cdata.get());
-    variable_list tensors = graph->unpack();
-    const Ref list = list_of(tensors, tensors.size());
-    return list ? PySequence_Tuple(list.get()) : nullptr;
-  } catch (...) {
-    torch::translate_exception_to_python(std::current_exception());
-    return nullptr;
-  }
+  auto* graph = static_cast<GraphNode*>(reinterpret_cast<torch::autograd::THPCppFunction*>(node)->cdata.get());
+  variable_list tensors = graph->unpack();
+  const Ref list = list_of(tensors, tensors.size());
+  return list ? PySequence_Tuple(list.get()) : nullptr;
 }
 
 // What users see as the grad_fn of a result.
@@ -448,20 +437,14 @@ PyTypeObject node_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 using namespace torch::autograd;  // the macro's names
 PyGetSetDef node_properties[] = {
     THP_FUNCTION_DEFAULT_PROPERTIES,
-    {const_cast<char*>("saved_tensors"), saved_tensors, nullptr, nullptr, nullptr},
+    {const_cast<char*>("saved_tensors"), entry<saved_tensors>, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-int ready_node() {
-  try {
-    torch::autograd::registerCppFunction(
-        typeid(GraphNode),
-        torch::autograd::_initFunctionPyTypeObject(node_type, "CompiledGraphBackward", node_properties, nullptr));
-    return 0;
-  } catch (...) {
-    torch::translate_exception_to_python(std::current_exception());
-    return -1;
-  }
+void ready_node() {
+  torch::autograd::registerCppFunction(
+      typeid(GraphNode),
+      torch::autograd::_initFunctionPyTypeObject(node_type, "CompiledGraphBackward", node_properties, nullptr));
 }
 
 PyObject* below_autograd(PyObject*, PyObject* const* args, Py_ssize_t count) {
@@ -474,7 +457,7 @@ PyObject* below_autograd(PyObject*, PyObject* const* args, Py_ssize_t count) {
 
 PyMethodDef graph_function_functions[] = {
     {"below_autograd",
-     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(below_autograd)),
+     method<below_autograd>(),
      METH_FASTCALL,
      "below_autograd(graph, tensors) -> tuple: graph(tensors), of which autograd records nothing."},
     {nullptr, nullptr, 0, nullptr},
@@ -483,7 +466,8 @@ PyMethodDef graph_function_functions[] = {
 }  // namespace
 
 int add_graph_function(PyObject* module) {
-  if (ready_graph() < 0 || ready_node() < 0) return -1;
+  if (ready_graph() < 0) return -1;
+  ready_node();
   if (PyModule_AddObjectRef(module, "GraphFunction", reinterpret_cast<PyObject*>(&graph_type)) < 0) return -1;
   return PyModule_AddFunctions(module, graph_function_functions);
 }

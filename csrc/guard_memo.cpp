@@ -253,8 +253,18 @@ bool GuardTable::run_live_step(Run& run, const LiveStep& step) {
 
 // ------------------------------------------------------------------------------------------------ making the memo
 
+// A memo that memory did not suffice for is none, and neither are the others: they have no places for what is live.
 void GuardTable::commit(Run& run) {
   if (!remember) return;
+  try {
+    remember_evaluated(run);
+  } catch (...) {
+    forget();
+    throw;
+  }
+}
+
+void GuardTable::remember_evaluated(Run& run) {
   ++epoch_;
   drop_fetched();
   for (size_t i = 0; i < roots_.size(); ++i) {
@@ -517,7 +527,7 @@ PyObject* on_link_death(PyObject* link, PyObject*) {
   Py_RETURN_NONE;
 }
 
-PyMethodDef on_link_death_method = {"on_death", on_link_death, METH_O, nullptr};
+PyMethodDef on_link_death_method = {"on_death", method<on_link_death>(), METH_O, nullptr};
 
 void free_link(PyObject* capsule) {
   delete static_cast<GuardTable**>(PyCapsule_GetPointer(capsule, nullptr));

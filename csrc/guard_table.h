@@ -206,6 +206,7 @@ class GuardTable {
   bool run_live(Run& run);
   bool run_live_step(Run& run, const LiveStep& step);
   void commit(Run& run);
+  void remember_evaluated(Run& run);
   void promote(const Evaluation& evaluation, Root& root);
   void place_live();
   bool must_be_empty(const Evaluation& evaluation, int index) const;

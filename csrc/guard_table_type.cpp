@@ -343,15 +343,15 @@ PyObject* get_evaluations(PyObject* object, void*) {
 }
 
 PyMethodDef table_methods[] = {
-    {"check", table_check, METH_O, "check(locals): the fetched tuple, or None if a guard fails."},
-    {"forget", table_forget, METH_NOARGS, "forget(): drop everything remembered from earlier calls."},
+    {"check", method<table_check>(), METH_O, "check(locals): the fetched tuple, or None if a guard fails."},
+    {"forget", method<table_forget>(), METH_NOARGS, "forget(): drop everything remembered from earlier calls."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef table_properties[] = {
-    {"remember", get_remember, set_remember, "whether to remember successful checks", nullptr},
-    {"remembers", get_remembers, nullptr, "whether every root is remembered", nullptr},
-    {"evaluations", get_evaluations, nullptr, "how often a root was evaluated in full", nullptr},
+    {"remember", entry<get_remember>, entry<set_remember>, "whether to remember successful checks", nullptr},
+    {"remembers", entry<get_remembers>, nullptr, "whether every root is remembered", nullptr},
+    {"evaluations", entry<get_evaluations>, nullptr, "how often a root was evaluated in full", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -397,7 +397,7 @@ PyObject* set_many_dicts(PyObject*, PyObject* count) {
 }
 
 PyMethodDef guard_table_type_functions[] = {
-    {"set_many_dicts", set_many_dicts, METH_O,
+    {"set_many_dicts", method<set_many_dicts>(), METH_O,
      "From how many dicts on a table asks first whether any has changed; returns what it was. For tests."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -409,10 +409,10 @@ int add_guard_table(PyObject* module) {
   guard_table_type.tp_doc = "GuardTable(nodes, conditions, relations, state, fetch): the guards of one entry.";
   guard_table_type.tp_basicsize = sizeof(GuardTableObject);
   guard_table_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
-  guard_table_type.tp_new = table_new;
-  guard_table_type.tp_dealloc = table_dealloc;
-  guard_table_type.tp_traverse = table_traverse;
-  guard_table_type.tp_clear = table_clear;
+  guard_table_type.tp_new = entry<table_new>;
+  guard_table_type.tp_dealloc = quiet_entry<table_dealloc>;
+  guard_table_type.tp_traverse = quiet_entry<table_traverse>;
+  guard_table_type.tp_clear = entry<table_clear>;
   guard_table_type.tp_methods = table_methods;
   guard_table_type.tp_getset = table_properties;
   if (PyType_Ready(&guard_table_type) < 0 || PyModule_AddFunctions(module, guard_table_type_functions) < 0) return -1;

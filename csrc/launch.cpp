@@ -112,7 +112,7 @@ PyObject* kernel_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   }
   auto* self = reinterpret_cast<Kernel*>(type->tp_alloc(type, 0));
   if (self == nullptr) return nullptr;
-  self->vectorcall = kernel_call;
+  self->vectorcall = entry<kernel_call>;
   self->function = reinterpret_cast<KernelFunction>(function);
   self->name = Py_NewRef(name);
   self->owner = Py_NewRef(owner);
@@ -155,11 +155,11 @@ int ready_kernel() {
   kernel_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL;
   kernel_type.tp_vectorcall_offset = offsetof(Kernel, vectorcall);
   kernel_type.tp_call = PyVectorcall_Call;
-  kernel_type.tp_new = kernel_new;
-  kernel_type.tp_dealloc = kernel_dealloc;
-  kernel_type.tp_traverse = kernel_traverse;
-  kernel_type.tp_clear = kernel_clear;
-  kernel_type.tp_repr = kernel_repr;
+  kernel_type.tp_new = entry<kernel_new>;
+  kernel_type.tp_dealloc = quiet_entry<kernel_dealloc>;
+  kernel_type.tp_traverse = quiet_entry<kernel_traverse>;
+  kernel_type.tp_clear = entry<kernel_clear>;
+  kernel_type.tp_repr = entry<kernel_repr>;
   kernel_type.tp_members = kernel_members;
   return PyType_Ready(&kernel_type);
 }
@@ -193,12 +193,6 @@ bool read_layout(PyObject* sizes, PyObject* strides, Sizes& sizes_out, Sizes& st
   return false;
 }
 
-PyObject* set_error(const std::exception& error) {
-  const auto* ours = dynamic_cast<const c10::Error*>(&error);
-  PyErr_SetString(PyExc_RuntimeError, ours != nullptr ? ours->what_without_backtrace() : error.what());
-  return nullptr;
-}
-
 PyObject* empty_strided_cpu(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (count != 3 || !THPDtype_Check(args[2])) {
     PyErr_SetString(PyExc_TypeError, "empty_strided_cpu(sizes, strides, dtype) takes two tuples and a torch.dtype");
@@ -206,12 +200,8 @@ PyObject* empty_strided_cpu(PyObject*, PyObject* const* args, Py_ssize_t count) 
   }
   Sizes sizes, strides;
   if (!read_layout(args[0], args[1], sizes, strides)) return nullptr;
-  try {
-    const auto dtype = reinterpret_cast<THPDtype*>(args[2])->scalar_type;
-    return THPVariable_Wrap(empty_kept(sizes, strides, dtype));
-  } catch (const std::exception& error) {
-    return set_error(error);
-  }
+  const auto dtype = reinterpret_cast<THPDtype*>(args[2])->scalar_type;
+  return THPVariable_Wrap(empty_kept(sizes, strides, dtype));
 }
 
 PyObject* number_tensor(PyObject*, PyObject* const* args, Py_ssize_t count) {
@@ -224,27 +214,23 @@ PyObject* number_tensor(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (integer == -1 && PyErr_Occurred()) return nullptr;
   const double real = whole ? 0 : PyFloat_AsDouble(args[0]);
   if (real == -1 && PyErr_Occurred()) return nullptr;
-  try {
-    const auto dtype = reinterpret_cast<THPDtype*>(args[1])->scalar_type;
-    at::Tensor made = empty_kept(Sizes(), Sizes(), dtype);
-    switch (dtype) {
-      case at::kDouble:
-        *static_cast<double*>(made.mutable_data_ptr()) = whole ? static_cast<double>(integer) : real;
-        break;
-      case at::kFloat:
-        *static_cast<float*>(made.mutable_data_ptr()) = whole ? static_cast<float>(integer) : static_cast<float>(real);
-        break;
-      case at::kLong:
-        *static_cast<int64_t*>(made.mutable_data_ptr()) = whole ? integer : static_cast<int64_t>(real);
-        break;
-      default:
-        PyErr_SetString(PyExc_TypeError, "number_tensor makes float64, float32 and int64");
-        return nullptr;
-    }
-    return THPVariable_Wrap(std::move(made));
-  } catch (const std::exception& error) {
-    return set_error(error);
+  const auto dtype = reinterpret_cast<THPDtype*>(args[1])->scalar_type;
+  at::Tensor made = empty_kept(Sizes(), Sizes(), dtype);
+  switch (dtype) {
+    case at::kDouble:
+      *static_cast<double*>(made.mutable_data_ptr()) = whole ? static_cast<double>(integer) : real;
+      break;
+    case at::kFloat:
+      *static_cast<float*>(made.mutable_data_ptr()) = whole ? static_cast<float>(integer) : static_cast<float>(real);
+      break;
+    case at::kLong:
+      *static_cast<int64_t*>(made.mutable_data_ptr()) = whole ? integer : static_cast<int64_t>(real);
+      break;
+    default:
+      PyErr_SetString(PyExc_TypeError, "number_tensor makes float64, float32 and int64");
+      return nullptr;
   }
+  return THPVariable_Wrap(std::move(made));
 }
 
 bool view_fits(const at::Tensor& tensor, const Sizes& sizes, const Sizes& strides, int64_t offset) {
@@ -275,19 +261,15 @@ PyObject* reinterpret(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (!read_layout(args[1], args[2], sizes, strides)) return nullptr;
   const long long offset = PyLong_AsLongLong(args[3]);
   if (offset == -1 && PyErr_Occurred()) return nullptr;
-  try {
-    if (offset < 0 || !view_fits(tensor, sizes, strides, offset)) {
-      PyErr_Format(
-          PyExc_ValueError, "reinterpret: sizes %R, strides %R, offset %R leave the storage", args[1], args[2], args[3]);
-      return nullptr;
-    }
-    auto view =
-        at::detail::make_tensor<c10::TensorImpl>(c10::Storage(tensor.storage()), tensor.key_set(), tensor.dtype());
-    view.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
-    return THPVariable_Wrap(std::move(view));
-  } catch (const std::exception& error) {
-    return set_error(error);
+  if (offset < 0 || !view_fits(tensor, sizes, strides, offset)) {
+    PyErr_Format(
+        PyExc_ValueError, "reinterpret: sizes %R, strides %R, offset %R leave the storage", args[1], args[2], args[3]);
+    return nullptr;
   }
+  auto view =
+      at::detail::make_tensor<c10::TensorImpl>(c10::Storage(tensor.storage()), tensor.key_set(), tensor.dtype());
+  view.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  return THPVariable_Wrap(std::move(view));
 }
 
 bool same_ints(at::IntArrayRef found, PyObject* wanted) {
@@ -321,19 +303,19 @@ PyObject* lies_as(PyObject*, PyObject* const* args, Py_ssize_t count) {
 
 PyMethodDef launch_functions[] = {
     {"lies_as",
-     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(lies_as)),
+     method<lies_as>(),
      METH_FASTCALL,
      "lies_as(object, sizes, strides, dtype) -> bool: whether it is a tensor of this metadata, its numbers in memory."},
     {"empty_strided_cpu",
-     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(empty_strided_cpu)),
+     method<empty_strided_cpu>(),
      METH_FASTCALL,
      "empty_strided_cpu(sizes, strides, dtype): an uninitialised CPU tensor, past the dispatcher."},
     {"number_tensor",
-     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(number_tensor)),
+     method<number_tensor>(),
      METH_FASTCALL,
      "number_tensor(value, dtype): a number as a tensor of no dimensions, past the dispatcher."},
     {"reinterpret",
-     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(reinterpret)),
+     method<reinterpret>(),
      METH_FASTCALL,
      "reinterpret(tensor, sizes, strides, storage_offset): as_strided past dispatcher and autograd."},
     {nullptr, nullptr, 0, nullptr},

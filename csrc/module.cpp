@@ -7,6 +7,7 @@
 //   tensor_facts.cpp  a tensor against its metadata
 //   global_state.cpp  grad mode, autocast, modes
 //   answering.cpp     a method of fake tensors that never fails where PyTorch cannot take it
+//   errors.cpp        C++ errors as Python's, at the one place
 //   thread_state.cpp  what PyTorch keeps for a thread, put back after an interrupted compile
 //   mutations.cpp     changes of tensors and objects, counted
 //   checks.cpp        one guard on one value

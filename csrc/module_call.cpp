@@ -100,7 +100,7 @@ PyObject* call_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   }
   ModuleCall* const self = as_call(type->tp_alloc(type, 0));
   if (self == nullptr) return nullptr;
-  self->vectorcall = call;
+  self->vectorcall = entry<call>;
   self->cls = reinterpret_cast<PyTypeObject*>(Py_NewRef(cls));
   self->standard = Py_NewRef(standard);
   self->own_hooks = Py_NewRef(own_hooks);
@@ -146,10 +146,10 @@ int add_module_call(PyObject* module) {
       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
   call_type.tp_vectorcall_offset = offsetof(ModuleCall, vectorcall);
   call_type.tp_call = PyVectorcall_Call;
-  call_type.tp_new = call_new;
-  call_type.tp_dealloc = call_dealloc;
-  call_type.tp_traverse = call_traverse;
-  call_type.tp_descr_get = call_get;
+  call_type.tp_new = entry<call_new>;
+  call_type.tp_dealloc = quiet_entry<call_dealloc>;
+  call_type.tp_traverse = quiet_entry<call_traverse>;
+  call_type.tp_descr_get = entry<call_get>;
   if (PyType_Ready(&call_type) < 0) return -1;
   return PyModule_AddObjectRef(module, "ModuleCall", reinterpret_cast<PyObject*>(&call_type));
 }

@@ -1,13 +1,24 @@
-// What the files of torchglass._native share: a reference holder, the types' entry points, tensor access.
+// What the files of torchglass._native share: a reference holder, the way in from Python, the types' entry points.
 //
-// The module has no state of its own: every type keeps what it needs in its objects.
+// What there is once for the process (frame hook, counts, memory) is guarded by the GIL or by locks of its own, and
+// belongs to the main interpreter: module.cpp refuses others.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
 
+#ifdef Py_GIL_DISABLED
+#error "torchglass needs a Python with the GIL: what it remembers between calls has no locks of its own"
+#endif
+
+#include <exception>
+#include <type_traits>
 #include <utility>
+
+#ifdef __GLIBCXX__
+#include <cxxabi.h>
+#endif
 
 namespace torchglass {
 
@@ -32,6 +43,77 @@ class Ref {
  private:
   PyObject* object_ = nullptr;
 };
+
+// ------------------------------------------------------------------------------------------------ the way in
+
+// The C++ exception that is being handled, as Python's: errors.cpp says which. Needs the GIL.
+void set_python_error() noexcept;
+
+// The same where nothing may be raised: it is shown and forgotten.
+void report_unraisable() noexcept;
+
+// Python takes the GIL from threads that outlive it by pthread_exit, which unwinds the stack and must get through.
+#ifdef __GLIBCXX__
+#define TORCHGLASS_LET_THREADS_END catch (abi::__forced_unwind&) { throw; }
+#else
+#define TORCHGLASS_LET_THREADS_END
+#endif
+
+// body(), for CPython, whose frames no C++ exception may cross: what is thrown is raised, and null or -1 returned.
+template <class Body>
+auto guarded(Body&& body) {
+  using Result = decltype(body());
+  try {
+    return body();
+  } TORCHGLASS_LET_THREADS_END catch (...) {
+    set_python_error();
+  }
+  if constexpr (std::is_pointer_v<Result>) {
+    return Result(nullptr);
+  } else {
+    return Result(-1);
+  }
+}
+
+// The same for what must not raise (destructors, deleters, watchers, visitors): nothing or 0 is returned.
+template <class Body>
+auto unraising(Body&& body) {
+  using Result = decltype(body());
+  try {
+    return body();
+  } TORCHGLASS_LET_THREADS_END catch (...) {
+    report_unraisable();
+  }
+  return Result();
+}
+
+template <auto function, class = decltype(function)>
+struct Entry;
+
+template <auto function, class Result, class... Arguments>
+struct Entry<function, Result (*)(Arguments...)> {
+  static Result raising(Arguments... arguments) {
+    return guarded([&] { return function(arguments...); });
+  }
+  static Result quiet(Arguments... arguments) {
+    return unraising([&] { return function(arguments...); });
+  }
+};
+
+// A function as every slot, getter, setter and callback gets it: `type.tp_new = entry<table_new>`.
+template <auto function>
+constexpr auto entry = &Entry<function>::raising;
+
+template <auto function>
+constexpr auto quiet_entry = &Entry<function>::quiet;
+
+// The same for rows of PyMethodDef, whatever the function is passed by its flags: `{"check", method<check>(), METH_O}`.
+template <auto function>
+PyCFunction method() {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(entry<function>));
+}
+
+// ------------------------------------------------------------------------------------------------ parts of the module
 
 // Each adds its types and functions to the module; -1 with an exception set on failure.
 int add_launch(PyObject* module);

@@ -126,7 +126,7 @@ PyObject* tensor_flags(PyObject*, PyObject* object) {
 }
 
 PyMethodDef tensor_facts_functions[] = {
-    {"tensor_flags", tensor_flags, METH_O, "tensor_flags(tensor): names of its unusual traits, () for a plain one."},
+    {"tensor_flags", method<tensor_flags>(), METH_O, "tensor_flags(tensor): names of its unusual traits, () for a plain one."},
     {nullptr, nullptr, 0, nullptr},
 };
 

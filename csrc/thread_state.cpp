@@ -17,9 +17,9 @@ struct ThreadState {
 ThreadState* as_state(PyObject* object) { return reinterpret_cast<ThreadState*>(object); }
 
 PyObject* state_new(PyTypeObject* type, PyObject*, PyObject*) {
-  PyObject* object = type->tp_alloc(type, 0);
-  if (object != nullptr) as_state(object)->state = new at::ThreadLocalState();
-  return object;
+  Ref object(type->tp_alloc(type, 0));
+  if (object) as_state(object.get())->state = new at::ThreadLocalState();
+  return object.release();
 }
 
 void state_dealloc(PyObject* object) {
@@ -33,7 +33,7 @@ PyObject* state_restore(PyObject* object, PyObject*) {
 }
 
 PyMethodDef state_methods[] = {
-    {"restore", state_restore, METH_NOARGS, "restore(): the thread's state as it was."},
+    {"restore", method<state_restore>(), METH_NOARGS, "restore(): the thread's state as it was."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -46,8 +46,8 @@ int add_thread_state(PyObject* module) {
   state_type.tp_doc = "ThreadState(): this thread's state in PyTorch; see csrc/thread_state.cpp.";
   state_type.tp_basicsize = sizeof(ThreadState);
   state_type.tp_flags = Py_TPFLAGS_DEFAULT;
-  state_type.tp_new = state_new;
-  state_type.tp_dealloc = state_dealloc;
+  state_type.tp_new = entry<state_new>;
+  state_type.tp_dealloc = quiet_entry<state_dealloc>;
   state_type.tp_methods = state_methods;
   if (PyType_Ready(&state_type) < 0) return -1;
   return PyModule_AddObjectRef(module, "ThreadState", reinterpret_cast<PyObject*>(&state_type));

@@ -10,7 +10,7 @@
 #include "tensor_facts.h"
 
 #include <c10/core/GradMode.h>
-#include <torch/csrc/Exceptions.h>
+#include <pybind11/pybind11.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -138,12 +138,7 @@ PyObject* overlap(PyObject*, PyObject* const* args, Py_ssize_t count) {
     }
     written.push_back(static_cast<size_t>(index));
   }
-  try {
-    return PyBool_FromLong(meets_another(tensors, written));
-  } catch (...) {
-    torch::translate_exception_to_python(std::current_exception());
-    return nullptr;
-  }
+  return PyBool_FromLong(meets_another(tensors, written));
 }
 
 enum Kind : long { tracked = 0, unseen = 1, uncounted = 2 };
@@ -189,23 +184,18 @@ PyObject* write_back(PyObject*, PyObject* const* args, Py_ssize_t count) {
     if (source == nullptr) return nullptr;
     const long kind = PyLong_AsLong(PyTuple_GET_ITEM(item, 2));
     if (kind == -1 && PyErr_Occurred()) return nullptr;
-    try {
-      write(THPVariable_Unpack(target), THPVariable_Unpack(source), target == source, kind);
-    } catch (...) {
-      torch::translate_exception_to_python(std::current_exception());
-      return nullptr;
-    }
+    write(THPVariable_Unpack(target), THPVariable_Unpack(source), target == source, kind);
   }
   Py_RETURN_NONE;
 }
 
 PyMethodDef write_back_functions[] = {
     {"overlap",
-     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(overlap)),
+     method<overlap>(),
      METH_FASTCALL,
      "overlap(inputs, written): whether an input that is written to shares memory with another."},
     {"write_back",
-     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(write_back)),
+     method<write_back>(),
      METH_FASTCALL,
      "write_back(inputs, results, writes): copies results into the inputs that they are the new numbers of."},
     {nullptr, nullptr, 0, nullptr},

@@ -129,6 +129,39 @@ def check_exceptions():
         assert not watching()
 
 
+def check_thrown_by_native_code():
+    """What C++ throws ends the call: the frame is cleared and popped, its references are given back."""
+    region = Region(lambda function, parameters, compiled: None)
+    held, thrown = object(), "bad_alloc"
+    region.add(positional, lambda parameters: thrown)
+    region.add(everything, lambda parameters: thrown)
+
+    def raised(call, *args, **kwargs):
+        try:
+            with region:
+                call(*args, **kwargs)
+        except (MemoryError, RuntimeError) as error:
+            names, trace = [], error.__traceback__
+            while trace is not None:
+                names.append(trace.tb_frame.f_code.co_name)
+                trace = trace.tb_next
+            assert names == ["raised"], names
+            return type(error), str(error)
+        raise AssertionError
+
+    assert raised(positional, held)[0] is MemoryError
+    gc.collect()
+    before = sys.getrefcount(held), sys.getallocatedblocks()
+    for _ in range(2000):
+        assert raised(positional, held)[0] is MemoryError
+        assert raised(everything, held, held, 1, held, d=held, z=held)[0] is MemoryError
+    gc.collect()
+    assert sys.getrefcount(held) == before[0] and abs(sys.getallocatedblocks() - before[1]) < 50
+    thrown = "said in C++"
+    assert raised(positional, held) == (RuntimeError, "said in C++")
+    assert not watching() and positional(1) == (1, 2)
+
+
 def check_failing_compiler():
     shown = []
     hook, sys.unraisablehook = sys.unraisablehook, lambda what: shown.append(what.exc_type)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+PARTS = ("frame_hook", "tail_calls", "errors")
 DESCRIBE = (
     "import sys, sysconfig as s; print(s.get_path('include'), s.get_config_var('EXT_SUFFIX'), sys.version_info[1])"
 )
@@ -35,7 +36,7 @@ def test_checks_hold(python: str, tmp_path: Path) -> None:
     if shutil.which("g++") is None:
         pytest.skip("needs g++")
     core = HERE.parents[1] / "csrc"
-    sources = [HERE / "frame_hook_alone.cpp", core / "frame_hook.cpp", core / "tail_calls.cpp"]
+    sources = [HERE / "frame_hook_alone.cpp", *(core / f"{name}.cpp" for name in PARTS)]
     built = tmp_path / f"frame_hook_alone{suffix}"
     flags = ["-std=c++17", "-O1", "-g", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall", "-Werror"]
     subprocess.run(["g++", *flags, f"-I{include}", "-o", built, *sources], check=True)
