@@ -3,7 +3,12 @@
 // glibc returns large blocks to the system on free, so every call of a compiled graph would meet fresh pages, and a
 // page fault per 4 KB costs more than most fused kernels (a 2 MB gelu: 1.3 ms with fresh pages, 0.4 ms without, one
 // thread). Blocks of KEEP_FROM bytes and more are kept by exact size. What is kept together with what is in use stays
-// within the most that was ever in use at once, plus SLACK; the blocks unused longest go first.
+// within the most that was in use at once lately, plus SLACK; the blocks unused longest go first. Lately is this epoch
+// and the one before it, EPOCH allocations each: many steps of a model, so that what recurs in each is kept, and what
+// one large call needed is given back once small ones go on.
+//
+// Tensors die on any thread, in destructors that may not throw: giving a block back allocates nothing. All that it may
+// need is made when the block is.
 #include "memory.h"
 
 #include <ATen/EmptyTensor.h>
@@ -12,8 +17,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -23,12 +30,30 @@ namespace {
 
 constexpr size_t KEEP_FROM = 64 << 10;
 constexpr size_t SLACK = 32 << 20;
+constexpr size_t EPOCH = 1 << 14;  // a training step of a model of 1.5 GB allocates some thousand times
 constexpr size_t PAGE = 4096;
 constexpr size_t HUGE_PAGE = 2 << 20;
 
+struct Block;
+using Blocks = std::list<Block>;
+
+// The blocks of one size.
+struct Size {
+  size_t bytes = 0;
+  size_t blocks = 0;                     // in use and kept
+  std::vector<Blocks::iterator> kept{};  // the newest last, with room for all of them
+};
+
+// A block moves between the lists of those in use and those kept as the node that it was made as.
 struct Block {
   void* data;
-  size_t bytes;
+  Size* size;
+  Blocks::iterator place{};
+};
+
+// What the profiler is told.
+struct Totals {
+  size_t in_use, kept;
 };
 
 class Pool final : public c10::Allocator {
@@ -36,101 +61,128 @@ class Pool final : public c10::Allocator {
   c10::DataPtr allocate(size_t wanted) override {
     if (wanted < KEEP_FROM) return c10::GetDefaultCPUAllocator()->allocate(wanted);
     const size_t bytes = (wanted + PAGE - 1) / PAGE * PAGE;
-    Block* block = take(bytes);
-    if (block == nullptr) {
-      try {
-        block = fresh(bytes);
-      } catch (...) {
-        std::lock_guard<std::mutex> lock(mutex_);
-        in_use_ -= bytes;
-        throw;
-      }
-    }
-    report(block->data, static_cast<int64_t>(bytes));
-    return {block->data, block, &give_back, c10::Device(c10::DeviceType::CPU)};
+    Totals totals{};
+    Block* block = take(bytes, totals);
+    if (block == nullptr) block = make(bytes, totals);
+    c10::DataPtr data(block->data, block, &give_back, c10::Device(c10::DeviceType::CPU));
+    report(block->data, static_cast<int64_t>(bytes), totals);
+    return data;
   }
 
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 
+  using Lock = std::lock_guard<std::mutex>;
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
 
   size_t release() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const size_t before = kept_;
+    const Lock lock(mutex_);
+    const size_t before = totals_.kept;
     trim(0);
     return before;
   }
 
  private:
-  using Blocks = std::list<Block*>;
-
-  Block* take(size_t bytes) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    in_use_ += bytes;
-    most_in_use_ = std::max(most_in_use_, in_use_);
-    auto& free = by_size_[bytes];
-    if (free.empty()) return nullptr;
-    auto newest = free.back();
-    free.pop_back();
-    Block* block = *newest;
-    by_age_.erase(newest);
-    kept_ -= bytes;
-    return block;
+  // A kept block of this size, null if there is none.
+  Block* take(size_t bytes, Totals& totals) {
+    const Lock lock(mutex_);
+    const auto found = sizes_.find(bytes);
+    if (found == sizes_.end() || found->second.kept.empty()) return nullptr;
+    const auto newest = found->second.kept.back();
+    found->second.kept.pop_back();
+    in_use_.splice(in_use_.end(), kept_, newest);
+    totals_.kept -= bytes;
+    totals = count(bytes);
+    return &*newest;
   }
 
-  Block* fresh(size_t bytes) {
+  // A new block, after room is made for it.
+  Block* make(size_t bytes, Totals& totals) {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
-      const size_t limit = allowance();
-      trim(limit > in_use_ ? limit - in_use_ : 0);
+      const Lock lock(mutex_);
+      trim_to_allowance(bytes);
     }
+    std::unique_ptr<void, decltype(&std::free)> data(map(bytes), &std::free);
+    Blocks made;
+    made.push_back({data.get(), nullptr});
+    made.back().place = made.begin();
+    const Lock lock(mutex_);
+    Size& size = sizes_.try_emplace(bytes, Size{bytes}).first->second;
+    size.kept.reserve(size.blocks + 1);
+    ++size.blocks;
+    made.back().size = &size;
+    in_use_.splice(in_use_.end(), made);
+    data.release();
+    totals = count(bytes);
+    return &in_use_.back();
+  }
+
+  void* map(size_t bytes) {
     void* data = nullptr;
     if (posix_memalign(&data, bytes >= HUGE_PAGE ? HUGE_PAGE : 64, bytes) != 0) {
       release();
       TORCH_CHECK(posix_memalign(&data, 64, bytes) == 0, "torchglass: no memory for ", bytes, " bytes");
     }
     if (bytes >= HUGE_PAGE) madvise(data, bytes, MADV_HUGEPAGE);
-    return new Block{data, bytes};
+    return data;
+  }
+
+  // One more allocation. The lock is held.
+  Totals count(size_t bytes) {
+    if (++allocations_ % EPOCH == 0) {
+      most_before_ = most_;
+      most_ = totals_.in_use;
+    }
+    totals_.in_use += bytes;
+    most_ = std::max(most_, totals_.in_use);
+    return totals_;
   }
 
   static void give_back(void* context);
 
+  Totals keep(Block* block) {
+    const Lock lock(mutex_);
+    kept_.splice(kept_.end(), in_use_, block->place);
+    block->size->kept.push_back(block->place);  // for which there is room
+    totals_.in_use -= block->size->bytes;
+    totals_.kept += block->size->bytes;
+    const Totals now = totals_;
+    trim_to_allowance(0);
+    return now;
+  }
+
   // torch.profiler's memory view counts these blocks as it counts PyTorch's own.
-  void report(void* data, int64_t bytes) {
+  static void report(void* data, int64_t bytes, const Totals& totals) {
     if (!c10::memoryProfilingEnabled()) return;
-    c10::reportMemoryUsageToProfiler(data, bytes, in_use_, in_use_ + kept_, c10::Device(c10::DeviceType::CPU));
+    const c10::Device cpu(c10::DeviceType::CPU);
+    c10::reportMemoryUsageToProfiler(data, bytes, totals.in_use, totals.in_use + totals.kept, cpu);
   }
 
-  void keep(Block* block) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    in_use_ -= block->bytes;
-    by_age_.push_back(block);
-    by_size_[block->bytes].push_back(std::prev(by_age_.end()));
-    kept_ += block->bytes;
-    const size_t limit = allowance();
-    trim(limit > in_use_ ? limit - in_use_ : 0);
+  // With `more` bytes that will be in use soon. The lock is held.
+  void trim_to_allowance(size_t more) {
+    const size_t used = totals_.in_use + more, most = std::max({most_, most_before_, used}) + SLACK;
+    trim(most - used);
   }
-
-  size_t allowance() const { return most_in_use_ + SLACK; }
 
   // Frees the blocks unused longest until at most `most` bytes are kept. The lock is held.
   void trim(size_t most) {
-    while (kept_ > most && !by_age_.empty()) {
-      Block* block = by_age_.front();
-      auto& free = by_size_[block->bytes];
-      free.remove(by_age_.begin());
-      by_age_.pop_front();
-      kept_ -= block->bytes;
-      std::free(block->data);
-      delete block;
+    while (totals_.kept > most) {
+      const auto oldest = kept_.begin();
+      Size& size = *oldest->size;
+      size.kept.erase(size.kept.begin());  // the oldest of all is the oldest of its size
+      totals_.kept -= size.bytes;
+      std::free(oldest->data);
+      kept_.erase(oldest);
+      if (--size.blocks == 0) sizes_.erase(size.bytes);
     }
   }
 
   std::mutex mutex_;
-  Blocks by_age_;                                                      // kept blocks, the one unused longest first
-  std::unordered_map<size_t, std::list<Blocks::iterator>> by_size_;    // the same by size, the newest last
-  size_t kept_ = 0, in_use_ = 0, most_in_use_ = 0;
+  Blocks in_use_, kept_;  // kept: the one unused longest first
+  std::unordered_map<size_t, Size> sizes_;
+  Totals totals_{0, 0};
+  size_t most_ = 0, most_before_ = 0;  // in use at once, in this epoch and the one before
+  size_t allocations_ = 0;
 };
 
 Pool& pool() {
@@ -143,15 +195,18 @@ Pool& pool() {
 }
 
 void Pool::give_back(void* context) {
-  auto* block = static_cast<Block*>(context);
-  pool().report(block->data, -static_cast<int64_t>(block->bytes));
-  pool().keep(block);
+  unraising([&] {
+    auto* block = static_cast<Block*>(context);
+    void* const data = block->data;
+    const auto bytes = static_cast<int64_t>(block->size->bytes);
+    report(data, -bytes, pool().keep(block));
+  });
 }
 
 PyObject* release_memory(PyObject*, PyObject*) { return PyLong_FromSize_t(pool().release()); }
 
 PyMethodDef memory_functions[] = {
-    {"release_memory", release_memory, METH_NOARGS, "release_memory() -> int: frees kept blocks, returns their bytes."},
+    {"release_memory", method<release_memory>(), METH_NOARGS, "release_memory() -> int: frees kept blocks, returns their bytes."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -1,5 +1,6 @@
 """Memory of generated graphs: blocks are handed out again, never twice at once, and what is kept stays bounded."""
 
+import queue
 import subprocess
 import sys
 import threading
@@ -78,3 +79,68 @@ def test_storage_can_grow():
     t.resize_(2 * SIDE, SIDE)
     t.fill_(1)
     assert float(t.sum()) == 2 * SIDE * SIDE
+
+
+DECAYING = """
+import torch
+from torchglass import _native
+def make(megabytes):
+    return _native.empty_strided_cpu((megabytes, 1 << 18), (1 << 18, 1), torch.float32)
+for times in (1, 12_000, 40_000):  # an epoch has 16,384 allocations
+    large = [make(64) for _ in range(4)]
+    del large
+    for _ in range(times):
+        make(1)
+    print(_native.release_memory() >> 20)
+"""
+
+
+def test_what_one_large_call_needed_is_given_back_in_time():
+    done = subprocess.run([sys.executable, "-c", DECAYING], capture_output=True, text=True, check=True)
+    at_first, soon, later = map(int, done.stdout.split())
+    assert at_first == soon == 4 * 64 + 1  # all that was in use at once, in this epoch or the one before
+    assert later <= 1 + 32  # what was in use lately, and the slack
+
+
+def test_what_each_step_needs_is_kept_between_steps():
+    _native.release_memory()
+    addresses = set()
+    for _ in range(50):
+        step = [make(side) for side in range(256, 320)]
+        addresses |= {t.data_ptr() for t in step}
+        del step
+    assert len(addresses) == 64
+
+
+def test_threads_that_allocate_and_free_for_each_other():
+    """Blocks of several sizes are made by one thread and die on another, while a third empties the pool."""
+    handed: queue.SimpleQueue = queue.SimpleQueue()
+    wrong, sides, rounds = [], range(130, 150), 2000
+
+    def produce(number):
+        for i in range(rounds):
+            side = sides[(i * 7 + number) % len(sides)]
+            handed.put((make(side).fill_(number * rounds + i), number * rounds + i))
+
+    def consume():
+        kept = []
+        while (item := handed.get()) is not None:
+            kept.append(item)
+            if len(kept) > 5:
+                tensor, number = kept.pop(0)
+                if not bool((tensor == number).all()):
+                    wrong.append(number)
+
+    makers = [threading.Thread(target=produce, args=(n,)) for n in range(3)]
+    takers = [threading.Thread(target=consume) for _ in range(3)]
+    for thread in (*makers, *takers):
+        thread.start()
+    while any(thread.is_alive() for thread in makers):
+        _native.release_memory()
+    for _ in takers:
+        handed.put(None)
+    for thread in (*makers, *takers):
+        thread.join()
+    assert not wrong
+    _native.release_memory()
+    assert _native.release_memory() == 0
