@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -41,7 +42,9 @@ def same(a: tuple[Any, ...] | None, b: tuple[Any, ...] | None) -> bool:
 
 
 def is_fresh(x: Any, y: Any) -> bool:
-    """Whether both are new views of one tensor, as indexing a tensor gives."""
+    """Whether both are new views of one thing: of a tensor, as indexing gives, or of a class's dict."""
+    if isinstance(x, MappingProxyType) and isinstance(y, MappingProxyType):
+        return gc.get_referents(x)[0] is gc.get_referents(y)[0]
     tensors = isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor)
     return tensors and x._is_view() and x.data_ptr() == y.data_ptr()
 
