@@ -6,6 +6,7 @@
 
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
+#include <torch/csrc/Size.h>
 
 #include <cmath>
 #include <cstring>
@@ -48,10 +49,6 @@ bool same_items(PyObject* a, PyObject* b) {
   return true;
 }
 
-bool is_torch_size(PyObject* object) {
-  return PyTuple_Check(object) && std::strcmp(Py_TYPE(object)->tp_name, "torch.Size") == 0;
-}
-
 bool has_same_constant(PyObject* items, PyObject* wanted) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i) {
     if (same_constant(PyTuple_GET_ITEM(items, i), wanted)) return true;
@@ -73,10 +70,15 @@ bool same_sets(PyObject* a, PyObject* b) {
   return true;
 }
 
-// NumPy's scalars: their text tells apart what == does not (NaN, -0.0).
-bool is_numpy_scalar(PyTypeObject* type) {
-  return std::strncmp(type->tp_name, "numpy.", 6) == 0 && type->tp_as_mapping != nullptr &&
-      std::strcmp(type->tp_name, "numpy.ndarray") != 0;
+bool is_subtype(PyTypeObject* type, PyTypeObject* base) {
+  return base != nullptr && PyType_IsSubtype(type, base);
+}
+
+// NumPy's own scalars and dtypes: their text tells apart what == does not (NaN, -0.0).
+bool is_compared_by_text(PyTypeObject* type) {
+  static LoadedType scalar("numpy", "generic"), dtype("numpy", "dtype");
+  if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0) return false;  // a class of the program's
+  return is_subtype(type, scalar.get()) || is_subtype(type, dtype.get());
 }
 
 bool same_text(PyObject* a, PyObject* b) {
@@ -187,10 +189,11 @@ bool has_length(PyObject* value, Py_ssize_t length) {
 
 // len() of these runs no Python code.
 bool has_builtin_length(PyObject* value) {
-  const PyTypeObject* type = Py_TYPE(value);
-  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0 &&
-      (PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value) || PyAnySet_Check(value) ||
-       PyUnicode_Check(value) || PyBytes_Check(value) || std::strcmp(type->tp_name, "collections.deque") == 0);
+  static LoadedType deque("collections", "deque");
+  PyTypeObject* const type = Py_TYPE(value);
+  if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0) return type == deque.get();  // one since Python 3.12
+  return PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value) || PyAnySet_Check(value) ||
+      PyUnicode_Check(value) || PyBytes_Check(value) || type == deque.get();
 }
 
 PyObject* same_constant_function(PyObject*, PyObject* const* args, Py_ssize_t count) {
@@ -218,11 +221,11 @@ bool same_constant(PyObject* value, PyObject* expected) {
     const Py_complex a = PyComplex_AsCComplex(value), b = PyComplex_AsCComplex(expected);
     return same_float(a.real, b.real) && same_float(a.imag, b.imag);
   }
-  if (type == &PyTuple_Type || is_torch_size(expected)) return same_items(value, expected);
+  if (type == &PyTuple_Type || type == &THPSizeType) return same_items(value, expected);
   if (type == &PyFrozenSet_Type || type == &PySet_Type) return same_sets(value, expected);
   if (type == &PySlice_Type) return same_slices(value, expected);
-  if (is_numpy_scalar(type)) return same_text(value, expected);
-  return is_compared_by_value(type) && cleared(PyObject_RichCompareBool(value, expected, Py_EQ));
+  if (is_compared_by_value(type)) return cleared(PyObject_RichCompareBool(value, expected, Py_EQ));
+  return is_compared_by_text(type) && same_text(value, expected);
 }
 
 bool Condition::make(const char* name, PyObject* expected, Condition& out) {

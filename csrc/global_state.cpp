@@ -20,8 +20,6 @@
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/PyInterpreter.h>
 
-#include <cstring>
-
 namespace torchglass {
 namespace {
 
@@ -56,8 +54,8 @@ bool same_scalars(const GlobalState& a, const GlobalState& b) {
 
 // What a mode is compared by: a new reference.
 Ref mode_key(PyObject* mode) {
-  const char* name = std::strrchr(Py_TYPE(mode)->tp_name, '.');
-  if (std::strcmp(name != nullptr ? name + 1 : Py_TYPE(mode)->tp_name, "DeviceContext") == 0) {
+  static LoadedType device_context("torch.utils._device", "DeviceContext");
+  if (Py_TYPE(mode) == device_context.get()) {
     Ref device(PyObject_GetAttrString(mode, "device"));
     if (device) return device;
     PyErr_Clear();

@@ -44,6 +44,29 @@ class Ref {
   PyObject* object_ = nullptr;
 };
 
+// A type of a module that may be loaded later or never; null before: who has an object of it has loaded it.
+class LoadedType {
+ public:
+  constexpr LoadedType(const char* module, const char* name) : module_(module), name_(name) {}
+
+  PyTypeObject* get() {
+    if (type_ == nullptr) look();
+    return type_;
+  }
+
+ private:
+  void look() {
+    const Ref name(PyUnicode_FromString(module_));
+    const Ref module(name ? PyImport_GetModule(name.get()) : nullptr);
+    Ref found(module ? PyObject_GetAttrString(module.get(), name_) : nullptr);
+    if (found && PyType_Check(found.get())) type_ = reinterpret_cast<PyTypeObject*>(found.release());
+    PyErr_Clear();
+  }
+
+  const char *module_, *name_;
+  PyTypeObject* type_ = nullptr;  // kept for good
+};
+
 // ------------------------------------------------------------------------------------------------ the way in
 
 // The C++ exception that is being handled, as Python's: errors.cpp says which. Needs the GIL.
