@@ -22,30 +22,67 @@
 #include "guard_table.h"
 #include "memory.h"
 
+namespace torchglass {
 namespace {
+
+// What is counted and hooked is so for the process, and the GIL of one interpreter guards it.
+bool suits() {
+  if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+    PyErr_SetString(PyExc_ImportError, "torchglass works in the main interpreter alone, not in subinterpreters");
+    return false;
+  }
+  PyObject* const flags = PySys_GetObject("abiflags");  // borrowed; native.h refuses the headers of such a Python
+  const bool named = flags != nullptr && PyUnicode_Check(flags);
+  if (named && PyUnicode_FindChar(flags, 't', 0, PyUnicode_GET_LENGTH(flags), 1) >= 0) {
+    PyErr_SetString(PyExc_ImportError, "torchglass needs a Python with the GIL, not a free-threaded one");
+    return false;
+  }
+  return true;
+}
+
+bool fill(PyObject* module) {
+  for (auto add : {add_launch, add_write_back, add_attention, add_memory, add_tensor_facts, add_global_state, add_checks,
+                   add_guard_table, add_frame_hook, add_dispatch, add_module_call, add_graph_function,
+                   add_thread_state, add_answering}) {
+    if (add(module) < 0) return false;
+  }
+  return true;
+}
+
+// The types are made once for the process: who imports it again, with another name or without `sys.modules`, gets them.
+int execute(PyObject* module) {
+  static PyObject* contents = nullptr;
+  if (!suits()) return -1;
+  PyObject* const names = PyModule_GetDict(module);
+  if (contents != nullptr) return PyDict_Merge(names, contents, 0);
+  if (!fill(module)) return -1;
+  contents = PyDict_Copy(names);
+  return contents != nullptr ? 0 : -1;
+}
+
+PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, reinterpret_cast<void*>(entry<execute>)},
+#if PY_VERSION_HEX >= 0x030C0000
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+    {0, nullptr},
+};
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     "torchglass._native",
     "The parts of torchglass that every compiled call passes through.",
-    -1,
+    0,
     nullptr,
-    nullptr,
+    slots,
     nullptr,
     nullptr,
     nullptr,
 };
 
 }  // namespace
+}  // namespace torchglass
 
 PyMODINIT_FUNC PyInit__native() {
-  using namespace torchglass;
-  Ref module(PyModule_Create(&definition));
-  if (!module) return nullptr;
-  for (auto add : {add_launch, add_write_back, add_attention, add_memory, add_tensor_facts, add_global_state, add_checks,
-                   add_guard_table, add_frame_hook, add_dispatch, add_module_call, add_graph_function,
-                   add_thread_state, add_answering}) {
-    if (add(module.get()) < 0) return nullptr;
-  }
-  return module.release();
+  return PyModuleDef_Init(&torchglass::definition);
 }
