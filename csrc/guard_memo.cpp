@@ -106,7 +106,7 @@ bool GuardTable::run_roots(Run& run) {
 GuardTable::Sweep GuardTable::sweep_root(Root& root) {
   Memo& memo = root.memo;
   const uint64_t changes = memo.asks_for_changes ? dict_changes() : 0, mutated = mutations();
-  const bool settled = memo.settled_at == mutated;
+  const bool settled = mutations_counted && memo.settled_at == mutated;
   if (memo.asks_for_changes && memo.last_dict_epoch == changes) {
     if (!all_hold(memo.loose) || !(settled || all_hold(memo.counted))) return Sweep::Fails;
   } else {

@@ -9,7 +9,7 @@
 //   answering.cpp     a method of fake tensors that never fails where PyTorch cannot take it
 //   errors.cpp        C++ errors as Python's, at the one place
 //   thread_state.cpp  what PyTorch keeps for a thread, put back after an interrupted compile
-//   mutations.cpp     changes of tensors and objects, counted
+//   mutations.cpp     changes of tensors and objects, counted; all that is changed of others' types
 //   checks.cpp        one guard on one value
 //   guard_table.cpp   the guards of an entry;  guard_memo.cpp  what it remembers between calls;
 //                     guard_table_type.cpp  its Python type
@@ -21,6 +21,7 @@
 #include "graph_function.h"
 #include "guard_table.h"
 #include "memory.h"
+#include "mutations.h"
 
 namespace torchglass {
 namespace {
@@ -43,7 +44,7 @@ bool suits() {
 bool fill(PyObject* module) {
   for (auto add : {add_launch, add_write_back, add_attention, add_memory, add_tensor_facts, add_global_state, add_checks,
                    add_guard_table, add_frame_hook, add_dispatch, add_module_call, add_graph_function,
-                   add_thread_state, add_answering}) {
+                   add_thread_state, add_answering, add_mutations}) {
     if (add(module) < 0) return false;
   }
   return true;

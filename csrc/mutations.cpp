@@ -1,4 +1,9 @@
-// Counting in front of what changes tensors, classes and dicts.
+// Counting in front of what changes tensors, classes and dicts; with it, all that native code changes of other people's
+// types: the table `changes`.
+//
+//   process_changes() -> tuple of (of, attribute, why, whether it is in place now)
+//   undo_process_changes()    as before the first; the next table that can use them makes them again. Not while another
+//                             thread computes: kernels of operators are taken away.
 #include "mutations.h"
 
 #include <ATen/core/Tensor.h>
@@ -8,11 +13,13 @@
 #include <torch/library.h>
 
 #include <initializer_list>
+#include <iterator>
 #include <utility>
 
 namespace torchglass {
 
 std::atomic<uint64_t> mutations_count{0};
+bool mutations_counted = false;
 
 namespace {
 
@@ -24,7 +31,8 @@ struct Counted {
 // ------------------------------------------------------------------------------------------ Python's ways
 
 // A descriptor refers to a definition, which may lie in memory that is not to be written and which others share: so it
-// is given a copy. `Place` tells the copies apart.
+// is given a copy, for good. What is put into the copy is ours, and the original again when that is undone. `Place` tells
+// the copies apart.
 enum Place { Data, RequiresGrad, Class, Dict, SetRequiresGrad, Detach, Swap };
 
 template <Place place>
@@ -41,16 +49,24 @@ struct Attribute {
   static bool count(PyObject* descriptor) {
     if (descriptor == nullptr || Py_TYPE(descriptor) != &PyGetSetDescr_Type) return false;
     PyGetSetDef*& used = reinterpret_cast<PyGetSetDescrObject*>(descriptor)->d_getset;
-    if (used == &definition) return true;
-    if (used->set == nullptr || (original != nullptr && used->set != original)) return false;
-    if (original == nullptr) {
-      original = used->set;
-      definition = *used;
-      definition.set = set;
+    if (used != &definition) {
+      if (used->set == nullptr || (original != nullptr && used->set != original)) return false;
+      if (original == nullptr) {
+        original = used->set;
+        definition = *used;
+      }
+      used = &definition;
     }
-    used = &definition;
+    return count_again();
+  }
+
+  static bool count_again() {
+    if (original != nullptr) definition.set = entry<set>;
     return true;
   }
+
+  static void undo() { definition.set = original; }
+  static bool is_in_place() { return original != nullptr && definition.set != original; }
 };
 
 template <Place place>
@@ -70,16 +86,21 @@ struct Function {
 
   static bool count(PyObject* function) {
     PyMethodDef** const used = definition_of(function);
-    if (used == nullptr || *used == &definition) return used != nullptr;
+    if (used == nullptr) return false;
     const int passed = (*used)->ml_flags & (METH_VARARGS | METH_KEYWORDS | METH_FASTCALL | METH_NOARGS | METH_O);
     const bool keywords = passed == (METH_VARARGS | METH_KEYWORDS);
-    if (original != nullptr || (!keywords && passed != METH_VARARGS && passed != METH_NOARGS)) return false;
-    original = (*used)->ml_meth;
-    definition = **used;
-    definition.ml_meth = keywords ? reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_with_keywords)) : call;
-    *used = &definition;
+    if (*used != &definition) {
+      if (original != nullptr || (!keywords && passed != METH_VARARGS && passed != METH_NOARGS)) return false;
+      original = (*used)->ml_meth;
+      definition = **used;
+      *used = &definition;
+    }
+    definition.ml_meth = keywords ? method<call_with_keywords>() : entry<call>;
     return true;
   }
+
+  static void undo() { definition.ml_meth = original; }
+  static bool is_in_place() { return original != nullptr && definition.ml_meth != original; }
 
   static PyMethodDef** definition_of(PyObject* function) {
     if (function == nullptr) return nullptr;
@@ -104,16 +125,6 @@ Ref attribute_of(const char* module, const char* name) {
   return found;
 }
 
-bool count_in_python() {
-  auto* const tensor = reinterpret_cast<PyTypeObject*>(THPVariableClass);
-  return Attribute<Class>::count(own_attribute(&PyBaseObject_Type, "__class__")) &&
-      Attribute<Data>::count(own_attribute(tensor, "data")) &&
-      Attribute<RequiresGrad>::count(own_attribute(tensor, "requires_grad")) &&
-      Function<SetRequiresGrad>::count(own_attribute(tensor, "requires_grad_")) &&
-      Function<Detach>::count(own_attribute(tensor, "detach_")) &&
-      Function<Swap>::count(attribute_of("torch._C", "_swap_tensor_impl").get());
-}
-
 // ------------------------------------------------------------------------------------------ operators
 
 // Every call of an operator passes the key BackendSelect, below autograd and above the backends. These have no kernel
@@ -128,13 +139,63 @@ void call_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torc
   op.redispatchBoxed(keys & below, stack);
 }
 
-void count_in_operators() {
-  auto* const library =  // kept for good: its end would take the kernels away
-      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::BackendSelect, __FILE__, __LINE__);
+torch::Library* library = nullptr;  // its end takes the kernels away; never destroyed with the process
+
+bool count_in_operators() {
+  library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::BackendSelect, __FILE__, __LINE__);
   for (const char* name : operators) {
     library->impl(name, torch::CppFunction::makeFromBoxedFunction<&call_operator>());
   }
+  return true;
 }
+
+// ------------------------------------------------------------------------------------------ the table
+
+PyTypeObject* tensor_type() {
+  return reinterpret_cast<PyTypeObject*>(THPVariableClass);
+}
+
+// What is changed for the whole process, in the order in which it is: in front of each a count, and nothing else.
+struct Change {
+  const char* of;
+  const char* attribute;
+  const char* why;
+  bool (*make)();  // false where this Python or torch has something else there
+  void (*undo)();
+  bool (*is_in_place)();
+};
+
+template <class How>
+constexpr Change change(const char* of, const char* attribute, const char* why, bool (*make)()) {
+  return {of, attribute, why, make, How::undo, How::is_in_place};
+}
+
+const Change changes[] = {
+    change<Attribute<Class>>(
+        "object", "__class__", "objects whose class guards know are given another",
+        [] { return Attribute<Class>::count(own_attribute(&PyBaseObject_Type, "__class__")); }),
+    change<Attribute<Data>>(
+        "torch.Tensor", "data", "a parameter is given other memory, sizes or dtype",
+        [] { return Attribute<Data>::count(own_attribute(tensor_type(), "data")); }),
+    change<Attribute<RequiresGrad>>(
+        "torch.Tensor", "requires_grad", "a parameter is frozen",
+        [] { return Attribute<RequiresGrad>::count(own_attribute(tensor_type(), "requires_grad")); }),
+    change<Function<SetRequiresGrad>>(
+        "torch.Tensor", "requires_grad_", "a parameter is frozen",
+        [] { return Function<SetRequiresGrad>::count(own_attribute(tensor_type(), "requires_grad_")); }),
+    change<Function<Detach>>(
+        "torch.Tensor", "detach_", "a parameter is frozen",
+        [] { return Function<Detach>::count(own_attribute(tensor_type(), "detach_")); }),
+    change<Function<Swap>>(
+        "torch._C", "_swap_tensor_impl", "torch.utils.swap_tensors exchanges parameters",
+        [] { return Function<Swap>::count(attribute_of("torch._C", "_swap_tensor_impl").get()); }),
+    // of each class when a guard first walks the dict of one of its objects: counts_dict_of
+    change<Attribute<Dict>>(
+        "each class whose objects guards look into", "__dict__", "an object is given another dict",
+        [] { return Attribute<Dict>::count_again(); }),
+    {"torch.ops.aten", "resize_, as_strided_, set_", "operators change a parameter's sizes or memory",
+     count_in_operators, [] { delete std::exchange(library, nullptr); }, [] { return library != nullptr; }},
+};
 
 // ------------------------------------------------------------------------------------------ trying it out
 
@@ -173,29 +234,80 @@ bool hears_everything() {
       heard(bool(Ref(PyObject_CallFunctionObjArgs(swap.get(), object.get(), second.get(), nullptr))));
 }
 
-bool begin() {
-  if (!count_in_python()) return false;
+bool make_changes() {
+  for (const Change& change : changes) {
+    if (!change.make()) return false;
+  }
+  return hears_everything();
+}
+
+// How often the changes were undone: whoever makes them meanwhile has made some of them in vain.
+uint64_t times_undone = 0;
+bool begun = false;
+
+void undo_changes() {
+  ++times_undone;
+  mutations_counted = begun = false;
+  for (const Change& change : changes) {
+    if (change.is_in_place()) change.undo();
+  }
+}
+
+// Changes made while nothing was counted count as one.
+void begin() {
+  const uint64_t before = times_undone;
   bool usable = false;
   try {
-    count_in_operators();
-    usable = hears_everything();
+    usable = make_changes();
   } catch (const std::exception&) {  // some mode of torch's is on in which tensors are others
   }
   PyErr_Clear();
-  return usable;
+  const bool undone = before != times_undone;
+  usable = usable && !undone;
+  if (!usable) undo_changes();
+  begun = !undone;
+  mutations_count.fetch_add(1, std::memory_order_relaxed);
+  mutations_counted = usable;
 }
+
+PyObject* process_changes(PyObject*, PyObject*) {
+  Ref rows(PyTuple_New(std::size(changes)));
+  for (size_t i = 0; rows && i < std::size(changes); ++i) {
+    const Change& change = changes[i];
+    PyObject* const in_place = change.is_in_place() ? Py_True : Py_False;
+    PyObject* const row = Py_BuildValue("(sssO)", change.of, change.attribute, change.why, in_place);
+    if (row == nullptr) return nullptr;
+    PyTuple_SET_ITEM(rows.get(), i, row);
+  }
+  return rows.release();
+}
+
+PyObject* undo_process_changes(PyObject*, PyObject*) {
+  undo_changes();
+  Py_RETURN_NONE;
+}
+
+PyMethodDef mutations_functions[] = {
+    {"process_changes", method<process_changes>(), METH_NOARGS,
+     "process_changes(): what native code changes of other people's types: (of, attribute, why, in place)."},
+    {"undo_process_changes", method<undo_process_changes>(), METH_NOARGS, "undo_process_changes(): until they are needed again."},
+    {nullptr, nullptr, 0, nullptr},
+};
 
 }  // namespace
 
 // No lock is held meanwhile: beginning may let another thread run, to which nothing is counted yet.
 bool counts_mutations() {
-  static bool begun = false, usable = false;
-  if (!std::exchange(begun, true)) usable = begin();
-  return usable;
+  if (!std::exchange(begun, true)) begin();
+  return mutations_counted;
 }
 
 bool counts_dict_of(PyTypeObject* type) {
   return counts_mutations() && Attribute<Dict>::count(own_attribute(type, "__dict__"));
+}
+
+int add_mutations(PyObject* module) {
+  return PyModule_AddFunctions(module, mutations_functions);
 }
 
 }  // namespace torchglass

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _native, fallbacks, following, torch_compat
+from . import _native, fallbacks, following, process_changes, torch_compat
 from .backends import registry
 from .bytecode.objects import new_class
 from .capture.standard_library import is_made
@@ -78,6 +78,7 @@ def compile_with(model: Any, options: CompileOptions, off: bool = False) -> Any:
     """What ``compile`` gives, the options made."""
     if off:
         return model
+    following.follow(reset)
     model = torch_compat.uncompiled(model)
     if isinstance(model, torch.jit.ScriptModule):
         fallbacks.say(f"TorchScript has compiled {type(model).__name__}: it runs as it is", key=id(type(model)))
@@ -326,8 +327,13 @@ def explain(compiled: Any) -> Explanation:
     return Explanation(state.record, compiled)
 
 
-def reset(directory: str | Path | None = None) -> None:
-    """Forget every entry of every compiled function; with ``directory``, forget the edits made in that folder too."""
+def reset(directory: str | Path | None = None, *, everything: bool = False) -> None:
+    """Forget every entry of every compiled function; with ``directory``, forget the edits made in that folder too.
+
+    With ``everything``, undo what we have changed of other people's types, functions and operators for the process, too
+    (the table in docs/limits.md): the next ``compile``, ``install`` or call that needs it changes it again. Not while
+    another thread compiles or runs what is compiled.
+    """
     fallbacks.forget()
     with _states_lock:
         states = list(_states)
@@ -336,6 +342,8 @@ def reset(directory: str | Path | None = None) -> None:
             state.reset()
     if directory is not None:
         store.ArtifactStore(directory).forget_edits()
+    if everything:
+        process_changes.undo_all()
 
 
 def list_backends() -> list[str]:

@@ -3,6 +3,9 @@
 Programs that change compilers keep their ``torch.compiler.set_stance("force_eager")`` and ``torch._dynamo.reset()``.
 Both come by ``torch._dynamo``; when that is loaded, and not before, its two functions are made to tell us. What else is
 said there (marks, ``disable``, ``assume_constant_result``, ...) is left on tensors and functions: capture reads it.
+
+    follow(reset)       # from here on; again changes nothing
+    stop()              # the two functions are PyTorch's own again
 """
 
 from __future__ import annotations
@@ -13,16 +16,29 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from . import process_changes
 from .inspector.when_loaded import when_loaded
 from .stance import Stance, take
 
 DYNAMO = "torch._dynamo"
 _open = contextlib.ExitStack()
+_follows = False
 
 
 def follow(reset: Callable[[], None]) -> None:
-    """From now on, for the life of the process. ``reset`` is what torch.compile's own means for us."""
-    _open.enter_context(when_loaded(DYNAMO, functools.partial(_followed, reset)))
+    """From now on, until ``stop``. ``reset`` is what torch.compile's own means for us."""
+    global _follows
+    if not _follows:
+        _follows = True
+        _open.enter_context(when_loaded(DYNAMO, functools.partial(_followed, reset)))
+        process_changes.made(stop)
+
+
+def stop() -> None:
+    """Nobody tells us any more; what another tool has put over ours stays, and leads on."""
+    global _follows
+    _open.close()
+    _follows = False
 
 
 @contextlib.contextmanager
@@ -44,4 +60,10 @@ def _followed(reset: Callable[[], None]) -> Iterator[None]:
         reset()
 
     package.decorators._set_stance, package.reset = set_stance, reset_both
-    yield
+    try:
+        yield
+    finally:
+        if package.decorators._set_stance is set_stance:
+            package.decorators._set_stance = stances
+        if package.reset is reset_both:
+            package.reset = theirs

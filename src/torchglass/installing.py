@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from . import fallbacks
+from . import fallbacks, process_changes
 from . import options as own
 from .locks import fork_safe_lock
 
@@ -88,6 +88,8 @@ def _switch() -> None:
     if not wanted:
         for function, before in _given.items():
             function.__code__ = before.__code__
+            if "__signature__" not in vars(before):
+                vars(function).pop("__signature__", None)
         return
     function = _function_of_torch()
     if function not in _given:
@@ -97,6 +99,7 @@ def _switch() -> None:
         functools.update_wrapper(before, function)
         _given[function] = before
     function.__code__ = _code_for(function)
+    process_changes.made(uninstall)
 
 
 def _function_of_torch() -> FunctionType:

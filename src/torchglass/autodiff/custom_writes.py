@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from .. import process_changes
 from ..runtime.control_flow import functionalized, written_names
 from ..torch_compat import (
     OpOverload,
@@ -42,6 +43,13 @@ def register(operators: Iterable[OpOverload]) -> None:
         library = _libraries.setdefault(operator.namespace, torch.library.Library(operator.namespace, "IMPL"))
         with ignored():
             library.impl(operator, _kernel(operator), "Functionalize")
+        process_changes.made(unregister)
+
+
+def unregister() -> None:
+    """Torch's dispatcher is as it was: a library takes its kernels along."""
+    _libraries.clear()
+    _registered.clear()
 
 
 def called_in(gm: torch.fx.GraphModule) -> Iterator[OpOverload]:

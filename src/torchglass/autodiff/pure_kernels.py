@@ -4,9 +4,9 @@ Input and output are functional tensors. ``native_batch_norm`` in training overw
 kernel; torch's own functionalization lets that write through to the fake tensor and loses it, and so with cuDNN's.
 ``polygamma_`` writes as it says, but has no kernel. ``bernoulli_`` has one, which draws in another order.
 
-The kernels run only where functionalization is on and are registered once, at the first trace. So is what views of zero
-tensors (the second derivative of ``abs``) do: torch's make a plain tensor that says it is a functional one, and the
-next look at it is a segmentation fault.
+The kernels run only where functionalization is on and are registered at the first trace, for the process. So is what
+views of zero tensors (the second derivative of ``abs``) do: torch's make a plain tensor that says it is a functional
+one, and the next look at it is a segmentation fault.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from .. import process_changes
 from ..torch_compat import (
     below_functionalization,
     mark_hidden_write,
@@ -53,6 +54,12 @@ def register() -> None:
             for operator in VIEWS_OF_ZEROS:
                 library.impl(operator, torch.library.fallthrough_kernel, "ZeroTensor")
         _library.append(library)
+        process_changes.made(unregister)
+
+
+def unregister() -> None:
+    """Torch's dispatcher is as it was: a library takes its kernels along."""
+    _library.clear()
 
 
 def _plain(value: Any) -> Any:
