@@ -12,7 +12,6 @@
 #include "tensor_facts.h"
 
 #include <ATen/Parallel.h>
-#include <pybind11/pybind11.h>
 
 #include <algorithm>
 #include <initializer_list>
@@ -123,10 +122,7 @@ PyObject* attention(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject
   }
   Attention a;
   if (!read_arguments(args, PyTuple_GET_ITEM(args[6], 0), PyTuple_GET_ITEM(args[6], 1), a)) return nullptr;
-  {
-    const pybind11::gil_scoped_release unlocked;
-    compute(a);
-  }
+  without_gil([&] { compute(a); });
   Py_RETURN_NONE;
 }
 

@@ -75,7 +75,8 @@ void set_python_error() noexcept;
 // The same where nothing may be raised: it is shown and forgotten.
 void report_unraisable() noexcept;
 
-// Python takes the GIL from threads that outlive it by pthread_exit, which unwinds the stack and must get through.
+// Python ends threads that outlive it, where they ask for the GIL, by pthread_exit: that unwinds the stack and must get
+// through.
 #ifdef __GLIBCXX__
 #define TORCHGLASS_LET_THREADS_END catch (abi::__forced_unwind&) { throw; }
 #else
@@ -108,6 +109,20 @@ auto unraising(Body&& body) {
     report_unraisable();
   }
   return Result();
+}
+
+// body() without the GIL. By no destructor: taking the GIL again may be the end of the thread.
+template <class Body>
+void without_gil(Body&& body) {
+  std::exception_ptr thrown;
+  Py_BEGIN_ALLOW_THREADS
+  try {
+    body();
+  } TORCHGLASS_LET_THREADS_END catch (...) {
+    thrown = std::current_exception();
+  }
+  Py_END_ALLOW_THREADS
+  if (thrown) std::rethrow_exception(thrown);
 }
 
 template <auto function, class = decltype(function)>

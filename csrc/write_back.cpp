@@ -10,7 +10,6 @@
 #include "tensor_facts.h"
 
 #include <c10/core/GradMode.h>
-#include <pybind11/pybind11.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -148,13 +147,14 @@ void write(const at::Tensor& target, const at::Tensor& source, bool same, long k
     if (kind != uncounted) target.unsafeGetTensorImpl()->bump_version();
     return;
   }
-  const pybind11::gil_scoped_release unlocked;
-  if (kind == tracked) {
-    target.copy_(source);
-  } else {
-    const c10::AutoGradMode no_grad(false);
-    (kind == unseen ? target : target.variable_data()).copy_(source);
-  }
+  without_gil([&] {
+    if (kind == tracked) {
+      target.copy_(source);
+    } else {
+      const c10::AutoGradMode no_grad(false);
+      (kind == unseen ? target : target.variable_data()).copy_(source);
+    }
+  });
 }
 
 // The tensor at a place that an item of `writes` names; null with an exception set where there is none.

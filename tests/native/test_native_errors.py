@@ -51,6 +51,30 @@ def test_memory_may_run_out_at_every_allocation(tmp_path: Path) -> None:
     assert run.returncode == 0 and "all hold" in run.stdout, run.stdout + run.stderr
 
 
+def test_threads_that_outlive_python_end_quietly() -> None:
+    """Where they ask for the GIL Python unwinds their stacks, through our frames."""
+    program = """
+import threading, time, torch
+from torchglass import _native
+kept = torch.ones(4)
+def forward(inputs):
+    time.sleep(0.0001)
+    return (kept,)
+graph = _native.GraphFunction(forward, None, 1, (), 0, (), (), 1)
+def function(x):
+    return graph(x)
+compiled = _native.CompiledFunction(function, lambda parameters: function(*parameters))
+def work():
+    while True:
+        compiled(kept)
+for _ in range(4):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.05)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+
+
 def test_errors_of_pytorch_keep_their_types() -> None:
     graph = _native.GraphFunction(lambda inputs: (), None, 1, (3,), 0, (0,), (0,), 1)
     with pytest.raises(IndexError, match="too few results"):
