@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.utils.checkpoint
 
-from .. import masked_writes, torch_compat
+from .. import torch_compat
+from ..aten import masked_writes
 from ..markers import DISABLED, IN_GRAPH, REASON
 from ..records.literals import literal
 from ..records.sources import Computed, Constant

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 import torchglass as tg
-from torchglass.kernel_layouts import LAYOUTS
+from torchglass.aten.layouts import LAYOUTS
 from torchglass.torch_compat import fake_of, new_fake_mode
 
 aten = torch.ops.aten

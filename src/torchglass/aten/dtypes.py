@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from .kernel_writes import is_random
+from .writes import is_random
 
 # What kernels say of dtypes. Other errors of a call cut small (of shapes, of data) say nothing about the real one.
 _OF_DTYPES = re.compile(
