@@ -13,7 +13,7 @@
 //   compiled.continues: bool    True: entries return what it returns: tail_calls.h
 //   compiled.region: Region or None    what calls that go to `function` for being disabled are watched by: frame_hook.cpp
 //   compiled.function, compiled.miss, compiled.bound
-//   set_detour(detour: int)     for all of them (torchglass/stance.py): 0 nothing; 1 calls go to `function`; 2 calls go to
+//   set_detour(detour: int)     for all of them (torchglass/switching/stance.py): 0 nothing; 1 calls go to `function`; 2 calls go to
 //                               `miss`, whatever entries there are
 //
 // It binds to objects as functions do (unless `bound`), has a __dict__, can be weakly referenced, pickled and copied by

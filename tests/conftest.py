@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.complaints import complaints
 
-from torchglass import fallbacks
+from torchglass.process import fallbacks
 
 
 @pytest.fixture(autouse=True)

@@ -18,16 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _native, fallbacks, following, torch_compat
+from . import _native, torch_compat
 from .backends import registry
 from .bytecode.objects import new_class
 from .capture.standard_library import is_made
 from .inspector import reports
-from .locks import fork_safe_lock
-from .markers import allow_in_graph, disable, graph_break, is_compiling
+from .marks.markers import allow_in_graph, disable, graph_break, is_compiling
 from .options import CompileOptions
 from .pipeline import FunctionState
+from .process import fallbacks
+from .process.locks import fork_safe_lock
 from .runtime import store
+from .switching import following
 
 __all__ = [
     "allow_in_graph",

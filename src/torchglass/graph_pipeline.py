@@ -19,11 +19,14 @@ from typing import Any, TypeVar
 import torch
 import torch.fx
 
-from . import autodiff, codegen, fallbacks, fuse, graph_sharing, interrupts, lower, torch_compat
+from . import autodiff, codegen, fuse, lower, torch_compat
 from .backends import registry
-from .graph_sharing import Side
-from .locks import fork_safe_lock
+from .compilation import graph_sharing
+from .compilation.graph_sharing import Side
+from .compilation.timing import Stages, compiling
 from .options import CompileOptions
+from .process import fallbacks, interrupts
+from .process.locks import fork_safe_lock
 from .records.compilation import GraphRecord
 from .records.kernels import FusedGraph, KernelSources, Trial
 from .records.loops import Buffer, LoopGraph, View
@@ -34,7 +37,6 @@ from .runtime import edit_errors, edits, tune
 from .runtime.load import Building, conform, graph_file, load, with_numbers
 from .runtime.store import Artifact, Folder, Role, current_store, load_python
 from .runtime.toolchain import NoCompiler, ToolchainError
-from .stages import Stages, compiling
 
 GraphCall = Callable[..., Any]
 T = TypeVar("T")

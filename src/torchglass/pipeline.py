@@ -19,14 +19,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import _native, fallbacks, interrupts, stance, torch_compat
+from . import _native, torch_compat
 from .capture.run import Stopped
 from .capture.run import run as capture_run
+from .compilation.timing import Stages, compiling
 from .errors import CompileError, GraphBreakError
 from .graph_pipeline import Foreign, compile_graph
 from .inspector import reports, show
-from .locks import fork_safe_lock
 from .options import CompileOptions
+from .process import fallbacks, interrupts
+from .process.locks import fork_safe_lock
 from .records.capture import Capture, GraphBreak, Request, Resume
 from .records.compilation import Described, EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
 from .records.guards import Guard, TensorMeta
@@ -41,7 +43,7 @@ from .runtime.dispatch import compiled_function
 from .runtime.equal_guards import with_those_of
 from .runtime.rebuild import Undoable
 from .runtime.store import Folder, current_store, load_python
-from .stages import Stages, compiling
+from .switching import stance
 
 log = logging.getLogger("torchglass")
 

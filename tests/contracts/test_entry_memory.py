@@ -14,7 +14,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 import torchglass as tg
-from torchglass import graph_sharing
+from torchglass.compilation import graph_sharing
 from torchglass.records.guards import Guard, TensorMeta
 from torchglass.records.origin import UNKNOWN, Origin
 from torchglass.records.packed import Packed, PackedDict, PackedField

@@ -17,7 +17,8 @@ from torch import compile as by_name
 from torch import nn
 
 import torchglass as tg
-from torchglass import fallbacks, installing
+from torchglass.backends import installing
+from torchglass.process import fallbacks
 
 x = torch.ones(2, 2)
 

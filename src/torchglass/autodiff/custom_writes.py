@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from ..runtime.control_flow import functionalized, written_names
+from ..operators.control_flow import functionalized, written_names
+from ..process.warning_filters import ignored
 from ..torch_compat import (
     OpOverload,
     OpOverloadPacket,
@@ -23,7 +24,6 @@ from ..torch_compat import (
     unwrap_functional,
     wrap_functional,
 )
-from ..warning_filters import ignored
 
 if TYPE_CHECKING:
     from .recorder import Recorder

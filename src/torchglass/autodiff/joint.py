@@ -26,11 +26,12 @@ from typing import Any
 import torch
 import torch.fx
 
-from .. import interrupts
+from ..operators.array_calls import numpy_call
+from ..operators.traced_arrays import NotTraced, TracedArrays
+from ..process import interrupts
 from ..records.origin import UNKNOWN, Origin
 from ..records.partition import Arrived
 from ..records.tensor_spec import TensorSpec
-from ..runtime.array_calls import numpy_call
 from ..torch_compat import (
     FakeTensor,
     FakeTensorMode,
@@ -48,7 +49,6 @@ from ..torch_compat import (
     without_functionalization,
     wrap_functional,
 )
-from ..traced_arrays import NotTraced, TracedArrays
 from . import custom_writes, higher_order, pure_kernels
 from .composites import COMPOSITES
 from .layouts import keeping_layouts

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ..process.warning_filters import ignored
 from ..torch_compat import (
     below_functionalization,
     mark_hidden_write,
@@ -23,7 +24,6 @@ from ..torch_compat import (
     unwrap_functional,
     wrap_functional,
 )
-from ..warning_filters import ignored
 
 aten = torch.ops.aten
 KERNELS: dict[str, Callable[..., Any]] = {}

@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from .. import fallbacks
 from ..options import CompileOptions
 from ..pipeline import compile_graph
+from ..process import fallbacks
 from ..records.origin import UNKNOWN, Origin
 from ..runtime.store import Folder, current_store
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType
 
 from ..bytecode import Instruction
-from ..markers import graph_break
+from ..marks.markers import graph_break
 from . import tensor_ops
 from .emit import Emitter
 from .emit_resume import slot_text

@@ -12,7 +12,7 @@ import torch.utils.checkpoint
 
 from .. import torch_compat
 from ..aten import masked_writes
-from ..markers import DISABLED, IN_GRAPH, REASON
+from ..marks.markers import DISABLED, IN_GRAPH, REASON
 from ..records.literals import literal
 from ..records.sources import Computed, Constant
 from . import constant_tensors, diagnostics, failing, numbers, op_derivatives, starts

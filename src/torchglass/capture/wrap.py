@@ -35,9 +35,9 @@ import torch.library
 
 from .. import _native, torch_compat
 from ..bytecode.objects import is_heap_type
+from ..operators.traced_arrays import is_traced
 from ..records.guards import TensorMeta
 from ..records.sources import Attr, Computed, Constant, Fixed, Source
-from ..traced_arrays import is_traced
 from . import told_apart
 from .errors import Unsupported
 from .values import number

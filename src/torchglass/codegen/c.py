@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from .. import interrupts
+from ..process import interrupts
 from ..records.kernels import Choice, FusedKernel, Kernel, Trial
 from ..records.loops import Buffer, Compute, Const, Load, Store
 from .c_kernel import DEFAULT, CKernel, adapter

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..locks import fork_safe_properties
+from ..process.locks import fork_safe_properties
 from .origin import UNKNOWN, Origin
 
 if TYPE_CHECKING:

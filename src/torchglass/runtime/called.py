@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from .. import _native, torch_compat
-from ..markers import DISABLED
+from ..marks.markers import DISABLED
 from .guards import global_state
 
 Entry = tuple[Callable[..., Any], tuple[Any, ...]]  # what to call, and what its guards fetched

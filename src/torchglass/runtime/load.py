@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from .. import interrupts
+from ..process import interrupts
 from ..records.loops import INDEX_ERRORS
 from ..torch_compat import has_its_numbers
 from . import parts

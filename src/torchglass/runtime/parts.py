@@ -18,7 +18,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from .. import interrupts
+from ..process import interrupts
 from .compilers import Compilers
 
 _EXPORTED = re.compile(r"^void (\w+_call)\(void\*\* a\)", re.MULTILINE)

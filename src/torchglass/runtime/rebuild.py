@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from .. import fallbacks, interrupts
 from .._native import number_tensor
 from ..bytecode.objects import fill as fill
 from ..bytecode.objects import instance as instance
 from ..bytecode.objects import new_class as new_class
+from ..process import fallbacks, interrupts
 from ..records.origin import Origin
 from ..torch_compat import Modes as Modes
 from ..torch_compat import saved_tensor_hooks as saved_tensor_hooks

@@ -23,7 +23,7 @@ from .. import _native
 from ..aten.dtypes import refusal
 from ..aten.layouts import LAYOUTS, elementwise, is_elementwise, laid_out
 from ..aten.writes import is_random, written_by
-from ..warning_filters import ignored
+from ..process.warning_filters import ignored
 from . import fake_results
 
 NEEDS_DATA: tuple[type[Exception], ...] = (

@@ -18,8 +18,8 @@ import torch
 from torch.autograd.graph import get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
-from .records.tensor_spec import TensorSpec
-from .warning_filters import ignored
+from ..process.warning_filters import ignored
+from ..records.tensor_spec import TensorSpec
 
 try:
     import numpy

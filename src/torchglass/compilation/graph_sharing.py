@@ -20,14 +20,14 @@ from typing import Any
 import torch
 import torch.fx
 
-from .locks import fork_safe_lock
-from .options import CompileOptions
-from .records.kernels import FusedGraph, KernelSources
-from .records.loops import LoopGraph
-from .records.partition import Arrived, Partition
-from .records.render_graph import Rendered
-from .runtime.global_state import global_state
-from .torch_compat import has_its_numbers
+from ..options import CompileOptions
+from ..process.locks import fork_safe_lock
+from ..records.kernels import FusedGraph, KernelSources
+from ..records.loops import LoopGraph
+from ..records.partition import Arrived, Partition
+from ..records.render_graph import Rendered
+from ..runtime.global_state import global_state
+from ..torch_compat import has_its_numbers
 
 SideKey = tuple[str, torch.fx.GraphModule, tuple[Any, ...]]
 """Its name, its graph, and the strides of what the forward keeps for it."""

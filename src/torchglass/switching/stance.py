@@ -14,12 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _native
-from .backends import registry
+from .. import _native
+from ..backends import registry
 
 if TYPE_CHECKING:
-    from .pipeline import FunctionState
-    from .runtime.called import Entry
+    from ..pipeline import FunctionState
+    from ..runtime.called import Entry
 
     Rule = Callable[[FunctionState, tuple[Any, ...]], Entry | None]
 

@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from . import interrupts, torch_compat
-from .inspector import progress
-from .records.compilation import Event
+from .. import torch_compat
+from ..inspector import progress
+from ..process import interrupts
+from ..records.compilation import Event
 
 log = logging.getLogger("torchglass")
 

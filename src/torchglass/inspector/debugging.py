@@ -12,9 +12,9 @@ from pathlib import Path
 
 import torch
 
-from .inspector import reports
-from .inspector.when_loaded import of_torch_compile
-from .runtime import store, toolchain
+from ..runtime import store, toolchain
+from . import reports
+from .when_loaded import of_torch_compile
 
 
 @contextlib.contextmanager

@@ -12,8 +12,6 @@ import logging
 from collections.abc import Hashable
 from contextlib import suppress
 
-from .records.origin import UNKNOWN, Origin
-
 log = logging.getLogger("torchglass")
 
 MOST = 10_000
@@ -22,7 +20,7 @@ MOST = 10_000
 _said: dict[Hashable, None] = {}
 
 
-def say(reason: str, origin: Origin = UNKNOWN, more: str = "", key: Hashable = None, error: object = None) -> None:
+def say(reason: str, origin: Hashable = None, more: str = "", key: Hashable = None, error: object = None) -> None:
     """Log ``reason``, the user's line and ``more``, unless the same reason (``key``) was told of before.
 
     ``error`` is an exception of ours to show with its traceback.
@@ -33,7 +31,7 @@ def say(reason: str, origin: Origin = UNKNOWN, more: str = "", key: Hashable = N
     if len(_said) >= MOST:
         _said.clear()
     _said[told] = None
-    place = ", ".join(part for part in ("" if origin == UNKNOWN else f"at {origin}", more) if part)
+    place = ", ".join(part for part in (f"at {origin}" if origin else "", more) if part)
     with suppress(Exception):  # of a handler or filter of the program's
         log.warning("%s%s", reason, f" ({place})" if place else "", exc_info=error)  # type: ignore[arg-type]
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .inspector.when_loaded import when_loaded
+from ..inspector.when_loaded import when_loaded
 from .stance import Stance, take
 
 DYNAMO = "torch._dynamo"

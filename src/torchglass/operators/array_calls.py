@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ..traced_arrays import function_of
+from .traced_arrays import function_of
 
 _function = functools.lru_cache(maxsize=1024)(function_of)
 

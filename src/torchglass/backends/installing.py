@@ -25,9 +25,9 @@ from typing import Any
 
 import torch
 
-from . import fallbacks
-from . import options as own
-from .locks import fork_safe_lock
+from .. import options as own
+from ..process import fallbacks
+from ..process.locks import fork_safe_lock
 
 DEVICES: tuple[str, ...] = ("cpu",)
 """Types of devices that we compile for."""
@@ -110,7 +110,7 @@ def _code_for(function: FunctionType) -> Any:
     """The code that leads to :func:`compile`, with the parameters that the function has in this version of torch."""
 
     def replaced(model: Any = None, **wishes: Any) -> Any:
-        from torchglass.installing import compile
+        from torchglass.backends.installing import compile
 
         return compile(model, **wishes)
 
@@ -159,7 +159,7 @@ def _default_backend() -> Any:
 
 
 def _by_us(model: Any, wishes: Mapping[str, Any]) -> Any:
-    from . import api
+    from .. import api
 
     if wishes.get("mode") is not None and wishes.get("options") is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")

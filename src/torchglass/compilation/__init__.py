@@ -1,0 +1,1 @@
+"""What the two pipelines have in common: the time of stages, and what graphs of the same content share."""
