@@ -12,7 +12,7 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -28,13 +28,15 @@ from .options import CompileOptions
 from .process import fallbacks, interrupts
 from .process.locks import fork_safe_lock
 from .records.compilation import GraphRecord
-from .records.kernels import FusedGraph, KernelSources, Trial
+from .records.kernels import FusedGraph, KernelSources, Measurement
 from .records.loops import Buffer, LoopGraph, View
 from .records.origin import UNKNOWN, Origin
-from .records.partition import Arrived, Partition
+from .records.partition import Partition, TangentLayout
 from .records.render_graph import Rendered, render
 from .runtime import edit_errors, edits, tune
-from .runtime.load import Building, conform, graph_file, load, with_numbers
+from .runtime.inference_mode import making_inference_tensors
+from .runtime.load import Building, ensure_layout, graph_file, load, with_numbers
+from .runtime.runtime_wrapper import runtime_wrapper
 from .runtime.store import Artifact, Folder, Role, current_store, load_python
 from .runtime.toolchain import NoCompiler, ToolchainError
 
@@ -126,8 +128,14 @@ class GraphCompiler:
             content = graph_sharing.content(rendered, gm, inputs, example_inputs, self.options, runs)
             self.shared = graph_sharing.find(content, self.shared)
         self.record.shared = self.shared
-        traced = functools.partial(self._traced, captured, example_inputs, inputs)
-        return autodiff.outside_inference_mode(gm, captured, traced)
+        plain = autodiff.without_inference_mode(gm)
+        if plain is None:
+            return captured
+        if plain.inference is None:
+            return self._traced(captured, example_inputs, inputs, gm)
+        with torch.no_grad() if all(plain.inference) else nullcontext():
+            call = self._traced(captured, example_inputs, inputs, plain.graph)
+        return making_inference_tensors(call, plain.inference)
 
     def share(self) -> None:
         """What was made is kept for equal graphs, within limits."""
@@ -156,7 +164,7 @@ class GraphCompiler:
         self.record.saved = partition.saved
         if self.folder.store.runs == "captured":
             return captured
-        call = autodiff.link(partition, forward, self._backward, captured)
+        call = runtime_wrapper(partition, forward, self._backward, captured)
         # a graph that begins inside `no_grad` and goes on after it records its derivatives itself
         return torch.enable_grad()(call) if training and not entered else call
 
@@ -190,7 +198,7 @@ class GraphCompiler:
                 self.on_change()
         return call
 
-    def _traced_again(self, again: Any, arrived: Arrived) -> Partition | None:
+    def _traced_again(self, again: Any, arrived: TangentLayout) -> Partition | None:
         """Backward, traced once more."""
 
         def traced() -> Partition | None:
@@ -356,7 +364,7 @@ class GraphCompiler:
             return call
         return edits.Tried(call, _on_list(gm, gm if self.kept else None), edited)
 
-    def _tried(self, fused: FusedGraph, side: str) -> dict[str, tuple[Trial, ...]]:
+    def _tried(self, fused: FusedGraph, side: str) -> dict[str, tuple[Measurement, ...]]:
         """What mode="max-autotune" measures of each kernel's ways to run; nothing in other modes."""
         if not self.options.mode.startswith("max-autotune"):
             return {}
@@ -469,7 +477,7 @@ def _on_list(forward: GraphCall, laid_out: torch.fx.GraphModule | None = None, f
     vals = [node.meta["val"] for node in laid_out.graph.find_nodes(op="placeholder")[:first]]
     layouts = [(value.shape, value.stride(), value.dtype) for value in vals]
     count = len(layouts)
-    return lambda inputs: forward(*(conform(x, *how) for x, how in zip(inputs, layouts)), *inputs[count:])
+    return lambda inputs: forward(*(ensure_layout(x, *how) for x, how in zip(inputs, layouts)), *inputs[count:])
 
 
 def _without_numbers(gm: torch.fx.GraphModule) -> dict[int, tuple[Any, ...]]:

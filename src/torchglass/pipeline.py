@@ -30,18 +30,18 @@ from .options import CompileOptions
 from .process import fallbacks, interrupts
 from .process.locks import fork_safe_lock
 from .records.capture import Capture, GraphBreak, Request, Resume
-from .records.compilation import Described, EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
+from .records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile, ReprText
 from .records.guards import Guard, TensorMeta
 from .records.literals import one_line
 from .records.origin import Origin
 from .records.sources import Source
-from .runtime import edit_errors, growing, replay
+from .runtime import debug_objects, edit_errors, growing
 from .runtime import guards as guard_runtime
-from .runtime.called import Callees, Entry, watched
-from .runtime.calling import call_original
+from .runtime.call_original import call_original
+from .runtime.callee_compilation import Callees, Entry, watched
 from .runtime.dispatch import compiled_function
 from .runtime.equal_guards import with_those_of
-from .runtime.rebuild import Undoable
+from .runtime.reconstruct import Undoable
 from .runtime.store import Folder, current_store, load_python
 from .switching import stance
 
@@ -51,14 +51,14 @@ log = logging.getLogger("torchglass")
 MOST_CALLED = 512
 
 
-def _told(value: Any) -> Any:
+def report_value(value: Any) -> Any:
     """A value as a report keeps it: what a call passed must not live on in one."""
     if value is None or isinstance(
         value, (int, float, str, bytes, type, torch.dtype, torch.device, TensorMeta, Source)
     ):
         return value
     text = show.value(guard_runtime.tensor_meta(value) if isinstance(value, torch.Tensor) else value)
-    return Described(f"{text[:-1]} at {id(value):#x}>" if text.endswith(" object>") else text)
+    return ReprText(f"{text[:-1]} at {id(value):#x}>" if text.endswith(" object>") else text)
 
 
 class AroundGraph(NamedTuple):
@@ -123,7 +123,7 @@ class FunctionState:
                 short = self.name.rpartition(".<locals>.")[2] or self.name
                 self._folder = current_store().folder(short, self, self.function.__code__)
         if self.record.folder != self._folder.path:  # a process may have to go on elsewhere, a forked one does
-            replay.moved(self.record, self._folder.path)
+            debug_objects.moved(self.record, self._folder.path)
         return self._folder
 
     @property
@@ -274,7 +274,7 @@ class FunctionState:
         failures = guard_runtime.nearest_failures(self.guards, scope)
         if not failures:
             return ""
-        told = [Recompile(f.guard, _told(f.old), _told(f.new), index) for index, f in failures]
+        told = [Recompile(f.guard, report_value(f.old), report_value(f.new), index) for index, f in failures]
         self.record.recompiles.append(replace(told[0], others=tuple(told[1:])))
         nearest = failures[0][1]
         return f" again, since {nearest.message} ({nearest.guard.origin})"

@@ -15,7 +15,7 @@ from torchglass.records.compilation import EntryRecord, Fallback, FunctionRecord
 from torchglass.records.guards import CHECKS, Guard, TensorMeta
 from torchglass.records.kernels import FusionDecision, Kernel
 from torchglass.records.origin import Origin
-from torchglass.records.partition import Place, SavedTensor
+from torchglass.records.partition import SavedTensor, TensorRef
 from torchglass.records.sources import Attr, Local
 
 LINE = Origin("/app/model.py", 12, "toy")
@@ -34,7 +34,7 @@ def record() -> FunctionRecord:
             FusionDecision("mul", "add", True, "pointwise", "same ranges", 40),
             FusionDecision("norm", "matmul", False, "producer", "a kernel calls no ATen"),
         ),
-        saved=(SavedTensor("x", (10,), torch.float32, 40, "an input", Place("input", 0), LINE),),
+        saved=(SavedTensor("x", (10,), torch.float32, 40, "an input", TensorRef("input", 0), LINE),),
         node_count=3,
         seconds_by_stage={"codegen": 0.25},
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from ..process import interrupts
-from ..records.kernels import Choice, FusedKernel, Kernel, Trial
+from ..records.kernels import FusedKernel, Kernel, Measurement, TuningConfig
 from ..records.loops import Buffer, Compute, Const, Load, Store
 from .c_kernel import DEFAULT, CKernel, adapter
 from .c_numbers import MOST_WRITTEN, Parameterized, parameterized, tables
@@ -152,7 +152,7 @@ class Unit:
         self,
         buffers: dict[str, Buffer],
         most_threads: int | None = None,
-        tried: Mapping[str, tuple[Trial, ...]] = MappingProxyType({}),
+        tried: Mapping[str, tuple[Measurement, ...]] = MappingProxyType({}),
     ) -> None:
         self.tables = tables(buffers)
         self.buffers = buffers | {table.name: table for table in self.tables.values()}
@@ -163,7 +163,7 @@ class Unit:
         self.parts: list[str] = []
         self.called: dict[str, Call] = {}
         self.alike: dict[object, Parameterized] = {}
-        self.functions: dict[tuple[object, Choice], Function] = {}
+        self.functions: dict[tuple[object, TuningConfig], Function] = {}
         self.work: dict[str, Function] = {}  # that a kernel's calls run
         self.groups: dict[tuple[str, ...], str] = {}  # kernels in one call, and the name of its function
 
@@ -263,7 +263,7 @@ class Unit:
         lines += [f"    #pragma omp parallel for schedule(static){team}"] if threads else []
         return "\n".join((*lines, f"    for (int64_t k = 0; k < {len(names)}; ++k) {call};", "}"))
 
-    def printer(self, kernel: FusedKernel, choice: Choice) -> CKernel:
+    def printer(self, kernel: FusedKernel, choice: TuningConfig) -> CKernel:
         """What prints a kernel in the chosen way."""
         return CKernel(build(kernel), self.buffers, identifier, choice, self.most_threads)
 
@@ -293,7 +293,7 @@ def identifier(name: str) -> str:
     return f"b_{plain}" if plain in RESERVED or ours or macro else plain
 
 
-def _comment(kernel: FusedKernel, tried: tuple[Trial, ...], as_another: str | None) -> list[str]:
+def _comment(kernel: FusedKernel, tried: tuple[Measurement, ...], as_another: str | None) -> list[str]:
     """What a kernel fuses, for the reader, and whose function it is if not its own."""
     ops = ", ".join(dict.fromkeys(op.removeprefix("aten.") for op in kernel.ops))
     lines = [f"/* {ops}", f" * rows {[str(d) for d, i in zip(kernel.dims, kernel.inner) if not i]}".replace("'", "")

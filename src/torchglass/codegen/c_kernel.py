@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ..records.kernels import Choice
+from ..records.kernels import TuningConfig
 from ..records.loops import Buffer, Size, item_bytes, product
 from . import c_panels, c_scans, c_tiles, gathers
 from .c_body import Accumulator, BodyPrinter, Pass, total_type, value_type
@@ -38,7 +38,7 @@ STACK_BYTES = 32768  # scratch rows larger than this live in a thread's own heap
 MOST_SHUFFLED = 8  # elements apart that GCC may load together and take apart
 MOST_WRITTEN_OUT = 8  # rows whose sum stays in a register
 MOST_LINES = 64  # that are written out for them
-DEFAULT = Choice()
+DEFAULT = TuningConfig()
 
 
 class CKernel:
@@ -49,7 +49,7 @@ class CKernel:
         nest: Nest,
         buffers: dict[str, Buffer],
         ident: Callable[[str], str],
-        choice: Choice = DEFAULT,
+        choice: TuningConfig = DEFAULT,
         most_threads: int | None = None,
     ) -> None:
         self.nest, self.buffers, self.ident, self.choice = nest, buffers, ident, choice

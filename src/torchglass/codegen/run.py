@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ..records.kernels import FusedGraph, KernelSources, Trial
+from ..records.kernels import FusedGraph, KernelSources, Measurement
 from .c import Unit
 from .wrapper import WrapperPrinter, is_written_out, sub_graphs
 
 
 def run(
-    fused: FusedGraph, options: Any = None, tried: Mapping[str, tuple[Trial, ...]] = MappingProxyType({})
+    fused: FusedGraph, options: Any = None, tried: Mapping[str, tuple[Measurement, ...]] = MappingProxyType({})
 ) -> KernelSources:
     """C for the kernels and Python for the wrapper; the wrapper loads ``<graph>_kernels.c`` from beside itself.
 

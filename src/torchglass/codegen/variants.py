@@ -5,7 +5,7 @@ A layernorm's backward over (4096, 256) on two threads is printed for one and tw
 
 from __future__ import annotations
 
-from ..records.kernels import Choice, FusedGraph, Variants
+from ..records.kernels import Candidates, FusedGraph, TuningConfig
 from .c import Unit
 from .c_kernel import adapter
 from .prelude import prelude_of
@@ -15,16 +15,16 @@ TILES = (16, 32, 64)
 ROW_BLOCKS = (8, 16)  # never above the default: larger blocks add up less exactly
 
 
-def variants(fused: FusedGraph, threads: int, most_threads: int | None = None) -> Variants:
+def variants(fused: FusedGraph, threads: int, most_threads: int | None = None) -> Candidates:
     """All ways that differ in their C. ``threads``: how many PyTorch uses; ``most_threads``: how many a kernel may."""
     check(fused)
     unit = Unit(fused.buffers, most_threads)
     unit.add(fused.kernels)
     parts: list[str] = []
-    functions: dict[str, tuple[tuple[Choice, str], ...]] = {}
+    functions: dict[str, tuple[tuple[TuningConfig, str], ...]] = {}
     arguments = {}
     for printed in unit.kernels:
-        texts: dict[str, tuple[Choice, str]] = {}
+        texts: dict[str, tuple[TuningConfig, str]] = {}
         for choice in _choices(min(threads, most_threads or threads)):
             printer = unit.printer(unit.fused[printed.name], choice)
             text = printer.text("kernel")
@@ -35,10 +35,10 @@ def variants(fused: FusedGraph, threads: int, most_threads: int | None = None) -
         functions[printed.name] = tuple(texts.values())
         arguments[printed.name] = tuple(fused.buffers[b] for b in printed.arguments)
     text = "\n\n".join(parts)
-    return Variants(f"{prelude_of(text)}\n\n{text}\n", functions, arguments)
+    return Candidates(f"{prelude_of(text)}\n\n{text}\n", functions, arguments)
 
 
-def _choices(threads: int) -> list[Choice]:
+def _choices(threads: int) -> list[TuningConfig]:
     """The default first, so that of equally fast ways it stays."""
     teams = [None, *sorted({1, max(1, threads // 2), threads})]
-    return [Choice(), *(Choice(n, tile, block) for n in teams for tile in TILES for block in ROW_BLOCKS)]
+    return [TuningConfig(), *(TuningConfig(n, tile, block) for n in teams for tile in TILES for block in ROW_BLOCKS)]

@@ -50,7 +50,7 @@ from pathlib import Path
 
 import torch
 from torch import device, inf, nan
-from torchglass.runtime.load import conform, demo, empty, example_constant, index_error, kernels, reinterpret
+from torchglass.runtime.load import ensure_layout, demo, empty, example_constant, index_error, kernels, reinterpret
 
 '''
 
@@ -182,9 +182,8 @@ class WrapperPrinter:
             if name in self.read:
                 self.returned.add(name)
                 buffer = self.graph.buffers[name]
-                lines.append(
-                    f"{name} = conform({name}, {_tuple(buffer.shape)}, {_tuple(buffer.strides)}, torch.{buffer.dtype})"
-                )
+                layout = f"{_tuple(buffer.shape)}, {_tuple(buffer.strides)}, torch.{buffer.dtype}"
+                lines.append(f"{name} = ensure_layout({name}, {layout})")
         return lines
 
     def _target(self, target: str) -> str:

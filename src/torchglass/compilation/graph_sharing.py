@@ -24,7 +24,7 @@ from ..options import CompileOptions
 from ..process.locks import fork_safe_lock
 from ..records.kernels import FusedGraph, KernelSources
 from ..records.loops import LoopGraph
-from ..records.partition import Arrived, Partition
+from ..records.partition import Partition, TangentLayout
 from ..records.render_graph import Rendered
 from ..runtime.global_state import global_state
 from ..torch_compat import has_its_numbers
@@ -50,7 +50,7 @@ class Shared:
     partition: Partition | None = None
     joint: Rendered | None = None
     sides: dict[SideKey, Side] = field(default_factory=dict)
-    again: dict[Arrived, Partition | None] = field(default_factory=dict)
+    again: dict[TangentLayout, Partition | None] = field(default_factory=dict)
 
     def forget(self) -> None:
         """The next graph of this content goes through the stages itself."""

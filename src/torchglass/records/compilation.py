@@ -51,7 +51,7 @@ class NodeRow:
     origin: Origin = UNKNOWN
 
 
-class Described(str):
+class ReprText(str):
     """The text of an object that a record must not keep alive, shown without quotes."""
 
     def __repr__(self) -> str:

@@ -29,7 +29,18 @@ if TYPE_CHECKING:
 Size: TypeAlias = "int | sympy.Expr"
 
 RESERVED = frozenset(
-    ["args", "attention", "call", "conform", "demo", "device", "empty", "example_constant", "failed", "index_error"]
+    [
+        "args",
+        "attention",
+        "call",
+        "ensure_layout",
+        "demo",
+        "device",
+        "empty",
+        "example_constant",
+        "failed",
+        "index_error",
+    ]
     + ["inf", "kernels", "math", "nan", "operator", "Path", "reinterpret", "torch", "triton", "tl", "INPUTS", "_"]
 )
 """Names that a generated wrapper uses itself: no buffer is called so."""

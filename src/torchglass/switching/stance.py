@@ -19,7 +19,7 @@ from ..backends import registry
 
 if TYPE_CHECKING:
     from ..pipeline import FunctionState
-    from ..runtime.called import Entry
+    from ..runtime.callee_compilation import Entry
 
     Rule = Callable[[FunctionState, tuple[Any, ...]], Entry | None]
 

@@ -15,7 +15,7 @@ from ...records.guards import Guard
 from ...records.kernels import Kernel
 from ...records.origin import UNKNOWN, Origin
 from ...records.packed import PackedDict
-from ...records.partition import Place, SavedTensor
+from ...records.partition import SavedTensor, TensorRef
 from .guards import GuardLine
 from .layout import Entry, Function
 from .rows import rows_of_text
@@ -147,7 +147,7 @@ def _saved(nodes: dict[str, tuple[NodeRow, ...]]) -> Iterator[SavedTensor]:
         sizes = rest.rstrip("]").split(",") if rest.rstrip("]") else []
         shape = tuple(int(size) if size.strip().isdigit() else 1 for size in sizes)
         reader = next((other.statement for other in backward if row.name in other.inputs), "")
-        place = Place("input" if made.op == "placeholder" else "output", 0)
+        place = TensorRef("input" if made.op == "placeholder" else "output", 0)
         reason = f"read by {reader[:80]}" if reader else "handed to backward"
         yield SavedTensor(row.name, shape, dtype, math.prod(shape) * dtype.itemsize, reason, place, made.origin)
 

@@ -6,7 +6,7 @@ import random
 import networkx
 import pytest
 
-from torchglass.autodiff.network import Network
+from torchglass.autodiff.max_flow import Network
 
 
 def drawn(seed: int) -> Network:

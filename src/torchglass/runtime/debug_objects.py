@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..records.compilation import EntryRecord, FunctionRecord
-from .calling import call_original
+from .call_original import call_original
 from .guard_sources import plain_function
 from .modules import imported_module
 from .store import load_python

@@ -22,7 +22,7 @@ from enum import IntEnum
 
 import torch
 
-from .network import Network
+from .max_flow import Network
 from .ops import CALL, CONSTANT, INPUT, TANGENT, Op, is_random, is_view, must_stay, operands
 from .recompute import ALONE, NEVER, family
 

@@ -1,8 +1,8 @@
 """What the results of one graph have in common in backward: which are spent together, and who reads what is saved.
 
-Input: the traced results with their autograd history, and the ops of backward. Output: the record ``Sharing``, or None
-where one backward spends all results, as in most programs; and the ``Part``s, between which autograd has no node. A
-GAN's picture and its detached copy's loss are apart::
+Input: the traced results with their autograd history, and the ops of backward. Output: the record
+``BackwardLiveness``, or None where one backward kills all results, as in most programs; and the ``Part``s, between
+which autograd has no node. A GAN's picture and its detached copy's loss are apart::
 
     fake = g(z)
     return fake, d(fake.detach()).mean()      # eager differentiates either after the other
@@ -19,44 +19,47 @@ from typing import Any
 
 import torch
 
-from ..records.partition import Part, Sharing
+from ..records.partition import BackwardLiveness, Part
 from .ops import Op, operands
 
 _SUMS = frozenset({torch.ops.aten.add.Tensor})
 """Operators whose terms are differentiated apart."""
 
 
-def sharing(
+def backward_liveness(
     results: Sequence[torch.Tensor], saved: Sequence[Op], watched: int, tangents: Sequence[Op], ops: Iterable[Op]
-) -> Sharing | None:
+) -> BackwardLiveness | None:
     """``results`` are the traced ones that are differentiated, ``tangents`` theirs; ``watched`` more tensors are saved
     to notice writes.
     """
-    spends = _spends(results)
+    kills = _kills(results)
     everything = (1 << len(results)) - 1
-    if all(others == everything for others in spends):
+    if all(others == everything for others in kills):
         return None
-    readers = _readers(saved, tangents, ops)
-    readers += [functools.reduce(int.__or__, readers, 0)] * watched
-    return Sharing(tuple(map(_bits, spends)), tuple(map(_bits, readers)))
+    uses = _uses(saved, tangents, ops)
+    uses += [functools.reduce(int.__or__, uses, 0)] * watched
+    return BackwardLiveness(tuple(map(_bits, kills)), tuple(map(_bits, uses)))
 
 
 def parts(
-    results: Sequence[torch.Tensor], shared: Sharing | None, places: Sequence[int | None], leaves: Sequence[Any]
+    results: Sequence[torch.Tensor],
+    liveness: BackwardLiveness | None,
+    places: Sequence[int | None],
+    leaves: Sequence[Any],
 ) -> tuple[Part, ...]:
     """The results by what autograd connects; () where that is all of them. ``places``: for each saved and each watched
     tensor which of the results it is, if any; ``leaves``: what the gradients are for.
 
     A result that the backward of another one reads counts as connected: the two nodes would hold each other.
     """
-    if shared is None:
+    if liveness is None:
         return ()
     reached = _reached(results)
-    readers = [sum(1 << index for index in indices) for indices in shared.readers]
-    reads = [mask | 1 << place for mask, place in zip(readers, places) if place is not None]
+    uses = [sum(1 << index for index in indices) for indices in liveness.uses]
+    reads = [mask | 1 << place for mask, place in zip(uses, places) if place is not None]
     groups = _connected([*reached.values(), *(1 << index for index in range(len(results))), *reads])
     given = [reached.get(torch.autograd.graph.get_gradient_edge(leaf).node, 0) for leaf in leaves]
-    found = tuple(Part(_bits(group), _meeting(readers, group), _meeting(given, group)) for group in groups)
+    found = tuple(Part(_bits(group), _meeting(uses, group), _meeting(given, group)) for group in groups)
     return found if len(found) > 1 and all(given) and all(part.gradients for part in found) else ()
 
 
@@ -79,16 +82,16 @@ def _bits(mask: int) -> tuple[int, ...]:
     return tuple(index for index in range(mask.bit_length()) if mask >> index & 1)
 
 
-def _spends(results: Sequence[torch.Tensor]) -> list[int]:
+def _kills(results: Sequence[torch.Tensor]) -> list[int]:
     """For each result a mask of those that need a node which its backward frees."""
     if len(results) == 1:
         return [1]
-    spends = [0] * len(results)
+    kills = [0] * len(results)
     for node, mask in _reached(results).items():
         if _saves(node.__class__):
             for index in _bits(mask):
-                spends[index] |= mask
-    return spends
+                kills[index] |= mask
+    return kills
 
 
 def _reached(results: Sequence[torch.Tensor]) -> dict[Any, int]:
@@ -123,11 +126,11 @@ def _saves(kind: type) -> bool:
     return kind.__name__ == "CopySlices" or any(name.startswith("_raw_saved_") for name in dir(kind))
 
 
-def _readers(saved: Sequence[Op], tangents: Sequence[Op], ops: Iterable[Op]) -> list[int]:
+def _uses(saved: Sequence[Op], tangents: Sequence[Op], ops: Iterable[Op]) -> list[int]:
     """For each saved op a mask of the tangents whose gradients are computed from it."""
     read: dict[Op, int] = {op: 1 << index for index, op in enumerate(saved)}  # saved ops, by bit
     by: dict[Op, dict[int, int]] = {op: {index: 0} for index, op in enumerate(tangents)}  # the same for each tangent
-    readers = [0] * len(saved)
+    uses = [0] * len(saved)
     for op in ops:
         if op in read:
             continue
@@ -145,5 +148,5 @@ def _readers(saved: Sequence[Op], tangents: Sequence[Op], ops: Iterable[Op]) -> 
     for parts in by.values():
         for tangent, mask in parts.items():
             for index in _bits(mask):
-                readers[index] |= 1 << tangent
-    return readers
+                uses[index] |= 1 << tangent
+    return uses

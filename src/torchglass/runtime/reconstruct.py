@@ -1,6 +1,6 @@
 """What entry code calls to make objects whose construction was interpreted: instances, functions, iterators.
 
-rebuild.instance(BaseModelOutput, {"last_hidden_state": t0}, items={"last_hidden_state": t0})
+reconstruct.instance(BaseModelOutput, {"last_hidden_state": t0}, items={"last_hidden_state": t0})
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ..records.origin import Origin
 from ..torch_compat import Modes as Modes
 from ..torch_compat import saved_tensor_hooks as saved_tensor_hooks
 from ..torch_compat import saved_tensor_hooks_active
-from .calling import call_from as call_from
-from .calling import call_original
+from .call_original import call_from as call_from
+from .call_original import call_original
 
 log = logging.getLogger("torchglass")
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from autodiff_helpers import compare, saved_names, targets, tensor
 
-from torchglass.autodiff import cut, recompute
+from torchglass.autodiff import min_cut, recompute
 
 
 def test_every_operator_of_the_table_exists():
@@ -75,7 +75,7 @@ def test_long_chains_are_not_computed_again_from_the_start():
     for node in partition.backward.graph.nodes:
         if node.name in again:
             depth[node.name] = 1 + max((depth.get(read.name, 0) for read in node.all_input_nodes), default=0)
-    assert 0 < max(depth.values()) <= 2 * cut.LONGEST
+    assert 0 < max(depth.values()) <= 2 * min_cut.LONGEST
 
 
 def test_saved_bytes_of_a_transformer_block_are_below_eagers():

@@ -1,7 +1,7 @@
 """Keeps the random masks that backward needs as one byte per element.
 
-Dropout draws zeros and ones in the tensor's own type, and eager keeps them so: four bytes for each. ``narrow`` puts
-``ne(mask, 0)`` and the cast back between the draw and its readers, and lets the cut decide; ``widen`` takes both out
+Dropout draws zeros and ones in the tensor's own type, and eager keeps them so: four bytes for each. ``pack`` puts
+``ne(mask, 0)`` and the cast back between the draw and its readers, and lets the cut decide; ``unpack`` takes both out
 again where backward keeps nothing of it. The numbers are zeros and ones either way::
 
     bernoulli -> mul(x, bernoulli)          becomes        bernoulli -> ne -> _to_copy -> mul(x, _to_copy)
@@ -18,14 +18,14 @@ NAME = "narrow_masks"
 
 ZERO_OR_ONE = frozenset({aten.bernoulli.default, aten.bernoulli.p, aten.bernoulli.Tensor})
 
-Narrowed = dict[Op, tuple[Op, Op]]
+Packed = dict[Op, tuple[Op, Op]]
 """draw -> (the mask in bytes, the mask as it was drawn)"""
 
 
-def narrow(ops: list[Op], ends: list[Op]) -> tuple[list[Op], Narrowed]:
+def pack(ops: list[Op], ends: list[Op]) -> tuple[list[Op], Packed]:
     """The ops with a narrow mask behind each draw of zeros and ones that is not returned itself."""
     returned = set(ends)
-    made: Narrowed = {}
+    made: Packed = {}
     result: list[Op] = []
 
     def swap(op: Op) -> Op:
@@ -50,7 +50,7 @@ def _pair(draw: Op) -> tuple[Op, Op]:
     return mask, wide
 
 
-def widen(ops: list[Op], made: Narrowed, saved: list[Op]) -> list[Op]:
+def unpack(ops: list[Op], made: Packed, saved: list[Op]) -> list[Op]:
     """``ops`` without the pairs whose mask is not saved."""
     gone = {pair[1]: draw for draw, pair in made.items() if pair[0] not in saved}
     if not gone:

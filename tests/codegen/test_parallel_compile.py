@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torchglass as tg
-from torchglass.runtime import parts, store, toolchain
+from torchglass.runtime import parallel_compile, store, toolchain
 from torchglass.runtime.load import kernels
 
 PRELUDE = """
@@ -36,23 +36,27 @@ def written(folder: Path, text: str) -> Path:
 
 def test_parts_are_about_equal() -> None:
     text = PRELUDE + "".join(KERNEL.format(n=n) for n in range(100))
-    found = parts.of(text, 2)
+    found = parallel_compile.of(text, 2)
     assert [part.count("_call(") for part in found] == [50, 50]
     assert all(part.startswith("extern") for part in found)
-    assert parts.of(text, 1) == [] and parts.of(KERNEL.format(n=0), 8) == [] and parts.of("", 8) == []
-    assert len(parts.of(text, 8)) == text.count("\n") // parts.LINES
+    assert (
+        parallel_compile.of(text, 1) == []
+        and parallel_compile.of(KERNEL.format(n=0), 8) == []
+        and parallel_compile.of("", 8) == []
+    )
+    assert len(parallel_compile.of(text, 8)) == text.count("\n") // parallel_compile.LINES
 
 
 @GCC
 def test_parts_make_one_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "LINES", 5)
+    monkeypatch.setattr(parallel_compile, "LINES", 5)
     text = PRELUDE + "".join(KERNEL.format(n=n) for n in range(7))
     names = [f"kernel_{n}" for n in range(7)]
     x = torch.arange(3, 11).float()
     results = []
     for count in (1, 3):
         source = written(tmp_path / str(count), text)
-        assert len(parts.of(text, count)) == (count if count > 1 else 0)
+        assert len(parallel_compile.of(text, count)) == (count if count > 1 else 0)
         toolchain.compile_c(source, count)
         assert len(list(source.parent.iterdir())) == 2  # nothing but the library is left
         *functions, failed = kernels(source, names, failures=True)
@@ -65,7 +69,7 @@ def test_parts_make_one_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @GCC
 def test_a_part_that_fails_is_told_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "LINES", 5)
+    monkeypatch.setattr(parallel_compile, "LINES", 5)
     text = PRELUDE + "".join(KERNEL.format(n=n) for n in range(4)) + "static void broken(void) { oops; }\n"
     source = written(tmp_path / "broken", text)
     with pytest.raises(toolchain.ToolchainError, match=r"some kernels\.c:\d+"):
@@ -75,17 +79,17 @@ def test_a_part_that_fails_is_told_of_the_file(tmp_path: Path, monkeypatch: pyte
 
 def test_files_that_a_person_edited_are_compiled_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What kernels share there may be anything."""
-    monkeypatch.setattr(parts, "LINES", 1)
-    monkeypatch.setattr(parts, "most", lambda: 2)
+    monkeypatch.setattr(parallel_compile, "LINES", 1)
+    monkeypatch.setattr(parallel_compile, "most", lambda: 2)
     monkeypatch.setattr(store, "_by_root", {})
     seen = []
-    compiled = parts.compiled
+    compiled = parallel_compile.compiled
 
     def noted(command: list[str], drivers: list[str], *rest: Path) -> list[str]:
         seen.append(len(drivers))
         return compiled(command, drivers, *rest)
 
-    monkeypatch.setattr(parts, "compiled", noted)
+    monkeypatch.setattr(parallel_compile, "compiled", noted)
     # two kernels, of different sizes, that a product keeps apart
     function = lambda x, w: ((x.sin() @ w).cos() * 2 @ w).relu()
     torch.manual_seed(0)
