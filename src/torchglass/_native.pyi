@@ -115,6 +115,7 @@ class CompiledFunction:
     function: FunctionType
     miss: Callable[[tuple[Any, ...]], Any]
     bound: tuple[Any, ...]
+    function_state: Any
     entries: tuple[tuple[GuardTable, Callable[..., Any]], ...]
     hits: int
     misses: int

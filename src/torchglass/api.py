@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import inspect
 import sys
 import weakref
 from collections.abc import Callable, Mapping
@@ -309,8 +310,9 @@ def _found_state(compiled: Any) -> FunctionState | None:
     compiled = getattr(compiled, "__func__", compiled)
     if isinstance(compiled, functools.partial):
         compiled = compiled.func
-    state = getattr(compiled, "__dict__", {}).get("_torchglass_state")
-    return state if isinstance(state, FunctionState) else None
+    if callable(compiled):  # perhaps wrapped by a function that asks where tensors lie
+        compiled = inspect.unwrap(compiled, stop=lambda found: isinstance(found, _native.CompiledFunction))
+    return compiled.function_state if isinstance(compiled, _native.CompiledFunction) else None
 
 
 def explain(compiled: Any) -> Explanation:

@@ -111,7 +111,7 @@ class FunctionState:
     def release(self) -> _native.CompiledFunction:
         """The compiled function, handed to its owner."""
         compiled, self._keep = self._keep, None
-        compiled.__dict__["_torchglass_state"] = self
+        compiled.function_state = self
         return compiled
 
     @property
@@ -144,7 +144,7 @@ class FunctionState:
         if self.parent is None:
             self.callees.clear()
         for resume in self.resumes.values():
-            resume.__dict__["_torchglass_state"].reset()
+            resume.function_state.reset()
         self.resumes.clear()
         self.resume_names.clear()
         self.guards.clear()
@@ -430,7 +430,7 @@ class FunctionState:
         continued = self.continued
         known = continued.resumes.get(resume.key)
         if known is not None:
-            known.__dict__["_torchglass_state"].varying.update(resume.varying)
+            known.function_state.varying.update(resume.varying)
             return known
         function = self._plain_function(resume)
         state = FunctionState(function, self.options, resume.name, continued, continued=continued)
@@ -497,13 +497,12 @@ torch_compat.hide_from_dynamo(FunctionState.miss.__code__)
 
 
 def _entry_for(compiled: _native.CompiledFunction, arguments: tuple[Any, ...]) -> Entry | None:
-    state: FunctionState = compiled.__dict__["_torchglass_state"]
-    return stance.entry_for(state, arguments)
+    return stance.entry_for(compiled.function_state, arguments)
 
 
 def _is_idle(compiled: _native.CompiledFunction) -> bool:
     """Whether there are no graphs in the function and what continues it: compiling it only costs."""
-    record = compiled.__dict__["_torchglass_state"].record
+    record = compiled.function_state.record
     if any(entry.graphs for function in record.walk() for entry in function.entries):
         return False
     return len(record.entries) > (1 if record.resumes else 0)  # what continues the first entry has not run yet
