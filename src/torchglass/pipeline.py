@@ -22,10 +22,11 @@ import torch
 from . import _native, torch_compat
 from .capture.run import Stopped
 from .capture.run import run as capture_run
-from .compilation.timing import Stages, compiling
+from .compilation.reporting import rewrite
+from .compilation.timing import Timeline, compiling
 from .errors import CompileError, GraphBreakError
-from .graph_pipeline import Foreign, compile_graph
-from .inspector import reports, show
+from .graph_pipeline import compiling_graph
+from .inspector import progress, show
 from .options import CompileOptions
 from .process import fallbacks, interrupts
 from .process.locks import fork_safe_lock
@@ -41,6 +42,7 @@ from .runtime.call_original import call_original
 from .runtime.callee_compilation import Callees, Entry, watched
 from .runtime.dispatch import compiled_function
 from .runtime.equal_guards import with_those_of
+from .runtime.graph_calls import Foreign
 from .runtime.reconstruct import Undoable
 from .runtime.store import Folder, current_store, load_python
 from .switching import stance
@@ -122,8 +124,7 @@ class FunctionState:
             else:
                 short = self.name.rpartition(".<locals>.")[2] or self.name
                 self._folder = current_store().folder(short, self, self.function.__code__)
-        if self.record.folder != self._folder.path:  # a process may have to go on elsewhere, a forked one does
-            debug_objects.moved(self.record, self._folder.path)
+        debug_objects.moved(self.record, self._folder.path)  # a process may have to go on elsewhere, a forked one does
         return self._folder
 
     @property
@@ -325,18 +326,18 @@ class FunctionState:
     def _compile(
         self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]
     ) -> tuple[Any, Callable[..., Any]]:
-        stages, known = Stages(self.name), len(self.guards)
+        known = len(self.guards)
         try:
-            with stages.shown():
-                return self._compile_in(stages, compiled, arguments)
+            with progress.compiling(self.name):
+                return self._compile_in(Timeline(self.name), compiled, arguments)
         except BaseException:  # perhaps from outside, and between two of these lists
             del self.guards[known:], self.record.entries[known:]
             raise
 
     def _compile_in(
-        self, stages: Stages, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]
+        self, timeline: Timeline, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]
     ) -> tuple[Any, Callable[..., Any]]:
-        with stages.stage("capture"), torch_compat.shielded_saved_tensor_hooks():
+        with timeline.stage("capture"), torch_compat.shielded_saved_tensor_hooks():
             request = self._request(arguments)
             capture = compiling.alone(lambda: capture_run(request, self.options, guard_runtime.global_state))
         if self.options.fullgraph and capture.breaks:
@@ -348,46 +349,39 @@ class FunctionState:
         if index:
             capture = replace(capture, guards=with_those_of(self.guards[-1], capture.guards))
         folder = self.folder.child(f"entry_{index}")
-        graphs: list[GraphRecord] = []
         names: dict[str, Any] = {**capture.namespace, "compiled_calls": self.callees.region}
-        # whichever comes first: the C compiler at work, or the need
-        around = functools.cache(functools.partial(self._around_the_graph, stages, capture, folder))
-        if capture.graph is not None:
-            graphs.append(GraphRecord("graph_0"))
-            names["graph_0"] = compile_graph(
-                capture.graph,
-                capture.example_inputs,
-                self.options,
-                folder.child("graph_0"),
-                fake_inputs=capture.fake_inputs,
-                record=graphs[0],
-                stages=stages,
-                on_change=self._write_reports,
-                meanwhile=around,
-            )
-        table, guards, resumes = around()
+        graphs: tuple[GraphRecord, ...] = ()
+        if capture.graph is None:
+            table, guards, resumes = self._around_the_graph(timeline, capture, folder)
+        else:
+            examples, fakes, root = capture.example_inputs, capture.fake_inputs, self.root().record
+            inner = folder.child("graph_0")
+            with compiling_graph(capture.graph, examples, self.options, inner, fakes, root) as graph:
+                table, guards, resumes = self._around_the_graph(timeline, capture, folder)
+                compilation = graph.finish()
+            names["graph_0"], graphs = compilation.call, (compilation.record,)
         names |= resumes
-        with stages.stage("guards"):
+        with timeline.stage("guards"):
             if capture.written_inputs and "graph_0" in names:
                 names["graph_0"] = Undoable(names["graph_0"], capture.written_inputs)
             artifact = folder.write("transformed.py", capture.transformed)
             entry = load_python(artifact, names).transformed
             torch_compat.hide_from_dynamo(entry.__code__)
-            graph = names.get("graph_0")
-            if isinstance(graph, Foreign) or (isinstance(graph, Undoable) and not capture.may_fail):
-                graph.namespaces.append(entry.__globals__)
+            call = names.get("graph_0")
+            if isinstance(call, Foreign) or (isinstance(call, Undoable) and not capture.may_fail):
+                call.namespaces.append(entry.__globals__)
         self.guards.append(capture.guards)
-        self.record.entries.append(self._entry_record(index, capture, guards, artifact.text, graphs, stages))
+        self.record.entries.append(self._entry_record(index, capture, guards, artifact.text, graphs, timeline))
         self._write_reports()
         compiled.add_entry(table, entry)
         return table, entry
 
-    def _around_the_graph(self, stages: Stages, capture: Capture, folder: Folder) -> AroundGraph:
+    def _around_the_graph(self, timeline: Timeline, capture: Capture, folder: Folder) -> AroundGraph:
         resumes = {
             resume.name: self._plain_function(resume) if resume.plain else self._resume_function(resume)
             for resume in capture.resumes
         }
-        with stages.stage("guards"):
+        with timeline.stage("guards"):
             table = guard_runtime.build_table(capture.guards, capture.fetch, self.function)
             parameters = guard_runtime.parameter_names(self.function)
             guards = guard_runtime.write(capture.guards, capture.fetch, parameters, self.function.__globals__)
@@ -404,21 +398,20 @@ class FunctionState:
         capture: Capture,
         guards: guard_runtime.GuardText,
         text: str,
-        graphs: list[GraphRecord],
-        stages: Stages,
+        graphs: tuple[GraphRecord, ...],
+        timeline: Timeline,
     ) -> EntryRecord:
         return EntryRecord(
             index,
             capture.guards,
             guards.text,
             text,
-            tuple(graphs),
+            graphs,
             capture.breaks,
-            stages.seconds,
+            timeline.events,
             self.parent.name if self.parent is not None else None,
             capture.namespace,
             guards.expected,
-            stages.events,
         )
 
     def _plain_function(self, resume: Resume) -> FunctionType:
@@ -463,8 +456,7 @@ class FunctionState:
 
     def _write_reports(self) -> None:
         root = self.root()
-        top = root.folder
-        reports.changed(root.record, functools.partial(top.write, role="report"), top.store.asked)
+        rewrite(root.record, root.folder)
 
 
 def _copy_with(function: FunctionType, closure: tuple[CellType, ...] | None) -> FunctionType:

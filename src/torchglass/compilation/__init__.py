@@ -1,1 +1,3 @@
-"""What the two pipelines have in common: the time of stages, and what graphs of the same content share."""
+"""How a graph is compiled, below ``graph_pipeline``: the stages of a side in order (``side_pipeline``), what its sides
+have in common (``job``), what equal graphs share (``graph_sharing``), and when stages ran (``timing``).
+"""

@@ -1,6 +1,9 @@
-"""What the stages of one compile took, and what surrounds every compile.
+"""When the stages of one compile ran, and what surrounds every compile.
 
-``Stages`` is handed down from the missed call to the last stage: ``with stages.stage("lower"): ...``.
+timeline = Timeline("toy_example")
+with timeline.stage("lower"):
+    ...
+timeline.events         # [Event("lower", begin, seconds)]
 """
 
 from __future__ import annotations
@@ -20,34 +23,20 @@ log = logging.getLogger("torchglass")
 compiling = torch_compat.Compiling()
 
 
-class Stages:
-    """Seconds by stage of one entry, and when each stage ran."""
+class Timeline:
+    """The events of one compile, in the order in which they ended."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.seconds: dict[str, float] = {}
         self.events: list[Event] = []
-        self.line: progress.Line | None = None
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """A compile that may take long enough for a line on the terminal."""
-        with progress.compiling(self.name) as self.line:
-            try:
-                yield
-            finally:
-                self.line = None
 
     @contextmanager
     def stage(self, stage: str) -> Iterator[None]:
         interrupts.check()
         log.debug("%s: %s", self.name, stage)
-        if self.line is not None:
-            self.line.stage = stage
+        progress.reached(stage)
         begin = time.perf_counter()
         try:
             yield
         finally:
-            seconds = time.perf_counter() - begin
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
-            self.events.append(Event(stage, begin, seconds))
+            self.events.append(Event(stage, begin, time.perf_counter() - begin))

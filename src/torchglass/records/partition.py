@@ -37,6 +37,7 @@ class SavedTensor:
 
     ``name`` is its name in both graphs, ``place`` where the runtime takes it from (an input costs nothing extra),
     ``bytes`` its size, ``reason`` why it is kept rather than computed again, ``origin`` the user's line that made it.
+    ``strides`` are those with which the compiled forward leaves it, known once that is lowered; None for eager's.
     """
 
     name: str
@@ -46,6 +47,7 @@ class SavedTensor:
     reason: str
     place: TensorRef
     origin: Origin = UNKNOWN
+    strides: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,10 @@ def remember(record: FunctionRecord) -> None:
 
 
 def moved(record: FunctionRecord, folder: Path) -> None:
-    """The record's files, and those of what it continues in and calls, are in another folder from now on."""
+    """The record's files, and those of what it continues in and calls, are in this folder from now on."""
     before = record.folder
+    if before == folder:
+        return
     record.folder = folder
     remember(record)
     for below in record.walk() if before is not None else ():
