@@ -91,7 +91,7 @@ class GraphPipeline:
         job, count = self.job, len(gm.graph.nodes)
         job.origin = first_origin(gm)
         rendered = job.rendered(gm, "captured", "The graph as captured")
-        captured, text, gm = job.graph_file("captured", rendered, gm, compiled=True)
+        captured, text, gm = job.python_file("captured", rendered, gm, compiled=True)
         self.record.sides.append(SideRecord("captured", text, rendered.nodes))
         self.record = replace(self.record, node_count=count, objects=rendered.objects)
         self.rest = lambda: captured

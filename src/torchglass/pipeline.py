@@ -59,7 +59,7 @@ def report_value(value: Any) -> Any:
         value, (int, float, str, bytes, type, torch.dtype, torch.device, TensorMeta, Source)
     ):
         return value
-    text = show.value(guard_runtime.tensor_meta(value) if isinstance(value, torch.Tensor) else value)
+    text = show.value(TensorMeta.of(value) if isinstance(value, torch.Tensor) else value)
     return ReprText(f"{text[:-1]} at {id(value):#x}>" if text.endswith(" object>") else text)
 
 

@@ -18,14 +18,14 @@ NAME = "narrow_masks"
 
 ZERO_OR_ONE = frozenset({aten.bernoulli.default, aten.bernoulli.p, aten.bernoulli.Tensor})
 
-Packed = dict[Op, tuple[Op, Op]]
+PackedMasks = dict[Op, tuple[Op, Op]]
 """draw -> (the mask in bytes, the mask as it was drawn)"""
 
 
-def pack(ops: list[Op], ends: list[Op]) -> tuple[list[Op], Packed]:
+def pack(ops: list[Op], ends: list[Op]) -> tuple[list[Op], PackedMasks]:
     """The ops with a narrow mask behind each draw of zeros and ones that is not returned itself."""
     returned = set(ends)
-    made: Packed = {}
+    made: PackedMasks = {}
     result: list[Op] = []
 
     def swap(op: Op) -> Op:
@@ -50,7 +50,7 @@ def _pair(draw: Op) -> tuple[Op, Op]:
     return mask, wide
 
 
-def unpack(ops: list[Op], made: Packed, saved: list[Op]) -> list[Op]:
+def unpack(ops: list[Op], made: PackedMasks, saved: list[Op]) -> list[Op]:
     """``ops`` without the pairs whose mask is not saved."""
     gone = {pair[1]: draw for draw, pair in made.items() if pair[0] not in saved}
     if not gone:

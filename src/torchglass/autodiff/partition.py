@@ -53,7 +53,7 @@ class _Draft:
     tangents: list[Op]
     gradients: list[tuple[int, Op]]  # input position, op
     written: set[Op]
-    packed: pack_masks.Packed
+    packed: pack_masks.PackedMasks
     passes: list[PassRecord]
 
 
@@ -85,7 +85,7 @@ def _clean(traced: Trace, ends: Ends, wants: Wants, pack: str) -> _Draft:
     ops = cleanup.run([*ends.results, *(op for _, op in found)])
     gradients = [(i, cleanup.replaced(op)) for i, op in found]
     results = [cleanup.replaced(op) for op in ends.results]
-    packed: pack_masks.Packed = {}
+    packed: pack_masks.PackedMasks = {}
     if pack:
         ops, packed = pack_masks.pack(ops, [*results, *(op for _, op in gradients)])
     inputs = [entry.op for entry in traced.inputs]

@@ -33,7 +33,7 @@ _WHAT_RUNS = {
 """What the top of a graph's file says about breakpoints in it."""
 
 
-class GraphFile(NamedTuple):
+class PythonFile(NamedTuple):
     """A graph's file: its ``forward`` function as the file says it, and the graph, which an edit has changed."""
 
     forward: GraphCall
@@ -73,7 +73,7 @@ class Job:
             self.edited.setdefault(side, []).append(artifact)
         return artifact
 
-    def graph_file(self, name: str, rendered: Rendered, gm: torch.fx.GraphModule, compiled: bool) -> GraphFile:
+    def python_file(self, name: str, rendered: Rendered, gm: torch.fx.GraphModule, compiled: bool) -> PythonFile:
         """The file of a graph, and the graph again, which an edit has changed if it is ``compiled``. An edit that fails
         is not used.
         """
@@ -84,10 +84,10 @@ class Job:
                 changed = alone(edits.retraced, forward, artifact.path, gm)
                 if name != "captured":
                     changed = edits.with_values(changed, artifact.path, gm)
-                return GraphFile(forward, artifact.text, changed)
+                return PythonFile(forward, artifact.text, changed)
             except Exception as error:
                 artifact = artifact.as_generated(error)
-        return GraphFile(load_python(artifact, after=rendered.objects).forward, artifact.text, gm)
+        return PythonFile(load_python(artifact, after=rendered.objects).forward, artifact.text, gm)
 
     def say_aten_runs(self, gm: torch.fx.GraphModule, error: Exception) -> str:
         """Why PyTorch's operators run a graph, said once for each; of a compiler that is not there, once."""

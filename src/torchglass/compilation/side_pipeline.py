@@ -34,7 +34,7 @@ from ..runtime.load import Building, graph_file, load, with_numbers
 from ..runtime.store import Artifact
 from ..runtime.toolchain import ToolchainError
 from .graph_sharing import Side
-from .job import GraphFile, Job
+from .job import Job, PythonFile
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class SidePipeline:
     def __init__(self, job: Job, name: str, gm: torch.fx.GraphModule, strides: tuple[Any, ...], compiled: bool) -> None:
         self.job, self.name, self.graph, self.compiled = job, name, gm, compiled
         self.strides = strides  # with which saved tensors arrive
-        self.file: GraphFile | None = None
+        self.file: PythonFile | None = None
         self.nodes: tuple[Any, ...] = ()
         self.lowered: LoopGraph | None = None
         self.printed: Printed | None = None
@@ -97,7 +97,7 @@ class SidePipeline:
         made = job.shared.sides.get(key)
         if made is None:
             made = Side(job.rendered(self.graph, self.name, f"The {self.name.partition('_')[0]} graph"))
-        self.file = job.graph_file(self.name, job.own(made.rendered), self.graph, self.compiled)
+        self.file = job.python_file(self.name, job.own(made.rendered), self.graph, self.compiled)
         self.nodes = made.rendered.nodes
         ours = self.file.graph is self.graph
         made = job.shared.sides.setdefault(key, made) if ours else Side(made.rendered)
