@@ -79,7 +79,10 @@ class GraphPipeline:
         self.compiled = "codegen" in self.backend.stages
         shared = graph_sharing.Shared(folder.function_name)
         self.job = Job(options, folder, shared, Timeline(folder.function_name))
-        self.record = GraphRecord(folder.name, events=self.job.timeline.events)
+        self.sides: list[SideRecord] = []
+        self.saved: tuple[SavedTensor, ...] = ()
+        self.node_count = 0
+        self.objects: dict[str, Any] = {}  # what captured.py stands for
         self.lock = fork_safe_lock()  # one backward at a time
         self.backwards = 0
         self.forward: Forward | None = None
@@ -88,12 +91,12 @@ class GraphPipeline:
     # --- forward ---------------------------------------------------------------------------------------------------
     def start(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], fake_inputs: Sequence[Any] | None) -> None:
         """Everything up to the C compiler, which is left at work."""
-        job, count = self.job, len(gm.graph.nodes)
+        job, self.node_count = self.job, len(gm.graph.nodes)
         job.origin = first_origin(gm)
         rendered = job.rendered(gm, "captured", "The graph as captured")
         captured, text, gm = job.python_file("captured", rendered, gm, compiled=True)
-        self.record.sides.append(SideRecord("captured", text, rendered.nodes))
-        self.record = replace(self.record, node_count=count, objects=rendered.objects)
+        self.sides.append(SideRecord("captured", text, rendered.nodes))
+        self.objects = rendered.objects
         self.rest = lambda: captured
         if self.backend.foreign is not None:
             with job.timeline.stage(f"backend {self.backend.name}"):
@@ -152,14 +155,14 @@ class GraphPipeline:
         if self.job.shared.joint is None:
             self.job.shared.joint = self.job.rendered(partition.joint, "joint", "Forward and backward as one graph")
         text = self.job.own(self.job.shared.joint).text
-        self.record.sides.append(SideRecord("joint", text))
+        self.sides.append(SideRecord("joint", text))
         self.job.folder.write("joint.py", text, "read")
 
     def _linked(self, forward: Forward, captured: GraphCall) -> GraphCall:
         call = forward.finish()
         partition = forward.laid_out()
-        self.record.sides.extend(forward.records())
-        self.record = replace(self.record, saved=partition.saved)
+        self.sides.extend(forward.records())
+        self.saved = partition.saved
         if self.job.folder.store.runs == "captured":
             return captured
         if partition.training:
@@ -169,15 +172,17 @@ class GraphPipeline:
 
     def finish(self) -> Compilation:
         """The compiled graph. A backward to come adds to its record."""
-        call = self.rest()
-        return Compilation(call, replace(self.record, shared=self.job.shared))
+        call, job = self.rest(), self.job
+        events, shared = job.timeline.events, job.shared
+        name, count = job.folder.name, self.node_count
+        return Compilation(call, GraphRecord(name, self.sides, self.saved, count, events, self.objects, shared))
 
     def end(self) -> None:
         """Finished or not: what was made is kept for equal graphs, within limits. A backward to come holds this."""
         if self.forward is not None:
             self.forward.stop()
         self.forward, self.rest = None, _nothing
-        graph_sharing.keep(self.job.shared, self.record.node_count)
+        graph_sharing.keep(self.job.shared, self.node_count)
 
     # --- backward --------------------------------------------------------------------------------------------------
     def _backward(self, partition: Partition) -> GraphCall:
@@ -197,8 +202,8 @@ class GraphPipeline:
                 side.fallback = self.job.say_aten_runs(side.graph, error)
                 call = side.by_operators()
             self.backwards = number
-            self.record.sides.extend(side.records())
-            graph_sharing.keep(self.job.shared, self.record.node_count)
+            self.sides.extend(side.records())
+            graph_sharing.keep(self.job.shared, self.node_count)
             if self.function is not None:
                 with suppress(OSError):
                     rewrite(self.function, self.job.folder)

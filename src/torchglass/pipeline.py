@@ -17,12 +17,10 @@ from dataclasses import replace
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
-import torch
-
 from . import _native, torch_compat
 from .capture.run import Stopped
 from .capture.run import run as capture_run
-from .compilation.reporting import rewrite
+from .compilation.reporting import report_value, rewrite
 from .compilation.timing import Timeline, compiling
 from .errors import CompileError, GraphBreakError
 from .graph_pipeline import compiling_graph
@@ -31,8 +29,8 @@ from .options import CompileOptions
 from .process import fallbacks, interrupts
 from .process.locks import fork_safe_lock
 from .records.capture import Capture, GraphBreak, Request, Resume
-from .records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile, ReprText
-from .records.guards import Guard, TensorMeta
+from .records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
+from .records.guards import Guard
 from .records.literals import one_line
 from .records.origin import Origin
 from .records.sources import Source
@@ -51,16 +49,6 @@ log = logging.getLogger("torchglass")
 
 # Records of so many functions called from the regions of one are kept: programs that keep making functions stay flat.
 MOST_CALLED = 512
-
-
-def report_value(value: Any) -> Any:
-    """A value as a report keeps it: what a call passed must not live on in one."""
-    if value is None or isinstance(
-        value, (int, float, str, bytes, type, torch.dtype, torch.device, TensorMeta, Source)
-    ):
-        return value
-    text = show.value(TensorMeta.of(value) if isinstance(value, torch.Tensor) else value)
-    return ReprText(f"{text[:-1]} at {id(value):#x}>" if text.endswith(" object>") else text)
 
 
 class AroundGraph(NamedTuple):

@@ -49,9 +49,10 @@ class Printed:
     def loaded(self, job: Job, functions: dict[str, GraphCall], building: Building | None = None) -> GraphCall:
         return load(self.wrapper, building, job.options, {**self.sources.constants, **functions}, self.kernels)
 
-    def record(self, side: str) -> SideRecord:
+    def fields(self) -> dict[str, Any]:
+        """Of its ``SideRecord``."""
         files = tuple((artifact.path.name, artifact.text) for artifact in (self.kernels, self.wrapper))
-        return SideRecord(side, fused=self.fused, kernels=tuple(self.sources.kernels), files=files)
+        return {"fused": self.fused, "kernels": tuple(self.sources.kernels), "files": files}
 
 
 class SidePipeline:
@@ -140,7 +141,7 @@ class SidePipeline:
             side = f"{loops.name}_{name}"
             inner = lower.run(graph, self.job.options, side)
             printed = self._print(inner, side, lambda stage: f"sub-graph {stage}", Side(Rendered("")))
-            self.inner.append(printed.record(side))
+            self.inner.append(SideRecord(side, **printed.fields()))
             functions[name] = graph_file(printed.wrapper.path, printed.loaded(self.job, self._functions(inner)))
         return functions
 
@@ -195,9 +196,9 @@ class SidePipeline:
 
     def records(self) -> list[SideRecord]:
         """What the stages left of this side, and of its sub-graphs."""
-        whole = self.printed.record(self.name) if self.printed is not None else SideRecord(self.name)
         text = self.file.text if self.file is not None else ""
-        return [replace(whole, text=text, nodes=self.nodes, fallback=self.fallback), *self.inner]
+        kernels = self.printed.fields() if self.printed is not None else {}
+        return [SideRecord(self.name, text, self.nodes, **kernels, fallback=self.fallback), *self.inner]
 
 
 class Forward(SidePipeline):
