@@ -14,8 +14,8 @@
 //   compiled.region: Region or None    what calls that go to `function` for being disabled are watched by: frame_hook.cpp
 //   compiled.function, compiled.miss, compiled.bound
 //   compiled.function_state: object    what compiles for it, owned by it
-//   set_detour(detour: int)     for all of them (torchglass/switching/stance.py): 0 nothing; 1 calls go to `function`; 2 calls go to
-//                               `miss`, whatever entries there are
+//   set_detour(detour: int)     for all of them (torchglass/switching/stance.py): 0 nothing; 1 calls go to `function`;
+//                               2 calls go to `miss`, whatever entries there are
 //
 // It binds to objects as functions do (unless `bound`), has a __dict__, can be weakly referenced, pickled and copied by
 // reference. Attributes it lacks (__code__, __defaults__, __globals__, ...) are those of `function`. Deep copying one

@@ -1,4 +1,4 @@
-"""What the results of one graph have in common in backward: which are spent together, and who reads what is saved.
+"""How long what is saved for backward lives: which results a backward kills, and whose gradients use what is saved.
 
 Input: the traced results with their autograd history, and the ops of backward. Output: the record
 ``BackwardLiveness``, or None where one backward kills all results, as in most programs; and the ``Part``s, between

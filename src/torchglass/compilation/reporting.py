@@ -21,7 +21,8 @@ def rewrite(record: FunctionRecord, folder: Folder) -> None:
     """
     top = Folder(folder.store, folder.parts[:1])
     debug_objects.moved(record, top.path)
-    reports.changed(record, functools.partial(top.write, role="report"), top.store.asked)
+    if debug_objects.is_latest(record):  # a backward of an earlier one may come after a reset
+        reports.changed(record, functools.partial(top.write, role="report"), top.store.asked)
 
 
 def report_value(value: Any) -> Any:

@@ -32,6 +32,11 @@ def remember(record: FunctionRecord) -> None:
         _live[str(record.folder)] = record
 
 
+def is_latest(record: FunctionRecord) -> bool:
+    """Whether its folder tells of this record still: after a reset it tells of another one."""
+    return _live.get(str(record.folder)) is record
+
+
 def moved(record: FunctionRecord, folder: Path) -> None:
     """The record's files, and those of what it continues in and calls, are in this folder from now on."""
     before = record.folder
