@@ -359,7 +359,19 @@ class FunctionState:
             if isinstance(call, Foreign) or (isinstance(call, Undoable) and not capture.may_fail):
                 call.namespaces.append(entry.__globals__)
         self.guards.append(capture.guards)
-        self.record.entries.append(self._entry_record(index, capture, guards, artifact.text, graphs, timeline))
+        record = EntryRecord(
+            index,
+            capture.guards,
+            guards.text,
+            artifact.text,
+            graphs,
+            capture.breaks,
+            timeline.events,
+            resume_of=self.parent.name if self.parent is not None else None,
+            names=capture.namespace,
+            expected=guards.expected,
+        )
+        self.record.entries.append(record)
         self._write_reports()
         compiled.add_entry(table, entry)
         return table, entry
@@ -379,28 +391,6 @@ class FunctionState:
     def _request(self, arguments: tuple[Any, ...]) -> Request:
         names, fullgraph = self.continued.resume_names, self.options.fullgraph
         return Request(self.function, arguments, self.name, names, self.changes, fullgraph, self.varying)
-
-    def _entry_record(
-        self,
-        index: int,
-        capture: Capture,
-        guards: guard_runtime.GuardText,
-        text: str,
-        graphs: tuple[GraphRecord, ...],
-        timeline: Timeline,
-    ) -> EntryRecord:
-        return EntryRecord(
-            index,
-            capture.guards,
-            guards.text,
-            text,
-            graphs,
-            capture.breaks,
-            timeline.events,
-            self.parent.name if self.parent is not None else None,
-            capture.namespace,
-            guards.expected,
-        )
 
     def _plain_function(self, resume: Resume) -> FunctionType:
         """The user's bytecode from one of its instructions on."""

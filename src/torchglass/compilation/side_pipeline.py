@@ -58,6 +58,9 @@ class Printed:
 class SidePipeline:
     """One side on its way. Without ``compiled`` the graph's file runs, operator by operator."""
 
+    prefix = ""  # of stages on the time line
+    may_fail = True  # with the whole call, which can still run eagerly; but a C compiler that fails is no reason
+
     def __init__(self, job: Job, name: str, gm: torch.fx.GraphModule, strides: tuple[Any, ...], compiled: bool) -> None:
         self.job, self.name, self.graph, self.compiled = job, name, gm, compiled
         self.strides = strides  # with which saved tensors arrive
@@ -75,16 +78,7 @@ class SidePipeline:
         """Whether a saved tensor lies otherwise than eager's."""
         return any(strides is not None for strides in self.strides)
 
-    # --- what the sides differ in ----------------------------------------------------------------------------------
-    def stage(self, stage: str) -> str:
-        """A stage's name on the time line."""
-        raise NotImplementedError
-
     def loops(self, gm: torch.fx.GraphModule) -> LoopGraph:
-        raise NotImplementedError
-
-    def gives_up(self, error: Exception) -> bool:
-        """Whether the error is one of the whole call, which can still run eagerly."""
         raise NotImplementedError
 
     def with_care(self, kernels: GraphCall) -> GraphCall:
@@ -108,26 +102,26 @@ class SidePipeline:
     def _begin(self, made: Side) -> None:
         assert self.file is not None
         if made.loops is None:
-            with self.job.timeline.stage(self.stage("lower")):
+            with self.job.timeline.stage(f"{self.prefix}lower"):
                 made.loops = self.loops(self.file.graph)
         self.lowered = made.loops
-        self.printed = self._print(made.loops, self.name, self.stage, made)
+        self.printed = self._print(made.loops, self.name, self.prefix, made)
         sources, kernels = self.printed.sources, self.printed.kernels
         if sources.language == "c" and sources.kernels and not kernels.edited:
             self.building = Building(kernels)
         self.functions = self._functions(made.loops)
 
-    def _print(self, loops: LoopGraph, side: str, stage: Callable[[str], str], made: Side) -> Printed:
+    def _print(self, loops: LoopGraph, side: str, prefix: str, made: Side) -> Printed:
         """A graph in loops as kernels and a wrapper, and the files of these."""
         job = self.job
         job.folder.write(f"{side}.loops", str(loops), "read")
         if made.printed is None:
-            with job.timeline.stage(stage("fuse")):
+            with job.timeline.stage(f"{prefix}fuse"):
                 fused = fuse.run(loops, job.options)
-            with job.timeline.stage(stage("codegen")):
+            with job.timeline.stage(f"{prefix}codegen"):
                 made.printed = fused, codegen.run(fused, job.options, self._measured(fused, side))
         fused, sources = made.printed
-        progress.reached(stage("codegen"), len(sources.kernels))
+        progress.reached(f"{prefix}codegen", len(sources.kernels))
         job.folder.write(f"{side}.fused", str(fused), "read")
         extension = {"c": "c", "triton": "py"}[sources.language]
         kernels = job.written(f"{side}_kernels.{extension}", sources.kernels_text, side)
@@ -140,7 +134,7 @@ class SidePipeline:
         for name, graph in codegen.sub_graphs(loops).items():
             side = f"{loops.name}_{name}"
             inner = lower.run(graph, self.job.options, side)
-            printed = self._print(inner, side, lambda stage: f"sub-graph {stage}", Side(Rendered("")))
+            printed = self._print(inner, side, "sub-graph ", Side(Rendered("")))
             self.inner.append(SideRecord(side, **printed.fields()))
             functions[name] = graph_file(printed.wrapper.path, printed.loaded(self.job, self._functions(inner)))
         return functions
@@ -165,7 +159,7 @@ class SidePipeline:
 
     def _kernels(self) -> GraphCall | None:
         assert self.printed is not None and self.file is not None
-        with self.job.timeline.stage(self.stage("compile C")):  # what is left of it
+        with self.job.timeline.stage(f"{self.prefix}compile C"):  # what is left of it
             call = self.printed.loaded(self.job, self.functions, self.building)
         self.building = None
         if self.job.runs_kernels:
@@ -179,7 +173,7 @@ class SidePipeline:
             return step()
         except Exception as error:
             self.stop()
-            if self.gives_up(error):
+            if self.may_fail and not isinstance(error, ToolchainError):
                 raise
             self.printed, self.inner = None, []  # kernels that never run are none
             self.fallback = self.job.say_aten_runs(self.graph, error)
@@ -208,19 +202,13 @@ class Forward(SidePipeline):
         super().__init__(job, "forward", partition.forward, (), compiled)
         self.partition, self.frozen = partition, frozen
 
-    def stage(self, stage: str) -> str:
-        return stage
-
     def loops(self, gm: torch.fx.GraphModule) -> LoopGraph:
         loops = lower.run(gm, self.job.options, frozen=self.frozen, returned=self.partition.returned)
         return replace(loops, updates=_updates(loops, self.partition))
 
-    def gives_up(self, error: Exception) -> bool:
-        return not isinstance(error, ToolchainError)
-
     def laid_out(self) -> Partition:
         """The partition with the strides that lowering has given to what is saved, where kernels run."""
-        if self.lowered is None or self.fallback:
+        if self.lowered is None or self.printed is None or self.fallback:
             return self.partition
         outputs, returned = self.lowered.outputs, self.partition.returned
 
@@ -233,21 +221,17 @@ class Forward(SidePipeline):
 
 
 class Backward(SidePipeline):
-    """A backward whose saved tensors lie as the forward leaves them."""
+    """A backward whose saved tensors lie as the forward leaves them. It has only its graph."""
+
+    prefix, may_fail = "backward ", False
 
     def __init__(self, job: Job, partition: Partition, name: str, compiled: bool) -> None:
         assert partition.backward is not None
         strides = tuple(saved.strides for saved in partition.saved)
         super().__init__(job, name, partition.backward, strides, compiled)
 
-    def stage(self, stage: str) -> str:
-        return f"backward {stage}"
-
     def loops(self, gm: torch.fx.GraphModule) -> LoopGraph:
         return lower.run(gm, self.job.options, self.name, arrived=self.strides)
-
-    def gives_up(self, error: Exception) -> bool:
-        return False  # a backward has only its graph
 
     def with_care(self, kernels: GraphCall) -> GraphCall:
         """A backward that a person edited is tried before it runs: nothing could go on in its place later."""
