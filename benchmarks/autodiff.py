@@ -29,8 +29,8 @@ from transformers import BertConfig, BertModel, GPT2Config, GPT2Model, LlamaConf
 
 import torchglass as tg
 from torchglass import autodiff
-from torchglass.autodiff import cut
-from torchglass.autodiff.network import Flow
+from torchglass.autodiff import min_cut
+from torchglass.autodiff.max_flow import Flow
 
 
 def models(layers: int, attention: str) -> dict[str, Callable[[], torch.nn.Module]]:
@@ -101,13 +101,13 @@ def seconds_ours(layers: int) -> dict[str, float]:
     gm, inputs = captured(models(layers, "eager")["bert"]().train(), torch.randint(0, 1000, (4, 128)))
     spent = []
 
-    def timed(problem: cut.Problem) -> cut.Choice:
+    def timed(problem: min_cut.Problem) -> min_cut.Choice:
         begin = time.process_time()
         choice = choose(problem)
         spent.append(time.process_time() - begin)
         return choice
 
-    choose, cut.choose = cut.choose, timed
+    choose, min_cut.choose = min_cut.choose, timed
     begin = time.process_time()
     partition = autodiff.trace_training(gm, inputs)
     whole = time.process_time() - begin
@@ -166,14 +166,14 @@ def flow_igraph(size: int, edges: dict[tuple[int, int], int]) -> Callable[[], in
 
 def solvers(layers: int) -> None:
     """Print each solver's seconds for the same network, and the flow that it finds."""
-    networks: list[cut.Network] = []
-    solve = cut.Network.sink_side
+    networks: list[min_cut.Network] = []
+    solve = min_cut.Network.sink_side
 
-    def noted(network: cut.Network) -> Any:
+    def noted(network: min_cut.Network) -> Any:
         networks.append(network)
         return solve(network)
 
-    with mock.patch.object(cut.Network, "sink_side", noted):
+    with mock.patch.object(min_cut.Network, "sink_side", noted):
         seconds_ours(layers)
     network = max(networks, key=lambda n: n.size)
     infinite = 2**31 - 1  # scipy's capacities are 32 bit

@@ -13,8 +13,9 @@
 //   compiled.continues: bool    True: entries return what it returns: tail_calls.h
 //   compiled.region: Region or None    what calls that go to `function` for being disabled are watched by: frame_hook.cpp
 //   compiled.function, compiled.miss, compiled.bound
-//   set_detour(detour: int)     for all of them (torchglass/stance.py): 0 nothing; 1 calls go to `function`; 2 calls go to
-//                               `miss`, whatever entries there are
+//   compiled.function_state: object    what compiles for it, owned by it
+//   set_detour(detour: int)     for all of them (torchglass/switching/stance.py): 0 nothing; 1 calls go to `function`;
+//                               2 calls go to `miss`, whatever entries there are
 //
 // It binds to objects as functions do (unless `bound`), has a __dict__, can be weakly referenced, pickled and copied by
 // reference. Attributes it lacks (__code__, __defaults__, __globals__, ...) are those of `function`. Deep copying one
@@ -43,6 +44,7 @@ struct CompiledFunction {
   PyObject* entries;  // replaced and never changed, so a call may go on with the tuple it started with
   PyObject* plain;    // tables, likewise
   PyObject* region;   // or None
+  PyObject* state;    // or null: what compiles for it
   PyObject* dict;
   PyObject* weak_references;
   Py_ssize_t hits;
@@ -368,6 +370,7 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->entries);
   Py_VISIT(self->plain);
   Py_VISIT(self->region);
+  Py_VISIT(self->state);
   Py_VISIT(self->dict);
   return 0;
 }
@@ -382,6 +385,7 @@ int compiled_clear(PyObject* object) {
   Py_XSETREF(self->plain, Py_NewRef(empty));
   Py_XSETREF(self->bound, empty);
   Py_SETREF(self->region, Py_NewRef(Py_None));
+  Py_CLEAR(self->state);
   Py_CLEAR(self->dict);
   return 0;
 }
@@ -398,6 +402,7 @@ void compiled_dealloc(PyObject* object) {
   Py_CLEAR(self->entries);
   Py_CLEAR(self->plain);
   Py_CLEAR(self->region);
+  Py_CLEAR(self->state);
   Py_CLEAR(self->dict);
   Py_TYPE(object)->tp_free(object);
 }
@@ -494,6 +499,7 @@ PyMemberDef compiled_members[] = {
     {"miss", T_OBJECT, offsetof(CompiledFunction, miss), READONLY, "called with the parameters when no entry fits"},
     {"bound", T_OBJECT, offsetof(CompiledFunction, bound), READONLY, "constant first arguments"},
     {"entries", T_OBJECT, offsetof(CompiledFunction, entries), READONLY, "(table, entry) pairs, latest hit first"},
+    {"function_state", T_OBJECT, offsetof(CompiledFunction, state), 0, "what compiles for it; None: nothing yet"},
     {"hits", T_PYSSIZET, offsetof(CompiledFunction, hits), READONLY, "calls that an entry answered"},
     {"misses", T_PYSSIZET, offsetof(CompiledFunction, misses), READONLY, "calls that no entry fitted"},
     {"disabled", T_BOOL, offsetof(CompiledFunction, disabled), 0, "whether calls go to the Python function"},

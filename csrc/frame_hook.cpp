@@ -234,7 +234,7 @@ bool answer(Region* region, _PyInterpreterFrame* frame, PyObject* function, PyOb
   return true;
 }
 
-// Marked by tg.disable (markers.py) or torch.compiler.disable.
+// Marked by tg.disable (marks/markers.py) or torch.compiler.disable.
 bool is_disabled(PyObject* function) {
   static PyObject* const names[] = {
       PyUnicode_InternFromString("_torchglass_disabled"), PyUnicode_InternFromString("_torchdynamo_disable")};

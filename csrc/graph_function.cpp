@@ -1,16 +1,16 @@
 // A compiled graph that autograd can differentiate: a function of tensors, and the node it leaves behind.
 //
 //   GraphFunction(forward, backward, inputs: int, saved: tuple, kept: int, gradients: tuple, differentiable: tuple,
-//                 returned: int, instead: callable or None, spends: tuple or None, readers: tuple or None)
+//                 returned: int, fallback: callable or None, kills: tuple or None, uses: tuple or None)
 //       graph(*inputs) -> tuple: the first `returned` of forward([*inputs]), run below autograd.
 //       Where one of the inputs at `gradients` requires a gradient, the results at `differentiable` get a node that
 //       saves what stands at `saved` in inputs + results. In backward it calls backward(tensors, tangents): the first
 //       `kept` of what was saved, and what arrived for each of `differentiable` (None: nothing), as plain strided
 //       tensors. That returns a gradient or None for each of `gradients`.
-//       instead(*inputs) is called for it within forward-mode differentiation and torch.func's transforms.
-//       A backward that does not retain the graph frees all that is saved. With `spends` (for each of `differentiable`
-//       a tuple of their positions) and `readers` (such a tuple for each of `saved`) it spends the results that
-//       `spends` names for those whose gradients arrived, and what only spent results read is freed: None stands for it
+//       fallback(*inputs) is called for it within forward-mode differentiation and torch.func's transforms.
+//       A backward that does not retain the graph frees all that is saved. With `kills` (for each of `differentiable`
+//       a tuple of their positions) and `uses` (such a tuple for each of `saved`) it spends the results that
+//       `kills` names for those whose gradients arrived, and what only spent results read is freed: None stands for it
 //       in later backwards.
 //   below_autograd(graph, tensors: list) -> tuple: graph(tensors), of which autograd records nothing.
 //
@@ -323,14 +323,14 @@ bool read_indices(PyObject* tuple, Py_ssize_t end, Indices& out) {
 // As read_indices, for a tuple of `count` such tuples.
 bool read_lists(PyObject* tuple, Py_ssize_t count, Py_ssize_t end, std::vector<Indices>& out) {
   if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != count) {
-    PyErr_Format(PyExc_ValueError, "GraphFunction: spends and readers are tuples, here of %zd tuples", count);
+    PyErr_Format(PyExc_ValueError, "GraphFunction: kills and uses are tuples, here of %zd tuples", count);
     return false;
   }
   out.resize(static_cast<size_t>(count));
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* item = PyTuple_GET_ITEM(tuple, i);
     if (!PyTuple_Check(item)) {
-      PyErr_SetString(PyExc_TypeError, "GraphFunction: spends and readers hold tuples");
+      PyErr_SetString(PyExc_TypeError, "GraphFunction: kills and uses hold tuples");
       return false;
     }
     if (!read_indices(item, end, out[static_cast<size_t>(i)])) return false;
@@ -353,7 +353,7 @@ bool read_sharing(GraphFunction* self, PyObject* spends, PyObject* readers) {
 
 PyObject* graph_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"forward",        "backward", "inputs",  "saved", "kept", "gradients",
-                                "differentiable", "returned", "instead", "spends",  "readers", nullptr};
+                                "differentiable", "returned", "fallback", "kills",  "uses", nullptr};
   PyObject *forward, *backward, *saved, *gradients, *differentiable;
   PyObject *instead = Py_None, *spends = Py_None, *readers = Py_None;
   Py_ssize_t inputs, kept, returned;

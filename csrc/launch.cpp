@@ -14,7 +14,7 @@
 //   number_tensor(value: float | int, dtype: torch.dtype) -> Tensor
 //       A tensor of no dimensions, float64, float32 or int64, as torch.scalar_tensor(value).to(dtype) makes it.
 //       OverflowError for an int past 64 bits.
-//   lies_as(object, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> bool
+//   has_layout(object, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> bool
 //       Whether the object is a tensor of this metadata.
 //
 // Example: k = Kernel(ctypes.cast(lib.add, c_void_p).value, "add", lib); k(x, y, out, out.numel())
@@ -281,9 +281,9 @@ bool same_ints(at::IntArrayRef found, PyObject* wanted) {
   return true;
 }
 
-PyObject* lies_as(PyObject*, PyObject* const* args, Py_ssize_t count) {
+PyObject* has_layout(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (count != 4 || !THPDtype_Check(args[3])) {
-    PyErr_SetString(PyExc_TypeError, "lies_as(tensor, sizes, strides, dtype) takes an object, two tuples and a torch.dtype");
+    PyErr_SetString(PyExc_TypeError, "has_layout(tensor, sizes, strides, dtype) takes an object, two tuples and a torch.dtype");
     return nullptr;
   }
   bool same = false;
@@ -302,10 +302,10 @@ PyObject* lies_as(PyObject*, PyObject* const* args, Py_ssize_t count) {
 }
 
 PyMethodDef launch_functions[] = {
-    {"lies_as",
-     method<lies_as>(),
+    {"has_layout",
+     method<has_layout>(),
      METH_FASTCALL,
-     "lies_as(object, sizes, strides, dtype) -> bool: whether it is a tensor of this metadata, its numbers in memory."},
+     "has_layout(object, sizes, strides, dtype) -> bool: whether it is a tensor of this metadata, its numbers in memory."},
     {"empty_strided_cpu",
      method<empty_strided_cpu>(),
      METH_FASTCALL,

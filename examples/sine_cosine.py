@@ -36,8 +36,8 @@ def main() -> None:
     from_one, from_zero = (y - 1).abs().max().item(), x.grad.abs().max().item()
     print(f"largest distance from 1: {from_one:.1e}, of the gradient from 0: {from_zero:.1e}")
     (graph,) = tg.explain(compiled).graphs()
-    print(graph.forward_text)
-    print(graph.backward_text)
+    print(graph.files["forward.py"])
+    print(graph.files["backward.py"])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.complaints import complaints
 
-from torchglass import fallbacks
+from torchglass.process import fallbacks
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -8,25 +8,25 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .collector import Paused
-from .interrupts import whole
-from .locks import importing
+from .process.collector import Paused
+from .process.interrupts import whole
+from .process.locks import importing
 
 if TYPE_CHECKING:
     from .api import allow_in_graph, compile, disable, explain, graph_break, is_compiling, list_backends, reset
-    from .debugging import debug, prepare_debug
+    from .backends.installing import install, installed, uninstall
     from .decompiler import decompile
     from .errors import CompileError, GraphBreakError, TorchglassError
-    from .installing import install, installed, uninstall
-    from .markers import (
+    from .inspector.debugging import debug, prepare_debug
+    from .marks.markers import (
         assume_constant_result,
         cudagraph_mark_step_begin,
         is_exporting,
         nested_compile_region,
         substitute_in_graph,
     )
-    from .marks import mark_dynamic, mark_static, mark_static_address, mark_unbacked, maybe_mark_dynamic
-    from .stance import set_stance
+    from .marks.tensors import mark_dynamic, mark_static, mark_static_address, mark_unbacked, maybe_mark_dynamic
+    from .switching.stance import set_stance
 
 __version__ = "0.1.0"
 
@@ -35,18 +35,18 @@ _HOMES = {
         ("allow_in_graph", "compile", "disable", "explain", "graph_break", "is_compiling", "list_backends", "reset"),
         "api",
     ),
-    **dict.fromkeys(("debug", "prepare_debug"), "debugging"),
+    **dict.fromkeys(("debug", "prepare_debug"), "inspector.debugging"),
     "decompile": "decompiler",
-    "set_stance": "stance",
+    "set_stance": "switching.stance",
     **dict.fromkeys(
         ("assume_constant_result", "cudagraph_mark_step_begin", "is_exporting", "nested_compile_region",
          "substitute_in_graph"),
-        "markers",
+        "marks.markers",
     ),
     **dict.fromkeys(
-        ("mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked", "maybe_mark_dynamic"), "marks"
+        ("mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked", "maybe_mark_dynamic"), "marks.tensors"
     ),
-    **dict.fromkeys(("install", "installed", "uninstall"), "installing"),
+    **dict.fromkeys(("install", "installed", "uninstall"), "backends.installing"),
     **dict.fromkeys(("CompileError", "GraphBreakError", "TorchglassError"), "errors"),
 }  # fmt: skip
 

@@ -26,7 +26,7 @@ def attention(
     *,
     out: tuple[torch.Tensor, torch.Tensor | None],
 ) -> None: ...
-def lies_as(
+def has_layout(
     tensor: torch.Tensor | None, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
 ) -> bool: ...
 def empty_strided_cpu(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor: ...
@@ -58,9 +58,9 @@ class GraphFunction:
         gradients: tuple[int, ...],
         differentiable: tuple[int, ...],
         returned: int,
-        instead: Callable[..., tuple[Any, ...]] | None = None,
-        spends: tuple[tuple[int, ...], ...] | None = None,
-        readers: tuple[tuple[int, ...], ...] | None = None,
+        fallback: Callable[..., tuple[Any, ...]] | None = None,
+        kills: tuple[tuple[int, ...], ...] | None = None,
+        uses: tuple[tuple[int, ...], ...] | None = None,
     ) -> None: ...
     def __call__(self, *inputs: Any) -> tuple[Any, ...]: ...
 
@@ -117,6 +117,7 @@ class CompiledFunction:
     function: FunctionType
     miss: Callable[[tuple[Any, ...]], Any]
     bound: tuple[Any, ...]
+    function_state: Any
     entries: tuple[tuple[GuardTable, Callable[..., Any]], ...]
     hits: int
     misses: int

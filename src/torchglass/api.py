@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import inspect
 import sys
 import weakref
 from collections.abc import Callable, Mapping
@@ -18,16 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _native, fallbacks, following, process_changes, torch_compat
+from . import _native, torch_compat
 from .backends import registry
 from .bytecode.objects import new_class
 from .capture.standard_library import is_made
 from .inspector import reports
-from .locks import fork_safe_lock
-from .markers import allow_in_graph, disable, graph_break, is_compiling
+from .marks.markers import allow_in_graph, disable, graph_break, is_compiling
 from .options import CompileOptions
 from .pipeline import FunctionState
+from .process import changes, fallbacks
+from .process.locks import fork_safe_lock
 from .runtime import store
+from .switching import following
 
 __all__ = [
     "allow_in_graph",
@@ -308,8 +311,9 @@ def _found_state(compiled: Any) -> FunctionState | None:
     compiled = getattr(compiled, "__func__", compiled)
     if isinstance(compiled, functools.partial):
         compiled = compiled.func
-    state = getattr(compiled, "__dict__", {}).get("_torchglass_state")
-    return state if isinstance(state, FunctionState) else None
+    if callable(compiled):  # perhaps wrapped by a function that asks where tensors lie
+        compiled = inspect.unwrap(compiled, stop=lambda found: isinstance(found, _native.CompiledFunction))
+    return compiled.function_state if isinstance(compiled, _native.CompiledFunction) else None
 
 
 def explain(compiled: Any) -> Explanation:
@@ -343,7 +347,7 @@ def reset(directory: str | Path | None = None, *, everything: bool = False) -> N
     if directory is not None:
         store.ArtifactStore(directory).forget_edits()
     if everything:
-        process_changes.undo_all()
+        changes.undo_all()
 
 
 def list_backends() -> list[str]:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from . import fallbacks
 from .backends import registry
+from .process import fallbacks
 
 if TYPE_CHECKING:
-    from .installing import Elsewhere
+    from .backends.installing import Elsewhere
 
 MODES: dict[str, str] = {
     "default": "compile quickly, run fast",

@@ -17,46 +17,38 @@ from dataclasses import replace
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
-import torch
-
-from . import _native, fallbacks, interrupts, stance, torch_compat
+from . import _native, torch_compat
 from .capture.run import Stopped
 from .capture.run import run as capture_run
+from .compilation.reporting import report_value, rewrite
+from .compilation.timing import Timeline, compiling
 from .errors import CompileError, GraphBreakError
-from .graph_pipeline import Foreign, compile_graph
-from .inspector import reports, show
-from .locks import fork_safe_lock
+from .graph_pipeline import compiling_graph
+from .inspector import progress, show
 from .options import CompileOptions
+from .process import fallbacks, interrupts
+from .process.locks import fork_safe_lock
 from .records.capture import Capture, GraphBreak, Request, Resume
-from .records.compilation import Described, EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
-from .records.guards import Guard, TensorMeta
+from .records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
+from .records.guards import Guard
 from .records.literals import one_line
 from .records.origin import Origin
 from .records.sources import Source
-from .runtime import edit_errors, growing, replay
+from .runtime import debug_objects, edit_errors, growing
 from .runtime import guards as guard_runtime
-from .runtime.called import Callees, Entry, watched
-from .runtime.calling import call_original
+from .runtime.call_original import call_original
+from .runtime.callee_compilation import Callees, Entry, watched
 from .runtime.dispatch import compiled_function
 from .runtime.equal_guards import with_those_of
-from .runtime.rebuild import Undoable
+from .runtime.graph_calls import Foreign
+from .runtime.reconstruct import Undoable
 from .runtime.store import Folder, current_store, load_python
-from .stages import Stages, compiling
+from .switching import stance
 
 log = logging.getLogger("torchglass")
 
 # Records of so many functions called from the regions of one are kept: programs that keep making functions stay flat.
 MOST_CALLED = 512
-
-
-def _told(value: Any) -> Any:
-    """A value as a report keeps it: what a call passed must not live on in one."""
-    if value is None or isinstance(
-        value, (int, float, str, bytes, type, torch.dtype, torch.device, TensorMeta, Source)
-    ):
-        return value
-    text = show.value(guard_runtime.tensor_meta(value) if isinstance(value, torch.Tensor) else value)
-    return Described(f"{text[:-1]} at {id(value):#x}>" if text.endswith(" object>") else text)
 
 
 class AroundGraph(NamedTuple):
@@ -109,7 +101,7 @@ class FunctionState:
     def release(self) -> _native.CompiledFunction:
         """The compiled function, handed to its owner."""
         compiled, self._keep = self._keep, None
-        compiled.__dict__["_torchglass_state"] = self
+        compiled.function_state = self
         return compiled
 
     @property
@@ -120,8 +112,7 @@ class FunctionState:
             else:
                 short = self.name.rpartition(".<locals>.")[2] or self.name
                 self._folder = current_store().folder(short, self, self.function.__code__)
-        if self.record.folder != self._folder.path:  # a process may have to go on elsewhere, a forked one does
-            replay.moved(self.record, self._folder.path)
+        debug_objects.moved(self.record, self._folder.path)  # a process may have to go on elsewhere, a forked one does
         return self._folder
 
     @property
@@ -142,7 +133,7 @@ class FunctionState:
         if self.parent is None:
             self.callees.clear()
         for resume in self.resumes.values():
-            resume.__dict__["_torchglass_state"].reset()
+            resume.function_state.reset()
         self.resumes.clear()
         self.resume_names.clear()
         self.guards.clear()
@@ -272,7 +263,7 @@ class FunctionState:
         failures = guard_runtime.nearest_failures(self.guards, scope)
         if not failures:
             return ""
-        told = [Recompile(f.guard, _told(f.old), _told(f.new), index) for index, f in failures]
+        told = [Recompile(f.guard, report_value(f.old), report_value(f.new), index) for index, f in failures]
         self.record.recompiles.append(replace(told[0], others=tuple(told[1:])))
         nearest = failures[0][1]
         return f" again, since {nearest.message} ({nearest.guard.origin})"
@@ -323,18 +314,18 @@ class FunctionState:
     def _compile(
         self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]
     ) -> tuple[Any, Callable[..., Any]]:
-        stages, known = Stages(self.name), len(self.guards)
+        known = len(self.guards)
         try:
-            with stages.shown():
-                return self._compile_in(stages, compiled, arguments)
+            with progress.compiling(self.name):
+                return self._compile_in(Timeline(self.name), compiled, arguments)
         except BaseException:  # perhaps from outside, and between two of these lists
             del self.guards[known:], self.record.entries[known:]
             raise
 
     def _compile_in(
-        self, stages: Stages, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]
+        self, timeline: Timeline, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]
     ) -> tuple[Any, Callable[..., Any]]:
-        with stages.stage("capture"), torch_compat.shielded_saved_tensor_hooks():
+        with timeline.stage("capture"), torch_compat.shielded_saved_tensor_hooks():
             request = self._request(arguments)
             capture = compiling.alone(lambda: capture_run(request, self.options, guard_runtime.global_state))
         if self.options.fullgraph and capture.breaks:
@@ -346,46 +337,51 @@ class FunctionState:
         if index:
             capture = replace(capture, guards=with_those_of(self.guards[-1], capture.guards))
         folder = self.folder.child(f"entry_{index}")
-        graphs: list[GraphRecord] = []
         names: dict[str, Any] = {**capture.namespace, "compiled_calls": self.callees.region}
-        # whichever comes first: the C compiler at work, or the need
-        around = functools.cache(functools.partial(self._around_the_graph, stages, capture, folder))
-        if capture.graph is not None:
-            graphs.append(GraphRecord("graph_0"))
-            names["graph_0"] = compile_graph(
-                capture.graph,
-                capture.example_inputs,
-                self.options,
-                folder.child("graph_0"),
-                fake_inputs=capture.fake_inputs,
-                record=graphs[0],
-                stages=stages,
-                on_change=self._write_reports,
-                meanwhile=around,
-            )
-        table, guards, resumes = around()
+        graphs: tuple[GraphRecord, ...] = ()
+        if capture.graph is None:
+            table, guards, resumes = self._around_the_graph(timeline, capture, folder)
+        else:
+            examples, fakes, root = capture.example_inputs, capture.fake_inputs, self.root().record
+            inner = folder.child("graph_0")
+            with compiling_graph(capture.graph, examples, self.options, inner, fakes, root) as graph:
+                table, guards, resumes = self._around_the_graph(timeline, capture, folder)
+                compilation = graph.finish()
+            names["graph_0"], graphs = compilation.call, (compilation.record,)
         names |= resumes
-        with stages.stage("guards"):
+        with timeline.stage("guards"):
             if capture.written_inputs and "graph_0" in names:
                 names["graph_0"] = Undoable(names["graph_0"], capture.written_inputs)
             artifact = folder.write("transformed.py", capture.transformed)
             entry = load_python(artifact, names).transformed
             torch_compat.hide_from_dynamo(entry.__code__)
-            graph = names.get("graph_0")
-            if isinstance(graph, Foreign) or (isinstance(graph, Undoable) and not capture.may_fail):
-                graph.namespaces.append(entry.__globals__)
+            call = names.get("graph_0")
+            if isinstance(call, Foreign) or (isinstance(call, Undoable) and not capture.may_fail):
+                call.namespaces.append(entry.__globals__)
         self.guards.append(capture.guards)
-        self.record.entries.append(self._entry_record(index, capture, guards, artifact.text, graphs, stages))
+        record = EntryRecord(
+            index,
+            capture.guards,
+            guards.text,
+            artifact.text,
+            graphs,
+            capture.breaks,
+            timeline.events,
+            resume_of=self.parent.name if self.parent is not None else None,
+            names=capture.namespace,
+            expected=guards.expected,
+        )
+        self.record.entries.append(record)
         self._write_reports()
         compiled.add_entry(table, entry)
         return table, entry
 
-    def _around_the_graph(self, stages: Stages, capture: Capture, folder: Folder) -> AroundGraph:
+    def _around_the_graph(self, timeline: Timeline, capture: Capture, folder: Folder) -> AroundGraph:
         resumes = {
             resume.name: self._plain_function(resume) if resume.plain else self._resume_function(resume)
             for resume in capture.resumes
         }
-        with stages.stage("guards"):
+        with timeline.stage("guards"):
             table = guard_runtime.build_table(capture.guards, capture.fetch, self.function)
             parameters = guard_runtime.parameter_names(self.function)
             guards = guard_runtime.write(capture.guards, capture.fetch, parameters, self.function.__globals__)
@@ -396,29 +392,6 @@ class FunctionState:
         names, fullgraph = self.continued.resume_names, self.options.fullgraph
         return Request(self.function, arguments, self.name, names, self.changes, fullgraph, self.varying)
 
-    def _entry_record(
-        self,
-        index: int,
-        capture: Capture,
-        guards: guard_runtime.GuardText,
-        text: str,
-        graphs: list[GraphRecord],
-        stages: Stages,
-    ) -> EntryRecord:
-        return EntryRecord(
-            index,
-            capture.guards,
-            guards.text,
-            text,
-            tuple(graphs),
-            capture.breaks,
-            stages.seconds,
-            self.parent.name if self.parent is not None else None,
-            capture.namespace,
-            guards.expected,
-            stages.events,
-        )
-
     def _plain_function(self, resume: Resume) -> FunctionType:
         """The user's bytecode from one of its instructions on."""
         return FunctionType(resume.code, self.function.__globals__, None, None, self.function.__closure__)
@@ -428,7 +401,7 @@ class FunctionState:
         continued = self.continued
         known = continued.resumes.get(resume.key)
         if known is not None:
-            known.__dict__["_torchglass_state"].varying.update(resume.varying)
+            known.function_state.varying.update(resume.varying)
             return known
         function = self._plain_function(resume)
         state = FunctionState(function, self.options, resume.name, continued, continued=continued)
@@ -461,8 +434,7 @@ class FunctionState:
 
     def _write_reports(self) -> None:
         root = self.root()
-        top = root.folder
-        reports.changed(root.record, functools.partial(top.write, role="report"), top.store.asked)
+        rewrite(root.record, root.folder)
 
 
 def _copy_with(function: FunctionType, closure: tuple[CellType, ...] | None) -> FunctionType:
@@ -495,13 +467,12 @@ torch_compat.hide_from_dynamo(FunctionState.miss.__code__)
 
 
 def _entry_for(compiled: _native.CompiledFunction, arguments: tuple[Any, ...]) -> Entry | None:
-    state: FunctionState = compiled.__dict__["_torchglass_state"]
-    return stance.entry_for(state, arguments)
+    return stance.entry_for(compiled.function_state, arguments)
 
 
 def _is_idle(compiled: _native.CompiledFunction) -> bool:
     """Whether there are no graphs in the function and what continues it: compiling it only costs."""
-    record = compiled.__dict__["_torchglass_state"].record
+    record = compiled.function_state.record
     if any(entry.graphs for function in record.walk() for entry in function.entries):
         return False
     return len(record.entries) > (1 if record.resumes else 0)  # what continues the first entry has not run yet

@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torchglass import autodiff
 from torchglass.records.partition import Partition
 from torchglass.records.render_graph import load, render, render_graph
+from torchglass.runtime.runtime_wrapper import runtime_wrapper
 
 
 def capture(function: Callable[..., Any]) -> torch.fx.GraphModule:
@@ -26,7 +27,7 @@ def compiled(partition: Partition) -> Callable[..., Any]:
         forward = load(render(module, "test"))
         return lambda tensors: forward(*tensors)
 
-    return autodiff.link(partition, graph(partition.forward), lambda chosen: graph(chosen.backward))
+    return runtime_wrapper(partition, graph(partition.forward), lambda chosen: graph(chosen.backward))
 
 
 def fresh(value: Any) -> Any:

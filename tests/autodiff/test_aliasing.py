@@ -12,6 +12,7 @@ from autodiff_helpers import capture, compare, compiled, fresh, tensor
 import torchglass as tg
 from torchglass import autodiff
 from torchglass.records.partition import Computed, InputItself, SameAs, ViewOf
+from torchglass.runtime.runtime_wrapper import runtime_wrapper
 
 
 def test_writes_to_intermediates_disappear():
@@ -257,7 +258,7 @@ def test_written_input_that_overlaps_another_runs_eagerly():
 
     gm = capture(function)
     partition = autodiff.trace_inference(gm, [tensor(4, grad=False), tensor(2, grad=False)])
-    call = autodiff.link(partition, lambda ts: partition.forward(*ts), lambda chosen: None, lambda *ts: (gm(*ts),))
+    call = runtime_wrapper(partition, lambda ts: partition.forward(*ts), lambda chosen: None, lambda *ts: (gm(*ts),))
     whole = torch.zeros(4)
     (result,) = call(whole, whole[:2])
     torch.testing.assert_close(result, torch.full((2,), 2.0))

@@ -10,6 +10,7 @@ from autodiff_helpers import capture, compiled, fresh, tensor
 import torchglass as tg
 from torchglass import autodiff
 from torchglass.records.partition import Partition
+from torchglass.runtime.runtime_wrapper import runtime_wrapper
 
 BACKENDS = ["aot_eager", "glass"]
 
@@ -83,7 +84,7 @@ def recorded(function, *inputs):
         chosen.append(partition)
         return lambda tensors: partition.backward(*tensors)
 
-    return autodiff.link(partition, lambda ts: partition.forward(*ts), compile_backward), chosen
+    return runtime_wrapper(partition, lambda ts: partition.forward(*ts), compile_backward), chosen
 
 
 def test_layouts_are_compiled_once_and_not_without_end():

@@ -8,6 +8,7 @@ from autodiff_helpers import capture, compare, compiled, tensor
 from tests.complaints import complains
 
 from torchglass import autodiff
+from torchglass.runtime.runtime_wrapper import runtime_wrapper
 
 
 def linked(function, *inputs):
@@ -86,7 +87,7 @@ def test_backward_compiles_once_and_late():
         return lambda tensors: chosen.backward(*tensors)
 
     calls = []
-    call = autodiff.link(partition, lambda tensors: partition.forward(*tensors), compile_backward)
+    call = runtime_wrapper(partition, lambda tensors: partition.forward(*tensors), compile_backward)
     for _ in range(3):
         calls.append(1)
         call(tensor(4))
@@ -134,7 +135,7 @@ def test_memory_is_freed_after_backward():
         return call
 
     partition = autodiff.trace_training(capture(lambda x: (x @ x).sum(0).exp().sum()), [tensor(4, 4)])
-    call = autodiff.link(partition, remember(partition.forward), lambda chosen: lambda ts: chosen.backward(*ts))
+    call = runtime_wrapper(partition, remember(partition.forward), lambda chosen: lambda ts: chosen.backward(*ts))
     loss = call(tensor(4, 4))[0]
     assert kept
     loss.backward()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import torchglass as tg
-from torchglass.graph_pipeline import GraphCompiler
+from torchglass.compilation.side_pipeline import Backward
 from torchglass.runtime.store import Folder
 
 
@@ -25,14 +25,11 @@ def function(x):
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SyntaxError("a typo"), KeyError("ours")])
 def test_compiling_it_fails(backend, error, monkeypatch):
     tg.reset()
-    lowered = GraphCompiler._lowered
 
-    def failing(self, gm, side):
-        if side == "backward":
-            raise error
-        return lowered(self, gm, side)
+    def failing(self):
+        raise error
 
-    monkeypatch.setattr(GraphCompiler, "_lowered", failing)
+    monkeypatch.setattr(Backward, "start", failing)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = gradient(tg.compile(function, backend=backend))

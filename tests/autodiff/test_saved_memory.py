@@ -17,6 +17,7 @@ import torchglass as tg
 from torchglass import autodiff
 from torchglass.autodiff import budget
 from torchglass.options import CompileOptions
+from torchglass.runtime.runtime_wrapper import runtime_wrapper
 
 
 def mlp(x, *weights):
@@ -199,7 +200,7 @@ def test_saved_tensors_are_freed_while_backward_runs():
             alive.append(sum(ref() is not None for ref in refs))
         return [torch.zeros(4, 4) for _ in partition.gradients]
 
-    call = autodiff.link(partition, forward, lambda chosen: backward)
+    call = runtime_wrapper(partition, forward, lambda chosen: backward)
     call(*(tensor(4, 4, seed=i) for i in range(4)))[0].backward()
     assert len(refs) >= 3 and alive[-1] == 0 and alive == sorted(alive, reverse=True)
 

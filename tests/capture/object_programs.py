@@ -2036,7 +2036,7 @@ class Doubling:
         setattr(instance, self.name, value * 2)
 
 
-class Described:
+class ReprText:
     value = Doubling()
 
     @property
@@ -2048,7 +2048,7 @@ class Described:
         self._level = new
 
 
-class DescribedAgain(Described):
+class DescribedAgain(ReprText):
     value = 5
 
     @property
@@ -2057,18 +2057,18 @@ class DescribedAgain(Described):
 
     @level.setter
     def level(self, new):
-        Described.level.fset(self, new + 1)
+        ReprText.level.fset(self, new + 1)
 
 
 @whole
 def descriptors_by_super(x):
     held = DescribedAgain()
-    Described.value.__set__(held, x)
+    ReprText.value.__set__(held, x)
     held.level = 3
     first = held.level
-    Described.level.__set__(held, 7)
+    ReprText.level.__set__(held, 7)
     above = super(DescribedAgain, held)
-    return above.value, above.level, first, held.level, Described.value.__get__(held), Described.level.__get__(held)
+    return above.value, above.level, first, held.level, ReprText.value.__get__(held), ReprText.level.__get__(held)
 
 
 class ModuleWithSlots(nn.Module):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import torchglass as tg
-from torchglass.collector import Paused
+from torchglass.process.collector import Paused
 
 
 class Node:

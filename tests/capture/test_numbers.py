@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import torchglass as tg
-from torchglass.runtime import rebuild
+from torchglass.runtime import reconstruct
 
 
 @pytest.fixture(autouse=True)
@@ -482,7 +482,7 @@ def test_lists_put_together_inside_are_there_before_the_graph(monkeypatch):
     def give_up(error, function, arguments):
         raise AssertionError("the entry did not run") from error
 
-    monkeypatch.setattr(rebuild, "plainly", give_up)
+    monkeypatch.setattr(reconstruct, "plainly", give_up)
 
     def f(x, n):
         items = [n, n + 1]

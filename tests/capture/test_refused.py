@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import torchglass as tg
-from torchglass import kernel_dtypes
-from torchglass.kernel_dtypes import refusal
+from torchglass.aten import dtypes
+from torchglass.aten.dtypes import refusal
 from torchglass.torch_compat import new_fake_mode
 
 REFUSED = {
@@ -53,7 +53,7 @@ def raises_alike(operation, x, read, kinds):
 @pytest.mark.parametrize("read", [True, False], ids=["read", "unread"])
 @pytest.mark.parametrize("name", REFUSED)
 def test_dtypes_that_kernels_refuse(name, read, size):
-    kernel_dtypes._known.clear()
+    dtypes._known.clear()
     x = torch.ones(size, size)
     raises_alike(REFUSED[name], x, read, (RuntimeError, NotImplementedError))
 

@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 import torchglass as tg
-from torchglass import codegen, graph_sharing
+from torchglass import codegen
+from torchglass.compilation import graph_sharing
 from torchglass.runtime import toolchain
 
 

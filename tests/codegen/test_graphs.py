@@ -209,7 +209,7 @@ def test_what_a_call_returns_may_begin_inside_its_storage(tmp_path: Path) -> Non
 
 def test_a_result_that_nobody_reads_is_not_compared(tmp_path: Path) -> None:
     compiled = check(lambda x: torch.topk(x, 3)[0] * 2, [make(5, 9)], tmp_path)
-    assert compiled.externs and compiled.sources.wrapper_text.count("= conform(") == 1
+    assert compiled.externs and compiled.sources.wrapper_text.count("= ensure_layout(") == 1
 
 
 def test_same_results_on_every_call(tmp_path: Path) -> None:

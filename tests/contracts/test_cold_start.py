@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from torchglass.collector import Paused
+from torchglass.process.collector import Paused
 
 FIRST_COMPILE = """
 import sys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,10 +14,10 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 import torchglass as tg
-from torchglass import graph_sharing
+from torchglass.compilation import graph_sharing
 from torchglass.records.guards import Guard, TensorMeta
 from torchglass.records.origin import UNKNOWN, Origin
-from torchglass.records.packed import Packed, PackedDict, PackedField
+from torchglass.records.packed import Packed, PackedField
 from torchglass.records.sources import Local
 from torchglass.runtime.equal_guards import with_those_of
 
@@ -76,19 +76,17 @@ def test_records_of_equal_graphs_go_when_newer_ones_come(monkeypatch: pytest.Mon
 class Row:
     text: PackedField[str] = PackedField("")
     rows: PackedField[tuple[Any, ...]] = PackedField(())
-    by_name: PackedDict[Any] = field(default_factory=PackedDict)
 
 
 def test_packed_fields_read_as_they_were_written() -> None:
     origin, tensor = Origin("a.py", 3, "f"), torch.ones(2)
-    row = Row("x" * 1000, (origin, UNKNOWN, torch.float32, tensor, torch.ops.aten.add.Tensor))
-    row.by_name["a"] = {"b": [1, 1.5, True, None, b"c"]}
+    row = Row("x" * 1000, (origin, UNKNOWN, torch.float32, tensor, torch.ops.aten.add.Tensor, {"b": [1, True, b"c"]}))
     assert isinstance(vars(row)["text"], Packed) and vars(row)["text"].size < 100
     assert row.text == "x" * 1000 and Row().text == "" and Row().rows == ()
     found = row.rows
     assert found[0] == origin and found[1] is UNKNOWN and found[2] is torch.float32
     assert found[3] is tensor and found[4] is torch.ops.aten.add.Tensor
-    assert dict(row.by_name) == {"a": {"b": [1, 1.5, True, None, b"c"]}}
+    assert found[5] == {"b": [1, True, b"c"]}
     row.text += "y"
     assert row.text == "x" * 1000 + "y" and row == row and repr(row).startswith("Row(text='xxx")
 

@@ -1,4 +1,4 @@
-"""House rules that a reader relies on: sizes, docstrings, frozen records."""
+"""House rules that a reader relies on: sizes, docstrings, nothing loose in the package's root."""
 
 import ast
 from pathlib import Path
@@ -27,3 +27,26 @@ def test_files_and_functions_stay_readable(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             assert length <= 100, f"{relative(path)}:{node.lineno}: {node.name} has {length} lines"
+
+
+ROOT = {
+    "__init__.py",  # the public names
+    "__main__.py",
+    "_native.pyi",
+    "api.py",
+    "errors.py",
+    "graph_pipeline.py",
+    "options.py",
+    "pipeline.py",
+    "py.typed",
+}
+"""The public face, its options and errors, and the two pipelines."""
+
+
+def test_nothing_lies_loose_in_the_root():
+    """What else there is has a room that says what it holds, and each room says it."""
+    found = {p.name for p in SOURCE.iterdir() if p.is_file() and not p.name.startswith("_native.c")}
+    assert found == ROOT
+    rooms = [p for p in SOURCE.iterdir() if p.is_dir() and p.name != "__pycache__"]
+    for room in rooms:
+        assert ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))), room.name

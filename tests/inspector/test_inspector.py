@@ -11,11 +11,20 @@ from torchglass.inspector import draw, show
 from torchglass.inspector.explain import Explanation
 from torchglass.inspector.readme import readme
 from torchglass.records.capture import GraphBreak
-from torchglass.records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
+from torchglass.records.compilation import (
+    EntryRecord,
+    Event,
+    Fallback,
+    FunctionRecord,
+    GraphRecord,
+    Recompile,
+    SideRecord,
+)
 from torchglass.records.guards import CHECKS, Guard, TensorMeta
-from torchglass.records.kernels import FusionDecision, Kernel
+from torchglass.records.kernels import FusedGraph, FusionDecision, Kernel
+from torchglass.records.loops import LoopGraph
 from torchglass.records.origin import Origin
-from torchglass.records.partition import Place, SavedTensor
+from torchglass.records.partition import SavedTensor, TensorRef
 from torchglass.records.sources import Attr, Local
 
 LINE = Origin("/app/model.py", 12, "toy")
@@ -25,18 +34,17 @@ META = TensorMeta(torch.Tensor, torch.float32, torch.device("cpu"), (10,), (1,),
 @pytest.fixture
 def record() -> FunctionRecord:
     kernel = Kernel("kernel_0", "c", "void kernel_0() {}", ("x", "out"), ("mul",), ("mul", "add"), (LINE,), calls=2)
+    decisions = (
+        FusionDecision("mul", "add", True, "pointwise", "same ranges", 40),
+        FusionDecision("norm", "matmul", False, "producer", "a kernel calls no ATen"),
+    )
+    fused = FusedGraph(LoopGraph("forward", ("x",), {}, (), ()), (), decisions)
     graph = GraphRecord(
         "graph_0",
-        captured_text="def forward(x): ...",
-        kernels=(kernel,),
-        sides={"forward": (kernel,)},
-        decisions=(
-            FusionDecision("mul", "add", True, "pointwise", "same ranges", 40),
-            FusionDecision("norm", "matmul", False, "producer", "a kernel calls no ATen"),
-        ),
-        saved=(SavedTensor("x", (10,), torch.float32, 40, "an input", Place("input", 0), LINE),),
+        [SideRecord("captured", "def forward(x): ..."), SideRecord("forward", fused=fused, kernels=(kernel,))],
+        saved=(SavedTensor("x", (10,), torch.float32, 40, "an input", TensorRef("input", 0), LINE),),
         node_count=3,
-        seconds_by_stage={"codegen": 0.25},
+        events=[Event("codegen", 2.0, 0.25)],
     )
     guards = (
         Guard(Local("x"), "tensor", META, "an input of the graph", LINE),
@@ -44,7 +52,8 @@ def record() -> FunctionRecord:
     )
     entry = EntryRecord(
         0, guards, "def check(x, mod): ...", "def transformed(x, mod):\n    return graph_0(x)\n", (graph,),
-        (GraphBreak("a branch on a tensor", LINE, "use torch.where"),), {"capture": 0.5, "autodiff": 1.5},
+        (GraphBreak("a branch on a tensor", LINE, "use torch.where"),),
+        [Event("capture", 0.0, 0.5), Event("autodiff", 0.5, 1.5)],
     )  # fmt: skip
     resume = FunctionRecord("resume_at_8", LINE, Path("/glass/toy/entry_0/resume_at_8"), [EntryRecord(0)])
     return FunctionRecord(

@@ -22,9 +22,9 @@ def quick(monkeypatch):
 
 def compile_something(stream, monkeypatch) -> str:
     monkeypatch.setattr("sys.stderr", stream)
-    with progress.compiling("Net") as line:
-        line.stage = "compile C"
-        line.kernels += 14
+    with progress.compiling("Net"):
+        progress.reached("codegen", kernels=14)
+        progress.reached("compile C")
         end = time.monotonic() + 10
         while isinstance(stream, Terminal) and "14 kernels" not in stream.getvalue() and time.monotonic() < end:
             time.sleep(0.01)

@@ -9,7 +9,7 @@ import torch
 import torchglass as tg
 from torchglass.inspector.report import report
 from torchglass.inspector.sources import Sources
-from torchglass.records.compilation import EntryRecord, FunctionRecord, GraphRecord, NodeRow
+from torchglass.records.compilation import EntryRecord, FunctionRecord, GraphRecord, NodeRow, SideRecord
 from torchglass.records.guards import Guard
 from torchglass.records.origin import Origin
 
@@ -144,7 +144,9 @@ def other_file(directory):
 
 def test_files_without_operations_are_folded_below_the_others(page, tmp_path):
     here = Origin(__file__, FIRST + 1, "toy_example")
-    graph = GraphRecord("graph_0", nodes={"captured": (NodeRow("x", "call_function", "x = abs(a)", (), "", 20, here),)})
+    graph = GraphRecord(
+        "graph_0", [SideRecord("captured", nodes=(NodeRow("x", "call_function", "x = abs(a)", (), "", 20, here),))]
+    )
     level = other_file(tmp_path)
     entry = EntryRecord(0, (Guard(None, "level", 3, "was read", level),), "", "", (graph,))
     path = tmp_path / "report.html"
@@ -168,7 +170,7 @@ def test_three_thousand_nodes(page, tmp_path):
         rows.append(
             NodeRow(f"add_{n}", "call_function", f"add_{n} = x + 1", (rows[-1].name,), "float32[8]", n, line(n + 1))
         )
-    graph = GraphRecord("graph_0", node_count=3000, nodes={"captured": tuple(rows)})
+    graph = GraphRecord("graph_0", [SideRecord("captured", nodes=tuple(rows))], node_count=3000)
     record = FunctionRecord("big", line(1), tmp_path, [EntryRecord(0, graphs=(graph,))])
     path = tmp_path / "report.html"
     path.write_text(report(record))

@@ -4,7 +4,9 @@ import os
 import time
 
 import pytest
+import torch
 
+import torchglass as tg
 from torchglass.inspector import reports
 from torchglass.records.compilation import EntryRecord, FunctionRecord
 
@@ -84,3 +86,23 @@ def test_a_fork_waits_for_the_thread_that_writes(monkeypatch):
         reports.flush()  # does not wait for a thread that is not in this process
         os._exit(0 if "flow.svg" in written else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_backward_adds_to_the_files_that_tell_of_its_forward(forgotten, tmp_path):
+    """After a reset they tell of what was compiled since."""
+
+    def sine(x):
+        return x.sin()
+
+    with tg.prepare_debug(tmp_path):
+        compiled = tg.compile(sine)
+        loss = compiled(torch.ones(5, requires_grad=True)).sum()
+        if forgotten:
+            tg.reset()
+            compiled(torch.ones(3))
+        reports.flush()
+        loss.backward()
+    (readme,) = tmp_path.glob("*sine/README.md")
+    told = readme.read_text()
+    assert "forward `kernel_0`" in told and ("backward `kernel_0`" in told) != forgotten

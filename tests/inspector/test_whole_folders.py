@@ -130,7 +130,7 @@ def test_every_file_is_there_and_compiles(compiled):
             folder = record.folder / f"entry_{entry.index}"
             assert (folder / "guards.py").is_file() and (folder / "transformed.py").is_file()
             for graph in entry.graphs:
-                wanted = (*STAGES, *(TRAINING if graph.joint_text and "backward" in graph.fused else ()))
+                wanted = (*STAGES, *(TRAINING if "joint.py" in graph.files and "backward" in graph.fused else ()))
                 assert not [name for name in wanted if not (folder / graph.name / name).is_file()]
                 graphs += 1
     assert graphs

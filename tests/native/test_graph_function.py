@@ -69,7 +69,7 @@ def test_what_spent_results_read_is_freed():
         return [tangents[0], tangents[1], None]
 
     def make(**changed):
-        settings = {"spends": ((0,), (1,)), "readers": ((0,), (1,), (0, 1))}
+        settings = {"kills": ((0,), (1,)), "uses": ((0,), (1,), (0, 1))}
         places = (3, (0, 1, 2), 3, (0, 1, 2), (0, 1), 2)
         return GraphFunction(lambda t: (t[0] * 1, t[1] * 1), backward, *places, **{**settings, **changed})
 
@@ -80,11 +80,11 @@ def test_what_spent_results_read_is_freed():
     second.sum().backward()
     assert seen[0] == [False, False, False] and seen[-1] == [True, False, False]
     assert second.grad_fn.saved_tensors == (None, None, None)
-    for wrong in ({"spends": None}, {"readers": ((0,),)}, {"spends": ((0,), (2,))}, {"readers": ((0,), (1,), (-1,))}):
+    for wrong in ({"kills": None}, {"uses": ((0,),)}, {"kills": ((0,), (2,))}, {"uses": ((0,), (1,), (-1,))}):
         with pytest.raises(ValueError):
             make(**wrong)
     with pytest.raises(TypeError):
-        make(readers=((0,), (1,), 0))
+        make(uses=((0,), (1,), 0))
 
 
 @pytest.mark.parametrize("place", ["input", "result"])
@@ -196,7 +196,7 @@ def test_hooks_of_results_and_nodes():
 
 def test_in_forward_mode_another_function_runs():
     called = []
-    graph = doubled(instead=lambda *inputs: called.append(inputs) or ("other",))
+    graph = doubled(fallback=lambda *inputs: called.append(inputs) or ("other",))
     with forward_ad.dual_level():
         assert graph(leaf()) == ("other",)
     assert torch.func.vmap(lambda t: called.append(graph(t)) or t)(torch.ones(2, 3)) is not None

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from torchglass import _native
-from torchglass.records.guards import CHECKS, Guard
+from torchglass.records.guards import CHECKS, Guard, TensorMeta
 from torchglass.records.origin import Origin
 from torchglass.records.sources import (
     Attr,
@@ -44,7 +44,6 @@ from torchglass.runtime.guards import (
     global_state,
     render,
     scope_of,
-    tensor_meta,
 )
 
 pytestmark = pytest.mark.usefixtures("many_dicts")
@@ -77,11 +76,11 @@ def net_guards(net: Net, x: torch.Tensor) -> list[Guard]:
         Guard(SELF, "type", Net, "the method's object", Origin("/app/net.py", 12, "forward")),
         Guard(Item(DICT, "scale"), "constant", 3, "is a factor"),
         Guard(FC, "type", nn.Linear),
-        Guard(WEIGHT, "tensor", tensor_meta(net.fc.weight)),
-        Guard(BUFFER, "tensor", tensor_meta(net.b)),
+        Guard(WEIGHT, "tensor", TensorMeta.of(net.fc.weight)),
+        Guard(BUFFER, "tensor", TensorMeta.of(net.b)),
         Guard(SIZES, "length", 2),
         Guard(Item(SIZES, 0), "constant", 1),
-        Guard(X, "tensor", tensor_meta(x)),
+        Guard(X, "tensor", TensorMeta.of(x)),
         Guard(None, "global_state", global_state()),
     ]
 
@@ -586,7 +585,7 @@ def test_constants(value: Any, expected: Any, answer: bool) -> None:
 
 def test_tensor_facts() -> None:
     base = torch.zeros(2, 3)
-    guard = Guard(Local("a"), "tensor", tensor_meta(base))
+    guard = Guard(Local("a"), "tensor", TensorMeta.of(base))
     assert check_one(guard, torch.ones(2, 3))
     with torch.inference_mode():
         inference = torch.zeros(2, 3)
@@ -611,11 +610,11 @@ def test_tensor_facts() -> None:
     ]
     for other in others:
         assert not check_one(guard, other), other
-    assert check_one(Guard(Local("a"), "tensor", tensor_meta(inference)), inference)
+    assert check_one(Guard(Local("a"), "tensor", TensorMeta.of(inference)), inference)
     conj = torch.zeros(2, dtype=torch.complex64).conj()
-    assert tensor_meta(conj).flags == ("conj",)
-    assert check_one(Guard(Local("a"), "tensor", tensor_meta(conj)), conj)
-    assert not check_one(Guard(Local("a"), "tensor", tensor_meta(conj)), conj.resolve_conj())
+    assert TensorMeta.of(conj).flags == ("conj",)
+    assert check_one(Guard(Local("a"), "tensor", TensorMeta.of(conj)), conj)
+    assert not check_one(Guard(Local("a"), "tensor", TensorMeta.of(conj)), conj.resolve_conj())
 
 
 def test_a_view_requires_grad_with_its_base(net: Net, x: torch.Tensor) -> None:
@@ -623,7 +622,7 @@ def test_a_view_requires_grad_with_its_base(net: Net, x: torch.Tensor) -> None:
     base = torch.zeros(4, 2, requires_grad=True)
     with torch.no_grad():
         view = base.t()
-    guard = Guard(Local("a"), "tensor", tensor_meta(view))
+    guard = Guard(Local("a"), "tensor", TensorMeta.of(view))
     assert view.requires_grad and view.grad_fn is None and check_one(guard, view)
     assert not check_one(guard, torch.zeros(2, 4).t().contiguous().t()) and not check_one(guard, view.detach())
 
@@ -637,16 +636,16 @@ def test_a_view_requires_grad_with_its_base(net: Net, x: torch.Tensor) -> None:
 
 
 def test_strides_that_no_kernel_reads() -> None:
-    guard = Guard(Local("a"), "tensor", tensor_meta(torch.zeros(1, 3)))
+    guard = Guard(Local("a"), "tensor", TensorMeta.of(torch.zeros(1, 3)))
     assert check_one(guard, torch.zeros(4, 6)[:1, :3])
     assert not check_one(guard, torch.zeros(4, 6)[:1, ::2])
-    assert check_one(Guard(Local("a"), "tensor", tensor_meta(torch.zeros(0, 3))), torch.zeros(3, 0).T)
+    assert check_one(Guard(Local("a"), "tensor", TensorMeta.of(torch.zeros(0, 3))), torch.zeros(3, 0).T)
 
 
 def test_sizes_of_any_number() -> None:
     from dataclasses import replace
 
-    meta = replace(tensor_meta(torch.zeros(2, 3)), shape=(None, 3))
+    meta = replace(TensorMeta.of(torch.zeros(2, 3)), shape=(None, 3))
     assert check_one(Guard(Local("a"), "tensor", meta), torch.zeros(7, 3))
     assert not check_one(Guard(Local("a"), "tensor", meta), torch.zeros(7, 4))
 
@@ -656,8 +655,8 @@ def test_tensor_subclasses_by_exact_type() -> None:
         pass
 
     tagged = torch.zeros(2).as_subclass(Tagged)
-    assert check_one(Guard(Local("a"), "tensor", tensor_meta(tagged)), tagged)
-    assert not check_one(Guard(Local("a"), "tensor", tensor_meta(torch.zeros(2))), tagged)
+    assert check_one(Guard(Local("a"), "tensor", TensorMeta.of(tagged)), tagged)
+    assert not check_one(Guard(Local("a"), "tensor", TensorMeta.of(torch.zeros(2))), tagged)
 
 
 def test_same_and_distinct() -> None:
@@ -821,7 +820,7 @@ def test_every_check_renders(net: Net) -> None:
         "type": int,
         "identity": net,
         "constant": (1, float("inf"), torch.float32, torch.device("cpu"), torch.Size([1]), slice(1), len),
-        "tensor": tensor_meta(torch.zeros(2)),
+        "tensor": TensorMeta.of(torch.zeros(2)),
         "length": 3,
         "dict_keys": ("a", 1),
         "dict_has": "class",
@@ -912,7 +911,7 @@ def test_a_remembered_tensor_that_gets_a_forward_gradient_is_noticed() -> None:
 
     source = Item(Local("holder"), "x")
     x = torch.zeros(2)
-    table = build_table([Guard(source, "tensor", tensor_meta(x))], [source], f)
+    table = build_table([Guard(source, "tensor", TensorMeta.of(x))], [source], f)
     for _ in range(3):
         assert table.check(({"x": x},)) == (x,)
     holder = {"x": x}

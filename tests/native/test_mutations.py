@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import nn
 
-from torchglass.records.guards import Guard
+from torchglass.records.guards import Guard, TensorMeta
 from torchglass.records.sources import InstanceDict, Item, Local
-from torchglass.runtime.guards import build_table, tensor_meta
+from torchglass.runtime.guards import build_table
 
 
 def remembered_check(count: int) -> Callable[[], Any]:
@@ -26,7 +26,7 @@ def remembered_check(count: int) -> Callable[[], Any]:
         child = Item(Item(InstanceDict(Local("self")), "_modules"), f"child_{i}")
         for name, parameter in module._modules[f"child_{i}"]._parameters.items():
             where = Item(Item(InstanceDict(child), "_parameters"), name)
-            guards.append(Guard(where, "tensor", tensor_meta(parameter)))
+            guards.append(Guard(where, "tensor", TensorMeta.of(parameter)))
 
     def function(self: nn.Module) -> None: ...
 
@@ -89,7 +89,7 @@ def test_tensors_in_lists_are_looked_at_on_every_call() -> None:
 
     def function(tensors: list[torch.Tensor]) -> None: ...
 
-    table = build_table([Guard(Item(Local("tensors"), 0), "tensor", tensor_meta(tensors[0]))], [], function)
+    table = build_table([Guard(Item(Local("tensors"), 0), "tensor", TensorMeta.of(tensors[0]))], [], function)
     for i in range(200):
         assert (table.check((tensors,)) is None) == bool(i % 3 == 2)
         tensors[0] = None

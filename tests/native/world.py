@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from torchglass.records.guards import Guard
+from torchglass.records.guards import Guard, TensorMeta
 from torchglass.records.sources import (
     Attr,
     Cell,
@@ -22,7 +22,7 @@ from torchglass.records.sources import (
     Source,
     TypeOf,
 )
-from torchglass.runtime.guards import Scope, global_state, reach, tensor_meta
+from torchglass.runtime.guards import Scope, global_state, reach
 
 
 class Plain:
@@ -225,7 +225,7 @@ class World:
         if self.random.random() < 0.3:
             yield Guard(source, "type", type(value))
         if isinstance(value, torch.Tensor):
-            yield Guard(source, "tensor", tensor_meta(value))
+            yield Guard(source, "tensor", TensorMeta.of(value))
         elif isinstance(value, dict):
             check = self.random.choice(["length", "dict_keys", "dict_has", "dict_lacks", "type"])
             expected = {"length": len(value), "dict_keys": list(value), "type": type(value)}

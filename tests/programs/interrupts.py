@@ -18,7 +18,7 @@ import warnings
 import torch
 
 import torchglass as tg
-from torchglass import locks
+from torchglass.process import locks
 
 OURS = os.path.join(os.path.dirname(tg.__file__), "")
 

@@ -52,10 +52,10 @@ def test_forward_and_backward_graphs_are_printed(folder):
     compiled = tg.compile(f)
     compiled(x).sum().backward()
     (graph,) = tg.explain(compiled).graphs()
-    assert "aten.sin" in graph.forward_text
-    assert "def " in graph.backward_text
-    assert (folder / "f/entry_0/graph_0/forward.py").read_text() == graph.forward_text
-    assert (folder / "f/entry_0/graph_0/backward.py").read_text() == graph.backward_text
+    assert "aten.sin" in graph.files["forward.py"]
+    assert "def " in graph.files["backward.py"]
+    assert (folder / "f/entry_0/graph_0/forward.py").read_text() == graph.files["forward.py"]
+    assert (folder / "f/entry_0/graph_0/backward.py").read_text() == graph.files["backward.py"]
 
 
 @pytest.mark.parametrize("name", ["forward.py", "backward.py", "captured.py"])

@@ -27,10 +27,10 @@ def test_one_graph_and_no_python_left():
     compiled = tg.compile(run, fullgraph=True)
     torch.testing.assert_close(compiled(x, weights), run(x, weights))
     (graph,) = tg.explain(compiled).graphs()
-    forward = next(n for n in ast.parse(graph.captured_text).body if getattr(n, "name", "") == "forward")
+    forward = next(n for n in ast.parse(graph.files["captured.py"]).body if getattr(n, "name", "") == "forward")
     kinds = [type(n) for n in ast.walk(forward)]
-    assert sum(isinstance(n, ast.MatMult) for n in ast.walk(forward)) == 5, graph.captured_text
-    assert graph.captured_text.count("= torch.where(") == 5
+    assert sum(isinstance(n, ast.MatMult) for n in ast.walk(forward)) == 5, graph.files["captured.py"]
+    assert graph.files["captured.py"].count("= torch.where(") == 5
     assert not {ast.If, ast.For, ast.While} & set(kinds)
 
 

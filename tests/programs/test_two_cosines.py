@@ -90,5 +90,5 @@ def test_the_joint_graph_is_what_tracing_gives():
 
     traced = make_fx(joint, tracing_mode="fake")(x, torch.ones(20))
     expected = [str(n.target) for n in traced.graph.nodes if n.op == "call_function" and "detach" not in str(n.target)]
-    ours = re.findall(r"= (aten\.\w+\.\w+)\(", graph.joint_text)
+    ours = re.findall(r"= (aten\.\w+\.\w+)\(", graph.files["joint.py"])
     assert sorted(ours) == sorted(expected)

@@ -8,7 +8,7 @@ import torch
 from tests.complaints import complains
 
 import torchglass as tg
-from torchglass import fallbacks
+from torchglass.process import fallbacks
 from torchglass.runtime import toolchain
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import torchglass as tg
-from torchglass.warning_filters import ignored
+from torchglass.process.warning_filters import ignored
 
 
 def old() -> None:

@@ -31,7 +31,7 @@ def start(folder: Path) -> None:
     record = tg.explain(compiled).record
     assert not record.fallbacks, record.fallbacks
     (graph,) = record.entries[0].graphs
-    assert set(graph.sides) == {"forward", "backward"}
+    assert {side.name for side in graph.sides if side.kernels} == {"forward", "backward"}
 
 
 def damage(path: Path, rng: random.Random) -> str:

@@ -226,7 +226,7 @@ def test_a_full_disk(tmp_path, monkeypatch):
                 torch.testing.assert_close(x.grad, 2 * torch.ones(3).cos())
     record = tg.explain(compiled).record
     assert not record.fallbacks and not list(tmp_path.rglob("*.py"))
-    assert set(record.entries[0].graphs[0].sides) == {"forward", "backward"}
+    assert {side.name for side in record.entries[0].graphs[0].sides if side.kernels} == {"forward", "backward"}
 
 
 @pytest.mark.complains("cannot be written")

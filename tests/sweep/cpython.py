@@ -93,7 +93,7 @@ def compiled(cls: type[unittest.TestCase], name: str, function: Any) -> Row:
             delattr(cls, name)
         else:
             setattr(cls, name, own)
-    record = vars(replaced)["_torchglass_state"].record  # `explain` would write its files first
+    record = replaced.function_state.record  # `explain` would write its files first
     records = list(record.walk())
     entries = [len(record.entries), sum(len(r.entries) for r in records)]
     row: Row = {"seconds": round(time.perf_counter() - begin, 2), "entries": entries}

@@ -233,4 +233,4 @@ def test_recompile_limit_is_an_option() -> None:
         if "recompile_limit" not in inspect.signature(torch.compile).parameters:
             pytest.skip("torch 2.13")
         compiled = torch.compile(helper, recompile_limit=1)
-    assert compiled.__dict__["_torchglass_state"].options.get("cache_limit") == 1
+    assert compiled.function_state.options.get("cache_limit") == 1

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torchglass as tg
-from torchglass.stance import STANCES
+from torchglass.switching.stance import STANCES
 
 x, y = torch.ones(2, 2), torch.ones(3, 2)
 
@@ -177,6 +177,6 @@ def test_what_is_refused_changes_nothing(arguments: dict[str, Any], message: str
 
 
 def test_every_stance_has_a_rule() -> None:
-    from torchglass.stance import RULES
+    from torchglass.switching.stance import RULES
 
     assert list(RULES) == list(STANCES)

@@ -15,15 +15,15 @@ from typing import Any
 import torch
 
 from ..records.partition import (
-    Arrived,
     Computed,
     Constant,
     InputItself,
     Mutation,
     Output,
-    Place,
     SameAs,
-    Shown,
+    StorageAlias,
+    TangentLayout,
+    TensorRef,
     ViewOf,
     ViewStep,
 )
@@ -45,7 +45,9 @@ class Ends:
     wrappers: list[torch.Tensor] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     mutations: list[Mutation] = field(default_factory=list)
-    arrived: Arrived | None = None  # strides of the gradients of ``differentiable``; None: as dense as the results
+    arrived: TangentLayout | None = (
+        None  # strides of the gradients of ``differentiable``; None: as dense as the results
+    )
 
     @property
     def positions(self) -> tuple[int, ...]:
@@ -118,7 +120,7 @@ class _Describer:
             return op
         copy = aten.clone.default(root.val)
         for step in _steps(root, op):
-            copy = apply(step, copy)
+            copy = step.apply(copy)
         return self.recorder.op_of(copy)
 
     def add_result(self, wrapper: torch.Tensor, op: Op | None = None) -> int:
@@ -144,11 +146,11 @@ class _Describer:
             return self._view_of_result(self.shared[memory], value)
         return self._computed(self.add_result(value), value)
 
-    def _computed(self, result: int, value: torch.Tensor, shown: Shown | None = None) -> Computed:
+    def _computed(self, result: int, value: torch.Tensor, shown: StorageAlias | None = None) -> Computed:
         return Computed(result, value.requires_grad, _is_leaf(value), shown)
 
     def _view_of_input(self, index: int, value: torch.Tensor) -> Output:
-        return self._view_of(Place("input", index), self.trace.inputs[index].wrapper, value)
+        return self._view_of(TensorRef("input", index), self.trace.inputs[index].wrapper, value)
 
     def _view_of_result(self, base: torch.Tensor, value: torch.Tensor) -> Output:
         if id(base) not in self.bases:
@@ -156,16 +158,16 @@ class _Describer:
         result = self.bases[id(base)]
         if base is value:
             return self._computed(result, value)
-        return self._view_of(Place("output", result), base, value)
+        return self._view_of(TensorRef("output", result), base, value)
 
-    def _view_of(self, place: Place, base: torch.Tensor, value: torch.Tensor) -> Output:
+    def _view_of(self, place: TensorRef, base: torch.Tensor, value: torch.Tensor) -> Output:
         """A view made again, or, where eager gave it gradients that a view of ``base`` would not have, a result whose
         memory is ``base``'s.
         """
         steps = _steps(self._op(base), self._op(value))
         if _has_history_of_view(base, value, steps):
             return ViewOf(place, steps, base.requires_grad and not value.requires_grad, _is_leaf(value))
-        return self._computed(self.add_result(value), value, Shown(place, steps))
+        return self._computed(self.add_result(value), value, StorageAlias(place, steps))
 
     def _op(self, wrapper: torch.Tensor) -> Op:
         return self.recorder.op_of(unwrap_functional(wrapper))
@@ -230,12 +232,6 @@ def _steps(base: Op, view: Op) -> tuple[ViewStep, ...]:
 def _is_parted(steps: tuple[ViewStep, ...]) -> bool:
     """Whether a view is none to autograd."""
     return any(step.target in HIDDEN_VIEWS for step in steps)
-
-
-def apply(step: ViewStep, value: torch.Tensor) -> torch.Tensor:
-    """One view operation on a tensor."""
-    result = step.target(value, *step.args, **dict(step.kwargs))
-    return result if step.item is None else result[step.item]
 
 
 def strided_within(base: torch.Tensor, shape: Any, strides: Any, offset: int) -> torch.Tensor:

@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
-from ..records.partition import Arrived, Gradient, Partition
+from ..records.partition import Gradient, Partition, TangentLayout
 from ..records.tensor_spec import TensorSpec
-from . import cut, names
+from . import min_cut, names
 from .cleanup import FOLD, MERGE, Cleanup, Wants
 from .graphs import build
 from .joint import Trace, trace_backward
@@ -98,7 +98,7 @@ class Again:
     wants: Wants
     partition: Partition | None = None
 
-    def __call__(self, arrived: Arrived) -> Partition | None:
+    def __call__(self, arrived: TangentLayout) -> Partition | None:
         """The partition for these gradients. None where autograd's formulas need more than is saved."""
         assert self.partition is not None
         try:
@@ -113,7 +113,7 @@ class Again:
         ops = cleanup.run([op for _, op in found])
         gradients = [(i, cleanup.replaced(op)) for i, op in found]
         names.assign([*self.known, *ops], [(str(self.trace.inputs[i].op.target), op) for i, op in gradients])
-        order = cut.order_backward([*self.known, *ops], self.kept, [op for _, op in gradients])
+        order = min_cut.order_backward([*self.known, *ops], self.kept, [op for _, op in gradients])
         if not self.forward_only.isdisjoint(order):
             return None
         made = fields(self.saved, self.copies, traced.tangents, order, gradients, traced.gradients)

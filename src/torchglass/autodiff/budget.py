@@ -15,7 +15,7 @@ import math
 
 import numpy
 
-from .cut import Choice, Problem, size_of
+from .min_cut import Choice, Problem, size_of
 from .ops import CONSTANT, INPUT, Op, operands
 from .recompute import effort, family
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .. import masked_writes
+from ..aten import masked_writes
 from ..torch_compat import batch_norm_legit, without_onednn
 
 Composite = Callable[..., Any]

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from .. import process_changes
-from ..runtime.control_flow import functionalized, written_names
+from ..operators.control_flow import functionalized, written_names
+from ..process import changes
+from ..process.warning_filters import ignored
 from ..torch_compat import (
     OpOverload,
     OpOverloadPacket,
@@ -24,7 +25,6 @@ from ..torch_compat import (
     unwrap_functional,
     wrap_functional,
 )
-from ..warning_filters import ignored
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -43,7 +43,7 @@ def register(operators: Iterable[OpOverload]) -> None:
         library = _libraries.setdefault(operator.namespace, torch.library.Library(operator.namespace, "IMPL"))
         with ignored():
             library.impl(operator, _kernel(operator), "Functionalize")
-        process_changes.made(unregister)
+        changes.made(unregister)
 
 
 def unregister() -> None:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 import torch.fx
 
-from ..records import runtime_functions
+from ..operators.control_flow import while_loop_backward
+from ..records import own_operators
 from ..records.tensor_spec import TensorSpec, is_continuous
-from ..runtime.control_flow import while_loop_backward
 from ..torch_compat import (
     FakeTensor,
     unwrap_functional,
@@ -59,7 +59,7 @@ def rule(function: str) -> Callable[[Rule], Rule]:
 
 
 def rule_of(target: Any) -> Rule | None:
-    path = runtime_functions.path_of(target)
+    path = own_operators.path_of(target)
     return RULES.get(path) if path is not None else None
 
 

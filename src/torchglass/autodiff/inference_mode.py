@@ -1,39 +1,41 @@
-"""Graphs with ``torch.inference_mode`` blocks: traced without them, and run so that results are what eager's are.
+"""Graphs with ``torch.inference_mode`` blocks are traced without them.
 
     enter_inference_mode(True) ... exit_inference_mode(guard)  ->  set_grad_enabled(False) ... set_grad_enabled(True)
 
 A traced graph computes in one mode. What eager makes in a block are inference tensors, so where all new results are,
-the compiled graph runs under inference mode; where some are, these are copied under it.
+the compiled graph runs under inference mode; where some are, these are copied under it (``runtime.inference_mode``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
-from typing import Any
+from typing import NamedTuple
 
 import torch
 import torch.fx
 
 from ..torch_compat import enter_inference_mode, exit_inference_mode, set_grad_mode
 
-GraphCall = Callable[..., Any]
+
+class WithoutBlocks(NamedTuple):
+    """The same operations; ``inference`` says of each result whether eager's is an inference tensor, None where there
+    were no blocks.
+    """
+
+    graph: torch.fx.GraphModule
+    inference: tuple[bool, ...] | None = None
 
 
-def outside_inference_mode(
-    gm: torch.fx.GraphModule, captured: GraphCall, compiled: Callable[[torch.fx.GraphModule], GraphCall]
-) -> GraphCall:
-    """``compiled(gm)``, around the blocks if there are any; ``captured``, the graph as it is, where that cannot be."""
+def without_inference_mode(gm: torch.fx.GraphModule) -> WithoutBlocks | None:
+    """The graph itself if it has no blocks; None where results could not be made what eager's are."""
     if not any(node.target is enter_inference_mode for node in gm.graph.nodes):
-        return compiled(gm)
+        return WithoutBlocks(gm)
     made = _makes_inference_tensors(gm)
     if torch.is_inference_mode_enabled() or not (all(made) or _separable(gm)):
-        return captured
-    with torch.no_grad() if all(made) else nullcontext():
-        return _as_in_eager(compiled(_without_inference_mode(gm)), made)
+        return None
+    return WithoutBlocks(_without_blocks(gm), made)
 
 
-def _without_inference_mode(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
+def _without_blocks(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """The same operations, without gradients where inference mode was."""
     grad = torch.is_grad_enabled()
     before: list[bool] = []
@@ -53,10 +55,10 @@ def _without_inference_mode(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     return torch.fx.GraphModule(gm, graph, class_name="captured")
 
 
-def _makes_inference_tensors(gm: torch.fx.GraphModule) -> list[bool]:
+def _makes_inference_tensors(gm: torch.fx.GraphModule) -> tuple[bool, ...]:
     """For each result, whether eager's is an inference tensor."""
     (results,) = gm.graph.output_node().args
-    return [isinstance(n, torch.fx.Node) and n.meta["val"].is_inference() for n in results]
+    return tuple(isinstance(n, torch.fx.Node) and n.meta["val"].is_inference() for n in results)
 
 
 def _separable(gm: torch.fx.GraphModule) -> bool:
@@ -65,18 +67,3 @@ def _separable(gm: torch.fx.GraphModule) -> bool:
     fakes = [n.meta["val"] for n in (*gm.graph.find_nodes(op="placeholder"), *results)]
     storages = [t.untyped_storage()._cdata for t in fakes]
     return all(storages.count(s) == 1 for t, s in zip(fakes, storages) if t.is_inference())
-
-
-def _as_in_eager(call: GraphCall, made: list[bool]) -> GraphCall:
-    """``call`` with results that are inference tensors where ``made`` says so."""
-
-    def all_of_them(*inputs: Any) -> Any:
-        with torch.inference_mode():
-            return call(*inputs)
-
-    def some_of_them(*inputs: Any) -> Any:
-        results = call(*inputs)
-        with torch.inference_mode():
-            return tuple(r.clone() if inference else r for r, inference in zip(results, made))
-
-    return all_of_them if all(made) else some_of_them if any(made) else call

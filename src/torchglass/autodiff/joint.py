@@ -26,11 +26,12 @@ from typing import Any
 import torch
 import torch.fx
 
-from .. import interrupts
+from ..operators.array_calls import numpy_call
+from ..operators.traced_arrays import NotTraced, TracedArrays
+from ..process import interrupts
 from ..records.origin import UNKNOWN, Origin
-from ..records.partition import Arrived
+from ..records.partition import TangentLayout
 from ..records.tensor_spec import TensorSpec
-from ..runtime.array_calls import numpy_call
 from ..torch_compat import (
     FakeTensor,
     FakeTensorMode,
@@ -48,7 +49,6 @@ from ..torch_compat import (
     without_functionalization,
     wrap_functional,
 )
-from ..traced_arrays import NotTraced, TracedArrays
 from . import custom_writes, higher_order, pure_kernels
 from .composites import COMPOSITES
 from .layouts import keeping_layouts
@@ -221,7 +221,7 @@ class Tracer:
         self.gm = torch.fx.GraphModule({}, torch.fx.Graph())
 
     # --- backward ----------------------------------------------------------------------------------------------------
-    def backward(self, trace: Trace, results: list[torch.Tensor], arrived: Arrived | None = None) -> None:
+    def backward(self, trace: Trace, results: list[torch.Tensor], arrived: TangentLayout | None = None) -> None:
         """Differentiate ``results`` by the inputs' leaves: adds the ops to the trace and sets its tangents and
         gradients. ``arrived``: strides of each result's gradient, None for a result that has none; without it every
         result has one, as dense as the result.
@@ -278,7 +278,7 @@ def trace(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training: boo
     return traced, described
 
 
-def trace_backward(trace: Trace, results: list[torch.Tensor], arrived: Arrived) -> Trace:
+def trace_backward(trace: Trace, results: list[torch.Tensor], arrived: TangentLayout) -> Trace:
     """Differentiate the forward of ``trace`` again, for gradients that arrive as ``arrived`` says: a trace of the same
     inputs whose ops are the new ones alone.
     """

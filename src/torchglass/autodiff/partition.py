@@ -15,17 +15,17 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..records.partition import Partition, PassRecord, Place, SavedTensor
+from ..records.partition import Partition, PassRecord, SavedTensor, TensorRef
 from ..torch_compat import ambient_autocast
-from . import budget, cut, masks, names
+from . import budget, min_cut, names, pack_masks
 from .aliases import Ends, describe
 from .backward import Again, fields
+from .backward_liveness import backward_liveness, parts
 from .cleanup import Cleanup, Wants
 from .graphs import build
 from .joint import Trace, trace
 from .ops import CALL, INPUT, Op, operands, view_root
 from .recompute import NEVER, family
-from .sharing import parts, sharing
 
 
 def trace_inference(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Any = None) -> Partition:
@@ -53,7 +53,7 @@ class _Draft:
     tangents: list[Op]
     gradients: list[tuple[int, Op]]  # input position, op
     written: set[Op]
-    narrowed: masks.Narrowed
+    packed: pack_masks.PackedMasks
     passes: list[PassRecord]
 
 
@@ -62,15 +62,15 @@ def _assemble(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training:
     traced, ends = trace(gm, example_inputs, training, describe)
     wants = options.wants if options is not None else _every_pass
     differentiates = training and bool(ends.positions)
-    draft = _clean(traced, ends, wants, masks.NAME if differentiates and wants(masks.NAME) else "")
+    draft = _clean(traced, ends, wants, pack_masks.NAME if differentiates and wants(pack_masks.NAME) else "")
     if not differentiates:
         return _inference(draft, ends, autocast)
-    problem = cut.Problem(draft.ops, draft.written, draft.results, [op for _, op in draft.gradients])
-    choice = cut.choose(problem)
+    problem = min_cut.Problem(draft.ops, draft.written, draft.results, [op for _, op in draft.gradients])
+    choice = min_cut.choose(problem)
     share = options.get("memory_budget") if options is not None else 1.0
     if share < 1.0:
         choice = budget.within(problem, choice, share)
-    _widen(draft, choice)
+    _unpack(draft, choice)
     again = _again(draft, ends, choice, problem, wants)
     return _training(draft, ends, choice, autocast, again)
 
@@ -79,15 +79,15 @@ def _every_pass(name: str) -> bool:
     return True
 
 
-def _clean(traced: Trace, ends: Ends, wants: Wants, narrow: str) -> _Draft:
+def _clean(traced: Trace, ends: Ends, wants: Wants, pack: str) -> _Draft:
     cleanup = Cleanup(traced.ops, ends.results, wants)
     found = [(i, op) for i, op in enumerate(traced.gradients) if op is not None]
     ops = cleanup.run([*ends.results, *(op for _, op in found)])
     gradients = [(i, cleanup.replaced(op)) for i, op in found]
     results = [cleanup.replaced(op) for op in ends.results]
-    narrowed: masks.Narrowed = {}
-    if narrow:
-        ops, narrowed = masks.narrow(ops, [*results, *(op for _, op in gradients)])
+    packed: pack_masks.PackedMasks = {}
+    if pack:
+        ops, packed = pack_masks.pack(ops, [*results, *(op for _, op in gradients)])
     inputs = [entry.op for entry in traced.inputs]
     names.assign(ops, [(str(inputs[i].target), op) for i, op in gradients])
     return _Draft(
@@ -99,7 +99,7 @@ def _clean(traced: Trace, ends: Ends, wants: Wants, narrow: str) -> _Draft:
         tangents=traced.tangents,
         gradients=gradients,
         written={traced.inputs[mutation.input].op for mutation in ends.mutations},
-        narrowed=narrowed,
+        packed=packed,
         passes=[PassRecord(n, before, after, tuple(map(_change, done))) for n, before, after, done in cleanup.done],
     )
 
@@ -110,22 +110,22 @@ def _change(change: tuple[Op, Op | None]) -> str:
     return f"{what} is not read" if now is None else f"{what} is {now.name}"
 
 
-def _widen(draft: _Draft, choice: cut.Choice) -> None:
+def _unpack(draft: _Draft, choice: min_cut.Choice) -> None:
     """Take out the narrow masks that backward does not keep."""
-    if not draft.narrowed:
+    if not draft.packed:
         return
-    kept = {mask: draw for draw, (mask, _) in draft.narrowed.items() if mask in choice.saved}
+    kept = {mask: draw for draw, (mask, _) in draft.packed.items() if mask in choice.saved}
     before = len(draft.ops)
-    draft.ops = masks.widen(draft.ops, draft.narrowed, choice.saved)
-    choice.forward = masks.widen(choice.forward, draft.narrowed, choice.saved)
-    choice.backward = masks.widen(choice.backward, draft.narrowed, choice.saved)
+    draft.ops = pack_masks.unpack(draft.ops, draft.packed, choice.saved)
+    choice.forward = pack_masks.unpack(choice.forward, draft.packed, choice.saved)
+    choice.backward = pack_masks.unpack(choice.backward, draft.packed, choice.saved)
     changes = tuple(f"{draw.name} is kept as {mask.name}" for mask, draw in kept.items())
-    draft.passes.append(PassRecord(masks.NAME, before - 2 * len(draft.narrowed), len(draft.ops), changes))
+    draft.passes.append(PassRecord(pack_masks.NAME, before - 2 * len(draft.packed), len(draft.ops), changes))
 
 
-def _again(draft: _Draft, ends: Ends, choice: cut.Choice, problem: cut.Problem, wants: Wants) -> Again:
+def _again(draft: _Draft, ends: Ends, choice: min_cut.Choice, problem: min_cut.Problem, wants: Wants) -> Again:
     """What is to be known to differentiate the same forward once more."""
-    wide = {draw: pair[1] for draw, pair in draft.narrowed.items() if pair[0] in choice.saved}
+    wide = {draw: pair[1] for draw, pair in draft.packed.items() if pair[0] in choice.saved}
     stand_ins = {op: wide.get(twin, twin) for op, twin in draft.cleanup.now.items() if not op.backward} | wide
     copies = _copies(choice, draft.written)
     known = [op for op in draft.ops if op not in problem.needs_tangent]
@@ -160,7 +160,7 @@ def _inference(draft: _Draft, ends: Ends, autocast: tuple[str, ...]) -> Partitio
     )
 
 
-def _training(draft: _Draft, ends: Ends, choice: cut.Choice, autocast: tuple[str, ...], again: Again) -> Partition:
+def _training(draft: _Draft, ends: Ends, choice: min_cut.Choice, autocast: tuple[str, ...], again: Again) -> Partition:
     readers = _readers_in_backward(choice)
     readers.update({copy: readers[op] for op, copy in again.copies.items()})
     returned = list(draft.results)
@@ -169,13 +169,13 @@ def _training(draft: _Draft, ends: Ends, choice: cut.Choice, autocast: tuple[str
         if op.kind is not INPUT and op not in positions:
             positions[op] = len(returned)
             returned.append(op)
-    places = {op: Place("output", index) for op, index in positions.items()}
-    places.update({op: Place("input", index) for index, op in enumerate(draft.inputs)})
+    places = {op: TensorRef("output", index) for op, index in positions.items()}
+    places.update({op: TensorRef("input", index) for index, op in enumerate(draft.inputs)})
     gradients = [op for _, op in draft.gradients]
     watched = _watched(draft.results, again.saved)
-    shared = sharing(ends.differentiable, choice.saved, len(watched), draft.tangents, choice.backward)
-    kept = [*(places[op] for op in again.saved), *(Place("output", index) for index in watched)]
-    ours = {Place("output", index): position for position, index in enumerate(ends.positions)}
+    liveness = backward_liveness(ends.differentiable, choice.saved, len(watched), draft.tangents, choice.backward)
+    kept = [*(places[op] for op in again.saved), *(TensorRef("output", index) for index in watched)]
+    ours = {TensorRef("output", index): position for position, index in enumerate(ends.positions)}
     leaves = [draft.trace.inputs[index].leaf for index, _ in draft.gradients]
     partition = Partition(
         joint=build("joint", [*draft.inputs, *draft.tangents], draft.ops, [*draft.results, *gradients]),
@@ -187,8 +187,8 @@ def _training(draft: _Draft, ends: Ends, choice: cut.Choice, autocast: tuple[str
         returned=len(draft.results),
         differentiable=ends.positions,
         watched=watched,
-        sharing=shared,
-        parts=parts(ends.differentiable, shared, [ours.get(place) for place in kept], leaves),
+        liveness=liveness,
+        parts=parts(ends.differentiable, liveness, [ours.get(place) for place in kept], leaves),
         passes=tuple(draft.passes),
         autocast=autocast,
         again=again,
@@ -204,7 +204,7 @@ def _watched(results: list[Op], saved: list[Op]) -> tuple[int, ...]:
     return tuple(i for i, op in enumerate(results) if op not in saved and view_root(op) in roots)
 
 
-def _copies(choice: cut.Choice, written: set[Op]) -> dict[Op, Op]:
+def _copies(choice: min_cut.Choice, written: set[Op]) -> dict[Op, Op]:
     """Backward may need the old value of an input that the runtime overwrites: save a copy made by the forward.
 
     Returns which copy stands for which input in backward.
@@ -218,7 +218,7 @@ def _copies(choice: cut.Choice, written: set[Op]) -> dict[Op, Op]:
     return copies
 
 
-def _saved(op: Op, place: Place, readers: list[str]) -> SavedTensor:
+def _saved(op: Op, place: TensorRef, readers: list[str]) -> SavedTensor:
     shown = ", ".join(readers[:3]) + (", ..." if len(readers) > 3 else "")
     if op.kind is INPUT:
         why = "an input, alive anyway"
@@ -226,11 +226,11 @@ def _saved(op: Op, place: Place, readers: list[str]) -> SavedTensor:
         why = family(op).reason
     else:
         why = "keeping it is cheaper than what computing it again would read or cost"
-    size = cut.size_of(op)
+    size = min_cut.size_of(op)
     return SavedTensor(op.name, tuple(op.val.shape), op.val.dtype, size, f"{why}; read by {shown}", place, op.origin)
 
 
-def _readers_in_backward(choice: cut.Choice) -> dict[Op, list[str]]:
+def _readers_in_backward(choice: min_cut.Choice) -> dict[Op, list[str]]:
     readers: dict[Op, list[str]] = {op: [] for op in choice.saved}
     for op in choice.backward:
         for operand in dict.fromkeys(operands(op)):

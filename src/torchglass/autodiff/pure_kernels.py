@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from .. import process_changes
+from ..process import changes
+from ..process.warning_filters import ignored
 from ..torch_compat import (
     below_functionalization,
     mark_hidden_write,
@@ -24,7 +25,6 @@ from ..torch_compat import (
     unwrap_functional,
     wrap_functional,
 )
-from ..warning_filters import ignored
 
 aten = torch.ops.aten
 KERNELS: dict[str, Callable[..., Any]] = {}
@@ -54,7 +54,7 @@ def register() -> None:
             for operator in VIEWS_OF_ZEROS:
                 library.impl(operator, torch.library.fallthrough_kernel, "ZeroTensor")
         _library.append(library)
-        process_changes.made(unregister)
+        changes.made(unregister)
 
 
 def unregister() -> None:

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from .. import interrupts
+from ..operators.control_flow import written_names
+from ..process import interrupts
 from ..records.origin import UNKNOWN, Origin
-from ..runtime.control_flow import written_names
 from ..torch_compat import (
     DispatchMode,
     FakeTensor,

@@ -1,1 +1,3 @@
-"""Backends by name, and torchglass as a backend of torch.compile. See ``registry`` and ``torch_compile``."""
+"""Backends by name (``registry``), torchglass as one of torch.compile's (``torch_compile``), and in its place
+(``installing``).
+"""

@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from .. import fallbacks
+from ..graph_pipeline import compile_graph
 from ..options import CompileOptions
-from ..pipeline import compile_graph
+from ..process import fallbacks
 from ..records.origin import UNKNOWN, Origin
 from ..runtime.store import Folder, current_store
 
@@ -84,7 +84,7 @@ def _compile_or_run(
     try:
         graph, lifted, kept = bring_to_form(gm, inputs)
         tensors = [inputs[position] for position in kept] + lifted
-        compiled = compile_graph(graph, tensors, options, folder)
+        compiled = compile_graph(graph, tensors, options, folder).call
     except Exception as error:
         log.debug("compiling a graph of torch.compile failed", exc_info=True)
         where = next((o for o in map(_origin, gm.graph.nodes) if o != UNKNOWN), UNKNOWN)

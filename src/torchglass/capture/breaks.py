@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType
 
 from ..bytecode import Instruction
-from ..markers import graph_break
+from ..marks.markers import graph_break
 from . import tensor_ops
 from .emit import Emitter
 from .emit_resume import slot_text
@@ -202,7 +202,7 @@ def _call_text(e: Emitter, frame: Frame, function: Value, args: list[Value], kwa
     if _looks_at_caller(function):
         at = frame.origin()
         place = f"{at.file!r}, {at.line}, {at.function!r}, {e.pin(frame.namespace, 'globals_of_function')}"
-        return f"rebuild.call_from({place}, {', '.join([e.expr(function), *parts])})"
+        return f"reconstruct.call_from({place}, {', '.join([e.expr(function), *parts])})"
     return f"{e.expr(function)}({', '.join(parts)})"
 
 
@@ -314,11 +314,11 @@ def _for_iter(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     stack, (iterator,) = _split(frame, 1)
     assert i.target is not None
     item = e.fresh("item")
-    e.line(f"{item} = next({e.expr(iterator)}, rebuild.END)")
+    e.line(f"{item} = next({e.expr(iterator)}, reconstruct.END)")
     # 3.12 and 3.13 jump to END_FOR, which would pop what is not there: go on behind it
     skipped = 0 if sys.version_info < (3, 12) else 1 if sys.version_info < (3, 13) else 2
     return [
-        Path(f"{item} is rebuild.END", stack, i.target + skipped),
+        Path(f"{item} is reconstruct.END", stack, i.target + skipped),
         Path(None, [*stack, iterator, item], i.index + 1),
     ]
 
@@ -414,7 +414,7 @@ def _load_global(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
 def _with(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     stack, (manager,) = _split(frame, 1)
     leave, entered = e.fresh("leave"), e.fresh("entered")
-    e.line(f"{leave}, {entered} = rebuild.enter({e.expr(manager)})")
+    e.line(f"{leave}, {entered} = reconstruct.enter({e.expr(manager)})")
     return [Path(None, [*stack, leave, entered], i.index + 1)]
 
 
@@ -456,7 +456,7 @@ def _set_add(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
 def _dict_merge(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     stack, (value,) = _split(frame, 1)
     target = slot_text(e, stack[-(i.arg or 1)])
-    e.line(f"rebuild.merge({target}, {e.expr(value)})")
+    e.line(f"reconstruct.merge({target}, {e.expr(value)})")
     return [Path(None, stack, i.index + 1)]
 
 
@@ -488,10 +488,10 @@ def _get_len(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
 
 @breaks_at("IMPORT_FROM")
 def _import_from(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    return _result(e, i, list(frame.stack), f"rebuild.import_from({e.expr(frame.stack[-1])}, {i.argval!r})")
+    return _result(e, i, list(frame.stack), f"reconstruct.import_from({e.expr(frame.stack[-1])}, {i.argval!r})")
 
 
 @breaks_at("DELETE_GLOBAL")
 def _delete_global(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    e.line(f"rebuild.delete_global({e.pin(frame.namespace, 'globals_of_function')}, {i.argval!r})")
+    e.line(f"reconstruct.delete_global({e.pin(frame.namespace, 'globals_of_function')}, {i.argval!r})")
     return [Path(None, list(frame.stack), i.index + 1)]

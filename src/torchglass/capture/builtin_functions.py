@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.profiler import record_function
 
-from .. import markers, torch_compat
-from ..traced_arrays import TRACED_METHODS
+from .. import torch_compat
+from ..marks import markers
+from ..operators.traced_arrays import TRACED_METHODS
 from . import polyfills, relied
 from .errors import Unsupported, UserError
 from .methods.table import METHODS, Table

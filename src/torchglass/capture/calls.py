@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import _native, torch_compat
-from ..markers import CONSTANT
+from ..marks.markers import CONSTANT
 from ..records.sources import Attr, Fixed, Global, Item, Referent, Source
 from . import (
     arguments,

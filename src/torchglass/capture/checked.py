@@ -2,7 +2,7 @@
 
     if (x < 0).any():            any_1, mul = graph_0(*fetched)
         raise ValueError(x)      if any_1:
-    return x * 2                     return rebuild.plainly(...)  # Python runs the call, and raises
+    return x * 2                     return reconstruct.plainly(...)  # Python runs the call, and raises
                                  return mul
 
 That is how PyTorch's distributions look at their arguments, and what ``assert`` says of tensors.

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import markers, torch_compat
+from .. import torch_compat
+from ..marks import markers
 from .builtin_functions import LATE, answers, handles
 from .errors import Unsupported
 from .values.base import Value

@@ -16,7 +16,7 @@ import torch
 import torch.fx
 
 from .. import torch_compat
-from ..markers import IN_GRAPH
+from ..marks.markers import IN_GRAPH
 from .errors import NeedsData
 from .graph import GraphBuilder, convert, tensors_in
 from .values.base import Value

@@ -12,8 +12,8 @@ from typing import Any
 import torch.fx
 from torch.fx.node import map_arg
 
-from ..kernel_dtypes import looks_up
-from ..kernel_writes import is_random
+from ..aten.dtypes import looks_up
+from ..aten.writes import is_random
 from ..torch_compat import DispatchMode
 
 

@@ -36,7 +36,7 @@ class Emitter:
     def __init__(self, m: Machine, parameters: tuple[str, ...]) -> None:
         self.m = m
         self.parameters = parameters
-        reserved = {"compiled_calls", "fetched", "graph_0", "rebuild", "torch", "transformed"}
+        reserved = {"compiled_calls", "fetched", "graph_0", "reconstruct", "torch", "transformed"}
         self.parameter_names = {p: identifier(p) + "_" * (p in reserved or hasattr(builtins, p)) for p in parameters}
         self.body: list[str] = []
         self.namespace: dict[str, Any] = {}

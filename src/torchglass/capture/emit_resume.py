@@ -55,5 +55,5 @@ def _slot(stack: list[Any], n: int) -> Slot:
 def slot_text(e: Emitter, slot: Value | str) -> str:
     """A stack slot as argument of a resume function."""
     if isinstance(slot, HandledV):
-        return f"rebuild.caught({e.expr(slot.error)})"
+        return f"reconstruct.caught({e.expr(slot.error)})"
     return slot if isinstance(slot, str) else e.expr(slot)

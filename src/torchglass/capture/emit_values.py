@@ -69,7 +69,7 @@ def _number(e: Emitter, v: NumberV) -> str:
     text = v.text.format(*parts)
     if v.text.startswith("math."):
         text = f"{e.pin(math, 'math')}.{text.removeprefix('math.')}"
-    e.numbers.append(f"{name} = {text}" if kind is str else f"{name} = rebuild.number({text}, {kind.__name__})")
+    e.numbers.append(f"{name} = {text}" if kind is str else f"{name} = reconstruct.number({text}, {kind.__name__})")
     e.names[id(v)] = name
     e.kept.append(v)
     return name
@@ -143,9 +143,9 @@ def _exception(e: Emitter, v: ExceptionV) -> str:
 def _exception_text(e: Emitter, v: ExceptionV) -> str:
     attributes = e.mapping(v.attrs) if v.attrs is not None else "{}"
     if v.group is not None:
-        return f"rebuild.group({e.pin(v.cls)}, {e.listing([*v.group, TupleV(v.args)])}, {attributes})"
+        return f"reconstruct.group({e.pin(v.cls)}, {e.listing([*v.group, TupleV(v.args)])}, {attributes})"
     if v.raised is not None and attributes == "{}":
-        return f"rebuild.raised({e.pin(v.raised)})"
+        return f"reconstruct.raised({e.pin(v.raised)})"
     args, kwargs = v.initialized if v.initialized is not None else (v.args, {})
     items = e.listing(args)
     named = "".join(f", {k}={e.expr(x)}" for k, x in kwargs.items())
@@ -154,7 +154,7 @@ def _exception_text(e: Emitter, v: ExceptionV) -> str:
     made = f"{e.pin(v.cls)}, ({items}{',' if args else ''}), {attributes}"
     if v.initialized is not None and v.builtin_class().__init__ is not BaseException.__init__:
         made += f", initialize={e.pin(v.builtin_class())}.__init__{named}"
-    return f"rebuild.exception({made})"
+    return f"reconstruct.exception({made})"
 
 
 def _instance(e: Emitter, v: InstanceV) -> str:
@@ -165,7 +165,7 @@ def _instance(e: Emitter, v: InstanceV) -> str:
         return e.name_value(v, "an_object", "object()")
     name = e.fresh(v.cls.__name__.lower())
     immutable = issubclass(v.cls, (tuple, str, int, float, bytes, frozenset))
-    head = f"rebuild.instance({e.pin(v.cls)}"
+    head = f"reconstruct.instance({e.pin(v.cls)}"
     if immutable and v.payload is not None:
         head += f", items={_payload(e, v.payload)}"
     # named before its content is built: an object may refer to itself
@@ -178,7 +178,7 @@ def _instance(e: Emitter, v: InstanceV) -> str:
     if v.slots:
         content.append("slots={" + ", ".join(f"{k!r}: {e.expr(s)}" for k, s in v.slots.items()) + "}")
     if content:
-        e.line(f"rebuild.fill({name}, {', '.join(content)})")
+        e.line(f"reconstruct.fill({name}, {', '.join(content)})")
     return name
 
 
@@ -196,7 +196,7 @@ def _cell(e: Emitter, v: CellV) -> str:
     existing = e.existing(v)
     if existing is not None:
         return existing
-    name = e.name_value(v, "cell", "rebuild.cell()")
+    name = e.name_value(v, "cell", "reconstruct.cell()")
     if v.content is not None:
         e.line(f"{name}.cell_contents = {e.expr(v.content)}")
     return name
@@ -208,13 +208,13 @@ def _function(e: Emitter, v: FunctionV) -> str:
     parts.append(f"({e.listing(v.defaults)}{',' if v.defaults else ''})")
     parts.append("{" + ", ".join(f"{k!r}: {e.expr(d)}" for k, d in v.kwdefaults.items()) + "}")
     # the function is named after its cells: a recursive inner function is in its own cell
-    cells = [e.name_value(c, "cell", "rebuild.cell()") if _new_cell(e, c) else e.expr(c) for c in v.closure]
+    cells = [e.name_value(c, "cell", "reconstruct.cell()") if _new_cell(e, c) else e.expr(c) for c in v.closure]
     parts.append(f"({', '.join(cells)}{',' if cells else ''})")
     if v.attrs.items or v.named.items:
         parts.append("{" + ", ".join(e.pairs(d) for d in (v.named, v.attrs) if d.items) + "}")
     if v.annotations is not None and v.annotations.items:
         parts.append(f"annotations={e.mapping(v.annotations)}")
-    name = e.name_value(v, v.code.co_name, f"rebuild.function({', '.join(parts)})")
+    name = e.name_value(v, v.code.co_name, f"reconstruct.function({', '.join(parts)})")
     for cell, cell_name in zip(v.closure, cells):
         if cell.real is None and cell.content is not None and id(cell) not in e.m.filled_cells:
             e.m.filled_cells.add(id(cell))
@@ -232,7 +232,7 @@ def _array(e: Emitter, v: ArrayV) -> str:
     if not (v.root.array.flags.c_contiguous or v.root.array.flags.f_contiguous):
         raise CannotResume("a view of a NumPy array that is laid out out of order")
     layout = f"{v.array.shape}, {v.array.strides}, {v.offset()}, {v.array.flags.writeable}"
-    return e.name_value(v, "array", f"rebuild.array_view({e.expr(v.root)}, {e.pin(v.array.dtype)}, {layout})")
+    return e.name_value(v, "array", f"reconstruct.array_view({e.expr(v.root)}, {e.pin(v.array.dtype)}, {layout})")
 
 
 def _iterator(e: Emitter, v: Value) -> str:
@@ -248,24 +248,24 @@ def _iterator(e: Emitter, v: Value) -> str:
         return e.name_value(v, "iterator", f"filter({e.listing([v.predicate, v.inner])})")
     if isinstance(v, DictIterV):
         if not v.ended and not v.changed and id(v.view.of) not in e.m.mutated:
-            return e.name_value(v, "iterator", f"rebuild.advanced({e.expr(v.view)}, {v.taken})")
+            return e.name_value(v, "iterator", f"reconstruct.advanced({e.expr(v.view)}, {v.taken})")
         raise CannotResume("an iterator over a dictionary that was changed, across a graph break")
     if isinstance(v, SetIterV) and v.size != len(v.of.items):
         raise CannotResume("an iterator over a set that was changed, across a graph break")
     if isinstance(v, SetIterV) and v.of.known_order() and id(v.of) not in e.m.mutated:
-        return e.name_value(v, "iterator", f"rebuild.advanced({e.expr(v.of)}, {v.index})")
+        return e.name_value(v, "iterator", f"reconstruct.advanced({e.expr(v.of)}, {v.index})")
     if isinstance(v, DequeIterV) and v.state != v.of.state:
         raise CannotResume("an iterator over a deque that was changed, across a graph break")
     if isinstance(v, SequenceIterV) and isinstance(v.items, SequenceV):
-        return e.name_value(v, "iterator", f"rebuild.advanced({e.expr(v.items)}, {v.index})")
+        return e.name_value(v, "iterator", f"reconstruct.advanced({e.expr(v.items)}, {v.index})")
     if isinstance(v, RangeIterV):
         return e.name_value(v, "iterator", f"iter({v.rest!r})")
     if isinstance(v, ReversedV):
         if v.of.cls not in (list, tuple):
             raise CannotResume(f"{v.a()} across a graph break")
-        return e.name_value(v, "iterator", f"rebuild.going_down({e.expr(v.of)}, {v.index})")
+        return e.name_value(v, "iterator", f"reconstruct.going_down({e.expr(v.of)}, {v.index})")
     if isinstance(v, SequenceIterV):
-        return e.name_value(v, "iterator", f"rebuild.rest([{e.listing(v.rest(e.m))}])")
+        return e.name_value(v, "iterator", f"reconstruct.rest([{e.listing(v.rest(e.m))}])")
     raise CannotResume(f"{v.a()} across a graph break")
 
 
@@ -274,7 +274,7 @@ def _generator(e: Emitter, v: GeneratorV) -> str:
     frame = v.frame
     names = "" if frame.module_is_ours() else ", {__name__!r}, {__qualname__!r}".format(**v.names)
     if v.done:
-        return e.name_value(v, "generator", f"rebuild.generator(rebuild.finished(){names})")
+        return e.name_value(v, "generator", f"reconstruct.generator(reconstruct.finished(){names})")
     if frame.finished is None:
         raise CannotResume("a generator that is running, across a graph break")
     # before its first step it waits for a None that starts it, which the prologue gets from its own yield
@@ -289,8 +289,8 @@ def _generator(e: Emitter, v: GeneratorV) -> str:
     code = e.pin(resume_code(frame.code, entry, f"resume_at_{line}"), f"code_of_{frame.code.co_name}")
     namespace = e.pin(frame.namespace, "globals_of_" + str(frame.namespace.get("__name__", "")))
     closure = e.listing([frame.cells[n] for n in frame.code.co_freevars])
-    function = f"rebuild.function({code}, {namespace}, cells=({closure}{',' if closure else ''}))"
-    return e.name_value(v, "generator", f"rebuild.generator(rebuild.begun({function}({arguments})){names})")
+    function = f"reconstruct.function({code}, {namespace}, cells=({closure}{',' if closure else ''}))"
+    return e.name_value(v, "generator", f"reconstruct.generator(reconstruct.begun({function}({arguments})){names})")
 
 
 def _partial(e: Emitter, v: PartialV) -> str:
@@ -352,7 +352,7 @@ def _new_class(e: Emitter, v: MadeV, recipe: ClassRecipe) -> str:
     cell = recipe.cell
     if cell is not None and _new_cell(e, cell):
         # its methods refer to the class through the cell, which is filled when there is a class
-        e.name_value(cell, "cell", "rebuild.cell()")
+        e.name_value(cell, "cell", "reconstruct.cell()")
         e.m.filled_cells.add(id(cell))
     bases = f"({e.listing(recipe.bases)}{',' if recipe.bases else ''})"
     namespace = "{" + ", ".join(f"{k!r}: {e.expr(x)}" for k, x in recipe.namespace.items()) + "}"
@@ -362,7 +362,7 @@ def _new_class(e: Emitter, v: MadeV, recipe: ClassRecipe) -> str:
     if known is not None:
         return known  # a method's cell has led here
     arguments = f"{e.pin(recipe.metaclass)}, {recipe.name!r}, {bases}, {namespace}, {keywords}{quiet}"
-    name = e.name_value(v, recipe.name, f"rebuild.new_class({arguments})")
+    name = e.name_value(v, recipe.name, f"reconstruct.new_class({arguments})")
     if cell is not None and cell.real is None:
         e.line(f"{e.expr(cell)}.cell_contents = {name}")
     return name
@@ -386,7 +386,7 @@ BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
     (DictV, _dict),
     (SetV, _set),
     (ExceptionV, _exception),
-    (TracebackV, lambda e, v: f"rebuild.caught({e.expr(v.error)}).__traceback__"),
+    (TracebackV, lambda e, v: f"reconstruct.caught({e.expr(v.error)}).__traceback__"),
     (InstanceV, _instance),
     (FunctionV, _function),
     (MethodV, _method),

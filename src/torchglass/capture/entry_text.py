@@ -16,7 +16,7 @@ def entry_source(e: Emitter, input_count: int, has_graph: bool, title: str) -> s
     names = [e.parameter_names[p] for p in e.parameters]
     graph_call = [*_number_lines(e, names), *_flag_lines(e, True)]
     graph_call += _checked(e, names, _graph_call(e, names, input_count) if has_graph else [])
-    lines = [f'"""{one_line(title)}"""', "", "import torch", "", "from torchglass.runtime import rebuild", "", ""]
+    lines = [f'"""{one_line(title)}"""', "", "import torch", "", "from torchglass.runtime import reconstruct", "", ""]
     comments = [f"# {name}: {one_line(_describe(real))}" for name, real in sorted(e.namespace.items())]
     if any(line.strip() == "with compiled_calls:" for line in e.body):
         comments.append("# compiled_calls: functions called inside are compiled as functions of their own")
@@ -37,7 +37,7 @@ def _number_lines(e: Emitter, names: list[str]) -> list[str]:
     if not e.numbers:
         return []
     error = e.fresh("error")
-    again = f"    return rebuild.plainly({error}, {_call(e, names)})"
+    again = f"    return reconstruct.plainly({error}, {_call(e, names)})"
     return ["try:", *(f"    {text}" for text in e.numbers), f"except Exception as {error}:", again]
 
 
@@ -59,13 +59,13 @@ def _graph_call(e: Emitter, names: list[str], input_count: int) -> list[str]:
         call = f"{', '.join(results)}{',' if len(results) == 1 else ''} = {call}"
     sets_modes, random = _sets_modes(e), _random(e)
     error, modes, drawn = e.fresh("error"), e.fresh("modes"), e.fresh("drawn")
-    failure = "rebuild.Undone" if e.m.builder.writes_inputs() else "Exception"
-    lines = [f"{modes} = rebuild.Modes()"] if sets_modes else []
+    failure = "reconstruct.Undone" if e.m.builder.writes_inputs() else "Exception"
+    lines = [f"{modes} = reconstruct.Modes()"] if sets_modes else []
     lines += [f"{drawn} = {random}"] if random else []
     lines += ["try:", f"    {call}", f"except {failure} as {error}:"]
     again = [f"    {drawn}.restore()"] if random else []
     again += [f"    {text}" for text in _flag_lines(e, False)]
-    again.append(f"    return rebuild.without_graph({error}, {_call(e, names)})")
+    again.append(f"    return reconstruct.without_graph({error}, {_call(e, names)})")
     if not sets_modes:
         return [*lines, *again]
     restored = f"    {modes}.restore({error})"
@@ -81,7 +81,7 @@ def _checked(e: Emitter, names: list[str], graph_call: list[str]) -> list[str]:
     if not e.m.checks:
         return graph_call
     fails = " or ".join(f"not {e.expr(c.tensor)}" if c.passing else e.expr(c.tensor) for c in e.m.checks)
-    changed = [("modes", "rebuild.Modes()" if _sets_modes(e) else ""), ("random", _random(e))]
+    changed = [("modes", "reconstruct.Modes()" if _sets_modes(e) else ""), ("random", _random(e))]
     before = [(e.fresh(name), text) for name, text in changed if text]
     return [
         *(f"{name} = {text}" for name, text in before),
@@ -89,7 +89,7 @@ def _checked(e: Emitter, names: list[str], graph_call: list[str]) -> list[str]:
         f"if {fails}:",
         *(f"    {name}.restore()" for name, _ in before),
         *(f"    {text}" for text in _flag_lines(e, False)),
-        f"    return rebuild.plainly('a check failed', {_call(e, names)})",
+        f"    return reconstruct.plainly('a check failed', {_call(e, names)})",
     ]
 
 
@@ -102,7 +102,7 @@ def _random(e: Emitter) -> str:
     if not e.m.builder.fake_mode.draws:
         return ""
     own = [e.pin(held) for held in e.m.builder.held.values() if isinstance(held, torch.Generator)]
-    return f"rebuild.Random({', '.join(own)})"
+    return f"reconstruct.Random({', '.join(own)})"
 
 
 def _call(e: Emitter, names: list[str]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from .. import interrupts
 from ..bytecode import ExceptionEntry, Instruction, decode, exception_entries
+from ..process import interrupts
 from ..records.origin import Origin
 from .errors import Unsupported, UserError
 from .ops.registry import HANDLERS

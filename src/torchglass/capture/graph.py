@@ -17,10 +17,10 @@ import torch
 import torch.fx
 
 from .. import torch_compat
+from ..operators.traced_arrays import NotTraced, TracedArrays
 from ..records.origin import Origin
 from ..records.sources import Source
 from ..records.tensor_spec import TensorSpec
-from ..traced_arrays import NotTraced, TracedArrays
 from .errors import NeedsData, Unsupported
 from .values.arrays import is_array
 from .values.base import Lazy, NotConstant, Value

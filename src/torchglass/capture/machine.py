@@ -20,10 +20,10 @@ from typing import Any, NoReturn
 import torch
 
 from .. import torch_compat
+from ..operators.traced_arrays import NotTraced
 from ..records.guards import Guard
 from ..records.origin import UNKNOWN, Origin
 from ..records.sources import Attr, Source, TypeOf
-from ..traced_arrays import NotTraced
 from . import (
     calls,
     checked,

@@ -42,8 +42,8 @@ def push(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
 def plain_within(e: Emitter, paths: list[breaks.Path], begin: int) -> list[breaks.Path]:
     """The paths behind an operation written since ``begin``: where it left hooks entered, in the user's bytecode."""
     before, changed = e.fresh("hooks"), e.fresh("hooked")
-    e.body.insert(begin, f"{before} = rebuild.saved_tensor_hooks()")
-    e.line(f"{changed} = rebuild.saved_tensor_hooks() != {before}")
+    e.body.insert(begin, f"{before} = reconstruct.saved_tensor_hooks()")
+    e.line(f"{changed} = reconstruct.saved_tensor_hooks() != {before}")
     found = []
     for path in paths:
         condition = changed if path.condition is None else f"{changed} and ({path.condition})"

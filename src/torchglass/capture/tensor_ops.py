@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.utils.checkpoint
 
-from .. import masked_writes, torch_compat
-from ..markers import DISABLED, IN_GRAPH, REASON
+from .. import torch_compat
+from ..aten import masked_writes
+from ..marks.markers import DISABLED, IN_GRAPH, REASON
 from ..records.literals import literal
 from ..records.sources import Computed, Constant
 from . import constant_tensors, diagnostics, failing, numbers, op_derivatives, starts

@@ -33,11 +33,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.library
 
-from .. import _native, torch_compat
+from .. import torch_compat
 from ..bytecode.objects import is_heap_type
+from ..operators.traced_arrays import is_traced
 from ..records.guards import TensorMeta
 from ..records.sources import Attr, Computed, Constant, Fixed, Source
-from ..traced_arrays import is_traced
 from . import told_apart
 from .errors import Unsupported
 from .values import number
@@ -338,12 +338,6 @@ EXACT: dict[type, Wrapper] = {
 TENSOR_CLASSES = (torch.Tensor, torch.nn.Parameter)
 
 
-def tensor_meta(real: torch.Tensor) -> TensorMeta:
-    strides = tuple(real.stride()) if real.layout is torch.strided else ()
-    flags = _native.tensor_flags(real)
-    return TensorMeta(type(real), real.dtype, real.device, tuple(real.shape), strides, real.requires_grad, flags)
-
-
 def _tensor(m: Machine, real: torch.Tensor, source: Source | None) -> Value:
     if type(real) not in TENSOR_CLASSES:
         raise Unsupported(f"a tensor subclass, {type(real).__module__}.{type(real).__qualname__}")
@@ -357,7 +351,7 @@ def _tensor(m: Machine, real: torch.Tensor, source: Source | None) -> Value:
         raise Unsupported("a view whose base was written to, which autograd lets nobody read", "compute a new tensor")
     if source is None:
         return m.builder.constant(real)
-    m.guard(source, "tensor", tensor_meta(real), "was an input of the graph")
+    m.guard(source, "tensor", TensorMeta.of(real), "was an input of the graph")
     return m.builder.placeholder(real, source)
 
 

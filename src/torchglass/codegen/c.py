@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from .. import interrupts
-from ..records.kernels import Choice, FusedKernel, Kernel, Trial
+from ..process import interrupts
+from ..records.kernels import TuningConfig, FusedKernel, Kernel, Measurement
 from ..records.loops import Compute
 from ..records.schedule import Schedule, ScheduledGraph
 from ..records.target import Cpu
@@ -121,7 +121,7 @@ class Unit:
     """The kernels of a graph; ``calls`` says how to call them, ``text`` is the file."""
 
     def __init__(
-        self, scheduled: ScheduledGraph, target: Cpu, tried: Mapping[str, tuple[Trial, ...]] = MappingProxyType({})
+        self, scheduled: ScheduledGraph, target: Cpu, tried: Mapping[str, tuple[Measurement, ...]] = MappingProxyType({})
     ) -> None:
         self.tables = tables(scheduled.buffers)
         self.buffers = scheduled.buffers | {table.name: table for table in self.tables.values()}
@@ -129,7 +129,7 @@ class Unit:
         self.schedules = scheduled.schedules
         self.parts: list[str] = []
         self.words: set[str] = set()  # of the code without comments
-        self.functions: dict[tuple[object, Choice], Function] = {}
+        self.functions: dict[tuple[object, TuningConfig], Function] = {}
         self.work: dict[str, Function] = {}  # that a kernel's calls run
         self.groups: dict[tuple[str, ...], str] = {}  # kernels in one call, and the name of its function
         alike = self._alike()
@@ -207,7 +207,7 @@ class Unit:
         lines += [f"    #pragma omp parallel for schedule(static){team}"] if threads else []
         return "\n".join((*lines, f"    for (int64_t k = 0; k < {len(names)}; ++k) {call};", "}"))
 
-    def printer(self, schedule: Schedule, choice: Choice) -> CKernel:
+    def printer(self, schedule: Schedule, choice: TuningConfig) -> CKernel:
         """What prints a kernel in the chosen way."""
         return CKernel(schedule, self.buffers, identifier, self.target, choice)
 
@@ -251,7 +251,7 @@ def identifier(name: str) -> str:
     return f"b_{plain}" if taken or ours or macro else plain
 
 
-def _comment(kernel: FusedKernel, tried: tuple[Trial, ...], as_another: str | None) -> list[str]:
+def _comment(kernel: FusedKernel, tried: tuple[Measurement, ...], as_another: str | None) -> list[str]:
     """What a kernel fuses, for the reader, and whose function it is if not its own."""
     ops = ", ".join(dict.fromkeys(op.removeprefix("aten.") for op in kernel.ops))
     shape = list(zip(kernel.dims, kernel.inner))

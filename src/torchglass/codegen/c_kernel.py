@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from ..records.kernels import Choice
+from ..records.kernels import TuningConfig
 from ..records.loops import Buffer, item_bytes
 from ..records.schedule import Schedule
 from ..records.sizes import Size, at_least, at_most, is_known, known, product
@@ -51,7 +51,7 @@ from .statements import (
     shared,
 )
 
-DEFAULT = Choice()
+DEFAULT = TuningConfig()
 
 
 class CKernel:
@@ -63,7 +63,7 @@ class CKernel:
         buffers: dict[str, Buffer],
         ident: Callable[[str], str],
         target: Cpu,
-        choice: Choice = DEFAULT,
+        choice: TuningConfig = DEFAULT,
     ) -> None:
         self.nest, self.buffers, self.ident, self.target, self.choice = schedule, buffers, ident, target, choice
         self.team = choice.threads or target.threads

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ..records.kernels import FusedGraph, KernelSources, Trial
+from ..records.kernels import FusedGraph, KernelSources, Measurement
 from ..records.schedule import ScheduledGraph
 from ..records.sizes import all_known
 from ..records.target import Cpu, Gpu, Targets
@@ -15,7 +15,7 @@ from .wrapper import WrapperPrinter, is_written_out, sub_graphs
 
 
 def run(
-    scheduled: ScheduledGraph, targets: Targets, tried: Mapping[str, tuple[Trial, ...]] = MappingProxyType({})
+    scheduled: ScheduledGraph, targets: Targets, tried: Mapping[str, tuple[Measurement, ...]] = MappingProxyType({})
 ) -> KernelSources:
     """The kernels in the language of their target, and Python for the wrapper, which loads them from beside itself.
 
@@ -29,7 +29,7 @@ def run(
     return _in_c(scheduled, target, tried)
 
 
-def _in_c(scheduled: ScheduledGraph, target: Cpu, tried: Mapping[str, tuple[Trial, ...]]) -> KernelSources:
+def _in_c(scheduled: ScheduledGraph, target: Cpu, tried: Mapping[str, tuple[Measurement, ...]]) -> KernelSources:
     fused = scheduled.fused
     check(fused)
     unit = Unit(scheduled, target, tried)

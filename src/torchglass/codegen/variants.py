@@ -5,7 +5,7 @@ A layernorm's backward over (4096, 256) on two threads is printed for one and tw
 
 from __future__ import annotations
 
-from ..records.kernels import Choice, Variants
+from ..records.kernels import TuningConfig, Candidates
 from ..records.schedule import ScheduledGraph
 from ..records.target import Cpu, Targets
 from .c import Unit
@@ -16,16 +16,16 @@ TILES = (16, 32, 64)
 ROW_BLOCKS = (8, 16)  # never above the default: larger blocks add up less exactly
 
 
-def variants(scheduled: ScheduledGraph, targets: Targets, threads: int) -> Variants:
+def variants(scheduled: ScheduledGraph, targets: Targets, threads: int) -> Candidates:
     """All ways that differ in their C. ``threads``: how many PyTorch uses."""
     target = targets.cpu
     assert isinstance(target, Cpu)
     unit = Unit(scheduled, target)
     parts: list[str] = []
-    functions: dict[str, tuple[tuple[Choice, str], ...]] = {}
+    functions: dict[str, tuple[tuple[TuningConfig, str], ...]] = {}
     arguments = {}
     for schedule in scheduled.schedules:
-        texts: dict[str, tuple[Choice, str]] = {}
+        texts: dict[str, tuple[TuningConfig, str]] = {}
         for choice in _choices(min(threads, target.threads or threads)):
             printer = unit.printer(schedule, choice)
             text = printer.text("kernel")
@@ -36,10 +36,10 @@ def variants(scheduled: ScheduledGraph, targets: Targets, threads: int) -> Varia
         functions[schedule.name] = tuple(texts.values())
         arguments[schedule.name] = tuple(scheduled.buffers[b] for b in schedule.arguments)
     text = "\n\n".join(parts)
-    return Variants(f"{prelude_of(words_of(text))}\n\n{text}\n", functions, arguments)
+    return Candidates(f"{prelude_of(words_of(text))}\n\n{text}\n", functions, arguments)
 
 
-def _choices(threads: int) -> list[Choice]:
+def _choices(threads: int) -> list[TuningConfig]:
     """The default first, so that of equally fast ways it stays."""
     teams = [None, *sorted({1, max(1, threads // 2), threads})]
-    return [Choice(), *(Choice(n, tile, block) for n in teams for tile in TILES for block in ROW_BLOCKS)]
+    return [TuningConfig(), *(TuningConfig(n, tile, block) for n in teams for tile in TILES for block in ROW_BLOCKS)]

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..records import runtime_functions
+from ..records import own_operators
 from ..records.kernels import Allocate, Free, FusedGraph, FusedKernel
 from ..records.literals import one_line
 from ..records.loops import ATTENTION, JOIN, Buffer, ExternCall, LoopGraph, Value, View, collect_buffers
@@ -50,7 +50,7 @@ from pathlib import Path
 
 import torch
 from torch import device, inf, nan
-from torchglass.runtime.load import conform, demo, empty, example_constant, index_error, kernels, reinterpret
+from torchglass.runtime.load import ensure_layout, demo, empty, example_constant, index_error, kernels, reinterpret
 
 '''
 
@@ -101,7 +101,7 @@ class WrapperPrinter:
         lines = ["from torchglass.runtime.load import attention\n"] if attends else []
         lines += ["from torchglass.runtime.packed import Packed\n"] if self.packed else []
         graphs = sub_graphs(self.graph)
-        lines += runtime_functions.imports([step.target for step in self.fused.steps if isinstance(step, ExternCall)])
+        lines += own_operators.imports([step.target for step in self.fused.steps if isinstance(step, ExternCall)])
         lines += ["from torchglass.runtime.load import graph_file\n"] if graphs else []
         files = {name: f"{self.graph.name}_{name}_wrapper.py" for name in graphs}
         made = [f"{name} = graph_file(Path(__file__).with_name({file!r}))\n" for name, file in files.items()]
@@ -182,9 +182,8 @@ class WrapperPrinter:
             if name in self.read:
                 self.returned.add(name)
                 buffer = self.graph.buffers[name]
-                lines.append(
-                    f"{name} = conform({name}, {_tuple(buffer.shape)}, {_tuple(buffer.strides)}, torch.{buffer.dtype})"
-                )
+                layout = f"{_tuple(buffer.shape)}, {_tuple(buffer.strides)}, torch.{buffer.dtype}"
+                lines.append(f"{name} = ensure_layout({name}, {layout})")
         return lines
 
     def _target(self, target: str) -> str:

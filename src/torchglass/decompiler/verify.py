@@ -11,7 +11,7 @@ from types import CodeType
 from typing import Any
 
 from ..bytecode.canonical import VERSION, Ins, canonical
-from ..warning_filters import ignored
+from ..process.warning_filters import ignored
 from .equivalence import value_difference
 from .errors import DecompileError
 from .flow import branch_ways, skip

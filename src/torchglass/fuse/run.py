@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import Any
 
-from .. import interrupts
+from ..process import interrupts
 from ..records.kernels import FusedGraph, FusedKernel, FusionDecision
 from ..records.loops import ExternCall, Loop, LoopGraph, Node, Value, View, item_bytes
 from .beside import side_by_side

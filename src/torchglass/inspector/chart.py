@@ -69,7 +69,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Place:
+class Placed:
     """A box with its rectangle."""
 
     box: Box
@@ -95,13 +95,13 @@ class Arrow:
 
     points: tuple[Point, ...]
     kind: str
-    source: Place
-    target: Place
+    source: Placed
+    target: Placed
 
 
 @dataclass(frozen=True)
 class Chart:
-    places: list[Place]
+    places: list[Placed]
     arrows: list[Arrow]
     width: float
     height: float
@@ -128,8 +128,8 @@ class _Layout:
         self.blocks = blocks
         self.shelves = _shelves(blocks, _ranks(blocks))
         self.shelf_of = {block: n for n, shelf in enumerate(self.shelves) for block in shelf}
-        self.heads: dict[int, Place] = {}
-        self.rows: dict[tuple[int, int], list[Place]] = {}
+        self.heads: dict[int, Placed] = {}
+        self.rows: dict[tuple[int, int], list[Placed]] = {}
         self.arrows: list[Arrow] = []
         self.strips: dict[tuple[int, int], float] = {}  # (block, target) -> x
         self.landings: dict[int, float] = {}  # target -> x of the arrows into its head
@@ -190,16 +190,16 @@ class _Layout:
 
     def _block(self, number: int, left: float, top: float) -> tuple[float, float]:
         block = self.blocks[number]
-        self.heads[number] = head = Place(block.head, left, top)
+        self.heads[number] = head = Placed(block.head, left, top)
         right, y = head.right, head.bottom
         for n, row in enumerate(block.rows):
-            places: list[Place] = []
+            places: list[Placed] = []
             for begin in range(0, len(row), _MOST_IN_LINE):
                 y += LINE
                 x = left + _INDENT + LINE * (begin > 0)
                 line = row[begin : begin + _MOST_IN_LINE]
                 for box in line:
-                    places.append(Place(box, x, y))
+                    places.append(Placed(box, x, y))
                     x += box.width + _GAP
                 right = max(right, x - _GAP)
                 y += max(box.height for box in line)
@@ -209,7 +209,7 @@ class _Layout:
         self.strips |= {(number, target): right + (n + 1.5) * _TRACK for target, n in targets.items()}
         return right + (len(targets) + 1) * _TRACK * (len(targets) > 0), y
 
-    def _arrows_in_row(self, head: Place, row: list[Place]) -> None:
+    def _arrows_in_row(self, head: Placed, row: list[Placed]) -> None:
         for before, place in zip([head, *row], row):
             if before is head:
                 x = head.x + _INDENT / 2

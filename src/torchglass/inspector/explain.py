@@ -22,7 +22,7 @@ from rich.text import Text
 from ..records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
 from ..records.kernels import Kernel
 from . import show
-from .report_data import memory_steps, recomputed_names
+from .report_data import SIDES, memory_steps, recomputed_names
 
 
 @dataclass
@@ -68,9 +68,8 @@ class Explanation:
         """Seconds of compiling by stage, over all entries, in the order in which stages first ran."""
         total: dict[str, float] = {}
         for entry in self.all_entries():
-            for stages in (entry.seconds_by_stage, *(g.seconds_by_stage for g in entry.graphs)):
-                for stage, seconds in stages.items():
-                    total[stage] = total.get(stage, 0.0) + seconds
+            for stage, seconds in entry.seconds_by_stage.items():
+                total[stage] = total.get(stage, 0.0) + seconds
         return total
 
     def to_dict(self) -> dict[str, Any]:
@@ -140,8 +139,7 @@ def _render_graph(graph: GraphRecord) -> Iterator[RenderableType]:
     yield Text(f"{graph.name}: {', '.join(counts)}")
     for side, reason in graph.fallbacks.items():
         yield Text(f"{side} runs with ATen, without kernels of its own: {reason}", style="red")
-    sides = graph.sides or {"": graph.kernels}
-    kernels = [(side, kernel) for side, found in sides.items() for kernel in found]
+    kernels = [(side.name, kernel) for side in graph.sides for kernel in side.kernels]
     if kernels:
         yield _table("Kernels", ("kernel", "operations", "your lines"), (_kernel_cells(*row) for row in kernels))
     if apart := [d for d in graph.decisions if not d.fused]:
@@ -222,22 +220,18 @@ def _entry(entry: EntryRecord) -> dict[str, Any]:
         "transformed": entry.transformed_text,
         "graphs": [_graph(graph) for graph in entry.graphs],
         "breaks": [{"reason": b.reason, "origin": str(b.origin), "hint": b.hint} for b in entry.breaks],
-        "seconds_by_stage": dict(entry.seconds_by_stage),
+        "seconds_by_stage": entry.seconds_by_stage,
         "resume_of": entry.resume_of,
     }
 
 
 def _graph(graph: GraphRecord) -> dict[str, Any]:
+    texts = graph.files
     return {
         "name": graph.name,
         "operations": graph.node_count,
-        "captured": graph.captured_text,
-        "joint": graph.joint_text,
-        "forward": graph.forward_text,
-        "backward": graph.backward_text,
-        "kernels": [
-            _kernel(side, k) for side, kernels in (graph.sides or {"": graph.kernels}).items() for k in kernels
-        ],
+        **{side: texts.get(f"{side}.py", "") for side in SIDES},
+        "kernels": [_kernel(side.name, kernel) for side in graph.sides for kernel in side.kernels],
         "decisions": [
             {"first": d.first, "second": d.second, "fused": d.fused, "rule": d.rule, "why": d.why,
              "bytes_saved": d.bytes_saved}
@@ -246,8 +240,8 @@ def _graph(graph: GraphRecord) -> dict[str, Any]:
         "recomputed": sorted(recomputed_names(graph)),
         "memory": {side: {"peak_bytes": fused.peak_bytes} for side, fused in graph.fused.items()},
         "saved": [{"name": s.name, "bytes": s.bytes, "reason": s.reason, "origin": str(s.origin)} for s in graph.saved],
-        "seconds_by_stage": dict(graph.seconds_by_stage),
-        "fallbacks": dict(graph.fallbacks),
+        "seconds_by_stage": graph.seconds_by_stage,
+        "fallbacks": graph.fallbacks,
     }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from html import escape
 
 from ..records.compilation import EntryRecord, FunctionRecord
 from . import show
-from .chart import ADVANCE, LINE, PAD, Arrow, Block, Box, Chart, Exit, Place, Point, lay_out, wrapped
+from .chart import ADVANCE, LINE, PAD, Arrow, Block, Box, Chart, Exit, Placed, Point, lay_out, wrapped
 from .report_data import continues
 
 _KINDS = {
@@ -96,7 +96,7 @@ def _svg(blocks: list[Block]) -> str:
     )) + "\n"  # fmt: skip
 
 
-def _box(place: Place) -> str:
+def _box(place: Placed) -> str:
     box = place.box
     texts = (
         f'<text x="{place.x + PAD:.1f}" y="{place.y + PAD / 2 + LINE * n + 12:.1f}" '

@@ -11,7 +11,7 @@
 
 It is put together from the texts of the entries: their functions get names that tell them apart, names are renamed
 token by token so that comments stay, and graphs load from their files. What a compiled call executes are those files;
-this module gives the same results on the same inputs (runtime/replay.py finds the objects that names stand for).
+this module gives the same results on the same inputs (runtime/debug_objects.py finds the objects that names stand for).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SKIPPED = r"#.*|\"\"\"[\s\S]*?\"\"\"|'''[\s\S]*?'''|\"(?:\\.|[^\"\\\n])*\"|'(?:
 """Comments and strings, triple-quoted ones first."""
 
 _TAKEN = frozenset(
-    {"program", "G", "C", "E", "torch", "sys", "rebuild", "TensorMeta", "GlobalState", "global_state", "Program"}
+    {"program", "G", "C", "E", "torch", "sys", "reconstruct", "TensorMeta", "GlobalState", "global_state", "Program"}
     | {"same_constant", "same_keys", "tensor_matches", "names_of", "fetched", "check", "transformed"}
 )
 
@@ -45,7 +45,7 @@ def full_code(record: FunctionRecord) -> str:
     imports: dict[str, None] = {
         "import sys": None,
         "import torch": None,
-        "from torchglass.runtime.replay import Program": None,
+        "from torchglass.runtime.debug_objects import Program": None,
     }
     sections: list[str] = []
     for function in record.walk():

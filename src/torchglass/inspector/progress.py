@@ -1,8 +1,7 @@
 """A line on the terminal for compiles that take longer than a second: what is compiled, the stage, the seconds.
 
-    with compiling("BertModel") as line:
-        line.stage = "compile C"
-        line.kernels += 14
+    with compiling("BertModel"):
+        reached("compile C", kernels=14)
 
 Nothing is shown where stderr is no terminal, or with ``TORCHGLASS_QUIET=1``. The line goes when the compile ends.
 """
@@ -36,20 +35,32 @@ class Line:
         return f"torchglass: {self.name}: {self.stage}, {time.monotonic() - self.begin:.1f} s{kernels}"
 
 
+_here = threading.local()
+
+
+def reached(stage: str, kernels: int = 0) -> None:
+    """What this thread compiles is at this stage, and has so many kernels more."""
+    line: Line | None = getattr(_here, "line", None)
+    if line is not None:
+        line.stage = stage
+        line.kernels += kernels
+
+
 @contextlib.contextmanager
-def compiling(name: str) -> Iterator[Line]:
+def compiling(name: str) -> Iterator[None]:
     """Shows the line while the block runs, once it has run for a second."""
-    line = Line(name)
     stream = sys.stderr
     if not shown(stream):
-        yield line
+        yield
         return
-    done = threading.Event()
+    before, line, done = getattr(_here, "line", None), Line(name), threading.Event()
     thread = threading.Thread(target=_show, args=(line, stream, done), daemon=True)
     try:
         thread.start()
-        yield line
+        _here.line = line
+        yield
     finally:
+        _here.line = before
         done.set()
         if thread.ident is not None:
             thread.join()

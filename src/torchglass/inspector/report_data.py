@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..records.compilation import EntryRecord, FunctionRecord, GraphRecord, NodeRow
+from ..records.compilation import EntryRecord, FunctionRecord, GraphRecord, NodeRow, SideRecord
 from ..records.kernels import FusedGraph, FusedKernel
 from ..records.loops import ExternCall
 from ..records.partition import SavedTensor
@@ -89,19 +89,20 @@ class _Data:
             "breaks": [[b.reason, self.mark(self.sources.key(b.origin), "break"), b.hint] for b in entry.breaks],
             "graphs": graphs,
             "goes_to": continues(function, entry),
-            "events": [[e.stage, e.begin, e.seconds] for e in entry.events],
+            "events": [[e.stage, e.begin, e.seconds] for e in entry.timeline],
         }
 
     # --- graphs ----------------------------------------------------------------------------------------------------
     def _graph(self, graph: GraphRecord, entry: str, path: str) -> dict[str, Any]:
         recomputed = recomputed_names(graph)
-        sides = {side: self._side(graph.nodes[side], side, recomputed) for side in SIDES if side in graph.nodes}
+        nodes = graph.nodes
+        sides = {side: self._side(nodes[side], side, recomputed) for side in SIDES if side in nodes}
         return {
             "name": graph.name,
             "entry": entry,
             "path": path,
             "sides": sides,
-            "programs": {side: self._program(graph, side) for side in dict.fromkeys((*graph.fused, *graph.sides))},
+            "programs": {side.name: self._program(side) for side in graph.sides if side.fused or side.kernels},
             "saved": [self._saved(s) for s in graph.saved],
             "recomputed": sorted(recomputed),
             "decisions": [[d.first, d.second, d.fused, d.rule, d.why, d.bytes_saved] for d in graph.decisions],
@@ -131,9 +132,9 @@ class _Data:
             nodes.append([row.name, row.op, row.statement, row.shape, inputs, key, row.line, *where])
         return {"nodes": nodes, "width": round(width), "height": round(height)}
 
-    def _program(self, graph: GraphRecord, side: str) -> dict[str, Any]:
-        fused: FusedGraph | None = graph.fused.get(side)  # Inductor's loops are not recorded, its kernels are
-        kernels = graph.sides.get(side, ())
+    def _program(self, record: SideRecord) -> dict[str, Any]:
+        side, kernels = record.name, record.kernels
+        fused: FusedGraph | None = record.fused  # Inductor's loops are not recorded, its kernels are
         of_loop = {loop: n for n, kernel in enumerate(kernels) for loop in kernel.loops}
         loops = []
         for step in fused.steps if fused is not None else ():
@@ -162,7 +163,8 @@ def memory_steps(fused: FusedGraph) -> list[Any]:
 
 def recomputed_names(graph: GraphRecord) -> set[str]:
     """Values that forward computes and backward computes again rather than read them from memory."""
-    made = [{r.name for r in graph.nodes.get(side, ()) if r.op not in ("placeholder", "output")} for side in SIDES[2:]]
+    nodes = graph.nodes
+    made = [{r.name for r in nodes.get(side, ()) if r.op not in ("placeholder", "output")} for side in SIDES[2:]]
     return made[0] & made[1]
 
 

@@ -19,8 +19,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .. import fallbacks
-from ..locks import fork_safe_lock, forks_wait_for
+from ..process import fallbacks
+from ..process.locks import fork_safe_lock, forks_wait_for
 from ..records.compilation import FunctionRecord
 from .show import on_the_stack
 

@@ -17,7 +17,7 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..records.compilation import Described, FunctionRecord
+from ..records.compilation import FunctionRecord, ReprText
 from ..records.guards import CHECKS, Guard, TensorMeta
 from ..records.literals import one_line
 from ..records.origin import UNKNOWN, Origin
@@ -111,7 +111,7 @@ def _pieces(thing: Any, limit: int, inside: tuple[int, ...]) -> Iterator[str]:
 
 
 def _atom(thing: Any, limit: int) -> str:
-    if isinstance(thing, Described):
+    if isinstance(thing, ReprText):
         return str(thing)
     if isinstance(thing, Source):
         return thing.render()

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records import runtime_functions
+from ..records import own_operators
 from ..records.loops import Value
 from ..torch_compat import OpOverload
 from .attention import attention
@@ -114,7 +114,7 @@ def has_effect(node: fx.Node) -> bool:
 
 def target_name(target: Any) -> str:
     """How the wrapper calls it: ``torch.ops.aten.mm.default``, ``operator.mul``, ..."""
-    ours = runtime_functions.path_of(target)
+    ours = own_operators.path_of(target)
     if ours is not None:
         return ours
     if isinstance(target, OpOverload):

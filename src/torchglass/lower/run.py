@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from .. import fallbacks, interrupts
+from ..process import fallbacks, interrupts
 from ..records.check_loops import DTYPES, check_graph
 from ..records.loops import ExternCall, LoopGraph, Node, Value, View
 from ..records.origin import UNKNOWN

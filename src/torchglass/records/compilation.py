@@ -9,13 +9,13 @@ below theirs:
       FunctionRecord resume_at_8
         EntryRecord 0: ...
 
-Entries and graphs grow while a program runs (a backward graph compiles at the first backward), so the two
-records that collect them are the only ones here that are not frozen.
+Functions get entries while a program runs, so their record is the only one here that is not frozen; the lists of a
+graph's grow by a backward when it is first needed. What the inspector asks for is derived from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 from .capture import GraphBreak
 from .guards import Guard
 from .origin import UNKNOWN, Origin
-from .packed import PackedDict, PackedField
+from .packed import PackedField
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class NodeRow:
     origin: Origin = UNKNOWN
 
 
-class Described(str):
+class ReprText(str):
     """The text of an object that a record must not keep alive, shown without quotes."""
 
     def __repr__(self) -> str:
@@ -80,36 +80,83 @@ class Fallback:
     stage: str = ""
 
 
-@dataclass
-class GraphRecord:
-    """One graph of an entry. Texts are as on disk; '' where the backend stops earlier or it has not
-    happened yet.
+@dataclass(frozen=True)
+class SideRecord:
+    """What the stages left of one side of a graph: captured, joint, forward, backward, or backward_2 for gradients that
+    arrive otherwise, and of each sub-graph that is compiled by itself.
 
-    ``kernels`` are ``records.kernels.Kernel``, ``decisions`` ``FusionDecision`` and ``saved``
-    ``SavedTensor`` rows, the forward's and (after the first backward) the backward's. ``nodes`` has the rows of
-    each graph by its name (captured, joint, forward, backward), ``fused`` the ``FusedGraph`` of forward and backward,
-    ``sides`` the kernels of each, ``files`` the generated texts by file name. ``objects`` are what the globals of
-    captured.py stand for that no text can say. ``fallbacks`` says of a side that does not run its kernels why PyTorch's
-    operators run it. ``shared`` is what graphs of the same content have in common. Texts and rows are packed.
+    ``text`` is the graph's file as on disk, ``nodes`` its rows. Of a side in kernels there are the ``FusedGraph``, the
+    ``Kernel`` rows and the texts of its ``files``. ``fallback`` says why PyTorch's operators run it instead. Texts and
+    rows are packed.
     """
 
     name: str
-    captured_text: PackedField[str] = PackedField("")
-    joint_text: PackedField[str] = PackedField("")
-    forward_text: PackedField[str] = PackedField("")
-    backward_text: PackedField[str] = PackedField("")
+    text: PackedField[str] = PackedField("")
+    nodes: PackedField[tuple[NodeRow, ...]] = PackedField(())
+    fused: PackedField[Any] = PackedField(None)
     kernels: PackedField[tuple[Any, ...]] = PackedField(())
-    sides: PackedDict[tuple[Any, ...]] = field(default_factory=PackedDict)
-    decisions: PackedField[tuple[Any, ...]] = PackedField(())
+    files: PackedField[tuple[tuple[str, str], ...]] = PackedField(())
+    fallback: str = ""
+
+
+@dataclass(frozen=True)
+class GraphRecord:
+    """One graph of an entry. ``sides`` and ``events`` grow when a backward is compiled, at the first one.
+
+    ``objects`` are what the globals of captured.py stand for that no text can say. ``shared`` is what graphs of the
+    same content have in common, for as long as one of them is there.
+    """
+
+    name: str
+    sides: list[SideRecord] = field(default_factory=list)
     saved: PackedField[tuple[Any, ...]] = PackedField(())
     node_count: int = 0
-    seconds_by_stage: dict[str, float] = field(default_factory=dict)
-    nodes: PackedDict[tuple[NodeRow, ...]] = field(default_factory=PackedDict)
-    fused: PackedDict[Any] = field(default_factory=PackedDict)
-    files: PackedDict[str] = field(default_factory=PackedDict)
+    events: list[Event] = field(default_factory=list)
     objects: dict[str, Any] = field(default_factory=dict, repr=False)
-    fallbacks: dict[str, str] = field(default_factory=dict)
     shared: Any = field(default=None, repr=False)
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The texts by file name."""
+        graphs = {f"{side.name}.py": text for side in self.sides if (text := side.text)}
+        return graphs | {name: text for side in self.sides for name, text in side.files}
+
+    @property
+    def nodes(self) -> dict[str, tuple[NodeRow, ...]]:
+        """The rows of each graph, by its side."""
+        return {side.name: rows for side in self.sides if (rows := side.nodes)}
+
+    @property
+    def fused(self) -> dict[str, Any]:
+        """The loops of each side in kernels."""
+        return {side.name: fused for side in self.sides if (fused := side.fused) is not None}
+
+    @property
+    def kernels(self) -> tuple[Any, ...]:
+        """Those of all sides."""
+        return tuple(kernel for side in self.sides for kernel in side.kernels)
+
+    @property
+    def decisions(self) -> tuple[Any, ...]:
+        """What was fused and what was not, of all sides."""
+        return tuple(decision for fused in self.fused.values() for decision in fused.decisions)
+
+    @property
+    def fallbacks(self) -> dict[str, str]:
+        """Why operators run a side, where they do."""
+        return {side.name: side.fallback for side in self.sides if side.fallback}
+
+    @property
+    def seconds_by_stage(self) -> dict[str, float]:
+        return seconds_by_stage(self.events)
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """A compiled graph: what runs it, and what its stages left for people."""
+
+    call: Callable[..., Any]
+    record: GraphRecord
 
 
 @dataclass(frozen=True)
@@ -118,7 +165,8 @@ class EntryRecord:
 
     ``resume_of`` is the name of the function that a resume function continues, None for others. ``graphs``
     is a tuple of the graphs that the transformed code calls, in order. ``names`` are the objects that free names of
-    the transformed code stand for, ``expected`` those that guards.py calls ``E[0]``, ``E[1]``, ...
+    the transformed code stand for, ``expected`` those that guards.py calls ``E[0]``, ``E[1]``, ... ``events`` are those
+    of no graph.
     """
 
     index: int
@@ -127,11 +175,28 @@ class EntryRecord:
     transformed_text: PackedField[str] = PackedField("")
     graphs: tuple[GraphRecord, ...] = ()
     breaks: tuple[GraphBreak, ...] = ()
-    seconds_by_stage: dict[str, float] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
     resume_of: str | None = None
     names: dict[str, Any] = field(default_factory=dict, repr=False)
     expected: tuple[Any, ...] = ()
-    events: list[Event] = field(default_factory=list)
+
+    @property
+    def timeline(self) -> list[Event]:
+        """When each stage ran, those of the graphs too."""
+        events = [*self.events, *(event for graph in self.graphs for event in graph.events)]
+        return sorted(events, key=lambda event: event.begin)
+
+    @property
+    def seconds_by_stage(self) -> dict[str, float]:
+        return seconds_by_stage(self.timeline)
+
+
+def seconds_by_stage(events: Iterable[Event]) -> dict[str, float]:
+    """Seconds of each stage, in the order in which they first ran."""
+    seconds: dict[str, float] = {}
+    for event in events:
+        seconds[event.stage] = seconds.get(event.stage, 0.0) + event.seconds
+    return seconds
 
 
 @dataclass

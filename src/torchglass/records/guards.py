@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
+from .._native import tensor_flags
 from .origin import UNKNOWN, Origin
 from .sources import Source
 
@@ -45,6 +48,13 @@ class TensorMeta:
     strides: tuple[int | None, ...]
     requires_grad: bool
     flags: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> TensorMeta:
+        """What a ``tensor`` guard on this tensor expects."""
+        strides = tuple(tensor.stride()) if tensor.layout is torch.strided else ()
+        facts = type(tensor), tensor.dtype, tensor.device, tuple(tensor.shape), strides, tensor.requires_grad
+        return cls(*facts, tensor_flags(tensor))
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ class FusedGraph:
 
 
 @dataclass(frozen=True)
-class Choice:
+class TuningConfig:
     """How a kernel runs where several ways give the same numbers.
 
     ``threads``: None for as many as PyTorch uses, and one for small problems. ``tile``: side of the blocks in which
@@ -174,10 +174,10 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A choice that mode="max-autotune" measured, and the microseconds of its fastest run."""
+class Measurement:
+    """A configuration that mode="max-autotune" measured, and the microseconds of its fastest run."""
 
-    choice: Choice
+    choice: TuningConfig
     microseconds: float
 
     def __str__(self) -> str:
@@ -185,11 +185,11 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Variants:
-    """The C of all choices of a graph's kernels: function of each, and the buffers to pass, by kernel."""
+class Candidates:
+    """The C of all configurations of a graph's kernels: function of each, and the buffers to pass, by kernel."""
 
     text: str
-    functions: dict[str, tuple[tuple[Choice, str], ...]] = field(hash=False)
+    functions: dict[str, tuple[tuple[TuningConfig, str], ...]] = field(hash=False)
     arguments: dict[str, tuple[Buffer, ...]] = field(hash=False)
 
 
@@ -209,7 +209,7 @@ class Kernel:
     ops: tuple[str, ...]
     origins: tuple[Origin, ...] = ()
     calls: int = 1
-    tried: tuple[Trial, ...] = ()
+    tried: tuple[Measurement, ...] = ()
 
     def called_for(self, again: FusedKernel) -> Kernel:
         """The same with one more call: it stands for the loops and lines of that step too."""

@@ -20,12 +20,23 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from ..locks import fork_safe_properties
+from ..process.locks import fork_safe_properties
 from .origin import UNKNOWN, Origin
 from .sizes import Size, all_known, hint, product, text
 
 RESERVED = frozenset(
-    ["args", "attention", "call", "conform", "demo", "device", "empty", "example_constant", "failed", "index_error"]
+    [
+        "args",
+        "attention",
+        "call",
+        "ensure_layout",
+        "demo",
+        "device",
+        "empty",
+        "example_constant",
+        "failed",
+        "index_error",
+    ]
     + ["inf", "kernels", "math", "nan", "operator", "Path", "reinterpret", "torch", "triton", "tl", "INPUTS", "_"]
 )
 """Names that a generated wrapper uses itself: no buffer is called so."""

@@ -15,6 +15,10 @@ class Origin:
     line: int
     function: str
 
+    def __bool__(self) -> bool:
+        """Whether it is known."""
+        return self != UNKNOWN
+
     def __str__(self) -> str:
         return one_line(f"{self.file}:{self.line} in {self.function}")
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import io
 import pickle
 import zlib
-from collections.abc import Iterator, MutableMapping
 from typing import Any, Generic, TypeVar, overload
 
 from .origin import UNKNOWN
@@ -100,38 +99,3 @@ class PackedField(Generic[T]):
 
     def __set__(self, record: object, value: T) -> None:
         record.__dict__[self.name] = Packed(value) if value else value
-
-
-class PackedDict(MutableMapping[str, T]):
-    """A dict whose values are packed."""
-
-    def __init__(self, rows: dict[str, T] | None = None) -> None:
-        self._rows: dict[str, Packed] = {}
-        self.update(rows or {})
-
-    def __getitem__(self, key: str) -> T:
-        value: T = self._rows[key].value
-        return value
-
-    def __setitem__(self, key: str, value: T) -> None:
-        self._rows[key] = Packed(value)
-
-    def __delitem__(self, key: str) -> None:
-        del self._rows[key]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._rows
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __copy__(self) -> PackedDict[T]:
-        copy: PackedDict[T] = PackedDict()
-        copy._rows.update(self._rows)
-        return copy
-
-    def __repr__(self) -> str:
-        return repr(dict(self))

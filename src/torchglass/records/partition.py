@@ -24,7 +24,7 @@ from .tensor_spec import TensorSpec
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorRef:
     """Where a tensor is found around a call of the forward graph: ``inputs[index]`` or ``outputs[index]``."""
 
     kind: str  # "input" or "output"
@@ -37,6 +37,7 @@ class SavedTensor:
 
     ``name`` is its name in both graphs, ``place`` where the runtime takes it from (an input costs nothing extra),
     ``bytes`` its size, ``reason`` why it is kept rather than computed again, ``origin`` the user's line that made it.
+    ``strides`` are those with which the compiled forward leaves it, known once that is lowered; None for eager's.
     """
 
     name: str
@@ -44,8 +45,9 @@ class SavedTensor:
     dtype: torch.dtype
     bytes: int
     reason: str
-    place: Place
+    place: TensorRef
     origin: Origin = UNKNOWN
+    strides: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,16 @@ class ViewStep:
     kwargs: tuple[tuple[str, Any], ...] = ()
     item: int | None = None
 
+    def apply(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The view of ``tensor``."""
+        result: Any = self.target(tensor, *self.args, **dict(self.kwargs))
+        return result if self.item is None else result[self.item]
 
-class Shown(NamedTuple):
+
+class StorageAlias(NamedTuple):
     """Memory of an input or an output: the tensor at ``base`` after the steps."""
 
-    base: Place
+    base: TensorRef
     steps: tuple[ViewStep, ...]
 
 
@@ -89,7 +96,7 @@ class Computed:
     index: int
     requires_grad: bool
     leaf: bool = False
-    shown: Shown | None = None
+    shown: StorageAlias | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,7 @@ class ViewOf:
     was made under ``no_grad``.
     """
 
-    base: Place
+    base: TensorRef
     steps: tuple[ViewStep, ...]
     detached: bool
     leaf: bool = False
@@ -143,15 +150,15 @@ class Gradient:
 
 
 @dataclass(frozen=True)
-class Sharing:
-    """What differentiated results have in common, by their positions in ``Partition.differentiable``.
+class BackwardLiveness:
+    """How long what is saved lives: results by their positions in ``Partition.differentiable``.
 
-    ``spends``: for each of them those that eager cannot differentiate after a backward through it that did not retain
-    the graph. ``readers``: for each saved tensor, then for each watched one, those whose gradients need it.
+    ``kills``: for each of them those that eager cannot differentiate after a backward through it that did not retain
+    the graph. ``uses``: for each saved tensor, then for each watched one, those whose gradients need it.
     """
 
-    spends: tuple[tuple[int, ...], ...]
-    readers: tuple[tuple[int, ...], ...]
+    kills: tuple[tuple[int, ...], ...]
+    uses: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -166,7 +173,7 @@ class Part:
     gradients: tuple[int, ...]
 
 
-Arrived = tuple[tuple[int, ...] | None, ...]
+TangentLayout = tuple[tuple[int, ...] | None, ...]
 """The gradients that one backward gets: strides of each tangent, None for one that does not arrive."""
 
 
@@ -210,11 +217,11 @@ class Partition:
     tangents: tuple[TensorSpec, ...] = ()
     gradients: tuple[Gradient, ...] = ()
     watched: tuple[int, ...] = ()  # results that show a saved tensor's memory: writing to them must be noticed
-    sharing: Sharing | None = None  # None: one backward spends all results
+    liveness: BackwardLiveness | None = None  # None: one backward kills all results
     parts: tuple[Part, ...] = ()  # (): all results are connected
     passes: tuple[PassRecord, ...] = ()  # in the order in which they ran
     autocast: tuple[str, ...] = ()  # device types whose autocast was on around the call: off while the graphs run
-    again: Callable[[Arrived], Partition | None] | None = field(default=None, compare=False, repr=False)
+    again: Callable[[TangentLayout], Partition | None] | None = field(default=None, compare=False, repr=False)
 
     def after_forward(self) -> Partition:
         """What is left when the forward is compiled: graphs and their fake tensors are most of it."""

@@ -31,7 +31,7 @@ import torch.fx
 import torch.nn.functional as F
 
 from ..torch_compat import PRIVATE_HOMES, OpOverload, OpOverloadPacket
-from . import runtime_functions
+from . import own_operators
 from .compilation import NodeRow
 from .literals import is_name, literal, one_line
 from .origin import UNKNOWN, Origin
@@ -112,7 +112,7 @@ def path_of(target: Any) -> str | None:
         return path if target.namespace == "aten" else f"torch.ops.{path}"
     if isinstance(target, OpOverloadPacket):
         return "torch.ops." + target._qualified_op_name.replace("::", ".")
-    ours = runtime_functions.path_of(target)
+    ours = own_operators.path_of(target)
     if ours is not None:
         return ours
     name = getattr(target, "__name__", "")
@@ -163,7 +163,7 @@ def describe(value: Any) -> str:
 
 # --- the module -------------------------------------------------------------------------------------------------------
 RESERVED = frozenset(
-    {"torch", "aten", "F", "operator", "math", *runtime_functions.MODULES, "forward", "tensor", "example_inputs"}
+    {"torch", "aten", "F", "operator", "math", *own_operators.MODULES, "forward", "tensor", "example_inputs"}
     | set(dir(builtins))
 )
 
@@ -246,7 +246,7 @@ class _Printer:
     def _imports_ours(self) -> str:
         graphs = [module.graph for module in self.gm.modules() if isinstance(module, torch.fx.GraphModule)]
         targets = [node.target for graph in graphs for node in graph.nodes if node.op == "call_function"]
-        lines = runtime_functions.imports([path for path in map(runtime_functions.path_of, targets) if path])
+        lines = own_operators.imports([path for path in map(own_operators.path_of, targets) if path])
         return "".join(["\n", *lines]) if lines else ""
 
     def _free(self, wanted: str, taken: set[str] | None = None) -> str:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from .. import fallbacks
+from ..process import fallbacks
 
 try:
     import fcntl

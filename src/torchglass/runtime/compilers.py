@@ -18,7 +18,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
-from .. import interrupts
+from ..process import interrupts
 
 
 class Compilers:

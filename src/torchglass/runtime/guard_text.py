@@ -58,7 +58,7 @@ import torch
 from torchglass.records.guards import TensorMeta
 from torchglass.runtime.guards import GlobalState, class_has, class_kind, class_lacks, global_state, names_are
 from torchglass.runtime.guards import same_constant, same_keys, tensor_matches
-from torchglass.runtime.replay import names_of
+from torchglass.runtime.debug_objects import names_of
 
 G, C, E = names_of(__file__)
 {objects}

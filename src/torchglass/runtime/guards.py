@@ -48,24 +48,8 @@ __all__ = [
     "same_keys",
     "scope_of",
     "tensor_matches",
-    "tensor_meta",
     "write",
 ]
-
-
-def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
-    """What a ``tensor`` guard on this tensor expects."""
-    strides = tuple(tensor.stride()) if tensor.layout is torch.strided else ()
-    flags = _native.tensor_flags(tensor)
-    return TensorMeta(
-        type(tensor),
-        tensor.dtype,
-        tensor.device,
-        tuple(tensor.shape),
-        strides,
-        tensor.requires_grad,
-        flags,
-    )
 
 
 # ------------------------------------------------------------------------------------------------ in Python
@@ -75,7 +59,7 @@ def tensor_matches(value: Any, meta: TensorMeta) -> bool:
     """Whether ``value`` is a tensor with these facts. Strides that no kernel can see are not compared."""
     if type(value) is not meta.type or not isinstance(value, torch.Tensor):
         return False
-    now = tensor_meta(value)
+    now = TensorMeta.of(value)
     if len(now.shape) != len(meta.shape) or (now.flags, now.dtype, now.device, now.requires_grad) != (
         meta.flags,
         meta.dtype,
@@ -263,7 +247,7 @@ _SHOWN: dict[str, Callable[[Any], Any]] = {"type": type, "length": len, "dict_ke
 
 def _tensor_failure(guard: Guard, place: str, tensor: torch.Tensor) -> Failure:
     with torch_compat.DisableTorchFunctionSubclass():  # a subclass of the program's is not to hear of this
-        new = tensor_meta(tensor)
+        new = TensorMeta.of(tensor)
     return Failure(guard, guard.expected, new, f"{place}: {_changes(guard.expected, new)}")
 
 

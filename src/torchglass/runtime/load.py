@@ -1,5 +1,5 @@
-"""Loading generated wrappers, and the few functions they call: ``empty``, ``reinterpret``, ``conform``, ``kernels``,
-``attention``.
+"""Loading generated wrappers, and the few functions they call: ``empty``, ``reinterpret``, ``ensure_layout``,
+``kernels``, ``attention``.
 
 ``load(wrapper)`` executes the wrapper's text under the name of its file (breakpoints in it are hit) and returns its
 ``call``.
@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
-from .. import interrupts
+from ..process import interrupts
 from ..records.loops import INDEX_ERRORS
 from ..torch_compat import has_its_numbers
-from . import parts
+from . import parallel_compile
 from .compilers import Compilers
 from .library import Library
 from .store import Artifact, load_python
@@ -33,7 +33,7 @@ try:
 
     attention = _native.attention
     empty = _native.empty_strided_cpu
-    lies_as = _native.lies_as
+    has_layout = _native.has_layout
     reinterpret = _native.reinterpret
 except (ImportError, AttributeError):
     _native = None  # type: ignore[assignment]
@@ -52,7 +52,7 @@ except (ImportError, AttributeError):
         """Uninitialized CPU memory."""
         return torch.empty_strided(sizes, strides, dtype=dtype)
 
-    def lies_as(
+    def has_layout(
         tensor: torch.Tensor | None, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
     ) -> bool:
         """Whether it is a tensor of these sizes, strides and dtype, whose numbers are in memory as they are."""
@@ -105,7 +105,7 @@ def index_error(failed: Any) -> Exception:
     return kind(message.format(index=index, size=size, dim=failed[3]))
 
 
-def conform(
+def ensure_layout(
     tensor: torch.Tensor | None, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
 ) -> torch.Tensor:
     """The tensor itself when it is what the graph was compiled for, else a copy that is.
@@ -113,7 +113,7 @@ def conform(
     Shapes, strides and dtypes were asked of operators' meta functions, and not all of those tell the truth. A result
     that the operator does not make is empty to them, and None here.
     """
-    if lies_as(tensor, sizes, strides, dtype):
+    if has_layout(tensor, sizes, strides, dtype):
         return tensor
     if tensor is None:
         if 0 not in sizes:
@@ -141,7 +141,7 @@ class Building:
         # of its own: threads of one that is shared are lost to forked processes
         executor = ThreadPoolExecutor(1, "torchglass-cc")
         try:
-            self._made = executor.submit(compile_c, path, parts.most(), text, kept, self._compilers)
+            self._made = executor.submit(compile_c, path, parallel_compile.most(), text, kept, self._compilers)
         finally:
             executor.shutdown(wait=False)
 
@@ -161,12 +161,12 @@ def with_numbers(call: Callable[[list[Any]], Any], specs: Mapping[int, tuple[Any
     if not specs:
         return call
 
-    def conformed(inputs: list[Any]) -> Any:
+    def with_layouts(inputs: list[Any]) -> Any:
         for place, spec in specs.items():
-            inputs[place] = conform(inputs[place], *spec)
+            inputs[place] = ensure_layout(inputs[place], *spec)
         return call(inputs)
 
-    return conformed
+    return with_layouts
 
 
 def load(
@@ -240,7 +240,7 @@ class graph_file:
         if self.call is None:
             self.call = load(self.path)
         specs = self.call.__globals__["INPUTS"]
-        return self.call([conform(x, *spec) for x, spec in zip(inputs, specs)])
+        return self.call([ensure_layout(x, *spec) for x, spec in zip(inputs, specs)])
 
 
 def example_constant(sizes: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

@@ -35,7 +35,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Literal
 
-from ..locks import fork_safe_lock
+from ..process.locks import fork_safe_lock
 from . import cache_folder, edit_errors, files, neighbours
 
 log = logging.getLogger("torchglass.store")

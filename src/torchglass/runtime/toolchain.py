@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from . import files, library, parts
+from . import files, library, parallel_compile
 from .compilers import Compilers
 from .library import Library
 
@@ -157,7 +157,7 @@ def compile_c(
     file = source.with_name(f"{source.stem}.{key}.so")
     content = _kept(file, key) if kept else None
     if content is None:
-        content = _build(source, text, parts.of(text, most_parts) if splits() else (), compilers)
+        content = _build(source, text, parallel_compile.of(text, most_parts) if splits() else (), compilers)
         if kept:
             with contextlib.suppress(OSError):  # a full disk: it is compiled again by the next process
                 files.write_atomically(file, library.sealed(content, key))
@@ -193,7 +193,7 @@ def _build(source: Path, text: str, drivers: Sequence[str], compilers: Compilers
         with tempfile.TemporaryDirectory(prefix="torchglass-") as folder:
             copy, made = Path(folder) / "kernels.c", Path(folder) / "kernels.so"
             copy.write_bytes(f'#line 1 "{quoted}"\n{text}'.encode("utf-8", "surrogateescape"))
-            inputs = parts.compiled(compiling, drivers, copy, Path(folder), compilers) or [str(copy)]
+            inputs = parallel_compile.compiled(compiling, drivers, copy, Path(folder), compilers) or [str(copy)]
             command = [*compiling, "-shared", "-o", str(made), *inputs, *link]
             code, said = compilers.run(command)
             if code:

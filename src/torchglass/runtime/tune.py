@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..records.kernels import Trial, Variants
+from ..records.kernels import Candidates, Measurement
 from ..records.loops import Buffer
 from .load import example_input, make_kernel
 from .store import Artifact
@@ -19,17 +19,17 @@ LEAST_RUNS, MOST_RUNS = 5, 200
 GAIN = 0.97  # a way is taken over the default if it needs at most this share of its time
 
 
-def measure(variants: Variants, source: Artifact) -> dict[str, tuple[Trial, ...]]:
-    """Compile ``source`` (the variants) and time each way; the one to take comes first."""
+def measure(candidates: Candidates, source: Artifact) -> dict[str, tuple[Measurement, ...]]:
+    """Compile ``source`` (the candidates) and time each way; the one to take comes first."""
     library = compile_c(source.path, 1, source.text, source.kept)
     found = {}
-    for kernel, ways in variants.functions.items():
+    for kernel, ways in candidates.functions.items():
         if len(ways) > 1:
-            buffers = [_example(b) for b in variants.arguments[kernel]]
+            buffers = [_example(b) for b in candidates.arguments[kernel]]
             best = _fastest([make_kernel(library, function) for _, function in ways], buffers)
-            trials = [Trial(choice, seconds * 1e6) for (choice, _), seconds in zip(ways, best)]
-            default = trials[0]
-            found[kernel] = tuple(sorted(trials, key=lambda t: t.microseconds * (GAIN if t is default else 1)))
+            measured = [Measurement(config, seconds * 1e6) for (config, _), seconds in zip(ways, best)]
+            default = measured[0]
+            found[kernel] = tuple(sorted(measured, key=lambda m: m.microseconds * (GAIN if m is default else 1)))
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .. import interrupts
+from ..process import interrupts
 from ..records.equal_kernels import canonical
 from ..records.kernels import FusedGraph, FusedKernel
 from ..records.loops import Buffer

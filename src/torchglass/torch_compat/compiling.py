@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from .. import _native, interrupts
-from ..collector import Paused
-from ..locks import fork_safe_lock, forks_wait_for, threads_at_work
+from .. import _native
+from ..process import interrupts
+from ..process.collector import Paused
+from ..process.locks import fork_safe_lock, forks_wait_for, threads_at_work
 from .modes import ProcessState, ThreadState, anomalies
 
 # FakeTensorMode reads three settings of torch._dynamo.config, and PyTorch's reference implementations of operators wrap

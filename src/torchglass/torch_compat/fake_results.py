@@ -15,7 +15,7 @@ import torch
 # FakeTensor: called with metadata it makes a tensor without asking operators. Tried: 2.11, 2.13.
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ..kernel_writes import NORMALIZE
+from ..aten.writes import NORMALIZE
 
 aten = torch.ops.aten
 _MOST = 20_000  # results: past it all are forgotten

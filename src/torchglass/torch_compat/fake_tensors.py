@@ -20,10 +20,10 @@ from torch._subclasses.fake_tensor import (
 )
 
 from .. import _native
-from ..kernel_dtypes import refusal
-from ..kernel_layouts import LAYOUTS, elementwise, is_elementwise, laid_out
-from ..kernel_writes import is_random, written_by
-from ..warning_filters import ignored
+from ..aten.dtypes import refusal
+from ..aten.layouts import LAYOUTS, elementwise, is_elementwise, laid_out
+from ..aten.writes import is_random, written_by
+from ..process.warning_filters import ignored
 from . import fake_results
 
 NEEDS_DATA: tuple[type[Exception], ...] = (

@@ -6,7 +6,7 @@ import operator
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from ...traced_arrays import TRACED_METHODS
+from ...operators.traced_arrays import TRACED_METHODS
 from ..errors import Unsupported
 from .base import Value, home_of
 from .constant import NUMPY_SCALARS

@@ -1,6 +1,6 @@
 """Inputs of the graph that the entry makes of numbers that change from call to call.
 
-x * n                       ->   graph_0(x, rebuild.scalar(n, torch.float32))
+x * n                       ->   graph_0(x, reconstruct.scalar(n, torch.float32))
 torch.tensor([[a, b], c])   ->   data = torch.tensor([[a, b], c]); graph_0(x, data)
 """
 
@@ -53,7 +53,7 @@ class NumberTensorV(EntryTensorV):
         return number_tensor(self.number.value, self.fake.dtype)
 
     def text(self, e: Emitter) -> str:
-        return f"rebuild.scalar({e.expr(self.number)}, {self.fake.dtype})"
+        return f"reconstruct.scalar({e.expr(self.number)}, {self.fake.dtype})"
 
 
 class ListCall(NamedTuple):

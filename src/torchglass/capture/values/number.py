@@ -1,7 +1,7 @@
 """Numbers that change from call to call: not constants of the graph but inputs of it; and texts made of them.
 
     f(x, 0.1)      ->  x * 0.1                        # the first value is a constant
-    f(x, 0.2)      ->  graph_0(x, rebuild.scalar(t, ...))  # then it is handed in, and other values are no recompile
+    f(x, 0.2)      ->  graph_0(x, reconstruct.scalar(t, ...))  # then it is handed in, and other values are no recompile
     print(f"{n}")  ->  print(str(n))                  # a text of the number, too, is made anew at each call
 
 A number is a ``ConstantV`` whose value is guarded as soon as somebody reads it (``value``); arithmetic with other

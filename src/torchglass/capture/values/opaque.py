@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ...operators.traced_arrays import is_traced
 from ...records.sources import Source
-from ...traced_arrays import is_traced
 from ..errors import Unsupported
 from .base import Value
 

@@ -10,12 +10,11 @@ import re
 from collections.abc import Iterator
 
 from ...records.capture import GraphBreak
-from ...records.compilation import EntryRecord, Event, FunctionRecord, GraphRecord, NodeRow, Recompile
+from ...records.compilation import EntryRecord, Event, FunctionRecord, GraphRecord, NodeRow, Recompile, SideRecord
 from ...records.guards import Guard
 from ...records.kernels import Kernel
 from ...records.origin import UNKNOWN, Origin
-from ...records.packed import PackedDict
-from ...records.partition import Place, SavedTensor
+from ...records.partition import SavedTensor, TensorRef
 from .guards import GuardLine
 from .layout import Entry, Function
 from .rows import rows_of_text
@@ -51,16 +50,14 @@ def function_record(function: Function) -> FunctionRecord:
 def _entry(function: Function, entry: Entry, index: int) -> EntryRecord:
     graph = _graph(entry)
     files = {row.origin.file for rows in graph.nodes.values() for row in rows} | {function.code.co_filename}
-    times = list(_events(entry))
     return EntryRecord(
         index=index,
         guards=tuple(_guard(line, files) for line in entry.guards or ()),
         transformed_text=entry.text,
         graphs=(graph,) if entry.files else (),
         breaks=tuple(_breaks(entry)),
-        seconds_by_stage={event.stage: event.seconds for event in times},
+        events=list(_events(entry)),
         resume_of=function.parent.name if function.parent is not None else None,
-        events=times,
     )
 
 
@@ -113,24 +110,14 @@ def _events(entry: Entry) -> Iterator[Event]:
 # --- graphs ----------------------------------------------------------------------------------------------------------
 def _graph(entry: Entry) -> GraphRecord:
     texts = {side: entry.files.get(f"{side}.py", "") for side in SIDES}
-    nodes = {side: rows for side in SIDES if (rows := rows_of_text(texts[side]))}
+    nodes = {side: rows_of_text(text) for side, text in texts.items()}
     lines = {row.name: row.origin for rows in nodes.values() for row in rows}
-    sides = {
-        side: kernels
-        for side in ("forward", "backward")
-        if (kernels := tuple(_kernels(entry.files.get(f"inductor_{side}.py", ""), lines)))
-    }
+    kernels = {side: tuple(_kernels(entry.files.get(f"inductor_{side}.py", ""), lines)) for side in SIDES}
     return GraphRecord(
         name="graph_0",
-        captured_text=texts["captured"],
-        joint_text=texts["joint"],
-        forward_text=texts["forward"],
-        backward_text=texts["backward"],
-        nodes=PackedDict(nodes),
-        node_count=sum(row.op not in ("placeholder", "output") for row in nodes.get("captured", ())),
+        sides=[SideRecord(side, texts[side], nodes[side], kernels=kernels[side]) for side in SIDES],
         saved=tuple(_saved(nodes)),
-        kernels=tuple(kernel for kernels in sides.values() for kernel in kernels),
-        sides=PackedDict(sides),
+        node_count=sum(row.op not in ("placeholder", "output") for row in nodes["captured"]),
     )
 
 
@@ -147,7 +134,7 @@ def _saved(nodes: dict[str, tuple[NodeRow, ...]]) -> Iterator[SavedTensor]:
         sizes = rest.rstrip("]").split(",") if rest.rstrip("]") else []
         shape = tuple(int(size) if size.strip().isdigit() else 1 for size in sizes)
         reader = next((other.statement for other in backward if row.name in other.inputs), "")
-        place = Place("input" if made.op == "placeholder" else "output", 0)
+        place = TensorRef("input" if made.op == "placeholder" else "output", 0)
         reason = f"read by {reader[:80]}" if reader else "handed to backward"
         yield SavedTensor(row.name, shape, dtype, math.prod(shape) * dtype.itemsize, reason, place, made.origin)
 

@@ -1,0 +1,277 @@
+"""The order of the stages of one side of a graph: an ATen graph in, a callable on a list of tensors out.
+
+    forward.py ─ lower ─ fuse ─ schedule ─ codegen ─ compile C ─ load
+
+``start`` goes as far as the C compiler, which needs no part of this process; ``finish`` waits for it::
+
+    side = Forward(job, partition, frozen)
+    side.start()
+    ...                     # what else there is to do
+    call = side.finish()
+    side.records()          # what the stages left, for people
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.fx
+
+from .. import codegen, fuse, lower, schedule, torch_compat
+from ..inspector import progress
+from ..records.compilation import SideRecord
+from ..records.kernels import FusedGraph, KernelSources, Measurement
+from ..records.loops import Buffer, LoopGraph, View
+from ..records.partition import Partition, SavedTensor
+from ..records.render_graph import Rendered
+from ..records.schedule import ScheduledGraph
+from ..runtime import edits, tune
+from ..runtime.graph_calls import GraphCall, on_list, unless_batched
+from ..runtime.load import Building, graph_file, load, with_numbers
+from ..runtime.store import Artifact
+from ..runtime.toolchain import ToolchainError
+from .graph_sharing import Side
+from .job import Job, PythonFile
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A graph in kernels, and its files."""
+
+    fused: FusedGraph
+    sources: KernelSources
+    kernels: Artifact
+    wrapper: Artifact
+
+    def loaded(self, job: Job, functions: dict[str, GraphCall], building: Building | None = None) -> GraphCall:
+        return load(self.wrapper, building, job.options, {**self.sources.constants, **functions}, self.kernels)
+
+    def fields(self) -> dict[str, Any]:
+        """Of its ``SideRecord``."""
+        files = tuple((artifact.path.name, artifact.text) for artifact in (self.kernels, self.wrapper))
+        return {"fused": self.fused, "kernels": tuple(self.sources.kernels), "files": files}
+
+
+class SidePipeline:
+    """One side on its way. Without ``compiled`` the graph's file runs, operator by operator."""
+
+    prefix = ""  # of stages on the time line
+    may_fail = True  # with the whole call, which can still run eagerly; but a C compiler that fails is no reason
+
+    def __init__(self, job: Job, name: str, gm: torch.fx.GraphModule, strides: tuple[Any, ...], compiled: bool) -> None:
+        self.job, self.name, self.graph, self.compiled = job, name, gm, compiled
+        self.strides = strides  # with which saved tensors arrive
+        self.file: PythonFile | None = None
+        self.nodes: tuple[Any, ...] = ()
+        self.lowered: LoopGraph | None = None
+        self.printed: Printed | None = None
+        self.functions: dict[str, GraphCall] = {}  # of sub-graphs
+        self.inner: list[SideRecord] = []
+        self.building: Building | None = None
+        self.fallback = ""  # why operators run
+
+    @property
+    def rearranged(self) -> bool:
+        """Whether a saved tensor lies otherwise than eager's."""
+        return any(strides is not None for strides in self.strides)
+
+    def loops(self, gm: torch.fx.GraphModule) -> LoopGraph:
+        raise NotImplementedError
+
+    def with_care(self, kernels: GraphCall) -> GraphCall:
+        """The kernels, with what has to be asked before they run."""
+        return kernels
+
+    # --- from the graph to the C compiler --------------------------------------------------------------------------
+    def start(self) -> None:
+        """Everything up to the C compiler, which is left at work."""
+        job, key = self.job, (self.name, self.graph, self.strides)
+        made = job.shared.sides.get(key)
+        if made is None:
+            made = Side(job.rendered(self.graph, self.name, f"The {self.name.partition('_')[0]} graph"))
+        self.file = job.python_file(self.name, job.own(made.rendered), self.graph, self.compiled)
+        self.nodes = made.rendered.nodes
+        ours = self.file.graph is self.graph
+        made = job.shared.sides.setdefault(key, made) if ours else Side(made.rendered)
+        if self.compiled:
+            self._or_by_operators(lambda: self._begin(made))
+
+    def _begin(self, made: Side) -> None:
+        assert self.file is not None
+        if made.loops is None:
+            with self.job.timeline.stage(f"{self.prefix}lower"):
+                made.loops = self.loops(self.file.graph)
+        self.lowered = made.loops
+        self.printed = self._print(made.loops, self.name, self.prefix, made)
+        sources, kernels = self.printed.sources, self.printed.kernels
+        if sources.language == "c" and sources.kernels and not kernels.edited:
+            self.building = Building(kernels)
+        self.functions = self._functions(made.loops)
+
+    def _print(self, loops: LoopGraph, side: str, prefix: str, made: Side) -> Printed:
+        """A graph in loops as kernels and a wrapper, and the files of these."""
+        job = self.job
+        job.folder.write(f"{side}.loops", str(loops), "read")
+        if made.printed is None:
+            with job.timeline.stage(f"{prefix}fuse"):
+                fused = fuse.run(loops, job.options)
+            with job.timeline.stage(f"{prefix}schedule"):
+                scheduled = schedule.run(fused, job.targets)
+            with job.timeline.stage(f"{prefix}codegen"):
+                made.printed = scheduled, codegen.run(scheduled, job.targets, self._measured(scheduled, side))
+        scheduled, sources = made.printed
+        progress.reached(f"{prefix}codegen", len(sources.kernels))
+        job.folder.write(f"{side}.fused", str(scheduled.fused), "read")
+        job.folder.write(f"{side}.schedule", str(scheduled), "read")
+        extension = {"c": "c", "triton": "py"}[sources.language]
+        kernels = job.written(f"{side}_kernels.{extension}", sources.kernels_text, side)
+        wrapper = job.written(f"{side}_wrapper.py", sources.wrapper_text, side)
+        return Printed(scheduled.fused, sources, kernels, wrapper)
+
+    def _functions(self, loops: LoopGraph) -> dict[str, GraphCall]:
+        """The sub-graphs that a graph calls, compiled like itself."""
+        functions: dict[str, GraphCall] = {}
+        for name, graph in codegen.sub_graphs(loops).items():
+            side = f"{loops.name}_{name}"
+            inner = lower.run(graph, self.job.options, side)
+            printed = self._print(inner, side, "sub-graph ", Side(Rendered("")))
+            self.inner.append(SideRecord(side, **printed.fields()))
+            functions[name] = graph_file(printed.wrapper.path, printed.loaded(self.job, self._functions(inner)))
+        return functions
+
+    def _measured(self, scheduled: ScheduledGraph, side: str) -> dict[str, tuple[Measurement, ...]]:
+        """What mode="max-autotune" measures of each kernel's ways to run; nothing in other modes."""
+        if not self.job.options.mode.startswith("max-autotune"):
+            return {}
+        candidates = codegen.variants(scheduled, self.job.targets, torch.get_num_threads())
+        return tune.measure(candidates, self.job.folder.write(f"{side}_variants.c", candidates.text, "read"))
+
+    # --- and on to a call ------------------------------------------------------------------------------------------
+    def finish(self) -> GraphCall:
+        """What runs the side: kernels, or the graph's file with what it is given as that was traced."""
+        assert self.file is not None
+        call = self._or_by_operators(self._kernels) if self.printed is not None else None
+        if call is None:
+            call = on_list(self.file.forward, self.file.graph if self.rearranged else None)
+        # custom operators in Python ask whether gradients are recorded, as ATen's below autograd do not
+        return torch.no_grad()(call) if calls_others(self.graph) else call
+
+    def _kernels(self) -> GraphCall | None:
+        assert self.printed is not None and self.file is not None
+        with self.job.timeline.stage(f"{self.prefix}compile C"):  # what is left of it
+            call = self.printed.loaded(self.job, self.functions, self.building)
+        self.building = None
+        if self.job.runs_kernels:
+            return self.with_care(with_numbers(call, _without_numbers(self.file.graph)))
+        self.fallback = f"it was asked for (runs={self.job.folder.store.runs!r})"
+        return None
+
+    def _or_by_operators(self, step: Callable[[], Any]) -> Any:
+        """``step()``; None, and the graph's file to run, where it fails."""
+        try:
+            return step()
+        except Exception as error:
+            self.stop()
+            if self.may_fail and not isinstance(error, ToolchainError):
+                raise
+            self.printed, self.inner = None, []  # kernels that never run are none
+            self.fallback = self.job.say_aten_runs(self.graph, error)
+            return None
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Nobody needs the kernels any more."""
+        building, self.building = self.building, None
+        if building is not None:
+            building.stop()
+
+    def records(self) -> list[SideRecord]:
+        """What the stages left of this side, and of its sub-graphs."""
+        text = self.file.text if self.file is not None else ""
+        kernels = self.printed.fields() if self.printed is not None else {}
+        return [SideRecord(self.name, text, self.nodes, **kernels, fallback=self.fallback), *self.inner]
+
+
+class Forward(SidePipeline):
+    """``frozen``: inputs whose layout is chosen once."""
+
+    def __init__(self, job: Job, partition: Partition, frozen: frozenset[str], compiled: bool) -> None:
+        super().__init__(job, "forward", partition.forward, (), compiled)
+        self.partition, self.frozen = partition, frozen
+
+    def loops(self, gm: torch.fx.GraphModule) -> LoopGraph:
+        loops = lower.run(gm, self.job.options, frozen=self.frozen, returned=self.partition.returned)
+        return replace(loops, updates=_updates(loops, self.partition))
+
+    def laid_out(self) -> Partition:
+        """The partition with the strides that lowering has given to what is saved, where kernels run."""
+        if self.lowered is None or self.printed is None or self.fallback:
+            return self.partition
+        outputs, returned = self.lowered.outputs, self.partition.returned
+
+        def placed(saved: SavedTensor) -> SavedTensor:
+            place = saved.place
+            made = outputs[place.index] if place.kind == "output" and place.index >= returned else None
+            return replace(saved, strides=made.strides) if isinstance(made, View) else saved
+
+        return replace(self.partition, saved=tuple(map(placed, self.partition.saved)))
+
+
+class Backward(SidePipeline):
+    """A backward whose saved tensors lie as the forward leaves them. It has only its graph."""
+
+    prefix, may_fail = "backward ", False
+
+    def __init__(self, job: Job, partition: Partition, name: str, compiled: bool) -> None:
+        assert partition.backward is not None
+        strides = tuple(saved.strides for saved in partition.saved)
+        super().__init__(job, name, partition.backward, strides, compiled)
+
+    def loops(self, gm: torch.fx.GraphModule) -> LoopGraph:
+        return lower.run(gm, self.job.options, self.name, arrived=self.strides)
+
+    def with_care(self, kernels: GraphCall) -> GraphCall:
+        """A backward that a person edited is tried before it runs: nothing could go on in its place later."""
+        assert self.file is not None
+        call = unless_batched(kernels, self.file.forward, self.file.graph, len(self.strides))
+        edited = self.job.edited.get(self.name, [])
+        return edits.Tried(call, self.by_operators(), edited) if edited else call
+
+    def by_operators(self) -> GraphCall:
+        """The graph itself, which no file that a person edited takes part in."""
+        return on_list(self.graph, self.graph if self.rearranged else None)
+
+
+def _updates(loops: LoopGraph, partition: Partition) -> tuple[tuple[str, str], ...]:
+    """The results that a graph's inputs get, which kernels may write there themselves, and those inputs. With a
+    backward, what it reads is kept in memory of its own.
+    """
+    if partition.training:
+        return ()
+    whole = [o.buffer if isinstance(o, View) and _is_whole(o, loops.buffers[o.buffer]) else None for o in loops.outputs]
+    shown = Counter(o.buffer for o in loops.outputs if isinstance(o, View))
+    pairs = [(whole[m.output], loops.inputs[m.input]) for m in partition.mutations if not m.tracked]
+    return tuple((new, old) for new, old in pairs if new is not None and shown[new] == 1 and old in loops.buffers)
+
+
+def _is_whole(view: View, buffer: Buffer) -> bool:
+    return (view.shape, view.strides, view.offset) == (buffer.shape, buffer.strides, 0)
+
+
+def _without_numbers(gm: torch.fx.GraphModule) -> dict[int, tuple[Any, ...]]:
+    """The inputs of a graph whose numbers are not in memory as they are, and what kernels take for them."""
+    vals = [node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder")]
+    tensors = {place: val for place, val in enumerate(vals) if isinstance(val, torch.Tensor)}
+    return {p: (v.shape, v.stride(), v.dtype) for p, v in tensors.items() if not torch_compat.has_its_numbers(v)}
+
+
+def calls_others(gm: torch.fx.GraphModule) -> bool:
+    """Whether a graph calls operators that are not ATen's."""
+    targets = [node.target for node in gm.graph.nodes if node.op == "call_function"]
+    return any(isinstance(t, torch_compat.OpOverload) and t.namespace != "aten" for t in targets)

@@ -1,0 +1,1 @@
+"""What graphs call beside ATen's operators: control flow on sub-graphs, and NumPy, which is traced as it runs."""

@@ -1,0 +1,56 @@
+"""Graphs that do not run as kernels, behind the calls that kernels have: a list of tensors in, results out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..torch_compat import has_storage
+from .load import ensure_layout
+
+GraphCall = Callable[..., Any]
+
+
+def on_list(forward: GraphCall, laid_out: torch.fx.GraphModule | None = None, first: int | None = None) -> GraphCall:
+    """A graph file's function on a list of tensors, brought to the strides of ``laid_out``'s inputs if it is given: of
+    all, or of the ``first`` so many.
+    """
+    if laid_out is None:
+        return lambda inputs: forward(*inputs)
+    vals = [node.meta["val"] for node in laid_out.graph.find_nodes(op="placeholder")[:first]]
+    layouts = [(value.shape, value.stride(), value.dtype) for value in vals]
+    count = len(layouts)
+    return lambda inputs: forward(*(ensure_layout(x, *how) for x, how in zip(inputs, layouts)), *inputs[count:])
+
+
+def unless_batched(kernels: GraphCall, forward: GraphCall, gm: torch.fx.GraphModule, saved: int) -> GraphCall:
+    """Gradients that are many at once (``is_grads_batched``, ``torch.func.vmap``) have no memory for kernels: the
+    graph's function runs, on the first ``saved`` inputs as they lie in ``gm``.
+    """
+    by_operators = on_list(forward, gm, saved)
+
+    def call(tensors: list[Any]) -> Any:
+        return kernels(tensors) if all(map(has_storage, tensors[saved:])) else by_operators(tensors)
+
+    return call
+
+
+class Foreign:
+    """A foreign backend's callable. Entry code unpacks what graphs return, so the first call looks whether that is a
+    tuple or list; from then on ``namespaces`` hold the callable itself: passing 400 parameters on costs a microsecond.
+    """
+
+    def __init__(self, call: GraphCall) -> None:
+        self.call = call
+        self.namespaces: list[dict[str, Any]] = []
+
+    def __call__(self, *inputs: Any) -> Any:
+        results: Sequence[Any] = self.call(*inputs)
+        if not isinstance(results, (list, tuple)):
+            return (results,)
+        for namespace in self.namespaces:
+            namespace["graph_0"] = self.call
+        return results

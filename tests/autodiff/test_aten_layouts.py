@@ -1,0 +1,193 @@
+"""Fake results lie in memory as the kernels' do: every rule beside its kernel, on transposed operands."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+import torchglass as tg
+from torchglass.aten.layouts import LAYOUTS
+from torchglass.torch_compat import fake_of, new_fake_mode
+
+aten = torch.ops.aten
+
+
+def turned(*shape: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(shape[::-1], generator=generator).permute(*range(len(shape))[::-1])
+
+
+x, y, number = turned(4, 6), turned(4, 6), torch.tensor(2.0)
+gaps = torch.rand(2, 7, 16).unfold(0, 2, 1)[..., ::2, :]
+x3, ones, none = turned(4, 6, 5), torch.ones(6), torch.zeros(0)
+images = torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last)
+three, where = torch.ones(3), torch.arange(16).view(4, 4).expand(2, 3, 4, 4).to(memory_format=torch.channels_last)
+WAVES = [x3 + 0j, x3.contiguous() + 0j, x3.transpose(0, 1) + 0j]
+CHOICES = itertools.permutations if torch.__version__ >= "2.13" else itertools.combinations  # before, fakes may raise
+DIMS = [dims for n in (1, 2, 3) for dims in CHOICES(range(3), n)]
+norm = (ones, ones, ones, ones, ones)
+bags = [
+    (table, torch.tensor([1, 0, 3]), torch.tensor([0, 2]), False, mode, False, scale)
+    for table in (torch.ones(4, 6).bfloat16(), x.bfloat16(), torch.ones(4, 6))
+    for mode, scale in ((0, None), (1, None), (2, None), (0, torch.ones(3, dtype=table.dtype)))
+]
+CALLS = {
+    aten._embedding_bag.default: bags,
+    aten._embedding_bag_forward_only.default: bags,
+    aten._log_softmax_backward_data.default: [(x, x, 1, torch.float32)],
+    aten.huber_loss_backward.default: [(x, x, y, 0, 1.0)],
+    aten.log_sigmoid_forward.default: [(x,)],
+    aten.mse_loss_backward.default: [(number, x, y, 1)],
+    aten.native_layer_norm_backward.default: [(x, x, [6], torch.ones(4, 1), torch.ones(4, 1), ones, ones, [True] * 3)],
+    aten.normal.Tensor_Tensor: [(x, y)],
+    aten.normal.Tensor_float: [(x, 1.0)],
+    aten.normal.float_Tensor: [(1.0, x)],
+    aten.poisson.default: [(x,)],
+    aten.pow.Scalar: [(2.0, x)],
+    aten.smooth_l1_loss_backward.default: [(number, x, y, 1, 1.0)],
+    aten.native_batch_norm.default: [
+        (x3, ones, ones, ones, ones, True, 0.1, 1e-5),
+        (x3, ones, ones, ones, ones, False, 0.1, 1e-5),
+        (images, three, three, three, three, True, 0.1, 1e-5),
+    ],
+    aten.native_batch_norm_backward.default: [
+        (x3, x3, *norm, True, 1e-5, [True] * 3),
+        (images, images, *[three] * 5, True, 1e-5, [True] * 3),
+    ],
+    aten.batch_norm_backward.default: [(x3, x3, *norm, True, 1e-5, [True] * 3, none)],
+    aten.max_unpool2d.default: [(images, where, [8, 8])],
+    aten.logit_backward.default: [(x, y, None)],
+    aten.native_dropout_backward.default: [(x, y > 0.5, 2.0)],
+    aten.index_fill.int_Scalar: [(x, 0, torch.tensor([1]), 3.0), (gaps, 2, torch.tensor([1]), 3.0)],
+    aten.index_fill.int_Tensor: [(x, 0, torch.tensor([1]), number), (gaps, 2, torch.tensor([1]), number)],
+    aten._fft_c2c.default: [(waves, dims, 0, True) for waves in WAVES for dims in DIMS],
+    aten._fft_r2c.default: [(waves.real, dims, 0, half) for waves in WAVES for dims in DIMS for half in (True, False)],
+    aten._fft_c2r.default: [(waves, dims, 0, 2 * waves.shape[dims[-1]] - 2) for waves in WAVES for dims in DIMS],
+    aten._scaled_dot_product_flash_attention_for_cpu.default: [
+        (rows.to(dtype), rows.to(dtype), rows.to(dtype))
+        for rows in [torch.ones(2, 4, 3, 8)]
+        for dtype in (torch.float32, torch.float64)
+    ],
+    aten._prelu_kernel.default: [
+        (x, torch.ones(1, 1)),
+        (torch.rand(1, 3, 1, 1).to(memory_format=torch.channels_last), torch.ones(1, 3, 1, 1)),
+    ],
+    aten.multilabel_margin_loss_forward.default: [
+        (scores, torch.zeros_like(scores, dtype=torch.long), reduction)
+        for scores in (x, x[0], number)
+        for reduction in (0, 1, 2)
+    ],
+    aten.roll.default: [(x, [1], [0]), (images, [1, 2], [0, 3]), (images, [1]), (gaps, [1], [1]), (x3, [1], [2])],
+    aten.view.default: [(x3, [4, 6, 5, 1]), (turned(4, 1, 6).unsqueeze(2), [4, 1, 2, 3])],
+}
+CALLS[aten._unsafe_view.default] = CALLS[aten.view.default]
+BROADCAST = (turned(4, 1, 6), turned(3, 6))
+for of_two in LAYOUTS.keys() - CALLS.keys():
+    rounding = {"rounding_mode": "floor"} if of_two is aten.div.Tensor_mode else {}
+    CALLS[of_two] = [(x, y, rounding), (x, number, rounding), (*BROADCAST, rounding)]
+CALLS[aten.floor_divide.default] += [(x, 2)]
+
+
+@pytest.mark.parametrize("target", LAYOUTS, ids=str)
+def test_fake_results_lie_as_the_kernels_do(target):
+    for call in CALLS[target]:
+        args, kwargs = (call[:-1], call[-1]) if isinstance(call[-1], dict) else (call, {})
+        real = target(*args, **kwargs)
+        mode = new_fake_mode()
+        fakes = tree_map_only(torch.Tensor, lambda value, mode=mode: fake_of(mode, value), args)
+        with mode:
+            fake = target(*fakes, **kwargs)
+        assert [layout(value) for value in tree_leaves(fake)] == [layout(value) for value in tree_leaves(real)]
+        values = [[value for value in tree_leaves(results) if value is not None] for results in (fake, real)]
+        kinds = [[(value.dtype, value.shape) for value in some] for some in values]
+        assert kinds[0] == kinds[1]
+
+
+def layout(value: torch.Tensor | None) -> tuple[int, ...] | None:
+    return None if value is None else tuple(s for s, d in zip(value.stride(), value.shape) if d != 1)
+
+
+def test_views_that_the_kernel_refuses() -> None:
+    """Shapes with dimensions of one element between others, which a meta function passes over."""
+    draw, mode = random.Random(0), new_fake_mode()
+    outcomes = set()
+    for _ in range(500):
+        sizes = [draw.choice((1, 1, 2, 3)) for _ in range(draw.randint(1, 4))]
+        order = draw.sample(range(len(sizes)), len(sizes))
+        real = torch.ones([sizes[k] for k in order]).permute([order.index(k) for k in range(len(sizes))])
+        wanted = draw.sample([1, *sizes], len(sizes) + 1)
+        results = []
+        for given in (real, fake_of(mode, real)):
+            try:
+                with mode if given is not real else contextlib.nullcontext():
+                    results.append(layout(given.view(wanted)))
+            except (RuntimeError, ValueError):
+                results.append("refused")
+        assert results[0] == results[1], (real.shape, real.stride(), wanted)
+        outcomes.add(results[0] == "refused")
+    assert outcomes == {True, False}
+
+
+OF_UNEQUAL = [
+    torch.add, torch.div, torch.eq, torch.maximum, torch.atan2, torch.pow, torch.fmod, torch.copysign, torch.xlogy,
+    lambda a, b: torch.where(a > 0, a, b), lambda a, b: torch.addcmul(a, b, b), lambda a, b: torch.clamp(a, b, b),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", OF_UNEQUAL)
+def test_operands_of_unequal_ranks(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+    """Permuted operands, of which one lacks dimensions that may have one element."""
+    draw, mode = random.Random(0), new_fake_mode()
+
+    def operand(sizes: list[int]) -> torch.Tensor:
+        order = draw.sample(range(len(sizes)), len(sizes))
+        wide = torch.ones([sizes[k] if draw.random() < 0.75 else 1 for k in order])
+        return wide.permute(sorted(range(len(sizes)), key=order.__getitem__))
+
+    for _ in range(300):
+        sizes = [draw.choice((1, 2, 3)) for _ in range(draw.randint(1, 4))]
+        pair = [operand(sizes), operand(sizes[draw.randint(0, len(sizes)) :])]
+        draw.shuffle(pair)
+        with mode:
+            fake = function(*(fake_of(mode, x) for x in pair))
+        assert layout(fake) == layout(function(*pair)), [(x.shape, x.stride()) for x in pair]
+
+
+ONE_PLACE = [torch.rand(64).as_strided((2, 8, 1, 1), (8, 1, *last)) for last in ((8, 8), (8, 1), (1, 1))]
+ONE_PLACE += [torch.rand(64).as_strided((2, 1, 4, 4), (16, 1, 4, 1))]
+ALIKE = [
+    torch.relu, torch.sigmoid, torch.exp, torch.neg, torch.isnan, torch.square, torch.clone, F.gelu, F.silu, F.hardtanh,
+    F.leaky_relu, lambda x: x + x, lambda x: x + 1, lambda x: 1 - x, lambda x: x / 2, lambda x: x > 0, lambda x: x**1.5,
+    lambda x: x.clamp(0, 1), lambda x: torch.where(x > 0, x, 0.0), lambda x: torch.lerp(x, x, 0.5),
+    lambda x: x.double(), lambda x: x.masked_fill(x > 0, 0), lambda x: F.dropout(x, 0.5),
+    lambda x: F.prelu(x, torch.ones(1)),
+    lambda x: F.batch_norm(x, torch.zeros(x.shape[1]), torch.ones(x.shape[1])),
+    lambda x: F.batch_norm(x, None, None, training=True), lambda x: x.mean(1, keepdim=True), torch.nan_to_num,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", ALIKE)
+def test_pictures_of_one_place(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """They are contiguous and channels last alike; which strides they have decides how what follows lies."""
+    for picture in ONE_PLACE:
+        mode = new_fake_mode()
+        with mode:
+            fake = function(fake_of(mode, picture))
+        assert fake.stride() == function(picture).stride(), (picture.shape, picture.stride())
+
+
+def test_a_network_that_pools_to_one_place_gives_contiguous_pictures() -> None:
+    net = torch.nn.Sequential(
+        torch.nn.AdaptiveAvgPool2d(1), torch.nn.Conv2d(3, 4, 1), torch.nn.BatchNorm2d(4), torch.nn.ReLU(),
+        torch.nn.Upsample((4, 4), mode="bilinear"), torch.nn.Conv2d(4, 2, 3),
+    ).eval()  # fmt: skip
+    with torch.no_grad():
+        result = tg.compile(net)(torch.rand(2, 3, 8, 8))
+    assert result.is_contiguous()
