@@ -23,10 +23,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from torchglass.records.guards import Guard
+from torchglass.records.guards import Guard, TensorMeta
 from torchglass.records.sources import InstanceDict, Item, Local, Source
 from torchglass.runtime.dispatch import compiled_function
-from torchglass.runtime.guards import build_table, global_state, tensor_meta
+from torchglass.runtime.guards import build_table, global_state
 
 from .common import arguments as model_arguments
 from .common import write_json
@@ -82,7 +82,7 @@ def guards_by_hand(source: Source, module: nn.Module) -> Iterator[tuple[Guard, S
         yield Guard(Item(fields, hooks), "length", 0), None
     for name, parameter in module._parameters.items():
         where = Item(Item(fields, "_parameters"), name)
-        yield Guard(where, "tensor", tensor_meta(parameter)), where
+        yield Guard(where, "tensor", TensorMeta.of(parameter)), where
     yield Guard(Item(fields, "_modules"), "dict_keys", tuple(module._modules)), None
     for name, child in module._modules.items():
         if child is not None:
@@ -96,7 +96,7 @@ def table_alone(model: nn.Module, x: torch.Tensor) -> Callable[..., Any]:
 
     pairs = list(guards_by_hand(Local("self"), model))
     guards = [guard for guard, _ in pairs]
-    guards += [Guard(Local("x"), "tensor", tensor_meta(x)), Guard(None, "global_state", global_state())]
+    guards += [Guard(Local("x"), "tensor", TensorMeta.of(x)), Guard(None, "global_state", global_state())]
     fetch = [source for _, source in pairs if source is not None]
     compiled = compiled_function(forward, lambda arguments: None, bound=(model,))
     compiled.add_entry(build_table(guards, fetch, forward), lambda self, x, fetched: x)

@@ -38,7 +38,7 @@ from pathlib import Path
 
 import torch
 from torch import inf, nan
-from torchglass.runtime.load import ensure_layout, demo, load_module
+from torchglass.runtime.load import demo, ensure_layout, load_module
 
 reinterpret = torch.as_strided
 

@@ -50,7 +50,7 @@ from pathlib import Path
 
 import torch
 from torch import device, inf, nan
-from torchglass.runtime.load import ensure_layout, demo, empty, example_constant, index_error, kernels, reinterpret
+from torchglass.runtime.load import demo, empty, ensure_layout, example_constant, index_error, kernels, reinterpret
 
 '''
 
