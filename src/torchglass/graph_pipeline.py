@@ -33,6 +33,7 @@ from .process import interrupts
 from .process.locks import fork_safe_lock
 from .records.compilation import Compilation, FunctionRecord, GraphRecord, SideRecord
 from .records.partition import Partition, SavedTensor, TangentLayout
+from .runtime import machine
 from .runtime.graph_calls import Foreign, GraphCall
 from .runtime.inference_mode import making_inference_tensors
 from .runtime.runtime_wrapper import runtime_wrapper
@@ -78,7 +79,7 @@ class GraphPipeline:
         self.backend = registry.resolve(options.backend)
         self.compiled = "codegen" in self.backend.stages
         shared = graph_sharing.Shared(folder.function_name)
-        self.job = Job(options, folder, shared, Timeline(folder.function_name))
+        self.job = Job(options, folder, shared, Timeline(folder.function_name), machine.targets(options.get("threads")))
         self.sides: list[SideRecord] = []
         self.saved: tuple[SavedTensor, ...] = ()
         self.node_count = 0

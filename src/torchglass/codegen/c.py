@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ..process import interrupts
-from ..records.kernels import TuningConfig, FusedKernel, Kernel, Measurement
+from ..records.kernels import FusedKernel, Kernel, Measurement, TuningConfig
 from ..records.loops import Compute
 from ..records.schedule import Schedule, ScheduledGraph
 from ..records.target import Cpu
@@ -121,7 +121,10 @@ class Unit:
     """The kernels of a graph; ``calls`` says how to call them, ``text`` is the file."""
 
     def __init__(
-        self, scheduled: ScheduledGraph, target: Cpu, tried: Mapping[str, tuple[Measurement, ...]] = MappingProxyType({})
+        self,
+        scheduled: ScheduledGraph,
+        target: Cpu,
+        tried: Mapping[str, tuple[Measurement, ...]] = MappingProxyType({}),
     ) -> None:
         self.tables = tables(scheduled.buffers)
         self.buffers = scheduled.buffers | {table.name: table for table in self.tables.values()}

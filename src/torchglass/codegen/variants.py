@@ -5,7 +5,7 @@ A layernorm's backward over (4096, 256) on two threads is printed for one and tw
 
 from __future__ import annotations
 
-from ..records.kernels import TuningConfig, Candidates
+from ..records.kernels import Candidates, TuningConfig
 from ..records.schedule import ScheduledGraph
 from ..records.target import Cpu, Targets
 from .c import Unit
