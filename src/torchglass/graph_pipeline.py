@@ -296,10 +296,10 @@ class GraphCompiler:
     def _loops(self, gm: torch.fx.GraphModule, side: str) -> LoopGraph:
         if side == "forward":
             assert self.partition is not None
-            loops = lower.run(gm, self.options, frozen=self.frozen, returned=self.partition.returned)
+            loops = lower.run(gm, self.targets, frozen=self.frozen, returned=self.partition.returned)
             loops = replace(loops, updates=_updates(loops, self.partition))
         else:
-            loops = lower.run(gm, self.options, arrived=self.kept)
+            loops = lower.run(gm, self.targets, input_strides=self.kept)
         return loops if loops.name == side else replace(loops, name=side)
 
     def _strides_kept(self, loops: LoopGraph) -> tuple[Any, ...]:
@@ -314,7 +314,7 @@ class GraphCompiler:
         functions: dict[str, GraphCall] = {}
         for name, graph in codegen.sub_graphs(loops).items():
             side, made = f"{loops.name}_{name}", Side(Rendered(""))
-            inner = lower.run(graph, self.options, side)
+            inner = lower.run(graph, self.targets, side)
             self.folder.write(f"{side}.loops", str(inner), "read")
             sources, kernels, wrapper = self._printed(inner, side, lambda stage: f"sub-graph {stage}", made)
             constants = {**sources.constants, **self._functions(inner)}

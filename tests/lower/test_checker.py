@@ -13,6 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torchglass import lower
 from torchglass.records.check_loops import LoopError, check_graph, check_loop, operands
 from torchglass.records.loops import Access, Buffer, Compute, Const, Load, Loop, LoopGraph, Reduce, Scan, Store
+from torchglass.runtime import machine
 
 BUFFERS = {n: Buffer(n, "float32", (4, 8), (8, 1)) for n in "xy"} | {"z": Buffer("z", "float32", (4,), (1,))}
 X, Y, Z = Access("x", (8, 1)), Access("y", (8, 1)), Access("z", (1, 0))
@@ -87,7 +88,7 @@ def programs() -> Iterator[LoopGraph]:
         (lambda x: (torch.softmax(x, 1).cumsum(0), *(x * 2).cummax(1)), (x,)),
         (lambda x: (x.t().argmax(0), (x > 0).any(1), x.flip(0) @ x.t()), (x,)),
     ):
-        yield lower.run(make_fx(fn, tracing_mode="fake")(*args))
+        yield lower.run(make_fx(fn, tracing_mode="fake")(*args), machine.targets())
 
 
 def mutants(graph: LoopGraph) -> Iterator[tuple[str, LoopGraph]]:

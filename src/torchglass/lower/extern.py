@@ -15,11 +15,8 @@ from torch import fx
 from ..records import runtime_functions
 from ..records.loops import Value
 from ..torch_compat import OpOverload
-from .attention import attention
-from .context import Lowering, Splat, is_dense, sizes_of
-from .depthwise import depthwise_gradients
-from .packing import packed
-from .products import biased_later, product
+from .context import Lowering, Splat, sizes_of
+from .strides import is_dense
 from .table import NotLowered
 
 # Operators whose out= overload is worth calling: the result's memory is then ours to plan.
@@ -31,16 +28,9 @@ HIDDEN_VIEWS = ("_unsafe_view", "unsafe_split", "unsafe_chunk")
 
 def lower_extern(low: Lowering, node: fx.Node) -> Any:
     """Append the call; return the node's value: a View, a Value, or a tuple of them."""
-    args = [_in_memory(low, a) for a in low.argument(node.args)]
-    kwargs = {k: _in_memory(low, v) for k, v in low.argument(node.kwargs).items()}
+    args, kwargs = arguments_in_memory(low, node)
     vals = node.meta.get("val")
     target = target_name(node.target)
-    faster = packed(low, node, args, kwargs) or product(low, node, args) or biased_later(low, node, args)
-    if faster is not None:
-        return faster
-    several = depthwise_gradients(low, node, args) or attention(low, node, args, kwargs)
-    if several is not None:
-        return several
     if _has_out(node):
         view = low.result(node)
         low.extern(target.rpartition(".")[0] + ".out", args, kwargs, [view.buffer], out=True)
@@ -79,14 +69,18 @@ def _result(low: Lowering, val: Any, name: str) -> Any:
     return Value(low.fresh(name))
 
 
+def arguments_in_memory(low: Lowering, node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
+    """A call's arguments and keyword arguments, tensors as Views."""
+    args = [_in_memory(low, a) for a in low.argument(node.args)]
+    return args, {k: _in_memory(low, v) for k, v in low.argument(node.kwargs).items()}
+
+
 def _in_memory(low: Lowering, arg: Any) -> Any:
-    """Arguments as ATen takes them: numbers repeated become tensors."""
+    """An argument as ATen takes it: numbers repeated become tensors."""
     if isinstance(arg, Splat):
         return low.view(arg)
     if isinstance(arg, (tuple, list)):
-        return (
-            type(arg)(_in_memory(low, a) for a in arg) if isinstance(arg, tuple) else [_in_memory(low, a) for a in arg]
-        )
+        return (tuple if isinstance(arg, tuple) else list)(_in_memory(low, a) for a in arg)
     return arg
 
 

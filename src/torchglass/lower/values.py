@@ -19,6 +19,9 @@ from ..records.sizes import Size
 
 Number: TypeAlias = "float | int | bool"
 
+MOST_PLACES = 2**31 - 1
+"""Elements of a dimension whose places a body computes as int32: vectors of them are as wide as those of float32."""
+
 # What arithmetic on a storage dtype is done in.
 COMPUTE = {"bfloat16": "float32", "float16": "float32"}
 

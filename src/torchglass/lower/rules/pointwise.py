@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records.loops import View
-from .context import Lowering, Splat, dtype_name
+from ...records.loops import View
+from ..context import Lowering, Splat, dtype_name
+from ..table import NotLowered, add_rule
+from ..values import Number, V, absolute, at_least, at_most, compute_dtype, exp, fits, is_float, rsqrt, sqrt, where
 from .creation import splat
 from .integers import power, quotient, shift
-from .table import NotLowered, add_rule
-from .values import Number, V, absolute, at_least, at_most, compute_dtype, exp, fits, is_float, rsqrt, sqrt, where
 
 
 def pointwise(

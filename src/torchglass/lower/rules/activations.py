@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records.loops import View
-from .context import Lowering
+from ...records.loops import View
+from ..context import Lowering
+from ..table import NotLowered, rule
+from ..values import Number, V, absolute, at_least, at_most, exp, is_float, ndtr, sigmoid, tanh, where
 from .pointwise import pointwise
-from .table import NotLowered, rule
-from .values import Number, V, absolute, at_least, at_most, exp, is_float, ndtr, sigmoid, tanh, where
 
 
 @pointwise("relu")

@@ -9,12 +9,12 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import View
-from ..records.sizes import Size, product
-from .context import Lowering, dtype_name, sizes_of
+from ...records.loops import View
+from ...records.sizes import Size, product
+from ..context import Lowering, dtype_name, sizes_of
+from ..table import NotLowered, rule
+from ..values import V, compute_dtype, rsqrt
 from .reductions import count_of, mean_of, squared_difference
-from .table import NotLowered, rule
-from .values import V, compute_dtype, rsqrt
 
 
 @rule("native_layer_norm")
@@ -45,7 +45,7 @@ def _layer_norm(low: Lowering, node: fx.Node, x: Any, normalized: Any, weight: A
         scaled, [x, mean, rstd, weight, bias], shape=sizes_of(out.shape), dtype=dtype_name(out.dtype),
         strides=sizes_of(out.stride()), name=n,
     )  # fmt: skip
-    return y, low.settled(mean, vals[1]), low.settled(rstd, vals[2])
+    return y, low.cast_like(mean, vals[1]), low.cast_like(rstd, vals[2])
 
 
 @rule("native_layer_norm_backward")
@@ -97,10 +97,10 @@ def _layer_norm_backward(
             "sum", [grad, x, mean, rstd], rows, lambda g, v, m, r: g.cast(to) * normal(v, m, r),
             name=f"{n}_dw", dtype=low.dtype(weight), shape=x.shape,
         )  # fmt: skip
-        dw = low.settled(dw, node.meta["val"][1])
+        dw = low.cast_like(dw, node.meta["val"][1])
     if mask[2] and bias is not None:
         db = low.reduce("sum", [grad], rows, lambda g: g.cast(to), name=f"{n}_db", dtype=low.dtype(bias), shape=x.shape)
-        db = low.settled(db, node.meta["val"][2])
+        db = low.cast_like(db, node.meta["val"][2])
     return dx, dw, db
 
 
@@ -142,4 +142,4 @@ def _rms_norm(low: Lowering, node: fx.Node, x: Any, normalized: Any, weight: Any
         strides=sizes_of(vals[0].stride()),
         name=n,
     )
-    return y, low.settled(rstd, vals[1])
+    return y, low.cast_like(rstd, vals[1])

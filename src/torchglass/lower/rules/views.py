@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import View
-from .context import Lowering, Splat, size_of, sizes_of
-from .table import NotLowered, rule
+from ...records.loops import View
+from ..context import Lowering, Splat, size_of, sizes_of
+from ..table import NotLowered, rule
 
 VIEW_OPS = (
     "view", "_unsafe_view", "_reshape_alias", "expand", "t", "transpose", "permute", "slice", "select", "unsqueeze",

@@ -11,13 +11,14 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import View
-from ..records.sizes import product
-from .context import Lowering, Splat, broadcast, dtype_name, sizes_of
+from ...records.loops import View
+from ...records.sizes import product
+from ..context import Lowering, Splat, dtype_name, sizes_of
+from ..strides import broadcast
+from ..table import NotLowered, rule
+from ..values import V, absolute, compute_dtype, exp, is_float, where
 from .gathering import INDEX_TARGET, bounded, picked
 from .reductions import count_of
-from .table import NotLowered, rule
-from .values import V, absolute, compute_dtype, exp, is_float, where
 
 NONE, MEAN, SUM = 0, 1, 2
 

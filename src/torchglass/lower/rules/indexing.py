@@ -13,13 +13,12 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import JOIN, Access, Loop, View
-from ..records.sizes import Size
-from .context import Lowering, Splat, dtype_name, is_dense, sizes_of
-from .table import NotLowered, find_rule, rule
-from .values import V, compute_dtype, where
-
-MOST_PARTS = 8  # of a loop that picks among them
+from ...records.loops import JOIN, Access, Loop, View
+from ...records.sizes import Size, all_known
+from ..context import Lowering, Splat, dtype_name, known_size, known_sizes, sizes_of
+from ..strides import is_dense
+from ..table import NotLowered, find_rule, rule
+from ..values import V, compute_dtype, where
 
 
 def masked_load(low: Lowering, counter: V, x: Any, shifts: Sequence[Size], mask: V | None, other: Any) -> V:
@@ -76,9 +75,10 @@ def _roll(low: Lowering, node: fx.Node, x: Any, shifts: Sequence[int], dims: Seq
     moved = {d % rank: shift for d, shift in zip(dims, shifts)}
     if not isinstance(x, View) or not 1 <= len(moved) <= 2 or len(moved) != len(dims):
         raise NotLowered("the flat tensor, or many dimensions")
-    if 0 in x.shape or not all(isinstance(x.shape[d], int) for d in moved):
-        raise NotLowered("nothing to move, or symbolic sizes")
-    moved = {d: shift % x.shape[d] for d, shift in moved.items() if shift % x.shape[d]}
+    if 0 in x.shape:
+        raise NotLowered("nothing to move")
+    sizes = dict(zip(moved, known_sizes([x.shape[d] for d in moved])))
+    moved = {d: shift % sizes[d] for d, shift in moved.items() if shift % sizes[d]}
     if not moved:
         return low.finish(lambda v: v, [x], node)
 
@@ -88,7 +88,7 @@ def _roll(low: Lowering, node: fx.Node, x: Any, shifts: Sequence[int], dims: Seq
             steps = [0] * rank
             mask: V | None = None
             for (d, shift), wrapped in zip(moved.items(), wraps):
-                steps[d] = shift - x.shape[d] if wrapped else shift
+                steps[d] = shift - sizes[d] if wrapped else shift
                 here = counters[d] < shift if wrapped else counters[d] >= shift
                 mask = here if mask is None else mask.do("and", here)
             value = masked_load(low, counters[0], x, steps, mask, 0)
@@ -111,7 +111,7 @@ def _cat(low: Lowering, node: fx.Node, tensors: Sequence[Any], dim: int = 0) -> 
     made_here = any(isinstance(x, View) and low.buffers[x.buffer].role == "temp" for x in parts)
     if made_here and _is_stored(node) and is_dense(shape, sizes_of(val.stride())):
         return _written_in_place(low, node, parts, dim)
-    if len(parts) > MOST_PARTS:
+    if len(parts) > low.limits.joined_parts:
         raise NotLowered("many parts: a copy each by ATen is as fast")
     to = compute_dtype(dtype_name(val.dtype))
 
@@ -156,7 +156,7 @@ def _written_in_place(low: Lowering, node: fx.Node, parts: Sequence[Any], dim: i
 
 
 def _between(i: V, start: Size | None, end: Size | None) -> V:
-    checks = ([i >= start] if start is not None else []) + ([i < end] if end is not None else [])
+    checks = [i.do(op, known_size(edge)) for op, edge in (("ge", start), ("lt", end)) if edge is not None]
     return checks[0] if len(checks) == 1 else checks[0].do("and", checks[1])
 
 
@@ -167,7 +167,7 @@ def _pad(low: Lowering, node: fx.Node, x: Any, pad: Sequence[int], value: Any = 
     before = [0] * rank
     for k in range(len(pad) // 2):
         before[rank - 1 - k] = pad[2 * k]
-    if _is_stored(node) and _made_by_loop(low, x) and all(isinstance(n, int) and n >= 0 for n in pad):
+    if _is_stored(node) and _made_by_loop(low, x) and all_known(pad) and min(pad, default=0) >= 0:
         return _padded_in_place(low, node, x, before, value)
 
     return low.finish(padded(low, x, before, shape, value), [], node, indexed=True)
@@ -210,7 +210,7 @@ def _padded_in_place(low: Lowering, node: fx.Node, x: View, before: Sequence[int
     part(x, before)
     for k, size in enumerate(x.shape):  # outside along k, inside along those before, anywhere along those after
         for first, end in ((0, before[k]), (before[k] + size, shape[k])):
-            if first < end:
+            if known_size(end - first) > 0:
                 slab = (*x.shape[:k], end - first, *shape[k + 1 :])
                 part(Splat(value, dtype, slab), (*before[:k], first, *(0,) * (len(shape) - k - 1)))
     low.extern(JOIN, parts, {}, [whole.buffer])
@@ -224,10 +224,11 @@ def _slice_backward(
     if step != 1:
         raise NotLowered("a step")
     shape = sizes_of(node.meta["val"].shape)
-    dim, length = dim % len(shape), shape[dim % len(shape)]
+    dim = dim % len(shape)
+    length = known_size(shape[dim])
     start = 0 if start is None else start
     first = max(0, min(start + length if start < 0 else start, length))
-    last = first + grad.shape[dim]
+    last = first + known_size(grad.shape[dim])
 
     def element(counters: list[V]) -> V:
         i = counters[dim]
@@ -242,7 +243,7 @@ def _slice_backward(
 def _select_backward(low: Lowering, node: fx.Node, grad: Any, sizes: Any, dim: int, index: int) -> View:
     shape = sizes_of(node.meta["val"].shape)
     dim = dim % len(shape)
-    index = index % shape[dim]
+    index = index % known_size(shape[dim])
     wide = _unsqueeze(grad, dim)
 
     def element(counters: list[V]) -> V:

@@ -16,19 +16,18 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import INDEX_ERRORS, Access, View
-from ..records.sizes import Size
-from .context import Lowering, sizes_of
-from .table import NotLowered, rule
-from .values import V, compute_dtype, where
+from ...records.loops import INDEX_ERRORS, Access, View
+from ...records.sizes import Size
+from ..context import Lowering, known_size, sizes_of
+from ..table import NotLowered, rule
+from ..values import V, compute_dtype, where
 
 INDEX_SELF, INDEX_DIM, INDEX_GATHER, INDEX_TARGET, ZERO_DIVISION, INDEX_COPY = range(len(INDEX_ERRORS))
 
 
 def bounded(index: V, size: Size, error: int, dim: int = 0) -> V:
     """``index`` when ``0 <= index < size``, else 0 and the numbered error once the kernel has run."""
-    if not isinstance(size, int):
-        raise NotLowered("a symbolic size")
+    size = known_size(size)
     index = index.cast("int64")
     facts = (index, index.lift(size), index.lift(error), index.lift(dim))
     return index.body.compute("bound", facts, "int64")
@@ -36,8 +35,7 @@ def bounded(index: V, size: Size, error: int, dim: int = 0) -> V:
 
 def wrapped(index: V, size: Size, error: int, dim: int = 0) -> V:
     """The same for indices that count from the end when negative."""
-    if not isinstance(size, int):
-        raise NotLowered("a symbolic size")
+    size = known_size(size)
     index = index.cast("int64")
     return bounded(where(index < 0, index + size, index), size, error, dim)
 

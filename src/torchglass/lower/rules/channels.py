@@ -12,12 +12,12 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import View
-from ..records.sizes import Size, product
-from .context import Lowering, Splat, dtype_name, sizes_of
+from ...records.loops import View
+from ...records.sizes import Size, all_known, product
+from ..context import Lowering, Splat, dtype_name, sizes_of
+from ..table import NotLowered, rule
+from ..values import V, compute_dtype, rsqrt
 from .reductions import count_of, squared_difference
-from .table import NotLowered, rule
-from .values import V, compute_dtype, rsqrt
 
 
 def _row_of(x: Any, shape: Sequence[Size], at: int) -> Any:
@@ -87,7 +87,7 @@ def _batch_norm(
     dims = [d for d in range(len(shape)) if d != 1]
     m, v, r = _statistics(low, x, dims, eps, to, n)
     y = _normalized(low, vals[0], [x, m, r, w, b], to, n)
-    results = [y, low.settled(m, vals[1]), low.settled(r, vals[2])]
+    results = [y, low.cast_like(m, vals[1]), low.cast_like(r, vals[2])]
     if updates:
         count = count_of(product(tuple(shape[d] for d in dims)))
         unbiased = count / max(count - 1, 1)
@@ -96,7 +96,7 @@ def _batch_norm(
                 lambda o, s, f=factor: (o.cast(to) * (1 - momentum)) + s * (momentum * f), [old, new],
                 name=f"{n}_running", dtype=dtype_name(val.dtype),
             )  # fmt: skip
-            results.append(low.settled(moved, val))
+            results.append(low.cast_like(moved, val))
     return tuple(results)
 
 
@@ -161,14 +161,14 @@ def _batch_norm_backward(
         )  # fmt: skip
     if mask[1]:
         dw = low.map(lambda d, s: d * s, [dots, r], name=f"{n}_dw", dtype=dtype_name(vals[1].dtype))
-        dw = low.settled(dw, vals[1])
-    return dx, dw, low.settled(sums, vals[2]) if mask[2] else None
+        dw = low.cast_like(dw, vals[1])
+    return dx, dw, low.cast_like(sums, vals[2]) if mask[2] else None
 
 
 # -- group norm ------------------------------------------------------------------------------------------------------
 def _grouped(x: Any, shape: tuple[Size, ...]) -> View:
     """(N, C, ...) as (N, groups, channels of a group, the rest)."""
-    if not isinstance(x, View) or 0 in x.shape or not all(isinstance(s, int) for s in shape):
+    if not isinstance(x, View) or 0 in x.shape or not all_known(shape):
         raise NotLowered("nothing to normalize")
     return View(x.buffer, shape, _wide_strides(x.shape, x.strides, shape), x.offset)
 
@@ -227,7 +227,7 @@ def _group_norm(
         w = None
     strides = _wide_strides(vals[0].shape, sizes_of(vals[0].stride()), shape)
     y = low.map(_scaled(to), [g, m, r, w, b], shape=shape, strides=strides, dtype=dtype_name(vals[0].dtype), name=name)
-    return low.settled(y, vals[0]), low.settled(mean, vals[1]), low.settled(rstd, vals[2])
+    return low.cast_like(y, vals[0]), low.cast_like(mean, vals[1]), low.cast_like(rstd, vals[2])
 
 
 def _scale(to: str) -> Any:
@@ -265,14 +265,14 @@ def _group_norm_backward(
             shape=shape, strides=_wide_strides(vals[0].shape, sizes_of(vals[0].stride()), shape),
             dtype=dtype_name(vals[0].dtype), name=f"{name}_dx",
         )  # fmt: skip
-        dx = low.settled(dx, vals[0])
+        dx = low.cast_like(dx, vals[0])
     if mask[1]:
         dw = low.reduce(
             "sum", [dots, r], [0], lambda d, s: d * s.cast(to), shape=each, name=f"{name}_dw",
             dtype=dtype_name(vals[1].dtype),
         )  # fmt: skip
-        dw = low.settled(dw, vals[1])
+        dw = low.cast_like(dw, vals[1])
     if mask[2]:
         db = low.reduce("sum", [sums], [0], name=f"{name}_db", dtype=dtype_name(vals[2].dtype))
-        db = low.settled(db, vals[2])
+        db = low.cast_like(db, vals[2])
     return dx, dw, db

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records.loops import View
-from .context import Lowering, dtype_name
+from ...records.loops import View
+from ...records.sizes import all_known
+from ..context import Lowering, dtype_name
+from ..table import NotLowered, rule
+from ..values import COMPUTE, Number, V, absolute, compute_dtype, exp, is_float, log, sin, where
 from .pointwise import pointwise
-from .table import NotLowered, rule
-from .values import COMPUTE, Number, V, absolute, compute_dtype, exp, is_float, log, sin, where
 
 
 @pointwise("xlogy")
@@ -44,14 +45,11 @@ def _logit(x: V, eps: Number | None = None) -> V:
     return log(x / (1 - x))
 
 
-FEW = 64  # numbers, for which the C library takes about as long as a call of ATen
-
-
 @rule("lgamma")
 def _lgamma(low: Lowering, node: fx.Node, x: Any) -> View:
     """ATen's is vectors; the C library's, one number at a time, takes five times as long."""
     val = node.meta["val"]
-    if not all(isinstance(size, int) for size in val.shape) or val.numel() > FEW:
+    if not all_known(val.shape) or val.numel() > low.limits.gamma_numbers:
         raise NotLowered("the logarithm of the gamma function of many numbers")
     to = compute_dtype(dtype_name(val.dtype))
     return low.finish(lambda x: x.cast(to).do("lgamma"), [x], node)

@@ -17,12 +17,13 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import Access, Loop, View
-from ..records.sizes import Size
-from .context import Lowering, Splat, broadcast, dtype_name, is_dense, sizes_of
+from ...records.loops import Access, View
+from ...records.sizes import Size
+from ..context import Lowering, Splat, dtype_name, sizes_of
+from ..strides import broadcast, is_dense
+from ..table import NotLowered, rule
+from ..values import Body, V, compute_dtype, where
 from .gathering import INDEX_COPY, INDEX_DIM, INDEX_GATHER, INDEX_SELF, along, at_dims, bounded, indices_of, wrapped
-from .table import NotLowered, rule
-from .values import Body, V, compute_dtype, where
 
 Places = Sequence[tuple[V, Size]]
 
@@ -58,8 +59,7 @@ class _Writer:
             raise NotLowered("a sum of bools")
         access = Access(out.buffer, tuple(strides), 0, tuple((v.name, s) for v, s in places))
         self.body.store(access, value.cast(compute_dtype(dtype)), self.before, add)
-        flags = (False,) * len(self.shape)
-        low.nodes.append(Loop(out.buffer, self.shape, flags, tuple(self.body.ops), (low.op,), (low.origin,)))
+        low.append(out.buffer, self.shape, self.body)
         return low.finish(lambda v: v, [out], self.node) if dtype != self.dtype else out
 
     def write_along(self, dim: int, place: V, value: V, add: bool) -> View:

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records.loops import View
-from ..records.sizes import Size, product
-from .context import Lowering, contiguous, dtype_name, is_dense, sizes_of
-from .table import NotLowered, rule
-from .values import V, compute_dtype, exp, is_float, log, where
+from ...records.loops import View
+from ...records.sizes import Size, hint, product
+from ..context import Lowering, dtype_name, known_size, sizes_of
+from ..strides import contiguous, is_dense
+from ..table import NotLowered, rule
+from ..values import MOST_PLACES, V, compute_dtype, exp, is_float, log, where
 
 
 def normalize_dims(dims: Any, rank: int) -> list[int]:
@@ -69,9 +70,7 @@ def _mean(low: Lowering, node: fx.Node, x: Any, dims: Any = None, keepdim: bool 
 
 def count_of(count: Size) -> int:
     """A known number of elements; symbolic counts stay with ATen for now."""
-    if not isinstance(count, int):
-        raise NotLowered("a symbolic number of elements")
-    return count
+    return known_size(count)
 
 
 def _extremum(kind: str) -> Callable[..., View]:
@@ -190,7 +189,7 @@ def _with_mean(root: bool) -> Callable[..., Any]:
             "sum", [x, mean], over, squared_difference(to), _spread(freedom, root), name=node.name,
             dtype=dtype_name(spread.dtype),
         )  # fmt: skip
-        return low.settled(y, spread), low.settled(mean, middle)
+        return low.cast_like(y, spread), low.cast_like(mean, middle)
 
     return lower
 
@@ -269,13 +268,14 @@ def _aminmax(low: Lowering, node: fx.Node, x: Any, *, dim: Any = None, keepdim: 
     pair = [
         low.reduce(kind, [x], over, name=f"{node.name}_{kind}", dtype=low.dtype(x)) for kind in ("min", "max")
     ]  # fmt: skip
-    return tuple(low.settled(v, val) for v, val in zip(pair, node.meta["val"]))
+    return tuple(low.cast_like(v, val) for v, val in zip(pair, node.meta["val"]))
 
 
 def _place_of(kind: str, low: Lowering, x: Any, dim: int, name: str) -> tuple[View, View]:
     """The extremum along ``dim`` and its first place, both with the dimension kept: two passes that vectorize."""
-    if x.shape[dim] == 0 or not isinstance(x.shape[dim], int) or x.shape[dim] >= 2**31:
-        raise NotLowered("no elements: eager raises")
+    length = known_size(x.shape[dim])
+    if not 0 < length <= MOST_PLACES:
+        raise NotLowered("no elements: eager raises; or too many")
     dtype = compute_dtype(low.dtype(x))
     if dtype == "bool" or not isinstance(x, View):
         raise NotLowered("the first of equal truths")
@@ -291,7 +291,7 @@ def _place_of(kind: str, low: Lowering, x: Any, dim: int, name: str) -> tuple[Vi
         if is_float(v.dtype):
             same = same.do("or", v.do("isnan").do("and", m.do("isnan")))
         here = v.body.index(tuple(int(k == dim) for k in range(rank)), 0, "int32")
-        return where(same, here, x.shape[dim] - 1)
+        return where(same, here, length - 1)
 
     found = low.reduce("min", [x, best], [dim], place, lambda p: p.cast("int64"), name=f"{name}_place", indexed=True)
     return best, found
@@ -382,7 +382,7 @@ def _log_softmax_backward(low: Lowering, node: fx.Node, grad: Any, y: Any, dim: 
 def _strides(low: Lowering, x: Any) -> tuple[Size, ...] | None:
     """A full-size intermediate keeps its input's layout when that is dense, so that loops walk memory in order."""
     if isinstance(x, View) and is_dense(x.shape, x.strides) and x.buffer in low.buffers:
-        ordered = sorted(range(len(x.shape)), key=lambda k: x.strides[k])
+        ordered = sorted(range(len(x.shape)), key=lambda k: hint(x.strides[k]))
         step: Size = 1
         out: list[Size] = [0] * len(x.shape)
         for k in ordered:
