@@ -46,11 +46,12 @@ _CONVERTED: WeakKeyDictionary[Any, dict[Any, Size]] = WeakKeyDictionary()
 
 def converted(size: torch.SymInt) -> Size:
     """A symbolic size as a ``Size``; NotLowered where it has none."""
-    expression, environment = expression_of(size)
-    return _converted(expression, environment, _CONVERTED.setdefault(environment, {}))
+    return of_expression(*expression_of(size))
 
 
-def _converted(expression: Any, environment: Any, known: dict[Any, Size]) -> Size:
+def of_expression(expression: Any, environment: Any) -> Size:
+    """The same of an expression in an environment's symbols."""
+    known = _CONVERTED.setdefault(environment, {})
     found = known.get(expression)
     if found is None:
         if expression.is_Integer:
@@ -58,7 +59,7 @@ def _converted(expression: Any, environment: Any, known: dict[Any, Size]) -> Siz
         elif expression.is_Symbol:
             found = _symbol(expression, environment)
         elif (function := FUNCTIONS.get(type(expression).__name__)) is not None:
-            found = function(*(_converted(argument, environment, known) for argument in expression.args))
+            found = function(*(of_expression(argument, environment) for argument in expression.args))
         else:
             raise NotLowered(f"the size {expression}")
         known[expression] = found
