@@ -57,6 +57,11 @@ def sizes_of(sizes: Sequence[int | torch.SymInt]) -> tuple[Size, ...]:
     return tuple(size_of(s) for s in sizes)
 
 
+def layout_of(val: torch.Tensor) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
+    """The shape and strides of an FX value."""
+    return sizes_of(val.shape), sizes_of(val.stride())
+
+
 def known_size(size: Size) -> int:
     """A size that is a number, for a rule that needs it; NotLowered where it is none."""
     if not is_known(size):
@@ -250,11 +255,14 @@ class Lowering:
 
     def finish(self, fn: Callable[..., V], inputs: Sequence[Any], node: fx.Node, **more: Any) -> View:
         """``map`` to the value of ``node``: its shape, dtype, strides and name."""
-        val = node.meta["val"]
-        shape, strides = sizes_of(val.shape), sizes_of(val.stride())
+        return self.map_like(node.meta["val"], node.name, fn, inputs, **more)
+
+    def map_like(self, val: torch.Tensor, name: str, fn: Callable[..., V], inputs: Sequence[Any], **more: Any) -> View:
+        """``map`` to a result of a node: the shape, dtype and strides of ``val``."""
+        shape, strides = layout_of(val)
         if not is_dense(shape, strides):
             raise NotLowered("elements of the result overlap")
-        return self.map(fn, inputs, shape=shape, dtype=dtype_name(val.dtype), strides=strides, name=node.name, **more)
+        return self.map(fn, inputs, shape=shape, dtype=dtype_name(val.dtype), strides=strides, name=name, **more)
 
     # -- ATen calls --------------------------------------------------------------------------------------------------
     def extern(
@@ -281,14 +289,14 @@ class Lowering:
         return self.result_of(node.meta["val"], name or node.name)
 
     def result_of(self, val: torch.Tensor, name: str) -> View:
-        return self.buffer(name, dtype_name(val.dtype), sizes_of(val.shape), sizes_of(val.stride()))
+        return self.buffer(name, dtype_name(val.dtype), *layout_of(val))
 
     def cast_like(self, view: View, val: torch.Tensor) -> View:
-        """A statistic computed in float32 with its dimensions kept, in the shape and dtype of the FX value."""
+        """What a rule computed with its dimensions kept, in another dtype perhaps, as the FX value ``val``."""
         dtype = dtype_name(val.dtype)
         if self.dtype(view) != dtype:
             view = self.map(lambda v: v, [view], dtype=dtype, name=f"{view.buffer}_rounded")
-        return View(view.buffer, sizes_of(val.shape), sizes_of(val.stride()), view.offset)
+        return View(view.buffer, *layout_of(val), view.offset)
 
     def argument(self, arg: Any) -> Any:
         """An FX argument with nodes replaced by their values."""

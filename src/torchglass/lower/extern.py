@@ -13,9 +13,9 @@ import torch
 from torch import fx
 
 from ..records import runtime_functions
-from ..records.loops import Value
+from ..records.loops import Value, View
 from ..torch_compat import OpOverload
-from .context import Lowering, Splat, sizes_of
+from .context import Lowering, Splat, layout_of
 from .strides import is_dense
 from .table import NotLowered
 
@@ -38,15 +38,12 @@ def lower_extern(low: Lowering, node: fx.Node) -> Any:
     if schema_is_void(node):
         low.extern(target, args, kwargs, [None], effect=True)
         return None
-    if isinstance(vals, (tuple, list)):
-        results = [_result(low, val, f"{node.name}_{k}") for k, val in enumerate(vals)]
-        names = [None if r is None else r.name if isinstance(r, Value) else r.buffer for r in results]
-        low.extern(target, args, kwargs, names, unpack=True, aliases=may_alias(node), effect=has_effect(node))
-        return tuple(results)
-    result = _result(low, vals, node.name)
-    name = None if result is None else result.name if isinstance(result, Value) else result.buffer
-    low.extern(target, args, kwargs, [name], aliases=may_alias(node), effect=has_effect(node))
-    return result
+    several = isinstance(vals, (tuple, list))
+    named = [(f"{node.name}_{k}", val) for k, val in enumerate(vals)] if several else [(node.name, vals)]
+    results = [_result(low, val, name) for name, val in named]
+    names = [r.name if isinstance(r, Value) else r.buffer for r in results]
+    low.extern(target, args, kwargs, names, unpack=several, aliases=may_alias(node), effect=has_effect(node))
+    return tuple(results) if several else results[0]
 
 
 def _has_out(node: fx.Node) -> bool:
@@ -56,16 +53,15 @@ def _has_out(node: fx.Node) -> bool:
     if namespace != "aten" or packet not in OUT_OPS or node.target._overloadname != "default":
         return False
     val = node.meta["val"]
-    return is_dense(sizes_of(val.shape), sizes_of(val.stride())) and not val.dtype.is_complex
+    return is_dense(*layout_of(val)) and not val.dtype.is_complex
 
 
-def _result(low: Lowering, val: Any, name: str) -> Any:
+def _result(low: Lowering, val: Any, name: str) -> View | Value:
     if isinstance(val, torch.Tensor):
         try:
             return low.result_of(val, name)
         except NotLowered:
-            shape, strides = sizes_of(val.shape), sizes_of(val.stride())
-            return low.buffer(name, str(val.dtype).removeprefix("torch."), shape, strides)
+            return low.buffer(name, str(val.dtype).removeprefix("torch."), *layout_of(val))
     return Value(low.fresh(name))
 
 

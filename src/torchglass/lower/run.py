@@ -21,7 +21,7 @@ from ..records.sizes import Size
 from ..records.target import Target, Targets
 from ..torch_compat import OpOverload
 from . import cpu, rules  # noqa: F401  they fill the tables
-from .context import Lowering, Splat, size_of, sizes_of
+from .context import Lowering, Splat, layout_of, size_of
 from .extern import arguments_in_memory, lower_extern
 from .shrink_to_read import shrink_to_read
 from .strategies import Request, Strategy, rewritten, strategies_of
@@ -79,9 +79,13 @@ def _input(low: Lowering, node: fx.Node) -> Any:
     val = node.meta.get("val")
     if not isinstance(val, torch.Tensor):
         return Value(node.name)
-    dtype = str(val.dtype).removeprefix("torch.")
+    return _given(low, node.name, val, "input")
+
+
+def _given(low: Lowering, name: str, val: torch.Tensor, role: str) -> View:
+    """The buffer of what the caller brings, of whatever dtype."""
     low.device = str(val.device)
-    return low.buffer(node.name, dtype, sizes_of(val.shape), sizes_of(val.stride()), role="input")
+    return low.buffer(name, str(val.dtype).removeprefix("torch."), *layout_of(val), role=role)
 
 
 def _constant(low: Lowering, gm: fx.GraphModule, node: fx.Node) -> Any:
@@ -96,9 +100,7 @@ def _constant(low: Lowering, gm: fx.GraphModule, node: fx.Node) -> Any:
     if value.is_neg():
         value = node.meta["val"] = value.resolve_neg()
     node.meta.setdefault("val", value)
-    dtype = str(value.dtype).removeprefix("torch.")
-    low.device = str(value.device)
-    view = low.buffer(node.name, dtype, sizes_of(value.shape), sizes_of(value.stride()), role="constant")
+    view = _given(low, node.name, value, "constant")
     low.constants[view.buffer] = value
     return view
 
@@ -219,7 +221,7 @@ def _laid_out(low: Lowering, value: Splat, node: fx.Node) -> View:
     what may be a view of a larger tensor.
     """
     val = node.meta["val"]
-    shape, strides, offset = sizes_of(val.shape), sizes_of(val.stride()), size_of(val.storage_offset())
+    (shape, strides), offset = layout_of(val), size_of(val.storage_offset())
     if offset == 0 and strides == contiguous(shape):
         return low.map(lambda v: v, [value], shape=shape, dtype=value.dtype, name=node.name)
     items: Size = offset if 0 in shape else 1 + offset + sum((d - 1) * s for d, s in zip(shape, strides))

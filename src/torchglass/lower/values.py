@@ -11,7 +11,9 @@ Numbers become constants of the other operand's dtype. Equal operations are appe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
+from operator import add
 from typing import Any, TypeAlias
 
 from ..records.loops import BOOL_OPS, Access, Compute, Const, Index, Load, Operation, Reduce, Scan, Store
@@ -182,6 +184,16 @@ def at_least(x: V, low: V | Number) -> V:
 def at_most(x: V, high: V | Number) -> V:
     """The smaller of the two."""
     return x.do("minimum", high) if isinstance(high, V) else x.lift(high).do("minimum", x)
+
+
+def summed(values: Iterable[V]) -> V:
+    """The sum of one value or more, from left to right."""
+    return reduce(add, values)
+
+
+def every(conditions: Iterable[V]) -> V | None:
+    """Whether all conditions hold; None: there are none."""
+    return reduce(lambda a, b: b if a is None else a.do("and", b), conditions, None)
 
 
 def _unary(op: str) -> Callable[[V], V]:

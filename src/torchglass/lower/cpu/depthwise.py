@@ -83,7 +83,7 @@ def _of_weight(
         "sum", [places, slopes], [0, 1, 2], lambda x, g: x * g, dtype=dtype_name(val.dtype),
         strides=(1, 1, 1, *along, across), name=name,
     )  # fmt: skip
-    return View(total.buffer, sizes_of(val.shape), sizes_of(val.stride()))
+    return low.cast_like(total, val)
 
 
 def _channels_last(image: View) -> View:

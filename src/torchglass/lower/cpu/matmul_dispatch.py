@@ -25,7 +25,7 @@ from ...records.loops import View
 from ...records.sizes import Size, hint
 from ...records.target import Cpu
 from ...torch_compat import ONEDNN_LINEAR, OpOverload
-from ..context import Lowering, sizes_of
+from ..context import Lowering, layout_of
 from ..rules.views import VIEW_OPS
 from ..strategies import strategy
 from ..strides import contiguous
@@ -46,10 +46,10 @@ def onednn_product(low: Lowering, cpu: Cpu, node: fx.Node, args: Sequence[Any], 
         raise NotLowered("what PyTorch calls is as fast on this processor")
     *added, x, turned = args
     bias = added[0] if added else None
-    shape = sizes_of(val.shape)
+    shape, strides = layout_of(val)
     if not _is_large((*shape, x.shape[1]), cpu.lowering.onednn_multiplications):
         raise NotLowered(f"a vector, or fewer than {cpu.lowering.onednn_multiplications} multiplications")
-    if not _is_whole(turned) or sizes_of(val.stride()) != contiguous(shape):
+    if not _is_whole(turned) or strides != contiguous(shape):
         raise NotLowered("a matrix that lies in parts")
     if kwargs or (bias is not None and (bias.shape != shape[1:] or bias.strides != (1,))):
         raise NotLowered("a scaled product, or no bias of one row is added")
@@ -64,7 +64,7 @@ def bias_by_loops(low: Lowering, cpu: Cpu, node: fx.Node, args: Sequence[Any], k
     """An ``addmm`` as a product and a loop that adds the bias, which joins the loops that read it."""
     val = node.meta["val"]
     bias, *factors = args
-    shape, strides = sizes_of(val.shape), sizes_of(val.stride())
+    shape, strides = layout_of(val)
     if kwargs or val.dtype not in EXACT:
         raise NotLowered("a scaled product, or a dtype in which rounding twice shows")
     if bias.shape != shape[1:] or strides != contiguous(shape):

@@ -158,7 +158,7 @@ def _mul(x: V, y: V | Number) -> V:
 
 @pointwise("div")
 def _div(x: V | Number, y: V | Number, rounding_mode: str | None = None) -> V:
-    x, y = _both(x, y)
+    x, y = both(x, y)
     if rounding_mode is None:
         return x / y
     if rounding_mode == "floor":
@@ -168,20 +168,20 @@ def _div(x: V | Number, y: V | Number, rounding_mode: str | None = None) -> V:
 
 @pointwise("floor_divide", jumps=True)
 def _floor_divide(x: V | Number, y: V | Number) -> V:
-    return quotient(*_both(x, y), "floordiv")
+    return quotient(*both(x, y), "floordiv")
 
 
 @pointwise("remainder", jumps=True)
 def _remainder(x: V | Number, y: V | Number) -> V:
-    return quotient(*_both(x, y), "mod")
+    return quotient(*both(x, y), "mod")
 
 
 @pointwise("fmod", jumps=True)
 def _fmod(x: V | Number, y: V | Number) -> V:
-    return quotient(*_both(x, y), "fmod")
+    return quotient(*both(x, y), "fmod")
 
 
-def _both(x: V | Number, y: V | Number) -> tuple[V, V]:
+def both(x: V | Number, y: V | Number) -> tuple[V, V]:
     """Two operands, of which one may be a number, as values."""
     first = x if isinstance(x, V) else y
     assert isinstance(first, V)
@@ -358,7 +358,7 @@ def _bitwise_not(x: V) -> V:
 
 
 for _names, _left in ((("bitwise_left_shift", "__lshift__"), True), (("bitwise_right_shift", "__rshift__"), False)):
-    pointwise(*_names)(lambda x, y, _left=_left: shift(*_both(x, y), left=_left))
+    pointwise(*_names)(lambda x, y, _left=_left: shift(*both(x, y), left=_left))
 
 
 @pointwise("isnan", cast="none", jumps=True)

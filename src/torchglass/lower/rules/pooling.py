@@ -16,7 +16,7 @@ from ...records.loops import Access, View
 from ...records.sizes import Size, all_known
 from ..context import Lowering, dtype_name, known_sizes, sizes_of
 from ..table import NotLowered, rule
-from ..values import Body, V, compute_dtype, where
+from ..values import Body, V, compute_dtype, every, summed, where
 from .resampling import read_at, resized_nearest
 
 
@@ -65,18 +65,18 @@ class Windows:
 
     def value(self, low: Lowering, body: Body, place: tuple[int, int], other: float) -> tuple[V, V | None]:
         """The image there, ``other`` outside; and the mask of what is inside (None: everything)."""
-        mask: V | None = None
-        for k in (0, 1):
-            i, outside = self.position(body, place, k)
-            if outside:
-                inside = (i >= 0).do("and", i < self.size[2 + k])
-                mask = inside if mask is None else mask.do("and", inside)
+        positions = ((k, *self.position(body, place, k)) for k in (0, 1))
+        mask = every((i >= 0).do("and", i < self.size[2 + k]) for k, i, outside in positions if outside)
         (n, c, h, w), (sh, sw) = self.x.strides, self.stride
         offset = self.x.offset
         for k in (0, 1):
             offset = offset + (place[k] * self.dilation[k] - self.padding[k]) * self.x.strides[2 + k]
         access = Access(self.x.buffer, (n, c, h * sh, w * sw), offset)
         return body.load(access, compute_dtype(low.dtype(self.x)), mask, other), mask
+
+    def sums(self, low: Lowering, body: Body) -> V:
+        """The sum of the image's numbers in a window."""
+        return summed(self.value(low, body, place, 0)[0] for place in self.places())
 
 
 @rule("avg_pool2d")
@@ -91,15 +91,7 @@ def _avg_pool(
         raise NotLowered("a mean of integers")
     share = 1.0 / (divisor or w.kernel[0] * w.kernel[1])
 
-    def element(counters: list[V]) -> V:
-        total: V | None = None
-        for place in w.places():
-            value, _ = w.value(low, counters[0].body, place, 0)
-            total = value if total is None else total + value
-        assert total is not None
-        return total * share
-
-    return low.finish(element, [], node, indexed=True)
+    return low.finish(lambda counters: w.sums(low, counters[0].body) * share, [], node, indexed=True)
 
 
 @rule("max_pool2d_with_indices")
@@ -135,15 +127,8 @@ def _max_pool(
 
     if w.padding != (0, 0) and w.dilation != (1, 1):
         raise NotLowered("the first place inside is not the window's first or the image's")
-    y = low.map(
-        lambda c: best(c)[0], [], shape=sizes_of(vals[0].shape), strides=sizes_of(vals[0].stride()), indexed=True,
-        dtype=dtype_name(vals[0].dtype), name=node.name,
-    )  # fmt: skip
-    index = low.map(
-        lambda c: best(c)[1], [], shape=sizes_of(vals[1].shape), strides=sizes_of(vals[1].stride()), indexed=True,
-        dtype="int64", name=f"{node.name}_places",
-    )  # fmt: skip
-    return y, index
+    y = low.map_like(vals[0], node.name, lambda c: best(c)[0], [], indexed=True)
+    return y, low.map_like(vals[1], f"{node.name}_places", lambda c: best(c)[1], [], indexed=True)
 
 
 def _tile(w: Windows, image: Sequence[int]) -> bool:
@@ -175,15 +160,12 @@ def _gathered(
         return found
 
     def element(counters: list[V]) -> V:
-        total: V | None = None
-        for (row, holds_row), (column, holds_column) in itertools.product(
-            windows(counters[2], 0), windows(counters[3], 1)
-        ):
+        def read(row: V, holds_row: V, column: V, holds_column: V) -> V:
             reads = [read_at(low, t, [None, None, row, column], counters[0]) for t in tensors]
-            value = where(holds_row.do("and", holds_column), fn(counters, reads), 0)
-            total = value if total is None else total + value
-        assert total is not None
-        return total
+            return where(holds_row.do("and", holds_column), fn(counters, reads), 0)
+
+        pairs = itertools.product(windows(counters[2], 0), windows(counters[3], 1))
+        return summed(read(*row, *column) for row, column in pairs)
 
     return low.finish(element, [], node, indexed=True)
 
@@ -308,12 +290,4 @@ def _upsample_backward(
     factors = _factors(out, _sizes(grad), (sh, sw))
     w = Windows(low, grad, out, factors, factors, 0)
 
-    def element(counters: list[V]) -> V:
-        total: V | None = None
-        for place in w.places():
-            value, _ = w.value(low, counters[0].body, place, 0)
-            total = value if total is None else total + value
-        assert total is not None
-        return total
-
-    return low.finish(element, [], node, indexed=True)
+    return low.finish(lambda counters: w.sums(low, counters[0].body), [], node, indexed=True)

@@ -16,7 +16,7 @@ from torch import fx
 from ...records.loops import Access, View
 from ..context import Lowering, known_sizes, sizes_of
 from ..table import NotLowered, rule
-from ..values import V, absolute, compute_dtype, is_float, where
+from ..values import V, absolute, compute_dtype, is_float, summed, where
 
 CUBIC = -0.75  # the free coefficient of eager's cubic convolution
 Places = list[tuple[V, "V | None"]]  # a place along one dimension, and its weight
@@ -185,14 +185,14 @@ def _resize(spatial: int, along: Callable[..., Places], aligns: bool) -> Callabl
             dims = [
                 along(counters[2 + k], x.shape[2 + k], out[2 + k], align, factors[k], dtype) for k in range(spatial)
             ]
-            total: V | None = None
-            for corner in itertools.product(*dims):
+
+            def weighted(corner: Sequence[tuple[V, V | None]]) -> V:
                 value = read_at(low, x, [None, None, *(place for place, _ in corner)], counters[0])
                 for _, weight in corner:
                     value = value if weight is None else value * weight
-                total = value if total is None else total + value
-            assert total is not None
-            return total
+                return value
+
+            return summed(map(weighted, itertools.product(*dims)))
 
         return low.finish(element, [], node, indexed=True)
 

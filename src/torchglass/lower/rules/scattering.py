@@ -19,7 +19,7 @@ from torch import fx
 
 from ...records.loops import Access, View
 from ...records.sizes import Size
-from ..context import Lowering, Splat, dtype_name, sizes_of
+from ..context import Lowering, Splat, dtype_name, layout_of, sizes_of
 from ..strides import broadcast, is_dense
 from ..table import NotLowered, rule
 from ..values import Body, V, compute_dtype, where
@@ -36,13 +36,13 @@ class _Writer:
 
     def __init__(self, low: Lowering, node: fx.Node, x: Any, shape: Sequence[Size], wide: bool = False) -> None:
         val = node.meta["val"]
-        if 0 in (*val.shape, *shape) or not is_dense(sizes_of(val.shape), sizes_of(val.stride())):
+        if 0 in (*val.shape, *shape) or not is_dense(*layout_of(val)):
             raise NotLowered("nothing to write, or elements that overlap")
         self.low, self.node, self.shape, self.body = low, node, tuple(shape), Body()
         self.dtype = dtype_name(val.dtype)
         kind = compute_dtype(self.dtype) if wide else self.dtype
         name = node.name if kind == self.dtype else f"{node.name}_sum"
-        self.out = out = low.buffer(name, kind, sizes_of(val.shape), sizes_of(val.stride()))
+        self.out = out = low.buffer(name, kind, *layout_of(val))
         self.before = low.copy_into(out, x, 0, f"{node.name}_before").buffer
 
     def load(self, x: Any) -> V:

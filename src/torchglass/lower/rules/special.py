@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,16 +17,21 @@ from ...records.sizes import all_known
 from ..context import Lowering, dtype_name
 from ..table import NotLowered, rule
 from ..values import COMPUTE, Number, V, absolute, compute_dtype, exp, is_float, log, sin, where
-from .pointwise import pointwise
+from .pointwise import both, pointwise
 
 
-@pointwise("xlogy")
-def _xlogy(x: V | Number, y: V | Number) -> V:
-    if not isinstance(x, V):
-        assert isinstance(y, V)
-        x = y.lift(x)
-    y = x.lift(y)
-    return where(y.do("isnan"), y, where(x.do("eq", 0), 0, x * log(y)))
+def _times_logarithm(logarithm: str) -> Callable[..., V]:
+    """0 where the factor is, whatever the logarithm."""
+
+    def element(x: V | Number, y: V | Number) -> V:
+        x, y = both(x, y)
+        return where(y.do("isnan"), y, where(x.do("eq", 0), 0, x * y.do(logarithm)))
+
+    return element
+
+
+pointwise("xlogy")(_times_logarithm("log"))
+pointwise("special_xlog1py")(_times_logarithm("log1p"))
 
 
 @pointwise("atan2")
@@ -95,11 +101,16 @@ def _frac(x: V) -> V:
     return x - x.do("trunc")
 
 
-@pointwise("logaddexp")
-def _logaddexp(x: V, y: V) -> V:
+def _log_of_sum(x: V, y: V, smaller: Callable[[V], V]) -> V:
+    """The larger of two logarithms, and what ``smaller`` adds for the other, which lies so far below it."""
     top = x.do("maximum", y)
     equal_infinities = x.do("eq", y).do("and", x.do("isinf"))
-    return where(equal_infinities, x, top + exp(-absolute(x - y)).do("log1p"))
+    return where(equal_infinities, x, top + smaller(-absolute(x - y)))
+
+
+@pointwise("logaddexp")
+def _logaddexp(x: V, y: V) -> V:
+    return _log_of_sum(x, y, lambda below: exp(below).do("log1p"))
 
 
 @pointwise("isposinf", cast="none", jumps=True)
@@ -149,18 +160,7 @@ def _heaviside(x: V, y: V) -> V:
 
 @pointwise("logaddexp2")
 def _logaddexp2(x: V, y: V) -> V:
-    top = x.do("maximum", y)
-    equal_infinities = x.do("eq", y).do("and", x.do("isinf"))
-    return where(equal_infinities, x, top + (-absolute(x - y)).do("exp2").do("log1p") * (1 / math.log(2)))
-
-
-@pointwise("special_xlog1py")
-def _xlog1py(x: V | Number, y: V | Number) -> V:
-    if not isinstance(x, V):
-        assert isinstance(y, V)
-        x = y.lift(x)
-    y = x.lift(y)
-    return where(y.do("isnan"), y, where(x.do("eq", 0), 0, x * y.do("log1p")))
+    return _log_of_sum(x, y, lambda below: below.do("exp2").do("log1p") * (1 / math.log(2)))
 
 
 @rule("nan_to_num")
