@@ -121,14 +121,9 @@ def _index(low: Lowering, node: fx.Node, x: Any, indices: Sequence[Any]) -> View
     if not isinstance(x, View) or not given or any(x.shape[d] == 0 for d in given):
         raise NotLowered("nothing to read from")
     shape = sizes_of(node.meta["val"].shape)
-    width = max(len(i.shape) for i in given.values())
-    together = list(given) == list(range(min(given), min(given) + len(given)))
-    start = min(given) if together else 0
-    kept = [d for d in range(len(x.shape)) if d not in given]
-    places = [p for p in range(len(shape)) if not start <= p < start + width]
-    if len(places) != len(kept):
+    kept, places, views = spread(given, len(x.shape))
+    if len(kept) + max(len(i.shape) for i in given.values()) != len(shape):
         raise NotLowered("dimensions that do not add up")
-    views = [at_dims(i, start, width, len(shape)) for i in given.values()]
 
     def element(*values: V) -> V:
         strides: list[Size] = [0] * len(shape)
@@ -141,7 +136,19 @@ def _index(low: Lowering, node: fx.Node, x: Any, indices: Sequence[Any]) -> View
     return low.finish(element, views, node)
 
 
-def at_dims(index: View, start: int, width: int, rank: int) -> View:
+def spread(given: dict[int, View], rank: int) -> tuple[list[int], list[int], list[View]]:
+    """Of ``x[:, i, j]`` with ``rank`` dimensions: those without an index, where they stand among the result's, and the
+    indices as views of all of the result's.
+    """
+    width = max(len(i.shape) for i in given.values())
+    together = list(given) == list(range(min(given), min(given) + len(given)))
+    start = min(given) if together else 0
+    kept = [d for d in range(rank) if d not in given]
+    places = [p if p < start else p + width for p in range(len(kept))]
+    return kept, places, [_at_dims(i, start, width, len(kept) + width) for i in given.values()]
+
+
+def _at_dims(index: View, start: int, width: int, rank: int) -> View:
     """The index's dimensions at ``start`` .. ``start + width`` of ``rank`` dimensions."""
     before = start + width - len(index.shape)
     after = rank - start - width

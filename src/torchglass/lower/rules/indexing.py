@@ -18,7 +18,7 @@ from ...records.sizes import Size, all_known
 from ..context import Lowering, Splat, dtype_name, known_size, known_sizes, sizes_of
 from ..strides import is_dense
 from ..table import NotLowered, find_rule, rule
-from ..values import V, compute_dtype, where
+from ..values import V, chosen, compute_dtype, every, where
 
 
 def masked_load(low: Lowering, counter: V, x: Any, shifts: Sequence[Size], mask: V | None, other: Any) -> V:
@@ -83,18 +83,13 @@ def _roll(low: Lowering, node: fx.Node, x: Any, shifts: Sequence[int], dims: Seq
         return low.finish(lambda v: v, [x], node)
 
     def element(counters: list[V]) -> V:
-        result: V | None = None
-        for wraps in itertools.product((False, True), repeat=len(moved)):
-            steps = [0] * rank
-            mask: V | None = None
-            for (d, shift), wrapped in zip(moved.items(), wraps):
-                steps[d] = shift - sizes[d] if wrapped else shift
-                here = counters[d] < shift if wrapped else counters[d] >= shift
-                mask = here if mask is None else mask.do("and", here)
-            value = masked_load(low, counters[0], x, steps, mask, 0)
-            result = value if result is None or mask is None else where(mask, value, result)
-        assert result is not None
-        return result
+        def part(wraps: Sequence[bool]) -> tuple[V | None, V]:
+            wrapped = dict(zip(moved, wraps))
+            mask = every(counters[d].do("lt" if wrapped[d] else "ge", shift) for d, shift in moved.items())
+            steps = [moved[d] - wrapped[d] * sizes[d] if d in moved else 0 for d in range(rank)]
+            return mask, masked_load(low, counters[0], x, steps, mask, 0)
+
+        return chosen(map(part, itertools.product((False, True), repeat=len(moved))))
 
     return low.finish(element, [], node, indexed=True)
 
@@ -114,20 +109,17 @@ def _cat(low: Lowering, node: fx.Node, tensors: Sequence[Any], dim: int = 0) -> 
     if len(parts) > low.limits.joined_parts:
         raise NotLowered("many parts: a copy each by ATen is as fast")
     to = compute_dtype(dtype_name(val.dtype))
+    ends: list[Size] = list(itertools.accumulate((part.shape[dim] for part in parts), initial=0))
 
     def element(counters: list[V]) -> V:
-        i = counters[dim]
-        start: Size = 0
-        result: V | None = None
-        for k, part in enumerate(parts):
-            end = start + part.shape[dim]
-            inside = None if len(parts) == 1 else _between(i, start if k else None, end if k < len(parts) - 1 else None)
-            shifts = [start if d == dim else 0 for d in range(rank)]
-            value = masked_load(low, i, part, shifts, inside, 0).cast(to)
-            result = value if result is None or inside is None else where(inside, value, result)
-            start = end
-        assert result is not None
-        return result
+        i, last = counters[dim], len(parts) - 1
+
+        def picked(k: int) -> tuple[V | None, V]:
+            inside = _between(i, ends[k] if k else None, ends[k + 1] if k < last else None) if last else None
+            shifts = [ends[k] if d == dim else 0 for d in range(rank)]
+            return inside, masked_load(low, i, parts[k], shifts, inside, 0).cast(to)
+
+        return chosen(map(picked, range(len(parts))))
 
     return low.finish(element, [], node, indexed=True)
 
@@ -146,11 +138,11 @@ def _is_stored(node: fx.Node) -> bool:
 def _written_in_place(low: Lowering, node: fx.Node, parts: Sequence[Any], dim: int) -> View:
     """A copy of each part to its place, which can become part of the kernel that makes it."""
     whole = low.result(node)
-    start: Size = 0
-    copies = []
-    for k, part in enumerate(parts):
-        copies.append(low.copy_into(whole, part, start * whole.strides[dim], f"{node.name}_part_{k}"))
-        start = start + part.shape[dim]
+    starts = itertools.accumulate((part.shape[dim] for part in parts), initial=0)
+    copies = [
+        low.copy_into(whole, part, start * whole.strides[dim], f"{node.name}_part_{k}")
+        for k, (part, start) in enumerate(zip(parts, starts))
+    ]
     low.extern(JOIN, copies, {}, [whole.buffer])
     return whole
 
@@ -177,14 +169,9 @@ def padded(low: Lowering, x: Any, before: Sequence[int], shape: Sequence[Size], 
     """The elements of ``x`` and ``value`` around it, ``shape`` in all, of which ``before`` lie ahead of ``x``."""
 
     def element(counters: list[V]) -> V:
-        mask: V | None = None
-        for k, i in enumerate(counters):
-            low_edge = before[k] if before[k] > 0 else None
-            high = before[k] + x.shape[k]
-            if low_edge is None and high == shape[k]:
-                continue
-            inside = _between(i, low_edge, high if high != shape[k] else None)
-            mask = inside if mask is None else mask.do("and", inside)
+        edges = [(first if first > 0 else None, first + size) for first, size in zip(before, x.shape)]
+        sides = [(start, end if end != size else None) for (start, end), size in zip(edges, shape)]
+        mask = every(_between(i, *side) for i, side in zip(counters, sides) if side != (None, None))
         return masked_load(low, counters[0], x, before, mask, value)
 
     return element

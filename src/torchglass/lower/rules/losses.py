@@ -22,15 +22,18 @@ from .reductions import count_of
 NONE, MEAN, SUM = 0, 1, 2
 
 
+def _in(to: str, fn: Callable[..., V]) -> Callable[..., V]:
+    """``fn`` of values that are converted to ``to``."""
+    return lambda *values: fn(*(v.cast(to) if isinstance(v, V) else v for v in values))
+
+
 def _reduced(low: Lowering, node: fx.Node, inputs: list[Any], reduction: int, fn: Callable[..., V]) -> View:
     """``fn`` of every element, or the sum or mean of that."""
     to = compute_dtype(dtype_name(node.meta["val"].dtype))
     if not is_float(to):
         raise NotLowered("a loss of integers")
 
-    def element(*values: V) -> V:
-        return fn(*(v.cast(to) if isinstance(v, V) else v for v in values))
-
+    element = _in(to, fn)
     if reduction == NONE:
         return low.finish(element, inputs, node)
     shape = broadcast(*(x.shape for x in inputs if x is not None))
@@ -49,8 +52,7 @@ def _norm(x: View, reduction: int) -> float:
 
 
 def _gradient(low: Lowering, node: fx.Node, inputs: list[Any], fn: Callable[..., V]) -> View:
-    to = compute_dtype(dtype_name(node.meta["val"].dtype))
-    return low.finish(lambda *values: fn(*(v.cast(to) if isinstance(v, V) else v for v in values)), inputs, node)
+    return low.finish(_in(compute_dtype(dtype_name(node.meta["val"].dtype)), fn), inputs, node)
 
 
 @rule("mse_loss")

@@ -17,7 +17,7 @@ from torch import fx
 from ...records.loops import View
 from ..context import Lowering, Splat, dtype_name
 from ..table import NotLowered, add_rule
-from ..values import Number, V, absolute, at_least, at_most, compute_dtype, exp, fits, is_float, rsqrt, sqrt, where
+from ..values import Number, V, absolute, clamp_max, clamp_min, compute_dtype, exp, fits, is_float, rsqrt, sqrt, where
 from .creation import splat
 from .integers import power, quotient, shift
 
@@ -297,20 +297,20 @@ def _fitting(x: V, *numbers: V | Number | None) -> None:
 def _clamp(x: V, low: V | Number | None = None, high: V | Number | None = None) -> V:
     _fitting(x, low, high)
     if low is not None:
-        x = at_least(x, low)
-    return x if high is None else at_most(x, high)
+        x = clamp_min(x, low)
+    return x if high is None else clamp_max(x, high)
 
 
 @pointwise("clamp_min")
 def _clamp_min(x: V, low: V | Number) -> V:
     _fitting(x, low)
-    return at_least(x, low)
+    return clamp_min(x, low)
 
 
 @pointwise("clamp_max")
 def _clamp_max(x: V, high: V | Number) -> V:
     _fitting(x, high)
-    return at_most(x, high)
+    return clamp_max(x, high)
 
 
 # -- comparisons, logic, selection -----------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from ..context import Lowering, Splat, dtype_name, layout_of, sizes_of
 from ..strides import broadcast, is_dense
 from ..table import NotLowered, rule
 from ..values import Body, V, compute_dtype, where
-from .gathering import INDEX_COPY, INDEX_DIM, INDEX_GATHER, INDEX_SELF, along, at_dims, bounded, indices_of, wrapped
+from .gathering import INDEX_COPY, INDEX_DIM, INDEX_GATHER, INDEX_SELF, along, bounded, indices_of, spread, wrapped
 
 Places = Sequence[tuple[V, Size]]
 
@@ -151,21 +151,18 @@ def _index_put(
     given = {d: indices_of(low, i) for d, i in enumerate(indices) if i is not None}
     if not isinstance(x, (View, Splat)) or not given:
         raise NotLowered("no indices")
-    x_shape, width = x.shape, max(len(i.shape) for i in given.values())
-    common = broadcast(*(i.shape for i in given.values()))
-    together = list(given) == list(range(min(given), min(given) + len(given)))
-    start = min(given) if together else 0
-    kept = [d for d in range(len(x_shape)) if d not in given]
-    shape = [x_shape[d] for d in kept]
-    shape[start:start] = common
-    places = [p for p in range(len(shape)) if not start <= p < start + width]
+    x_shape = x.shape
+    kept, places, views = spread(given, len(x_shape))
+    shape = list(broadcast(*(i.shape for i in views)))
+    for d, p in zip(kept, places):
+        shape[p] = x_shape[d]
     w = _Writer(low, node, x, shape)
     if isinstance(values, View) and len(values.shape) > len(shape):
         raise NotLowered("values of more dimensions")
     strides: list[Size] = [0] * len(shape)
     for d, p in zip(kept, places):
         strides[p] = w.out.strides[d] if x_shape[d] != 1 else 0
-    loads = [(d, w.load(at_dims(i, start, width, len(shape)))) for d, i in given.items()]
+    loads = [(d, w.load(view)) for d, view in zip(given, views)]
     bound = [(wrapped(v, x_shape[d], INDEX_DIM, d), w.out.strides[d]) for d, v in loads]
     return w.write(strides, bound, w.load(values), accumulate)
 

@@ -77,23 +77,20 @@ def _lerp_tensor(x: V, y: V, weight: V) -> V:
     return where(absolute(weight) < 0.5, x + weight * (y - x), y - (y - x) * (1 - weight))
 
 
-@pointwise("fmax", told=True)
-def _fmax(x: V, y: V, stored: str) -> V:
-    if not is_float(stored):
-        return x.do("maximum", y)
-    return where(_after("ge" if stored == "bfloat16" else "gt", y, x), y, x)
+def _numbers_extreme(of_integers: str, order: str, of_bfloat16: str) -> Callable[..., V]:
+    """The extreme of two values that are numbers. Of 0.0 and -0.0 eager takes the first, but of bfloat16 the second."""
+
+    def element(x: V, y: V, stored: str) -> V:
+        if not is_float(stored):
+            return x.do(of_integers, y)
+        after = y.do(of_bfloat16 if stored == "bfloat16" else order, x)
+        return where(after.do("or", x.do("isnan")), y, x)
+
+    return element
 
 
-@pointwise("fmin", told=True)
-def _fmin(x: V, y: V, stored: str) -> V:
-    if not is_float(stored):
-        return x.do("minimum", y)
-    return where(_after("le" if stored == "bfloat16" else "lt", y, x), y, x)
-
-
-def _after(order: str, y: V, x: V) -> V:
-    """Whether eager takes ``y``: of 0.0 and -0.0 it takes the first, but of bfloat16 the second."""
-    return y.do(order, x).do("or", x.do("isnan"))
+pointwise("fmax", told=True)(_numbers_extreme("maximum", "gt", "ge"))
+pointwise("fmin", told=True)(_numbers_extreme("minimum", "lt", "le"))
 
 
 @pointwise("frac", jumps=True)
