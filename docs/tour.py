@@ -93,13 +93,13 @@ def generate(graph: torch.fx.GraphModule):
     from torchglass.runtime import machine
 
     options = CompileOptions.make()
-    loops = lower.run(graph, options)
+    targets = machine.targets()
+    loops = lower.run(graph, targets)
     heading("Lower: loops")
     print(loops)
     fused = fuse.run(loops, options)
     heading("Fuse: kernels and decisions")
     print(fused)
-    targets = machine.targets()
     scheduled = schedule.run(fused, targets)
     heading("Schedule: rows, passes, threads")
     print(scheduled)

@@ -27,7 +27,7 @@ class Compiled:
         plain = lambda *a: fn(*a)
         trains = getattr(fn, "trains", False)  # functorch's functionalization and autograd.grad do not go together
         graph = make_fx(plain if trains else torch.func.functionalize(plain), tracing_mode="fake")(*args)
-        self.graph = lower.run(graph)
+        self.graph = lower.run(graph, targets)
         self.fused: FusedGraph = fuse.run(self.graph)
         self.sources = codegen.run(schedule.run(self.fused, targets), targets)
         (folder / "forward_kernels.c").write_text(self.sources.kernels_text)

@@ -158,11 +158,11 @@ def test_triton_says_that_it_has_none() -> None:
     graph = make_fx(lambda x: x.cumsum(1), tracing_mode="fake")(torch.randn(4, 5))
     with pytest.raises(CannotPrint, match="loop cumsum: scans"):
         gpu = Targets(cpu=Gpu())
-        codegen.run(schedule.run(fuse.run(lower.run(graph)), gpu), gpu)
+        codegen.run(schedule.run(fuse.run(lower.run(graph, gpu)), gpu), gpu)
 
 
 def test_printed_loop() -> None:
-    graph = lower.run(make_fx(lambda x: x.cumsum(0), tracing_mode="fake")(torch.randn(4, 5)))
+    graph = lower.run(make_fx(lambda x: x.cumsum(0), tracing_mode="fake")(torch.randn(4, 5)), Targets())
     assert str(graph.nodes[0]).splitlines() == [
         "loop cumsum over [4, 5]:", "    t0 = load x_1[5*i0 + i1] : float32", "    t1 = cast t0 : float64",
         "    t2 = scan_sum t1 along i0 : float64", "    t3 = cast t2 : float32", "    store cumsum[5*i0 + i1] t3",

@@ -43,6 +43,7 @@ def _smallest(problem: Problem) -> list[Op]:
 
 
 def _tie_breaker(op: Op, price: float) -> float:
+    """A millionth of its effort: a megabyte moved weighs as much as one byte saved. Chosen, not measured."""
     if price == 0.0 or op.kind is INPUT or op.region is not None or family(op).name == "random":
         return price
     return 1e-6 * max(effort(op), 1.0)

@@ -137,7 +137,7 @@ class SidePipeline:
         functions: dict[str, GraphCall] = {}
         for name, graph in codegen.sub_graphs(loops).items():
             side = f"{loops.name}_{name}"
-            inner = lower.run(graph, self.job.options, side)
+            inner = lower.run(graph, self.job.targets, side)
             printed = self._print(inner, side, "sub-graph ", Side(Rendered("")))
             self.inner.append(SideRecord(side, **printed.fields()))
             functions[name] = graph_file(printed.wrapper.path, printed.loaded(self.job, self._functions(inner)))
@@ -206,7 +206,7 @@ class Forward(SidePipeline):
         self.partition, self.frozen = partition, frozen
 
     def loops(self, gm: torch.fx.GraphModule) -> LoopGraph:
-        loops = lower.run(gm, self.job.options, frozen=self.frozen, returned=self.partition.returned)
+        loops = lower.run(gm, self.job.targets, frozen=self.frozen, returned=self.partition.returned)
         return replace(loops, updates=_updates(loops, self.partition))
 
     def laid_out(self) -> Partition:
@@ -234,7 +234,7 @@ class Backward(SidePipeline):
         super().__init__(job, name, partition.backward, strides, compiled)
 
     def loops(self, gm: torch.fx.GraphModule) -> LoopGraph:
-        return lower.run(gm, self.job.options, self.name, arrived=self.strides)
+        return lower.run(gm, self.job.targets, self.name, input_strides=self.strides)
 
     def with_care(self, kernels: GraphCall) -> GraphCall:
         """A backward that a person edited is tried before it runs: nothing could go on in its place later."""

@@ -10,7 +10,9 @@ A softmax by these verbs::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,9 +20,13 @@ import torch
 from torch import fx
 
 from ..records.check_loops import DTYPES
-from ..records.loops import RESERVED, Access, Buffer, ExternCall, Loop, Node, Value, View
+from ..records.loops import RESERVED, Access, Buffer, ExternCall, Loop, Node, View
 from ..records.origin import UNKNOWN, Origin
-from ..records.sizes import Size
+from ..records.sizes import Size, is_known
+from ..records.target import Target, Targets
+from ..records.tuned.lowering import LoopLimits
+from .strides import broadcast, contiguous, is_dense
+from .symbolic_sizes import converted
 from .table import NotLowered
 from .values import Body, Number, V, compute_dtype
 
@@ -42,59 +48,37 @@ def dtype_name(dtype: torch.dtype) -> str:
     return name
 
 
-def size_of(size: Any) -> Size:
-    """An int as it is; a SymInt as its sympy expression."""
-    return size if isinstance(size, int) else size.node.expr
+def size_of(size: int | torch.SymInt) -> Size:
+    """A size of PyTorch's as ours."""
+    return converted(size) if isinstance(size, torch.SymInt) else size
 
 
-def sizes_of(sizes: Sequence[Any]) -> tuple[Size, ...]:
+def sizes_of(sizes: Sequence[int | torch.SymInt]) -> tuple[Size, ...]:
     return tuple(size_of(s) for s in sizes)
 
 
-def contiguous(shape: Sequence[Size]) -> tuple[Size, ...]:
-    """Row-major strides, as torch gives them (sizes of 0 count as 1)."""
-    strides: list[Size] = []
-    step: Size = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step = step * (1 if size == 0 else size)
-    return tuple(reversed(strides))
+def layout_of(val: torch.Tensor) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
+    """The shape and strides of an FX value."""
+    return sizes_of(val.shape), sizes_of(val.stride())
 
 
-def broadcast(*shapes: Sequence[Size]) -> tuple[Size, ...]:
-    """The common shape by torch's broadcasting rules."""
-    rank = max((len(s) for s in shapes), default=0)
-    out: list[Size] = [1] * rank
-    for shape in shapes:
-        for k, size in enumerate(shape, rank - len(shape)):
-            if size != 1:
-                out[k] = size
-    return tuple(out)
+def known_size(size: Size) -> int:
+    """A size that is a number, for a rule that needs it; NotLowered where it is none."""
+    if not is_known(size):
+        raise NotLowered("sizes that are not known")
+    return size
 
 
-def channels_last(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of an image whose channels are neighbours."""
-    _, c, h, w = shape
-    return (h * w * c, 1, w * c, c)
-
-
-def is_dense(shape: Sequence[Size], strides: Sequence[Size]) -> bool:
-    """Whether distinct indices have distinct addresses (gaps allowed)."""
-    extent: Size = 1
-    for stride, size in sorted(((st, sz) for st, sz in zip(strides, shape) if sz != 1), key=lambda p: p[0]):
-        if size == 0:
-            return True
-        if stride < extent:
-            return False
-        extent = stride * size
-    return True
+def known_sizes(sizes: Sequence[Size]) -> tuple[int, ...]:
+    return tuple(map(known_size, sizes))
 
 
 class Lowering:
     """State of one graph's lowering. Rules use map, reduce, view, extern and the helpers; nothing else."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, targets: Targets, frozen: frozenset[str] = frozenset()) -> None:
+        self.targets = targets
+        self.frozen = frozen  # inputs that are weights to be packed
         self.values: dict[fx.Node, Any] = {}
         self.buffers: dict[str, Buffer] = {}
         self.nodes: list[Node] = []
@@ -102,8 +86,24 @@ class Lowering:
         self.device = "cpu"  # where loops of the node at hand store
         self.origin: Origin = UNKNOWN
         self.op = ""
-        self.frozen: frozenset[str] = frozenset()  # inputs that are weights to be packed
+        self.refusals: Counter[tuple[str, str]] = Counter()  # what did not apply to nodes, and why
         self._splats: dict[object, View] = {}
+
+    def target_of(self, device: torch.device | str) -> Target | None:
+        """What code is generated for on a device, if there is any."""
+        with suppress(NotImplementedError):
+            return self.targets.of(str(device))
+        return None
+
+    @property
+    def target(self) -> Target | None:
+        """That of the node at hand."""
+        return self.target_of(self.device)
+
+    @property
+    def limits(self) -> LoopLimits:
+        """Up to which sizes the node at hand is loops."""
+        return LoopLimits() if self.target is None else self.target.lowering
 
     # -- buffers and views -------------------------------------------------------------------------------------------
     def fresh(self, name: str) -> str:
@@ -166,10 +166,7 @@ class Lowering:
         args = [self._argument(body, x, shape) for x in inputs]
         result = fn(self.counters(body, shape), *args) if indexed else fn(*args)
         dtype = dtype or result.dtype
-        out = self.buffer(name or self.op, dtype, shape, strides)
-        body.store(Access(out.buffer, out.strides), result.cast(compute_dtype(dtype)))
-        self._emit(Loop(out.buffer, shape, (False,) * len(shape), tuple(body.ops), (self.op,), (self.origin,)))
-        return out
+        return self._stored(body, result, self.buffer(name or self.op, dtype, shape, strides), shape)
 
     def reduce(
         self,
@@ -197,11 +194,7 @@ class Lowering:
         kept = tuple(1 if k in over else s for k, s in enumerate(shape))
         dtype = dtype or value.dtype
         out = self.buffer(name or f"{self.op}_{kind}", dtype, kept, strides)
-        moves = tuple(0 if k in over else s for k, s in enumerate(out.strides))
-        body.store(Access(out.buffer, moves), value.cast(compute_dtype(dtype)))
-        flags = tuple(k in over for k in range(rank))
-        self._emit(Loop(out.buffer, shape, flags, tuple(body.ops), (self.op,), (self.origin,)))
-        return out
+        return self._stored(body, value, out, shape, over)
 
     def scan(
         self,
@@ -220,10 +213,21 @@ class Lowering:
         value = fn(*args)
         if shape and shape[dim] != 1:
             value = body.scan(kind, value, tuple(int(k == dim) for k in range(len(shape))))
-        out = self.buffer(name, dtype, shape, sizes_of(val.stride()))
-        body.store(Access(out.buffer, out.strides), post(value).cast(compute_dtype(dtype)))
-        self._emit(Loop(out.buffer, shape, (False,) * len(shape), tuple(body.ops), (self.op,), (self.origin,)))
+        return self._stored(body, post(value), self.buffer(name, dtype, shape, sizes_of(val.stride())), shape)
+
+    def _stored(
+        self, body: Body, value: V, out: View, shape: tuple[Size, ...], over: Collection[int] = frozenset()
+    ) -> View:
+        """``out``, to which a loop over ``shape`` stores ``value``; the dimensions ``over`` are reduced."""
+        strides = tuple(0 if k in over else s for k, s in enumerate(out.strides))
+        body.store(Access(out.buffer, strides), value.cast(compute_dtype(self.dtype(out))))
+        self.append(out.buffer, shape, body, tuple(k in over for k in range(len(shape))))
         return out
+
+    def append(self, name: str, shape: tuple[Size, ...], body: Body, reduced: tuple[bool, ...] | None = None) -> None:
+        """Append a loop for the node at hand."""
+        reduced = (False,) * len(shape) if reduced is None else reduced
+        self.nodes.append(Loop(name, shape, reduced, tuple(body.ops), (self.op,), (self.origin,)))
 
     def copy_into(self, whole: View, x: View | Splat, place: Size, name: str) -> View:
         """A loop that copies ``x`` into ``whole``, from element ``place`` on, with the whole's strides."""
@@ -249,16 +253,16 @@ class Lowering:
             return body.load(self.access(x, shape), compute_dtype(self.dtype(x)))
         return x
 
-    def _emit(self, loop: Loop) -> None:
-        self.nodes.append(loop)
-
     def finish(self, fn: Callable[..., V], inputs: Sequence[Any], node: fx.Node, **more: Any) -> View:
         """``map`` to the value of ``node``: its shape, dtype, strides and name."""
-        val = node.meta["val"]
-        shape, strides = sizes_of(val.shape), sizes_of(val.stride())
+        return self.map_like(node.meta["val"], node.name, fn, inputs, **more)
+
+    def map_like(self, val: torch.Tensor, name: str, fn: Callable[..., V], inputs: Sequence[Any], **more: Any) -> View:
+        """``map`` to a result of a node: the shape, dtype and strides of ``val``."""
+        shape, strides = layout_of(val)
         if not is_dense(shape, strides):
             raise NotLowered("elements of the result overlap")
-        return self.map(fn, inputs, shape=shape, dtype=dtype_name(val.dtype), strides=strides, name=node.name, **more)
+        return self.map(fn, inputs, shape=shape, dtype=dtype_name(val.dtype), strides=strides, name=name, **more)
 
     # -- ATen calls --------------------------------------------------------------------------------------------------
     def extern(
@@ -285,19 +289,15 @@ class Lowering:
         return self.result_of(node.meta["val"], name or node.name)
 
     def result_of(self, val: torch.Tensor, name: str) -> View:
-        return self.buffer(name, dtype_name(val.dtype), sizes_of(val.shape), sizes_of(val.stride()))
+        return self.buffer(name, dtype_name(val.dtype), *layout_of(val))
 
-    def settled(self, view: View, val: torch.Tensor) -> View:
-        """A statistic computed in float32 with its dimensions kept, in the shape and dtype of the FX value."""
+    def cast_like(self, view: View, val: torch.Tensor) -> View:
+        """What a rule computed with its dimensions kept, in another dtype perhaps, as the FX value ``val``."""
         dtype = dtype_name(val.dtype)
         if self.dtype(view) != dtype:
             view = self.map(lambda v: v, [view], dtype=dtype, name=f"{view.buffer}_rounded")
-        return View(view.buffer, sizes_of(val.shape), sizes_of(val.stride()), view.offset)
+        return View(view.buffer, *layout_of(val), view.offset)
 
     def argument(self, arg: Any) -> Any:
         """An FX argument with nodes replaced by their values."""
         return fx.map_arg(arg, lambda n: self.values[n]) if not isinstance(arg, fx.Node) else self.values[arg]
-
-    @staticmethod
-    def missing(name: str) -> Value:
-        return Value(name)

@@ -13,13 +13,10 @@ import torch
 from torch import fx
 
 from ..records import own_operators
-from ..records.loops import Value
+from ..records.loops import Value, View
 from ..torch_compat import OpOverload
-from .attention import attention
-from .context import Lowering, Splat, is_dense, sizes_of
-from .depthwise import depthwise_gradients
-from .packing import packed
-from .products import biased_later, product
+from .context import Lowering, Splat, layout_of
+from .strides import is_dense
 from .table import NotLowered
 
 # Operators whose out= overload is worth calling: the result's memory is then ours to plan.
@@ -31,16 +28,9 @@ HIDDEN_VIEWS = ("_unsafe_view", "unsafe_split", "unsafe_chunk")
 
 def lower_extern(low: Lowering, node: fx.Node) -> Any:
     """Append the call; return the node's value: a View, a Value, or a tuple of them."""
-    args = [_in_memory(low, a) for a in low.argument(node.args)]
-    kwargs = {k: _in_memory(low, v) for k, v in low.argument(node.kwargs).items()}
+    args, kwargs = arguments_in_memory(low, node)
     vals = node.meta.get("val")
     target = target_name(node.target)
-    faster = packed(low, node, args, kwargs) or product(low, node, args) or biased_later(low, node, args)
-    if faster is not None:
-        return faster
-    several = depthwise_gradients(low, node, args) or attention(low, node, args, kwargs)
-    if several is not None:
-        return several
     if _has_out(node):
         view = low.result(node)
         low.extern(target.rpartition(".")[0] + ".out", args, kwargs, [view.buffer], out=True)
@@ -48,15 +38,12 @@ def lower_extern(low: Lowering, node: fx.Node) -> Any:
     if schema_is_void(node):
         low.extern(target, args, kwargs, [None], effect=True)
         return None
-    if isinstance(vals, (tuple, list)):
-        results = [_result(low, val, f"{node.name}_{k}") for k, val in enumerate(vals)]
-        names = [None if r is None else r.name if isinstance(r, Value) else r.buffer for r in results]
-        low.extern(target, args, kwargs, names, unpack=True, aliases=may_alias(node), effect=has_effect(node))
-        return tuple(results)
-    result = _result(low, vals, node.name)
-    name = None if result is None else result.name if isinstance(result, Value) else result.buffer
-    low.extern(target, args, kwargs, [name], aliases=may_alias(node), effect=has_effect(node))
-    return result
+    several = isinstance(vals, (tuple, list))
+    named = [(f"{node.name}_{k}", val) for k, val in enumerate(vals)] if several else [(node.name, vals)]
+    results = [_result(low, val, name) for name, val in named]
+    names = [r.name if isinstance(r, Value) else r.buffer for r in results]
+    low.extern(target, args, kwargs, names, unpack=several, aliases=may_alias(node), effect=has_effect(node))
+    return tuple(results) if several else results[0]
 
 
 def _has_out(node: fx.Node) -> bool:
@@ -66,27 +53,30 @@ def _has_out(node: fx.Node) -> bool:
     if namespace != "aten" or packet not in OUT_OPS or node.target._overloadname != "default":
         return False
     val = node.meta["val"]
-    return is_dense(sizes_of(val.shape), sizes_of(val.stride())) and not val.dtype.is_complex
+    return is_dense(*layout_of(val)) and not val.dtype.is_complex
 
 
-def _result(low: Lowering, val: Any, name: str) -> Any:
+def _result(low: Lowering, val: Any, name: str) -> View | Value:
     if isinstance(val, torch.Tensor):
         try:
             return low.result_of(val, name)
         except NotLowered:
-            shape, strides = sizes_of(val.shape), sizes_of(val.stride())
-            return low.buffer(name, str(val.dtype).removeprefix("torch."), shape, strides)
+            return low.buffer(name, str(val.dtype).removeprefix("torch."), *layout_of(val))
     return Value(low.fresh(name))
 
 
+def arguments_in_memory(low: Lowering, node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
+    """A call's arguments and keyword arguments, tensors as Views."""
+    args = [_in_memory(low, a) for a in low.argument(node.args)]
+    return args, {k: _in_memory(low, v) for k, v in low.argument(node.kwargs).items()}
+
+
 def _in_memory(low: Lowering, arg: Any) -> Any:
-    """Arguments as ATen takes them: numbers repeated become tensors."""
+    """An argument as ATen takes it: numbers repeated become tensors."""
     if isinstance(arg, Splat):
         return low.view(arg)
     if isinstance(arg, (tuple, list)):
-        return (
-            type(arg)(_in_memory(low, a) for a in arg) if isinstance(arg, tuple) else [_in_memory(low, a) for a in arg]
-        )
+        return (tuple if isinstance(arg, tuple) else list)(_in_memory(low, a) for a in arg)
     return arg
 
 

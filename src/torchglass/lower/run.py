@@ -7,7 +7,7 @@ a view; one without stays an ATen call. Nothing is an error here except a graph 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,50 +18,33 @@ from ..records.check_loops import DTYPES, check_graph
 from ..records.loops import ExternCall, LoopGraph, Node, Value, View
 from ..records.origin import UNKNOWN
 from ..records.sizes import Size
+from ..records.target import Target, Targets
 from ..torch_compat import OpOverload
-from . import (  # noqa: F401  they fill the table
-    activations,
-    channels,
-    creation,
-    gathering,
-    indexing,
-    losses,
-    normalization,
-    pointwise,
-    pooling,
-    reductions,
-    resampling,
-    scans,
-    scattering,
-    special,
-    views,
-)
-from .context import Lowering, Splat, contiguous, size_of, sizes_of
-from .extern import lower_extern
-from .layouts import lay_out
-from .narrow import narrow
-from .packing import normalized
-from .summed_products import merge_products
-from .table import NotLowered, find_rule
+from . import cpu, rules  # noqa: F401  they fill the tables
+from .context import Lowering, Splat, layout_of, size_of
+from .extern import arguments_in_memory, lower_extern
+from .shrink_to_read import shrink_to_read
+from .strategies import Request, Strategy, rewritten, strategies_of
+from .strides import contiguous
+from .table import NotLowered, Rule, find_rule
 
 
 def run(
     gm: fx.GraphModule,
-    options: Any = None,
+    targets: Targets,
     name: str = "forward",
+    *,
     frozen: frozenset[str] = frozenset(),
     returned: int | None = None,
-    arrived: Sequence[tuple[Size, ...] | None] = (),
+    input_strides: Sequence[tuple[Size, ...] | None] = (),
 ) -> LoopGraph:
-    """Lower ``gm``; buffers are named after its nodes. ``frozen``: inputs that are weights to be packed.
+    """Lower ``gm`` for ``targets``; buffers are named after its nodes.
 
-    Of the results the first ``returned`` (None: all) lie as eager's do. ``arrived``: strides of the first inputs where
-    they lie otherwise.
+    ``frozen``: inputs that are weights to be packed. Of the results the first ``returned`` (None: all) lie as eager's
+    do. ``input_strides``: of the first inputs, where they lie otherwise than eager's.
     """
-    gm, merged = merge_products(gm, frozen)
-    gm, laid = lay_out(gm, returned, arrived, frozen)
-    low = Lowering(name)
-    low.frozen = frozen
+    low = Lowering(targets, frozen)
+    gm, notes = rewritten(gm, _targets(low, gm), Request(frozen, returned, input_strides))
     inputs: list[str] = []
     outputs: tuple[Any, ...] = ()
     for node in gm.graph.nodes:
@@ -78,21 +61,31 @@ def run(
             outputs = _outputs(low, node)
         else:
             raise ValueError(f"an ATen graph has no {node.op} nodes: {node}")
+    notes += [f"{what} ({count}): {reason}" for (what, reason), count in low.refusals.items()]
     nodes = _live(low.nodes, outputs)
-    notes = tuple(note for note in (merged, laid) if note)
-    graph = LoopGraph(name, tuple(inputs), low.buffers, nodes, outputs, low.constants, notes=notes)
-    graph = narrow(graph)
+    graph = LoopGraph(name, tuple(inputs), low.buffers, nodes, outputs, low.constants, notes=tuple(notes))
+    graph = shrink_to_read(graph)
     check_graph(graph)
     return graph
+
+
+def _targets(low: Lowering, gm: fx.GraphModule) -> list[Target]:
+    """Of the devices that a graph's tensors are on."""
+    devices = dict.fromkeys(v.device for node in gm.graph.nodes for v in _tensors(node.meta.get("val")))
+    return [target for device in devices if (target := low.target_of(device)) is not None]
 
 
 def _input(low: Lowering, node: fx.Node) -> Any:
     val = node.meta.get("val")
     if not isinstance(val, torch.Tensor):
         return Value(node.name)
-    dtype = str(val.dtype).removeprefix("torch.")
+    return _given(low, node.name, val, "input")
+
+
+def _given(low: Lowering, name: str, val: torch.Tensor, role: str) -> View:
+    """The buffer of what the caller brings, of whatever dtype."""
     low.device = str(val.device)
-    return low.buffer(node.name, dtype, sizes_of(val.shape), sizes_of(val.stride()), role="input")
+    return low.buffer(name, str(val.dtype).removeprefix("torch."), *layout_of(val), role=role)
 
 
 def _constant(low: Lowering, gm: fx.GraphModule, node: fx.Node) -> Any:
@@ -107,35 +100,55 @@ def _constant(low: Lowering, gm: fx.GraphModule, node: fx.Node) -> Any:
     if value.is_neg():
         value = node.meta["val"] = value.resolve_neg()
     node.meta.setdefault("val", value)
-    dtype = str(value.dtype).removeprefix("torch.")
-    low.device = str(value.device)
-    view = low.buffer(node.name, dtype, sizes_of(value.shape), sizes_of(value.stride()), role="constant")
+    view = _given(low, node.name, value, "constant")
     low.constants[view.buffer] = value
     return view
 
 
 def _call(low: Lowering, node: fx.Node) -> Any:
+    """A node's value: by a strategy of its device's, by its rule, or by ATen."""
     if node.target is operator.getitem and isinstance(low.values.get(node.args[0]), (tuple, list)):
         return low.values[node.args[0]][node.args[1]]
     low.op = _short_name(node)
     low.device = next((str(v.device) for v in _tensors(node.meta.get("val"))), "cpu")
-    if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
+    if not isinstance(node.target, OpOverload):
+        return lower_extern(low, node)
+    if node.target._schema.is_mutable:
         return _mutation(low, node)
-    found = find_rule(node.target) if isinstance(node.target, OpOverload) else None
-    folded = normalized(low, node)
-    if folded is not None:
-        return folded
+    for strategy in strategies_of(low.target, node.target):
+        value = _attempt(low, node, _by_strategy(strategy), f"no {strategy.__name__}", f"strategy {strategy.__name__}")
+        if value is not None:
+            return value
+    rule = find_rule(node.target)
     symbolic = any(isinstance(low.values.get(n), Value) for n in node.all_input_nodes)
-    if found is not None and not symbolic and _is_plain(node):
-        done, known = len(low.nodes), len(low.buffers)
-        try:
-            return found(low, node, *low.argument(node.args), **low.argument(node.kwargs))
-        except NotLowered:
-            low.undo(done, known)
-        except Exception as error:
-            fallbacks.say(f"the lowering rule of {low.op} failed; it stays an ATen call", low.origin, error=error)
-            low.undo(done, known)
+    if rule is not None and not symbolic and _is_plain(low, node):
+        value = _attempt(low, node, _by_rule(rule), f"{low.op} stays a call", f"lowering rule of {low.op}")
+        if value is not None:
+            return value
     return lower_extern(low, node)
+
+
+def _by_strategy(strategy: Strategy[Any]) -> Callable[[Lowering, fx.Node], Any]:
+    return lambda low, node: strategy(low, low.target, node, *arguments_in_memory(low, node))
+
+
+def _by_rule(rule: Rule) -> Callable[[Lowering, fx.Node], Any]:
+    return lambda low, node: rule(low, node, *low.argument(node.args), **low.argument(node.kwargs))
+
+
+def _attempt(low: Lowering, node: fx.Node, make: Callable[[Lowering, fx.Node], Any], refusal: str, who: str) -> Any:
+    """The value that a rule or a strategy makes of a node; None, and all as before, where it makes none."""
+    done, known = len(low.nodes), len(low.buffers)
+    value = None
+    try:
+        value = make(low, node)
+    except NotLowered as reason:
+        low.refusals[refusal, str(reason)] += 1
+    except Exception as error:
+        fallbacks.say(f"the {who} failed; it stays an ATen call", low.origin, error=error)
+    if value is None:
+        low.undo(done, known)
+    return value
 
 
 def _mutation(low: Lowering, node: fx.Node) -> Any:
@@ -170,21 +183,21 @@ def _is_view(node: fx.Node) -> bool:
     return schema is not None and not schema.is_mutable and any(r.alias_info is not None for r in schema.returns)
 
 
-def _is_plain(node: fx.Node) -> bool:
+def _is_plain(low: Lowering, node: fx.Node) -> bool:
     """Loops are for plain tensors of dtypes they know and real numbers; anything odd leaves the operator to ATen."""
     if any(isinstance(argument, complex) for argument in (*node.args, *node.kwargs.values())):
         return False
     results = _tensors(node.meta.get("val"))
     read = [v for n in node.all_input_nodes for v in _tensors(n.meta.get("val"))]
-    return bool(results) and all(v.layout == torch.strided and _known(v) for v in (*results, *read))
+    return bool(results) and all(v.layout == torch.strided and _known(low, v) for v in (*results, *read))
 
 
 def _tensors(vals: Any) -> list[torch.Tensor]:
     return [v for v in (vals if isinstance(vals, (tuple, list)) else [vals]) if isinstance(v, torch.Tensor)]
 
 
-def _known(val: torch.Tensor) -> bool:
-    return str(val.dtype).removeprefix("torch.") in DTYPES and val.device.type in ("cpu", "cuda")
+def _known(low: Lowering, val: torch.Tensor) -> bool:
+    return str(val.dtype).removeprefix("torch.") in DTYPES and low.target_of(val.device) is not None
 
 
 def _short_name(node: fx.Node) -> str:
@@ -208,7 +221,7 @@ def _laid_out(low: Lowering, value: Splat, node: fx.Node) -> View:
     what may be a view of a larger tensor.
     """
     val = node.meta["val"]
-    shape, strides, offset = sizes_of(val.shape), sizes_of(val.stride()), size_of(val.storage_offset())
+    (shape, strides), offset = layout_of(val), size_of(val.storage_offset())
     if offset == 0 and strides == contiguous(shape):
         return low.map(lambda v: v, [value], shape=shape, dtype=value.dtype, name=node.name)
     items: Size = offset if 0 in shape else 1 + offset + sum((d - 1) * s for d, s in zip(shape, strides))

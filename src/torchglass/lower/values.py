@@ -11,13 +11,18 @@ Numbers become constants of the other operand's dtype. Equal operations are appe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
+from operator import add
 from typing import Any, TypeAlias
 
 from ..records.loops import BOOL_OPS, Access, Compute, Const, Index, Load, Operation, Reduce, Scan, Store
 from ..records.sizes import Size
 
 Number: TypeAlias = "float | int | bool"
+
+MOST_PLACES = 2**31 - 1
+"""Elements of a dimension whose places a body computes as int32: vectors of them are as wide as those of float32."""
 
 # What arithmetic on a storage dtype is done in.
 COMPUTE = {"bfloat16": "float32", "float16": "float32"}
@@ -37,7 +42,7 @@ def bits(dtype: str) -> int:
     return int(dtype.removeprefix("u").removeprefix("int"))
 
 
-def wrapped(value: int, dtype: str) -> int:
+def wrap_around(value: int, dtype: str) -> int:
     """A number as the integer dtype holds it: 200 is -56 in int8, as torch's arithmetic with numbers has it."""
     span = 1 << bits(dtype)
     value %= span
@@ -79,7 +84,7 @@ class Body:
         elif isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{value} is no {dtype}")
         else:
-            value = wrapped(int(value), dtype)
+            value = wrap_around(int(value), dtype)
         return self.value(("const", repr(value), dtype), dtype, lambda n: Const(n, value, dtype))
 
     def index(self, strides: tuple[Size, ...], offset: Size = 0, dtype: str = "int64") -> V:
@@ -171,14 +176,29 @@ def where(cond: V, a: V | Number, b: V | Number) -> V:
     return cond.body.compute("where", (cond, a, a.lift(b)))
 
 
-def at_least(x: V, low: V | Number) -> V:
+def clamp_min(x: V, low: V | Number) -> V:
     """The larger of the two. Beside a number, ``x`` where they are equal: relu(-0.0) is -0.0, as in eager."""
     return x.do("maximum", low) if isinstance(low, V) else x.lift(low).do("maximum", x)
 
 
-def at_most(x: V, high: V | Number) -> V:
+def clamp_max(x: V, high: V | Number) -> V:
     """The smaller of the two."""
     return x.do("minimum", high) if isinstance(high, V) else x.lift(high).do("minimum", x)
+
+
+def summed(values: Iterable[V]) -> V:
+    """The sum of one value or more, from left to right."""
+    return reduce(add, values)
+
+
+def every(conditions: Iterable[V]) -> V | None:
+    """Whether all conditions hold; None: there are none."""
+    return reduce(lambda a, b: b if a is None else a.do("and", b), conditions, None)
+
+
+def chosen(values: Iterable[tuple[V | None, V]]) -> V:
+    """The last of some values whose condition holds (None: it does), or the first."""
+    return reduce(lambda a, b: b if b[0] is None else (None, where(b[0], b[1], a[1])), values)[1]
 
 
 def _unary(op: str) -> Callable[[V], V]:

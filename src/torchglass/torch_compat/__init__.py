@@ -10,4 +10,5 @@ from .fake_tensors import *
 from .modes import *
 from .onednn import *
 from .running import *
+from .symbolic_shapes import *
 from .tracing import *

@@ -6,10 +6,48 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class CpuLowering:
-    """Which operators are loops on a CPU and which are calls, and of what."""
+class LoopLimits:
+    """Up to which size a rule makes loops; past it the operator stays ATen's call. Measured on CPUs alone."""
+
+    window: int = 25  # places of a pooling's window, 5 x 5, each a load of the body: bounds the code, not measured
+    joined_parts: int = 8  # of a concatenation that a loop picks among; for more a copy each by ATen is as fast
+    gamma_numbers: int = 64  # of lgamma, one at a time by the C library: past it five times as long as ATen's vectors
+    mirrored_padding: int = 2  # numbers at a side of a reflected padding that backward reads one by one; loops are
+    repeated_padding: int = 4  # 1.5 to 3 times as fast as ATen up to here; the same of a replicated one
 
 
 @dataclass(frozen=True)
-class GpuLowering:
+class CpuLowering(LoopLimits):
+    """Which operators are loops on a CPU and which are calls, and of what."""
+
+    layout_gain: int = 2
+    """Bytes that convolutions move for each byte that is laid out anew where images begin and end to lie channels
+    last. Convolutions take 0.6 to 0.9 times as long so."""
+
+    chain: int = 432
+    """Summands of a convolution that oneDNN adds up in one go with AVX-512 before it is split: 48 channels of 3 x 3
+    have 1.6 times eager's error."""
+
+    depthwise_window: int = 3
+    """Places along a side of the windows that oneDNN has a depthwise kernel for."""
+
+    depthwise_channels: int = 32
+    """From which on a loop over channels is faster than oneDNN's call for other windows."""
+
+    onednn_multiplications: int = 1_500_000
+    """Of a product, from which on oneDNN wins more than what its call costs."""
+
+    attention_queries: int = 32
+    """That our attention works on at once (csrc/attention.cpp). With fewer, half of a panel would be empty: slower with
+    many threads."""
+
+    attention_scores: int = 1 << 16
+    """Keys times numbers of a key and a value that stay in cache, four times as many below a causal mask."""
+
+    merged_products: int = 3
+    """Of a sum, from which on calls less are worth the copies of the factors. Not measured: an LSTM's 20 steps gain."""
+
+
+@dataclass(frozen=True)
+class GpuLowering(LoopLimits):
     """The same on a GPU."""

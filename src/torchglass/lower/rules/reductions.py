@@ -7,17 +7,18 @@ makes one kernel.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
-from ..records.loops import View
-from ..records.sizes import Size, product
-from .context import Lowering, contiguous, dtype_name, is_dense, sizes_of
-from .table import NotLowered, rule
-from .values import V, compute_dtype, exp, is_float, log, where
+from ...records.loops import View
+from ...records.sizes import Size, hint, product
+from ..context import Lowering, dtype_name, known_size, layout_of
+from ..strides import contiguous, is_dense
+from ..table import NotLowered, rule
+from ..values import MOST_PLACES, V, compute_dtype, exp, is_float, log, where
 
 
 def normalize_dims(dims: Any, rank: int) -> list[int]:
@@ -35,7 +36,7 @@ def to_node(
 ) -> View:  # fmt: skip
     """``reduce`` to the value of ``node``, whose shape lacks the reduced dimensions unless ``keepdim``."""
     val = node.meta["val"]
-    shape, strides = sizes_of(val.shape), sizes_of(val.stride())
+    shape, strides = layout_of(val)
     rank = len(inputs[0].shape)
     full = strides
     if not keepdim:
@@ -63,15 +64,13 @@ rule("prod.default", "prod.dim_int")(_sum_like("prod"))
 def _mean(low: Lowering, node: fx.Node, x: Any, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> View:
     to = compute_dtype(dtype_name(node.meta["val"].dtype))
     over = normalize_dims(dims, len(x.shape))
-    count = product(tuple(x.shape[d] for d in over))
-    return to_node(low, node, "sum", [x], over, keepdim, lambda v: v.cast(to), lambda total: total / count_of(count))
+    count = count_of(x.shape, over)
+    return to_node(low, node, "sum", [x], over, keepdim, lambda v: v.cast(to), lambda total: total / count)
 
 
-def count_of(count: Size) -> int:
-    """A known number of elements; symbolic counts stay with ATen for now."""
-    if not isinstance(count, int):
-        raise NotLowered("a symbolic number of elements")
-    return count
+def count_of(shape: Sequence[Size], dims: Iterable[int] | None = None) -> int:
+    """The number of elements in some dimensions, in all by default, where it is known."""
+    return known_size(product(shape if dims is None else [shape[d] for d in dims]))
 
 
 def _extremum(kind: str) -> Callable[..., View]:
@@ -107,7 +106,7 @@ rule("all.default", "all.dim", "all.dims")(_truth_reduction("all"))
 
 def mean_of(low: Lowering, x: Any, dims: Sequence[int], to: str, name: str) -> tuple[View, int]:
     """The mean over ``dims`` and the number of elements it is of."""
-    count = count_of(product(tuple(x.shape[d] for d in dims)))
+    count = count_of(x.shape, dims)
     mean = low.reduce(
         "sum", [x], dims, lambda v: v.cast(to), lambda s: s / max(count, 1), name=f"{name}_mean", dtype=to
     )
@@ -190,7 +189,7 @@ def _with_mean(root: bool) -> Callable[..., Any]:
             "sum", [x, mean], over, squared_difference(to), _spread(freedom, root), name=node.name,
             dtype=dtype_name(spread.dtype),
         )  # fmt: skip
-        return low.settled(y, spread), low.settled(mean, middle)
+        return low.cast_like(y, spread), low.cast_like(mean, middle)
 
     return lower
 
@@ -216,7 +215,7 @@ def _logsumexp(low: Lowering, node: fx.Node, x: Any, dims: Any, keepdim: bool = 
     val = node.meta["val"]
     kept = tuple(1 if d in over else size for d, size in enumerate(x.shape))
     y = low.map(lambda s, m: log(s) + shift(m), [total, top], shape=kept, dtype=dtype_name(val.dtype), name=node.name)
-    return View(y.buffer, sizes_of(val.shape), sizes_of(val.stride()))
+    return low.cast_like(y, val)
 
 
 @rule("linalg_vector_norm")
@@ -269,13 +268,14 @@ def _aminmax(low: Lowering, node: fx.Node, x: Any, *, dim: Any = None, keepdim: 
     pair = [
         low.reduce(kind, [x], over, name=f"{node.name}_{kind}", dtype=low.dtype(x)) for kind in ("min", "max")
     ]  # fmt: skip
-    return tuple(low.settled(v, val) for v, val in zip(pair, node.meta["val"]))
+    return tuple(low.cast_like(v, val) for v, val in zip(pair, node.meta["val"]))
 
 
 def _place_of(kind: str, low: Lowering, x: Any, dim: int, name: str) -> tuple[View, View]:
     """The extremum along ``dim`` and its first place, both with the dimension kept: two passes that vectorize."""
-    if x.shape[dim] == 0 or not isinstance(x.shape[dim], int) or x.shape[dim] >= 2**31:
-        raise NotLowered("no elements: eager raises")
+    length = known_size(x.shape[dim])
+    if not 0 < length <= MOST_PLACES:
+        raise NotLowered("no elements: eager raises; or too many")
     dtype = compute_dtype(low.dtype(x))
     if dtype == "bool" or not isinstance(x, View):
         raise NotLowered("the first of equal truths")
@@ -291,7 +291,7 @@ def _place_of(kind: str, low: Lowering, x: Any, dim: int, name: str) -> tuple[Vi
         if is_float(v.dtype):
             same = same.do("or", v.do("isnan").do("and", m.do("isnan")))
         here = v.body.index(tuple(int(k == dim) for k in range(rank)), 0, "int32")
-        return where(same, here, x.shape[dim] - 1)
+        return where(same, here, length - 1)
 
     found = low.reduce("min", [x, best], [dim], place, lambda p: p.cast("int64"), name=f"{name}_place", indexed=True)
     return best, found
@@ -304,8 +304,7 @@ def _argument_of(kind: str) -> Callable[..., View]:
         if dim is None or not x.shape:
             raise NotLowered("the place in the flat tensor")
         _, found = _place_of(kind, low, x, dim % len(x.shape), node.name)
-        val = node.meta["val"]
-        return View(found.buffer, sizes_of(val.shape), sizes_of(val.stride()))
+        return low.cast_like(found, node.meta["val"])
 
     return lower
 
@@ -319,7 +318,7 @@ def _extremum_and_place(kind: str) -> Callable[..., Any]:
         if not x.shape:
             raise NotLowered("a single number")
         pair = _place_of(kind, low, x, dim % len(x.shape), node.name)
-        return tuple(View(v.buffer, sizes_of(f.shape), sizes_of(f.stride())) for v, f in zip(pair, node.meta["val"]))
+        return tuple(low.cast_like(v, val) for v, val in zip(pair, node.meta["val"]))
 
     return lower
 
@@ -336,11 +335,17 @@ def _float_to(node: fx.Node) -> str:
     return to
 
 
+def _exponentials(low: Lowering, x: Any, dim: int, to: str, name: str) -> tuple[View, View]:
+    """The largest number of each line, and e to the power of all less that."""
+    top = low.reduce("max", [x], [dim], lambda v: v.cast(to), name=f"{name}_max", dtype=to)
+    e = low.map(lambda v, m: exp(v.cast(to) - m), [x, top], name=f"{name}_exp", dtype=to, strides=_strides(low, x))
+    return top, e
+
+
 @rule("_softmax")
 def _softmax(low: Lowering, node: fx.Node, x: Any, dim: int, half_to_float: bool = False) -> View:
     to, n = _float_to(node), node.name
-    top = low.reduce("max", [x], [dim], lambda v: v.cast(to), name=f"{n}_max", dtype=to)
-    e = low.map(lambda v, m: exp(v.cast(to) - m), [x, top], name=f"{n}_exp", dtype=to, strides=_strides(low, x))
+    _, e = _exponentials(low, x, dim, to, n)
     share = low.reduce("sum", [e], [dim], post=lambda s: 1.0 / s, name=f"{n}_share", dtype=to)
     return low.finish(lambda v, s: v * s, [e, share], node)
 
@@ -348,8 +353,7 @@ def _softmax(low: Lowering, node: fx.Node, x: Any, dim: int, half_to_float: bool
 @rule("_safe_softmax")
 def _safe_softmax(low: Lowering, node: fx.Node, x: Any, dim: int, dtype: Any = None) -> View:
     to, n = _float_to(node), node.name
-    top = low.reduce("max", [x], [dim], lambda v: v.cast(to), name=f"{n}_max", dtype=to)
-    e = low.map(lambda v, m: exp(v.cast(to) - m), [x, top], name=f"{n}_exp", dtype=to, strides=_strides(low, x))
+    top, e = _exponentials(low, x, dim, to, n)
     total = low.reduce("sum", [e], [dim], name=f"{n}_sum", dtype=to)
     # a row of -inf alone is all zeros here, NaN in plain softmax
     return low.finish(lambda v, s, m: where(m.do("eq", float("-inf")), 0.0, v / s), [e, total, top], node)
@@ -382,7 +386,7 @@ def _log_softmax_backward(low: Lowering, node: fx.Node, grad: Any, y: Any, dim: 
 def _strides(low: Lowering, x: Any) -> tuple[Size, ...] | None:
     """A full-size intermediate keeps its input's layout when that is dense, so that loops walk memory in order."""
     if isinstance(x, View) and is_dense(x.shape, x.strides) and x.buffer in low.buffers:
-        ordered = sorted(range(len(x.shape)), key=lambda k: x.strides[k])
+        ordered = sorted(range(len(x.shape)), key=lambda k: hint(x.strides[k]))
         step: Size = 1
         out: list[Size] = [0] * len(x.shape)
         for k in ordered:

@@ -1,8 +1,8 @@
 """Convolutions of images channels last in parts, so that they add up as exactly as eager's.
 
 oneDNN with AVX-512 adds up all channels of such an image in one chain, whose error grows with its length; images as
-eager lays them out are added up 16 channels at a time. Where a chain is longer than ``LONGEST``, the channels are
-divided into groups, whose sums are results of their own that loops add (without AVX-512 eager's are one chain, too)::
+eager lays them out are added up 16 channels at a time. Where a chain is longer than ``CpuLowering.chain``, the channels
+are divided into groups, whose sums are results of their own that loops add (without AVX-512 eager has one chain, too)::
 
     y = convolution(x, w)  =>  parts = convolution(x, w by groups, groups=2); y = parts[:, :n] + parts[:, n:]
 
@@ -21,32 +21,30 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..torch_compat import has_avx512
-from .context import channels_last
-from .maker import Maker
+from ...records.target import Cpu
+from ..strides import channels_last
+from .node_builder import NodeBuilder
 
 aten = torch.ops.aten
 
-LONGEST = 432
-"""Summands of one chain: 48 channels of 3 x 3 have 1.6 times eager's error."""
 
-VECTOR = 16
-"""Channels that oneDNN adds up at once: groups are made of whole ones."""
+def parts_of(node: fx.Node, cpu: Cpu) -> int:
+    """Into how many groups the channels that a convolution adds up are to be divided; 1: it stays as it is.
 
-
-def parts_of(node: fx.Node) -> int:
-    """Into how many groups the channels that a convolution adds up are to be divided; 1: it stays as it is."""
+    Groups are made of whole registers: so many channels oneDNN adds up at once.
+    """
     back = node.target is aten.convolution_backward.default
     weight, transposed, groups = (node.args[k] for k in ((2, 7, 9) if back else (1, 6, 8)))
     assert isinstance(weight, fx.Node)
     val = weight.meta["val"]
-    if transposed or groups != 1 or val.dtype != torch.float32 or not has_avx512():
+    if transposed or groups != 1 or val.dtype != torch.float32 or not cpu.avx512:
         return 1
     channels, window = val.shape[0 if back else 1], prod(val.shape[2:])
-    if channels * window <= LONGEST:
+    longest = cpu.lowering.chain
+    if channels * window <= longest:
         return 1
-    fitting = [n for n in range(2, channels // VECTOR + 1) if channels % (n * VECTOR) == 0]
-    return next((n for n in fitting if channels // n * window <= LONGEST), max(fitting, default=1))
+    fitting = [n for n in range(2, channels // cpu.lanes + 1) if channels % (n * cpu.lanes) == 0]
+    return next((n for n in fitting if channels // n * window <= longest), max(fitting, default=1))
 
 
 def forward_in_parts(node: fx.Node, weight: fx.Node, parts: int) -> fx.Node:
@@ -54,7 +52,7 @@ def forward_in_parts(node: fx.Node, weight: fx.Node, parts: int) -> fx.Node:
     x, _, bias, *geometry = node.args
     out = node.meta["val"]
     outs, channels, *window = weight.meta["val"].shape
-    made, size = Maker(node), channels // parts
+    made, size = NodeBuilder(node), channels // parts
     grouped = made(aten.view.default, weight, [outs, parts, size, *window])
     turned = made(aten.permute.default, grouped, [1, 0, 2, 3, 4])
     last = (outs * size * prod(window), size * prod(window), 1, window[1] * size, size)
@@ -78,14 +76,14 @@ def gradient_in_parts(node: fx.Node, parts: int) -> fx.Node:
     )
     beyond = [size - ((count - 1) * s - 2 * p + d * (k - 1) + 1) for size, count, k, s, p, d in axes]
     call = [grad, weight, None, stride, padding, dilation, True, beyond, parts]
-    return _sums(Maker(node), call, out, parts)
+    return _sums(NodeBuilder(node), call, out, parts)
 
 
 def pair(values: Any) -> Sequence[int]:
     return values if len(values) == 2 else [*values, *values]
 
 
-def _sums(made: Maker, call: list[Any], out: torch.Tensor, parts: int) -> fx.Node:
+def _sums(made: NodeBuilder, call: list[Any], out: torch.Tensor, parts: int) -> fx.Node:
     """The groups' sums, side by side, and what loops add of them."""
     batch, count, *image = out.shape
     shape = (batch, parts * count, *image)

@@ -12,16 +12,16 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records.loops import View
-from .context import Lowering
+from ...records.loops import View
+from ..context import Lowering
+from ..table import NotLowered, rule
+from ..values import Number, V, absolute, clamp_max, clamp_min, exp, is_float, ndtr, sigmoid, tanh, where
 from .pointwise import pointwise
-from .table import NotLowered, rule
-from .values import Number, V, absolute, at_least, at_most, exp, is_float, ndtr, sigmoid, tanh, where
 
 
 @pointwise("relu")
 def _relu(x: V) -> V:
-    return at_least(x, 0)
+    return clamp_min(x, 0)
 
 
 @pointwise("threshold_backward")
@@ -95,7 +95,7 @@ def _softplus_backward(grad: V, x: V, beta: Number, threshold: Number) -> V:
 
 @pointwise("hardtanh")
 def _hardtanh(x: V, low: Number = -1, high: Number = 1) -> V:
-    return at_most(at_least(x, low), high)
+    return clamp_max(clamp_min(x, low), high)
 
 
 @pointwise("hardtanh_backward")
@@ -105,12 +105,12 @@ def _hardtanh_backward(grad: V, x: V, low: Number, high: Number) -> V:
 
 @pointwise("hardsigmoid")
 def _hardsigmoid(x: V) -> V:
-    return at_most(at_least(x + 3, 0), 6) / 6
+    return clamp_max(clamp_min(x + 3, 0), 6) / 6
 
 
 @pointwise("hardswish")
 def _hardswish(x: V) -> V:
-    return x * at_most(at_least(x + 3, 0), 6) / 6
+    return x * clamp_max(clamp_min(x + 3, 0), 6) / 6
 
 
 @pointwise("mish")

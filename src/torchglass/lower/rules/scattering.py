@@ -17,12 +17,13 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import Access, Loop, View
-from ..records.sizes import Size
-from .context import Lowering, Splat, broadcast, dtype_name, is_dense, sizes_of
-from .gathering import INDEX_COPY, INDEX_DIM, INDEX_GATHER, INDEX_SELF, along, at_dims, bounded, indices_of, wrapped
-from .table import NotLowered, rule
-from .values import Body, V, compute_dtype, where
+from ...records.loops import Access, View
+from ...records.sizes import Size
+from ..context import Lowering, Splat, dtype_name, layout_of, sizes_of
+from ..strides import broadcast, is_dense
+from ..table import NotLowered, rule
+from ..values import Body, V, compute_dtype, where
+from .gathering import INDEX_COPY, INDEX_DIM, INDEX_GATHER, INDEX_SELF, along, bounded, indices_of, spread, wrapped
 
 Places = Sequence[tuple[V, Size]]
 
@@ -35,13 +36,13 @@ class _Writer:
 
     def __init__(self, low: Lowering, node: fx.Node, x: Any, shape: Sequence[Size], wide: bool = False) -> None:
         val = node.meta["val"]
-        if 0 in (*val.shape, *shape) or not is_dense(sizes_of(val.shape), sizes_of(val.stride())):
+        if 0 in (*val.shape, *shape) or not is_dense(*layout_of(val)):
             raise NotLowered("nothing to write, or elements that overlap")
         self.low, self.node, self.shape, self.body = low, node, tuple(shape), Body()
         self.dtype = dtype_name(val.dtype)
         kind = compute_dtype(self.dtype) if wide else self.dtype
         name = node.name if kind == self.dtype else f"{node.name}_sum"
-        self.out = out = low.buffer(name, kind, sizes_of(val.shape), sizes_of(val.stride()))
+        self.out = out = low.buffer(name, kind, *layout_of(val))
         self.before = low.copy_into(out, x, 0, f"{node.name}_before").buffer
 
     def load(self, x: Any) -> V:
@@ -58,8 +59,7 @@ class _Writer:
             raise NotLowered("a sum of bools")
         access = Access(out.buffer, tuple(strides), 0, tuple((v.name, s) for v, s in places))
         self.body.store(access, value.cast(compute_dtype(dtype)), self.before, add)
-        flags = (False,) * len(self.shape)
-        low.nodes.append(Loop(out.buffer, self.shape, flags, tuple(self.body.ops), (low.op,), (low.origin,)))
+        low.append(out.buffer, self.shape, self.body)
         return low.finish(lambda v: v, [out], self.node) if dtype != self.dtype else out
 
     def write_along(self, dim: int, place: V, value: V, add: bool) -> View:
@@ -151,21 +151,18 @@ def _index_put(
     given = {d: indices_of(low, i) for d, i in enumerate(indices) if i is not None}
     if not isinstance(x, (View, Splat)) or not given:
         raise NotLowered("no indices")
-    x_shape, width = x.shape, max(len(i.shape) for i in given.values())
-    common = broadcast(*(i.shape for i in given.values()))
-    together = list(given) == list(range(min(given), min(given) + len(given)))
-    start = min(given) if together else 0
-    kept = [d for d in range(len(x_shape)) if d not in given]
-    shape = [x_shape[d] for d in kept]
-    shape[start:start] = common
-    places = [p for p in range(len(shape)) if not start <= p < start + width]
+    x_shape = x.shape
+    kept, places, views = spread(given, len(x_shape))
+    shape = list(broadcast(*(i.shape for i in views)))
+    for d, p in zip(kept, places):
+        shape[p] = x_shape[d]
     w = _Writer(low, node, x, shape)
     if isinstance(values, View) and len(values.shape) > len(shape):
         raise NotLowered("values of more dimensions")
     strides: list[Size] = [0] * len(shape)
     for d, p in zip(kept, places):
         strides[p] = w.out.strides[d] if x_shape[d] != 1 else 0
-    loads = [(d, w.load(at_dims(i, start, width, len(shape)))) for d, i in given.items()]
+    loads = [(d, w.load(view)) for d, view in zip(given, views)]
     bound = [(wrapped(v, x_shape[d], INDEX_DIM, d), w.out.strides[d]) for d, v in loads]
     return w.write(strides, bound, w.load(values), accumulate)
 

@@ -6,25 +6,32 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
 
-from ..records.loops import View
-from .context import Lowering, dtype_name
-from .pointwise import pointwise
-from .table import NotLowered, rule
-from .values import COMPUTE, Number, V, absolute, compute_dtype, exp, is_float, log, sin, where
+from ...records.loops import View
+from ...records.sizes import all_known
+from ..context import Lowering, dtype_name
+from ..table import NotLowered, rule
+from ..values import COMPUTE, Number, V, absolute, compute_dtype, exp, is_float, log, sin, where
+from .pointwise import both, pointwise
 
 
-@pointwise("xlogy")
-def _xlogy(x: V | Number, y: V | Number) -> V:
-    if not isinstance(x, V):
-        assert isinstance(y, V)
-        x = y.lift(x)
-    y = x.lift(y)
-    return where(y.do("isnan"), y, where(x.do("eq", 0), 0, x * log(y)))
+def _times_logarithm(logarithm: str) -> Callable[..., V]:
+    """0 where the factor is, whatever the logarithm."""
+
+    def element(x: V | Number, y: V | Number) -> V:
+        x, y = both(x, y)
+        return where(y.do("isnan"), y, where(x.do("eq", 0), 0, x * y.do(logarithm)))
+
+    return element
+
+
+pointwise("xlogy")(_times_logarithm("log"))
+pointwise("special_xlog1py")(_times_logarithm("log1p"))
 
 
 @pointwise("atan2")
@@ -44,14 +51,11 @@ def _logit(x: V, eps: Number | None = None) -> V:
     return log(x / (1 - x))
 
 
-FEW = 64  # numbers, for which the C library takes about as long as a call of ATen
-
-
 @rule("lgamma")
 def _lgamma(low: Lowering, node: fx.Node, x: Any) -> View:
     """ATen's is vectors; the C library's, one number at a time, takes five times as long."""
     val = node.meta["val"]
-    if not all(isinstance(size, int) for size in val.shape) or val.numel() > FEW:
+    if not all_known(val.shape) or val.numel() > low.limits.gamma_numbers:
         raise NotLowered("the logarithm of the gamma function of many numbers")
     to = compute_dtype(dtype_name(val.dtype))
     return low.finish(lambda x: x.cast(to).do("lgamma"), [x], node)
@@ -73,23 +77,20 @@ def _lerp_tensor(x: V, y: V, weight: V) -> V:
     return where(absolute(weight) < 0.5, x + weight * (y - x), y - (y - x) * (1 - weight))
 
 
-@pointwise("fmax", told=True)
-def _fmax(x: V, y: V, stored: str) -> V:
-    if not is_float(stored):
-        return x.do("maximum", y)
-    return where(_after("ge" if stored == "bfloat16" else "gt", y, x), y, x)
+def _numbers_extreme(of_integers: str, order: str, of_bfloat16: str) -> Callable[..., V]:
+    """The extreme of two values that are numbers. Of 0.0 and -0.0 eager takes the first, but of bfloat16 the second."""
+
+    def element(x: V, y: V, stored: str) -> V:
+        if not is_float(stored):
+            return x.do(of_integers, y)
+        after = y.do(of_bfloat16 if stored == "bfloat16" else order, x)
+        return where(after.do("or", x.do("isnan")), y, x)
+
+    return element
 
 
-@pointwise("fmin", told=True)
-def _fmin(x: V, y: V, stored: str) -> V:
-    if not is_float(stored):
-        return x.do("minimum", y)
-    return where(_after("le" if stored == "bfloat16" else "lt", y, x), y, x)
-
-
-def _after(order: str, y: V, x: V) -> V:
-    """Whether eager takes ``y``: of 0.0 and -0.0 it takes the first, but of bfloat16 the second."""
-    return y.do(order, x).do("or", x.do("isnan"))
+pointwise("fmax", told=True)(_numbers_extreme("maximum", "gt", "ge"))
+pointwise("fmin", told=True)(_numbers_extreme("minimum", "lt", "le"))
 
 
 @pointwise("frac", jumps=True)
@@ -97,11 +98,16 @@ def _frac(x: V) -> V:
     return x - x.do("trunc")
 
 
-@pointwise("logaddexp")
-def _logaddexp(x: V, y: V) -> V:
+def _log_of_sum(x: V, y: V, smaller: Callable[[V], V]) -> V:
+    """The larger of two logarithms, and what ``smaller`` adds for the other, which lies so far below it."""
     top = x.do("maximum", y)
     equal_infinities = x.do("eq", y).do("and", x.do("isinf"))
-    return where(equal_infinities, x, top + exp(-absolute(x - y)).do("log1p"))
+    return where(equal_infinities, x, top + smaller(-absolute(x - y)))
+
+
+@pointwise("logaddexp")
+def _logaddexp(x: V, y: V) -> V:
+    return _log_of_sum(x, y, lambda below: exp(below).do("log1p"))
 
 
 @pointwise("isposinf", cast="none", jumps=True)
@@ -151,18 +157,7 @@ def _heaviside(x: V, y: V) -> V:
 
 @pointwise("logaddexp2")
 def _logaddexp2(x: V, y: V) -> V:
-    top = x.do("maximum", y)
-    equal_infinities = x.do("eq", y).do("and", x.do("isinf"))
-    return where(equal_infinities, x, top + (-absolute(x - y)).do("exp2").do("log1p") * (1 / math.log(2)))
-
-
-@pointwise("special_xlog1py")
-def _xlog1py(x: V | Number, y: V | Number) -> V:
-    if not isinstance(x, V):
-        assert isinstance(y, V)
-        x = y.lift(x)
-    y = x.lift(y)
-    return where(y.do("isnan"), y, where(x.do("eq", 0), 0, x * y.do("log1p")))
+    return _log_of_sum(x, y, lambda below: below.do("exp2").do("log1p") * (1 / math.log(2)))
 
 
 @rule("nan_to_num")

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records.loops import View
-from .context import Lowering, Splat, dtype_name
+from ...records.loops import View
+from ..context import Lowering, Splat, dtype_name
+from ..table import NotLowered, add_rule
+from ..values import Number, V, absolute, clamp_max, clamp_min, compute_dtype, exp, fits, is_float, rsqrt, sqrt, where
 from .creation import splat
 from .integers import power, quotient, shift
-from .table import NotLowered, add_rule
-from .values import Number, V, absolute, at_least, at_most, compute_dtype, exp, fits, is_float, rsqrt, sqrt, where
 
 
 def pointwise(
@@ -158,7 +158,7 @@ def _mul(x: V, y: V | Number) -> V:
 
 @pointwise("div")
 def _div(x: V | Number, y: V | Number, rounding_mode: str | None = None) -> V:
-    x, y = _both(x, y)
+    x, y = both(x, y)
     if rounding_mode is None:
         return x / y
     if rounding_mode == "floor":
@@ -168,20 +168,20 @@ def _div(x: V | Number, y: V | Number, rounding_mode: str | None = None) -> V:
 
 @pointwise("floor_divide", jumps=True)
 def _floor_divide(x: V | Number, y: V | Number) -> V:
-    return quotient(*_both(x, y), "floordiv")
+    return quotient(*both(x, y), "floordiv")
 
 
 @pointwise("remainder", jumps=True)
 def _remainder(x: V | Number, y: V | Number) -> V:
-    return quotient(*_both(x, y), "mod")
+    return quotient(*both(x, y), "mod")
 
 
 @pointwise("fmod", jumps=True)
 def _fmod(x: V | Number, y: V | Number) -> V:
-    return quotient(*_both(x, y), "fmod")
+    return quotient(*both(x, y), "fmod")
 
 
-def _both(x: V | Number, y: V | Number) -> tuple[V, V]:
+def both(x: V | Number, y: V | Number) -> tuple[V, V]:
     """Two operands, of which one may be a number, as values."""
     first = x if isinstance(x, V) else y
     assert isinstance(first, V)
@@ -297,20 +297,20 @@ def _fitting(x: V, *numbers: V | Number | None) -> None:
 def _clamp(x: V, low: V | Number | None = None, high: V | Number | None = None) -> V:
     _fitting(x, low, high)
     if low is not None:
-        x = at_least(x, low)
-    return x if high is None else at_most(x, high)
+        x = clamp_min(x, low)
+    return x if high is None else clamp_max(x, high)
 
 
 @pointwise("clamp_min")
 def _clamp_min(x: V, low: V | Number) -> V:
     _fitting(x, low)
-    return at_least(x, low)
+    return clamp_min(x, low)
 
 
 @pointwise("clamp_max")
 def _clamp_max(x: V, high: V | Number) -> V:
     _fitting(x, high)
-    return at_most(x, high)
+    return clamp_max(x, high)
 
 
 # -- comparisons, logic, selection -----------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ def _bitwise_not(x: V) -> V:
 
 
 for _names, _left in ((("bitwise_left_shift", "__lshift__"), True), (("bitwise_right_shift", "__rshift__"), False)):
-    pointwise(*_names)(lambda x, y, _left=_left: shift(*_both(x, y), left=_left))
+    pointwise(*_names)(lambda x, y, _left=_left: shift(*both(x, y), left=_left))
 
 
 @pointwise("isnan", cast="none", jumps=True)

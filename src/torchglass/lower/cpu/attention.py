@@ -18,32 +18,36 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records.loops import ATTENTION, View
-from ..torch_compat import has_avx512
-from .context import Lowering
+from ...records.loops import ATTENTION, View
+from ...records.sizes import Size, all_known
+from ...records.target import Cpu
+from ..context import Lowering
+from ..strategies import strategy
+from ..table import NotLowered
 
-FEWEST = 32  # queries: that it works on at once
-MOST = 1 << 16  # keys times numbers of a key and a value; four times as many below a causal mask
+aten = torch.ops.aten
 
 
-def attention(low: Lowering, node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
-    """The node's output and logarithms of sums by our loops (None where nothing reads them); None: PyTorch's serve."""
-    if node.target is not torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default or not has_avx512():
-        return None
+@strategy(Cpu, aten._scaled_dot_product_flash_attention_for_cpu.default, rank=0)
+def attention_in_cache(
+    low: Lowering, cpu: Cpu, node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[View, View | None]:
+    """The node's output and logarithms of sums by our loops (None where nothing reads them)."""
     query, key, value = args[:3]
     dropout = args[3] if len(args) > 3 else 0.0
     causal = len(args) > 4 and bool(args[4])
     mask, scale = kwargs.get("attn_mask"), kwargs.get("scale")
     output, sums = node.meta["val"]
+    if not cpu.avx512:
+        raise NotLowered("no AVX-512")
     if dropout or output.dtype != torch.float32 or not all(_is_readable(x, low) for x in (query, key, value)):
-        return None
-    if not _fits(query.shape, key.shape, value.shape, causal):
-        return None
+        raise NotLowered("dropout, another dtype than float32, or numbers of a head that do not lie together")
+    _check_sizes(query.shape, key.shape, value.shape, causal, cpu)
     scores = (*query.shape[:3], key.shape[2])
     if mask is not None:
         mask = _expanded(mask, scores) if low.dtype(mask) == "float32" else None
         if mask is None:
-            return None
+            raise NotLowered("a mask of another dtype or shape")
     made = low.result_of(output, node.name)
     wanted = any(u.target is not operator.getitem or (u.args[1] == 1 and u.users) for u in node.users)
     logs = low.result_of(sums, f"{node.name}_logsumexp") if wanted else None
@@ -57,16 +61,19 @@ def _is_readable(x: Any, low: Lowering) -> bool:
     return isinstance(x, View) and low.dtype(x) == "float32" and x.strides[-1] == 1 and len(x.shape) == 4
 
 
-def _fits(query: Sequence[Any], key: Sequence[Any], value: Sequence[Any], causal: bool) -> bool:
-    """Whether the sizes are known, those that our loops take and those that pay."""
-    if not all(isinstance(size, int) and size > 0 for size in (*query, *key, *value)):
-        return False
-    if query[:2] != key[:2] or key[:3] != value[:3] or query[2] < FEWEST:
-        return False
-    return key[2] * (key[3] + value[3]) <= (4 * MOST if causal else MOST)
+def _check_sizes(query: Sequence[Size], key: Sequence[Size], value: Sequence[Size], causal: bool, cpu: Cpu) -> None:
+    """NotLowered unless the sizes are known, those that our loops take and those that pay."""
+    if not (all_known(query) and all_known(key) and all_known(value) and min(*query, *key, *value) > 0):
+        raise NotLowered("sizes that are unknown, or 0")
+    if query[:2] != key[:2] or key[:3] != value[:3]:
+        raise NotLowered("heads of different numbers")
+    if query[2] < cpu.lowering.attention_queries:
+        raise NotLowered(f"fewer than {cpu.lowering.attention_queries} queries")
+    if key[2] * (key[3] + value[3]) > cpu.lowering.attention_scores * (4 if causal else 1):
+        raise NotLowered("more keys than stay in cache")
 
 
-def _expanded(mask: View, shape: tuple[int, ...]) -> View | None:
+def _expanded(mask: View, shape: tuple[Size, ...]) -> View | None:
     """The mask as it spreads over all heads; None if it does not."""
     missing = len(shape) - len(mask.shape)
     sizes, strides = (1,) * missing + tuple(mask.shape), (0,) * missing + tuple(mask.strides)

@@ -9,10 +9,10 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import View
-from .context import Lowering, Splat, dtype_name, sizes_of
-from .table import NotLowered, rule
-from .values import V, compute_dtype, fits
+from ...records.loops import View
+from ..context import Lowering, Splat, dtype_name, sizes_of
+from ..table import NotLowered, rule
+from ..values import V, compute_dtype, fits
 
 
 def splat(node: fx.Node, value: Any) -> Splat:
@@ -36,34 +36,11 @@ def _empty(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
     return view
 
 
-@rule("zeros", "zeros_like", "new_zeros")
-def _zeros(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> Splat:
-    return splat(node, 0)
-
-
-@rule("ones", "ones_like", "new_ones")
-def _ones(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> Splat:
-    return splat(node, 1)
-
-
-@rule("full", "full_like")
-def _full(low: Lowering, node: fx.Node, like: Any, value: Any, **kwargs: Any) -> Splat:
-    return splat(node, value)
-
-
-@rule("new_full")
-def _new_full(low: Lowering, node: fx.Node, x: Any, size: Any, value: Any, **kwargs: Any) -> Splat:
-    return splat(node, value)
-
-
-@rule("scalar_tensor")
-def _scalar_tensor(low: Lowering, node: fx.Node, value: Any, **kwargs: Any) -> Splat:
-    return splat(node, value)
-
-
-@rule("fill.Scalar")
-def _fill(low: Lowering, node: fx.Node, x: Any, value: Any) -> Splat:
-    return splat(node, value)
+rule("zeros", "zeros_like", "new_zeros")(lambda low, node, *args, **kwargs: splat(node, 0))
+rule("ones", "ones_like", "new_ones")(lambda low, node, *args, **kwargs: splat(node, 1))
+rule("full", "full_like", "fill.Scalar")(lambda low, node, like, value, **kwargs: splat(node, value))
+rule("new_full")(lambda low, node, x, size, value, **kwargs: splat(node, value))
+rule("scalar_tensor")(lambda low, node, value, **kwargs: splat(node, value))
 
 
 @rule("arange.start_step", "arange.default", "arange.start")

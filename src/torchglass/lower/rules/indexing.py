@@ -13,13 +13,12 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import JOIN, Access, Loop, View
-from ..records.sizes import Size
-from .context import Lowering, Splat, dtype_name, is_dense, sizes_of
-from .table import NotLowered, find_rule, rule
-from .values import V, compute_dtype, where
-
-MOST_PARTS = 8  # of a loop that picks among them
+from ...records.loops import JOIN, Access, Loop, View
+from ...records.sizes import Size, all_known
+from ..context import Lowering, Splat, dtype_name, known_size, known_sizes, sizes_of
+from ..strides import is_dense
+from ..table import NotLowered, find_rule, rule
+from ..values import V, chosen, compute_dtype, every, where
 
 
 def masked_load(low: Lowering, counter: V, x: Any, shifts: Sequence[Size], mask: V | None, other: Any) -> V:
@@ -76,25 +75,21 @@ def _roll(low: Lowering, node: fx.Node, x: Any, shifts: Sequence[int], dims: Seq
     moved = {d % rank: shift for d, shift in zip(dims, shifts)}
     if not isinstance(x, View) or not 1 <= len(moved) <= 2 or len(moved) != len(dims):
         raise NotLowered("the flat tensor, or many dimensions")
-    if 0 in x.shape or not all(isinstance(x.shape[d], int) for d in moved):
-        raise NotLowered("nothing to move, or symbolic sizes")
-    moved = {d: shift % x.shape[d] for d, shift in moved.items() if shift % x.shape[d]}
+    if 0 in x.shape:
+        raise NotLowered("nothing to move")
+    sizes = dict(zip(moved, known_sizes([x.shape[d] for d in moved])))
+    moved = {d: shift % sizes[d] for d, shift in moved.items() if shift % sizes[d]}
     if not moved:
         return low.finish(lambda v: v, [x], node)
 
     def element(counters: list[V]) -> V:
-        result: V | None = None
-        for wraps in itertools.product((False, True), repeat=len(moved)):
-            steps = [0] * rank
-            mask: V | None = None
-            for (d, shift), wrapped in zip(moved.items(), wraps):
-                steps[d] = shift - x.shape[d] if wrapped else shift
-                here = counters[d] < shift if wrapped else counters[d] >= shift
-                mask = here if mask is None else mask.do("and", here)
-            value = masked_load(low, counters[0], x, steps, mask, 0)
-            result = value if result is None or mask is None else where(mask, value, result)
-        assert result is not None
-        return result
+        def part(wraps: Sequence[bool]) -> tuple[V | None, V]:
+            wrapped = dict(zip(moved, wraps))
+            mask = every(counters[d].do("lt" if wrapped[d] else "ge", shift) for d, shift in moved.items())
+            steps = [moved[d] - wrapped[d] * sizes[d] if d in moved else 0 for d in range(rank)]
+            return mask, masked_load(low, counters[0], x, steps, mask, 0)
+
+        return chosen(map(part, itertools.product((False, True), repeat=len(moved))))
 
     return low.finish(element, [], node, indexed=True)
 
@@ -111,23 +106,20 @@ def _cat(low: Lowering, node: fx.Node, tensors: Sequence[Any], dim: int = 0) -> 
     made_here = any(isinstance(x, View) and low.buffers[x.buffer].role == "temp" for x in parts)
     if made_here and _is_stored(node) and is_dense(shape, sizes_of(val.stride())):
         return _written_in_place(low, node, parts, dim)
-    if len(parts) > MOST_PARTS:
+    if len(parts) > low.limits.joined_parts:
         raise NotLowered("many parts: a copy each by ATen is as fast")
     to = compute_dtype(dtype_name(val.dtype))
+    ends: list[Size] = list(itertools.accumulate((part.shape[dim] for part in parts), initial=0))
 
     def element(counters: list[V]) -> V:
-        i = counters[dim]
-        start: Size = 0
-        result: V | None = None
-        for k, part in enumerate(parts):
-            end = start + part.shape[dim]
-            inside = None if len(parts) == 1 else _between(i, start if k else None, end if k < len(parts) - 1 else None)
-            shifts = [start if d == dim else 0 for d in range(rank)]
-            value = masked_load(low, i, part, shifts, inside, 0).cast(to)
-            result = value if result is None or inside is None else where(inside, value, result)
-            start = end
-        assert result is not None
-        return result
+        i, last = counters[dim], len(parts) - 1
+
+        def picked(k: int) -> tuple[V | None, V]:
+            inside = _between(i, ends[k] if k else None, ends[k + 1] if k < last else None) if last else None
+            shifts = [ends[k] if d == dim else 0 for d in range(rank)]
+            return inside, masked_load(low, i, parts[k], shifts, inside, 0).cast(to)
+
+        return chosen(map(picked, range(len(parts))))
 
     return low.finish(element, [], node, indexed=True)
 
@@ -146,17 +138,17 @@ def _is_stored(node: fx.Node) -> bool:
 def _written_in_place(low: Lowering, node: fx.Node, parts: Sequence[Any], dim: int) -> View:
     """A copy of each part to its place, which can become part of the kernel that makes it."""
     whole = low.result(node)
-    start: Size = 0
-    copies = []
-    for k, part in enumerate(parts):
-        copies.append(low.copy_into(whole, part, start * whole.strides[dim], f"{node.name}_part_{k}"))
-        start = start + part.shape[dim]
+    starts = itertools.accumulate((part.shape[dim] for part in parts), initial=0)
+    copies = [
+        low.copy_into(whole, part, start * whole.strides[dim], f"{node.name}_part_{k}")
+        for k, (part, start) in enumerate(zip(parts, starts))
+    ]
     low.extern(JOIN, copies, {}, [whole.buffer])
     return whole
 
 
 def _between(i: V, start: Size | None, end: Size | None) -> V:
-    checks = ([i >= start] if start is not None else []) + ([i < end] if end is not None else [])
+    checks = [i.do(op, known_size(edge)) for op, edge in (("ge", start), ("lt", end)) if edge is not None]
     return checks[0] if len(checks) == 1 else checks[0].do("and", checks[1])
 
 
@@ -167,7 +159,7 @@ def _pad(low: Lowering, node: fx.Node, x: Any, pad: Sequence[int], value: Any = 
     before = [0] * rank
     for k in range(len(pad) // 2):
         before[rank - 1 - k] = pad[2 * k]
-    if _is_stored(node) and _made_by_loop(low, x) and all(isinstance(n, int) and n >= 0 for n in pad):
+    if _is_stored(node) and _made_by_loop(low, x) and all_known(pad) and min(pad, default=0) >= 0:
         return _padded_in_place(low, node, x, before, value)
 
     return low.finish(padded(low, x, before, shape, value), [], node, indexed=True)
@@ -177,14 +169,9 @@ def padded(low: Lowering, x: Any, before: Sequence[int], shape: Sequence[Size], 
     """The elements of ``x`` and ``value`` around it, ``shape`` in all, of which ``before`` lie ahead of ``x``."""
 
     def element(counters: list[V]) -> V:
-        mask: V | None = None
-        for k, i in enumerate(counters):
-            low_edge = before[k] if before[k] > 0 else None
-            high = before[k] + x.shape[k]
-            if low_edge is None and high == shape[k]:
-                continue
-            inside = _between(i, low_edge, high if high != shape[k] else None)
-            mask = inside if mask is None else mask.do("and", inside)
+        edges = [(first if first > 0 else None, first + size) for first, size in zip(before, x.shape)]
+        sides = [(start, end if end != size else None) for (start, end), size in zip(edges, shape)]
+        mask = every(_between(i, *side) for i, side in zip(counters, sides) if side != (None, None))
         return masked_load(low, counters[0], x, before, mask, value)
 
     return element
@@ -210,7 +197,7 @@ def _padded_in_place(low: Lowering, node: fx.Node, x: View, before: Sequence[int
     part(x, before)
     for k, size in enumerate(x.shape):  # outside along k, inside along those before, anywhere along those after
         for first, end in ((0, before[k]), (before[k] + size, shape[k])):
-            if first < end:
+            if known_size(end - first) > 0:
                 slab = (*x.shape[:k], end - first, *shape[k + 1 :])
                 part(Splat(value, dtype, slab), (*before[:k], first, *(0,) * (len(shape) - k - 1)))
     low.extern(JOIN, parts, {}, [whole.buffer])
@@ -224,10 +211,11 @@ def _slice_backward(
     if step != 1:
         raise NotLowered("a step")
     shape = sizes_of(node.meta["val"].shape)
-    dim, length = dim % len(shape), shape[dim % len(shape)]
+    dim = dim % len(shape)
+    length = known_size(shape[dim])
     start = 0 if start is None else start
     first = max(0, min(start + length if start < 0 else start, length))
-    last = first + grad.shape[dim]
+    last = first + known_size(grad.shape[dim])
 
     def element(counters: list[V]) -> V:
         i = counters[dim]
@@ -242,7 +230,7 @@ def _slice_backward(
 def _select_backward(low: Lowering, node: fx.Node, grad: Any, sizes: Any, dim: int, index: int) -> View:
     shape = sizes_of(node.meta["val"].shape)
     dim = dim % len(shape)
-    index = index % shape[dim]
+    index = index % known_size(shape[dim])
     wide = _unsqueeze(grad, dim)
 
     def element(counters: list[V]) -> V:

@@ -12,14 +12,12 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import Access, View
-from ..records.sizes import Size
-from .context import Lowering, dtype_name, sizes_of
+from ...records.loops import Access, View
+from ...records.sizes import Size, all_known
+from ..context import Lowering, dtype_name, known_sizes, sizes_of
+from ..table import NotLowered, rule
+from ..values import Body, V, compute_dtype, every, summed, where
 from .resampling import read_at, resized_nearest
-from .table import NotLowered, rule
-from .values import Body, V, compute_dtype, where
-
-MAX_WINDOW = 25
 
 
 def _pair(value: Any, default: tuple[int, int]) -> tuple[int, int]:
@@ -30,22 +28,29 @@ def _pair(value: Any, default: tuple[int, int]) -> tuple[int, int]:
 
 
 def _image(x: Any) -> View:
-    if not isinstance(x, View) or len(x.shape) != 4 or 0 in x.shape or not all(isinstance(s, int) for s in x.shape):
+    if not isinstance(x, View) or len(x.shape) != 4 or 0 in x.shape or not all_known(x.shape):
         raise NotLowered("no batch of images")
     return x
+
+
+def _sizes(x: Any) -> tuple[int, ...]:
+    """The sizes of a batch of images."""
+    return known_sizes(_image(x).shape)
 
 
 class Windows:
     """The windows over an image: their places, and the value of the image at one of them."""
 
-    def __init__(self, x: Any, out: Sequence[int], kernel: Any, stride: Any, padding: Any, dilation: Any = 1) -> None:
-        self.x = _image(x)
+    def __init__(
+        self, low: Lowering, x: Any, out: Sequence[Size], kernel: Any, stride: Any, padding: Any, dilation: Any = 1
+    ) -> None:
+        self.x, self.size = _image(x), _sizes(x)
         self.kernel = _pair(kernel, (1, 1))
         self.stride = _pair(stride, self.kernel)
         self.padding = _pair(padding, (0, 0))
         self.dilation = _pair(dilation, (1, 1))
-        self.out = tuple(out)
-        if self.kernel[0] * self.kernel[1] > MAX_WINDOW:
+        self.out = known_sizes(out)
+        if self.kernel[0] * self.kernel[1] > low.limits.window:
             raise NotLowered("a wide window")
 
     def places(self) -> list[tuple[int, int]]:
@@ -56,16 +61,12 @@ class Windows:
         start = place[k] * self.dilation[k] - self.padding[k]
         i = body.index(tuple(self.stride[k] if d == 2 + k else 0 for d in range(4)), start)
         last = start + (self.out[2 + k] - 1) * self.stride[k]
-        return i, start < 0 or last >= self.x.shape[2 + k]
+        return i, start < 0 or last >= self.size[2 + k]
 
     def value(self, low: Lowering, body: Body, place: tuple[int, int], other: float) -> tuple[V, V | None]:
         """The image there, ``other`` outside; and the mask of what is inside (None: everything)."""
-        mask: V | None = None
-        for k in (0, 1):
-            i, outside = self.position(body, place, k)
-            if outside:
-                inside = (i >= 0).do("and", i < self.x.shape[2 + k])
-                mask = inside if mask is None else mask.do("and", inside)
+        positions = ((k, *self.position(body, place, k)) for k in (0, 1))
+        mask = every((i >= 0).do("and", i < self.size[2 + k]) for k, i, outside in positions if outside)
         (n, c, h, w), (sh, sw) = self.x.strides, self.stride
         offset = self.x.offset
         for k in (0, 1):
@@ -73,28 +74,24 @@ class Windows:
         access = Access(self.x.buffer, (n, c, h * sh, w * sw), offset)
         return body.load(access, compute_dtype(low.dtype(self.x)), mask, other), mask
 
+    def sums(self, low: Lowering, body: Body) -> V:
+        """The sum of the image's numbers in a window."""
+        return summed(self.value(low, body, place, 0)[0] for place in self.places())
+
 
 @rule("avg_pool2d")
 def _avg_pool(
     low: Lowering, node: fx.Node, x: Any, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
     count_padding: bool = True, divisor: Any = None,
 ) -> View:  # fmt: skip
-    w = Windows(x, sizes_of(node.meta["val"].shape), kernel, stride, padding)
+    w = Windows(low, x, sizes_of(node.meta["val"].shape), kernel, stride, padding)
     if ceil_mode or (w.padding != (0, 0) and not count_padding and divisor is None):
         raise NotLowered("windows of different sizes")
     if not compute_dtype(low.dtype(x)).startswith("float"):
         raise NotLowered("a mean of integers")
     share = 1.0 / (divisor or w.kernel[0] * w.kernel[1])
 
-    def element(counters: list[V]) -> V:
-        total: V | None = None
-        for place in w.places():
-            value, _ = w.value(low, counters[0].body, place, 0)
-            total = value if total is None else total + value
-        assert total is not None
-        return total * share
-
-    return low.finish(element, [], node, indexed=True)
+    return low.finish(lambda counters: w.sums(low, counters[0].body) * share, [], node, indexed=True)
 
 
 @rule("max_pool2d_with_indices")
@@ -103,7 +100,7 @@ def _max_pool(
     ceil_mode: bool = False,
 ) -> Any:  # fmt: skip
     vals = node.meta["val"]
-    w = Windows(x, sizes_of(vals[0].shape), kernel, stride, padding, dilation)
+    w = Windows(low, x, sizes_of(vals[0].shape), kernel, stride, padding, dilation)
     if not compute_dtype(low.dtype(x)).startswith("float"):
         raise NotLowered("a maximum of integers")
 
@@ -113,12 +110,12 @@ def _max_pool(
         place_of: V | None = None
         if w.padding != (0, 0):  # the first place that lies inside holds until a greater one comes
             row, column = (w.position(body, (0, 0), k)[0].do("maximum", 0) for k in (0, 1))
-            place_of = row * w.x.shape[3] + column
+            place_of = row * w.size[3] + column
             value = body.const(float("-inf"), compute_dtype(low.dtype(w.x)))
         for place in w.places():
             v, mask = w.value(low, body, place, float("-inf"))
             (row, _), (column, _) = (w.position(body, place, k) for k in (0, 1))
-            here = row * w.x.shape[3] + column
+            here = row * w.size[3] + column
             if value is None or place_of is None:
                 value, place_of = v, here
                 continue
@@ -130,18 +127,11 @@ def _max_pool(
 
     if w.padding != (0, 0) and w.dilation != (1, 1):
         raise NotLowered("the first place inside is not the window's first or the image's")
-    y = low.map(
-        lambda c: best(c)[0], [], shape=sizes_of(vals[0].shape), strides=sizes_of(vals[0].stride()), indexed=True,
-        dtype=dtype_name(vals[0].dtype), name=node.name,
-    )  # fmt: skip
-    index = low.map(
-        lambda c: best(c)[1], [], shape=sizes_of(vals[1].shape), strides=sizes_of(vals[1].stride()), indexed=True,
-        dtype="int64", name=f"{node.name}_places",
-    )  # fmt: skip
-    return y, index
+    y = low.map_like(vals[0], node.name, lambda c: best(c)[0], [], indexed=True)
+    return y, low.map_like(vals[1], f"{node.name}_places", lambda c: best(c)[1], [], indexed=True)
 
 
-def _tile(w: Windows, image: tuple[Size, ...]) -> bool:
+def _tile(w: Windows, image: Sequence[int]) -> bool:
     """Whether the windows tile the image."""
     tiles = all(w.kernel[k] == w.stride[k] and w.out[2 + k] * w.kernel[k] == image[2 + k] for k in (0, 1))
     return tiles and w.padding == (0, 0) and w.dilation == (1, 1)
@@ -170,15 +160,12 @@ def _gathered(
         return found
 
     def element(counters: list[V]) -> V:
-        total: V | None = None
-        for (row, holds_row), (column, holds_column) in itertools.product(
-            windows(counters[2], 0), windows(counters[3], 1)
-        ):
+        def read(row: V, holds_row: V, column: V, holds_column: V) -> V:
             reads = [read_at(low, t, [None, None, row, column], counters[0]) for t in tensors]
-            value = where(holds_row.do("and", holds_column), fn(counters, reads), 0)
-            total = value if total is None else total + value
-        assert total is not None
-        return total
+            return where(holds_row.do("and", holds_column), fn(counters, reads), 0)
+
+        pairs = itertools.product(windows(counters[2], 0), windows(counters[3], 1))
+        return summed(read(*row, *column) for row, column in pairs)
 
     return low.finish(element, [], node, indexed=True)
 
@@ -208,11 +195,11 @@ def _avg_pool_backward(
     low: Lowering, node: fx.Node, grad: Any, x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool,
     count_padding: bool, divisor: Any,
 ) -> View:  # fmt: skip
-    w = Windows(grad, _image(grad).shape, kernel, stride, padding)
+    w = Windows(low, grad, _sizes(grad), kernel, stride, padding)
     share = 1.0 / (divisor or w.kernel[0] * w.kernel[1])
     if ceil_mode or (w.padding != (0, 0) and not count_padding and divisor is None):
         raise NotLowered("windows of different sizes")
-    if not _tile(w, _image(x).shape):
+    if not _tile(w, _sizes(x)):
         return _gathered(low, node, w, lambda c, reads: reads[0] * share, [grad])
     return _spread(low, node, w, lambda c, g: g * share, [grad])
 
@@ -222,9 +209,10 @@ def _max_pool_backward(
     low: Lowering, node: fx.Node, grad: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: bool, index: Any,
 ) -> View:  # fmt: skip
-    w = Windows(grad, _image(grad).shape, kernel, stride, padding, dilation)
-    width = _image(x).shape[3]
-    if not _tile(w, x.shape):
+    w = Windows(low, grad, _sizes(grad), kernel, stride, padding, dilation)
+    image = _sizes(x)
+    width = image[3]
+    if not _tile(w, image):
         return _gathered(
             low, node, w, lambda c, reads: where(reads[1].do("eq", c[2] * width + c[3]), reads[0], 0), [grad, index]
         )
@@ -238,9 +226,9 @@ def _max_pool_backward(
 
 
 # -- means of equal parts --------------------------------------------------------------------------------------------
-def _parts(image: View, out: Sequence[Size]) -> tuple[int, int]:
+def _parts(image: Sequence[int], out: Sequence[int]) -> tuple[int, int]:
     """The sizes of the equal parts that an adaptive pooling averages."""
-    sizes = [divmod(image.shape[2 + k], out[2 + k]) for k in (0, 1)]
+    sizes = [divmod(image[2 + k], out[2 + k]) for k in (0, 1)]
     if any(rest for _, rest in sizes):
         raise NotLowered("parts of different sizes")
     return sizes[0][0], sizes[1][0]
@@ -249,10 +237,10 @@ def _parts(image: View, out: Sequence[Size]) -> tuple[int, int]:
 @rule("_adaptive_avg_pool2d")
 def _adaptive_avg_pool(low: Lowering, node: fx.Node, x: Any, size: Any) -> View:
     x, val = _image(x), node.meta["val"]
-    n, c, oh, ow = out = sizes_of(val.shape)
+    n, c, oh, ow = out = known_sizes(sizes_of(val.shape))
     if 0 in out or not compute_dtype(low.dtype(x)).startswith("float"):
         raise NotLowered("no means")
-    kh, kw = _parts(x, out)
+    kh, kw = _parts(_sizes(x), out)
     sn, sc, sh, sw = x.strides
     wide = View(x.buffer, (n, c, oh, kh, ow, kw), (sn, sc, sh * kh, sh, sw * kw, sw), x.offset)
     strides = sizes_of(val.stride())
@@ -265,14 +253,14 @@ def _adaptive_avg_pool(low: Lowering, node: fx.Node, x: Any, size: Any) -> View:
 
 @rule("_adaptive_avg_pool2d_backward")
 def _adaptive_avg_pool_backward(low: Lowering, node: fx.Node, grad: Any, x: Any) -> View:
-    kernel = _parts(_image(x), _image(grad).shape)
-    w = Windows(grad, _image(grad).shape, (1, 1), kernel, 0)
+    kernel = _parts(_sizes(x), _sizes(grad))
+    w = Windows(low, grad, _sizes(grad), (1, 1), kernel, 0)
     w.kernel = kernel
     return _spread(low, node, w, lambda c, g: g / (kernel[0] * kernel[1]), [grad])
 
 
 # -- nearest upsampling by whole factors -----------------------------------------------------------------------------
-def _factors(small: Sequence[Any], large: Sequence[Any], scales: Sequence[Any]) -> tuple[int, int]:
+def _factors(small: Sequence[int], large: Sequence[int], scales: Sequence[Any]) -> tuple[int, int]:
     found = []
     for k, scale in enumerate(scales):
         factor, rest = divmod(large[2 + k], small[2 + k])
@@ -286,8 +274,8 @@ def _factors(small: Sequence[Any], large: Sequence[Any], scales: Sequence[Any]) 
 def _upsample(low: Lowering, node: fx.Node, x: Any, size: Any, sh: Any = None, sw: Any = None) -> View:
     x = _image(x)
     try:
-        factors = _factors(x.shape, node.meta["val"].shape, (sh, sw))
-        w = Windows(x, x.shape, (1, 1), (1, 1), 0)
+        factors = _factors(_sizes(x), known_sizes(sizes_of(node.meta["val"].shape)), (sh, sw))
+        w = Windows(low, x, _sizes(x), (1, 1), (1, 1), 0)
         w.kernel = factors
         return _spread(low, node, w, lambda c, v: v, [x])
     except NotLowered:
@@ -298,16 +286,8 @@ def _upsample(low: Lowering, node: fx.Node, x: Any, size: Any, sh: Any = None, s
 def _upsample_backward(
     low: Lowering, node: fx.Node, grad: Any, size: Any, shape: Any, sh: Any = None, sw: Any = None
 ) -> View:
-    grad = _image(grad)
-    factors = _factors(sizes_of(node.meta["val"].shape), grad.shape, (sh, sw))
-    w = Windows(grad, sizes_of(node.meta["val"].shape), factors, factors, 0)
+    out = known_sizes(sizes_of(node.meta["val"].shape))
+    factors = _factors(out, _sizes(grad), (sh, sw))
+    w = Windows(low, grad, out, factors, factors, 0)
 
-    def element(counters: list[V]) -> V:
-        total: V | None = None
-        for place in w.places():
-            value, _ = w.value(low, counters[0].body, place, 0)
-            total = value if total is None else total + value
-        assert total is not None
-        return total
-
-    return low.finish(element, [], node, indexed=True)
+    return low.finish(lambda counters: w.sums(low, counters[0].body), [], node, indexed=True)

@@ -45,12 +45,12 @@ def returned(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize(
-    "function, narrowed",
+    "function, smaller",
     [(shifted, True), (neighbours, False), (one_row, True), (a_corner, True), (time_shift, False), (whole, False),
      (returned, False)],
 )  # fmt: skip
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_as_eager(function, narrowed, dtype, tmp_path):
+def test_as_eager(function, smaller, dtype, tmp_path):
     torch.manual_seed(0)
     x = torch.randn(6, 8, dtype=dtype)
     with tg.prepare_debug(tmp_path):
@@ -59,7 +59,7 @@ def test_as_eager(function, narrowed, dtype, tmp_path):
     close = {"rtol": 0.02, "atol": 0.05} if dtype is torch.bfloat16 else {}
     torch.testing.assert_close(found, function(x), **close)
     (loops,) = tmp_path.rglob("forward.loops")
-    assert ("no more is read" in loops.read_text()) == narrowed
+    assert ("no more is read" in loops.read_text()) == smaller
 
 
 def test_a_shifted_sum_is_one_kernel(tmp_path):

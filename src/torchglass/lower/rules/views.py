@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import View
-from .context import Lowering, Splat, size_of, sizes_of
-from .table import NotLowered, rule
+from ...records.loops import View
+from ..context import Lowering, Splat, layout_of, size_of, sizes_of
+from ..table import NotLowered, rule
 
 VIEW_OPS = (
     "view", "_unsafe_view", "_reshape_alias", "expand", "t", "transpose", "permute", "slice", "select", "unsqueeze",
@@ -28,7 +28,7 @@ def same_memory(base: Any, base_val: Any, val: Any) -> Any:
     if not isinstance(base, View) or val.dtype != base_val.dtype:
         raise NotLowered("a view of another dtype")
     offset = base.offset + size_of(val.storage_offset()) - size_of(base_val.storage_offset())
-    return View(base.buffer, sizes_of(val.shape), sizes_of(val.stride()), offset)
+    return View(base.buffer, *layout_of(val), offset)
 
 
 @rule(*VIEW_OPS)

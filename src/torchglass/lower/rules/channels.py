@@ -12,12 +12,13 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import View
-from ..records.sizes import Size, product
-from .context import Lowering, Splat, dtype_name, sizes_of
+from ...records.loops import View
+from ...records.sizes import Size, all_known
+from ..context import Lowering, Splat, dtype_name, sizes_of
+from ..table import NotLowered, rule
+from ..values import V, compute_dtype, rsqrt
+from .normalization import scaled
 from .reductions import count_of, squared_difference
-from .table import NotLowered, rule
-from .values import V, compute_dtype, rsqrt
 
 
 def _row_of(x: Any, shape: Sequence[Size], at: int) -> Any:
@@ -34,15 +35,6 @@ def _empty(low: Lowering, val: Any, name: str) -> View:
     return low.map(lambda v: v, [Splat(0.0, dtype_name(val.dtype), (0,))], shape=(0,), name=name)
 
 
-def _scaled(to: str) -> Any:
-    def scaled(v: V, m: V, r: V, w: V | None, b: V | None) -> V:
-        y = (v.cast(to) - m.cast(to)) * r
-        y = y if w is None else y * w.cast(to)
-        return y if b is None else y + b.cast(to)
-
-    return scaled
-
-
 def _inverse_root(eps: float, to: str) -> Callable[[V], V]:
     """1 / sqrt(variance + eps), rounded once: all elements of a channel are scaled by it, so their errors add up."""
     return lambda v: rsqrt(v.cast("float64") + eps).cast(to)
@@ -50,19 +42,12 @@ def _inverse_root(eps: float, to: str) -> Callable[[V], V]:
 
 def _statistics(low: Lowering, x: View, dims: list[int], eps: float, to: str, n: str) -> tuple[View, View, View]:
     """Mean, biased variance and 1 / sqrt(variance + eps) with their dimensions kept."""
-    count = count_of(product(tuple(x.shape[d] for d in dims)))
+    count = count_of(x.shape, dims)
     if count == 0:
         raise NotLowered("no elements")
     mean = low.reduce("sum", [x], dims, lambda v: v.cast(to), lambda s: s / count, name=f"{n}_mean", dtype=to)
     var = low.reduce("sum", [x, mean], dims, squared_difference(to), lambda s: s / count, name=f"{n}_var", dtype=to)
     return mean, var, low.map(_inverse_root(eps, to), [var], name=f"{n}_rstd", dtype=to)
-
-
-def _normalized(low: Lowering, val: Any, inputs: list[Any], to: str, n: str) -> View:
-    return low.map(
-        _scaled(to), inputs, shape=sizes_of(val.shape), dtype=dtype_name(val.dtype), strides=sizes_of(val.stride()),
-        name=n,
-    )  # fmt: skip
 
 
 # -- batch norm ------------------------------------------------------------------------------------------------------
@@ -81,22 +66,22 @@ def _batch_norm(
         if to != low.dtype(x) and any(user.args[1] in (1, 2) for user in node.users):
             raise NotLowered("empty results whose dtype fake tensors do not know")
         r = low.map(_inverse_root(eps, to), [old_var], name=f"{n}_rstd", dtype=to)
-        y = _normalized(low, vals[0], [x, old_mean, r, w, b], to, n)
+        y = low.map_like(vals[0], n, scaled(to), [x, old_mean, r, w, b])
         saved = tuple(_empty(low, val, f"{n}_none") for val in vals[1:3])
         return (y, *saved, *((mean, var) if updates else ()))
     dims = [d for d in range(len(shape)) if d != 1]
     m, v, r = _statistics(low, x, dims, eps, to, n)
-    y = _normalized(low, vals[0], [x, m, r, w, b], to, n)
-    results = [y, low.settled(m, vals[1]), low.settled(r, vals[2])]
+    y = low.map_like(vals[0], n, scaled(to), [x, m, r, w, b])
+    results = [y, low.cast_like(m, vals[1]), low.cast_like(r, vals[2])]
     if updates:
-        count = count_of(product(tuple(shape[d] for d in dims)))
+        count = count_of(shape, dims)
         unbiased = count / max(count - 1, 1)
         for old, new, factor, val in ((old_mean, m, 1.0, vals[3]), (old_var, v, unbiased, vals[4])):
             moved = low.map(
                 lambda o, s, f=factor: (o.cast(to) * (1 - momentum)) + s * (momentum * f), [old, new],
                 name=f"{n}_running", dtype=dtype_name(val.dtype),
             )  # fmt: skip
-            results.append(low.settled(moved, val))
+            results.append(low.cast_like(moved, val))
     return tuple(results)
 
 
@@ -134,7 +119,7 @@ def _batch_norm_backward(
         raise NotLowered("nothing to normalize")
     to, n, shape = compute_dtype(low.dtype(x)), node.name, x.shape
     dims = [d for d in range(len(shape)) if d != 1]
-    count = count_of(product(tuple(shape[d] for d in dims)))
+    count = count_of(shape, dims)
     w = _row_of(weight, shape, 1)
     if training:
         m, r = _row_of(save_mean, shape, 1), _row_of(save_rstd, shape, 1)
@@ -155,20 +140,17 @@ def _batch_norm_backward(
             g = g * s
             return g if w is None else g * w.cast(to)
 
-        dx = low.map(
-            slope, [grad, x, m, r, w, sums, dots], shape=shape, dtype=dtype_name(vals[0].dtype),
-            strides=sizes_of(vals[0].stride()), name=f"{n}_dx",
-        )  # fmt: skip
+        dx = low.map_like(vals[0], f"{n}_dx", slope, [grad, x, m, r, w, sums, dots])
     if mask[1]:
         dw = low.map(lambda d, s: d * s, [dots, r], name=f"{n}_dw", dtype=dtype_name(vals[1].dtype))
-        dw = low.settled(dw, vals[1])
-    return dx, dw, low.settled(sums, vals[2]) if mask[2] else None
+        dw = low.cast_like(dw, vals[1])
+    return dx, dw, low.cast_like(sums, vals[2]) if mask[2] else None
 
 
 # -- group norm ------------------------------------------------------------------------------------------------------
 def _grouped(x: Any, shape: tuple[Size, ...]) -> View:
     """(N, C, ...) as (N, groups, channels of a group, the rest)."""
-    if not isinstance(x, View) or 0 in x.shape or not all(isinstance(s, int) for s in shape):
+    if not isinstance(x, View) or 0 in x.shape or not all_known(shape):
         raise NotLowered("nothing to normalize")
     return View(x.buffer, shape, _wide_strides(x.shape, x.strides, shape), x.offset)
 
@@ -196,7 +178,7 @@ def _group_statistics(low: Lowering, g: View, eps: float, to: str, n: str) -> tu
     if not _channels_are_neighbours(g):
         mean, _, rstd = _statistics(low, g, [2, 3], eps, to, n)
         return mean, rstd
-    count, inverse = count_of(product(g.shape[2:])), _inverse_root(eps, to)
+    count, inverse = count_of(g.shape[2:]), _inverse_root(eps, to)
     sums = low.reduce("sum", [g], [3], lambda v: v.cast(to), name=f"{n}_sums", dtype=to)
     mean = low.reduce("sum", [sums], [2], post=lambda s: s / count, name=f"{n}_mean", dtype=to)
     centers = low.map(lambda m: m, [mean], shape=sums.shape, name=f"{n}_centers", dtype=to)
@@ -226,8 +208,8 @@ def _group_norm(
         r = low.map(_scale(to), [rstd, w], shape=each, name=f"{name}_scale", dtype=to)
         w = None
     strides = _wide_strides(vals[0].shape, sizes_of(vals[0].stride()), shape)
-    y = low.map(_scaled(to), [g, m, r, w, b], shape=shape, strides=strides, dtype=dtype_name(vals[0].dtype), name=name)
-    return low.settled(y, vals[0]), low.settled(mean, vals[1]), low.settled(rstd, vals[2])
+    y = low.map(scaled(to), [g, m, r, w, b], shape=shape, strides=strides, dtype=dtype_name(vals[0].dtype), name=name)
+    return low.cast_like(y, vals[0]), low.cast_like(mean, vals[1]), low.cast_like(rstd, vals[2])
 
 
 def _scale(to: str) -> Any:
@@ -254,10 +236,10 @@ def _group_norm_backward(
     )
     dx = dw = db = None
     if mask[0]:
-        scaled = _scale(to)
-        a = low.reduce("sum", [sums, w], [2], scaled, lambda s: s / count, shape=each, name=f"{name}_a", dtype=to)
-        b = low.reduce("sum", [dots, w], [2], scaled, lambda s: s / count, shape=each, name=f"{name}_b", dtype=to)
-        scale = low.map(scaled, [r, w], shape=each, name=f"{name}_scale", dtype=to)
+        weighted = _scale(to)
+        a = low.reduce("sum", [sums, w], [2], weighted, lambda s: s / count, shape=each, name=f"{name}_a", dtype=to)
+        b = low.reduce("sum", [dots, w], [2], weighted, lambda s: s / count, shape=each, name=f"{name}_b", dtype=to)
+        scale = low.map(weighted, [r, w], shape=each, name=f"{name}_scale", dtype=to)
         shift = low.map(lambda p, s: p * s, [a, r], shape=each, name=f"{name}_shift", dtype=to)
         slope = low.map(lambda q, s: q * s * s * s, [b, r], shape=each, name=f"{name}_slope", dtype=to)
         dx = low.map(
@@ -265,14 +247,14 @@ def _group_norm_backward(
             shape=shape, strides=_wide_strides(vals[0].shape, sizes_of(vals[0].stride()), shape),
             dtype=dtype_name(vals[0].dtype), name=f"{name}_dx",
         )  # fmt: skip
-        dx = low.settled(dx, vals[0])
+        dx = low.cast_like(dx, vals[0])
     if mask[1]:
         dw = low.reduce(
             "sum", [dots, r], [0], lambda d, s: d * s.cast(to), shape=each, name=f"{name}_dw",
             dtype=dtype_name(vals[1].dtype),
         )  # fmt: skip
-        dw = low.settled(dw, vals[1])
+        dw = low.cast_like(dw, vals[1])
     if mask[2]:
         db = low.reduce("sum", [sums], [0], name=f"{name}_db", dtype=dtype_name(vals[2].dtype))
-        db = low.settled(db, vals[2])
+        db = low.cast_like(db, vals[2])
     return dx, dw, db

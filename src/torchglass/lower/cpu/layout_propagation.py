@@ -9,9 +9,9 @@ channels last too. Every other operator, and the user, get the strides that eage
     pooled = mean(relu, [2, 3])                  reads any strides
     return clone_2(relu), pooled                 relu as eager lays it out
 
-What backward is given lies as the forward left it (``arrived``). A convolution whose weights are larger than its images
-stays as it is: they would have to be turned, too, which costs more than the images gain (512 channels of 7 x 7 at batch
-4: 1.4 times as long, its backward twice; 64 channels of 64 x 64: 0.8 times).
+What backward is given lies as the forward left it (``input_strides``). A convolution whose weights are larger than its
+images stays as it is: they would have to be turned, too, which costs more than the images gain (512 channels of 7 x 7
+at batch 4: 1.4 times as long, its backward twice; 64 channels of 64 x 64: 0.8 times).
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records.sizes import Size
-from ..torch_compat import OpOverload
-from .context import channels_last, is_dense
-from .long_sums import forward_in_parts, gradient_in_parts, parts_of
-from .table import find_rule
-from .views import SPLITTING_OPS, VIEW_OPS
+from ...records.sizes import all_known
+from ...records.target import Cpu
+from ...torch_compat import OpOverload
+from ..rules.views import SPLITTING_OPS, VIEW_OPS
+from ..strategies import Request, graph_strategy
+from ..strides import channels_last, is_dense
+from ..table import find_rule
+from .split_reduction import forward_in_parts, gradient_in_parts, parts_of
 
 aten = torch.ops.aten
 
@@ -52,9 +54,6 @@ READERS = frozenset(
 
 VIEWS = frozenset((*VIEW_OPS, *SPLITTING_OPS)) - {"as_strided"}
 
-WORTH = 2
-"""Bytes that the convolutions move for each byte that is laid out anew at the edges."""
-
 
 class _Refused(Exception):
     """A value that cannot be laid out as eager does by a copy."""
@@ -65,6 +64,7 @@ class _Pass:
     """A graph under way. ``eager``: how the values of nodes lay that lie otherwise now."""
 
     graph: fx.Graph
+    cpu: Cpu
     eager: dict[fx.Node, Any] = field(default_factory=dict)
     copies: dict[tuple[fx.Node, bool], fx.Node] = field(default_factory=dict)
     frozen: frozenset[str] = frozenset()
@@ -93,33 +93,27 @@ class _Pass:
         return found
 
 
-def lay_out(
-    gm: fx.GraphModule,
-    returned: int | None = None,
-    arrived: Sequence[tuple[Size, ...] | None] = (),
-    frozen: frozenset[str] = frozenset(),
-) -> tuple[fx.GraphModule, str]:
+@graph_strategy(Cpu, rank=1)
+def propagate_layouts(gm: fx.GraphModule, cpu: Cpu, request: Request) -> tuple[fx.GraphModule, str]:
     """The graph with images channels last where that pays, and what was decided.
 
-    Of its results the first ``returned`` (None: all) lie as eager's; the others are kept for backward. ``arrived``:
-    strides of the first inputs. ``frozen``: weights that need not be turned, since they are packed.
+    Results that are kept for backward may lie so, too. Frozen weights need not be turned, since they are packed.
     """
-    backward = any(strides is not None for strides in arrived)
-    if not (backward or _pays_at_all(gm.graph)):
+    backward = any(strides is not None for strides in request.input_strides)
+    if not (backward or _pays_at_all(gm.graph, cpu)):
         return gm, ""
-    work = _started(gm, arrived)
-    work.frozen = frozen
+    work = _started(gm, cpu, request)
     if any(isinstance(n.target, OpOverload) and n.target._schema.is_mutable for n in gm.graph.nodes):
         return _as_eager(gm, work)
     try:
         for node in list(work.graph.nodes):
-            _visit(work, node, returned)
+            _visit(work, node, request.returned)
     except _Refused:
-        return _as_eager(gm, _started(gm, arrived))
+        return _as_eager(gm, _started(gm, cpu, request))
     weights = {n.args[p[-1] + 1] for n in work.graph.nodes if (p := CONVOLUTIONS.get(n.target))}
     edges = [copy for copy in work.copies.values() if copy not in weights]
     copied = sum(_bytes(copy.meta["val"]) for copy in edges)
-    if not backward and copied * WORTH > work.convolved:
+    if not backward and copied * cpu.lowering.layout_gain > work.convolved:
         return gm, f"images stay as they are: {copied} bytes to copy for {work.convolved} bytes of convolutions"
     if not work.eager and not work.copies:
         return gm, ""
@@ -127,12 +121,12 @@ def lay_out(
     return fx.GraphModule(gm, work.graph), f"images channels last: {how}"
 
 
-def _started(gm: fx.GraphModule, arrived: Sequence[tuple[Size, ...] | None]) -> _Pass:
+def _started(gm: fx.GraphModule, cpu: Cpu, request: Request) -> _Pass:
     """A copy of the graph whose inputs lie as they arrive."""
     graph = fx.Graph()
     graph.output(graph.graph_copy(gm.graph, {}))
-    work = _Pass(graph)
-    for node, strides in zip(graph.find_nodes(op="placeholder"), arrived):
+    work = _Pass(graph, cpu, frozen=request.frozen)
+    for node, strides in zip(graph.find_nodes(op="placeholder"), request.input_strides):
         val = node.meta["val"]
         if strides is not None and isinstance(val, torch.Tensor) and not _lies(val, strides):
             work.move(node, val.new_empty_strided(val.shape, strides))
@@ -151,12 +145,12 @@ def _as_eager(gm: fx.GraphModule, work: _Pass) -> tuple[fx.GraphModule, str]:
     return (fx.GraphModule(gm, work.graph) if work.eager else gm), ""
 
 
-def _pays_at_all(graph: fx.Graph) -> bool:
-    return any(node.target in CONVOLUTIONS and _convolves_images(node) for node in graph.nodes)
+def _pays_at_all(graph: fx.Graph, cpu: Cpu) -> bool:
+    return any(node.target in CONVOLUTIONS and _convolves_images(node, cpu) for node in graph.nodes)
 
 
-def _convolves_images(node: fx.Node) -> bool:
-    if not (torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled):
+def _convolves_images(node: fx.Node, cpu: Cpu) -> bool:
+    if not cpu.onednn:
         return False
     places = CONVOLUTIONS[node.target]
     operands = [node.args[k] for k in (*places, places[-1] + 1)]
@@ -171,7 +165,7 @@ def _is_image(val: Any) -> bool:
     return (
         isinstance(val, torch.Tensor) and val.dim() == 4 and val.device.type == "cpu" and val.layout == torch.strided
         and val.dtype in (torch.float32, torch.bfloat16, torch.float16)
-        and all(isinstance(s, int) and s > 0 for s in (*val.shape, *val.stride()))
+        and all_known(sizes := (*val.shape, *val.stride())) and min(sizes) > 0
     )  # fmt: skip
 
 
@@ -185,7 +179,7 @@ def _visit(work: _Pass, node: fx.Node, returned: int | None) -> None:
         node.args = (tuple(laid),)
     elif node.op != "call_function":
         return
-    elif node.target in CONVOLUTIONS and _convolves_images(node):
+    elif node.target in CONVOLUTIONS and _convolves_images(node, work.cpu):
         _convolution(work, node)
     elif not any(work.is_moved(n) for n in node.all_input_nodes):
         return
@@ -220,7 +214,7 @@ def _convolution(work: _Pass, node: fx.Node) -> None:
     out = before[0] if isinstance(before, (tuple, list)) else before
     work.convolutions += 1
     work.convolved += _bytes(out) + sum(_bytes(n.meta["val"]) for n in images)
-    if weight.name not in work.frozen and (parts := parts_of(node)) > 1:
+    if weight.name not in work.frozen and (parts := parts_of(node, work.cpu)) > 1:
         _divide(work, node, weight, parts, out)
 
 
@@ -260,7 +254,7 @@ def _operator(work: _Pass, node: fx.Node) -> None:
 def _common(node: fx.Node, inputs: list[fx.Node]) -> tuple[int, ...] | None:
     """How the result of an element-wise operator lies: as the first of its inputs that has its shape."""
     val = node.meta["val"]
-    if not isinstance(val, torch.Tensor) or not all(isinstance(s, int) for s in val.shape):
+    if not isinstance(val, torch.Tensor) or not all_known(val.shape):
         return None
     for n in inputs:
         like = n.meta["val"]

@@ -13,10 +13,10 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import Access, View
-from .context import Lowering, sizes_of
-from .table import NotLowered, rule
-from .values import V, absolute, compute_dtype, is_float, where
+from ...records.loops import Access, View
+from ..context import Lowering, known_sizes, sizes_of
+from ..table import NotLowered, rule
+from ..values import V, absolute, compute_dtype, is_float, summed, where
 
 CUBIC = -0.75  # the free coefficient of eager's cubic convolution
 Places = list[tuple[V, "V | None"]]  # a place along one dimension, and its weight
@@ -26,8 +26,7 @@ def _still(x: Any, spatial: int) -> View:
     """The input: known sizes, not empty, at least ``spatial`` dimensions."""
     if not isinstance(x, View) or len(x.shape) < spatial or 0 in x.shape:
         raise NotLowered("nothing to read from")
-    if not all(isinstance(size, int) for size in x.shape):
-        raise NotLowered("symbolic sizes")
+    known_sizes(x.shape)
     return x
 
 
@@ -69,8 +68,6 @@ for _spatial in (1, 2, 3):
     rule(f"replication_pad{_spatial}d")(_padding(_spatial, _limited))
 
 
-# Numbers of a padding at one side past which ATen's backward is faster: each is a read of its own here.
-MOST_MIRRORED, MOST_REPEATED = 2, 4
 Folds = list[tuple[int, int]]  # what a place in the middle gets from the padding: (place, where that lies in the whole)
 
 
@@ -83,13 +80,13 @@ def _replicating(size: int, before: int, after: int) -> Folds:
     return [(0, k) for k in range(before)] + [(size - 1, before + size + k) for k in range(after)]
 
 
-def _padding_backward(spatial: int, folds: Callable[[int, int, int], Folds], most: int) -> Callable[..., View]:
+def _padding_backward(spatial: int, folds: Callable[[int, int, int], Folds], limit: str) -> Callable[..., View]:
     """One dimension after the other, each a loop that adds to what came from the middle what came from the padding."""
 
     def lower(low: Lowering, node: fx.Node, grad: Any, x: Any, pad: Sequence[int]) -> View:
         x, grad = _still(x, spatial), _still(grad, spatial)
         rank, to = len(x.shape), compute_dtype(low.dtype(x))
-        if not all(0 <= p <= most for p in pad):
+        if not all(0 <= p <= getattr(low.limits, limit) for p in pad):
             raise NotLowered("a padding that takes away, or a wide one")
         padded = [rank - 1 - k for k in range(len(pad) // 2) if pad[2 * k] or pad[2 * k + 1]]
         for d in sorted(padded):
@@ -120,8 +117,8 @@ def _folded(low: Lowering, grad: View, d: int, before: int, folds: Folds) -> Cal
 
 
 for _spatial in (1, 2, 3):
-    rule(f"reflection_pad{_spatial}d_backward")(_padding_backward(_spatial, _reflecting, MOST_MIRRORED))
-    rule(f"replication_pad{_spatial}d_backward")(_padding_backward(_spatial, _replicating, MOST_REPEATED))
+    rule(f"reflection_pad{_spatial}d_backward")(_padding_backward(_spatial, _reflecting, "mirrored_padding"))
+    rule(f"replication_pad{_spatial}d_backward")(_padding_backward(_spatial, _replicating, "repeated_padding"))
 
 
 # -- resizing --------------------------------------------------------------------------------------------------------
@@ -188,14 +185,14 @@ def _resize(spatial: int, along: Callable[..., Places], aligns: bool) -> Callabl
             dims = [
                 along(counters[2 + k], x.shape[2 + k], out[2 + k], align, factors[k], dtype) for k in range(spatial)
             ]
-            total: V | None = None
-            for corner in itertools.product(*dims):
+
+            def weighted(corner: Sequence[tuple[V, V | None]]) -> V:
                 value = read_at(low, x, [None, None, *(place for place, _ in corner)], counters[0])
                 for _, weight in corner:
                     value = value if weight is None else value * weight
-                total = value if total is None else total + value
-            assert total is not None
-            return total
+                return value
+
+            return summed(map(weighted, itertools.product(*dims)))
 
         return low.finish(element, [], node, indexed=True)
 

@@ -11,15 +11,20 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import View
-from ..records.sizes import product
-from .context import Lowering, Splat, broadcast, dtype_name, sizes_of
+from ...records.loops import View
+from ..context import Lowering, Splat, dtype_name, sizes_of
+from ..strides import broadcast
+from ..table import NotLowered, rule
+from ..values import V, absolute, compute_dtype, exp, is_float, where
 from .gathering import INDEX_TARGET, bounded, picked
 from .reductions import count_of
-from .table import NotLowered, rule
-from .values import V, absolute, compute_dtype, exp, is_float, where
 
 NONE, MEAN, SUM = 0, 1, 2
+
+
+def _in(to: str, fn: Callable[..., V]) -> Callable[..., V]:
+    """``fn`` of values that are converted to ``to``."""
+    return lambda *values: fn(*(v.cast(to) if isinstance(v, V) else v for v in values))
 
 
 def _reduced(low: Lowering, node: fx.Node, inputs: list[Any], reduction: int, fn: Callable[..., V]) -> View:
@@ -28,13 +33,11 @@ def _reduced(low: Lowering, node: fx.Node, inputs: list[Any], reduction: int, fn
     if not is_float(to):
         raise NotLowered("a loss of integers")
 
-    def element(*values: V) -> V:
-        return fn(*(v.cast(to) if isinstance(v, V) else v for v in values))
-
+    element = _in(to, fn)
     if reduction == NONE:
         return low.finish(element, inputs, node)
     shape = broadcast(*(x.shape for x in inputs if x is not None))
-    scale = count_of(product(shape)) if reduction == MEAN else 1
+    scale = count_of(shape) if reduction == MEAN else 1
     if scale == 0:
         raise NotLowered("no elements")
     out = low.reduce(
@@ -45,12 +48,11 @@ def _reduced(low: Lowering, node: fx.Node, inputs: list[Any], reduction: int, fn
 
 
 def _norm(x: View, reduction: int) -> float:
-    return 1.0 / max(count_of(product(x.shape)), 1) if reduction == MEAN else 1.0
+    return 1.0 / max(count_of(x.shape), 1) if reduction == MEAN else 1.0
 
 
 def _gradient(low: Lowering, node: fx.Node, inputs: list[Any], fn: Callable[..., V]) -> View:
-    to = compute_dtype(dtype_name(node.meta["val"].dtype))
-    return low.finish(lambda *values: fn(*(v.cast(to) if isinstance(v, V) else v for v in values)), inputs, node)
+    return low.finish(_in(compute_dtype(dtype_name(node.meta["val"].dtype)), fn), inputs, node)
 
 
 @rule("mse_loss")
@@ -166,21 +168,14 @@ def _nll(low: Lowering, node: fx.Node, x: Any, target: Any, weight: Any, reducti
         return counts.cast("int64") if w is None else where(counts, w, 0)
 
     if reduction == NONE:
-        rows = low.map(
-            loss, [target], dtype=dtype_name(vals[0].dtype), strides=sizes_of(vals[0].stride()), name=n
-        )  # fmt: skip
-        return rows, Splat(0.0, dtype_name(vals[1].dtype), ())
+        return low.map_like(vals[0], n, loss, [target]), Splat(0.0, dtype_name(vals[1].dtype), ())
     dims = list(range(rank))
     total = low.reduce("sum", [target], dims, loss, name=f"{n}_sum", dtype=to)
     counted = low.reduce(
         "sum", [target], dims, share, lambda s: s.cast(to), name=f"{n}_weight", dtype=dtype_name(vals[1].dtype)
     )
     total, counted = (View(v.buffer, (), ()) for v in (total, counted))
-    result = low.map(
-        lambda s, c: s / c if reduction == MEAN else s, [total, counted], shape=(), dtype=dtype_name(vals[0].dtype),
-        name=n,
-    )  # fmt: skip
-    return result, counted
+    return low.map_like(vals[0], n, lambda s, c: s / c if reduction == MEAN else s, [total, counted]), counted
 
 
 @rule("nll_loss_backward", "nll_loss2d_backward")

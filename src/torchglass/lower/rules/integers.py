@@ -6,11 +6,12 @@ the error that eager raises, as an index out of range does (see ``gathering``).
 
 from __future__ import annotations
 
+from ..table import NotLowered
+from ..values import Number, V, bits, is_float, where
 from .gathering import ZERO_DIVISION, bounded
-from .table import NotLowered
-from .values import Number, V, bits, is_float, where
 
 LONGEST_POWER = 64
+"""Exponents that are written out, at most ten multiplications. Past it every even number is 0 in 64 bits."""
 
 
 def quotient(x: V, y: V, op: str) -> V:

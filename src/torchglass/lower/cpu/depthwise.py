@@ -17,24 +17,28 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records.loops import View
-from ..records.sizes import Size
-from .context import Lowering, contiguous, dtype_name, sizes_of
-from .indexing import padded
-from .long_sums import pair
-
-WIDEST = 3
-"""Places along a side of the windows that oneDNN has a kernel for."""
-
-LEAST = 32
-"""Channels from which on a loop over them is faster than the call."""
+from ...records.loops import View
+from ...records.sizes import Size, all_known
+from ...records.target import Cpu
+from ..context import Lowering, dtype_name, sizes_of
+from ..rules.indexing import padded
+from ..strategies import strategy
+from ..strides import contiguous
+from ..table import NotLowered
+from .split_reduction import pair
 
 
-def depthwise_gradients(low: Lowering, node: fx.Node, args: Sequence[Any]) -> tuple[Any, ...] | None:
-    """The gradients of a depthwise convolution, that of its weight by a loop; None where the call is as good."""
-    if node.target is not torch.ops.aten.convolution_backward.default or not _fits(args):
+@strategy(Cpu, torch.ops.aten.convolution_backward.default, rank=0)
+def depthwise_gradient(
+    low: Lowering, cpu: Cpu, node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[View | None, ...] | None:
+    """The gradients of a depthwise convolution, that of its weight by a loop."""
+    grad, image, weight, _, _, _, dilation, transposed, _, groups, wanted = args
+    if transposed or not wanted[1] or not all(isinstance(x, View) and len(x.shape) == 4 for x in args[:3]):
         return None
-    grad, image, wanted = args[0], args[1], args[-1]
+    if weight.shape[:2] != (groups, 1):
+        return None
+    _check(cpu, grad, image, weight, dilation)
     of_image, of_weight, of_bias = node.meta["val"]
     first = third = None
     if wanted[0]:
@@ -48,15 +52,17 @@ def depthwise_gradients(low: Lowering, node: fx.Node, args: Sequence[Any]) -> tu
     return first, second, third
 
 
-def _fits(args: Sequence[Any]) -> bool:
-    grad, image, weight, _, _, _, dilation, transposed, _, groups, wanted = args
-    if transposed or not wanted[1] or not all(isinstance(x, View) and len(x.shape) == 4 for x in (grad, image, weight)):
-        return False
-    if tuple(weight.shape[:2]) != (groups, 1) or groups < LEAST:
-        return False
-    known = all(isinstance(size, int) and size > 0 for x in (grad, image) for size in (*x.shape, *x.strides))
-    last = all(x.strides[1] == 1 for x in (grad, image))
-    return known and last and (max(weight.shape[2:]) > WIDEST or max(dilation) > 1)
+def _check(cpu: Cpu, grad: View, image: View, weight: View, dilation: Sequence[int]) -> None:
+    """NotLowered where oneDNN's call is as good."""
+    window = weight.shape[2:]
+    if not all(all_known(sizes) and min(sizes) > 0 for x in (grad, image) for sizes in (x.shape, x.strides)):
+        raise NotLowered("sizes that are unknown, or 0")
+    if not all_known(weight.shape) or weight.shape[0] < cpu.lowering.depthwise_channels:
+        raise NotLowered(f"fewer than {cpu.lowering.depthwise_channels} channels")
+    if image.strides[1] != 1 or grad.strides[1] != 1:
+        raise NotLowered("images that do not lie channels last")
+    if all_known(window) and max(window) <= cpu.lowering.depthwise_window and max(dilation) <= 1:
+        raise NotLowered("a window that oneDNN has a kernel for")
 
 
 def _of_weight(
@@ -77,7 +83,7 @@ def _of_weight(
         "sum", [places, slopes], [0, 1, 2], lambda x, g: x * g, dtype=dtype_name(val.dtype),
         strides=(1, 1, 1, *along, across), name=name,
     )  # fmt: skip
-    return View(total.buffer, sizes_of(val.shape), sizes_of(val.stride()))
+    return low.cast_like(total, val)
 
 
 def _channels_last(image: View) -> View:

@@ -3,7 +3,7 @@
     pad = F.pad(x, (1, 0)); y = pad[:, :-1] * 0.5 + x       # x: 512 x 1024
 
 computes 512 x 1025 numbers and reads 512 x 1024. Over the latter the first loop has the shape of the second, and they
-become one kernel. Only what loops alone read is narrowed, to the smallest box that holds what all of them read.
+become one kernel. Only what loops alone read is made smaller, to the smallest box that holds what all of them read.
 """
 
 from __future__ import annotations
@@ -11,28 +11,32 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..records.loops import Access, Buffer, ExternCall, Index, Load, Loop, LoopGraph, Node, Operation, Store, View
+from ..records.sizes import Size, all_known, is_known
+from .strides import contiguous
 
 Box = tuple[tuple[int, int], ...]  # for each dimension of a loop, the first index and the end
 
 
-def narrow(graph: LoopGraph) -> LoopGraph:
-    """Consumers first: what a narrowed loop reads may be less, too."""
+def shrink_to_read(graph: LoopGraph) -> LoopGraph:
+    """Consumers first: what a smaller loop reads may be less, too."""
     nodes, buffers = list(graph.nodes), dict(graph.buffers)
     readers, kept = _readers(graph)
     notes = []
     for position in reversed(range(len(nodes))):
         loop = nodes[position]
-        if not isinstance(loop, Loop) or not _is_plain(loop) or loop.stores[0].access.buffer in kept:
+        sizes = _row_by_row(loop)
+        if not isinstance(loop, Loop) or sizes is None or loop.stores[0].access.buffer in kept:
             continue
-        written = loop.stores[0].access
-        reading = [node for n in readers.get(written.buffer, ()) if isinstance(node := nodes[n], Loop)]
-        box = _box(loop, written, [(r, o) for r in reading for o in r.loads if o.access.buffer == written.buffer])
+        buffer = buffers[loop.stores[0].access.buffer]
+        reading = [node for n in readers.get(buffer.name, ()) if isinstance(node := nodes[n], Loop)]
+        box = _box(sizes, [(r, o) for r in reading for o in r.loads if o.access.buffer == buffer.name])
         if box is None:
             continue
-        smaller, buffer = _narrowed(loop, box, buffers[written.buffer])
-        starts = dict(zip(written.strides, (first for first, _ in box)))
-        moved = dict(zip(written.strides, smaller.stores[0].access.strides))
-        nodes[position], buffers[buffer.name] = smaller, buffer
+        smaller, buffers[buffer.name] = _shrunk(loop, box, buffer)
+        nodes[position] = smaller
+        strides = contiguous(sizes)
+        starts: dict[Size, int] = dict(zip(strides, (first for first, _ in box)))
+        moved: dict[Size, Size] = dict(zip(strides, smaller.stores[0].access.strides))
         for n in readers[buffer.name]:
             nodes[n] = _reading(nodes[n], buffer.name, starts, moved)
         notes.append(f"{loop.name} is computed over {list(smaller.dims)} of {list(loop.dims)}: no more is read")
@@ -61,41 +65,41 @@ def _readers(graph: LoopGraph) -> tuple[dict[str, list[int]], set[str]]:
     return readers, kept
 
 
-def _is_plain(loop: Loop) -> bool:
-    """Whether every point of the loop writes one number, row by row, into a buffer that holds nothing else."""
-    if loop.is_reduction or loop.is_scan or len(loop.stores) != 1:
-        return False
-    if not all(isinstance(d, int) and d > 1 for d in loop.dims):
-        return False
-    access = loop.stores[0].access
-    return not access.indirect and access.offset == 0 and access.strides == _rows(loop.dims)
+def _row_by_row(node: Node) -> tuple[int, ...] | None:
+    """The sizes of a loop of which every point writes one number, row by row, into a buffer of nothing else."""
+    if not isinstance(node, Loop) or node.is_reduction or node.is_scan or len(node.stores) != 1:
+        return None
+    sizes, access = node.dims, node.stores[0].access
+    if not all_known(sizes) or any(size <= 1 for size in sizes):
+        return None
+    return sizes if not access.indirect and access.offset == 0 and access.strides == contiguous(sizes) else None
 
 
-def _box(loop: Loop, written: Access, loads: list[tuple[Loop, Load]]) -> Box | None:
+def _box(sizes: tuple[int, ...], loads: list[tuple[Loop, Load]]) -> Box | None:
     """What all loads together read, in the loop's own dimensions; None where that is not known, or is everything."""
-    boxes = [_read(written, loop.dims, reader.dims, load) for reader, load in loads]
+    boxes = [_read(sizes, reader.dims, load) for reader, load in loads]
     if not boxes or None in boxes:
         return None
     sides = zip(*(box for box in boxes if box is not None))
     union = tuple((min(first for first, _ in side), max(end for _, end in side)) for side in sides)
-    return None if all(end - first == size for (first, end), size in zip(union, loop.dims)) else union
+    return None if all(end - first == size for (first, end), size in zip(union, sizes)) else union
 
 
-def _read(written: Access, sizes: tuple[int, ...], dims: tuple[int, ...], load: Load) -> Box | None:
+def _read(sizes: tuple[int, ...], dims: tuple[Size, ...], load: Load) -> Box | None:
     """The box that one load reads. Each of its strides is one of the buffer's, and no index leaves its dimension."""
-    access = load.access
-    if access.indirect or load.mask is not None or not isinstance(access.offset, int) or access.offset < 0:
+    rest, strides = load.access.offset, contiguous(sizes)
+    if load.access.indirect or load.mask is not None or not is_known(rest) or rest < 0:
         return None
     extents: dict[int, int] = {}
-    for size, stride in zip(dims, access.strides):
+    for size, stride in zip(dims, load.access.strides):
         if stride != 0:
-            if not isinstance(size, int) or not isinstance(stride, int) or stride in extents:
+            if not is_known(size) or not is_known(stride) or stride in extents:
                 return None
             extents[stride] = size
-    if not extents.keys() <= set(written.strides):
+    if not extents.keys() <= set(strides):
         return None
-    rest, box = access.offset, []
-    for stride, size in zip(written.strides, sizes):
+    box = []
+    for stride, size in zip(strides, sizes):
         first, rest = divmod(rest, stride)
         end = first + extents.get(stride, 1)
         if end > size:
@@ -104,10 +108,10 @@ def _read(written: Access, sizes: tuple[int, ...], dims: tuple[int, ...], load: 
     return tuple(box)
 
 
-def _narrowed(loop: Loop, box: Box, buffer: Buffer) -> tuple[Loop, Buffer]:
+def _shrunk(loop: Loop, box: Box, buffer: Buffer) -> tuple[Loop, Buffer]:
     """The loop over the box, and its buffer, which holds no more."""
     dims = tuple(end - first for first, end in box)
-    strides = _rows(dims)
+    strides = contiguous(dims)
 
     def moved(op: Operation) -> Operation:
         if isinstance(op, Store):
@@ -120,29 +124,23 @@ def _narrowed(loop: Loop, box: Box, buffer: Buffer) -> tuple[Loop, Buffer]:
     return replace(loop, dims=dims, body=body), replace(buffer, shape=dims, strides=strides)
 
 
-def _from(address: Access | Index, box: Box) -> int:
+def _from(address: Access | Index, box: Box) -> Size:
     return address.offset + sum(stride * first for stride, (first, _) in zip(address.strides, box))
 
 
-def _reading(loop: Node, buffer: str, starts: dict[int, int], moved: dict[int, int]) -> Loop:
+def _reading(loop: Node, buffer: str, starts: dict[Size, int], moved: dict[Size, Size]) -> Loop:
     """The loop with its loads where the numbers lie now."""
     assert isinstance(loop, Loop)  # what calls read is kept
 
     def load(op: Operation) -> Operation:
         if not isinstance(op, Load) or op.access.buffer != buffer:
             return op
-        rest, offset = op.access.offset, 0
+        offset: Size = 0
+        rest = op.access.offset
         for stride, first in starts.items():
-            index, rest = divmod(rest, stride)
-            offset += (index - first) * moved[stride]
+            offset = offset + (rest // stride - first) * moved[stride]
+            rest = rest % stride
         strides = tuple(moved.get(s, 0) for s in op.access.strides)
         return replace(op, access=replace(op.access, strides=strides, offset=offset))
 
     return replace(loop, body=tuple(map(load, loop.body)))
-
-
-def _rows(dims: tuple[int, ...]) -> tuple[int, ...]:
-    strides = [1]
-    for size in reversed(dims[1:]):
-        strides.insert(0, strides[0] * size)
-    return tuple(strides[: len(dims)])

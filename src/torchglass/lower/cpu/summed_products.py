@@ -17,33 +17,36 @@ from functools import reduce
 import torch
 from torch import fx
 
-from .maker import Maker
+from ...records.sizes import all_known
+from ...records.target import Cpu
+from ..strategies import Request, graph_strategy
+from .node_builder import NodeBuilder
 
 aten = torch.ops.aten
 
-FEWEST = 3  # products, below which a call less is not worth the copies
 
-
-def merge_products(gm: fx.GraphModule, frozen: frozenset[str] = frozenset()) -> tuple[fx.GraphModule, str]:
-    """The graph with one product for each such sum, and what was done. ``frozen``: weights to be packed as they are."""
-    if not any(_products(node, frozen) for node in gm.graph.nodes):
+@graph_strategy(Cpu, rank=0)
+def merge_products(gm: fx.GraphModule, cpu: Cpu, request: Request) -> tuple[fx.GraphModule, str]:
+    """The graph with one product for each such sum, and what was done. Weights to be packed stay as they are."""
+    fewest, frozen = cpu.lowering.merged_products, request.frozen
+    if not any(_products(node, frozen, fewest) for node in gm.graph.nodes):
         return gm, ""
     graph = fx.Graph()
     graph.output(graph.graph_copy(gm.graph, {}))
     merged = []
     for node in list(graph.nodes):
-        if products := _products(node, frozen):
+        if products := _products(node, frozen, fewest):
             _merge(node, products)
             merged.append(f"{len(products)} products are one in {node.name}")
     return fx.GraphModule(gm, graph), "; ".join(merged)
 
 
-def _products(node: fx.Node, frozen: frozenset[str]) -> list[fx.Node]:
-    """The products that are worth merging in the sum that ends in ``node``."""
+def _products(node: fx.Node, frozen: frozenset[str], fewest: int) -> list[fx.Node]:
+    """The products that are worth merging in the sum that ends in ``node``, at least ``fewest``."""
     if not _is_sum(node) or any(_is_part(node, user) for user in node.users):
         return []
     found = [leaf for leaf in _addends(node) if _is_small(leaf, frozen)]
-    return found if len(found) >= FEWEST else []
+    return found if len(found) >= fewest else []
 
 
 def _is_sum(node: fx.Node) -> bool:
@@ -51,7 +54,7 @@ def _is_sum(node: fx.Node) -> bool:
     if node.target is not aten.add.Tensor or node.kwargs or len(node.args) != 2 or node.args[0] is node.args[1]:
         return False
     val = node.meta["val"]
-    if not val.is_floating_point() or val.dim() != 2 or not all(isinstance(size, int) for size in val.shape):
+    if not val.is_floating_point() or val.dim() != 2 or not all_known(val.shape):
         return False
     vals = [arg.meta.get("val") if isinstance(arg, fx.Node) else None for arg in node.args]
     return all(isinstance(v, torch.Tensor) and v.shape == val.shape and v.dtype == val.dtype for v in vals)
@@ -80,14 +83,14 @@ def _is_small(node: fx.Node, frozen: frozenset[str]) -> bool:
         return False
     factors = [arg for arg in node.args if isinstance(arg, fx.Node)]
     shapes = [tuple(arg.meta["val"].shape) for arg in factors]
-    if any(arg.name in frozen for arg in factors) or not all(isinstance(n, int) for shape in shapes for n in shape):
+    if any(arg.name in frozen for arg in factors) or not all(map(all_known, shapes)):
         return False
     return sum(rows * columns for rows, columns in shapes) <= node.meta["val"].numel()
 
 
 def _merge(node: fx.Node, products: Sequence[fx.Node]) -> None:
     """Put one product in the place of several in the sum that ends in ``node``."""
-    made, val = Maker(node), node.meta["val"]
+    made, val = NodeBuilder(node), node.meta["val"]
     left, right = ([product.args[side] for product in products] for side in (0, 1))
     if all(isinstance(factor, fx.Node) and factor.target is aten.t.default for factor in left):
         factors = made(aten.t.default, made(aten.cat.default, [f.args[0] for f in left]))

@@ -16,19 +16,18 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import INDEX_ERRORS, Access, View
-from ..records.sizes import Size
-from .context import Lowering, sizes_of
-from .table import NotLowered, rule
-from .values import V, compute_dtype, where
+from ...records.loops import INDEX_ERRORS, Access, View
+from ...records.sizes import Size
+from ..context import Lowering, known_size, sizes_of
+from ..table import NotLowered, rule
+from ..values import V, compute_dtype, where
 
 INDEX_SELF, INDEX_DIM, INDEX_GATHER, INDEX_TARGET, ZERO_DIVISION, INDEX_COPY = range(len(INDEX_ERRORS))
 
 
 def bounded(index: V, size: Size, error: int, dim: int = 0) -> V:
     """``index`` when ``0 <= index < size``, else 0 and the numbered error once the kernel has run."""
-    if not isinstance(size, int):
-        raise NotLowered("a symbolic size")
+    size = known_size(size)
     index = index.cast("int64")
     facts = (index, index.lift(size), index.lift(error), index.lift(dim))
     return index.body.compute("bound", facts, "int64")
@@ -36,8 +35,7 @@ def bounded(index: V, size: Size, error: int, dim: int = 0) -> V:
 
 def wrapped(index: V, size: Size, error: int, dim: int = 0) -> V:
     """The same for indices that count from the end when negative."""
-    if not isinstance(size, int):
-        raise NotLowered("a symbolic size")
+    size = known_size(size)
     index = index.cast("int64")
     return bounded(where(index < 0, index + size, index), size, error, dim)
 
@@ -123,14 +121,9 @@ def _index(low: Lowering, node: fx.Node, x: Any, indices: Sequence[Any]) -> View
     if not isinstance(x, View) or not given or any(x.shape[d] == 0 for d in given):
         raise NotLowered("nothing to read from")
     shape = sizes_of(node.meta["val"].shape)
-    width = max(len(i.shape) for i in given.values())
-    together = list(given) == list(range(min(given), min(given) + len(given)))
-    start = min(given) if together else 0
-    kept = [d for d in range(len(x.shape)) if d not in given]
-    places = [p for p in range(len(shape)) if not start <= p < start + width]
-    if len(places) != len(kept):
+    kept, places, views = spread(given, len(x.shape))
+    if len(kept) + max(len(i.shape) for i in given.values()) != len(shape):
         raise NotLowered("dimensions that do not add up")
-    views = [at_dims(i, start, width, len(shape)) for i in given.values()]
 
     def element(*values: V) -> V:
         strides: list[Size] = [0] * len(shape)
@@ -143,7 +136,19 @@ def _index(low: Lowering, node: fx.Node, x: Any, indices: Sequence[Any]) -> View
     return low.finish(element, views, node)
 
 
-def at_dims(index: View, start: int, width: int, rank: int) -> View:
+def spread(given: dict[int, View], rank: int) -> tuple[list[int], list[int], list[View]]:
+    """Of ``x[:, i, j]`` with ``rank`` dimensions: those without an index, where they stand among the result's, and the
+    indices as views of all of the result's.
+    """
+    width = max(len(i.shape) for i in given.values())
+    together = list(given) == list(range(min(given), min(given) + len(given)))
+    start = min(given) if together else 0
+    kept = [d for d in range(rank) if d not in given]
+    places = [p if p < start else p + width for p in range(len(kept))]
+    return kept, places, [_at_dims(i, start, width, len(kept) + width) for i in given.values()]
+
+
+def _at_dims(index: View, start: int, width: int, rank: int) -> View:
     """The index's dimensions at ``start`` .. ``start + width`` of ``rank`` dimensions."""
     before = start + width - len(index.shape)
     after = rank - start - width

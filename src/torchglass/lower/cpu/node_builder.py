@@ -7,7 +7,7 @@ from typing import Any
 from torch import fx
 
 
-class Maker:
+class NodeBuilder:
     """Makes nodes ahead of ``node``, as from its place in the user's code; ``val``: what the value is like."""
 
     def __init__(self, node: fx.Node) -> None:

@@ -11,13 +11,11 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import Loop, View
-from .context import Lowering, dtype_name
-from .table import NotLowered, rule
-from .values import V, compute_dtype, is_float, where
-
-LONGEST = 2**31  # positions along a line are counted in 32 bits
-
+from ...records.loops import Loop, View
+from ...records.sizes import at_most
+from ..context import Lowering, dtype_name
+from ..table import NotLowered, rule
+from ..values import MOST_PLACES, V, compute_dtype, is_float, where
 
 WIDE = {"float32": "float64", "bfloat16": "float32", "float16": "float32"}
 """What eager adds up, multiplies and takes logarithms in."""
@@ -61,7 +59,7 @@ def _extremum_so_far(kind: str) -> Callable[..., Any]:
         values, places = node.meta["val"]
         dim, stored = line_of(x, dim), low.dtype(x)
         dtype = compute_dtype(stored)
-        if x.shape and not (isinstance(x.shape[dim], int) and x.shape[dim] < LONGEST):
+        if x.shape and not at_most(x.shape[dim], MOST_PLACES):
             raise NotLowered("a line too long")
 
         made = any(isinstance(n, Loop) and x.buffer in n.writes for n in low.nodes) if isinstance(x, View) else False
