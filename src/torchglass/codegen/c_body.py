@@ -263,7 +263,7 @@ class BodyPrinter:
 
     def _store(self, p: Pass, loop: Loop, op: Store, env: dict[str, CValue], full: bool, again: bool) -> None:
         name, value = op.access.buffer, env[op.arg]
-        if op.onto is not None:
+        if op.base is not None:
             (p.body if full else p.pre).append(self._scattered(op, env))
             return
         row_value = not full or loop.is_reduction

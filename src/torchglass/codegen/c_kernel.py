@@ -80,7 +80,7 @@ class CKernel:
         return "\n".join([f"static void {name}({self.signature()})", "{", *indent(body), "}"])
 
     def signature(self) -> str:
-        shared = {name for pair in self.nest.kernel.over for name in pair}  # written where it is read
+        shared = {name for pair in self.nest.kernel.inplace for name in pair}  # written where it is read
         pointers = {b: "*" if b in shared else "* restrict" for b in self.arguments}
         parts = [f"const {self._memory(b)}{pointers[b]} {self.ident(b)}" for b in self.inputs]
         parts += [f"{self._memory(b)}{pointers[b]} {self.ident(b)}" for b in self.outputs]

@@ -53,7 +53,7 @@ class Kept:
 
 def lanes_of(nest: Schedule) -> int:
     """How many rows a panel has; 0 where rows do not lie across memory."""
-    if not nest.kernel.across:
+    if not nest.kernel.strided:
         return 0
     width, rows = nest.dims[nest.outer_rank - 1], product(nest.row_dims)
     assert isinstance(width, int) and isinstance(rows, int)

@@ -12,8 +12,8 @@ from functools import cached_property
 
 from ..records.loops import Access, Loop
 from ..records.sizes import Size, product
-from .across import ALONE, rows_across
 from .align import apply_split, drop_ones, match
+from .strided_reduction import ALONE, strided_rows
 
 FEW_LINES = 16  # lines that threads cannot share well
 ROW, COLUMN, TOTAL = "row", "column", "total"
@@ -35,7 +35,7 @@ class Group:
     last: int = 0
     inner: tuple[bool, ...] | None = None  # None: no loop says which dimensions make a row
     names: list[str] = field(default_factory=list)
-    across: bool = False  # rows lie across memory
+    strided: bool = False  # rows lie across memory
 
     @cached_property
     def writes(self) -> dict[str, tuple[Loop, Access]]:
@@ -43,7 +43,7 @@ class Group:
 
     @cached_property
     def reads(self) -> dict[str, Access]:
-        onto = {s.onto: s.access for loop in self.loops for s in loop.stores if s.onto is not None}
+        onto = {s.base: s.access for loop in self.loops for s in loop.stores if s.base is not None}
         return onto | {o.access.buffer: o.access for loop in self.loops for o in loop.loads}
 
 
@@ -254,7 +254,7 @@ def _rows(loops: list[Loop], dims: tuple[Size, ...]) -> tuple[tuple[bool, ...] |
             _check_contiguous_inner(loops, dims, inner)
         return inner, False
     except Refused:
-        across = rows_across(loops, dims)
+        across = strided_rows(loops, dims)
         if across is None:
             raise
     check_flow(loops, across)

@@ -2,7 +2,7 @@
 
 ``p.mul_(0.9)``: the result is the input's memory (``LoopGraph.updates``), and the copy after the graph is none::
 
-    kernel mul ..., mul over p
+    kernel mul ..., mul in place of p
 
 Only where no step after it reads the old numbers or can still fail: a call that fails has written to no input.
 """
@@ -20,7 +20,7 @@ from .memory import gathers, is_read_before, place, places
 Order = Sequence[FusedKernel | ExternCall]
 
 
-def written_inputs(graph: LoopGraph, order: Order) -> tuple[list[FusedKernel | ExternCall], dict[str, str]]:
+def update_inputs(graph: LoopGraph, order: Order) -> tuple[list[FusedKernel | ExternCall], dict[str, str]]:
     """The order with results laid over inputs, and for each such result the input."""
     wanted = dict(graph.updates)
     if not wanted:
@@ -50,7 +50,7 @@ def written_inputs(graph: LoopGraph, order: Order) -> tuple[list[FusedKernel | E
                         continue
                     over.append((name, old))
                 onto[name] = old
-            step = replace(step, over=(*step.over, *over)) if over else step
+            step = replace(step, inplace=(*step.inplace, *over)) if over else step
         out.append(step)
     return out, onto
 
@@ -59,7 +59,7 @@ def _begins(order: Order) -> list[int]:
     """For each step the first one that runs in the same call."""
     begins: list[int] = []
     for n, step in enumerate(order):
-        begins.append(begins[-1] if n and isinstance(step, FusedKernel) and step.beside else n)
+        begins.append(begins[-1] if n and isinstance(step, FusedKernel) and step.horizontal else n)
     return begins
 
 
@@ -72,7 +72,7 @@ def _may_fail(step: FusedKernel | ExternCall) -> bool:
 def _alike(graph: LoopGraph, new: str, old: str) -> bool:
     one, other = graph.buffers[new], graph.buffers[old]
     layout = lambda b: (b.dtype, b.device, b.shape, b.strides)
-    return one.role == "temp" and one.inside is None and layout(one) == layout(other)
+    return one.role == "temp" and one.alias_of is None and layout(one) == layout(other)
 
 
 def _in_its_place(kernel: FusedKernel, new: str, old: str) -> bool:

@@ -1,8 +1,8 @@
 """The memory plan: where each buffer begins and ends, and which dead buffer's memory it may take over.
 
-``a`` dead after step 3 and ``b`` of the same dtype and bytes born at step 5: ``allocate b in place of a``. An
-element-wise kernel that reads ``a`` for the last time writes its result there: ``allocate b over a``. Inputs are never
-reused, nor buffers an ATen call may have made views of. ``peak_bytes``: what temporaries hold at most.
+``a`` dead after step 3 and ``b`` of the same dtype and bytes born at step 5: ``allocate b reusing a``. An element-wise
+kernel that reads ``a`` for the last time writes its result there: ``allocate b in place of a`` (``inplace``). Neither
+inputs are reused nor buffers an ATen call may have made views of. ``peak_bytes``: what temporaries hold at most.
 
 Memory is taken over by the step after the one it died at, or given back there: what waits longer is held for nothing
 while others allocate, and the allocator hands blocks of that size out again in any case (``csrc/memory.cpp``).
@@ -18,7 +18,7 @@ from typing import Any
 from ..records.kernels import Allocate, Free, FusedKernel, Step
 from ..records.loops import Access, Buffer, ExternCall, Loop, LoopGraph, Value, View, item_bytes
 from ..records.sizes import Size
-from .beside import runs
+from .horizontal import calls
 
 SMALL = 64 << 10  # bytes below which memory may wait for a taker: it matters less than a call that allocates
 
@@ -40,7 +40,7 @@ def plan(
     that are inputs' memory.
     """
     outputs = {o.buffer if isinstance(o, View) else o.name for o in graph.outputs if isinstance(o, (View, Value))}
-    batches = list(runs(order))
+    batches = list(calls(order))
     touched = lambda step: (*step.reads, *step.writes, *(onto[name] for name in step.writes if name in onto))
     used = [dict.fromkeys(name for step in batch for name in touched(step)) for batch in batches]
     last_use = {name: n for n, names in enumerate(used) for name in names}
@@ -48,21 +48,21 @@ def plan(
     steps: list[Step] = []
     pool: dict[tuple[str, Size], list[str]] = {}
     ours: set[str] = set()
-    wholes = {_whole(graph, name) for name, buffer in graph.buffers.items() if buffer.inside}
+    wholes = {_whole(graph, name) for name, buffer in graph.buffers.items() if buffer.alias_of}
     kept: set[str] = set()  # whose memory lives on under another name
     live = peak = 0
     for n, batch in enumerate(batches):
         if len(batch) == 1 and isinstance(batch[0], FusedKernel):
             dying = {name for name in used[n] if last_use[name] == n and name in ours} - pinned - wholes
-            batch = [over := written_over(graph, batch[0], dying)]
-            kept.update(read for _, read in over.over)
+            batch = [over := plan_inplace(graph, batch[0], dying)]
+            kept.update(read for _, read in over.inplace)
         for step, part in [(s, p) for s in batch for p in s.writes]:
             name = _whole(graph, part)
             if name not in graph.buffers or name in ours:
-                steps += [Allocate(part, inside=name)] if part != name else []
+                steps += [Allocate(part, alias_of=name)] if part != name else []
                 continue
-            if read := onto.get(name) or (isinstance(step, FusedKernel) and dict(step.over).get(name)):
-                steps.append(Allocate(name, over=read))
+            if read := onto.get(name) or (isinstance(step, FusedKernel) and dict(step.inplace).get(name)):
+                steps.append(Allocate(name, inplace=read))
                 ours.add(name)
                 continue
             buffer = graph.buffers[name]
@@ -72,7 +72,7 @@ def plan(
                 steps.append(Allocate(name, waiting.pop() if waiting else None))
                 ours.add(name)
             if part != name:
-                steps.append(Allocate(part, inside=name))
+                steps.append(Allocate(part, alias_of=name))
         peak = max(peak, live)
         steps += batch
         pool = {kind: names for kind, names in pool.items() if _may_wait(*kind)}
@@ -80,7 +80,7 @@ def plan(
             if last_use[name] != n or name in outputs:
                 continue
             steps.append(Free(name))
-            if name not in graph.buffers or graph.buffers[name].role != "temp" or graph.buffers[name].inside:
+            if name not in graph.buffers or graph.buffers[name].role != "temp" or graph.buffers[name].alias_of:
                 continue
             if name in kept:
                 continue
@@ -95,7 +95,7 @@ def _may_wait(dtype: str, items: Size) -> bool:
     return isinstance(items, int) and items * item_bytes(dtype) < SMALL
 
 
-def written_over(graph: LoopGraph, kernel: FusedKernel, dying: Container[str]) -> FusedKernel:
+def plan_inplace(graph: LoopGraph, kernel: FusedKernel, dying: Container[str]) -> FusedKernel:
     """The kernel with results laid over what it reads for the last time, each point over the number it needs.
 
     Only where all loops go from point to point: elsewhere a row may be read again after it has been written.
@@ -103,16 +103,16 @@ def written_over(graph: LoopGraph, kernel: FusedKernel, dying: Container[str]) -
     where = places(kernel)
     if gathers(kernel) or any(len(where[name]) > 1 for loop in kernel.loops for name in loop.writes):
         return kernel
-    over: dict[str, str] = dict(kernel.over)
+    over: dict[str, str] = dict(kernel.inplace)
     for written in kernel.writes:
         new = graph.buffers.get(written)
-        if new is None or new.role != "temp" or new.inside or written in over:
+        if new is None or new.role != "temp" or new.alias_of or written in over:
             continue
         last = [name for name in kernel.reads if name in dying and _fits(graph.buffers[name], new)]
         alike = (name for name in last if where[name] == where[written] and is_read_before(kernel, name, written))
         if read := next((name for name in alike if name not in over.values()), None):
             over[written] = read
-    return replace(kernel, over=tuple(over.items()))
+    return replace(kernel, inplace=tuple(over.items()))
 
 
 def gathers(kernel: FusedKernel) -> bool:
@@ -145,7 +145,7 @@ def _fits(old: Buffer, new: Buffer) -> bool:
 
 def _whole(graph: LoopGraph, name: str) -> str:
     """The buffer to allocate for a buffer: what it is a part of, if it is one."""
-    while name in graph.buffers and (inside := graph.buffers[name].inside):
+    while name in graph.buffers and (inside := graph.buffers[name].alias_of):
         name = inside[0]
     return name
 

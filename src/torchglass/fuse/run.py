@@ -13,11 +13,11 @@ from typing import Any
 from .. import interrupts
 from ..records.kernels import FusedGraph, FusedKernel, FusionDecision
 from ..records.loops import ExternCall, Loop, LoopGraph, Node, Value, View, item_bytes
-from .beside import side_by_side
 from .groups import Group, Refused, is_row_result, merged, single
-from .inplace import written_inputs
+from .horizontal import horizontal_fusion
+from .inline_producers import inline_producers
+from .inplace import update_inputs
 from .memory import plan, storage_items
-from .places import compute_at_places
 
 MAX_OPERATIONS = 600  # of one kernel: past this compile time grows and registers spill
 MAX_STREAMS = 40  # buffers one kernel may touch
@@ -27,14 +27,14 @@ SIBLING_DISTANCE = 48  # nodes apart: joining readers far from each other keeps 
 
 def run(graph: LoopGraph, options: Any = None) -> FusedGraph:
     """Fuse, order and plan memory."""
-    graph, decisions = compute_at_places(graph)
+    graph, decisions = inline_producers(graph)
     work = _Fusing(graph, decisions)
     for position, node in enumerate(graph.nodes):
         interrupts.check()
         work.add(position, node)
-    order = side_by_side(graph, work.kernels_in_order(), work.decisions)
-    order, onto = written_inputs(graph, order)
-    steps, peak = plan(graph, order, onto)
+    order = horizontal_fusion(graph, work.kernels_in_order(), work.decisions)
+    order, updated = update_inputs(graph, order)
+    steps, peak = plan(graph, order, updated)
     return FusedGraph(graph, steps, tuple(work.decisions), peak)
 
 
@@ -191,7 +191,7 @@ class _Fusing:
         """A part written in place by what makes it holds the whole's memory from then on: not for long."""
         for maker, copy in ((first, second), (second, first)):
             for name in copy.writes:
-                inside = self.graph.buffers[name].inside
+                inside = self.graph.buffers[name].alias_of
                 far = abs(copy.last - maker.last) > PART_DISTANCE
                 if inside and far and self._bytes(inside[0]) > 2 * self._bytes(name):
                     raise Refused(f"{inside[0]} would be held in memory for long")
@@ -295,5 +295,5 @@ class _Fusing:
                 local.add(name)
         inner = group.inner if group.inner is not None else (False,) * len(group.dims)
         return FusedKernel(
-            group.names[-1], group.dims, inner, tuple(group.loops), frozenset(local), across=group.across
+            group.names[-1], group.dims, inner, tuple(group.loops), frozenset(local), strided=group.strided
         )

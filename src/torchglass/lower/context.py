@@ -229,7 +229,7 @@ class Lowering:
         """A loop that copies ``x`` into ``whole``, from element ``place`` on, with the whole's strides."""
         dtype = self.dtype(whole)
         copy = self.map(lambda v: v, [x], shape=x.shape, dtype=dtype, strides=whole.strides, name=name)
-        self.buffers[copy.buffer] = replace(self.buffers[copy.buffer], inside=(whole.buffer, place))
+        self.buffers[copy.buffer] = replace(self.buffers[copy.buffer], alias_of=(whole.buffer, place))
         return copy
 
     def counters(self, body: Body, shape: Sequence[Size]) -> list[V]:

@@ -236,13 +236,13 @@ def _check_range(dims: tuple[Size, ...], access: Access, buffers: Mapping[str, B
 
 def _check_scatter(op: Store, loop: Loop, buffers: Mapping[str, Buffer], where: str) -> None:
     """A store at computed addresses: onto a buffer that lies where its own does, and nothing else is done with them."""
-    if op.onto is None:
+    if op.base is None:
         if op.access.indirect or op.add:
             raise LoopError(f"{where} writes some elements onto nothing")
         return
-    old, new = buffers.get(op.onto), buffers[op.access.buffer]
-    if old is None or old.inside != (new.name, 0) or old.dtype != new.dtype or old.numel != new.numel:
-        raise LoopError(f"{where}: {op.onto} is not the same memory as {new.name}")
+    old, new = buffers.get(op.base), buffers[op.access.buffer]
+    if old is None or old.alias_of != (new.name, 0) or old.dtype != new.dtype or old.numel != new.numel:
+        raise LoopError(f"{where}: {op.base} is not the same memory as {new.name}")
     if loop.is_reduction or len(loop.stores) != 1 or {old.name, new.name} & {o.access.buffer for o in loop.loads}:
         raise LoopError(f"{where}: a loop that writes some elements does nothing else")
 

@@ -157,18 +157,18 @@ class Scan:
 class Store:
     """``buffer[...] = arg`` converted to the buffer's dtype.
 
-    At computed addresses only some elements are written, perhaps several times: the others keep what ``onto`` holds, a
+    At computed addresses only some elements are written, perhaps several times: the others keep what ``base`` holds, a
     buffer that is the same memory under the name it had before. ``add``: to what is there.
     """
 
     access: Access
     arg: str
-    onto: str | None = None
+    base: str | None = None
     add: bool = False
 
     def __str__(self) -> str:
-        onto = f" onto {self.onto}" if self.onto is not None else ""
-        return f"{'add' if self.add else 'store'} {self.access} {self.arg}{onto}"
+        base = f" onto {self.base}" if self.base is not None else ""
+        return f"{'add' if self.add else 'store'} {self.access} {self.arg}{base}"
 
 
 Operation: TypeAlias = "Load | Const | Index | Compute | Reduce | Scan | Store"
@@ -251,7 +251,7 @@ class Loop:
     @cached_property
     def reads(self) -> tuple[str, ...]:
         loaded = (o.access.buffer for o in self.loads)
-        return tuple(dict.fromkeys((*loaded, *(o.onto for o in self.stores if o.onto is not None))))
+        return tuple(dict.fromkeys((*loaded, *(o.base for o in self.stores if o.base is not None))))
 
     @cached_property
     def writes(self) -> tuple[str, ...]:
@@ -292,7 +292,7 @@ class Loop:
 class Buffer:
     """Memory a node writes or the caller brings. ``role``: input, temp, or constant (a tensor baked into the graph).
 
-    ``inside``: another buffer, and the element of it at which this one begins, for the parts of a whole.
+    ``alias_of``: another buffer, and the element of it at which this one begins, for the parts of a whole.
     """
 
     name: str
@@ -301,7 +301,7 @@ class Buffer:
     strides: tuple[Size, ...]
     role: str = "temp"
     device: str = "cpu"
-    inside: tuple[str, Size] | None = None
+    alias_of: tuple[str, Size] | None = None
 
     @property
     def numel(self) -> Size:

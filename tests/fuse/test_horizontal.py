@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.codegen.harness import check
 
-from torchglass.fuse.beside import MOST, SMALL
+from torchglass.fuse.horizontal import MOST, SMALL
 
 Tensor = torch.Tensor
 
@@ -15,7 +15,7 @@ def groups(compiled) -> list[int]:
     """How many kernels each call runs that runs several."""
     sizes: list[int] = []
     for kernel in compiled.fused.kernels:
-        if kernel.beside:
+        if kernel.horizontal:
             sizes[-1] += 1
         else:
             sizes.append(1)
@@ -30,7 +30,7 @@ def test_equal_kernels_are_one_call(tmp_path):
     compiled = check(steps, [torch.randn(30) for _ in range(20)], tmp_path)
     assert groups(compiled) == [10] and compiled.sources.wrapper_text.count("kernel_group_0(") == 1
     assert "kernel_0_call(a + 3 * k)" in compiled.sources.kernels_text
-    assert sum(d.rule == "beside" and d.fused for d in compiled.fused.decisions) == 9
+    assert sum(d.rule == "horizontal" and d.fused for d in compiled.fused.decisions) == 9
 
 
 def test_kernels_that_differ(tmp_path):

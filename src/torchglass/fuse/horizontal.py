@@ -3,7 +3,7 @@
 The update of 200 parameters of 1,000 numbers is 200 kernels, each of a tenth of a microsecond, each with a call from
 Python of half a microsecond, and each too small for threads::
 
-    kernel p_0 ...                                  kernel p_1 ..., beside the one before
+    kernel p_0 ...                                  kernel p_1 ..., in one call with the one before
 
 Marked kernels are printed as one function with one parallel region over all of them.
 """
@@ -20,10 +20,10 @@ from ..records.sizes import product
 SMALL = 16_384  # points of a kernel, over all its loops
 MOST = 64  # kernels in one call
 MOST_POINTS = 1 << 18  # of all of them: their memory is held at once
-RULE = "beside"
+RULE = "horizontal"
 
 
-def side_by_side(
+def horizontal_fusion(
     graph: LoopGraph, order: Sequence[FusedKernel | ExternCall], decisions: list[FusionDecision]
 ) -> list[FusedKernel | ExternCall]:
     """The order with kernels marked that run in one call with the one before them."""
@@ -41,7 +41,7 @@ def side_by_side(
         elif together and len(together) < MOST and points + _points(step) <= MOST_POINTS:
             why = f"small and apart, {len(together) + 1} in one call"
             decisions.append(FusionDecision(together[-1].name, step.name, True, RULE, why))
-            step = replace(step, beside=True)
+            step = replace(step, horizontal=True)
             together.append(step)
             written.update(step.writes)
             points += _points(step)
@@ -51,11 +51,11 @@ def side_by_side(
     return out
 
 
-def runs(order: Sequence[FusedKernel | ExternCall]) -> Iterator[list[FusedKernel | ExternCall]]:
+def calls(order: Sequence[FusedKernel | ExternCall]) -> Iterator[list[FusedKernel | ExternCall]]:
     """The steps, those in one call together."""
     run: list[FusedKernel | ExternCall] = []
     for step in order:
-        if run and not (isinstance(step, FusedKernel) and step.beside):
+        if run and not (isinstance(step, FusedKernel) and step.horizontal):
             yield run
             run = []
         run.append(step)
@@ -67,7 +67,7 @@ def _is_small(graph: LoopGraph, kernel: FusedKernel) -> bool:
     """Whether a kernel does little, in memory of its own, and checks nothing that could raise an error."""
     if _points(kernel) > SMALL or any(loop.is_scatter for loop in kernel.loops):
         return False
-    if any(graph.buffers[name].inside is not None for name in (*kernel.writes, *kernel.reads)):
+    if any(graph.buffers[name].alias_of is not None for name in (*kernel.writes, *kernel.reads)):
         return False
     return not any(isinstance(op, Compute) and op.op == "bound" for loop in kernel.loops for op in loop.body)
 

@@ -18,7 +18,7 @@ MOST = 65_536  # elements in all
 LEAST_PANELS = 8  # of LANES columns, for threads to share
 
 
-def rows_across(loops: list[Loop], dims: tuple[Size, ...]) -> tuple[bool, ...] | None:
+def strided_rows(loops: list[Loop], dims: tuple[Size, ...]) -> tuple[bool, ...] | None:
     """The dimensions that the loops reduce, if these make rows across memory that are worth walking; else None."""
     reduced = {loop.reduced for loop in loops if loop.is_reduction}
     if len(reduced) != 1 or not all(isinstance(d, int) for d in dims):

@@ -41,7 +41,7 @@ FEW = 8  # numbers are made for each one that is read
 SHORT = 8  # operations that are cheaper to do again for one element than to store it and read it back
 UNKNOWN_POINTS = 1 << 62
 MOST_LOADS = 4  # of what makes one of them
-RULE = "place"
+RULE = "inline"
 
 
 Box: TypeAlias = "tuple[tuple[int, int], ...]"
@@ -57,12 +57,12 @@ class _Place:
     values: tuple[tuple[str, int], ...]
 
 
-def compute_at_places(graph: LoopGraph) -> tuple[LoopGraph, list[FusionDecision]]:
+def inline_producers(graph: LoopGraph) -> tuple[LoopGraph, list[FusionDecision]]:
     """Last makers first, so that what a reader takes over may be taken over in turn."""
     nodes: list[Node | None] = list(graph.nodes)
     outside = {o.buffer for o in graph.outputs if isinstance(o, View)}
     outside |= {name for node in nodes if node is not None and not isinstance(node, Loop) for name in node.reads}
-    outside |= {name for b in graph.buffers.values() if b.inside is not None for name in (b.name, b.inside[0])}
+    outside |= {name for b in graph.buffers.values() if b.alias_of is not None for name in (b.name, b.alias_of[0])}
     made = {name for node in graph.nodes if isinstance(node, Loop) for name in node.writes} - outside
     decisions: list[FusionDecision] = []
     reading: dict[str, set[int]] = {}
@@ -73,7 +73,7 @@ def compute_at_places(graph: LoopGraph) -> tuple[LoopGraph, list[FusionDecision]
         maker = nodes[position]
         if not isinstance(maker, Loop) or not _is_plain(maker) or maker.writes[0] in outside:
             continue
-        if any(graph.buffers[name].inside is not None for name in maker.reads):
+        if any(graph.buffers[name].alias_of is not None for name in maker.reads):
             continue  # which may be written onto before the reader runs
         name = maker.writes[0]
         readers = sorted(reading.get(name, ()))
