@@ -10,8 +10,8 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from torchglass import codegen, fuse, lower, schedule
+from torchglass.records.extern_targets import JOIN
 from torchglass.records.kernels import FusedGraph
-from torchglass.records.loops import JOIN
 from torchglass.records.target import Targets
 from torchglass.runtime import machine
 from torchglass.runtime.load import Building, load

@@ -22,9 +22,10 @@ import torch
 import torch.fx
 
 from ..records import runtime_functions
+from ..records.extern_targets import ATTENTION, JOIN
 from ..records.kernels import Allocate, Free, FusedGraph, FusedKernel
 from ..records.literals import one_line
-from ..records.loops import ATTENTION, JOIN, Buffer, ExternCall, LoopGraph, Value, View, collect_buffers
+from ..records.loops import Buffer, ExternCall, LoopGraph, Value, View, collect_buffers
 from ..records.origin import UNKNOWN
 from ..torch_compat import OpOverload
 from .c import Call, Together, has_bounds

@@ -20,7 +20,6 @@ from typing import TypeAlias
 
 from ..records.kernels import FusionDecision
 from ..records.loops import (
-    CHEAP,
     Access,
     Compute,
     Const,
@@ -35,6 +34,7 @@ from ..records.loops import (
     item_bytes,
 )
 from ..records.sizes import Size, product
+from ..records.tuned.operations import CHEAP
 from .align import collapsed
 
 FEW = 8  # numbers are made for each one that is read

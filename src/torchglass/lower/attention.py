@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records.loops import ATTENTION, View
+from ..records.extern_targets import ATTENTION
+from ..records.loops import View
 from ..torch_compat import has_avx512
 from .context import Lowering
 

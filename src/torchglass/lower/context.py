@@ -18,9 +18,10 @@ import torch
 from torch import fx
 
 from ..records.check_loops import DTYPES
-from ..records.loops import RESERVED, Access, Buffer, ExternCall, Loop, Node, Value, View
+from ..records.loops import Access, Buffer, ExternCall, Loop, Node, Value, View
 from ..records.origin import UNKNOWN, Origin
 from ..records.sizes import Size
+from ..records.wrapper_names import RESERVED
 from .table import NotLowered
 from .values import Body, Number, V, compute_dtype
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from torch import fx
 
-from ..records.loops import JOIN, Access, Loop, View
+from ..records.extern_targets import JOIN
+from ..records.loops import Access, Loop, View
 from ..records.sizes import Size
 from .context import Lowering, Splat, dtype_name, is_dense, sizes_of
 from .table import NotLowered, find_rule, rule

@@ -24,13 +24,6 @@ from ..locks import fork_safe_properties
 from .origin import UNKNOWN, Origin
 from .sizes import Size, all_known, hint, product, text
 
-RESERVED = frozenset(
-    ["args", "attention", "call", "conform", "demo", "device", "empty", "example_constant", "failed", "index_error"]
-    + ["inf", "kernels", "math", "nan", "operator", "Path", "reinterpret", "torch", "triton", "tl", "INPUTS", "_"]
-)
-"""Names that a generated wrapper uses itself: no buffer is called so."""
-
-
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
 
 
@@ -185,21 +178,8 @@ OPS: dict[str, int] = {
     **dict.fromkeys(("cast", "lgamma", "isinf", "sign"), 1),
     "where": 3,
     "fma": 3,
-    "bound": 4,  # index, size, number of the error in INDEX_ERRORS, dimension: the index, or 0 where it is out of range
+    "bound": 4,  # index, size, row of INDEX_ERRORS, dimension: the index, or 0 where it is out of range
 }
-# What is raised after a kernel met an index out of range: exception and message, as eager's.
-INDEX_ERRORS: tuple[tuple[type[Exception], str], ...] = (
-    (IndexError, "index out of range in self"),
-    (IndexError, "index {index} is out of bounds for dimension {dim} with size {size}"),
-    (RuntimeError, "index {index} is out of bounds for dimension {dim} with size {size}"),
-    (IndexError, "Target {index} is out of bounds."),
-    (RuntimeError, "ZeroDivisionError"),
-    (IndexError, "index_copy_(): index {index} is out of bounds for dimension {dim} with size {size}"),
-)
-CHEAP = frozenset({"add", "sub", "mul", "neg", "abs", "cast", "where", "minimum", "maximum"}) | {
-    "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor",
-}  # fmt: skip
-"""Operations that take less time than reading a number from memory."""
 BOOL_OPS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"})
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
 SCANS = ("sum", "prod", "max", "min", "logaddexp")  # once max or min met NaN, it stays
@@ -329,13 +309,6 @@ class Value:
     """A Python value an earlier extern call returned or the caller brought (an int, say); by its name."""
 
     name: str
-
-
-JOIN = "join"
-"""Target of an ExternCall that does nothing: all parts of its result, its arguments, have been written."""
-
-ATTENTION = "attention"
-"""Target of the ExternCall that computes attention by our own loops, into its outputs: the runtime's function."""
 
 
 @dataclass(frozen=True)
