@@ -93,8 +93,8 @@ def build(program: Program, shapes: Sequence[tuple[int, ...]], dtype: torch.dtyp
     from torchglass.runtime.load import load
 
     inputs = [torch.empty(s, dtype=dtype) for s in shapes]
-    fused = fuse.run(lower.run(autodiff.trace_inference(torch.fx.symbolic_trace(program.fn), inputs).forward))
     targets = Targets(cpu=Gpu())
+    fused = fuse.run(lower.run(autodiff.trace_inference(torch.fx.symbolic_trace(program.fn), inputs).forward), targets)
     sources = codegen.run(schedule.run(fused, targets), targets)
     folder.mkdir(parents=True)
     (folder / "forward_kernels.py").write_text(sources.kernels_text)

@@ -327,7 +327,7 @@ class GraphCompiler:
         """A graph in loops as kernels and a wrapper, and the files of these."""
         if made.printed is None:
             with self.stages.stage(named("fuse")):
-                fused = fuse.run(loops, self.options)
+                fused = fuse.run(loops, self.targets)
             with self.stages.stage(named("schedule")):
                 scheduled = schedule.run(fused, self.targets)
             with self.stages.stage(named("codegen")):

@@ -28,7 +28,7 @@ class Compiled:
         trains = getattr(fn, "trains", False)  # functorch's functionalization and autograd.grad do not go together
         graph = make_fx(plain if trains else torch.func.functionalize(plain), tracing_mode="fake")(*args)
         self.graph = lower.run(graph)
-        self.fused: FusedGraph = fuse.run(self.graph)
+        self.fused: FusedGraph = fuse.run(self.graph, targets)
         self.sources = codegen.run(schedule.run(self.fused, targets), targets)
         (folder / "forward_kernels.c").write_text(self.sources.kernels_text)
         (folder / "forward_wrapper.py").write_text(self.sources.wrapper_text)

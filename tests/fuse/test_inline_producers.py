@@ -12,6 +12,7 @@ from tests.codegen.harness import Compiled, check
 
 from torchglass.fuse.inline_producers import inline_producers
 from torchglass.records.loops import Loop
+from torchglass.records.target import Targets
 
 Tensor = torch.Tensor
 ROWS, COLUMNS = 40, 24
@@ -146,7 +147,7 @@ def test_many_loops_take_linear_time(tmp_path):
     graph = Compiled(lambda *xs: [x + 1 for x in xs], [torch.ones(3) for _ in range(60)], tmp_path).graph
     fields = [f.name for f in dataclasses.fields(Loop)]
     nodes = tuple(Counted(**{f: getattr(node, f) for f in fields}) for node in graph.nodes)
-    inline_producers(dataclasses.replace(graph, nodes=nodes))
+    inline_producers(dataclasses.replace(graph, nodes=nodes), Targets())
     assert 0 < seen <= 4 * len(nodes)
 
 

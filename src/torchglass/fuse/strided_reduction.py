@@ -9,50 +9,45 @@ took less time than one across it.
 from __future__ import annotations
 
 from ..records.loops import Access, Loop
-from ..records.sizes import Size, product
-
-ALONE = 16_384  # elements that one thread reduces before others would be worth waking
-LEAST_LANES = 16  # neighbouring columns: a cache line of floats
-LANES = 32
-MOST = 65_536  # elements in all
-LEAST_PANELS = 8  # of LANES columns, for threads to share
+from ..records.sizes import Size, all_known, is_known, product
+from ..records.tuned.fusion import CpuFusion
 
 
-def strided_rows(loops: list[Loop], dims: tuple[Size, ...]) -> tuple[bool, ...] | None:
+def strided_rows(loops: list[Loop], dims: tuple[Size, ...], tuned: CpuFusion) -> tuple[bool, ...] | None:
     """The dimensions that the loops reduce, if these make rows across memory that are worth walking; else None."""
     reduced = {loop.reduced for loop in loops if loop.is_reduction}
-    if len(reduced) != 1 or not all(isinstance(d, int) for d in dims):
+    if len(reduced) != 1 or not all_known(dims):
         return None
     (inner,) = reduced
     each = tuple(1 if i else d for d, i in zip(dims, inner))
     if any(loop.is_scan or loop.is_scatter or loop.dims not in (dims, each) for loop in loops):
         return None
-    lanes = [k for k, i in enumerate(inner) if not i and all(_beside(loop, k) for loop in loops)]
-    if len(lanes) != 1 or any(not _plain(access) for loop in loops for access in _accesses(loop)):
+    lanes = [k for k, i in enumerate(inner) if not i and all(_neighbours(loop, k) for loop in loops)]
+    if len(lanes) != 1 or any(not _is_plain(access) for loop in loops for access in _accesses(loop)):
         return None
     if any(load.mask for loop in loops for load in loop.loads):
         return None
-    return inner if _is_worth_it(dims, inner, lanes[0]) else None
+    return inner if _is_worth_it(dims, inner, dims[lanes[0]], tuned) else None
 
 
 def _accesses(loop: Loop) -> list[Access]:
     return [*(load.access for load in loop.loads), *(store.access for store in loop.stores)]
 
 
-def _plain(access: Access) -> bool:
-    return not access.indirect and all(isinstance(s, int) for s in access.strides)
+def _is_plain(access: Access) -> bool:
+    return not access.indirect and all_known(access.strides)
 
 
-def _beside(loop: Loop, k: int) -> bool:
-    """Whether all that is read and written lies beside each other along a dimension, or is the same."""
+def _neighbours(loop: Loop, k: int) -> bool:
+    """Whether all that is read and written lies side by side along a dimension, or is the same."""
     return all(access.strides[k] in (0, 1) for access in _accesses(loop))
 
 
-def _is_worth_it(dims: tuple[Size, ...], inner: tuple[bool, ...], lane: int) -> bool:
-    down = product(tuple(d for d, i in zip(dims, inner) if i))
-    rows, width = product(tuple(d for d, i in zip(dims, inner) if not i)), dims[lane]
-    assert isinstance(down, int) and isinstance(rows, int) and isinstance(width, int)
-    if rows * down > MOST or width < LEAST_LANES:
+def _is_worth_it(dims: tuple[int, ...], inner: tuple[bool, ...], width: int, tuned: CpuFusion) -> bool:
+    """``width``: columns side by side."""
+    points, rows = product(dims), product(d for d, i in zip(dims, inner) if not i)
+    assert is_known(points) and is_known(rows)
+    if points > tuned.strided_points or width < tuned.strided_lanes:
         return False
-    panels = rows // width * -(-width // LANES)
-    return panels >= LEAST_PANELS or rows * down <= ALONE
+    panels = rows // width * -(-width // tuned.strided_panel)
+    return panels >= tuned.strided_panels or points <= tuned.alone

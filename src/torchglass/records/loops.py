@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 
 from ..locks import fork_safe_properties
 from .origin import UNKNOWN, Origin
-from .sizes import Size, all_known, hint, product, text
+from .sizes import Size, hint, product, text
 
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
 
@@ -248,11 +248,7 @@ class Loop:
         """The dimension along which that access walks memory in the smallest steps."""
         strides = self.main_access.strides if self.main_access is not None else ()
         moving = [(s, k) for k, (s, d) in enumerate(zip(strides, self.dims)) if s != 0 and d != 1]
-        if not moving:
-            return None
-        if all_known(s for s, _ in moving):
-            return min(moving, key=lambda m: abs(hint(m[0])))[1]
-        return next((k for s, k in moving if s == 1), moving[-1][1])
+        return min(moving, key=lambda m: (abs(hint(m[0])), m[0] != 1))[1] if moving else None
 
     @cached_property
     def is_scatter(self) -> bool:
@@ -286,6 +282,16 @@ class Buffer:
     @property
     def numel(self) -> Size:
         return product(self.shape)
+
+    @property
+    def extent(self) -> Size:
+        """Elements from the first address to the last."""
+        last: Size = 1
+        for size, stride in zip(self.shape, self.strides):
+            if size == 0:
+                return 0
+            last = last + (size - 1) * stride
+        return last
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}{list(self.shape)} strides {list(self.strides)} ({self.role})"

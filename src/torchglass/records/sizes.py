@@ -439,6 +439,8 @@ class Assumptions:
 
 def proved(left: Size, relation: str, right: Size) -> bool | None:
     """Whether the relation holds or does not whatever the symbols are; None where that depends on them."""
+    if isinstance(left, int) and isinstance(right, int):
+        return HOLDS[relation](left, right)
     low, high = bounds(left - right)
     top = UNBOUNDED if high is None else high
     ends = {"<": (top < 0, low >= 0), "<=": (top <= 0, low > 0), ">": (low > 0, top <= 0), ">=": (low >= 0, top < 0)}
