@@ -175,12 +175,6 @@ def _check_kept_rows(loops: list[Loop], dims: tuple[Size, ...], inner: Rows | No
             raise Refused("one keeps rows that the other reduces")
 
 
-def check_broadcast(loops: list[Loop], dims: tuple[Size, ...], inner: Rows | None) -> None:
-    """What is made once for several points is made once a row: there must be rows."""
-    if inner is not None and not any(inner) and any(loop.dims != dims for loop in loops):
-        raise Refused("one is broadcast over the other")
-
-
 # -- the flow of values ----------------------------------------------------------------------------------------------
 def check_flow(loops: list[Loop], inner: Rows | None) -> None:
     """Refused unless the loops read what others of them write at the points that wrote it.

@@ -9,7 +9,7 @@ from ..records.loops import Loop
 from ..records.sizes import Size
 from .align import drop_ones
 from .groups import Group
-from .legality import Refused, Rows, check_broadcast, check_flow, join, roles
+from .legality import Refused, Rows, check_flow, join, roles
 from .policy import Policy
 
 
@@ -38,7 +38,6 @@ def _rows(loops: list[Loop], dims: tuple[Size, ...], policy: Policy) -> tuple[Ro
         inner = roles(loops, dims, policy.carries)
         check_flow(loops, inner)
         policy.check_rows(loops, dims, inner)
-        check_broadcast(loops, dims, inner)
         return inner, False
     except Refused:
         inner = policy.other_rows(loops, dims)
