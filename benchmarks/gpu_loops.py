@@ -95,7 +95,7 @@ def build(program: Program, shapes: Sequence[tuple[int, ...]], dtype: torch.dtyp
     inputs = [torch.empty(s, dtype=dtype) for s in shapes]
     targets = Targets(cpu=Gpu())
     graph = autodiff.trace_inference(torch.fx.symbolic_trace(program.fn), inputs).forward
-    fused = fuse.run(lower.run(graph, targets))
+    fused = fuse.run(lower.run(graph, targets), targets)
     sources = codegen.run(schedule.run(fused, targets), targets)
     folder.mkdir(parents=True)
     (folder / "forward_kernels.py").write_text(sources.kernels_text)

@@ -89,15 +89,14 @@ def differentiate(gm, inputs):
 
 def generate(graph: torch.fx.GraphModule):
     from torchglass import codegen, fuse, lower, schedule
-    from torchglass.options import CompileOptions
     from torchglass.runtime import machine
 
-    options = CompileOptions.make()
     targets = machine.targets()
     loops = lower.run(graph, targets)
     heading("Lower: loops")
     print(loops)
-    fused = fuse.run(loops, options)
+    targets = machine.targets()
+    fused = fuse.run(loops, targets)
     heading("Fuse: kernels and decisions")
     print(fused)
     scheduled = schedule.run(fused, targets)

@@ -149,10 +149,10 @@ def test_backward_that_cannot_be_generated_runs_with_aten(monkeypatch):
 
     real = fuse.run
 
-    def failing(loops, options):
+    def failing(loops, targets):
         if loops.name == "backward":
             raise AttributeError("a mistake")
-        return real(loops, options)
+        return real(loops, targets)
 
     monkeypatch.setattr(fuse, "run", failing)
     call = tg.compile(lambda x: x.sin() * x, fullgraph=True)

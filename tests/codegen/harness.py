@@ -10,8 +10,8 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from torchglass import codegen, fuse, lower, schedule
+from torchglass.records.extern_targets import JOIN
 from torchglass.records.kernels import FusedGraph
-from torchglass.records.loops import JOIN
 from torchglass.records.target import Targets
 from torchglass.runtime import machine
 from torchglass.runtime.load import Building, load
@@ -28,7 +28,7 @@ class Compiled:
         trains = getattr(fn, "trains", False)  # functorch's functionalization and autograd.grad do not go together
         graph = make_fx(plain if trains else torch.func.functionalize(plain), tracing_mode="fake")(*args)
         self.graph = lower.run(graph, targets)
-        self.fused: FusedGraph = fuse.run(self.graph)
+        self.fused: FusedGraph = fuse.run(self.graph, targets)
         self.sources = codegen.run(schedule.run(self.fused, targets), targets)
         (folder / "forward_kernels.c").write_text(self.sources.kernels_text)
         (folder / "forward_wrapper.py").write_text(self.sources.wrapper_text)

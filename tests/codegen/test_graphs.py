@@ -17,7 +17,8 @@ from tests.codegen.harness import Compiled, check
 
 from torchglass.codegen.wrapper import HEADER
 from torchglass.records.kernels import Allocate
-from torchglass.records.loops import RESERVED, View
+from torchglass.records.loops import View
+from torchglass.records.wrapper_names import RESERVED
 from torchglass.runtime import toolchain
 from torchglass.runtime.load import CtypesKernel, load
 

@@ -42,7 +42,7 @@ SHAPES = [(64, 256), (100, 300), (12, 17), (4, 1040), (60, 1024)]
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_columns_are_one_kernel(function, shape, dtype, tmp_path):
     compiled = check(function, [torch.randn(shape, dtype=dtype)], tmp_path, loops_only=True)
-    assert [kernel.across for kernel in compiled.fused.kernels] == [True]
+    assert [kernel.strided for kernel in compiled.fused.kernels] == [True]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -50,7 +50,7 @@ def test_columns_are_one_kernel(function, shape, dtype, tmp_path):
 def test_half_precision_is_no_less_exact_than_eager(function, shape, tmp_path):
     x = torch.randn(shape).bfloat16()
     compiled = Compiled(function, [x], tmp_path)
-    assert [kernel.across for kernel in compiled.fused.kernels] == [True]
+    assert [kernel.strided for kernel in compiled.fused.kernels] == [True]
     for exact, eager, ours in zip(*map(tensors, (function(x.double()), function(x), compiled.call([x]))), strict=True):
         assert (ours - exact).square().mean() <= 1.1 * (eager - exact).square().mean()
 
@@ -70,7 +70,7 @@ def test_integers(tmp_path):
         return x.amax(0) - x + x.sum(0)
 
     compiled = check(from_largest, [torch.randint(-1000, 1000, (40, 100))], tmp_path)
-    assert [kernel.across for kernel in compiled.fused.kernels] == [True]
+    assert [kernel.strided for kernel in compiled.fused.kernels] == [True]
 
 
 def test_names_that_panels_use_themselves(tmp_path):
@@ -90,7 +90,7 @@ def test_names_that_panels_use_themselves(tmp_path):
 )
 def test_rows_stay_along_memory(function: Callable[..., Tensor], shape: tuple[int, ...], tmp_path):
     compiled = check(function, [torch.randn(shape)], tmp_path)
-    assert not any(kernel.across for kernel in compiled.fused.kernels)
+    assert not any(kernel.strided for kernel in compiled.fused.kernels)
 
 
 def test_what_is_read_across_keeps_rows_along_memory(tmp_path):
@@ -99,4 +99,4 @@ def test_what_is_read_across_keeps_rows_along_memory(tmp_path):
 
     compiled = check(turned, [torch.randn(64, 96), torch.randn(96, 64)], tmp_path)
     for kernel in compiled.fused.kernels:
-        assert not kernel.across or all(load.access.strides[1] in (0, 1) for lp in kernel.loops for load in lp.loads)
+        assert not kernel.strided or all(load.access.strides[1] in (0, 1) for lp in kernel.loops for load in lp.loads)

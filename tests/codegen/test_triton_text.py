@@ -35,7 +35,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 def fused(fn: Callable[..., Any], args: Sequence[torch.Tensor]) -> FusedGraph:
     plain = lambda *a: fn(*a)
     functional = plain if getattr(fn, "trains", False) else torch.func.functionalize(plain)
-    return fuse.run(lower.run(make_fx(functional, tracing_mode="fake")(*args), GPU))
+    return fuse.run(lower.run(make_fx(functional, tracing_mode="fake")(*args), GPU), GPU)
 
 
 def printed(fn: Callable[..., Any], args: Sequence[torch.Tensor]) -> KernelSources:

@@ -158,7 +158,7 @@ def test_triton_says_that_it_has_none() -> None:
     graph = make_fx(lambda x: x.cumsum(1), tracing_mode="fake")(torch.randn(4, 5))
     with pytest.raises(CannotPrint, match="loop cumsum: scans"):
         gpu = Targets(cpu=Gpu())
-        codegen.run(schedule.run(fuse.run(lower.run(graph, gpu)), gpu), gpu)
+        codegen.run(schedule.run(fuse.run(lower.run(graph, gpu), gpu), gpu), gpu)
 
 
 def test_printed_loop() -> None:

@@ -21,7 +21,8 @@ from tests.complaints import complaints
 
 import torchglass as tg
 from torchglass.errors import CompileError, GraphBreakError
-from torchglass.records.loops import JOIN, ExternCall, Loop
+from torchglass.records.extern_targets import JOIN
+from torchglass.records.loops import ExternCall, Loop
 
 WHOLE, BREAKS, REFUSED, WRONG, CRASHED, SKIPPED = "whole", "breaks", "refused", "wrong", "crashed", "skipped"
 """``refused``: captured, but a later stage could not take it and eager ran instead, with the right result."""

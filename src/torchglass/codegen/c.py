@@ -175,7 +175,7 @@ class Unit:
         """How to call the kernels that run in one call with others: the first of each run, and those beside it."""
         runs: list[list[str]] = []
         for kernel in kernels:
-            if kernel.beside:
+            if kernel.horizontal:
                 runs[-1].append(kernel.name)
             else:
                 runs.append([kernel.name])

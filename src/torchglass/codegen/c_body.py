@@ -270,7 +270,7 @@ class BodyBuilder:
 
     def _store(self, p: PassCode, loop: Loop, op: Store, env: dict[str, CValue], full: bool, again: bool) -> None:
         name, value, dtype = op.access.buffer, env[op.arg], self.buffers[op.access.buffer].dtype
-        if op.onto is not None:  # at a computed address; rounded each time it adds, as eager's half precision is
+        if op.base is not None:  # at a computed address; rounded each time it adds, as eager's half precision is
             through = tuple((env[v].text, s) for v, s in op.access.indirect)
             place = self.place(name, op.access.strides, op.access.offset, through)
             (p.body if full else p.pre).append(Write(place, value.text, dtype, op.add))

@@ -95,7 +95,7 @@ class CKernel:
         return opaque_strides(body, self.nest.loops, len(self.nest.dims) - 1, self.target.schedule.shuffled)
 
     def signature(self) -> str:
-        shared = {name for pair in self.nest.kernel.over for name in pair}  # written where it is read
+        shared = {name for pair in self.nest.kernel.inplace for name in pair}  # written where it is read
         pointers = {b: "*" if b in shared else "* restrict" for b in self.nest.arguments}
         reads, writes = self.nest.kernel.reads, self.nest.kernel.writes
         parts = [f"const {self.memory(b)}{pointers[b]} {self.ident(b)}" for b in reads]

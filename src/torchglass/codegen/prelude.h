@@ -73,6 +73,10 @@ INLINE int64_t tg_floordiv_i64(int64_t a, int64_t b) { int64_t q = a / b; return
 
 INLINE int64_t tg_mod_i64(int64_t a, int64_t b) { int64_t r = a % b; return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r; }
 
+/* Of two sizes. */
+INLINE int64_t tg_larger(int64_t a, int64_t b) { return a > b ? a : b; }
+INLINE int64_t tg_smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
 /* An index out of range: error number + 1, index, size, dimension. The wrapper looks here and raises. */
 int64_t tg_failed[4];
 static __attribute__((noinline, cold)) void tg_fail(int64_t index, int64_t size, int64_t error, int64_t dim)

@@ -184,7 +184,7 @@ class BodyPrinter:
     def store(self, loop: Loop, op: Store, env: dict[str, Value], again: bool) -> None:
         """Remember a value as its buffer's; write it unless the buffer lives only within a row."""
         name, value = op.access.buffer, env[op.arg]
-        if op.onto is not None:
+        if op.base is not None:
             return self._scatter(op, env)
         self.values[name] = value
         if again or name in self.nest.kernel.local:

@@ -22,9 +22,10 @@ import torch
 import torch.fx
 
 from ..records import own_operators
+from ..records.extern_targets import ATTENTION, JOIN
 from ..records.kernels import Allocate, Free, FusedGraph, FusedKernel
 from ..records.literals import one_line
-from ..records.loops import ATTENTION, JOIN, Buffer, ExternCall, LoopGraph, Value, View, collect_buffers
+from ..records.loops import Buffer, ExternCall, LoopGraph, Value, View, collect_buffers
 from ..records.origin import UNKNOWN
 from ..torch_compat import OpOverload
 from .c import Call, Together, has_bounds
@@ -139,7 +140,7 @@ class WrapperPrinter:
         call, group = self.calls[step.name], self.groups.get(step.name)
         if group is not None:
             text = f"    {', '.join(call.buffers)},"
-            begin = [] if step.beside else [f"{group.function}(  # {len(group.kernels)} kernels in one call"]
+            begin = [] if step.horizontal else [f"{group.function}(  # {len(group.kernels)} kernels in one call"]
             return [
                 *begin,
                 _commented(text, step.ops, step.origins),
@@ -150,11 +151,11 @@ class WrapperPrinter:
 
     def _allocate(self, step: Allocate) -> str:
         buffer = self.graph.buffers[step.buffer]
-        if step.inside is not None and buffer.inside is not None:
-            place = f"{_tuple(buffer.shape)}, {_tuple(buffer.strides)}, {buffer.inside[1]}"
-            return f"{step.buffer} = reinterpret({step.inside}, {place})  # a part of it"
-        if step.over is not None:
-            return f"{step.buffer} = {self._same_memory(step.over, buffer)}  # written over it"
+        if step.alias_of is not None and buffer.alias_of is not None:
+            place = f"{_tuple(buffer.shape)}, {_tuple(buffer.strides)}, {buffer.alias_of[1]}"
+            return f"{step.buffer} = reinterpret({step.alias_of}, {place})  # a part of it"
+        if step.inplace is not None:
+            return f"{step.buffer} = {self._same_memory(step.inplace, buffer)}  # written over it"
         if step.reuse is None:
             return f"{step.buffer} = empty({_tuple(buffer.shape)}, {_tuple(buffer.strides)}, torch.{buffer.dtype})"
         return f"{step.buffer} = {self._same_memory(step.reuse, buffer)}; del {step.reuse}  # its memory, reused"
@@ -229,8 +230,8 @@ class WrapperPrinter:
         offset: Any = view.offset
         if buffer.role != "temp" or view.buffer in self.returned:
             offset = f"{view.buffer}.storage_offset() + {offset}"
-        elif buffer.inside is not None:
-            offset = buffer.inside[1] + offset
+        elif buffer.alias_of is not None:
+            offset = buffer.alias_of[1] + offset
         return f"reinterpret({view.buffer}, {_tuple(view.shape)}, {_tuple(view.strides)}, {offset})"
 
     def _names(self, names: tuple[str, ...]) -> str:
@@ -267,7 +268,7 @@ def _read(fused: FusedGraph) -> set[str]:
         if isinstance(step, (FusedKernel, ExternCall)):
             found.update(dict.fromkeys(step.reads))
         elif isinstance(step, Allocate):
-            found.update((name, None) for name in (step.reuse, step.inside, step.over) if name is not None)
+            found.update((name, None) for name in (step.reuse, step.alias_of, step.inplace) if name is not None)
     return found.keys() & fused.graph.buffers.keys()
 
 

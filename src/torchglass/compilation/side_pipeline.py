@@ -118,7 +118,7 @@ class SidePipeline:
         job.folder.write(f"{side}.loops", str(loops), "read")
         if made.printed is None:
             with job.timeline.stage(f"{prefix}fuse"):
-                fused = fuse.run(loops, job.options)
+                fused = fuse.run(loops, job.targets)
             with job.timeline.stage(f"{prefix}schedule"):
                 scheduled = schedule.run(fused, job.targets)
             with job.timeline.stage(f"{prefix}codegen"):

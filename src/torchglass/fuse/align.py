@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeAlias
 
 from ..records.loops import Compute, Index, Loop, Reduce, Scan, rename_dims
-from ..records.sizes import Size
+from ..records.sizes import Size, divides, hint
+
+Moving: TypeAlias = "tuple[int, Size, Size]"
+"""A dimension, its size, and the stride with which it moves through the buffer."""
 
 
 @dataclass(frozen=True)
@@ -36,31 +39,25 @@ def match(
     factors_a: list[list[Size]] = [[] for _ in dims_a]
     factors_b: list[list[Size]] = [[] for _ in dims_b]
     links: list[tuple[tuple[int, int], tuple[int, int]]] = []
-    moving_a = _moving(dims_a, strides_a)
-    moving_b = _moving(dims_b, strides_b)
-    if moving_a is None or moving_b is None:
-        return None
+    moving_a, moving_b = _moving(dims_a, strides_a), _moving(dims_b, strides_b)
     if not _walk(moving_a, moving_b, factors_a, factors_b, links, by_stride=True):
         return None
-    rest_a = [(k, d, 0) for k, d in reversed(list(enumerate(dims_a))) if strides_a[k] == 0 and d != 1]
-    rest_b = [(k, d, 0) for k, d in reversed(list(enumerate(dims_b))) if strides_b[k] == 0 and d != 1]
+    rest_a: list[Moving] = [(k, d, 0) for k, d in reversed(list(enumerate(dims_a))) if strides_a[k] == 0 and d != 1]
+    rest_b: list[Moving] = [(k, d, 0) for k, d in reversed(list(enumerate(dims_b))) if strides_b[k] == 0 and d != 1]
     if rest_a and rest_b and not _walk(rest_a, rest_b, factors_a, factors_b, links, by_stride=False):
         return None
     return _finish(dims_a, dims_b, factors_a, factors_b, links)
 
 
-def _moving(dims: Sequence[Size], strides: Sequence[Size]) -> list[tuple[int, Size, Size]] | None:
+def _moving(dims: Sequence[Size], strides: Sequence[Size]) -> list[Moving]:
+    """The dimensions that move, innermost first."""
     moving = [(k, d, s) for k, (d, s) in enumerate(zip(dims, strides)) if d != 1 and s != 0]
-    if all(isinstance(s, int) for _, _, s in moving):
-        moving.sort(key=lambda m: m[2])
-        return moving
-    moving.reverse()  # symbolic strides: the usual row-major order
-    return moving
+    return sorted(moving, key=lambda m: hint(m[2]))
 
 
 def _walk(
-    rest_a: list[tuple[int, Any, Any]],
-    rest_b: list[tuple[int, Any, Any]],
+    rest_a: list[Moving],
+    rest_b: list[Moving],
     factors_a: list[list[Size]],
     factors_b: list[list[Size]],
     links: list[tuple[tuple[int, int], tuple[int, int]]],
@@ -75,9 +72,9 @@ def _walk(
             return False
         if da == db:
             step = da
-        elif _divides(db, da):
+        elif divides(db, da):
             step = db
-        elif _divides(da, db):
+        elif divides(da, db):
             step = da
         else:
             return False
@@ -89,10 +86,6 @@ def _walk(
         if db != step:
             stack_b.append((kb, db // step, sb * step))
     return not stack_a and not stack_b
-
-
-def _divides(small: Size, large: Size) -> bool:
-    return isinstance(small, int) and isinstance(large, int) and small > 0 and large % small == 0
 
 
 def _finish(

@@ -6,43 +6,47 @@ consumer over 512 x 256 floats that become one kernel save 2 x 524,288 bytes of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
-from typing import Any
 
 from ..process import interrupts
 from ..records.kernels import FusedGraph, FusedKernel, FusionDecision
-from ..records.loops import ExternCall, Loop, LoopGraph, Node, Value, View, item_bytes
-from .beside import side_by_side
-from .groups import Group, Refused, is_row_result, merged, single
-from .inplace import written_inputs
-from .memory import plan, storage_items
-from .places import compute_at_places
+from ..records.loops import ExternCall, Loop, LoopGraph, Node
+from ..records.target import Cpu, Gpu, Target, Targets
+from .groups import Group, Uses, device_of
+from .horizontal import horizontal_fusion
+from .inline_producers import inline_producers
+from .inplace import update_inputs
+from .legality import Refused, check_cycle, check_devices, check_order
+from .memory import plan
+from .merging import merged, single
+from .policy import Policy
+from .policy_cpu import CpuPolicy
+from .policy_gpu import GpuPolicy
 
-MAX_OPERATIONS = 600  # of one kernel: past this compile time grows and registers spill
-MAX_STREAMS = 40  # buffers one kernel may touch
-PART_DISTANCE = 12  # nodes between what makes a small part of a whole and its place in it
-SIBLING_DISTANCE = 48  # nodes apart: joining readers far from each other keeps memory alive between them
+POLICIES: dict[type[Target], Callable[..., Policy]] = {Cpu: CpuPolicy, Gpu: GpuPolicy}
 
 
-def run(graph: LoopGraph, options: Any = None) -> FusedGraph:
-    """Fuse, order and plan memory."""
-    graph, decisions = compute_at_places(graph)
-    work = _Fusing(graph, decisions)
+def run(graph: LoopGraph, targets: Targets) -> FusedGraph:
+    """Fuse, order and plan memory. Raises NotImplementedError for a device that no code is generated for."""
+    graph, decisions = inline_producers(graph, targets)
+    work = _Fusing(graph, targets, decisions)
     for position, node in enumerate(graph.nodes):
         interrupts.check()
         work.add(position, node)
-    order = side_by_side(graph, work.kernels_in_order(), work.decisions)
-    order, onto = written_inputs(graph, order)
-    steps, peak = plan(graph, order, onto)
+    order = horizontal_fusion(graph, work.kernels_in_order(), targets, work.decisions)
+    order, updated = update_inputs(graph, order)
+    steps, peak = plan(graph, order, targets, updated)
     return FusedGraph(graph, steps, tuple(work.decisions), peak)
 
 
 class _Fusing:
-    """Groups as they grow. ``place[name]`` is the group that writes a buffer."""
+    """Groups as they grow. ``maker[name]`` is the group that writes a buffer."""
 
-    def __init__(self, graph: LoopGraph, decisions: list[FusionDecision]) -> None:
-        self.graph = graph
+    def __init__(self, graph: LoopGraph, targets: Targets, decisions: list[FusionDecision]) -> None:
+        self.uses = Uses(graph)
+        self.targets = targets
+        self.policies: dict[str, Policy] = {}  # by device
         self.groups: dict[int, Group] = {}  # by identity
         self.extern: dict[int, ExternCall] = {}
         self.effects: list[Group] = []  # calls that draw random numbers or check something: they keep their order
@@ -50,21 +54,14 @@ class _Fusing:
         self.after: dict[int, Group] = {}  # and the one after it
         self.maker: dict[str, Group] = {}
         self.readers: dict[str, list[Group]] = {}
-        self.uses: dict[str, set[int]] = {}
         self.decisions = decisions
-        self.outputs = {
-            o.buffer if isinstance(o, View) else o.name for o in graph.outputs if isinstance(o, (View, Value))
-        }
-        self.needs: list[int] = []  # for each node the set of those before it that it needs, as bits
-        makers: dict[str, int] = {}
-        for position, node in enumerate(graph.nodes):
-            needs = 0
-            for name in node.reads:
-                self.uses.setdefault(name, set()).add(position)
-                if (made := makers.get(name)) is not None:
-                    needs |= self.needs[made] | 1 << made
-            self.needs.append(needs)
-            makers.update(dict.fromkeys(node.writes, position))
+
+    def policy(self, device: str) -> Policy:
+        """What pays on a device."""
+        if device not in self.policies:
+            target = self.targets.of(device)
+            self.policies[device] = POLICIES[type(target)](target.fusion)
+        return self.policies[device]
 
     def add(self, position: int, node: Node) -> None:
         """Enter the next node, and let it join what it can."""
@@ -72,7 +69,8 @@ class _Fusing:
             group = Group([], [], (), 1 << position, last=position, names=[node.name])
             self.extern[position] = node
         else:
-            group = single(node, position)
+            device = device_of(self.uses.graph, node)
+            group = single(node, position, device, self.policy(device))
         for name in node.reads:
             made = self.maker.get(name)
             if made is not None:
@@ -119,44 +117,36 @@ class _Fusing:
         """Other groups that read the same. The readers of a buffer are in the order of their last nodes: a group that
         grows comes last.
         """
+        distance = self.policy(group.device).tuned.sibling_distance
         found: dict[int, Group] = {}
         for name in group.reads:
-            near = list(takewhile(lambda g: group.last - g.last <= SIBLING_DISTANCE, reversed(self.readers[name])))
+            near = list(takewhile(lambda g: group.last - g.last <= distance, reversed(self.readers[name])))
             for other in reversed(near):
                 if other is not group and other.loops:
                     found[id(other)] = other
         return list(found.values())
 
-    def _shared(self, first: Group, second: Group) -> list[str]:
-        mine = {*first.writes, *first.reads}
-        return [b for b in dict.fromkeys((*second.reads, *second.writes)) if b in mine]
-
     def _saving(self, first: Group, second: Group) -> int:
+        """Bytes that are not read again, and those that need no memory."""
+        within = first.members | second.members
         total = 0
-        inside = first.members | second.members
-        for name in self._shared(first, second):
-            size = self._bytes(name)
-            total += size
-            if (
-                name in first.writes
-                and name not in self.outputs
-                and all(inside >> u & 1 for u in self.uses.get(name, ()))
-            ):
-                total += size
+        for name in first.shared(second):
+            local = name in first.writes and self.uses.only_within(name, within)
+            total += self.uses.bytes(name) * (1 + local)
         return total
 
     def _try(self, first: Group, second: Group, rule: str, saving: int) -> Group | None:
-        """Merge two groups, ``first`` before ``second``, if nothing between them forbids it."""
+        """Merge two groups, ``first`` before ``second``, if it is legal and pays."""
+        policy = self.policy(second.device)
         try:
-            self._check_order(first, second)
-            self._check_cycle(first, second)
-            self._check_size(first, second)
-            self._check_parts(first, second)
-            group = merged(first, second, self._shared(first, second))
+            check_devices(first, second)
+            check_order(first, second)
+            check_cycle(first, second, self._dependencies(second))
+            check_cycle(second, first, self._dependencies(first))
+            policy.check_pair(self.uses, first, second)
+            group = merged(first, second, policy)
             if rule == "sibling":
-                self._check_sibling(first, second, group)
-                self._check_waiting(first, second, group)
-                self._check_waiting(second, first, group)
+                policy.check_siblings(self.uses, first, second, group)
         except Refused as why:
             self.decisions.append(FusionDecision(first.names[-1], second.names[-1], False, rule, str(why)))
             return None
@@ -166,65 +156,8 @@ class _Fusing:
         self._replace(first, second, group)
         return group
 
-    def _check_order(self, first: Group, second: Group) -> None:
-        for loop in (*first.loops, *second.loops):
-            if loop.is_scatter:
-                raise Refused(f"the points of {loop.name} run in order")
-
-    def _check_cycle(self, first: Group, second: Group) -> None:
-        for inner, outer in ((first, second), (second, first)):
-            for other in self._dependencies(outer):
-                if other is not inner and other is not outer and other.ancestors & inner.members:
-                    raise Refused(f"{other.names[0]} lies between them")
-
     def _dependencies(self, group: Group) -> Iterable[Group]:
         return {id(g): g for name in group.reads if (g := self.maker.get(name)) is not None}.values()
-
-    def _check_size(self, first: Group, second: Group) -> None:
-        loops = first.loops + second.loops
-        if sum(len(loop.body) for loop in loops) > MAX_OPERATIONS:
-            raise Refused("the kernel would grow past what compiles and runs well")
-        if len({b for loop in loops for b in (*loop.reads, *loop.writes)}) > MAX_STREAMS:
-            raise Refused("the kernel would touch too many buffers")
-
-    def _check_parts(self, first: Group, second: Group) -> None:
-        """A part written in place by what makes it holds the whole's memory from then on: not for long."""
-        for maker, copy in ((first, second), (second, first)):
-            for name in copy.writes:
-                inside = self.graph.buffers[name].inside
-                far = abs(copy.last - maker.last) > PART_DISTANCE
-                if inside and far and self._bytes(inside[0]) > 2 * self._bytes(name):
-                    raise Refused(f"{inside[0]} would be held in memory for long")
-
-    def _bytes(self, name: str) -> int:
-        size = storage_items(self.graph.buffers[name]) * item_bytes(self.graph.buffers[name].dtype)
-        return size if isinstance(size, int) else 1 << 20
-
-    def _check_sibling(self, first: Group, second: Group, group: Group) -> None:
-        """Siblings join only where what they share is of the size of the whole nest."""
-        for name in self._shared(first, second):
-            for side in (first, second):
-                access = side.reads.get(name)
-                if access is None or any(s == 0 and d != 1 for s, d in zip(access.strides, side.dims)):
-                    break
-            else:
-                return
-        raise Refused("they share only little data")
-
-    def _check_waiting(self, one: Group, other: Group, group: Group) -> None:
-        """Numbers that are read only once all rows have been reduced are better made then: stored, they cost a write.
-
-        ``(x - mean) / (x - other_mean).square().sum(0)``: the difference joins the division, not the sum.
-        """
-        if any(loop.is_reduction or loop.is_scan for loop in one.loops) or set(one.writes) & self.outputs:
-            return
-        late = 0
-        for loop, position in zip(other.loops, other.positions):
-            if loop.is_reduction and (group.inner is None or not is_row_result(loop, group.inner)):
-                late |= 1 << position
-        readers = {u for name in one.writes for u in self.uses.get(name, ()) if not one.members >> u & 1}
-        if late and readers and all(self.needs[u] & late for u in readers):
-            raise Refused(f"what reads {one.names[-1]} waits for the whole of {other.names[-1]}")
 
     def _replace(self, first: Group, second: Group, group: Group) -> None:
         del self.groups[id(first)], self.groups[id(second)]
@@ -288,12 +221,6 @@ class _Fusing:
     def _finish(self, group: Group) -> FusedKernel | ExternCall:
         if not group.loops:
             return self.extern[group.last]
-        local = set()
-        for name in group.writes:
-            inside = all(group.members >> u & 1 for u in self.uses.get(name, ()))
-            if inside and name not in self.outputs:
-                local.add(name)
+        local = frozenset(name for name in group.writes if self.uses.only_within(name, group.members))
         inner = group.inner if group.inner is not None else (False,) * len(group.dims)
-        return FusedKernel(
-            group.names[-1], group.dims, inner, tuple(group.loops), frozenset(local), across=group.across
-        )
+        return FusedKernel(group.names[-1], group.dims, inner, tuple(group.loops), local, strided=group.strided)

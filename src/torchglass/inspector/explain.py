@@ -20,9 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
-from ..records.kernels import Kernel
+from ..records.kernels import Allocate, Kernel
 from . import show
-from .report_data import SIDES, memory_steps, recomputed_names
+from .report_data import SIDES, recomputed_names
 
 
 @dataclass
@@ -151,7 +151,7 @@ def _render_graph(graph: GraphRecord) -> Iterator[RenderableType]:
     if again := recomputed_names(graph):
         yield Text(f"computed again in backward: {', '.join(sorted(again))}")
     for side, fused in graph.fused.items():
-        reused = sum(" in place of " in str(step) for step in memory_steps(fused))
+        reused = sum(isinstance(step, Allocate) and step.reuse is not None for step in fused.steps)
         yield Text(f"memory of {side}: at most {show.size(fused.peak_bytes)} of temporaries, {reused} in reused memory")
 
 

@@ -20,11 +20,12 @@ import torch
 from torch import fx
 
 from ..records.check_loops import DTYPES
-from ..records.loops import RESERVED, Access, Buffer, ExternCall, Loop, Node, View
+from ..records.loops import Access, Buffer, ExternCall, Loop, Node, View
 from ..records.origin import UNKNOWN, Origin
 from ..records.sizes import Size, is_known
 from ..records.target import Target, Targets
 from ..records.tuned.lowering import LoopLimits
+from ..records.wrapper_names import RESERVED
 from .strides import broadcast, contiguous, is_dense
 from .symbolic_sizes import converted
 from .table import NotLowered
@@ -233,7 +234,7 @@ class Lowering:
         """A loop that copies ``x`` into ``whole``, from element ``place`` on, with the whole's strides."""
         dtype = self.dtype(whole)
         copy = self.map(lambda v: v, [x], shape=x.shape, dtype=dtype, strides=whole.strides, name=name)
-        self.buffers[copy.buffer] = replace(self.buffers[copy.buffer], inside=(whole.buffer, place))
+        self.buffers[copy.buffer] = replace(self.buffers[copy.buffer], alias_of=(whole.buffer, place))
         return copy
 
     def counters(self, body: Body, shape: Sequence[Size]) -> list[V]:

@@ -51,8 +51,8 @@ def _readers(graph: LoopGraph) -> tuple[dict[str, list[int]], set[str]]:
     written: set[str] = set()
     kept = {o.buffer for o in graph.outputs if isinstance(o, View)}
     for buffer in graph.buffers.values():
-        if buffer.inside is not None:
-            kept |= {buffer.name, buffer.inside[0]}
+        if buffer.alias_of is not None:
+            kept |= {buffer.name, buffer.alias_of[0]}
         if buffer.role != "temp":
             kept.add(buffer.name)
     for position, node in enumerate(graph.nodes):

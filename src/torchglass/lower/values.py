@@ -103,8 +103,8 @@ class Body:
             ("scan", kind, arg.name, strides), arg.dtype, lambda n: Scan(n, kind, arg.name, strides, arg.dtype)
         )
 
-    def store(self, access: Access, value: V, onto: str | None = None, add: bool = False) -> None:
-        self.ops.append(Store(access, value.name, onto, add))
+    def store(self, access: Access, value: V, base: str | None = None, add: bool = False) -> None:
+        self.ops.append(Store(access, value.name, base, add))
 
 
 class V:

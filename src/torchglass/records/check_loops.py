@@ -5,9 +5,9 @@ and agree: both sides of an addition, what is chosen between, a number stored an
 masks and conditions are bool, computed addresses are integers; accesses have one stride per dimension and name known
 buffers; a loop writes only temporary buffers, none that it reads, and each buffer is written by one node; a value
 stored is one that the reduction has finished; a scan counts its line point by point and what follows it in the loop
-needs nothing else of the point; a kept store never moves along a reduced dimension; addresses of
-known sizes stay inside their buffer (inputs may be views into more memory than their shape says), and so do results; a
-store at computed addresses goes onto a buffer in the same memory, and its loop does nothing else.
+needs nothing else of the point; a kept store never moves along a reduced dimension; addresses stay inside their buffer
+(inputs may be views into more memory than their shape says) as far as sizes tell, and so do results; a store at
+computed addresses goes onto a buffer in the same memory, and its loop does nothing else.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .loops import (
     Store,
     View,
 )
-from .sizes import Size
+from .sizes import Size, hint, is_known, proved
 
 WIDE = {"bfloat16": "float32", "float16": "float32"}  # what these are computed in
 ANY_OPERANDS = frozenset({"cast"})
@@ -115,12 +115,13 @@ def _check_scans(loop: Loop) -> None:
         raise LoopError(f"{loop.name}: scans and reduces")
     scans = [op for op in loop.body if isinstance(op, Scan)]
     for op in scans:
-        where, step = f"{loop.name}: `{op}`", 1
+        where = f"{loop.name}: `{op}`"
+        step: Size = 1
         if len(op.strides) != len(loop.dims):
             raise LoopError(f"{where}: {len(op.strides)} strides over {len(loop.dims)} dimensions")
         moved = [(s, d) for s, d in zip(op.strides, loop.dims) if s != 0]
-        for stride, size in moved if any(not isinstance(v, int) for m in moved for v in m) else sorted(moved):
-            if isinstance(stride, int) and stride != step and isinstance(step, int):
+        for stride, size in sorted(moved, key=lambda m: (hint(m[0]), hint(m[1]))):
+            if proved(stride, "!=", step):
                 raise LoopError(f"{where}: points of a line are not counted one by one")
             step = step * size
         if not moved or op.strides != scans[0].strides:
@@ -203,7 +204,7 @@ def _bounds(loop: Loop) -> dict[str, int]:
     """The largest value of each computed place that is kept within 0 and a number."""
     numbers = {op.result: op.value for op in loop.body if isinstance(op, Const)}
     kept = [op for op in loop.body if isinstance(op, Compute) and op.op == "bound" and len(op.args) == OPS["bound"]]
-    return {op.result: size - 1 for op in kept if isinstance(size := numbers.get(op.args[1]), int)}
+    return {op.result: int(numbers[op.args[1]]) - 1 for op in kept if op.args[1] in numbers}
 
 
 def _check_access(
@@ -221,28 +222,30 @@ def _check_access(
 
 def _check_range(dims: tuple[Size, ...], access: Access, buffers: Mapping[str, Buffer], where: str) -> None:
     buffer = buffers[access.buffer]
-    known = (*dims, *access.strides, access.offset, *buffer.shape, *buffer.strides)
-    if buffer.role != "temp" or not all(isinstance(v, int) for v in known) or 0 in dims:
+    if buffer.role != "temp" or 0 in dims:
         return
     if 0 in buffer.shape:
         raise LoopError(f"{where}: {access.buffer} has no elements")
-    spans = [(d - 1) * s for d, s in zip(dims, access.strides)]
-    low = access.offset + sum(s for s in spans if s < 0)
-    high = access.offset + sum(s for s in spans if s > 0)
+    low = high = access.offset
+    for size, stride in zip(dims, access.strides):
+        if is_known(stride) and stride < 0:
+            low = low + (size - 1) * stride
+        else:
+            high = high + (size - 1) * stride
     last = sum((d - 1) * s for d, s in zip(buffer.shape, buffer.strides))
-    if low < 0 or high > last:
+    if proved(low, "<", 0) or proved(high, ">", last):
         raise LoopError(f"{where}: addresses {low}..{high} leave {access.buffer} (0..{last})")
 
 
 def _check_scatter(op: Store, loop: Loop, buffers: Mapping[str, Buffer], where: str) -> None:
     """A store at computed addresses: onto a buffer that lies where its own does, and nothing else is done with them."""
-    if op.onto is None:
+    if op.base is None:
         if op.access.indirect or op.add:
             raise LoopError(f"{where} writes some elements onto nothing")
         return
-    old, new = buffers.get(op.onto), buffers[op.access.buffer]
-    if old is None or old.inside != (new.name, 0) or old.dtype != new.dtype or old.numel != new.numel:
-        raise LoopError(f"{where}: {op.onto} is not the same memory as {new.name}")
+    old, new = buffers.get(op.base), buffers[op.access.buffer]
+    if old is None or old.alias_of != (new.name, 0) or old.dtype != new.dtype or old.numel != new.numel:
+        raise LoopError(f"{where}: {op.base} is not the same memory as {new.name}")
     if loop.is_reduction or len(loop.stores) != 1 or {old.name, new.name} & {o.access.buffer for o in loop.loads}:
         raise LoopError(f"{where}: a loop that writes some elements does nothing else")
 

@@ -23,14 +23,14 @@ def canonical(kernel: FusedKernel, buffers: Mapping[str, Buffer]) -> tuple[objec
                 body.append(("load", op.result, number(op.access.buffer), op.access.strides, op.access.offset,
                              op.access.indirect, op.dtype, op.mask, repr(op.other)))  # fmt: skip
             elif isinstance(op, Store):
-                onto = None if op.onto is None else number(op.onto)
+                base = None if op.base is None else number(op.base)
                 body.append(("store", number(op.access.buffer), op.access.strides, op.access.offset,
-                             op.access.indirect, op.arg, onto, op.add))  # fmt: skip
+                             op.access.indirect, op.arg, base, op.add))  # fmt: skip
             elif isinstance(op, Const):
                 body.append(("const", op.result, repr(op.value), op.dtype))
             else:
                 body.append(op)
         loops.append((loop.dims, loop.reduced, tuple(body)))
     local = tuple(sorted(names[b] for b in kernel.local))
-    over = tuple((names[written], names[read]) for written, read in kernel.over)
-    return (kernel.dims, kernel.inner, kernel.across, tuple(loops), local, over), tuple(names)
+    inplace = tuple((names[written], names[read]) for written, read in kernel.inplace)
+    return (kernel.dims, kernel.inner, kernel.strided, tuple(loops), local, inplace), tuple(names)

@@ -44,10 +44,10 @@ class FusedKernel:
     All ``loops`` are over the same ``dims`` (a size of 1 where a loop does not move along a dimension).
     ``inner`` marks the dimensions of one row. A loop may reduce all inner dimensions (a row reduction), row dimensions
     (a column reduction, whose result is read only by later kernels), or everything.
-    ``local`` names buffers that live only within a row and need no memory. ``beside``: it runs in one call with the
-    kernel before it, which it does not need; their buffers exist before and after both. ``across``: rows lie across
-    memory, each beside the next, so that neighbouring rows are walked together. ``over``: pairs of a buffer it writes
-    and one it reads for the last time, which are one memory.
+    ``local`` names buffers that live only within a row and need no memory. ``horizontal``: it runs in one call with the
+    kernel before it, which it does not need; their buffers exist before and after both. ``strided``: rows lie across
+    memory, each beside the next, so that neighbouring rows are walked together. ``inplace``: pairs of a buffer it
+    writes and one it reads for the last time, which are one memory.
     """
 
     name: str
@@ -55,9 +55,9 @@ class FusedKernel:
     inner: tuple[bool, ...]
     loops: tuple[Loop, ...]
     local: frozenset[str] = frozenset()
-    beside: bool = False
-    across: bool = False
-    over: tuple[tuple[str, str], ...] = ()
+    horizontal: bool = False
+    strided: bool = False
+    inplace: tuple[tuple[str, str], ...] = ()
 
     @property
     def rows(self) -> Size:
@@ -90,29 +90,29 @@ class FusedKernel:
         head = f"kernel {self.name} rows [{', '.join(rows)}] inner [{', '.join(inner)}]"
         if self.local:
             head += f" local {', '.join(sorted(self.local))}"
-        if self.beside:
+        if self.horizontal:
             head += ", in one call with the one before"
-        head += "".join(f", {written} over {read}" for written, read in self.over)
+        head += "".join(f", {written} in place of {read}" for written, read in self.inplace)
         return "\n".join((head + ":", *(f"    {line}" for loop in self.loops for line in str(loop).splitlines())))
 
 
 @dataclass(frozen=True)
 class Allocate:
     """Make ``buffer`` exist: fresh memory, the memory of a dead buffer (``reuse``) of the same bytes and dtype, that of
-    a buffer which the next kernel reads for the last time (``over``), or a part of a buffer that exists (``inside``).
+    a buffer which the next kernel reads for the last time (``inplace``), or a part of one that exists (``alias_of``).
     """
 
     buffer: str
     reuse: str | None = None
-    inside: str | None = None
-    over: str | None = None
+    alias_of: str | None = None
+    inplace: str | None = None
 
     def __str__(self) -> str:
-        if self.inside:
-            return f"allocate {self.buffer} inside {self.inside}"
-        if self.over:
-            return f"allocate {self.buffer} over {self.over}"
-        return f"allocate {self.buffer}" + (f" in place of {self.reuse}" if self.reuse else "")
+        if self.alias_of:
+            return f"allocate {self.buffer} as alias of {self.alias_of}"
+        if self.inplace:
+            return f"allocate {self.buffer} in place of {self.inplace}"
+        return f"allocate {self.buffer}" + (f" reusing {self.reuse}" if self.reuse else "")
 
 
 @dataclass(frozen=True)

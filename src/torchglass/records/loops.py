@@ -22,25 +22,7 @@ from typing import Any, TypeAlias
 
 from ..process.locks import fork_safe_properties
 from .origin import UNKNOWN, Origin
-from .sizes import Size, all_known, hint, product, text
-
-RESERVED = frozenset(
-    [
-        "args",
-        "attention",
-        "call",
-        "ensure_layout",
-        "demo",
-        "device",
-        "empty",
-        "example_constant",
-        "failed",
-        "index_error",
-    ]
-    + ["inf", "kernels", "math", "nan", "operator", "Path", "reinterpret", "torch", "triton", "tl", "INPUTS", "_"]
-)
-"""Names that a generated wrapper uses itself: no buffer is called so."""
-
+from .sizes import Size, hint, product, text
 
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
 
@@ -168,18 +150,18 @@ class Scan:
 class Store:
     """``buffer[...] = arg`` converted to the buffer's dtype.
 
-    At computed addresses only some elements are written, perhaps several times: the others keep what ``onto`` holds, a
+    At computed addresses only some elements are written, perhaps several times: the others keep what ``base`` holds, a
     buffer that is the same memory under the name it had before. ``add``: to what is there.
     """
 
     access: Access
     arg: str
-    onto: str | None = None
+    base: str | None = None
     add: bool = False
 
     def __str__(self) -> str:
-        onto = f" onto {self.onto}" if self.onto is not None else ""
-        return f"{'add' if self.add else 'store'} {self.access} {self.arg}{onto}"
+        base = f" onto {self.base}" if self.base is not None else ""
+        return f"{'add' if self.add else 'store'} {self.access} {self.arg}{base}"
 
 
 Operation: TypeAlias = "Load | Const | Index | Compute | Reduce | Scan | Store"
@@ -196,21 +178,8 @@ OPS: dict[str, int] = {
     **dict.fromkeys(("cast", "lgamma", "isinf", "sign"), 1),
     "where": 3,
     "fma": 3,
-    "bound": 4,  # index, size, number of the error in INDEX_ERRORS, dimension: the index, or 0 where it is out of range
+    "bound": 4,  # index, size, row of INDEX_ERRORS, dimension: the index, or 0 where it is out of range
 }
-# What is raised after a kernel met an index out of range: exception and message, as eager's.
-INDEX_ERRORS: tuple[tuple[type[Exception], str], ...] = (
-    (IndexError, "index out of range in self"),
-    (IndexError, "index {index} is out of bounds for dimension {dim} with size {size}"),
-    (RuntimeError, "index {index} is out of bounds for dimension {dim} with size {size}"),
-    (IndexError, "Target {index} is out of bounds."),
-    (RuntimeError, "ZeroDivisionError"),
-    (IndexError, "index_copy_(): index {index} is out of bounds for dimension {dim} with size {size}"),
-)
-CHEAP = frozenset({"add", "sub", "mul", "neg", "abs", "cast", "where", "minimum", "maximum"}) | {
-    "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor",
-}  # fmt: skip
-"""Operations that take less time than reading a number from memory."""
 BOOL_OPS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"})
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
 SCANS = ("sum", "prod", "max", "min", "logaddexp")  # once max or min met NaN, it stays
@@ -262,7 +231,7 @@ class Loop:
     @cached_property
     def reads(self) -> tuple[str, ...]:
         loaded = (o.access.buffer for o in self.loads)
-        return tuple(dict.fromkeys((*loaded, *(o.onto for o in self.stores if o.onto is not None))))
+        return tuple(dict.fromkeys((*loaded, *(o.base for o in self.stores if o.base is not None))))
 
     @cached_property
     def writes(self) -> tuple[str, ...]:
@@ -279,11 +248,7 @@ class Loop:
         """The dimension along which that access walks memory in the smallest steps."""
         strides = self.main_access.strides if self.main_access is not None else ()
         moving = [(s, k) for k, (s, d) in enumerate(zip(strides, self.dims)) if s != 0 and d != 1]
-        if not moving:
-            return None
-        if all_known(s for s, _ in moving):
-            return min(moving, key=lambda m: abs(hint(m[0])))[1]
-        return next((k for s, k in moving if s == 1), moving[-1][1])
+        return min(moving, key=lambda m: (abs(hint(m[0])), m[0] != 1))[1] if moving else None
 
     @cached_property
     def is_scatter(self) -> bool:
@@ -303,7 +268,7 @@ class Loop:
 class Buffer:
     """Memory a node writes or the caller brings. ``role``: input, temp, or constant (a tensor baked into the graph).
 
-    ``inside``: another buffer, and the element of it at which this one begins, for the parts of a whole.
+    ``alias_of``: another buffer, and the element of it at which this one begins, for the parts of a whole.
     """
 
     name: str
@@ -312,11 +277,21 @@ class Buffer:
     strides: tuple[Size, ...]
     role: str = "temp"
     device: str = "cpu"
-    inside: tuple[str, Size] | None = None
+    alias_of: tuple[str, Size] | None = None
 
     @property
     def numel(self) -> Size:
         return product(self.shape)
+
+    @property
+    def extent(self) -> Size:
+        """Elements from the first address to the last."""
+        last: Size = 1
+        for size, stride in zip(self.shape, self.strides):
+            if size == 0:
+                return 0
+            last = last + (size - 1) * stride
+        return last
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}{list(self.shape)} strides {list(self.strides)} ({self.role})"
@@ -340,13 +315,6 @@ class Value:
     """A Python value an earlier extern call returned or the caller brought (an int, say); by its name."""
 
     name: str
-
-
-JOIN = "join"
-"""Target of an ExternCall that does nothing: all parts of its result, its arguments, have been written."""
-
-ATTENTION = "attention"
-"""Target of the ExternCall that computes attention by our own loops, into its outputs: the runtime's function."""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@
 
 An ``Expr`` is in normal form: a sum of products of atoms with integer coefficients, so equal sizes are equal objects
 and hash alike. An atom is a symbol, or a quotient, remainder, maximum or minimum that no rule could resolve. What comes
-to a number is an int. Symbols stand for integers of at least 0; divisors are positive. SymPy, in which PyTorch states
-its symbols, is a thousand times slower (docs/lower.md) and is not used here.
+to a number is an int. Symbols stand for integers of at least 0, all sizes fit 64 bits, divisors are positive. SymPy, in
+which PyTorch states its symbols, is a thousand times slower (docs/lower.md) and is not used here.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias, TypeGuard
 
+from ..process.locks import fork_safe_properties
 from .origin import UNKNOWN, Origin
 
 Monomial: TypeAlias = "tuple[Atom, ...]"
@@ -43,6 +44,7 @@ class Atom:
         return self.name
 
 
+@fork_safe_properties
 @dataclass(frozen=True)
 class Expr:
     """``sum(coefficient * product(atoms))``; ``terms`` are sorted, coefficients are not 0, and it is no number."""
@@ -237,34 +239,26 @@ def bounds(size: Size) -> Bounds:
     """What it lies between, both included; None: no upper bound is known, or what follows from one."""
     if isinstance(size, int):
         return size, size
-    low: int | None = 0
-    high: int | None = 0
+    low = high = 0
     for monomial, coefficient in size.terms:
-        first: int | None = abs(coefficient)
-        last: int | None = abs(coefficient)
+        ends = [coefficient]
         for atom in monomial:
-            first = None if first is None else first * max(atom.low, 0)
-            last = None if last is None or atom.high is None else last * atom.high
-        ends = (first, last) if coefficient > 0 else (_negated(last), _negated(first))
-        low, high = _added(low, ends[0]), _added(high, ends[1])
-    return (-UNBOUNDED if low is None else low), high
+            last = UNBOUNDED if atom.high is None else atom.high
+            corners = [end * factor for end in ends for factor in (atom.low, last)]
+            ends = [min(corners), max(corners)]
+        low, high = low + ends[0], high + ends[-1]
+    return -UNBOUNDED if low <= -FAR else low, None if high >= FAR else high
 
 
 UNBOUNDED = 1 << 63
-"""Stands for no lower bound."""
-
-
-def _negated(value: int | None) -> int | None:
-    return None if value is None else -value
-
-
-def _added(a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else a + b
+"""Stands for no lower bound, and in sums and products for no upper one."""
+FAR = 1 << 62
+"""What lies beyond this came of ``UNBOUNDED``."""
 
 
 def magnitude(size: Size) -> Size:
-    """Its absolute value. Sizes and strides in symbols are not negative."""
-    return abs(size) if isinstance(size, int) else size
+    """Its absolute value."""
+    return abs(size) if isinstance(size, int) else maximum(size, -size)
 
 
 def at_most(size: Size, limit: int) -> bool:
@@ -321,11 +315,15 @@ def value(size: Size, at: Mapping[str, int]) -> int:
 # -- functions and texts -------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Function:
-    """An opaque function of two sizes: its value, what bounds it, and its text in each language."""
+    """An opaque function of two sizes: its value, what bounds it, and its text in each language.
+
+    ``signed``: the text where the first may be negative, if it is another.
+    """
 
     value: Callable[[int, int], int]
     bounds: Callable[[Bounds, Bounds], Bounds]
     texts: Mapping[str, str]
+    signed: Mapping[str, str] = field(default_factory=dict)
 
 
 def _texts(python: str, c: str | None = None, triton: str | None = None) -> dict[str, str]:
@@ -354,8 +352,14 @@ def _smaller_top(a: int | None, b: int | None) -> int | None:
 
 
 FUNCTIONS: dict[str, Function] = {
-    "floordiv": Function(lambda a, b: a // b, _quotient_bounds, _texts("({} // {})", c="({} / {})")),
-    "mod": Function(lambda a, b: a % b, _remainder_bounds, _texts("({} % {})")),
+    "floordiv": Function(
+        lambda a, b: a // b, _quotient_bounds, _texts("({} // {})", c="({} / {})"),
+        {"c": "tg_floordiv_i64({}, {})", "triton": "(({0} - ({0} % {1} + {1}) % {1}) // {1})"},
+    ),
+    "mod": Function(
+        lambda a, b: a % b, _remainder_bounds, _texts("({} % {})"),
+        {"c": "tg_mod_i64({}, {})", "triton": "(({0} % {1} + {1}) % {1})"},
+    ),
     "max": Function(
         max, lambda a, b: (max(a[0], b[0]), _of_known(max, a[1], b[1])),
         _texts("max({}, {})", c="tg_larger({}, {})", triton="tl.maximum({}, {})"),
@@ -365,12 +369,14 @@ FUNCTIONS: dict[str, Function] = {
         _texts("min({}, {})", c="tg_smaller({}, {})", triton="tl.minimum({}, {})"),
     ),
 }  # fmt: skip
-"""Quotients and remainders of sizes, which are not negative, are the same in all three languages."""
+"""Quotients and remainders of what is not negative are the same in all three languages; C and Triton cut off others."""
 
 
-def text_of(function: str, arguments: Iterable[Size], language: str) -> str:
+def text_of(function: str, arguments: tuple[Size, ...], language: str) -> str:
     """A function's call in a language."""
-    return FUNCTIONS[function].texts[language].format(*(text(argument, language) for argument in arguments))
+    row = FUNCTIONS[function]
+    texts = row.signed if language in row.signed and not at_least(arguments[0], 0) else row.texts
+    return texts[language].format(*(text(argument, language) for argument in arguments))
 
 
 def text(size: Size, language: str = "python") -> str:
@@ -439,6 +445,8 @@ class Assumptions:
 
 def proved(left: Size, relation: str, right: Size) -> bool | None:
     """Whether the relation holds or does not whatever the symbols are; None where that depends on them."""
+    if isinstance(left, int) and isinstance(right, int):
+        return HOLDS[relation](left, right)
     low, high = bounds(left - right)
     top = UNBOUNDED if high is None else high
     ends = {"<": (top < 0, low >= 0), "<=": (top <= 0, low > 0), ">": (low > 0, top <= 0), ">=": (low >= 0, top < 0)}

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from ..process import interrupts
-from ..records.loops import INDEX_ERRORS
+from ..records.index_errors import INDEX_ERRORS
 from ..torch_compat import has_its_numbers
 from . import parallel_compile
 from .compilers import Compilers

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from ..records.loops import Compute, Index, Load, Loop, Reduce, Scan, Store
 from ..records.sizes import hint, product
+from ..records.tuned.operations import HEAVY
 from .nest import Nest
-
-HEAVY = frozenset(
-    {"exp", "log", "tanh", "erf", "ndtr", "sigmoid", "expm1", "log1p", "sin", "cos", "pow", "exp2", "lgamma", "atan"}
-)
 
 
 def work(nest: Nest) -> float:

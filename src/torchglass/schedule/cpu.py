@@ -29,7 +29,7 @@ def scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], target
 
 def _panel_rows(nest: Nest, target: Cpu) -> int:
     """How many rows a panel has; 0 where rows do not lie across memory."""
-    if not nest.kernel.across:
+    if not nest.kernel.strided:
         return 0
     tuned, width, rows = target.schedule, known(nest.dims[nest.outer_rank - 1]), product(nest.row_dims)
     most = tuned.panel if at_least(rows, tuned.panel * tuned.enough_panels) else tuned.few_panel

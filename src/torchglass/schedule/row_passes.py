@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ..records.loops import CHEAP, Compute, Load, Loop, Reduce, Scan
+from ..records.loops import Compute, Load, Loop, Reduce, Scan
+from ..records.tuned.operations import CHEAP
 from .nest import Nest
 
 

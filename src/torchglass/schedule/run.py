@@ -11,15 +11,12 @@ from ..records.loops import Buffer
 from ..records.schedule import KernelCall, Schedule, ScheduledGraph
 from ..records.target import Cpu, Gpu, Target, Targets
 from . import cpu, gpu
-from .triton_parts import expand
 
 SCHEDULERS: dict[type[Target], Callable[..., Schedule]] = {Cpu: cpu.scheduled, Gpu: gpu.scheduled}
 
 
 def run(fused: FusedGraph, targets: Targets) -> ScheduledGraph:
     """Schedule every different kernel. Raises NotImplementedError for a device without a scheduler."""
-    if any(isinstance(targets.of(buffer.device), Gpu) for buffer in fused.buffers.values()):
-        fused = expand(fused)
     known: dict[object, tuple[int, tuple[int, ...]]] = {}
     schedules: list[Schedule] = []
     calls: dict[str, KernelCall] = {}

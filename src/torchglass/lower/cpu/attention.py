@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...records.loops import ATTENTION, View
+from ...records.extern_targets import ATTENTION
+from ...records.loops import View
 from ...records.sizes import Size, all_known
 from ...records.target import Cpu
 from ..context import Lowering

@@ -16,7 +16,8 @@ from typing import Any
 
 from torch import fx
 
-from ...records.loops import INDEX_ERRORS, Access, View
+from ...records.index_errors import INDEX_ERRORS
+from ...records.loops import Access, View
 from ...records.sizes import Size
 from ..context import Lowering, known_size, sizes_of
 from ..table import NotLowered, rule

@@ -13,7 +13,8 @@ from typing import Any
 
 from torch import fx
 
-from ...records.loops import JOIN, Access, Loop, View
+from ...records.extern_targets import JOIN
+from ...records.loops import Access, Loop, View
 from ...records.sizes import Size, all_known
 from ..context import Lowering, Splat, dtype_name, known_size, known_sizes, sizes_of
 from ..strides import is_dense

@@ -14,13 +14,13 @@ So does a reader of a part, which as a nest of another shape joins no loop over 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..records.kernels import FusionDecision
 from ..records.loops import (
-    CHEAP,
     Access,
     Compute,
     Const,
@@ -34,14 +34,14 @@ from ..records.loops import (
     View,
     item_bytes,
 )
-from ..records.sizes import Size, product
+from ..records.sizes import Size, all_known, hint, is_known, product
+from ..records.target import Targets
+from ..records.tuned.fusion import Fusion
+from ..records.tuned.operations import CHEAP
 from .align import collapsed
+from .groups import device_of
 
-FEW = 8  # numbers are made for each one that is read
-SHORT = 8  # operations that are cheaper to do again for one element than to store it and read it back
-UNKNOWN_POINTS = 1 << 62
-MOST_LOADS = 4  # of what makes one of them
-RULE = "place"
+RULE = "inline"
 
 
 Box: TypeAlias = "tuple[tuple[int, int], ...]"
@@ -57,12 +57,12 @@ class _Place:
     values: tuple[tuple[str, int], ...]
 
 
-def compute_at_places(graph: LoopGraph) -> tuple[LoopGraph, list[FusionDecision]]:
+def inline_producers(graph: LoopGraph, targets: Targets) -> tuple[LoopGraph, list[FusionDecision]]:
     """Last makers first, so that what a reader takes over may be taken over in turn."""
     nodes: list[Node | None] = list(graph.nodes)
     outside = {o.buffer for o in graph.outputs if isinstance(o, View)}
     outside |= {name for node in nodes if node is not None and not isinstance(node, Loop) for name in node.reads}
-    outside |= {name for b in graph.buffers.values() if b.inside is not None for name in (b.name, b.inside[0])}
+    outside |= {name for b in graph.buffers.values() if b.alias_of is not None for name in (b.name, b.alias_of[0])}
     made = {name for node in graph.nodes if isinstance(node, Loop) for name in node.writes} - outside
     decisions: list[FusionDecision] = []
     reading: dict[str, set[int]] = {}
@@ -73,16 +73,22 @@ def compute_at_places(graph: LoopGraph) -> tuple[LoopGraph, list[FusionDecision]
         maker = nodes[position]
         if not isinstance(maker, Loop) or not _is_plain(maker) or maker.writes[0] in outside:
             continue
-        if any(graph.buffers[name].inside is not None for name in maker.reads):
+        device = device_of(graph, maker)
+        tuned = targets.of(device).fusion
+        if len(maker.loads) > tuned.inline_loads:
+            continue
+        if any(graph.buffers[name].alias_of is not None for name in maker.reads):
             continue  # which may be written onto before the reader runs
         name = maker.writes[0]
         readers = sorted(reading.get(name, ()))
-        few = [n for n in readers if _is_worth_it(maker, nodes[n], name)]
-        if len(made & {*maker.reads}) <= 1 and all(n in few or _is_part(maker, nodes[n], name) for n in readers):
+        loops = {n: loop for n in readers if isinstance(loop := nodes[n], Loop) and device_of(graph, loop) == device}
+        few = [n for n, loop in loops.items() if _is_worth_it(maker, loop, tuned)]
+        others = [n for n in readers if n not in few]
+        if len(made & {*maker.reads}) <= 1 and all(n in loops and _is_part(maker, loops[n], tuned) for n in others):
             few = readers  # the maker goes; of what it reads, no more needs memory than it did itself
-        changed = {n: loop for n in few if (loop := _at_its_places(maker, nodes[n])) is not None}
-        points = sum(_points_read(nodes[n], name) for n in changed)
-        if not changed or points * (1 if len(maker.body) <= SHORT else FEW) > _points(maker):
+        changed = {n: loop for n in few if (loop := _with_body_inside(maker, loops[n])) is not None}
+        points = sum(_points_read(loops[n], name) for n in changed)
+        if not changed or points * _each(maker, tuned) > _points(maker):
             continue
         each = item_bytes(graph.buffers[name].dtype)
         saved = each * (points if len(changed) < len(readers) else _points(maker))
@@ -103,49 +109,57 @@ def compute_at_places(graph: LoopGraph) -> tuple[LoopGraph, list[FusionDecision]
     return replace(graph, nodes=kept, buffers={n: b for n, b in graph.buffers.items() if n not in gone}), decisions
 
 
-def _points(node: Node | None) -> int:
-    count = product(node.dims) if isinstance(node, Loop) else 0
-    return count if isinstance(count, int) else UNKNOWN_POINTS
+def _points(loop: Loop) -> int:
+    return hint(product(loop.dims))
 
 
-def _points_read(node: Node | None, name: str) -> int:
-    """How many numbers a node reads: not those that a mask leaves out."""
-    if not isinstance(node, Loop):
-        return 0
-    boxes = [_box(node, load) for load in node.loads if load.access.buffer == name]
-    return sum(_points(node) if box is None else product(tuple(end - first for first, end in box)) for box in boxes)
+def _points_read(reader: Loop, name: str) -> int:
+    """How many numbers a loop reads of a buffer: not those that a mask leaves out."""
+    boxes = [_box(reader, load) for load in _loads_of(reader, name)]
+    return sum(_points(reader) if box is None else math.prod(end - first for first, end in box) for box in boxes)
 
 
-def _is_worth_it(maker: Loop, reader: Node | None, name: str) -> bool:
+def _loads_of(reader: Loop, name: str) -> list[Load]:
+    return [load for load in reader.loads if load.access.buffer == name]
+
+
+def _each(maker: Loop, tuned: Fusion) -> int:
+    """How many numbers the maker must make for each one that is read."""
+    return 1 if len(maker.body) <= tuned.inline_short else tuned.inline_few
+
+
+def _is_worth_it(maker: Loop, reader: Loop, tuned: Fusion) -> bool:
     """Whether few of the numbers are read; or no more than there are, but in no order, and each is cheap."""
-    if not isinstance(reader, Loop) or not _is_cheap_where_masked(maker, reader, name):
+    name = maker.writes[0]
+    if not _is_cheap_where_masked(maker, reader):
         return False
     points = _points_read(reader, name)
-    if points * FEW <= _points(maker):
+    if points * tuned.inline_few <= _points(maker):
         return True
-    gathers = all(op.access.indirect for op in reader.loads if op.access.buffer == name)
-    return gathers and points <= _points(maker) and len(maker.body) <= SHORT
+    gathers = all(load.access.indirect for load in _loads_of(reader, name))
+    return gathers and points * _each(maker, tuned) <= _points(maker)
 
 
-def _is_part(maker: Loop, reader: Node | None, name: str) -> bool:
+def _is_part(maker: Loop, reader: Loop, tuned: Fusion) -> bool:
     """Whether a reader takes a part of the numbers, each cheap, or reads them under a condition for its counters."""
-    if not isinstance(reader, Loop) or len(maker.body) > SHORT or not _is_cheap_where_masked(maker, reader, name):
+    if len(maker.body) > tuned.inline_short or not _is_cheap_where_masked(maker, reader):
         return False
-    masked = any(load.mask is not None for load in reader.loads if load.access.buffer == name)
+    name = maker.writes[0]
+    masked = any(load.mask is not None for load in _loads_of(reader, name))
     return masked or _points_read(reader, name) < _points(maker)
 
 
-def _is_cheap_where_masked(maker: Loop, reader: Loop, name: str) -> bool:
+def _is_cheap_where_masked(maker: Loop, reader: Loop) -> bool:
     """Under a condition a number is computed at all of the reader's points, and left out where it is not wanted."""
     cheap = all(op.op in CHEAP for op in maker.body if isinstance(op, Compute))
-    return cheap or all(load.mask is None for load in reader.loads if load.access.buffer == name)
+    return cheap or all(load.mask is None for load in _loads_of(reader, maker.writes[0]))
 
 
 def _box(reader: Loop, load: Load) -> Box | None:
     """Where a load happens: everywhere, or within the bounds that its mask sets for counters. None if unclear."""
-    whole = tuple((0, size) for size in reader.dims if isinstance(size, int))
-    if len(whole) < len(reader.dims):
+    if not all_known(reader.dims):
         return None
+    whole = tuple((0, size) for size in reader.dims)
     known = {op.result: op for op in reader.body if not isinstance(op, Store)}
     return whole if load.mask is None else _within(whole, load.mask, known)
 
@@ -171,20 +185,21 @@ def _within(box: Box, mask: str, known: Mapping[str, Operation]) -> Box | None:
 
 
 def _is_plain(loop: Loop) -> bool:
-    """Whether each point of the loop makes one number from few others, stored at a place of its own, without checks."""
-    if loop.is_reduction or loop.is_scan or len(loop.stores) != 1 or len(loop.loads) > MOST_LOADS:
+    """Whether each point of the loop makes one number, stored at a known place of its own, without checks."""
+    if loop.is_reduction or loop.is_scan or len(loop.stores) != 1:
         return False
-    if not all(isinstance(d, int) and d > 0 for d in loop.dims):
+    if not all_known(loop.dims) or 0 in loop.dims:
+        return False
+    if any(isinstance(op, Index) and not all_known(op.strides) for op in loop.body):
         return False
     if any(isinstance(op, Compute) and op.op == "bound" for op in loop.body):
         return False  # it raises what eager would, whatever is read
     access = loop.stores[0].access
-    return not access.indirect and all(isinstance(s, int) for s in (*access.strides, access.offset))
+    return not access.indirect and all_known((*access.strides, access.offset))
 
 
-def _at_its_places(maker: Loop, reader: Node | None) -> Loop | None:
+def _with_body_inside(maker: Loop, reader: Loop) -> Loop | None:
     """The reader with every load of what ``maker`` stores replaced by the maker's body there; None if one cannot be."""
-    assert isinstance(reader, Loop)
     maker = collapsed(maker)
     store, known = maker.stores[0], {op.result: op for op in reader.body if not isinstance(op, Store)}
     body: list[Operation] = []
@@ -204,41 +219,45 @@ def _at_its_places(maker: Loop, reader: Node | None) -> Loop | None:
 def _places(maker: Loop, load: Load, reader: Loop, known: Mapping[str, Operation]) -> list[_Place] | None:
     """Where in each of the maker's dimensions a load reads; None if that is not certain."""
     written, access, box = maker.stores[0].access, load.access, _box(reader, load)
-    if box is None or not all(isinstance(s, int) for s in (access.offset, *access.strides)):
+    numbers = (access.offset, *access.strides, *(s for _, s in access.indirect))
+    sizes = [size for value, _ in access.indirect if (size := _bound(known, value)) is not None]
+    if box is None or len(sizes) < len(access.indirect) or not all_known(numbers) or not all_known(maker.dims):
         return None
-    sizes = [_bound(known, value) for value, _ in access.indirect]
-    start = access.offset + sum(s * first for s, (first, _) in zip(access.strides, box))
-    numbers = (start, *access.strides, *(s for _, s in access.indirect), *sizes)
-    if not all(isinstance(n, int) and n >= 0 for n in numbers):
+    steps, origin = written.strides, written.offset
+    assert all_known(steps) and is_known(origin)  # as of a plain loop
+    offset, strides, jumps = numbers[0], numbers[1 : len(box) + 1], numbers[len(box) + 1 :]
+    start = offset + sum(s * first for s, (first, _) in zip(strides, box)) - origin
+    if any(n < 0 for n in (start, start + origin, *numbers[1:], *sizes)):
         return None
-    order = sorted(range(len(maker.dims)), key=lambda k: (-written.strides[k], k))
-    if any(written.strides[k] <= 0 and maker.dims[k] != 1 for k in order):
+    if any(step <= 0 and size != 1 for step, size in zip(steps, maker.dims)):
         return None
-    steps = [written.strides[k] for k in order]
-
-    def taken_apart(stride: Size) -> list[int] | None:
-        """A step through memory as steps in each dimension; None where it ends between numbers."""
-        parts, rest = [], stride
-        for step, k in zip(steps, order):
-            part, rest = divmod(rest, step) if maker.dims[k] != 1 else (0, rest)
-            parts.append(part)
-        return parts if rest == 0 else None
-
-    offset = taken_apart(start - written.offset) if start >= written.offset else None
-    moves = [taken_apart(s) for s in access.strides]
-    jumps = [taken_apart(s) for _, s in access.indirect]
-    if offset is None or None in moves or None in jumps:
+    begin, moves, jumped = (_taken_apart(ways, steps, maker.dims) for ways in ((start,), strides, jumps))
+    if begin is None or moves is None or jumped is None:
         return None
-    found: list[_Place | None] = [None] * len(order)
-    for n, k in enumerate(order):
-        strides = tuple(m[n] for m in moves if m is not None)
-        values = tuple((v, j[n]) for (v, _), j in zip(access.indirect, jumps) if j is not None and j[n])
-        furthest = offset[n] + sum(s * (end - first - 1) for s, (first, end) in zip(strides, box))
-        furthest += sum(j[n] * (size - 1) for j, size in zip(jumps, sizes) if j is not None and size is not None)
-        if furthest >= maker.dims[k]:
+    found: list[_Place] = []
+    for k, size in enumerate(maker.dims):
+        own, far = [move[k] for move in moves], [jump[k] for jump in jumped]
+        furthest = begin[0][k] + sum(s * (end - first - 1) for s, (first, end) in zip(own, box))
+        if furthest + sum(s * (most - 1) for s, most in zip(far, sizes)) >= size:
             return None
-        found[k] = _Place(strides, offset[n] - sum(s * first for s, (first, _) in zip(strides, box)), values)
-    return [p for p in found if p is not None]
+        first_of_all = begin[0][k] - sum(s * first for s, (first, _) in zip(own, box))
+        values = tuple((value, s) for (value, _), s in zip(access.indirect, far) if s)
+        found.append(_Place(tuple(own), first_of_all, values))
+    return found
+
+
+def _taken_apart(ways: tuple[int, ...], steps: tuple[int, ...], dims: tuple[int, ...]) -> list[list[int]] | None:
+    """Ways through memory as steps in each dimension; None where one ends between numbers."""
+    order = sorted((k for k, size in enumerate(dims) if size != 1), key=lambda k: (-steps[k], k))
+    found: list[list[int]] = []
+    for rest in ways:
+        parts = [0] * len(dims)
+        for k in order:
+            parts[k], rest = divmod(rest, steps[k])
+        if rest:
+            return None
+        found.append(parts)
+    return found
 
 
 def _bound(known: Mapping[str, Operation], value: str) -> int | None:
@@ -283,6 +302,7 @@ def _append(body: list[Operation], maker: Loop, load: Load, places: list[_Place]
             own, offset, values = sum_of(op.strides, op.offset)
             names[op.result] = add(replace(op, result=f"t{len(body)}", strides=own, offset=offset))
             for value, factor in values.items():
+                assert is_known(factor)
                 step = add(Const(f"t{len(body)}", factor, op.dtype))
                 value = add(Compute(f"t{len(body)}", "cast", (value,), op.dtype))
                 moved = add(Compute(f"t{len(body)}", "mul", (value, step), op.dtype))

@@ -74,7 +74,7 @@ def kernels_over_inputs(program: Callable[..., Any]) -> int:
     (graph,) = tg.explain(compiled).record.entries[0].graphs
     fused = graph.fused["forward"]
     inputs = set(fused.graph.inputs)
-    return sum(read in inputs for kernel in fused.kernels for _, read in kernel.over)
+    return sum(read in inputs for kernel in fused.kernels for _, read in kernel.inplace)
 
 
 def test_writes_go_where_nothing_forbids_it() -> None:

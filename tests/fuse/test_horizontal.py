@@ -6,16 +6,17 @@ import pytest
 import torch
 from tests.codegen.harness import check
 
-from torchglass.fuse.beside import MOST, SMALL
+from torchglass.records.tuned.fusion import CpuFusion
 
 Tensor = torch.Tensor
+SMALL = CpuFusion.horizontal_points // 2  # of the numbers that a step of two operations may have
 
 
 def groups(compiled) -> list[int]:
     """How many kernels each call runs that runs several."""
     sizes: list[int] = []
     for kernel in compiled.fused.kernels:
-        if kernel.beside:
+        if kernel.horizontal:
             sizes[-1] += 1
         else:
             sizes.append(1)
@@ -30,7 +31,7 @@ def test_equal_kernels_are_one_call(tmp_path):
     compiled = check(steps, [torch.randn(30) for _ in range(20)], tmp_path)
     assert groups(compiled) == [10] and compiled.sources.wrapper_text.count("kernel_group_0(") == 1
     assert "kernel_0_call(a + 3 * k)" in compiled.sources.kernels_text
-    assert sum(d.rule == "beside" and d.fused for d in compiled.fused.decisions) == 9
+    assert sum(d.rule == "horizontal" and d.fused for d in compiled.fused.decisions) == 9
 
 
 def test_kernels_that_differ(tmp_path):
@@ -41,14 +42,16 @@ def test_kernels_that_differ(tmp_path):
     assert groups(compiled) == [3]
 
 
-@pytest.mark.parametrize("rows, expected", [(SMALL // 2, [3]), (SMALL // 2 + 1, [])])
+@pytest.mark.parametrize(
+    "rows, expected", [(CpuFusion.horizontal_points // 2, [3]), (CpuFusion.horizontal_points // 2 + 1, [])]
+)
 def test_large_ones_stay_alone(rows, expected, tmp_path):
     assert groups(check(steps, [torch.randn(rows) for _ in range(6)], tmp_path)) == expected
 
 
 def test_no_more_than_can_be_held_at_once(tmp_path):
-    found = groups(check(steps, [torch.randn(8) for _ in range(2 * MOST + 20)], tmp_path))
-    assert found == [MOST, 10]
+    found = groups(check(steps, [torch.randn(8) for _ in range(2 * CpuFusion.horizontal_kernels + 20)], tmp_path))
+    assert found == [CpuFusion.horizontal_kernels, 10]
 
 
 def test_what_one_makes_the_next_may_read(tmp_path):

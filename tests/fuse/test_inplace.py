@@ -16,7 +16,7 @@ TENSORS = [torch.randn(64, 32), torch.randn(32, 32)]
 
 
 def over(compiled: Compiled) -> list[tuple[str, str]]:
-    return [pair for kernel in compiled.fused.kernels for pair in kernel.over]
+    return [pair for kernel in compiled.fused.kernels for pair in kernel.inplace]
 
 
 def returned(x: Tensor, w: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ def one_of_two(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
 def test_over_what_is_read_for_the_last_time(function: Callable, count: int, tmp_path):
     compiled = check(function, TENSORS, tmp_path, tol=1e-5)
     assert len(over(compiled)) == count
-    allocated = {s.buffer: s.over for s in compiled.fused.steps if isinstance(s, Allocate) and s.over}
+    allocated = {s.buffer: s.inplace for s in compiled.fused.steps if isinstance(s, Allocate) and s.inplace}
     assert list(allocated.items()) == over(compiled)
     assert compiled.sources.wrapper_text.count("# written over it") == count
     assert len(re.findall(r"float\* (?!restrict)", compiled.sources.kernels_text)) == 2 * count
@@ -93,7 +93,7 @@ def test_elsewhere_in_memory_of_its_own(function: Callable, tmp_path):
 def test_what_another_kernel_reads_later_stays(tmp_path):
     """The first kernel may not write over the product; the last one, which adds it, may."""
     compiled = check(read_again, TENSORS, tmp_path, tol=1e-5)
-    assert not compiled.fused.kernels[0].over
+    assert not compiled.fused.kernels[0].inplace
 
 
 def test_memory_is_held_once(tmp_path):

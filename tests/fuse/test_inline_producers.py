@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from tests.codegen.harness import Compiled, check
 
-from torchglass.fuse.places import compute_at_places
+from torchglass.fuse.inline_producers import inline_producers
 from torchglass.records.loops import Loop
+from torchglass.records.target import Targets
 
 Tensor = torch.Tensor
 ROWS, COLUMNS = 40, 24
@@ -128,7 +129,7 @@ def test_as_eager(function: Callable, taken: int, dtype: torch.dtype, tmp_path):
     x = torch.rand(ROWS, COLUMNS, generator=generator).to(dtype)
     index = torch.randint(0, COLUMNS, (ROWS, 1), generator=generator)
     compiled = check(function, [x, index], tmp_path, tol=0.03 if dtype is torch.bfloat16 else None)
-    places = [d for d in compiled.fused.decisions if d.rule == "place"]
+    places = [d for d in compiled.fused.decisions if d.rule == "inline"]
     assert len(places) == taken and all(d.fused and d.bytes_saved > 0 for d in places)
 
 
@@ -146,7 +147,7 @@ def test_many_loops_take_linear_time(tmp_path):
     graph = Compiled(lambda *xs: [x + 1 for x in xs], [torch.ones(3) for _ in range(60)], tmp_path).graph
     fields = [f.name for f in dataclasses.fields(Loop)]
     nodes = tuple(Counted(**{f: getattr(node, f) for f in fields}) for node in graph.nodes)
-    compute_at_places(dataclasses.replace(graph, nodes=nodes))
+    inline_producers(dataclasses.replace(graph, nodes=nodes), Targets())
     assert 0 < seen <= 4 * len(nodes)
 
 
