@@ -41,8 +41,11 @@ class Nest:
         return product(self.inner_dims)
 
 
-def build(kernel: FusedKernel, short: int) -> Nest:
-    """Order, collapse and divide the dimensions of a kernel; ``short``: elements that are no vector."""
+def build(kernel: FusedKernel, short: int, split_totals: bool = True) -> Nest:
+    """Order, collapse and divide the dimensions of a kernel; ``short``: elements that are no vector.
+
+    ``split_totals``: a reduction of everything becomes rows, each with its own partial result.
+    """
     if any(loop.is_scatter for loop in kernel.loops):
         return _scattering(kernel)
     kernel = _without_short_rows(kernel, short)
@@ -59,7 +62,8 @@ def build(kernel: FusedKernel, short: int) -> Nest:
         if at_most(dims[-1], short) and len(dims) > 1 and all(loop.dims == tuple(dims) for loop in loops):
             flags[-2] = True
     if (
-        all(flags)
+        split_totals
+        and all(flags)
         and dims
         and all(all(loop.reduced) for loop in loops if loop.is_reduction)
         and any(loop.is_reduction for loop in loops)

@@ -1,4 +1,4 @@
-"""A fused kernel in parts, each with reductions along its own rows only.
+"""A fused kernel in parts, each with values carried along its own rows only.
 
 A CPU kernel adds up columns while it walks rows (a layernorm's backward: dx by rows, dw and db by columns). Programs of
 a GPU run side by side, so the columns' sums become kernels of their own, whose "rows" run down the columns; what they
@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ..records.kernels import Allocate, Free, FusedGraph, FusedKernel, Step
 from ..records.loops import Loop
-from ..records.sizes import Size
+from .gpu import carried
 
 
 def expand(fused: FusedGraph) -> FusedGraph:
@@ -26,21 +26,24 @@ def expand(fused: FusedGraph) -> FusedGraph:
 
 def parts(kernel: FusedKernel) -> list[Step]:
     """The kernel's parts in order, with allocations for what passes between them."""
-    columns: dict[tuple[tuple[Size, ...], tuple[bool, ...]], list[Loop]] = {}
-    rest: list[Loop] = []
+    found: list[list[Loop]] = [[]]
+    rows: list[tuple[bool, ...] | None] = [None]
+    at: dict[str, int] = {}  # the part that writes a buffer
     for loop in kernel.loops:
-        if any(r and not i for r, i in zip(loop.reduced, kernel.inner)):
-            columns.setdefault((loop.dims, loop.reduced), []).append(loop)
-        else:
-            rest.append(loop)
-    if not columns:
-        return [kernel]
-    made = {b for loop in rest for b in loop.writes}
-    crossing = sorted({b for loops in columns.values() for loop in loops for b in loop.reads} & made & kernel.local)
-    local = kernel.local - set(crossing)
-    steps: list[Step] = [Allocate(b) for b in crossing]
-    if rest:
-        steps.append(replace(kernel, loops=tuple(rest), local=local))
-    for n, ((dims, reduced), loops) in enumerate(columns.items()):
-        steps.append(FusedKernel(f"{kernel.name}.columns{n}", dims, reduced, tuple(loops)))
-    return [*steps, *(Free(b) for b in crossing)]
+        own, first = carried(loop), max((at[b] for b in loop.reads if b in at), default=0)
+        fits = (n for n in range(first, len(found)) if not any(own) or rows[n] in (None, own))
+        place = next(fits, len(found))
+        if place == len(found):
+            found.append([])
+            rows.append(None)
+        found[place].append(loop)
+        rows[place] = own if any(own) else rows[place]
+        at |= dict.fromkeys(loop.writes, place)
+    read = [{b for loop in part for b in loop.reads} for part in found]
+    crossing = [b for b in sorted(kernel.local) if any(b in names for names in read[at[b] + 1 :])]
+    local = [kernel.local & {b for loop in part for b in loop.writes} - set(crossing) for part in found]
+    kernels = [
+        replace(kernel, name=f"{kernel.name}.part{n}" if n else kernel.name, loops=tuple(part), local=local[n])
+        for n, part in enumerate(found)
+    ]
+    return [*(Allocate(b) for b in crossing), *kernels, *(Free(b) for b in crossing)]
