@@ -17,18 +17,22 @@ import torch.nn.functional as F
 from tests.codegen import triton_on_torch
 from tests.codegen.harness import compare, tensors
 from tests.codegen.test_graphs import GRAPHS, make, with_gradients
+from tests.lower import test_scans as test_scans_of_loops
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from torchglass import codegen, fuse, lower, schedule
-from torchglass.codegen import triton_kernel
 from torchglass.codegen.triton_ops import TABLE, CannotPrint, prints, triton_op
 from torchglass.records.kernels import Allocate, FusedGraph, FusedKernel, KernelSources
 from torchglass.records.loops import OPS, Access, Buffer, Compute, Load, Loop, LoopGraph, Reduce, Store, View
 from torchglass.records.sizes import Symbol
 from torchglass.records.target import Gpu, Targets
+from torchglass.records.tuned.scheduling import GpuSchedule
 from torchglass.runtime.load import load
+from torchglass.schedule import gpu
 
 GPU = Targets(cpu=Gpu())
+SHORT_ROWS = Targets(cpu=Gpu(schedule=GpuSchedule(long_row=32, row_block=16, long_scan=32, column_block=8)))
+"""A GPU that walks all but short rows in blocks."""
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
@@ -38,16 +42,18 @@ def fused(fn: Callable[..., Any], args: Sequence[torch.Tensor]) -> FusedGraph:
     return fuse.run(lower.run(make_fx(functional, tracing_mode="fake")(*args), GPU), GPU)
 
 
-def printed(fn: Callable[..., Any], args: Sequence[torch.Tensor]) -> KernelSources:
-    return codegen.run(schedule.run(fused(fn, args), GPU), GPU)
+def printed(fn: Callable[..., Any], args: Sequence[torch.Tensor], targets: Targets = GPU) -> KernelSources:
+    return codegen.run(schedule.run(fused(fn, args), targets), targets)
 
 
 @pytest.fixture
 def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., KernelSources]:
     """Print, run on the stand-in, compare with eager."""
 
-    def run(fn: Callable[..., Any], args: Sequence[torch.Tensor], tol: float | None = None) -> KernelSources:
-        sources = printed(fn, args)
+    def run(
+        fn: Callable[..., Any], args: Sequence[torch.Tensor], tol: float | None = None, targets: Targets = GPU
+    ) -> KernelSources:
+        sources = printed(fn, args, targets)
         (tmp_path / "forward_kernels.py").write_text(sources.kernels_text)
         (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
         with monkeypatch.context() as patch:  # not while tracing: torch's own modules look for Triton too
@@ -95,14 +101,17 @@ PROGRAMS: dict[str, tuple[Callable[..., torch.Tensor], list[torch.Tensor]]] = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_golden(name: str) -> None:
     """The files as reviewed. TORCHGLASS_GOLDEN=1 rewrites them."""
-    sources = printed(*PROGRAMS[name])
+    scheduled = schedule.run(fused(*PROGRAMS[name]), GPU)
+    sources = codegen.run(scheduled, GPU)
     assert sources.language == "triton"
-    for kind, text in (("kernels", sources.kernels_text), ("wrapper", sources.wrapper_text)):
+    texts = {"schedule": str(scheduled), "kernels": sources.kernels_text, "wrapper": sources.wrapper_text}
+    for kind, text in texts.items():
         path = GOLDEN / f"triton_{name}_{kind}.txt"
         if os.environ.get("TORCHGLASS_GOLDEN"):
             path.write_text(text)
         assert text == path.read_text(), f"{path.name} changed; review, then rewrite with TORCHGLASS_GOLDEN=1"
-        ast.parse(text)
+        if kind != "schedule":
+            ast.parse(text)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -125,21 +134,13 @@ def test_equal_layers_share_kernels(check: Callable[..., KernelSources]) -> None
 def test_graphs(name: str, check: Callable[..., KernelSources]) -> None:
     fn, args = GRAPHS[name]
     check(fn, args, tol=1e-5)
-    if name == "columns of few rows":  # the gradient of a product is made of cumulative products
-        with pytest.raises(CannotPrint, match="scans"):
-            check(with_gradients(fn), args)
-    else:
-        check(with_gradients(fn), args, tol=2e-5)
+    check(with_gradients(fn), args, tol=2e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("name", ["softmax", "normal", "two", "extremes"])
-def test_long_rows(
-    name: str, dtype: torch.dtype, check: Callable[..., KernelSources], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_rows(name: str, dtype: torch.dtype, check: Callable[..., KernelSources]) -> None:
     """Rows too long for registers are walked in blocks."""
-    monkeypatch.setattr(triton_kernel, "LONG_ROW", 32)
-    monkeypatch.setattr(triton_kernel, "ROW_BLOCK", 16)
     programs = PROGRAMS | {
         "normal": (lambda x: (x - x.mean(-1, True)) * torch.rsqrt(x.var(-1, keepdim=True) + 1e-5), [make(12, 100)]),
         "two": (lambda x: torch.softmax(F.rms_norm(x, (100,), eps=1e-6).exp() + 1, -1), [make(12, 100)]),
@@ -147,8 +148,31 @@ def test_long_rows(
     }
     fn, args = programs[name]
     tol = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2}[dtype]
-    sources = check(fn, [a.to(dtype) for a in args], tol)
+    sources = check(fn, [a.to(dtype) for a in args], tol, SHORT_ROWS)
     assert "for start in range(" in sources.kernels_text
+
+
+# -- scans -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("targets", [GPU, SHORT_ROWS], ids=["whole", "in blocks"])
+@pytest.mark.parametrize("shape", [(1,), (0, 3), (37,), (4, 100), (3, 5, 7), (2, 3, 2)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool])
+def test_scans(dtype: torch.dtype, shape: Sequence[int], targets: Targets, check: Callable[..., KernelSources]) -> None:
+    """All five along every dimension; logarithms of sums are rounded at every step, as eager's."""
+    tol = 5e-6 if dtype is torch.float32 else None
+    sources = check(test_scans_of_loops.every, [test_scans_of_loops.numbers(shape, dtype)], tol, targets)
+    assert "torch.ops." not in sources.wrapper_text
+
+
+SCANNING = (
+    "strided converted nucleus corner_sums corner_sums_of_many whole_line_needed columns_summed across_rows halves "
+    "flat_beside_a_total places_of_what_rounds shared_lines"
+)
+
+
+@pytest.mark.parametrize("targets", [GPU, SHORT_ROWS], ids=["whole", "in blocks"])
+@pytest.mark.parametrize("name", SCANNING.split())
+def test_scans_with_what_surrounds_them(name: str, targets: Targets, check: Callable[..., KernelSources]) -> None:
+    check(getattr(test_scans_of_loops, name), [make(24, 40)], 2e-5, targets)
 
 
 def special() -> torch.Tensor:
@@ -221,6 +245,7 @@ LAYOUTS: dict[str, tuple[Callable[..., Any], list[torch.Tensor]]] = {
     "rows of middle dimensions": (lambda x: x.softmax(1), [make(3, 8, 5)]),
     "one element": (lambda x: x.sin() + 1, [torch.tensor(0.5)]),
     "no elements": (lambda x: x * 2, [torch.zeros(0, 3)]),
+    "a total and what waits for it": (lambda x: (x.square().sum().sqrt(), x * 2), [make(64, 40)]),
     "one row": (lambda x: x.log_softmax(0), [make(40)]),
     "constants": (lambda x: torch.where(x > 0, 0.1, x.double()), [make(9)]),
     "half": (lambda x: F.silu(x) * x, [make(40).half()]),
@@ -248,6 +273,7 @@ def test_sizes_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     graph = LoopGraph("forward", ("x",), buffers, (loop,), (View("y", (s0,), (1,)),))
     kernel = FusedKernel("y", loop.dims, loop.reduced, (loop,))
     sources = codegen.run(schedule.run(FusedGraph(graph, (Allocate("y"), kernel)), GPU), GPU)
+    assert "s0: tl.int64, s1: tl.int64" in sources.kernels_text  # as products of sizes may need
     (tmp_path / "forward_kernels.py").write_text(sources.kernels_text)
     (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
     with monkeypatch.context() as patch:
@@ -256,6 +282,33 @@ def test_sizes_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for shape in ((3, 5), (1, 5000), (9, 4096)):
         x = make(*shape)
         assert torch.equal(call([x])[0], x.amax(-1))
+
+
+@pytest.mark.parametrize("rows, wide", [((1 << 28) - 1, False), ((1 << 28) + 1, True)])
+def test_places_past_two_to_the_31st_are_counted_in_64_bits(rows: int, wide: bool) -> None:
+    body = (
+        Load("t0", Access("i", (1, 0)), "int32"),
+        Load("t1", Access("w", (0, 1), 0, (("t0", 8),)), "float32"),
+        Store(Access("y", (8, 1)), "t1"),
+    )
+    shapes = {"i": (5,), "w": (rows, 8), "y": (5, 8)}
+    strides = {"i": (1,), "w": (8, 1), "y": (8, 1)}
+    buffers = {n: Buffer(n, "int32" if n == "i" else "float32", shapes[n], strides[n]) for n in shapes}
+    graph = LoopGraph("forward", ("i", "w"), buffers, (), ())
+    kernel = FusedKernel("y", (5, 8), (False, True), (Loop("y", (5, 8), (False, False), body),))
+    (made,) = codegen.run(schedule.run(FusedGraph(graph, (kernel,)), GPU), GPU).kernels
+    assert ("tl.program_id(0).to(tl.int64)" in made.source) == ("8*t0.to(tl.int64)" in made.source) == wide
+
+
+def test_a_kernel_with_rows_in_two_directions_is_refused() -> None:
+    body = (Load("t0", Access("x", (8, 1)), "float32"), Reduce("t1", "sum", "t0", "float32"))
+    loops = tuple(
+        Loop(name, (4, 8), reduced, (*body, Store(Access(name, strides), "t1")))
+        for name, reduced, strides in (("y", (False, True), (1, 0)), ("z", (True, False), (0, 1)))
+    )
+    buffers = {n: Buffer(n, "float32", (8,), (1,)) for n in "xyz"}
+    with pytest.raises(ValueError, match="k: y and z carry values along different dimensions"):
+        gpu.scheduled("kernel_0", FusedKernel("k", (4, 8), (False, True), loops), buffers, Gpu())
 
 
 def test_what_cannot_be_printed_is_named() -> None:

@@ -51,8 +51,9 @@ class Pointer:
         real = torch.ones((), dtype=torch.bool) if mask is None else torch.as_tensor(mask)
         assert torch.broadcast_shapes(offsets.shape, real.shape) == offsets.shape, (offsets.shape, real.shape)
         real = real.broadcast_to(offsets.shape).as_subclass(torch.Tensor)
-        offsets = torch.where(real, offsets.as_subclass(torch.Tensor), 0)
-        assert bool(((offsets >= 0) & (offsets < self.memory.numel())).all()), "an address outside its buffer"
+        offsets = offsets.as_subclass(torch.Tensor)
+        inside = (offsets >= 0) & (offsets < self.memory.numel())
+        assert bool(inside[real].all()), "an address outside its buffer"
         return offsets, real
 
 
@@ -74,9 +75,11 @@ class Language(types.SimpleNamespace):
     @staticmethod
     def load(pointer: Pointer, mask: Any = None, other: Any = None) -> Block:
         offsets, real = pointer.at(mask)
-        value = pointer.memory[offsets]
-        poison = float("nan") if value.is_floating_point() else 1 if value.dtype == torch.bool else 101
-        return block(torch.where(real, value, torch.tensor(poison if other is None else other, dtype=value.dtype)))
+        dtype = pointer.memory.dtype
+        poison = float("nan") if dtype.is_floating_point else 1 if dtype == torch.bool else 101
+        value = torch.full(offsets.shape, poison if other is None else other, dtype=dtype)
+        value[real] = pointer.memory[offsets[real]]
+        return block(value)
 
     @staticmethod
     def store(pointer: Pointer, value: Any, mask: Any = None) -> None:
@@ -115,6 +118,15 @@ class Language(types.SimpleNamespace):
         assert keep_dims and value.dtype != torch.bool
         while value.shape[axis] > 1:
             value = combine(*value.chunk(2, axis))
+        return value
+
+    @staticmethod
+    def associative_scan(value: Any, axis: int, combine: Callable[[Any, Any], Any]) -> Any:
+        assert value.dtype != torch.bool
+        size, step = value.shape[axis], 1
+        while step < size:
+            joined = combine(value.narrow(axis, 0, size - step), value.narrow(axis, step, size - step))
+            value, step = torch.cat([value.narrow(axis, 0, step), joined], axis), 2 * step
         return value
 
     abs, div_rn, sqrt_rn = staticmethod(torch.abs), staticmethod(torch.true_divide), staticmethod(torch.sqrt)

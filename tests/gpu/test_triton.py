@@ -11,11 +11,22 @@ from typing import Any
 import pytest
 import torch
 from tests.codegen.harness import compare, tensors
-from tests.codegen.test_graphs import GRAPHS, with_gradients
-from tests.codegen.test_triton_text import BINARY, INTEGERS, LAYOUTS, PROGRAMS, UNARY, printed, special
+from tests.codegen.test_graphs import GRAPHS, make, with_gradients
+from tests.codegen.test_triton_text import (
+    BINARY,
+    GPU,
+    INTEGERS,
+    LAYOUTS,
+    PROGRAMS,
+    SCANNING,
+    SHORT_ROWS,
+    UNARY,
+    printed,
+    special,
+)  # fmt: skip
+from tests.lower import test_scans as test_scans_of_loops
 
-from torchglass.codegen import triton_kernel
-from torchglass.codegen.triton_ops import CannotPrint
+from torchglass.records.target import Targets
 from torchglass.runtime.load import load
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -25,8 +36,10 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 def check(tmp_path: Path) -> Callable[..., None]:
     """Print, run on the GPU, compare with eager there."""
 
-    def run(fn: Callable[..., Any], args: Sequence[torch.Tensor], tol: float | None = None) -> None:
-        sources = printed(fn, args)
+    def run(
+        fn: Callable[..., Any], args: Sequence[torch.Tensor], tol: float | None = None, targets: Targets = GPU
+    ) -> None:
+        sources = printed(fn, args, targets)
         (tmp_path / "forward_kernels.py").write_text(sources.kernels_text)
         (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
         args = [a.cuda() for a in args]
@@ -42,21 +55,21 @@ def test_programs(name: str, check: Callable[..., None]) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_long_rows(name: str, check: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_kernel, "LONG_ROW", 32)
-    monkeypatch.setattr(triton_kernel, "ROW_BLOCK", 16)
-    check(*PROGRAMS[name])
+def test_long_rows(name: str, check: Callable[..., None]) -> None:
+    check(*PROGRAMS[name], targets=SHORT_ROWS)
+
+
+@pytest.mark.parametrize("targets", [GPU, SHORT_ROWS], ids=["whole", "in blocks"])
+@pytest.mark.parametrize("name", ["every", *SCANNING.split()])
+def test_scans(name: str, targets: Targets, check: Callable[..., None]) -> None:
+    check(getattr(test_scans_of_loops, name), [make(24, 40)], 2e-5, targets)
 
 
 @pytest.mark.parametrize("name", [n for n in GRAPHS if n not in ("convolution", "sdpa")])
 def test_graphs(name: str, check: Callable[..., None]) -> None:
     fn, args = GRAPHS[name]
     check(fn, args, 1e-4)
-    if name == "columns of few rows":  # as in test_triton_text.py
-        with pytest.raises(CannotPrint, match="scans"):
-            check(with_gradients(fn), args, 1e-4)
-    else:
-        check(with_gradients(fn), args, 1e-4)
+    check(with_gradients(fn), args, 1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

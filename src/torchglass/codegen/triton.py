@@ -7,10 +7,12 @@ kernel, loop and operation, for what has no Triton text yet.
 
 from __future__ import annotations
 
-from ..records.kernels import FusedKernel, Kernel, KernelSources
-from ..records.schedule import ScheduledGraph
+from ..records.kernels import Kernel, KernelSources
+from ..records.loops import Buffer
+from ..records.schedule import GpuMapping, Schedule, ScheduledGraph
+from ..records.sizes import text
 from .c import Call, counted
-from .triton_kernel import TritonKernel
+from .triton_kernel import kernel_text
 from .triton_ops import CannotPrint, helpers
 from .triton_wrapper import TritonWrapper
 
@@ -35,9 +37,9 @@ class Unit:
     """The kernels of a graph; ``calls`` says how to launch them, ``text`` is the file."""
 
     def __init__(self, scheduled: ScheduledGraph) -> None:
-        printers = [TritonKernel(schedule, scheduled.buffers) for schedule in scheduled.schedules]
-        self.kernels = counted(scheduled, [_kernel(printer) for printer in printers])
-        self.calls = {name: _call(printers[c.schedule], c.buffers) for name, c in scheduled.calls.items()}
+        schedules, buffers = scheduled.schedules, scheduled.buffers
+        self.kernels = counted(scheduled, [_kernel(schedule, buffers) for schedule in schedules])
+        self.calls = {name: _call(schedules[c.schedule], c.buffers) for name, c in scheduled.calls.items()}
 
     def text(self, title: str) -> str:
         """The kernels file: imports, helpers that are called, kernels."""
@@ -49,23 +51,23 @@ class Unit:
         return "\n\n".join((head, *(f"{part}\n" for part in (*used, *sources))))
 
 
-def _kernel(printer: TritonKernel) -> Kernel:
-    name, kernel = printer.nest.name, printer.nest.kernel
-    text = "\n".join((*_comment(kernel), printer.text(name)))
+def _kernel(schedule: Schedule, buffers: dict[str, Buffer]) -> Kernel:
+    kernel = schedule.kernel
+    source = "\n".join((*_comment(schedule), kernel_text(schedule, buffers)))
     loops = tuple(loop.name for loop in kernel.loops)
-    return Kernel(name, "triton", text, printer.arguments, loops, kernel.ops, kernel.origins)
+    return Kernel(schedule.name, "triton", source, schedule.arguments, loops, kernel.ops, kernel.origins)
 
 
-def _call(printer: TritonKernel, buffers: tuple[str, ...]) -> Call:
-    launch = printer.launch
-    constants = [f"{name}={value}" for name, value in launch.constants]
-    arguments = (*buffers, *printer.symbols, *constants, f"num_warps={launch.warps}")
-    return Call(f"{printer.nest.name}[{launch.grid}]", arguments)
+def _call(schedule: Schedule, buffers: tuple[str, ...]) -> Call:
+    mapping: GpuMapping = schedule.mapping
+    blocks = [f"{axis.constant}={axis.block}" for axis in mapping.axes]
+    arguments = (*buffers, *schedule.symbols, *blocks, f"num_warps={mapping.warps}")
+    return Call(f"{schedule.name}[({text(mapping.grid)},)]", arguments)
 
 
-def _comment(kernel: FusedKernel) -> list[str]:
+def _comment(schedule: Schedule) -> list[str]:
     """What a kernel fuses, for the reader."""
+    kernel = schedule.kernel
     ops = ", ".join(dict.fromkeys(op.removeprefix("aten.") for op in kernel.ops))
-    rows = ", ".join(str(d) for d, i in zip(kernel.dims, kernel.inner) if not i)
-    inner = ", ".join(str(d) for d, i in zip(kernel.dims, kernel.inner) if i)
+    rows, inner = (", ".join(map(str, dims)) for dims in (schedule.row_dims, schedule.inner_dims))
     return [f"# {ops}", f"# rows [{rows}], of [{inner}]", *(f"# {origin}" for origin in kernel.origins[:12])]

@@ -1,8 +1,8 @@
 """Loop bodies as Triton statements on blocks.
 
-A kernel computes on a tile. In a *flat* tile (no reductions) there is one axis ``n`` over all points; in a *row* tile
-the axis ``x`` runs over rows and ``r`` along a row, and a reduction of a row is one over axis 1. Every value knows
-along which axes it varies: one that varies along ``x`` alone is a block of shape [XBLOCK, 1], and Triton broadcasts.
+A kernel computes on a tile of axes (``GpuMapping``): ``x`` runs over rows, or over all points where nothing is carried
+along rows; ``r`` runs along a row, and a reduction or a scan of a row is one over axis 1. Every value knows along which
+axes it varies: one of rows that varies along ``x`` alone is a block of shape [XBLOCK, 1], and Triton broadcasts.
 
 Statements go to the sections of a pass over a row: ``PRE`` (before it), ``BODY`` (for each block of the row), ``POST``
 (after it). Where a whole row fits the tile the three are one list.
@@ -10,13 +10,13 @@ Statements go to the sections of a pass over a row: ``PRE`` (before it), ``BODY`
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from ..records.loops import Buffer, Compute, Const, Index, Load, Loop, Operation, Reduce, Store
-from ..records.schedule import Schedule
+from ..records.loops import Access, Buffer, Compute, Const, Index, Load, Loop, Operation, Reduce, Scan, Store, address
+from ..records.schedule import GpuMapping, Schedule
 from ..records.sizes import Size, is_known
-from .triton_index import address_text
-from .triton_ops import INFIX, TYPES, CannotPrint, combine, literal, neutral, reduced, triton_op
+from .triton_ops import INFIX, TYPES, CannotPrint, combine, literal, neutral, reduced, scanned, triton_op
 
 PRE, BODY, POST = 0, 1, 2
 PLAIN = frozenset({"float32", "float64", "int64", "int32"})  # dtypes whose literals may stand beside an infix operator
@@ -35,26 +35,32 @@ class Value:
     is_literal: bool = False
 
 
-@dataclass(frozen=True)
 class Tile:
-    """The axes of a tile. ``axis[k]`` is dimension k's; ``masks`` names the condition of an axis that may be left."""
+    """What the axes of a mapping are called: ``axis[k]`` has dimension k, ``masks`` are conditions of ragged axes."""
 
-    axis: tuple[str, ...]
-    counters: dict[str, str]
-    masks: dict[str, str]
-    unit: str
-    shape: str
-    looped: bool = False
+    def __init__(self, mapping: GpuMapping) -> None:
+        axes = mapping.axes
+        self.axis = tuple(axis.name for axis in axes for _ in axis.dims)
+        self.counters = {a.name: f"i{a.dims[0]}" if len(a.dims) == 1 else a.name for a in axes}
+        self.masks = {a.name: f"{a.name}mask" for a in axes if a.is_ragged}
+        self.looped, self.wide = mapping.looped, mapping.index_bits == 64
+        self.has_rows = "r" in self.counters
+        self.unit = "[1, 1]" if self.has_rows else "[1]"
+
+    def shape(self, axes: Collection[str]) -> str:
+        """Of a block of rows that varies along ``axes``."""
+        return f"[{'XBLOCK' if 'x' in axes else 1}, {'RBLOCK' if 'r' in axes else 1}]"
 
 
 class BodyPrinter:
-    """Writes the loops of one nest on one tile; knows what earlier loops have stored."""
+    """Writes the loops of one kernel on one tile; knows what earlier loops have stored."""
 
-    def __init__(self, nest: Schedule, buffers: dict[str, Buffer], tile: Tile) -> None:
-        self.nest, self.buffers, self.tile = nest, buffers, tile
+    def __init__(self, schedule: Schedule, buffers: dict[str, Buffer]) -> None:
+        self.schedule, self.buffers, self.tile = schedule, buffers, Tile(schedule.mapping)
         self.count = 0
         self.values: dict[str, Value] = {}  # what each buffer written here holds at the point
         self.seen: dict[object, Value] = {}
+        self.read = {b for loop in schedule.loops for b in loop.reads}
         self.begin_pass()
 
     def begin_pass(self) -> None:
@@ -99,7 +105,7 @@ class BodyPrinter:
                 else:
                     env[op.result] = self.value(op, env)
             except CannotPrint as why:
-                raise CannotPrint(f"{self.nest.kernel.name}, loop {loop.name}, `{op}`: {why}") from None
+                raise CannotPrint(f"{self.schedule.kernel.name}, loop {loop.name}, `{op}`: {why}") from None
 
     def value(self, op: Operation, env: dict[str, Value]) -> Value:
         """The value of one operation; ``env`` holds those of the loop's earlier ones."""
@@ -113,6 +119,8 @@ class BodyPrinter:
             return self._compute(op, [env[a] for a in op.args])
         if isinstance(op, Reduce):
             return self._reduce(op, env[op.arg])
+        if isinstance(op, Scan):
+            return self._scan(op, env[op.arg])
         assert isinstance(op, Load)
         return self._load(op, env)
 
@@ -121,7 +129,7 @@ class BodyPrinter:
 
     def _index(self, op: Index) -> Value:
         axes = self.axes_of(op.strides)
-        text = address_text(op.strides, op.offset)
+        text = address(op.strides, op.offset, language="triton")
         if not axes:
             return Value(text, op.dtype, axes, PRE, is_literal=is_known(op.offset))
         return self.define("t", (text, op.dtype), f"({text}).to({TYPES[op.dtype]})", op.dtype, axes, PRE)
@@ -158,7 +166,7 @@ class BodyPrinter:
         access = op.access
         through = [env[v] for v, _ in access.indirect]
         axes = self.axes_of(access.strides).union(*(v.axes for v in through))
-        where = address_text(access.strides, access.offset, [(env[v].text, s) for v, s in access.indirect])
+        where = self._address(access, env)
         level = max((v.level for v in through), default=PRE)
         prefix, other = "t", ""
         if condition is not None:
@@ -176,6 +184,13 @@ class BodyPrinter:
             text = triton_op("cast", op.dtype, stored, [text])
         return self.define(prefix, (text, op.dtype), text, op.dtype, axes, level)
 
+    def _address(self, access: Access, env: dict[str, Value]) -> str:
+        """The element's place; computed ones are widened before they are multiplied, where 32 bits may not do."""
+        narrow = [env[v].dtype == "int32" and self.tile.wide for v, _ in access.indirect]
+        names = [f"{env[v].text}.to(tl.int64)" if n else env[v].text for (v, _), n in zip(access.indirect, narrow)]
+        places = tuple((name, s) for name, (_, s) in zip(names, access.indirect))
+        return address(access.strides, access.offset, places, "triton")
+
     def _spread(self, where: str, have: frozenset[str], want: frozenset[str]) -> str:
         """An address that is a block along all axes of its mask or value too."""
         missing = [self.tile.counters[a] for a in sorted(want - have, reverse=True) if a in self.tile.counters]
@@ -186,30 +201,38 @@ class BodyPrinter:
         name, value = op.access.buffer, env[op.arg]
         if op.base is not None:
             return self._scatter(op, env)
-        self.values[name] = value
-        if again or name in self.nest.kernel.local:
+        local = name in self.schedule.kernel.local
+        self.values[name] = value if local else self._as_stored(name, value)
+        if again or local:
             return
         axes = self.axes_of(op.access.strides)
         first = self._repeated(loop, axes)
         conditions = [f"(i{k} == 0)" for k in first]
-        wide = axes | value.axes | {self.tile.axis[k] for k in first} | ({"n"} & set(self.tile.axis))
-        where = self._spread(address_text(op.access.strides, op.access.offset), axes, wide)
+        wide = axes | value.axes | {self.tile.axis[k] for k in first}
+        where = self._spread(self._address(op.access, env), axes, wide)
         if not wide & self.tile.counters.keys():
-            where = f"tl.full({self.tile.unit}, {where}, tl.int32)"
+            where = f"tl.full({self.tile.unit}, {where}, tl.{'int64' if self.tile.wide else 'int32'})"
         mask = self.mask(wide, *conditions)
         level = BODY if "r" in wide else value.level
         text = f"tl.store({pointer(name)} + {_grouped(where)}, {self.block(value)}{f', {mask}' if mask else ''})"
         self.sections[level].append(text)
+
+    def _as_stored(self, name: str, value: Value) -> Value:
+        """What later loops read of a buffer that memory holds in half precision, as later kernels do: rounded."""
+        stored = self.buffers[name].dtype
+        if stored not in HALF or name not in self.read:
+            return value
+        text = f"{self.block(value)}.to({TYPES[stored]}).to({TYPES[value.dtype]})"
+        return self.define("t", text, text, value.dtype, value.axes, value.level)
 
     def _scatter(self, op: Store, env: dict[str, Value]) -> None:
         """A store at computed addresses, by all programs at once: sums are atomic and in no order, as eager's are."""
         stored = self.buffers[op.access.buffer].dtype
         if op.add and stored not in ATOMIC:
             raise CannotPrint(f"no atomic sum of {stored}")
-        places = [(env[v].text, s) for v, s in op.access.indirect]
         every = frozenset(self.tile.axis)
         have = self.axes_of(op.access.strides).union(*(env[v].axes for v, _ in op.access.indirect))
-        where = self._spread(address_text(op.access.strides, op.access.offset, places), have, every)
+        where = self._spread(self._address(op.access, env), have, every)
         arguments = [f"{pointer(op.access.buffer)} + {_grouped(where)}", self.block(env[op.arg])]
         if mask := self.mask(every):
             arguments.append(mask)
@@ -217,10 +240,10 @@ class BodyPrinter:
 
     def _repeated(self, loop: Loop, axes: frozenset[str]) -> list[int]:
         """Dimensions of the nest along which a loop does not move, though the tile does: its first point stores."""
-        still = [k for k, (own, d) in enumerate(zip(loop.dims, self.nest.dims)) if own == 1 and d != 1]
+        still = [k for k, (own, d) in enumerate(zip(loop.dims, self.schedule.dims)) if own == 1 and d != 1]
         return [k for k in still if self.tile.axis[k] != "r"]
 
-    # -- reductions --------------------------------------------------------------------------------------------------
+    # -- reductions and scans ----------------------------------------------------------------------------------------
     def _reduce(self, op: Reduce, arg: Value) -> Value:
         """A row's reduction over axis 1; block by block it is a running block that is reduced after the last one."""
         key = ("reduce", op.kind, arg.text, op.dtype)
@@ -228,11 +251,12 @@ class BodyPrinter:
             return self.seen[key]
         whole = self.tile.looped or "r" not in arg.axes  # then every row of the tile has a result of its own
         axes = frozenset({"x"} & self.tile.counters.keys()) if whole else arg.axes - {"r"}
-        value = self._inside(op, arg)
+        value = self._along_row(arg)
+        if mask := self.tile.masks.get("r"):
+            value = f"tl.where({mask}, {value}, {self._filler(neutral(op.kind, op.dtype), op.dtype)})"
         if not self.tile.looped:
-            return self.define("r", key, reduced(op.kind, op.dtype, value, 1), op.dtype, axes, PRE)
-        running, dtype = f"a{self.count}", TYPES[op.dtype]
-        self.sections[PRE].append(f"{running} = tl.full({self.tile.shape}, {neutral(op.kind, op.dtype)}, {dtype})")
+            return self.define("r", key, reduced(op.kind, op.dtype, value), op.dtype, axes, PRE)
+        running = self._carried("a", op, self.tile.axis)
         if op.kind == "sum":
             joined = f"{running} + {value}"
         elif op.dtype == "bool":
@@ -240,19 +264,41 @@ class BodyPrinter:
         else:
             joined = f"{combine(op.kind, op.dtype)}({running}, {value})"
         self.sections[BODY].append(f"{running} = {joined}")
-        return self.define("r", key, reduced(op.kind, op.dtype, running, 1), op.dtype, axes, POST)
+        return self.define("r", key, reduced(op.kind, op.dtype, running), op.dtype, axes, POST)
 
-    def _inside(self, op: Reduce, arg: Value) -> str:
-        """The value as a whole tile, neutral beyond the end of the row."""
+    def _scan(self, op: Scan, arg: Value) -> Value:
+        """A row's scan over axis 1; block by block it is joined to what the block before came to at its end.
+
+        Elements beyond the end of the row come after all others and change none of them.
+        """
+        key = ("scan", op.kind, arg.text, op.dtype)
+        if key in self.seen:
+            return self.seen[key]
+        axes = arg.axes | {"r"} if "r" in arg.axes else frozenset(self.tile.axis)
+        text = scanned(op.kind, op.dtype, self._along_row(arg))
+        if not self.tile.looped:
+            return self.define("t", key, text, op.dtype, axes, BODY)
+        before = self._carried("c", op, axes - {"r"})
+        value = self.define("t", key, f"{combine(op.kind, op.dtype)}({before}, {text})", op.dtype, axes, BODY)
+        last = f"tl.where(tl.arange(0, RBLOCK)[None, :] == RBLOCK - 1, {value.text}, {self._filler('0', op.dtype)})"
+        self.sections[BODY].append(f"{before} = {reduced('any' if op.dtype == 'bool' else 'sum', op.dtype, last)}")
+        return value
+
+    def _carried(self, prefix: str, op: Reduce | Scan, axes: Collection[str]) -> str:
+        """A variable that goes from block to block, and its start before the first."""
+        name, self.count = f"{prefix}{self.count}", self.count + 1
+        start = f"tl.full({self.tile.shape(axes)}, {neutral(op.kind, op.dtype)}, {TYPES[op.dtype]})"
+        self.sections[PRE].append(f"{name} = {start}")
+        return name
+
+    def _along_row(self, arg: Value) -> str:
+        """The value as a block along the row."""
         text = self.block(arg)
-        mask = self.tile.masks.get("r")
-        if "r" not in arg.axes:
-            text = f"tl.broadcast_to({text}, {self.tile.shape})"
-        if mask is None:
-            return text
-        start = neutral(op.kind, op.dtype)
-        fill = start if op.dtype in PLAIN else f"tl.full({self.tile.unit}, {start}, {TYPES[op.dtype]})"
-        return f"tl.where({mask}, {text}, {fill})"
+        return text if "r" in arg.axes else f"tl.broadcast_to({text}, {self.tile.shape(self.tile.axis)})"
+
+    def _filler(self, number: str, dtype: str) -> str:
+        """A number beside a block of the dtype."""
+        return number if dtype in PLAIN else f"tl.full({self.tile.unit}, {number}, {TYPES[dtype]})"
 
 
 def pointer(buffer: str) -> str:

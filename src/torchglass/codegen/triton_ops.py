@@ -202,15 +202,15 @@ def _isinf(dtype: str, operand: str, a: str) -> str:
     return f'tl.abs({a}) == float("inf")'
 
 
-# -- reductions ------------------------------------------------------------------------------------------------------
+# -- reductions and scans --------------------------------------------------------------------------------------------
 def neutral(kind: str, dtype: str) -> str:
-    """The value that changes no result of the reduction."""
+    """The value that changes no result of the reduction or scan."""
     if kind in ("sum", "any"):
         return literal(0, dtype)
     if kind in ("prod", "all"):
         return literal(1, dtype)
     if is_float(dtype):
-        return literal(-math.inf if kind == "max" else math.inf, dtype)
+        return literal(math.inf if kind == "min" else -math.inf, dtype)
     if dtype == "bool":
         return "0" if kind == "max" else "1"
     bits = int(re.sub(r"\D", "", dtype))
@@ -218,7 +218,7 @@ def neutral(kind: str, dtype: str) -> str:
     return str(low if kind == "max" else high)
 
 
-COMBINE = {"sum": "tg_add", "prod": "tg_multiply", "any": "tg_or", "all": "tg_and"}
+COMBINE = {"sum": "tg_add", "prod": "tg_multiply", "any": "tg_or", "all": "tg_and", "logaddexp": "tg_logaddexp"}
 
 
 def combine(kind: str, dtype: str) -> str:
@@ -230,18 +230,26 @@ def combine(kind: str, dtype: str) -> str:
     return {"max": "tg_maximum", "min": "tg_minimum"}[kind]
 
 
-def reduced(kind: str, dtype: str, value: str, axis: int) -> str:
-    """The reduction of a block along an axis, which stays with size 1.
+def reduced(kind: str, dtype: str, value: str) -> str:
+    """The reduction of a block along rows, each of which stays with size 1.
 
     Logical values are reduced as int32: Triton has no reductions of single bits.
     """
     if kind == "sum":
-        wide = f"tl.sum({value}, {axis}, keep_dims=True)"
+        wide = f"tl.sum({value}, 1, keep_dims=True)"
         return wide if dtype in ("float32", "float64", "int64", "int32") else f"{wide}.to({TYPES[dtype]})"
     how = combine(kind, dtype)
     if dtype == "bool":
-        return f"tl.reduce({value}.to(tl.int32), {axis}, {how}, keep_dims=True) != 0"
-    return f"tl.reduce({value}, {axis}, {how}, keep_dims=True)"
+        return f"tl.reduce({value}.to(tl.int32), 1, {how}, keep_dims=True) != 0"
+    return f"tl.reduce({value}, 1, {how}, keep_dims=True)"
+
+
+def scanned(kind: str, dtype: str, value: str) -> str:
+    """The scan of a block along rows; a tree of partial results, as eager's CUDA kernels have it."""
+    how = combine(kind, dtype)
+    if dtype == "bool":
+        return f"(tl.associative_scan({value}.to(tl.int32), 1, {how}) != 0)"
+    return f"tl.associative_scan({value}, 1, {how})"
 
 
 # -- helpers ---------------------------------------------------------------------------------------------------------
@@ -252,6 +260,13 @@ HELPERS = {
     "tg_and": "def tg_and(a, b):\n    return a & b",
     "tg_maximum": "def tg_maximum(a, b):  # NaN wins\n    return tl.where((a > b) | (a != a), a, b)",
     "tg_minimum": "def tg_minimum(a, b):  # NaN wins\n    return tl.where((a < b) | (a != a), a, b)",
+    "tg_logaddexp": (
+        "def tg_logaddexp(a, b):  # NaN wins; of two equal infinities no difference is taken\n"
+        "    most = tl.where((a > b) | (a != a), a, b)\n"
+        "    least = tl.where((a < b) | (a != a), a, b)\n"
+        "    joined = most + libdevice.log1p(libdevice.exp(least - most))\n"
+        '    return tl.where((least == most) & (tl.abs(most) == float("inf")), most, joined)'
+    ),
     "tg_floordiv_int": (
         "def tg_floordiv_int(a, b):  # // truncates\n"
         "    return a // b - ((a % b != 0) & ((a < 0) != (b < 0))).to((a // b).dtype)"

@@ -49,17 +49,19 @@ class Access:
         return f"{self.buffer}[{address(self.strides, self.offset, self.indirect)}]"
 
 
-def address(strides: tuple[Size, ...], offset: Size = 0, indirect: tuple[tuple[str, Size], ...] = ()) -> str:
-    """The same as text, e.g. ``256*i0 + i1 + 3`` (also C and Python), without the cost of building an expression."""
-    terms = [_term(f"i{k}", s) for k, s in enumerate(strides) if s != 0]
-    terms += [_term(v, s) for v, s in indirect]
+def address(
+    strides: tuple[Size, ...], offset: Size = 0, indirect: tuple[tuple[str, Size], ...] = (), language: str = "python"
+) -> str:
+    """The same as text, e.g. ``256*i0 + i1 + 3``, without the cost of building an expression."""
+    terms = [_term(f"i{k}", s, language) for k, s in enumerate(strides) if s != 0]
+    terms += [_term(v, s, language) for v, s in indirect]
     if offset != 0 or not terms:
-        terms.append(text(offset))
+        terms.append(text(offset, language))
     return " + ".join(terms).replace("+ -", "- ")
 
 
-def _term(name: str, stride: Size) -> str:
-    return name if stride == 1 else f"{text(stride)}*{name}"
+def _term(name: str, stride: Size, language: str) -> str:
+    return name if stride == 1 else f"{text(stride, language)}*{name}"
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from functools import cached_property
 from typing import Any
 
 from .kernels import FusedGraph, FusedKernel
-from .loops import Buffer, Loop
-from .sizes import Size, product
+from .loops import Buffer, Index, Load, Loop, Store
+from .sizes import Size, divides, product, symbols
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,62 @@ class CpuMapping:
             [f"blocks of i{self.tiled} and the last dimension, where all is one pass"] if self.tiled is not None else []
         )
         return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class TileAxis:
+    """An axis of the tile of points that a program of a GPU computes on: ``size`` points of the dimensions ``dims``.
+
+    ``kind``: "parallel", each program has a ``block`` of the points; "vector", every program has all of them, within
+    one block; "serial", it has all of them and walks block after block.
+    """
+
+    name: str
+    dims: tuple[int, ...]
+    size: Size
+    block: int
+    kind: str
+
+    @property
+    def constant(self) -> str:
+        """What its block is called in the kernel."""
+        return f"{self.name.upper()}BLOCK"
+
+    @property
+    def blocks(self) -> Size:
+        return (self.size + (self.block - 1)) // self.block
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether the last block may hang over the end."""
+        return self.size != self.block if self.kind == "vector" else not divides(self.block, self.size)
+
+    def __str__(self) -> str:
+        dims = ", ".join(f"i{k}" for k in self.dims)
+        return f"{self.name} = [{dims}] {self.kind}: {self.size} in blocks of {self.block}"
+
+
+@dataclass(frozen=True)
+class GpuMapping:
+    """The axes of a program's tile, rows before columns, its warps, and the bits of counters and addresses."""
+
+    axes: tuple[TileAxis, ...]
+    warps: int
+    index_bits: int = 32
+
+    @property
+    def grid(self) -> Size:
+        """The programs of a launch."""
+        return product(axis.blocks for axis in self.axes if axis.kind == "parallel")
+
+    @property
+    def looped(self) -> bool:
+        """Whether a row does not fit a tile."""
+        return any(axis.kind == "serial" for axis in self.axes)
+
+    def __str__(self) -> str:
+        programs = f"{self.grid} programs of {self.warps} warps, {self.index_bits}-bit addresses"
+        return "\n".join((*map(str, self.axes), programs))
 
 
 @dataclass(frozen=True)
@@ -97,6 +153,17 @@ class Schedule:
     def arguments(self) -> tuple[str, ...]:
         """The buffers that the kernel's function takes, in order."""
         return (*self.kernel.reads, *self.kernel.writes)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The sizes left open that its loops mention, which the function takes after the buffers."""
+        sizes = list(self.dims)
+        for op in (op for loop in self.loops for op in loop.body):
+            if isinstance(op, (Load, Store)):
+                sizes += (*op.access.strides, op.access.offset, *(s for _, s in op.access.indirect))
+            elif isinstance(op, Index):
+                sizes += (*op.strides, op.offset)
+        return tuple(symbols(sizes))
 
     def __str__(self) -> str:
         rows = ", ".join(f"i{k} < {d}" for k, d in enumerate(self.row_dims))

@@ -39,10 +39,11 @@ class Nest:
         return product(self.inner_dims)
 
 
-def build(kernel: FusedKernel, short: int, total_block: int) -> Nest:
+def build(kernel: FusedKernel, short: int, total_block: int | None) -> Nest:
     """Order, collapse and divide the dimensions of a kernel.
 
-    ``short``: elements of a dimension that are no vector; ``total_block``: those of a whole tensor's partial sums.
+    ``short``: elements of a dimension that are no vector; ``total_block``: those of a whole tensor's partial sums,
+    None where it has none.
     """
     if any(loop.is_scatter for loop in kernel.loops):
         return _scattering(kernel)
@@ -60,7 +61,8 @@ def build(kernel: FusedKernel, short: int, total_block: int) -> Nest:
         if at_most(dims[-1], short) and len(dims) > 1 and all(loop.dims == tuple(dims) for loop in loops):
             flags[-2] = True
     if (
-        all(flags)
+        total_block is not None
+        and all(flags)
         and dims
         and all(all(loop.reduced) for loop in loops if loop.is_reduction)
         and any(loop.is_reduction for loop in loops)

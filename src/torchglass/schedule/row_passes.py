@@ -1,7 +1,8 @@
 """When each loop of a nest runs: passes over a row, and what is known between them.
 
 A softmax has three passes: maximum; exponentials and their sum; division. A value that a later pass needs is read back
-from memory if it was stored there, computed again if that is cheap, else kept in a row-long scratch array.
+from memory if it was stored there, computed again if that is cheap, else kept in a row-long scratch array. A program of
+a GPU has no such array, and does not wait until memory has what it wrote: there all is computed again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Plan:
 
 def is_full(loop: Loop, nest: Nest) -> bool:
     """Whether the loop moves along a row (rather than once per row)."""
-    return not nest.inner_dims or loop.dims[nest.outer_rank :] == nest.inner_dims
+    inner = loop.dims[nest.outer_rank :]
+    return inner == nest.inner_dims or any(d != 1 for d in inner)
 
 
 def is_row_reduction(loop: Loop, nest: Nest) -> bool:
@@ -46,39 +48,44 @@ def is_row_reduction(loop: Loop, nest: Nest) -> bool:
 
 
 def is_row_scan(loop: Loop, nest: Nest) -> bool:
-    """Whether it carries a value along a row: its pass runs element by element, so it has one to itself."""
+    """Whether it carries a value along a row."""
     return any(loop.scanned[nest.outer_rank :])
 
 
-def row_passes(nest: Nest, cheap_loads: int) -> Plan:
+def row_passes(nest: Nest, cheap_loads: int | None) -> Plan:
     """Assign every loop to the earliest pass, sink what only later passes read, and choose what to keep.
 
-    ``cheap_loads``: the most loads of a loop that is computed again rather than kept.
+    ``cheap_loads``: the most loads of a loop that is computed again rather than kept. None: nothing is kept, and a scan
+    along the row needs no pass to itself, as on a CPU, where it runs element by element.
     """
     local = nest.kernel.local
     after = _after_all_rows(nest)
     nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop not in after))
     writer = {s.access.buffer: loop for loop in nest.loops for s in loop.stores}
     full = {loop.name for loop in nest.loops if is_full(loop, nest)}
-    cheap = {loop.name for loop in nest.loops if is_cheap(loop, writer, full, local, cheap_loads)}
+    keeps = cheap_loads is not None
+    cheap = {
+        loop.name for loop in nest.loops if cheap_loads is None or is_cheap(loop, writer, full, local, cheap_loads)
+    }
+    apart = {loop.name for loop in nest.loops if keeps and is_row_scan(loop, nest)}
     at: dict[str, int] = {}
     for loop in nest.loops:
-        at[loop.name] = _earliest(loop, nest, writer, full, at)
-    _sink(nest, writer, full, at, local)
+        at[loop.name] = _earliest(loop, nest, writer, full, apart, at)
+    _sink(nest, writer, full - apart, at, local)
     count = max((at[name] for name in full), default=-1) + 1
     stages = [Pass() for _ in range(2 * count)]  # of two each, the second is for what runs along rows in order
     before: list[Loop] = []
     for loop in nest.loops:
         if loop.name in full:
-            stages[2 * at[loop.name] + is_row_scan(loop, nest)].full.append(loop)
+            stages[2 * at[loop.name] + (loop.name in apart)].full.append(loop)
         elif at[loop.name] < 0 or not stages:
             before.append(loop)
         else:
             stages[2 * at[loop.name]].row.append(loop)
-    if any(is_row_scan(loop, nest) for loop in nest.loops):
+    if apart:
         _leave_to_later(stages, cheap, local)
     stages = [stage for stage in stages if stage.full or stage.row]
-    scratch = _keep(nest, stages, writer, full, local, cheap)
+    scratch = _keep(nest, stages, writer, full, writer.keys() - local if keeps else set(), cheap)
     return Plan(stages, before, scratch, full, after)
 
 
@@ -93,7 +100,9 @@ def _after_all_rows(nest: Nest) -> list[Loop]:
     return after
 
 
-def _earliest(loop: Loop, nest: Nest, writer: dict[str, Loop], full: set[str], at: dict[str, int]) -> int:
+def _earliest(
+    loop: Loop, nest: Nest, writer: dict[str, Loop], full: set[str], apart: set[str], at: dict[str, int]
+) -> int:
     mine = loop.name in full
     earliest = 0 if mine else -1
     for name in loop.reads:
@@ -101,21 +110,19 @@ def _earliest(loop: Loop, nest: Nest, writer: dict[str, Loop], full: set[str], a
         if maker is None or maker is loop:
             continue
         done = at[maker.name]
-        row_value = maker.name not in full or is_row_reduction(maker, nest) or is_row_scan(maker, nest)
+        row_value = maker.name not in full or is_row_reduction(maker, nest) or maker.name in apart
         earliest = max(earliest, done + 1 if mine and row_value else done)
     return earliest
 
 
-def _sink(nest: Nest, writer: dict[str, Loop], full: set[str], at: dict[str, int], local: frozenset[str]) -> None:
+def _sink(nest: Nest, writer: dict[str, Loop], sinking: set[str], at: dict[str, int], local: frozenset[str]) -> None:
     readers: dict[str, list[Loop]] = {}
     for loop in nest.loops:
         for name in loop.reads:
             if name in writer:
                 readers.setdefault(name, []).append(loop)
     for loop in reversed(nest.loops):
-        if loop.name not in full or loop.is_reduction or any(b not in local for b in loop.writes):
-            continue
-        if is_row_scan(loop, nest):
+        if loop.name not in sinking or loop.is_reduction or any(b not in local for b in loop.writes):
             continue
         users = [u for b in loop.writes for u in readers.get(b, ())]
         if users:
@@ -137,10 +144,10 @@ def _keep(
     stages: list[Pass],
     writer: dict[str, Loop],
     full: set[str],
-    local: frozenset[str],
+    in_memory: set[str],
     cheap: set[str],
 ) -> set[str]:
-    """Full-size local buffers read in a pass after their own: computed again there when cheap, else scratch."""
+    """Full-size buffers read in a pass after their own, but for those in memory: computed again there, or scratch."""
     scratch: set[str] = set()
     for n, stage in enumerate(stages):
         present = {loop.name for loop in stage.full}
@@ -149,7 +156,7 @@ def _keep(
         while pending:
             name = pending.pop(0)
             maker = writer.get(name)
-            if maker is None or maker.name in present or name not in local or name in scratch:
+            if maker is None or maker.name in present or name in in_memory or name in scratch:
                 continue
             if maker.name not in full or maker.is_reduction:
                 continue

@@ -1,0 +1,45 @@
+"""Compiles printed Triton kernels for a GPU that need not be here: Triton brings ptxas with it.
+
+    with triton_here(tmp_path): compiled(scheduled, sources, tmp_path)   ->   {"kernel_0": CompiledKernel(...)}
+
+What Triton refuses (types, shapes of blocks, functions that it lacks) and what ptxas refuses is raised.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from torchglass.records.kernels import KernelSources
+from torchglass.records.schedule import GpuMapping, Schedule, ScheduledGraph
+
+POINTERS = {
+    "float32": "*fp32", "float64": "*fp64", "bfloat16": "*bf16", "float16": "*fp16", "int64": "*i64", "int32": "*i32",
+    "int16": "*i16", "int8": "*i8", "uint8": "*u8", "bool": "*i1",
+}  # fmt: skip
+
+
+def compiled(scheduled: ScheduledGraph, sources: KernelSources, folder: Path) -> dict[str, Any]:
+    """Every kernel of a graph for ``sm_90``, by name; ``asm["ptx"]`` and ``asm["cubin"]`` are its texts."""
+    path = folder / f"{scheduled.fused.graph.name}_kernels.py"
+    path.write_text(sources.kernels_text)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return {s.name: _compiled(getattr(module, s.name), s, scheduled) for s in scheduled.schedules}
+
+
+def _compiled(function: Any, schedule: Schedule, scheduled: ScheduledGraph) -> Any:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    mapping: GpuMapping = schedule.mapping
+    types = [POINTERS[scheduled.buffers[b].dtype] for b in schedule.arguments]
+    types += [f"i{mapping.index_bits}"] * len(schedule.symbols) + ["constexpr"] * len(mapping.axes)
+    source = ASTSource(
+        function, dict(zip(function.arg_names, types, strict=True)), {a.constant: a.block for a in mapping.axes}
+    )
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": mapping.warps})
