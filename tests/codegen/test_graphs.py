@@ -18,7 +18,8 @@ from tests.codegen.harness import Compiled, check
 from torchglass.codegen import c_kernel, c_lanes
 from torchglass.codegen.wrapper import HEADER
 from torchglass.records.kernels import Allocate
-from torchglass.records.loops import RESERVED, View
+from torchglass.records.launch import RESERVED
+from torchglass.records.loops import View
 from torchglass.runtime import toolchain
 from torchglass.runtime.load import CtypesKernel, load
 

@@ -18,7 +18,8 @@ import torch
 from torch import fx
 
 from ..records.check_loops import DTYPES
-from ..records.loops import RESERVED, Access, Buffer, ExternCall, Loop, Node, Value, View
+from ..records.launch import RESERVED
+from ..records.loops import Access, Buffer, ExternCall, Loop, Node, Value, View
 from ..records.origin import UNKNOWN, Origin
 from ..records.sizes import Size
 from .table import NotLowered

@@ -24,13 +24,6 @@ from ..locks import fork_safe_properties
 from .origin import UNKNOWN, Origin
 from .sizes import Size, all_known, hint, product, text
 
-RESERVED = frozenset(
-    ["args", "attention", "call", "conform", "demo", "device", "empty", "example_constant", "failed", "index_error"]
-    + ["inf", "kernels", "math", "nan", "operator", "Path", "reinterpret", "torch", "triton", "tl", "INPUTS", "_"]
-)
-"""Names that a generated wrapper uses itself: no buffer is called so."""
-
-
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
 
 
