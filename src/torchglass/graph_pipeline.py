@@ -25,7 +25,8 @@ from .graph_sharing import Side
 from .locks import fork_safe_lock
 from .options import CompileOptions
 from .records.compilation import GraphRecord
-from .records.kernels import KernelSources, Trial
+from .records.kernels import FusedGraph, KernelSources, Trial
+from .records.launch import FILES
 from .records.loops import Buffer, LoopGraph, View
 from .records.origin import UNKNOWN, Origin
 from .records.partition import Arrived, Partition
@@ -286,7 +287,7 @@ class GraphCompiler:
                 self._write_joint()
                 self.meanwhile()
             with self.stages.stage(named("compile C")):  # what is left of it
-                call = load(wrapper, building, self.options, {**sources.constants, **functions}, kernels)
+                call = load(wrapper, building, self.options, {**sources.plan.handed, **functions}, kernels)
                 return with_numbers(call, _without_numbers(gm))
         except BaseException:
             if building is not None:
@@ -317,17 +318,18 @@ class GraphCompiler:
             inner = lower.run(graph, self.options, side)
             self.folder.write(f"{side}.loops", str(inner), "read")
             sources, kernels, wrapper = self._printed(inner, side, lambda stage: f"sub-graph {stage}", made)
-            constants = {**sources.constants, **self._functions(inner)}
+            constants = {**sources.plan.handed, **self._functions(inner)}
             functions[name] = graph_file(wrapper.path, load(wrapper, None, self.options, constants, kernels))
         return functions
 
     def _printed(
         self, loops: LoopGraph, side: str, named: Callable[[str], str], made: Side
-    ) -> tuple[KernelSources, Artifact, Artifact]:
+    ) -> tuple[KernelSources, list[Artifact], Artifact]:
         """A graph in loops as kernels and a wrapper, and the files of these."""
         if made.printed is None:
             with self.stages.stage(named("fuse")):
                 fused = fuse.run(loops, self.options)
+            _refuse_unloaded(fused)
             with self.stages.stage(named("schedule")):
                 scheduled = schedule.run(fused, self.targets)
             with self.stages.stage(named("codegen")):
@@ -336,15 +338,15 @@ class GraphCompiler:
         fused = scheduled.fused
         self.folder.write(f"{side}.fused", str(fused), "read")
         self.folder.write(f"{side}.schedule", str(scheduled), "read")
-        extension = {"c": "c", "triton": "py"}[sources.language]
-        kernels = self._written(f"{side}_kernels.{extension}", sources.kernels_text, side)
+        self.folder.write(f"{side}.launch", str(sources.plan), "read")
+        kernels = [self._written(FILES[name].format(side), text, side) for name, text in sources.texts.items()]
         wrapper = self._written(f"{side}_wrapper.py", sources.wrapper_text, side)
         self.record.kernels += tuple(sources.kernels)
         self.record.decisions += tuple(fused.decisions)
         self.record.fused[side] = fused
         if self.stages.line is not None:
             self.stages.line.kernels += len(sources.kernels)
-        self.record.files.update({artifact.path.name: artifact.text for artifact in (kernels, wrapper)})
+        self.record.files.update({artifact.path.name: artifact.text for artifact in (*kernels, wrapper)})
         return sources, kernels, wrapper
 
     def _written(self, filename: str, text: str, side: str) -> Artifact:
@@ -452,10 +454,23 @@ def _first_origin(gm: torch.fx.GraphModule) -> Origin:
     return next((origin for origin in origins if origin != UNKNOWN), UNKNOWN)
 
 
-def _building(sources: KernelSources, kernels: Artifact) -> Building | None:
-    """The compilation of a kernels file that was not edited, if there is something to compile."""
-    generated = sources.language == "c" and sources.kernels and not kernels.edited
-    return Building(kernels) if generated else None
+def _building(sources: KernelSources, kernels: Sequence[Artifact]) -> Building | None:
+    """The compilation of a C file that was not edited, if there is something to compile."""
+    if "c" not in sources.plan.kernels:
+        return None
+    file = next(one for one in kernels if one.filename.endswith(".c"))
+    return None if file.edited else Building(file)
+
+
+_LOADED = ("cpu",)
+"""Kinds of devices whose kernels are loaded; those of others are printed, and no call runs them yet."""
+
+
+def _refuse_unloaded(fused: FusedGraph) -> None:
+    for name in {name for kernel in fused.kernels for name in (*kernel.reads, *kernel.writes)}:
+        device = fused.buffers[name].device
+        if device.partition(":")[0] not in _LOADED:
+            raise NotImplementedError(f"{name} is on {device}; C runs on the CPU")
 
 
 def _calls_others(gm: torch.fx.GraphModule) -> bool:

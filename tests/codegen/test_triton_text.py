@@ -48,7 +48,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kern
 
     def run(fn: Callable[..., Any], args: Sequence[torch.Tensor], tol: float | None = None) -> KernelSources:
         sources = printed(fn, args)
-        (tmp_path / "forward_kernels.py").write_text(sources.kernels_text)
+        (tmp_path / "forward_kernels.py").write_text(sources.texts["triton"])
         (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
         with monkeypatch.context() as patch:  # not while tracing: torch's own modules look for Triton too
             triton_on_torch.install(patch)
@@ -96,8 +96,7 @@ PROGRAMS: dict[str, tuple[Callable[..., torch.Tensor], list[torch.Tensor]]] = {
 def test_golden(name: str) -> None:
     """The files as reviewed. TORCHGLASS_GOLDEN=1 rewrites them."""
     sources = printed(*PROGRAMS[name])
-    assert sources.language == "triton"
-    for kind, text in (("kernels", sources.kernels_text), ("wrapper", sources.wrapper_text)):
+    for kind, text in (("kernels", sources.texts["triton"]), ("wrapper", sources.wrapper_text)):
         path = GOLDEN / f"triton_{name}_{kind}.txt"
         if os.environ.get("TORCHGLASS_GOLDEN"):
             path.write_text(text)
@@ -148,7 +147,7 @@ def test_long_rows(
     fn, args = programs[name]
     tol = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2}[dtype]
     sources = check(fn, [a.to(dtype) for a in args], tol)
-    assert "for start in range(" in sources.kernels_text
+    assert "for start in range(" in sources.texts["triton"]
 
 
 def special() -> torch.Tensor:
@@ -248,7 +247,7 @@ def test_sizes_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     graph = LoopGraph("forward", ("x",), buffers, (loop,), (View("y", (s0,), (1,)),))
     kernel = FusedKernel("y", loop.dims, loop.reduced, (loop,))
     sources = codegen.run(schedule.run(FusedGraph(graph, (Allocate("y"), kernel)), GPU), GPU)
-    (tmp_path / "forward_kernels.py").write_text(sources.kernels_text)
+    (tmp_path / "forward_kernels.py").write_text(sources.texts["triton"])
     (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
     with monkeypatch.context() as patch:
         triton_on_torch.install(patch)
