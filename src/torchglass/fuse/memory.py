@@ -46,7 +46,7 @@ def plan(
     last_use = {name: n for n, names in enumerate(used) for name in names}
     pinned = outputs | {r for s in order if isinstance(s, ExternCall) and s.aliases for r in (*s.reads, *s.writes)}
     steps: list[Step] = []
-    pool: dict[tuple[str, Size], list[str]] = {}
+    pool: dict[tuple[str, str, Size], list[str]] = {}
     ours: set[str] = set()
     wholes = {_whole(graph, name) for name, buffer in graph.buffers.items() if buffer.inside}
     kept: set[str] = set()  # whose memory lives on under another name
@@ -68,7 +68,7 @@ def plan(
             buffer = graph.buffers[name]
             live += _bytes(buffer)
             if isinstance(step, FusedKernel) or step.out:
-                waiting = pool.get((buffer.dtype, storage_items(buffer)))
+                waiting = pool.get(_kind(buffer))
                 steps.append(Allocate(name, waiting.pop() if waiting else None))
                 ours.add(name)
             if part != name:
@@ -86,12 +86,16 @@ def plan(
                 continue
             live -= _bytes(graph.buffers[name])
             if name in ours and name not in pinned:
-                key = (graph.buffers[name].dtype, storage_items(graph.buffers[name]))
-                pool.setdefault(key, []).append(name)
+                pool.setdefault(_kind(graph.buffers[name]), []).append(name)
     return tuple(steps), peak
 
 
-def _may_wait(dtype: str, items: Size) -> bool:
+def _kind(buffer: Buffer) -> tuple[str, str, Size]:
+    """What two buffers must have in common for one to take the other's memory."""
+    return buffer.device, buffer.dtype, storage_items(buffer)
+
+
+def _may_wait(device: str, dtype: str, items: Size) -> bool:
     return isinstance(items, int) and items * item_bytes(dtype) < SMALL
 
 
@@ -140,7 +144,7 @@ def is_read_before(kernel: FusedKernel, read: str, written: str) -> bool:
 
 
 def _fits(old: Buffer, new: Buffer) -> bool:
-    return (old.dtype, old.device, storage_items(old)) == (new.dtype, new.device, storage_items(new))
+    return _kind(old) == _kind(new)
 
 
 def _whole(graph: LoopGraph, name: str) -> str:
