@@ -225,10 +225,10 @@ def test_a_backward_run_by_aten_gets_what_it_was_traced_for(monkeypatch: pytest.
     monkeypatch.setattr(layouts, "WORTH", 0)
     generate = codegen.run
 
-    def run(fused: Any, *more: Any) -> Any:
-        if fused.graph.name != "forward":
+    def run(scheduled: Any, *more: Any) -> Any:
+        if scheduled.fused.graph.name != "forward":
             raise RuntimeError("no backward today")
-        return generate(fused, *more)
+        return generate(scheduled, *more)
 
     monkeypatch.setattr(codegen, "run", run)
 
