@@ -98,7 +98,7 @@ def build(program: Program, shapes: Sequence[tuple[int, ...]], dtype: torch.dtyp
     fused = fuse.run(lower.run(graph, targets), targets)
     sources = codegen.run(schedule.run(fused, targets), targets)
     folder.mkdir(parents=True)
-    (folder / "forward_kernels.py").write_text(sources.kernels_text)
+    (folder / "forward_kernels.py").write_text(sources.texts["triton"])
     (folder / "forward_wrapper.py").write_text(sources.wrapper_text)
     if any(hasattr(step, "target") for step in fused.steps):
         raise AssertionError(f"an ATen call is left in\n{fused}")

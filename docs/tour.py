@@ -104,7 +104,7 @@ def generate(graph: torch.fx.GraphModule):
     print(scheduled)
     sources = codegen.run(scheduled, targets)
     heading("Codegen: C")
-    print(sources.kernels_text)
+    print(*sources.texts.values())
     heading("and the wrapper that calls it")
     print(sources.wrapper_text)
 

@@ -30,7 +30,7 @@ class Compiled:
         self.graph = lower.run(graph, targets)
         self.fused: FusedGraph = fuse.run(self.graph, targets)
         self.sources = codegen.run(schedule.run(self.fused, targets), targets)
-        (folder / "forward_kernels.c").write_text(self.sources.kernels_text)
+        (folder / "forward_kernels.c").write_text(self.sources.texts["c"])
         (folder / "forward_wrapper.py").write_text(self.sources.wrapper_text)
         self.call = load(folder / "forward_wrapper.py", Building(folder / "forward_kernels.c"))
 

@@ -48,8 +48,8 @@ def printed(loops: LoopGraph, targets: Targets) -> tuple[ScheduledGraph, KernelS
 def test_forwards_print_for_both_targets(name: str) -> None:
     for targets, language in ((CPU, "c"), (GPU, "triton")):
         scheduled, sources = printed(forward(name), targets)
-        assert sources.language == language and len(sources.kernels) == len(scheduled.schedules) > 0
-        assert all(kernel.source in sources.kernels_text for kernel in sources.kernels)
+        assert set(sources.texts) == {language} and len(sources.kernels) == len(scheduled.schedules) > 0
+        assert all(kernel.source in sources.texts[language] for kernel in sources.kernels)
         assert all(f"{s.name}: " in str(scheduled) for s in scheduled.schedules)
 
 

@@ -67,7 +67,7 @@ def functions(source: str) -> int:
 @pytest.mark.parametrize("row", PROGRAMS)
 def test_many_share_a_function(row, tmp_path: Path) -> None:
     made = check(apart(row, 24), inputs(), tmp_path, tol=2e-5)
-    text = made.sources.kernels_text
+    text = made.sources.texts["c"]
     assert len(made.sources.kernels) >= 24 > 3 >= functions(text)
     assert text.count("with numbers of its own") == len(made.sources.kernels) - functions(text)
     assert all("_call(void** a)" in kernel.source for kernel in made.sources.kernels)
@@ -75,8 +75,8 @@ def test_many_share_a_function(row, tmp_path: Path) -> None:
 
 def test_few_keep_their_numbers(tmp_path: Path) -> None:
     made = check(apart(pointwise, 4), inputs(), tmp_path)
-    assert functions(made.sources.kernels_text) == len(made.sources.kernels) == 4
-    assert "numbers" not in made.sources.kernels_text
+    assert functions(made.sources.texts["c"]) == len(made.sources.kernels) == 4
+    assert "numbers" not in made.sources.texts["c"]
 
 
 def test_inputs_called_numbers() -> None:

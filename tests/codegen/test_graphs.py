@@ -17,8 +17,8 @@ from tests.codegen.harness import Compiled, check
 
 from torchglass.codegen.wrapper import HEADER
 from torchglass.records.kernels import Allocate
+from torchglass.records.launch import RESERVED
 from torchglass.records.loops import View
-from torchglass.records.wrapper_names import RESERVED
 from torchglass.runtime import toolchain
 from torchglass.runtime.load import CtypesKernel, load
 
@@ -127,13 +127,13 @@ def test_reads_at_wide_steps_are_not_shuffled(tmp_path: Path) -> None:
         return (x[..., ::2, ::2] + x[..., 1::2, 1::2]).contiguous(memory_format=torch.channels_last)
 
     compiled = check(fn, [make(2, 16, 64, 64)], tmp_path, loops_only=True)
-    assert "OPAQUE(step4096)" in compiled.sources.kernels_text
+    assert "OPAQUE(step4096)" in compiled.sources.texts["c"]
 
 
 def test_counters_become_floats_by_way_of_32_bits(tmp_path: Path) -> None:
     fn = lambda x: x * torch.arange(300, dtype=torch.float32) - torch.arange(4)[:, None]
     compiled = check(fn, [make(4, 300)], tmp_path, loops_only=True)
-    assert "(float)(int32_t)t" in compiled.sources.kernels_text
+    assert "(float)(int32_t)t" in compiled.sources.texts["c"]
 
 
 def test_a_softmax_is_one_kernel(tmp_path: Path) -> None:

@@ -72,4 +72,4 @@ def close(found, exact):
 def test_a_kernel_has_them(tmp_path):
     cpu = machine.targets().cpu
     compiled = Compiled(FUNCTIONS["moments"], [torch.randn(64, 2 * cpu.lanes * cpu.schedule.lane_steps)], tmp_path)
-    assert f"r2 += tg_sum_f32x{cpu.lanes}(r2_v[0] + r2_v[1]);" in compiled.sources.kernels_text
+    assert f"r2 += tg_sum_f32x{cpu.lanes}(r2_v[0] + r2_v[1]);" in compiled.sources.texts["c"]

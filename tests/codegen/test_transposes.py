@@ -35,7 +35,7 @@ def every(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
 def test_turned_blocks(dtype, tmp_path):
     tensors = [make(*shape, dtype) for rows, columns in SIZES for shape in ((rows, columns), (columns, rows))]
     compiled = check(every, tensors, tmp_path, loops_only=True, tol=0)
-    assert f"tg_turn_{8 * dtype.itemsize}(" in compiled.sources.kernels_text.split("kernel_0(")[-1]
+    assert f"tg_turn_{8 * dtype.itemsize}(" in compiled.sources.texts["c"].split("kernel_0(")[-1]
 
 
 FAR = [(torch.bfloat16, 520, True), (torch.float32, 520, False), (torch.float32, 1030, True)]
@@ -45,4 +45,4 @@ FAR = [(torch.bfloat16, 520, True), (torch.float32, 520, False), (torch.float32,
 def test_memory_far_away_is_asked_for_ahead(dtype, rows, asked, tmp_path):
     tensors = [make(rows, 1050, dtype), make(1050, rows, dtype)]
     compiled = check(lambda x, t: x + t.t(), tensors, tmp_path, loops_only=True)
-    assert ("tg_fetch(&" in compiled.sources.kernels_text.split("kernel_0(")[1]) == asked
+    assert ("tg_fetch(&" in compiled.sources.texts["c"].split("kernel_0(")[1]) == asked

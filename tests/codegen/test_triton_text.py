@@ -54,7 +54,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kern
         fn: Callable[..., Any], args: Sequence[torch.Tensor], tol: float | None = None, targets: Targets = GPU
     ) -> KernelSources:
         sources = printed(fn, args, targets)
-        (tmp_path / "forward_kernels.py").write_text(sources.kernels_text)
+        (tmp_path / "forward_kernels.py").write_text(sources.texts["triton"])
         (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
         with monkeypatch.context() as patch:  # not while tracing: torch's own modules look for Triton too
             triton_on_torch.install(patch)
@@ -103,8 +103,8 @@ def test_golden(name: str) -> None:
     """The files as reviewed. TORCHGLASS_GOLDEN=1 rewrites them."""
     scheduled = schedule.run(fused(*PROGRAMS[name]), GPU)
     sources = codegen.run(scheduled, GPU)
-    assert sources.language == "triton"
-    texts = {"schedule": str(scheduled), "kernels": sources.kernels_text, "wrapper": sources.wrapper_text}
+    assert set(sources.texts) == {"triton"}
+    texts = {"schedule": str(scheduled), "kernels": sources.texts["triton"], "wrapper": sources.wrapper_text}
     for kind, text in texts.items():
         path = GOLDEN / f"triton_{name}_{kind}.txt"
         if os.environ.get("TORCHGLASS_GOLDEN"):
@@ -149,7 +149,7 @@ def test_long_rows(name: str, dtype: torch.dtype, check: Callable[..., KernelSou
     fn, args = programs[name]
     tol = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2}[dtype]
     sources = check(fn, [a.to(dtype) for a in args], tol, SHORT_ROWS)
-    assert "for start in range(" in sources.kernels_text
+    assert "for start in range(" in sources.texts["triton"]
 
 
 # -- scans -----------------------------------------------------------------------------------------------------------
@@ -273,8 +273,8 @@ def test_sizes_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     graph = LoopGraph("forward", ("x",), buffers, (loop,), (View("y", (s0,), (1,)),))
     kernel = FusedKernel("y", loop.dims, loop.reduced, (loop,))
     sources = codegen.run(schedule.run(FusedGraph(graph, (Allocate("y"), kernel)), GPU), GPU)
-    assert "s0: tl.int64, s1: tl.int64" in sources.kernels_text  # as products of sizes may need
-    (tmp_path / "forward_kernels.py").write_text(sources.kernels_text)
+    assert "s0: tl.int64, s1: tl.int64" in sources.texts["triton"]  # as products of sizes may need
+    (tmp_path / "forward_kernels.py").write_text(sources.texts["triton"])
     (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
     with monkeypatch.context() as patch:
         triton_on_torch.install(patch)

@@ -23,7 +23,7 @@ POINTERS = {
 def compiled(scheduled: ScheduledGraph, sources: KernelSources, folder: Path) -> dict[str, Any]:
     """Every kernel of a graph for ``sm_90``, by name; ``asm["ptx"]`` and ``asm["cubin"]`` are its texts."""
     path = folder / f"{scheduled.fused.graph.name}_kernels.py"
-    path.write_text(sources.kernels_text)
+    path.write_text(sources.texts["triton"])
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -30,7 +30,7 @@ def steps(*tensors: Tensor) -> list[Tensor]:
 def test_equal_kernels_are_one_call(tmp_path):
     compiled = check(steps, [torch.randn(30) for _ in range(20)], tmp_path)
     assert groups(compiled) == [10] and compiled.sources.wrapper_text.count("kernel_group_0(") == 1
-    assert "kernel_0_call(a + 3 * k)" in compiled.sources.kernels_text
+    assert "kernel_0_call(a + 3 * k)" in compiled.sources.texts["c"]
     assert sum(d.rule == "horizontal" and d.fused for d in compiled.fused.decisions) == 9
 
 
@@ -90,4 +90,4 @@ def test_threads_share_the_kernels_of_a_call(count, shared, tmp_path, monkeypatc
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
     compiled = check(steps, [torch.randn(1000) for _ in range(2 * count)], tmp_path)
-    assert ("#pragma omp parallel" in compiled.sources.kernels_text) == shared
+    assert ("#pragma omp parallel" in compiled.sources.texts["c"]) == shared

@@ -52,7 +52,7 @@ def test_over_what_is_read_for_the_last_time(function: Callable, count: int, tmp
     allocated = {s.buffer: s.inplace for s in compiled.fused.steps if isinstance(s, Allocate) and s.inplace}
     assert list(allocated.items()) == over(compiled)
     assert compiled.sources.wrapper_text.count("# written over it") == count
-    assert len(re.findall(r"float\* (?!restrict)", compiled.sources.kernels_text)) == 2 * count
+    assert len(re.findall(r"float\* (?!restrict)", compiled.sources.texts["c"])) == 2 * count
 
 
 def an_input(x: Tensor, w: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ def check(tmp_path: Path) -> Callable[..., None]:
         fn: Callable[..., Any], args: Sequence[torch.Tensor], tol: float | None = None, targets: Targets = GPU
     ) -> None:
         sources = printed(fn, args, targets)
-        (tmp_path / "forward_kernels.py").write_text(sources.kernels_text)
+        (tmp_path / "forward_kernels.py").write_text(sources.texts["triton"])
         (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
         args = [a.cuda() for a in args]
         for want, got in zip(tensors(fn(*args)), load(tmp_path / "forward_wrapper.py")(list(args)), strict=True):
@@ -93,7 +93,7 @@ def test_layouts(name: str, check: Callable[..., None]) -> None:
 
 def test_the_wrapper_runs_alone(tmp_path: Path) -> None:
     sources = printed(*PROGRAMS["softmax"])
-    (tmp_path / "forward_kernels.py").write_text(sources.kernels_text)
+    (tmp_path / "forward_kernels.py").write_text(sources.texts["triton"])
     (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
     path = str(tmp_path / "forward_wrapper.py")
     code = f"import sys, runpy; sys.path[:0] = {sys.path!r}; runpy.run_path({path!r}, run_name='__main__')"

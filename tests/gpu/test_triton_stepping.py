@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 
 def test_pdb_stops_in_a_triton_wrapper(tmp_path: Path) -> None:
     sources = printed(lambda a, b: a / (torch.abs(a) + 1) * b, [torch.ones(10), torch.ones(10)])
-    (tmp_path / "forward_kernels.py").write_text(sources.kernels_text)
+    (tmp_path / "forward_kernels.py").write_text(sources.texts["triton"])
     wrapper = tmp_path / "forward_wrapper.py"
     wrapper.write_text(sources.wrapper_text)
     said = pdb(wrapper, [(wrapper, line_of(wrapper, "return ("), "mul.device.type, bool(mul.isfinite().all())")])

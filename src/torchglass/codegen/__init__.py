@@ -1,10 +1,10 @@
-"""Printing kernels and wrappers as source text. ``run(fused_graph, options) -> KernelSources``.
+"""Printing kernels and wrappers as source text. ``run(scheduled_graph, targets) -> KernelSources``.
 
-``variants(fused_graph, options)`` prints every kernel in several ways, to be measured.
+``variants(scheduled_graph, targets, threads)`` prints every kernel in several ways, to be measured.
 """
 
+from .launch_plan import sub_graphs
 from .run import run
 from .variants import variants
-from .wrapper import sub_graphs
 
 __all__ = ["run", "sub_graphs", "variants"]

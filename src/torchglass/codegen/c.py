@@ -15,13 +15,15 @@ from types import MappingProxyType
 
 from ..process import interrupts
 from ..records.kernels import FusedKernel, Kernel, Measurement, TuningConfig
-from ..records.loops import Compute
+from ..records.launch import Launch
 from ..records.schedule import Schedule, ScheduledGraph
+from ..records.sizes import all_known
 from ..records.target import Cpu
 from .c_kernel import DEFAULT, CKernel, adapter
 from .c_numbers import MOST_WRITTEN, Parameterized, parameterized, tables
 from .c_ops import CALLED, LIBM
 from .prelude import prelude_of, words_of
+from .printed import Printed, Together, counted
 
 # Words of C, names the printer uses itself, and macros that system headers define in lower case.
 RESERVED = frozenset(
@@ -93,22 +95,6 @@ RESERVED = frozenset(
 
 
 @dataclass(frozen=True)
-class Call:
-    """How the wrapper calls a kernel: its function's name and the buffers to pass, in order."""
-
-    kernel: str
-    buffers: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Together:
-    """Kernels that run in one call: the function, whose arguments are theirs in turn."""
-
-    function: str
-    kernels: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Function:
     """A printed function: how much it computes, and whether it has threads of its own."""
 
@@ -117,8 +103,20 @@ class Function:
     parallel: bool
 
 
+def run(scheduled: ScheduledGraph, target: Cpu, tried: Mapping[str, tuple[Measurement, ...]]) -> Printed:
+    """The kernels of a graph in C. Raises NotImplementedError for sizes that are not known."""
+    fused = scheduled.fused
+    for name in (b for kernel in fused.kernels for b in (*kernel.reads, *kernel.writes)):
+        buffer = fused.buffers[name]
+        if not all_known((*buffer.shape, *buffer.strides)):
+            raise NotImplementedError(f"{name} has symbolic sizes {list(buffer.shape)}; C is generated for known ones")
+    unit = Unit(scheduled, target, tried)
+    groups = unit.together(fused.kernels)
+    return Printed("c", unit.text(f"{fused.graph.name} graph"), unit.kernels, unit.launches, groups)
+
+
 class Unit:
-    """The kernels of a graph; ``calls`` says how to call them, ``text`` is the file."""
+    """The kernels of a graph; ``launches`` says how to call them, ``text`` is the file."""
 
     def __init__(
         self,
@@ -139,7 +137,7 @@ class Unit:
         printed = [self._print(schedule, alike.get(n)) for n, schedule in enumerate(self.schedules)]
         self.kernels = counted(scheduled, printed)
         names = [schedule.name for schedule in self.schedules]
-        self.calls = {name: Call(names[call.schedule], call.buffers) for name, call in scheduled.calls.items()}
+        self.launches = {name: Launch(names[call.schedule], call.buffers) for name, call in scheduled.calls.items()}
 
     def _alike(self) -> dict[int, Parameterized]:
         """Those of many kernels that are equal but for their numbers, by place."""
@@ -182,7 +180,7 @@ class Unit:
         return [Together(self._named(run), tuple(run)) for run in runs if len(run) > 1]
 
     def _named(self, run: list[str]) -> str:
-        names = tuple(self.calls[name].kernel for name in run)
+        names = tuple(self.launches[name].kernel for name in run)
         return self.groups.setdefault(names, f"kernel_group_{len(self.groups)}")
 
     def _group(self, names: tuple[str, ...]) -> str:
@@ -221,23 +219,6 @@ class Unit:
         groups = list(map(self._group, self.groups))
         prelude = prelude_of(self.words.union(*map(words_of, groups)))
         return "\n\n".join((head, prelude, *self.parts, *groups)) + "\n"
-
-
-def counted(scheduled: ScheduledGraph, printed: Sequence[Kernel]) -> list[Kernel]:
-    """The printed kernels, each standing for the loops of all steps that call it."""
-    found = list(printed)
-    first: set[int] = set()
-    for kernel in scheduled.fused.kernels:
-        place = scheduled.calls[kernel.name].schedule
-        if place in first:
-            found[place] = found[place].called_for(kernel)
-        first.add(place)
-    return found
-
-
-def has_bounds(kernel: FusedKernel) -> bool:
-    """Whether the kernel reads at places that tensors say, which may be out of range."""
-    return any(isinstance(op, Compute) and op.op == "bound" for loop in kernel.loops for op in loop.body)
 
 
 OWN = frozenset(["t", "r", "i", "acc", "step", "tile", "got", "kept", "int", "uint"])

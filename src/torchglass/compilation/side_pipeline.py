@@ -25,6 +25,7 @@ from .. import codegen, fuse, lower, schedule, torch_compat
 from ..inspector import progress
 from ..records.compilation import SideRecord
 from ..records.kernels import FusedGraph, KernelSources, Measurement
+from ..records.launch import FILES
 from ..records.loops import Buffer, LoopGraph, View
 from ..records.partition import Partition, SavedTensor
 from ..records.render_graph import Rendered
@@ -44,15 +45,15 @@ class Printed:
 
     fused: FusedGraph
     sources: KernelSources
-    kernels: Artifact
+    kernels: tuple[Artifact, ...]
     wrapper: Artifact
 
     def loaded(self, job: Job, functions: dict[str, GraphCall], building: Building | None = None) -> GraphCall:
-        return load(self.wrapper, building, job.options, {**self.sources.constants, **functions}, self.kernels)
+        return load(self.wrapper, building, job.options, {**self.sources.plan.handed, **functions}, self.kernels)
 
     def fields(self) -> dict[str, Any]:
         """Of its ``SideRecord``."""
-        files = tuple((artifact.path.name, artifact.text) for artifact in (self.kernels, self.wrapper))
+        files = tuple((artifact.path.name, artifact.text) for artifact in (*self.kernels, self.wrapper))
         return {"fused": self.fused, "kernels": tuple(self.sources.kernels), "files": files}
 
 
@@ -107,9 +108,9 @@ class SidePipeline:
                 made.loops = self.loops(self.file.graph)
         self.lowered = made.loops
         self.printed = self._print(made.loops, self.name, self.prefix, made)
-        sources, kernels = self.printed.sources, self.printed.kernels
-        if sources.language == "c" and sources.kernels and not kernels.edited:
-            self.building = Building(kernels)
+        if "c" in self.printed.sources.plan.kernels:
+            file = next(one for one in self.printed.kernels if one.filename.endswith(".c"))
+            self.building = None if file.edited else Building(file)
         self.functions = self._functions(made.loops)
 
     def _print(self, loops: LoopGraph, side: str, prefix: str, made: Side) -> Printed:
@@ -119,6 +120,7 @@ class SidePipeline:
         if made.printed is None:
             with job.timeline.stage(f"{prefix}fuse"):
                 fused = fuse.run(loops, job.targets)
+            _refuse_unloaded(fused)
             with job.timeline.stage(f"{prefix}schedule"):
                 scheduled = schedule.run(fused, job.targets)
             with job.timeline.stage(f"{prefix}codegen"):
@@ -127,8 +129,8 @@ class SidePipeline:
         progress.reached(f"{prefix}codegen", len(sources.kernels))
         job.folder.write(f"{side}.fused", str(scheduled.fused), "read")
         job.folder.write(f"{side}.schedule", str(scheduled), "read")
-        extension = {"c": "c", "triton": "py"}[sources.language]
-        kernels = job.written(f"{side}_kernels.{extension}", sources.kernels_text, side)
+        job.folder.write(f"{side}.launch", str(sources.plan), "read")
+        kernels = tuple(job.written(FILES[name].format(side), text, side) for name, text in sources.texts.items())
         wrapper = job.written(f"{side}_wrapper.py", sources.wrapper_text, side)
         return Printed(scheduled.fused, sources, kernels, wrapper)
 
@@ -246,6 +248,17 @@ class Backward(SidePipeline):
     def by_operators(self) -> GraphCall:
         """The graph itself, which no file that a person edited takes part in."""
         return on_list(self.graph, self.graph if self.rearranged else None)
+
+
+_LOADED = ("cpu",)
+"""Kinds of devices whose kernels are loaded; those of others are printed, and no call runs them yet."""
+
+
+def _refuse_unloaded(fused: FusedGraph) -> None:
+    for name in {name for kernel in fused.kernels for name in (*kernel.reads, *kernel.writes)}:
+        device = fused.buffers[name].device
+        if device.partition(":")[0] not in _LOADED:
+            raise NotImplementedError(f"{name} is on {device}; C runs on the CPU")
 
 
 def _updates(loops: LoopGraph, partition: Partition) -> tuple[tuple[str, str], ...]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..records.compilation import EntryRecord, FunctionRecord, GraphRecord, NodeRow, SideRecord
 from ..records.kernels import FusedGraph, FusedKernel
+from ..records.launch import FILES
 from ..records.loops import ExternCall
 from ..records.partition import SavedTensor
 from . import draw, show
@@ -148,7 +149,7 @@ class _Data:
         rows = []
         for k in kernels:
             keys = [self.mark(key, "kernel", side) for key in _unique(map(self.sources.key, k.origins))]
-            file = f"{side}_kernels.{'c' if k.language == 'c' else 'py'}"
+            file = FILES.get(k.language, "{}_kernels.py").format(side)
             if k.language.startswith("inductor"):
                 file = f"inductor_{side}.py"
             rows.append([k.name, k.language, k.source, list(dict.fromkeys(k.ops)), keys, k.calls, file])

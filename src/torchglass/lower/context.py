@@ -20,12 +20,12 @@ import torch
 from torch import fx
 
 from ..records.check_loops import DTYPES
+from ..records.launch import RESERVED
 from ..records.loops import Access, Buffer, ExternCall, Loop, Node, View
 from ..records.origin import UNKNOWN, Origin
 from ..records.sizes import Size, is_known
 from ..records.target import Target, Targets
 from ..records.tuned.lowering import LoopLimits
-from ..records.wrapper_names import RESERVED
 from .strides import broadcast, contiguous, is_dense
 from .symbolic_sizes import converted
 from .table import NotLowered

@@ -12,9 +12,11 @@ dimensions. A softmax over (512, 128)::
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from .launch import LaunchPlan
 from .loops import Buffer, ExternCall, Loop, LoopGraph, show
 from .origin import UNKNOWN, Origin
 from .sizes import Size, product
@@ -125,6 +127,11 @@ class Free:
         return f"free {self.buffer}"
 
 
+def device_of(kernel: FusedKernel, buffers: Mapping[str, Buffer]) -> str:
+    """The device that a kernel's memory is on."""
+    return next(buffers[name].device for name in (*kernel.writes, *kernel.reads))
+
+
 Step: TypeAlias = "FusedKernel | ExternCall | Allocate | Free"
 
 
@@ -220,10 +227,11 @@ class Kernel:
 
 @dataclass(frozen=True)
 class KernelSources:
-    """The texts of one graph: kernels as C or Triton, the Python wrapper that calls them, one record per kernel."""
+    """The texts of one graph: its kernels by language ("c", "triton"), the Python wrapper that calls them as ``plan``
+    says, one record per kernel.
+    """
 
-    kernels_text: str
-    language: str
+    texts: Mapping[str, str] = field(hash=False)
     wrapper_text: str
     kernels: tuple[Kernel, ...]
-    constants: dict[str, Any] = field(default_factory=dict, hash=False)
+    plan: LaunchPlan

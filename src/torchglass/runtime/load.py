@@ -86,13 +86,16 @@ def make_kernel(library: Library, name: str) -> Callable[..., None]:
 
 
 def kernels(source: Path, names: Sequence[str], failures: bool = False) -> list[Any]:
-    """Compile a kernels file (unless it is compiled already) and return the launchers of the named kernels.
+    """Compile a kernels file (unless it is compiled already), or run it if it is Python, and return what calls the
+    named kernels.
 
     ``failures``: last in the list, the four numbers in which kernels leave an index out of range. To a wrapper that
     ``load`` runs the file is the text that was generated with it, whatever it has become since.
     """
-    made = _at_hand().get(Path(source))
-    library = compile_c(Path(source)) if made is None else made()
+    made = _at_hand().get(source)
+    library = _of_file(source) if made is None else made()
+    if isinstance(library, ModuleType):
+        return [getattr(library, name) for name in names]
     launchers: list[Any] = [make_kernel(library, name) for name in names]
     return [*launchers, library.integers("tg_failed", 4)] if failures else launchers
 
@@ -138,6 +141,7 @@ class Building:
         path, text, kept = (kernels, None, True) if isinstance(kernels, Path) else (
             kernels.path, kernels.text, kernels.kept
         )  # fmt: skip
+        self.filename = path.name
         # of its own: threads of one that is shared are lost to forked processes
         executor = ThreadPoolExecutor(1, "torchglass-cc")
         try:
@@ -174,31 +178,27 @@ def load(
     building: Building | None = None,
     options: Any = None,
     constants: Mapping[str, Any] | None = None,
-    kernels: Artifact | None = None,
+    kernels: Sequence[Artifact] = (),
 ) -> Callable[..., tuple[Any, ...]]:
     """The ``call`` of a wrapper file: a list of tensors in, a tuple of results out.
 
-    The wrapper names its kernels file itself (it lies beside it) and gets what ``building`` makes of it, or else what
-    is compiled now of ``kernels``, of which a person's edit that fails is left out. ``constants`` are its sub-graphs
+    The wrapper names its kernels files itself (they lie beside it) and gets what ``building`` makes of one, or else
+    what is made now of ``kernels``, of which a person's edit that fails is left out. ``constants`` are its sub-graphs
     and the large tensors whose numbers the wrapper does not hold. Raises ToolchainError when C cannot be compiled.
     """
-    edited = kernels if kernels is not None and kernels.edited else None
     try:
-        built = building.result() if building is not None else None if edited is None else _made(edited)
-        with _with_kernels(wrapper, kernels, built):
+        made = {one.filename: _of_artifact(one) for one in kernels if one.edited}
+        if building is not None:
+            made[building.filename] = building.result()
+        with _with_kernels(wrapper, kernels, made):
             module = load_python(wrapper, after=constants)
     except Exception as error:
-        if edited is None:
+        if not any(one.edited for one in kernels):
             raise
-        return load(wrapper, None, options, constants, edited.as_generated(error))
+        generated = [one.as_generated(error) if one.edited else one for one in kernels]
+        return load(wrapper, None, options, constants, generated)
     call: Callable[..., tuple[Any, ...]] = module.call
     return call
-
-
-def load_module(path: Path) -> ModuleType:
-    """A Python file run as a module that nobody else imports: for wrappers whose kernels are Python."""
-    made = _at_hand().get(path)
-    return load_python(path) if made is None else made()
 
 
 _local = threading.local()
@@ -210,24 +210,33 @@ def _at_hand() -> dict[Path, Callable[[], Any]]:
 
 
 @contextlib.contextmanager
-def _with_kernels(wrapper: Artifact | Path, kernels: Artifact | None, built: Any) -> Iterator[None]:
+def _with_kernels(wrapper: Artifact | Path, kernels: Sequence[Artifact], made: Mapping[str, Any]) -> Iterator[None]:
     before = _at_hand()
-    if kernels is not None:
-        beside = (wrapper if isinstance(wrapper, Path) else wrapper.path).parent / kernels.filename
-        _local.kernels = {beside: functools.partial(_made, kernels, built)}
+    folder = (wrapper if isinstance(wrapper, Path) else wrapper.path).parent
+    if kernels:
+        _local.kernels = {
+            folder / one.filename: functools.partial(_known_or_made, made.get(one.filename), one) for one in kernels
+        }
     try:
         yield
     finally:
         _local.kernels = before
 
 
-def _made(kernels: Artifact, built: Any = None) -> Any:
+def _known_or_made(known: Any, kernels: Artifact) -> Any:
+    return _of_artifact(kernels) if known is None else known
+
+
+def _of_artifact(kernels: Artifact) -> Any:
     """A module of Python kernels, a library of C ones."""
-    if built is not None:
-        return built
     if kernels.filename.endswith(".py"):
         return load_python(kernels)
     return compile_c(kernels.path, 1, kernels.text, kernels.kept)
+
+
+def _of_file(kernels: Path) -> Any:
+    """The same of a file that lies there."""
+    return load_python(kernels) if kernels.suffix == ".py" else compile_c(kernels)
 
 
 class graph_file:
@@ -240,7 +249,7 @@ class graph_file:
         if self.call is None:
             self.call = load(self.path)
         specs = self.call.__globals__["INPUTS"]
-        return self.call([ensure_layout(x, *spec) for x, spec in zip(inputs, specs)])
+        return self.call([ensure_layout(x, *spec[:3]) for x, spec in zip(inputs, specs)])
 
 
 def example_constant(sizes: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -258,12 +267,14 @@ def demo(call: Callable[..., Any], specs: Sequence[Any]) -> None:
 
 
 def example_input(spec: Any, generator: torch.Generator) -> Any:
-    """A tensor of (sizes, strides, dtype): normal numbers, or zeros for integers (they may be indices)."""
+    """A tensor of (sizes, strides, dtype), and a device if it is not the CPU: normal numbers, or zeros for integers
+    (they may be indices).
+    """
     if spec is None:
         return 1
-    sizes, strides, dtype = spec
+    sizes, strides, dtype, *device = spec
     items = 1 + sum((d - 1) * s for d, s in zip(sizes, strides)) if 0 not in sizes else 0
     flat = torch.zeros(items, dtype=dtype)
     if dtype.is_floating_point:
         flat = torch.randn(items, generator=generator).to(dtype)
-    return flat.as_strided(sizes, strides)
+    return flat.to(*device or ("cpu",)).as_strided(sizes, strides)

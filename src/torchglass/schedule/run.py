@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..process import interrupts
 from ..records.equal_kernels import canonical
-from ..records.kernels import FusedGraph, FusedKernel
+from ..records.kernels import FusedGraph, FusedKernel, device_of
 from ..records.loops import Buffer
 from ..records.schedule import KernelCall, Schedule, ScheduledGraph
 from ..records.target import Cpu, Gpu, Target, Targets
@@ -17,12 +17,13 @@ SCHEDULERS: dict[type[Target], Callable[..., Schedule]] = {Cpu: cpu.scheduled, G
 
 def run(fused: FusedGraph, targets: Targets) -> ScheduledGraph:
     """Schedule every different kernel. Raises NotImplementedError for a device without a scheduler."""
-    known: dict[object, tuple[int, tuple[int, ...]]] = {}
+    known: dict[tuple[object, str], tuple[int, tuple[int, ...]]] = {}
     schedules: list[Schedule] = []
     calls: dict[str, KernelCall] = {}
     for kernel in fused.kernels:
         interrupts.check()
-        key, order = canonical(kernel, fused.buffers)
+        content, order = canonical(kernel, fused.buffers)
+        key = content, device_of(kernel, fused.buffers)
         found = known.get(key)
         if found is None:
             one = _scheduled(f"kernel_{len(schedules)}", kernel, fused.buffers, targets)
@@ -36,8 +37,3 @@ def run(fused: FusedGraph, targets: Targets) -> ScheduledGraph:
 def _scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], targets: Targets) -> Schedule:
     target = targets.of(device_of(kernel, buffers))
     return SCHEDULERS[type(target)](name, kernel, buffers, target)
-
-
-def device_of(kernel: FusedKernel, buffers: dict[str, Buffer]) -> str:
-    """The device that a kernel's memory is on."""
-    return next(buffers[name].device for name in (*kernel.writes, *kernel.reads))
