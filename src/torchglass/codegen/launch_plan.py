@@ -72,6 +72,7 @@ class _Builder:
     def __init__(self, fused: FusedGraph, printed: Sequence[Printed], targets: Targets) -> None:
         self.fused, self.printed = fused, printed
         self.graph, self.buffers = fused.graph, fused.buffers
+        self.kernels = {kernel.name: kernel for kernel in fused.kernels}
         self.launches = {name: launch for one in printed for name, launch in one.launches.items()}
         self.groups = {kernel: group for one in printed for group in one.groups for kernel in group.kernels}
         self.rows: list[Row] = []
@@ -192,8 +193,7 @@ class _Builder:
         group = self.groups.get(step.name)
         if group is not None:
             if group.kernels[0] == step.name:
-                kernels = {kernel.name: kernel for kernel in self.fused.kernels}
-                launches = tuple(self._launch(kernels[name]) for name in group.kernels)
+                launches = tuple(self._launch(self.kernels[name]) for name in group.kernels)
                 self.rows.append(LaunchGroup(group.function, launches))
             return
         launch = self._launch(step)
