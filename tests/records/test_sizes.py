@@ -259,7 +259,7 @@ def test_an_assumption_is_made_once_and_says_why() -> None:
     assert assumptions.decide(q, "<=", 64, "it is certain") and not assumptions.made
     assert not assumptions.decide(a, ">", 4, "few rows") and not assumptions.decide(a, ">", 4, "few rows")
     assert [*assumptions.made] == [Assumption(a, "<=", 4, "few rows")]
-    assert str([*assumptions.made][0]) == "a <= 4  # few rows"
+    assert str(next(iter(assumptions.made))) == "a <= 4  # few rows"
 
 
 # -- cost ------------------------------------------------------------------------------------------------------------
