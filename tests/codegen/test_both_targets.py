@@ -29,7 +29,7 @@ def forward(name: str) -> LoopGraph:
     graphs: list[LoopGraph] = []
 
     def keep(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
-        graphs.append(lower.run(autodiff.trace_inference(gm, inputs).forward))
+        graphs.append(lower.run(autodiff.trace_inference(gm, inputs).forward, CPU))
         return gm
 
     model, inputs = WORKLOADS[name].build(layers=1)
@@ -40,7 +40,7 @@ def forward(name: str) -> LoopGraph:
 
 
 def printed(loops: LoopGraph, targets: Targets) -> tuple[ScheduledGraph, KernelSources]:
-    scheduled = schedule.run(fuse.run(loops), targets)
+    scheduled = schedule.run(fuse.run(loops, targets), targets)
     return scheduled, codegen.run(scheduled, targets)
 
 

@@ -20,9 +20,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from torchglass import codegen, fuse, graph_pipeline, lower, schedule, torch_compat
 from torchglass.codegen.wrapper import ROWS, prints
+from torchglass.compilation import side_pipeline
 from torchglass.options import CompileOptions
 from torchglass.records import launch
-from torchglass.records.compilation import GraphRecord
 from torchglass.records.kernels import Allocate, FusedGraph, FusedKernel, KernelSources
 from torchglass.records.launch import Launch, LaunchGroup
 from torchglass.records.loops import Access, Buffer, Compute, Load, Loop, LoopGraph, Reduce, Store, View
@@ -56,7 +56,8 @@ def traced(
 def printed(
     fn: Callable[..., Any], args: Sequence[torch.Tensor], devices: Sequence[Device] = (), targets: Targets = BOTH
 ) -> KernelSources:
-    return codegen.run(schedule.run(fuse.run(lower.run(traced(fn, args, devices))), targets), targets)
+    loops = lower.run(traced(fn, args, devices), targets)
+    return codegen.run(schedule.run(fuse.run(loops, targets), targets), targets)
 
 
 def rows(sources: KernelSources) -> str:
@@ -318,20 +319,19 @@ def test_kernels_on_a_gpu_do_not_run_yet() -> None:
     graph = traced(lambda a: a + 1, [make(3)], ["cuda:0"])
     fakes = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
     with pytest.raises(NotImplementedError, match="is on cuda:0; C runs on the CPU"):
-        graph_pipeline.compile_graph(graph, fakes, CompileOptions.make(), None, fake_inputs=fakes)
+        graph_pipeline.compile_graph(graph, fakes, CompileOptions.make())
 
 
 def test_the_pipeline_loads_kernels_of_both_languages(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it will where they run: one wrapper, a C file and a Python file."""
     graph = traced(to_and_fro, INPUTS, ["cuda:0"])
     fakes = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
-    monkeypatch.setattr(graph_pipeline, "_LOADED", ("cpu", "cuda"))
+    monkeypatch.setattr(side_pipeline, "_LOADED", ("cpu", "cuda"))
     monkeypatch.setattr(graph_pipeline.machine, "targets", lambda threads: BOTH)
-    record = GraphRecord("both")
     with monkeypatch.context() as patch:
         triton_on_torch.install(patch)
-        call = graph_pipeline.compile_graph(graph, fakes, CompileOptions.make(), None, fake_inputs=fakes, record=record)
-        results = call(*INPUTS)
+        compilation = graph_pipeline.compile_graph(graph, fakes, CompileOptions.make())
+        results = compilation.call(*INPUTS)
     for want, got in zip(to_and_fro(*INPUTS), results, strict=True):
         compare(want, got, 1e-5)
-    assert {"forward_kernels.c", "forward_kernels.py", "forward_wrapper.py"} <= record.files.keys()
+    assert {"forward_kernels.c", "forward_kernels.py", "forward_wrapper.py"} <= compilation.record.files.keys()

@@ -23,7 +23,7 @@ Tensor = torch.Tensor
 def lowered(fn: Callable[..., Any], *args: Tensor) -> LoopGraph:
     plain = lambda *a: fn(*a)
     functional = plain if getattr(fn, "trains", False) else torch.func.functionalize(plain)
-    return lower.run(make_fx(functional, tracing_mode="fake")(*args))
+    return lower.run(make_fx(functional, tracing_mode="fake")(*args), Targets())
 
 
 def fused(target: Target, fn: Callable[..., Any], *args: Tensor) -> FusedGraph:
