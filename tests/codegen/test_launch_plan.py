@@ -315,7 +315,8 @@ def test_sizes_are_read_off_inputs() -> None:
         codegen.run(schedule.run(FusedGraph(unread, ()), BOTH), BOTH)
 
 
-def test_kernels_on_a_gpu_do_not_run_yet() -> None:
+def test_kernels_on_a_gpu_do_not_run_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_pipeline.machine, "targets", lambda threads: BOTH)
     graph = traced(lambda a: a + 1, [make(3)], ["cuda:0"])
     fakes = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
     with pytest.raises(NotImplementedError, match="is on cuda:0; C runs on the CPU"):

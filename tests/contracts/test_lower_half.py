@@ -12,8 +12,6 @@ import pytest
 Finds = Callable[[ast.AST], Iterator[ast.AST]]
 SOURCE = Path(__file__).parents[2] / "src" / "torchglass"
 FOLDERS = ("records", "lower", "fuse", "schedule", "codegen")
-PENDING: frozenset[str] = frozenset({"lower", "codegen"})
-"""Folders that are still being brought to these rules."""
 STAGES = [folder for folder in FOLDERS if folder != "records"]
 
 ASKS_OF_ARGUMENTS = {
@@ -37,12 +35,6 @@ def files(folder: str) -> list[Path]:
 
 def relative(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
-
-
-def held(folders: tuple[str, ...] | list[str]) -> list[object]:
-    """The folders, of which those that are pending wait."""
-    later = pytest.mark.skip(reason="not brought to this rule yet")
-    return [pytest.param(folder, marks=later) if folder in PENDING else folder for folder in folders]
 
 
 def places(path: Path, finds: Finds) -> list[str]:
@@ -79,7 +71,7 @@ def edits_text(tree: ast.AST) -> Iterator[ast.AST]:
             yield node
 
 
-@pytest.mark.parametrize("folder", held(FOLDERS))
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_sizes_are_not_told_by_their_type(folder: str) -> None:
     asked = [path for path in files(folder) if relative(path) not in (*ASKS_OF_ARGUMENTS, "records/sizes.py")]
     assert not [place for path in asked for place in places(path, asks_for_integers)]
@@ -87,17 +79,15 @@ def test_sizes_are_not_told_by_their_type(folder: str) -> None:
 
 @pytest.mark.parametrize("file", ASKS_OF_ARGUMENTS)
 def test_exceptions_are_needed(file: str) -> None:
-    if file.partition("/")[0] in PENDING:
-        pytest.skip("not brought to this rule yet")
     assert places(SOURCE / file, asks_for_integers), f"{file} tells nothing by type any more"
 
 
-@pytest.mark.parametrize("folder", held(STAGES))
+@pytest.mark.parametrize("folder", STAGES)
 def test_no_stage_asks_the_machine(folder: str) -> None:
     assert not [place for path in files(folder) for place in places(path, asks_the_machine)]
 
 
-@pytest.mark.parametrize("folder", held(["codegen"]))
+@pytest.mark.parametrize("folder", ["codegen"])
 def test_printed_code_is_not_edited(folder: str) -> None:
     printing = [path for path in files(folder) if relative(path) not in READS_ITS_OWN]
     assert not [place for path in printing for place in places(path, edits_text)]

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 
 from ..records.loops import OPS
+from .prelude import words_of
 
 Rule = Callable[..., str]
 
@@ -213,7 +213,7 @@ def neutral(kind: str, dtype: str) -> str:
         return literal(math.inf if kind == "min" else -math.inf, dtype)
     if dtype == "bool":
         return "0" if kind == "max" else "1"
-    bits = int(re.sub(r"\D", "", dtype))
+    bits = int(dtype.removeprefix("u").removeprefix("int"))
     low, high = (0, 2**bits - 1) if dtype == "uint8" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     return str(low if kind == "max" else high)
 
@@ -296,5 +296,5 @@ HELPERS = {
 
 def helpers(texts: Iterable[str]) -> list[str]:
     """The helper functions that the texts call, in the table's order."""
-    called = {name for text in texts for name in re.findall(r"\btg_\w+", text)}
+    called = {name for text in texts for name in words_of(text) if name.startswith("tg_")}
     return [f"@triton.jit\n{source}" for name, source in HELPERS.items() if name in called]
