@@ -227,6 +227,7 @@ def test_a_graph_on_two_devices(check: Callable[..., KernelSources]) -> None:
     assert sources.plan.current == "a_1"
 
 
+@pytest.mark.skipif(torch.cuda.device_count() == 1, reason="fake tensors of a second GPU want one beside a first")
 def test_two_gpus(check: Callable[..., KernelSources]) -> None:
     """One of them is current, kernels of the other are started where their memory is."""
 

@@ -6,7 +6,6 @@ Kernels run on CPU tensors through a stand-in (``triton_on_torch``); tests/gpu r
 from __future__ import annotations
 
 import ast
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -99,17 +98,14 @@ PROGRAMS: dict[str, tuple[Callable[..., torch.Tensor], list[torch.Tensor]]] = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_golden(name: str) -> None:
-    """The files as reviewed. TORCHGLASS_GOLDEN=1 rewrites them."""
+def test_golden(name: str, golden: Callable[[str, str], None]) -> None:
+    """The files as reviewed."""
     scheduled = schedule.run(fused(*PROGRAMS[name]), GPU)
     sources = codegen.run(scheduled, GPU)
     assert set(sources.texts) == {"triton"}
     texts = {"schedule": str(scheduled), "kernels": sources.texts["triton"], "wrapper": sources.wrapper_text}
     for kind, text in texts.items():
-        path = GOLDEN / f"triton_{name}_{kind}.txt"
-        if os.environ.get("TORCHGLASS_GOLDEN"):
-            path.write_text(text)
-        assert text == path.read_text(), f"{path.name} changed; review, then rewrite with TORCHGLASS_GOLDEN=1"
+        golden(text, f"{kind}.txt")
         if kind != "schedule":
             ast.parse(text)
 

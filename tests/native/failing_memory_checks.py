@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 from torchglass import _native
-from torchglass.records.guards import Guard
+from torchglass.records.guards import Guard, TensorMeta
 from torchglass.records.sources import Attr, InstanceDict, Item, Local
-from torchglass.runtime.guards import build_table, tensor_meta
+from torchglass.runtime.guards import build_table
 
 memory = ctypes.CDLL(None)
 memory.fail_allocation.argtypes = [ctypes.c_long]
@@ -40,12 +40,12 @@ def function(module: nn.Module, holder: Holder, x: torch.Tensor, *rest: Any, **m
 
 
 def guards() -> tuple[list[Guard], list[Any]]:
-    found, fetch = [Guard(Local("x"), "tensor", tensor_meta(x))], []
+    found, fetch = [Guard(Local("x"), "tensor", TensorMeta.of(x))], []
     for i in range(2):
         child = Item(Item(InstanceDict(Local("module")), "_modules"), str(i))
         for name, parameter in module[i]._parameters.items():
             where = Item(Item(InstanceDict(child), "_parameters"), name)
-            found.append(Guard(where, "tensor", tensor_meta(parameter)))
+            found.append(Guard(where, "tensor", TensorMeta.of(parameter)))
             fetch.append(where)
     found.append(Guard(Item(InstanceDict(Local("holder")), "value"), "constant", 1))
     found.append(Guard(Attr(Local("holder"), "__doc__"), "constant", None))  # runs on every call
@@ -132,7 +132,7 @@ def tensors() -> Any:
         view.shape, number.item(), target.tolist(), _native.overlap((made, view, target), (0, 2)),
         _native.overlap(tuple(shared), (1,)), _native.tensor_flags(made), len(_native.global_state()),
         _native.same_constant(frozenset({1, 2}), frozenset({2, 1})),
-        _native.lies_as(made, (300, 300), (300, 1), torch.float32),
+        _native.has_layout(made, (300, 300), (300, 1), torch.float32),
     )  # fmt: skip
 
 

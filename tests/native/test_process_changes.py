@@ -15,9 +15,9 @@ from torch import nn
 
 import torchglass as tg
 from torchglass import _native
-from torchglass.records.guards import Guard
+from torchglass.records.guards import Guard, TensorMeta
 from torchglass.records.sources import InstanceDict, Item, Local
-from torchglass.runtime.guards import build_table, tensor_meta
+from torchglass.runtime.guards import build_table
 
 LIMITS = Path(__file__).parents[2] / "docs" / "limits.md"
 
@@ -44,7 +44,7 @@ def remembered(module: nn.Linear) -> Callable[[], bool]:
     child = Item(Item(InstanceDict(Local("self")), "_modules"), "0")
     outer = nn.Sequential(module)
     guards = [
-        Guard(Item(Item(InstanceDict(child), "_parameters"), name), "tensor", tensor_meta(parameter))
+        Guard(Item(Item(InstanceDict(child), "_parameters"), name), "tensor", TensorMeta.of(parameter))
         for name, parameter in module._parameters.items()
         if parameter is not None
     ]

@@ -18,7 +18,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.codegen.harness import Compiled
 
-from torchglass.codegen.prelude import prelude_of
+from torchglass.codegen.prelude import prelude_of, words_of
 from torchglass.records import sizes
 from torchglass.records.sizes import (
     HOLDS,
@@ -229,7 +229,7 @@ def test_texts_in_c(tmp_path: Path) -> None:
     used = ("tg_larger", "tg_smaller", "tg_floordiv_i64", "tg_mod_i64", " / ", " % ")
     assert all(word in body for word in used)
     file = tmp_path / "sizes.c"
-    file.write_text(f"{prelude_of(body)}\n\n{body}\n")
+    file.write_text(f"{prelude_of(words_of(body))}\n\n{body}\n")
     library = compile_c(file)
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library.address("sizes"))
     for _ in range(50):

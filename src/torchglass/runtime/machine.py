@@ -34,7 +34,10 @@ def _threads_sleep() -> bool:
 
 
 def _gpu() -> Gpu | None:
-    if not torch.cuda.is_available():
+    """The GPU that this process works on. One that it has not touched yet is left alone: asking would start CUDA, which
+    takes memory, and cannot be done in a forked process.
+    """
+    if not torch.cuda.is_initialized():
         return None
     about = torch.cuda.get_device_properties(torch.cuda.current_device())
     shared = getattr(about, "shared_memory_per_block_optin", Gpu.shared_memory)
