@@ -3,8 +3,6 @@
 import re
 
 import pytest
-import torch
-from tests.codegen.harness import Compiled
 
 from torchglass.codegen.prelude import _paragraphs, prelude_of, words_of
 
@@ -29,8 +27,3 @@ def test_what_a_kernel_uses_and_no_more(kernel, wanted, unwanted):
     assert text.startswith("#include <stdint.h>")
     assert [name for name in wanted if name not in code] == []
     assert [name for name in unwanted if name in code] == []
-
-
-def test_what_a_comment_names_is_not_needed(tmp_path):
-    text = Compiled(lambda x: x.exp(), [torch.rand(8)], tmp_path).sources.texts["c"]
-    assert "/* exp" in text and "VECTOR_OF(exp)" not in text
