@@ -207,7 +207,7 @@ struct Values {
   at::Tensor tensor(Py_ssize_t index) const {
     PyObject* value = object(index);
     if (value == Py_None) return at::Tensor();
-    TORCH_CHECK_TYPE(is_tensor(value), "a graph saves or differentiates ", Py_TYPE(value)->tp_name, ", no tensor");
+    TORCH_CHECK_TYPE(is_tensor(value), std::string("a graph saves or differentiates ") + Py_TYPE(value)->tp_name + ", no tensor");
     return THPVariable_Unpack(value);
   }
   bool has_input(PyObject* value) const {

@@ -19,6 +19,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -121,7 +122,8 @@ class Pool final : public c10::Allocator {
     void* data = nullptr;
     if (posix_memalign(&data, bytes >= HUGE_PAGE ? HUGE_PAGE : 64, bytes) != 0) {
       release();
-      TORCH_CHECK(posix_memalign(&data, 64, bytes) == 0, "torchglass: no memory for ", bytes, " bytes");
+      // no stream: where libstdc++ is linked into this library, its streams are not those of PyTorch's
+      TORCH_CHECK(posix_memalign(&data, 64, bytes) == 0, "torchglass: no memory for " + std::to_string(bytes) + " bytes");
     }
     if (bytes >= HUGE_PAGE) madvise(data, bytes, MADV_HUGEPAGE);
     return data;

@@ -48,6 +48,8 @@ def test_memory_may_run_out_at_every_allocation(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
+    if "no allocation fails" in run.stdout:
+        pytest.skip("C++'s library is linked into the module, where no preloaded operator new is found")
     assert run.returncode == 0 and "all hold" in run.stdout, run.stdout + run.stderr
 
 
