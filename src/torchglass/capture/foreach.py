@@ -3,7 +3,7 @@
     torch._foreach_mul_([a, b], 0.9)                ->   a.mul_(0.9); b.mul_(0.9)
     torch._foreach_addcdiv_([a], [b], [c], [n])     ->   a.addcdiv_(b, c, value=n)
 
-Each is fused with what else is done to that tensor, and small ones run in one call (``fuse/beside.py``).
+Each is fused with what else is done to that tensor, and small ones run in one call (``fuse/horizontal.py``).
 """
 
 from __future__ import annotations
