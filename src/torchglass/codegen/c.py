@@ -7,6 +7,7 @@ so do many that differ in their numbers besides (``c_numbers``).
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -225,6 +226,7 @@ OWN = frozenset(["t", "r", "i", "acc", "step", "tile", "got", "kept", "int", "ui
 """What the printer's own names begin with, before a number: t1, r1, i0, acc1, step8, tile0, got0, kept0, int64_t."""
 
 
+@functools.lru_cache(4096)
 def identifier(name: str) -> str:
     """A C name for a buffer: free of C's words, of the prelude's and of the printer's own names."""
     plain = "".join(c if c == "_" or (c.isascii() and c.isalnum()) else "_" for c in name)

@@ -89,12 +89,15 @@ class Lowering:
         self.op = ""
         self.refusals: Counter[tuple[str, str]] = Counter()  # what did not apply to nodes, and why
         self._splats: dict[object, View] = {}
+        self._target_of: dict[torch.device | str, Target | None] = {}
 
     def target_of(self, device: torch.device | str) -> Target | None:
         """What code is generated for on a device, if there is any."""
-        with suppress(NotImplementedError):
-            return self.targets.of(str(device))
-        return None
+        if device not in self._target_of:
+            self._target_of[device] = None
+            with suppress(NotImplementedError):
+                self._target_of[device] = self.targets.of(str(device))
+        return self._target_of[device]
 
     @property
     def target(self) -> Target | None:
