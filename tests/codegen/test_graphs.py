@@ -22,8 +22,6 @@ from torchglass.records.loops import View
 from torchglass.runtime import toolchain
 from torchglass.runtime.load import CtypesKernel, load
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-
 
 def make(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed + len(shape)))

@@ -32,7 +32,6 @@ from torchglass.schedule import gpu
 GPU = Targets(cpu=Gpu())
 SHORT_ROWS = Targets(cpu=Gpu(schedule=GpuSchedule(long_row=32, row_block=16, long_scan=32, column_block=8)))
 """A GPU that walks all but short rows in blocks."""
-GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def fused(fn: Callable[..., Any], args: Sequence[torch.Tensor]) -> FusedGraph:

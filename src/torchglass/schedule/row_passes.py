@@ -7,6 +7,7 @@ a GPU has no such array, and does not wait until memory has what it wrote: there
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ..records.loops import Compute, Load, Loop, Reduce, Scan
@@ -64,9 +65,7 @@ def row_passes(nest: Nest, cheap_loads: int | None) -> Plan:
     writer = {s.access.buffer: loop for loop in nest.loops for s in loop.stores}
     full = {loop.name for loop in nest.loops if is_full(loop, nest)}
     keeps = cheap_loads is not None
-    cheap = {
-        loop.name for loop in nest.loops if cheap_loads is None or is_cheap(loop, writer, full, local, cheap_loads)
-    }
+    cheap = lambda loop: cheap_loads is None or is_cheap(loop, writer, full, local, cheap_loads)
     apart = {loop.name for loop in nest.loops if keeps and is_row_scan(loop, nest)}
     at: dict[str, int] = {}
     for loop in nest.loops:
@@ -129,13 +128,13 @@ def _sink(nest: Nest, writer: dict[str, Loop], sinking: set[str], at: dict[str, 
             at[loop.name] = max(at[loop.name], min(at[u.name] for u in users))
 
 
-def _leave_to_later(stages: list[Pass], cheap: set[str], local: frozenset[str]) -> None:
+def _leave_to_later(stages: list[Pass], cheap: Callable[[Loop], bool], local: frozenset[str]) -> None:
     """Take out of each pass what only later ones read and is cheap enough for them to compute again."""
     for stage in stages:
         for loop in reversed(list(stage.full)):
             here = {name for other in stage.full for name in other.reads}
             stays = loop.is_reduction or any(b in here or b not in local for b in loop.writes)
-            if not stays and loop.name in cheap:
+            if not stays and cheap(loop):
                 stage.full.remove(loop)
 
 
@@ -145,7 +144,7 @@ def _keep(
     writer: dict[str, Loop],
     full: set[str],
     in_memory: set[str],
-    cheap: set[str],
+    cheap: Callable[[Loop], bool],
 ) -> set[str]:
     """Full-size buffers read in a pass after their own, but for those in memory: computed again there, or scratch."""
     scratch: set[str] = set()
@@ -160,7 +159,7 @@ def _keep(
                 continue
             if maker.name not in full or maker.is_reduction:
                 continue
-            if maker.name in cheap:
+            if cheap(maker):
                 again.append(maker)
                 present.add(maker.name)
                 pending += maker.reads
