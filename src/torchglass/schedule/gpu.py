@@ -13,7 +13,7 @@ from math import prod
 from ..records.kernels import FusedKernel
 from ..records.loops import Buffer, Loop
 from ..records.schedule import GpuMapping, RowPass, Schedule, TileAxis
-from ..records.sizes import Size, at_most, magnitude, product
+from ..records.sizes import Size, at_most, product
 from ..records.target import Gpu
 from ..records.tuned.scheduling import GpuSchedule
 from .nest import Nest, build
@@ -87,5 +87,4 @@ def _axis(name: str, dims: tuple[Size, ...], first: int, most: int, kind: str) -
 
 def _index_bits(dims: tuple[Size, ...], buffers: list[Buffer]) -> int:
     """64 where the points, or the elements from a buffer's first to its last, may be too many for 32."""
-    extents = [sum(((d - 1) * magnitude(s) for d, s in zip(b.shape, b.strides)), 1) for b in buffers]
-    return 32 if all(at_most(extent, INT32_MOST) for extent in (product(dims), *extents)) else 64
+    return 32 if all(at_most(size, INT32_MOST) for size in (product(dims), *(b.extent for b in buffers))) else 64
