@@ -18,8 +18,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 
+from ..process.cached import cached_property
 from ..records.kernels import TuningConfig
 from ..records.loops import Buffer, item_bytes
 from ..records.schedule import Schedule

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 
+from ..process.cached import cached_property
 from ..records.loops import Access, Loop, LoopGraph, Value, View, item_bytes
 from ..records.sizes import Size, hint
 

@@ -11,11 +11,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable
-from functools import cached_property
-from typing import Any, TypeVar
-
-Cls = TypeVar("Cls", bound=type)
+from typing import Any
 
 LONGEST = 10.0
 """Seconds that a fork waits at most."""
@@ -64,16 +60,6 @@ def forks_wait_for(lock: Any) -> Any:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=before, after_in_parent=after, after_in_child=after)
     return lock
-
-
-def fork_safe_properties(cls: Cls) -> Cls:
-    """A class whose ``cached_property``s may be computed while another thread forks: on 3.11 each holds a lock."""
-    _locks.update(_locks_of(vars(cls).values()))
-    return cls
-
-
-def _locks_of(members: Iterable[Any]) -> list[Any]:
-    return [member.lock for member in members if isinstance(member, cached_property) and hasattr(member, "lock")]
 
 
 def _open_all() -> None:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from ..process.cached import cached_property
 from .launch import LaunchPlan
 from .loops import Buffer, ExternCall, Loop, LoopGraph, show
 from .origin import UNKNOWN, Origin
@@ -69,11 +70,11 @@ class FusedKernel:
     def columns(self) -> Size:
         return product(tuple(d for d, i in zip(self.dims, self.inner) if i))
 
-    @property
+    @cached_property
     def writes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(b for loop in self.loops for b in loop.writes if b not in self.local))
 
-    @property
+    @cached_property
     def reads(self) -> tuple[str, ...]:
         made = {b for loop in self.loops for b in loop.writes}
         return tuple(dict.fromkeys(b for loop in self.loops for b in loop.reads if b not in made))

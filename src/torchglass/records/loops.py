@@ -16,11 +16,11 @@ Bodies are tuples of frozen operations in single-assignment form, so loops hash,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, TypeAlias
 
-from ..process.locks import fork_safe_properties
+from ..process.cached import cached_property
 from .origin import UNKNOWN, Origin
 from .sizes import Size, hint, product, text
 
@@ -187,7 +187,6 @@ REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
 SCANS = ("sum", "prod", "max", "min", "logaddexp")  # once max or min met NaN, it stays
 
 
-@fork_safe_properties
 @dataclass(frozen=True)
 class Loop:
     """A nest over ``dims``; where ``reduced[k]`` the dimension is summed (or otherwise reduced) away.
@@ -222,9 +221,8 @@ class Loop:
     @cached_property
     def scanned(self) -> tuple[bool, ...]:
         """The dimensions along which a value is carried from point to point."""
-        return tuple(
-            d != 1 and any(o.strides[k] != 0 for o in self.body if isinstance(o, Scan)) for k, d in enumerate(self.dims)
-        )
+        lines = [o.strides for o in self.body if isinstance(o, Scan)]
+        return tuple(d != 1 and any(line[k] != 0 for line in lines) for k, d in enumerate(self.dims))
 
     @cached_property
     def is_scan(self) -> bool:
@@ -408,12 +406,22 @@ def show(value: Any) -> str:
 
 def rename_dims(loop: Loop, dims: tuple[Size, ...], reduced: tuple[bool, ...], move: Any) -> Loop:
     """The loop over new ``dims``; ``move`` maps a tuple of old strides to the tuple of new ones."""
+    known: dict[tuple[Size, ...], tuple[Size, ...]] = {}
 
-    def moved(op: Operation) -> Operation:
-        if isinstance(op, (Load, Store)):
-            return replace(op, access=replace(op.access, strides=move(op.access.strides)))
-        if isinstance(op, (Index, Scan)):
-            return replace(op, strides=move(op.strides))
-        return op
+    def new(strides: tuple[Size, ...]) -> tuple[Size, ...]:
+        if strides not in known:
+            known[strides] = move(strides)
+        return known[strides]
 
-    return replace(loop, dims=dims, reduced=reduced, body=tuple(moved(o) for o in loop.body))
+    def moved(op: Operation) -> Operation:  # by constructors: each loop is moved at each join that is tried
+        if isinstance(op, Load):
+            return Load(op.result, _moved(op.access, new), op.dtype, op.mask, op.other)
+        if isinstance(op, Store):
+            return Store(_moved(op.access, new), op.arg, op.base, op.add)
+        return replace(op, strides=new(op.strides)) if isinstance(op, (Index, Scan)) else op
+
+    return Loop(loop.name, dims, reduced, tuple(map(moved, loop.body)), loop.ops, loop.origins)
+
+
+def _moved(access: Access, new: Callable[[tuple[Size, ...]], tuple[Size, ...]]) -> Access:
+    return Access(access.buffer, new(access.strides), access.offset, access.indirect)

@@ -15,9 +15,9 @@ Both printers print from this record: what runs beside what, and what waits for 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
+from ..process.cached import cached_property
 from .kernels import FusedGraph, FusedKernel
 from .loops import Buffer, Index, Load, Loop, Store
 from .sizes import Size, divides, product, symbols

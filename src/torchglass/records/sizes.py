@@ -16,10 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TypeAlias, TypeGuard
 
-from ..process.locks import fork_safe_properties
+from ..process.cached import cached_property
 from .origin import UNKNOWN, Origin
 
 Monomial: TypeAlias = "tuple[Atom, ...]"
@@ -44,7 +43,6 @@ class Atom:
         return self.name
 
 
-@fork_safe_properties
 @dataclass(frozen=True)
 class Expr:
     """``sum(coefficient * product(atoms))``; ``terms`` are sorted, coefficients are not 0, and it is no number."""
@@ -288,7 +286,7 @@ def product(sizes: Iterable[Size]) -> Size:
 def symbols(sizes: Iterable[Size]) -> list[str]:
     """The names of the symbols in sizes, sorted."""
     found: set[str] = set()
-    pending = list(sizes)
+    pending: list[Size] = [size for size in sizes if not isinstance(size, int)]
     while pending:
         size = pending.pop()
         for atom in (a for monomial, _ in _terms(size) for a in monomial):
