@@ -90,7 +90,7 @@ def reduction_kind(loop: Loop) -> str | None:
 
 def scan_kind(loop: Loop) -> str | None:
     """``row``: a scan runs along the contiguous dimension; ``column``: across it, and rows must come in order."""
-    if not any(loop.scanned):
+    if not (loop.is_scan and any(loop.scanned)):
         return None
     k = loop.contiguous
     return ROW if k is None or loop.scanned[k] else COLUMN

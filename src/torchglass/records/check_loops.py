@@ -13,6 +13,7 @@ computed addresses goes onto a buffer in the same memory, and its loop does noth
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from .loops import (
     BOOL_OPS,
@@ -46,6 +47,17 @@ DTYPES = frozenset({"float32", "float64", "bfloat16", "float16", "int64", "int32
 
 class LoopError(ValueError):
     """A loop program that breaks the rules of the IR."""
+
+
+@dataclass(frozen=True)
+class _Where:
+    """What a message begins with: made for every operation, written for those that are wrong."""
+
+    loop: str
+    op: object
+
+    def __str__(self) -> str:
+        return f"{self.loop}: `{self.op}`"
 
 
 def check_graph(graph: LoopGraph) -> None:
@@ -83,7 +95,7 @@ def check_loop(loop: Loop, buffers: Mapping[str, Buffer]) -> None:
     partial: set[str] = set()  # values that still vary along reduced dimensions
     most = _bounds(loop)
     for op in loop.body:
-        where = f"{loop.name}: `{op}`"
+        where = _Where(loop.name, op)
         _check_operands(op, dtypes, where)
         if isinstance(op, (Load, Store)):
             masked = isinstance(op, Load) and op.mask is not None
@@ -98,7 +110,7 @@ def check_loop(loop: Loop, buffers: Mapping[str, Buffer]) -> None:
         if op.dtype not in DTYPES:
             raise LoopError(f"{where} has unknown dtype {op.dtype}")
         _check_dtypes(op, dtypes, where)
-        if _varies(op, loop, partial):
+        if loop.is_reduction and _varies(op, loop, partial):
             partial.add(op.result)
         dtypes[op.result] = op.dtype
     if loop.is_scan:
@@ -115,7 +127,7 @@ def _check_scans(loop: Loop) -> None:
         raise LoopError(f"{loop.name}: scans and reduces")
     scans = [op for op in loop.body if isinstance(op, Scan)]
     for op in scans:
-        where = f"{loop.name}: `{op}`"
+        where = _Where(loop.name, op)
         step: Size = 1
         if len(op.strides) != len(loop.dims):
             raise LoopError(f"{where}: {len(op.strides)} strides over {len(loop.dims)} dimensions")
@@ -144,7 +156,7 @@ def _check_after_scans(loop: Loop) -> None:
             raise LoopError(f"{loop.name}: `{op}` needs more than the scan and numbers")
 
 
-def _check_dtypes(op: object, dtypes: Mapping[str, str], where: str) -> None:
+def _check_dtypes(op: object, dtypes: Mapping[str, str], where: object) -> None:
     """Whether the operands of an operation that defines a value are of the dtypes it takes."""
     if isinstance(op, Load):
         if op.mask is not None and dtypes[op.mask] != "bool":
@@ -168,13 +180,15 @@ def _check_dtypes(op: object, dtypes: Mapping[str, str], where: str) -> None:
             raise LoopError(f"{where}: {op.op} of {wanted}")
 
 
-def _check_places(access: Access, dtypes: Mapping[str, str], where: str) -> None:
+def _check_places(access: Access, dtypes: Mapping[str, str], where: object) -> None:
     for value, _ in access.indirect:
         if dtypes[value] not in ("int64", "int32"):
             raise LoopError(f"{where}: the address {value} is {dtypes[value]}")
 
 
-def _check_stored(op: Store, loop: Loop, dtypes: Mapping[str, str], buffers: Mapping[str, Buffer], where: str) -> None:
+def _check_stored(
+    op: Store, loop: Loop, dtypes: Mapping[str, str], buffers: Mapping[str, Buffer], where: object
+) -> None:
     buffer = buffers[op.access.buffer]
     if buffer.role != "temp" or buffer.name in loop.reads:
         raise LoopError(f"{where} writes {'what it reads' if buffer.role == 'temp' else f'the {buffer.role}'}")
@@ -183,7 +197,7 @@ def _check_stored(op: Store, loop: Loop, dtypes: Mapping[str, str], buffers: Map
     _check_places(op.access, dtypes, where)
 
 
-def _check_operands(op: object, dtypes: Mapping[str, str], where: str) -> None:
+def _check_operands(op: object, dtypes: Mapping[str, str], where: object) -> None:
     for arg in operands(op):
         if arg not in dtypes:
             raise LoopError(f"{where} uses {arg}, which is not defined before it")
@@ -208,7 +222,7 @@ def _bounds(loop: Loop) -> dict[str, int]:
 
 
 def _check_access(
-    access: Access, loop: Loop, buffers: Mapping[str, Buffer], where: str, masked: bool, most: Mapping[str, int]
+    access: Access, loop: Loop, buffers: Mapping[str, Buffer], where: object, masked: bool, most: Mapping[str, int]
 ) -> None:
     if access.buffer not in buffers:
         raise LoopError(f"{where}: no buffer {access.buffer}")
@@ -220,7 +234,7 @@ def _check_access(
         _check_range(dims, Access(access.buffer, strides, access.offset), buffers, where)
 
 
-def _check_range(dims: tuple[Size, ...], access: Access, buffers: Mapping[str, Buffer], where: str) -> None:
+def _check_range(dims: tuple[Size, ...], access: Access, buffers: Mapping[str, Buffer], where: object) -> None:
     buffer = buffers[access.buffer]
     if buffer.role != "temp" or 0 in dims:
         return
@@ -232,12 +246,12 @@ def _check_range(dims: tuple[Size, ...], access: Access, buffers: Mapping[str, B
             low = low + (size - 1) * stride
         else:
             high = high + (size - 1) * stride
-    last = sum((d - 1) * s for d, s in zip(buffer.shape, buffer.strides))
+    last = buffer.extent - 1
     if proved(low, "<", 0) or proved(high, ">", last):
         raise LoopError(f"{where}: addresses {low}..{high} leave {access.buffer} (0..{last})")
 
 
-def _check_scatter(op: Store, loop: Loop, buffers: Mapping[str, Buffer], where: str) -> None:
+def _check_scatter(op: Store, loop: Loop, buffers: Mapping[str, Buffer], where: object) -> None:
     """A store at computed addresses: onto a buffer that lies where its own does, and nothing else is done with them."""
     if op.base is None:
         if op.access.indirect or op.add:
@@ -250,7 +264,7 @@ def _check_scatter(op: Store, loop: Loop, buffers: Mapping[str, Buffer], where: 
         raise LoopError(f"{where}: a loop that writes some elements does nothing else")
 
 
-def _check_store(op: Store, loop: Loop, partial: set[str], where: str) -> None:
+def _check_store(op: Store, loop: Loop, partial: set[str], where: object) -> None:
     if loop.is_reduction:
         if op.arg in partial:
             raise LoopError(f"{where} stores {op.arg} before its reduction has finished")
