@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..records.check_loops import DTYPES
+from ..records import check_loops
 from ..records.launch import RESERVED
 from ..records.loops import Access, Buffer, ExternCall, Loop, Node, View
 from ..records.origin import UNKNOWN, Origin
@@ -30,6 +30,8 @@ from .strides import broadcast, contiguous, is_dense
 from .symbolic_sizes import converted
 from .table import NotLowered
 from .values import Body, Number, V, compute_dtype
+
+DTYPES = {getattr(torch, name): name for name in check_loops.DTYPES}
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,9 @@ class Splat:
 
 def dtype_name(dtype: torch.dtype) -> str:
     """``torch.float32`` -> ``float32``; NotLowered for dtypes loops do not know."""
-    name = str(dtype).removeprefix("torch.")
-    if name not in DTYPES:
-        raise NotLowered(f"dtype {name}")
-    return name
+    if dtype not in DTYPES:
+        raise NotLowered(f"dtype {str(dtype).removeprefix('torch.')}")
+    return DTYPES[dtype]
 
 
 def size_of(size: int | torch.SymInt) -> Size:

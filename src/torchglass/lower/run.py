@@ -14,14 +14,14 @@ import torch
 from torch import fx
 
 from ..process import fallbacks, interrupts
-from ..records.check_loops import DTYPES, check_graph
+from ..records.check_loops import check_graph
 from ..records.loops import ExternCall, LoopGraph, Node, Value, View
 from ..records.origin import UNKNOWN
 from ..records.sizes import Size
 from ..records.target import Target, Targets
 from ..torch_compat import OpOverload
 from . import cpu, rules  # noqa: F401  they fill the tables
-from .context import Lowering, Splat, layout_of, size_of
+from .context import DTYPES, Lowering, Splat, layout_of, size_of
 from .extern import arguments_in_memory, lower_extern
 from .shrink_to_read import shrink_to_read
 from .strategies import Request, Strategy, rewritten, strategies_of
@@ -197,7 +197,7 @@ def _tensors(vals: Any) -> list[torch.Tensor]:
 
 
 def _known(low: Lowering, val: torch.Tensor) -> bool:
-    return str(val.dtype).removeprefix("torch.") in DTYPES and low.target_of(val.device) is not None
+    return val.dtype in DTYPES and low.target_of(val.device) is not None
 
 
 def _short_name(node: fx.Node) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...records.sizes import all_known
+from ...records.sizes import Size, all_known
 from ...records.target import Cpu
 from ...torch_compat import OpOverload
 from ..rules.views import SPLITTING_OPS, VIEW_OPS
@@ -100,7 +100,7 @@ def propagate_layouts(gm: fx.GraphModule, cpu: Cpu, request: Request) -> tuple[f
     Results that are kept for backward may lie so, too. Frozen weights need not be turned, since they are packed.
     """
     backward = any(strides is not None for strides in request.input_strides)
-    if not (backward or _pays_at_all(gm.graph, cpu)):
+    if not (_elsewhere(gm.graph, request) or _convolves_at_all(gm.graph, cpu)):
         return gm, ""
     work = _started(gm, cpu, request)
     if any(isinstance(n.target, OpOverload) and n.target._schema.is_mutable for n in gm.graph.nodes):
@@ -126,11 +126,17 @@ def _started(gm: fx.GraphModule, cpu: Cpu, request: Request) -> _Pass:
     graph = fx.Graph()
     graph.output(graph.graph_copy(gm.graph, {}))
     work = _Pass(graph, cpu, frozen=request.frozen)
-    for node, strides in zip(graph.find_nodes(op="placeholder"), request.input_strides):
+    for node, strides in _elsewhere(graph, request).items():
         val = node.meta["val"]
-        if strides is not None and isinstance(val, torch.Tensor) and not _lies(val, strides):
-            work.move(node, val.new_empty_strided(val.shape, strides))
+        work.move(node, val.new_empty_strided(val.shape, strides))
     return work
+
+
+def _elsewhere(graph: fx.Graph, request: Request) -> dict[fx.Node, tuple[Size, ...]]:
+    """The inputs that lie otherwise than eager's, and how."""
+    given = [(n, n.meta["val"], s) for n, s in zip(graph.find_nodes(op="placeholder"), request.input_strides)]
+    tensors = [(n, val, s) for n, val, s in given if s is not None and isinstance(val, torch.Tensor)]
+    return {node: strides for node, val, strides in tensors if not _lies(val, strides)}
 
 
 def _as_eager(gm: fx.GraphModule, work: _Pass) -> tuple[fx.GraphModule, str]:
@@ -145,7 +151,7 @@ def _as_eager(gm: fx.GraphModule, work: _Pass) -> tuple[fx.GraphModule, str]:
     return (fx.GraphModule(gm, work.graph) if work.eager else gm), ""
 
 
-def _pays_at_all(graph: fx.Graph, cpu: Cpu) -> bool:
+def _convolves_at_all(graph: fx.Graph, cpu: Cpu) -> bool:
     return any(node.target in CONVOLUTIONS and _convolves_images(node, cpu) for node in graph.nodes)
 
 
