@@ -27,80 +27,21 @@ from .prelude import prelude_of, words_of
 from .printed import Printed, Together, counted
 
 # Words of C, names the printer uses itself, and macros that system headers define in lower case.
-RESERVED = frozenset(
-    [
-        "auto",
-        "break",
-        "case",
-        "char",
-        "const",
-        "continue",
-        "default",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "extern",
-        "float",
-        "for",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "register",
-        "restrict",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "typedef",
-        "union",
-        "unsigned",
-        "void",
-        "volatile",
-        "while",
-        "asm",
-        "typeof",
-        "a",
-        "block",
-        "end",
-        "row",
-        "first",
-        "lane",
-        "stop",
-        "from",
-        "to",
-        "top",
-        "bottom",
-        "team",
-        "used",
-        "thread",
-        "total",
-        "sum",
-        "c",
-        "t",
-        "free",
-        "aligned_alloc",
-        "linux",
-        "unix",
-        "errno",
-        "bf16",
-        "f16",
-        "bool8",
-    ]
-) | {name + suffix for name in (*LIBM, *CALLED, "fmod") for suffix in ("", "f")}
+RESERVED = frozenset([
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern",
+    "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed",
+    "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "asm",
+    "typeof", "a", "block", "end", "row", "first", "lane", "stop", "from", "to", "top", "bottom", "team", "used",
+    "thread", "total", "sum", "c", "t", "free", "aligned_alloc", "linux", "unix", "errno", "bf16", "f16", "bool8"
+]) | {name + suffix for name in (*LIBM, *CALLED, "fmod") for suffix in ("", "f")}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Function:
-    """A printed function: how much it computes, and whether it has threads of its own."""
+    """A printed function: a rough count of what it computes, and whether it has threads of its own."""
 
     name: str
-    effort: float
+    work: float
     parallel: bool
 
 
@@ -201,7 +142,7 @@ class Unit:
             ]
             call = "kernels[k](a + first[k])"
         work = [self.work[name] for name in names]
-        total_work = sum(one.effort for one in work)
+        total_work = sum(one.work for one in work)
         shared = self.target.threads != 1 and total_work > self.target.schedule.least_shared(self.target.sleeping)
         team = f" num_threads({self.target.threads})" if self.target.threads else ""
         threads = shared and not any(one.parallel for one in work)

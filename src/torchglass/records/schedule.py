@@ -110,28 +110,17 @@ class GpuMapping:
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """How a kernel runs. ``dims[:outer_rank]`` are its rows', the others one row's; ``loops`` are over ``dims``.
+class Nest:
+    """``dims[:outer_rank]`` are the row dimensions, the rest one row's; both outermost first. Loops are over ``dims``.
 
-    ``parallel_dims``: how many of the first rows' dimensions may run at once, the other rows in order; None: all.
-    ``before`` are the loops once a row ahead of the passes, ``after`` those over single numbers that need the result of
-    a reduction over all rows, ``full`` those that move along a row. ``row_arrays``: local buffers whose row is kept
-    between passes; other local buffers are values of a point, computed again where a later pass needs them.
-    ``mapping``: how this is laid on the target (``CpuMapping``, ``GpuMapping``).
+    ``parallel_dims``: how many of the first rows' dimensions may run at once, the others in order. None: all of them.
     """
 
-    name: str
     kernel: FusedKernel
     dims: tuple[Size, ...]
     outer_rank: int
     loops: tuple[Loop, ...]
     parallel_dims: int | None = None
-    before: tuple[str, ...] = ()
-    passes: tuple[RowPass, ...] = ()
-    after: tuple[str, ...] = ()
-    full: frozenset[str] = frozenset()
-    row_arrays: frozenset[str] = frozenset()
-    mapping: Any = None
 
     @property
     def row_dims(self) -> tuple[Size, ...]:
@@ -144,6 +133,24 @@ class Schedule:
     @property
     def columns(self) -> Size:
         return product(self.inner_dims)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule(Nest):
+    """How a kernel runs: its nest, and what of it runs when.
+
+    ``before`` are the loops once a row ahead of the passes, ``after`` those over single numbers that need the result of
+    a reduction over all rows. ``row_arrays``: local buffers whose row is kept between passes; other local buffers are
+    values of a point, computed again where a later pass needs them. ``mapping``: how this is laid on the target
+    (``CpuMapping``, ``GpuMapping``).
+    """
+
+    name: str
+    before: tuple[str, ...] = ()
+    passes: tuple[RowPass, ...] = ()
+    after: tuple[str, ...] = ()
+    row_arrays: frozenset[str] = frozenset()
+    mapping: Any = None
 
     @cached_property
     def by_name(self) -> dict[str, Loop]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..records.loops import Compute, Index, Load, Loop, Reduce, Scan, Store
+from ..records.schedule import Nest
 from ..records.sizes import hint, product
 from ..records.tuned.operations import HEAVY
-from .nest import Nest
 
 
 def work(nest: Nest) -> float:

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from ..records.kernels import FusedKernel
 from ..records.loops import Buffer
-from ..records.schedule import CpuMapping, RowPass, Schedule
+from ..records.schedule import CpuMapping, Nest, Schedule
 from ..records.sizes import at_least, known, magnitude, product
 from ..records.target import Cpu
 from .cost_model import work
-from .nest import Nest, build
+from .nest import build
 from .row_passes import row_passes
 
 
 def scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], target: Cpu) -> Schedule:
     """The schedule of one kernel."""
     nest = build(kernel, target.schedule.unrolled, target.schedule.total_block)
-    plan = row_passes(nest, target.schedule.cheap_loads)
-    names = lambda loops: tuple(loop.name for loop in loops)
-    passes = tuple(RowPass(names(one.full), names(one.row)) for one in plan.stages)
     done = work(nest)
     parallel = target.threads != 1 and done > target.schedule.least_shared(target.sleeping)
-    return Schedule(
-        name, kernel, nest.dims, nest.outer_rank, nest.loops, nest.parallel_dims, names(plan.before), passes,
-        names(plan.after), frozenset(plan.full), frozenset(plan.scratch),
-        CpuMapping(done, parallel, _panel_rows(nest, target), _transposed_dim(nest, target)),
-    )  # fmt: skip
+    mapping = CpuMapping(done, parallel, _panel_rows(nest, target), _transposed_dim(nest, target))
+    return row_passes(name, nest, mapping, target.schedule.cheap_loads)
 
 
 def _panel_rows(nest: Nest, target: Cpu) -> int:

@@ -12,12 +12,12 @@ from math import prod
 
 from ..records.kernels import FusedKernel
 from ..records.loops import Buffer, Loop
-from ..records.schedule import GpuMapping, RowPass, Schedule, TileAxis
+from ..records.schedule import GpuMapping, Nest, RowPass, Schedule, TileAxis
 from ..records.sizes import Size, at_most, product
 from ..records.target import Gpu
 from ..records.tuned.scheduling import GpuSchedule
-from .nest import Nest, build
-from .row_passes import row_passes
+from .nest import build
+from .row_passes import names, row_passes
 
 INT32_MOST = 2**31 - 1
 
@@ -27,20 +27,13 @@ def scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], target
     tuned = target.schedule
     row = _row_of(kernel)
     nest = build(replace(kernel, inner=row), tuned.unrolled, total_block=None)
-    rank = nest.outer_rank if any(row) else len(nest.dims)
+    nest = replace(nest, kernel=kernel, outer_rank=nest.outer_rank if any(row) else len(nest.dims))
     axes = _rows(nest, tuned) if any(row) else (_axis("x", nest.dims, 0, tuned.flat_block, "parallel"),)
     warps = tuned.warps(prod(axis.block for axis in axes))
     mapping = GpuMapping(axes, warps, _index_bits(nest.dims, [buffers[b] for b in (*kernel.reads, *kernel.writes)]))
-    names = lambda loops: tuple(loop.name for loop in loops)
-    if not mapping.looped:
-        passes = (RowPass(names(nest.loops)),)
-        return Schedule(name, kernel, nest.dims, rank, nest.loops, passes=passes, mapping=mapping)
-    plan = row_passes(nest, cheap_loads=None)
-    return Schedule(
-        name, kernel, nest.dims, rank, nest.loops, before=names(plan.before),
-        passes=tuple(RowPass(names(one.full), names(one.row)) for one in plan.stages), full=frozenset(plan.full),
-        mapping=mapping,
-    )  # fmt: skip
+    if mapping.looped:
+        return row_passes(name, nest, mapping, cheap_loads=None)
+    return Schedule(**vars(nest), name=name, passes=(RowPass(names(nest.loops)),), mapping=mapping)
 
 
 def carried(loop: Loop) -> tuple[bool, ...]:

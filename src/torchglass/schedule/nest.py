@@ -6,37 +6,12 @@ one that most accesses walk contiguously innermost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..records.kernels import FusedKernel
 from ..records.loops import Access, Index, Load, Loop, Scan, Store, rename_dims
-from ..records.sizes import Size, at_most, hint, is_known, product
-
-
-@dataclass(frozen=True)
-class Nest:
-    """``dims[:outer_rank]`` are the row dimensions, the rest one row's; both outermost first. Loops are over ``dims``.
-
-    ``parallel_dims``: how many of the first rows' dimensions may run at once, the others in order. None: all of them.
-    """
-
-    kernel: FusedKernel
-    dims: tuple[Size, ...]
-    outer_rank: int
-    loops: tuple[Loop, ...]
-    parallel_dims: int | None = None
-
-    @property
-    def row_dims(self) -> tuple[Size, ...]:
-        return self.dims[: self.outer_rank]
-
-    @property
-    def inner_dims(self) -> tuple[Size, ...]:
-        return self.dims[self.outer_rank :]
-
-    @property
-    def columns(self) -> Size:
-        return product(self.inner_dims)
+from ..records.schedule import Nest
+from ..records.sizes import Size, at_most, hint, is_known
 
 
 def build(kernel: FusedKernel, short: int, total_block: int | None) -> Nest:
@@ -47,13 +22,13 @@ def build(kernel: FusedKernel, short: int, total_block: int | None) -> Nest:
     """
     if any(loop.is_scatter for loop in kernel.loops):
         return _scattering(kernel)
-    kernel = _without_short_rows(kernel, short)
-    inner = kernel.inner
-    order = _memory_order(kernel)
+    own = _without_short_rows(kernel, short)
+    inner = own.inner
+    order = _memory_order(own)
     order = [k for k in order if not inner[k]] + [k for k in order if inner[k]]
-    order = _lines_in_order(kernel, order)
-    loops = [_permute(loop, order) for loop in kernel.loops]
-    dims = [kernel.dims[k] for k in order]
+    order = _lines_in_order(own, order)
+    loops = [_permute(loop, order) for loop in own.loops]
+    dims = [own.dims[k] for k in order]
     flags: list[int] = [inner[k] for k in order]
     dims, flags, loops = _collapse(dims, flags, loops)
     if not any(flags) and dims and not any(loop.is_reduction for loop in loops):

@@ -7,12 +7,13 @@ a GPU has no such array, and does not wait until memory has what it wrote: there
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..records.loops import Compute, Load, Loop, Reduce, Scan
+from ..records.schedule import Nest, RowPass, Schedule
 from ..records.tuned.operations import CHEAP
-from .nest import Nest
 
 
 @dataclass
@@ -21,20 +22,6 @@ class Pass:
 
     full: list[Loop] = field(default_factory=list)
     row: list[Loop] = field(default_factory=list)
-
-
-@dataclass
-class Plan:
-    """The passes, and the buffers kept in scratch rows between them. ``full``: names of loops that move along a row.
-
-    ``after``: loops over single numbers that need the result of a reduction over all rows.
-    """
-
-    stages: list[Pass]
-    before: list[Loop]
-    scratch: set[str]
-    full: set[str]
-    after: list[Loop] = field(default_factory=list)
 
 
 def is_full(loop: Loop, nest: Nest) -> bool:
@@ -53,15 +40,15 @@ def is_row_scan(loop: Loop, nest: Nest) -> bool:
     return any(loop.scanned[nest.outer_rank :])
 
 
-def row_passes(nest: Nest, cheap_loads: int | None) -> Plan:
-    """Assign every loop to the earliest pass, sink what only later passes read, and choose what to keep.
+def row_passes(name: str, whole: Nest, mapping: Any, cheap_loads: int | None) -> Schedule:
+    """The schedule of a nest: every loop in the earliest pass, what only later passes read in theirs, and what is kept.
 
     ``cheap_loads``: the most loads of a loop that is computed again rather than kept. None: nothing is kept, and a scan
     along the row needs no pass to itself, as on a CPU, where it runs element by element.
     """
-    local = nest.kernel.local
-    after = _after_all_rows(nest)
-    nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop not in after))
+    local = whole.kernel.local
+    after = _after_all_rows(whole)
+    nest = replace(whole, loops=tuple(loop for loop in whole.loops if loop not in after))
     writer = {s.access.buffer: loop for loop in nest.loops for s in loop.stores}
     full = {loop.name for loop in nest.loops if is_full(loop, nest)}
     keeps = cheap_loads is not None
@@ -85,7 +72,15 @@ def row_passes(nest: Nest, cheap_loads: int | None) -> Plan:
         _leave_to_later(stages, cheap, local)
     stages = [stage for stage in stages if stage.full or stage.row]
     scratch = _keep(nest, stages, writer, full, writer.keys() - local if keeps else set(), cheap)
-    return Plan(stages, before, scratch, full, after)
+    passes = tuple(RowPass(names(stage.full), names(stage.row)) for stage in stages)
+    return Schedule(
+        **vars(whole), name=name, before=names(before), passes=passes, after=names(after),
+        row_arrays=frozenset(scratch), mapping=mapping,
+    )  # fmt: skip
+
+
+def names(loops: Iterable[Loop]) -> tuple[str, ...]:
+    return tuple(loop.name for loop in loops)
 
 
 def _after_all_rows(nest: Nest) -> list[Loop]:
