@@ -24,7 +24,7 @@ from .c_kernel import DEFAULT, CKernel, adapter
 from .c_numbers import MOST_WRITTEN, Parameterized, parameterized, tables
 from .c_ops import CALLED, LIBM
 from .prelude import prelude_of, words_of
-from .printed import Printed, Together, counted
+from .printed import Printed, Together, about, counted
 
 # Words of C, names the printer uses itself, and macros that system headers define in lower case.
 RESERVED = frozenset([
@@ -180,11 +180,8 @@ def identifier(name: str) -> str:
 
 def _comment(kernel: FusedKernel, tried: tuple[Measurement, ...], as_another: str | None) -> list[str]:
     """What a kernel fuses, for the reader, and whose function it is if not its own."""
-    ops = ", ".join(dict.fromkeys(op.removeprefix("aten.") for op in kernel.ops))
-    shape = list(zip(kernel.dims, kernel.inner))
-    rows, columns = (", ".join(str(d) for d, inner in shape if inner is wanted) for wanted in (False, True))
-    lines = [f"/* {ops}", f" * rows [{rows}], of [{columns}]"]
-    lines += [f" * {origin}" for origin in kernel.origins[:12]]
-    lines += [f" * as {as_another}, with numbers of its own"] if as_another else []
-    lines += [f" * {'runs' if n == 0 else 'tried'}: {trial}" for n, trial in enumerate(tried)]
-    return [*lines, " */"]
+    rows, columns = ([d for d, inner in zip(kernel.dims, kernel.inner) if inner is wanted] for wanted in (False, True))
+    first, *lines = about(kernel, rows, columns)
+    lines += [f"as {as_another}, with numbers of its own"] if as_another else []
+    lines += [f"{'runs' if n == 0 else 'tried'}: {trial}" for n, trial in enumerate(tried)]
+    return [f"/* {first}", *(f" * {line}" for line in lines), " */"]

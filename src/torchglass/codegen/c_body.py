@@ -11,10 +11,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ..records.loops import Buffer, Compute, Const, Index, Load, Loop, Operation, Reduce, Scan, Store
+from ..records.loops import (
+    HALF,
+    Buffer,
+    Compute,
+    Const,
+    Index,
+    Load,
+    Loop,
+    Operation,
+    Reduce,
+    Scan,
+    Store,
+    compute_dtype,
+)
 from ..records.schedule import Schedule
 from ..records.sizes import Size, at_most, magnitude
-from .c_ops import CTYPES, HALF, OPENMP, constant, in_register, is_float, reduction_start
+from .c_ops import CTYPES, OPENMP, constant, is_float, reduction_start
 from .statements import (
     Accumulate,
     Address,
@@ -266,7 +279,7 @@ class BodyBuilder:
         return any(name in loop.writes for loop in self.nest.loops)
 
     def row_array_dtype(self, name: str) -> str:
-        return in_register(self.buffers[name].dtype)
+        return compute_dtype(self.buffers[name].dtype)
 
     def _store(self, p: PassCode, loop: Loop, op: Store, env: dict[str, CValue], full: bool, again: bool) -> None:
         name, value, dtype = op.access.buffer, env[op.arg], self.buffers[op.access.buffer].dtype

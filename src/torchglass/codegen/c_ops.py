@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from ..records.loops import HALF
+
 CTYPES = {
     "float32": "float", "float64": "double", "int64": "int64_t", "int32": "int32_t", "int16": "int16_t",
     "int8": "int8_t", "uint8": "uint8_t", "bool": "bool8", "bfloat16": "bf16", "float16": "f16",
@@ -25,9 +27,6 @@ INFIX = {
 }  # fmt: skip
 
 
-HALF = ("bfloat16", "float16")  # words in memory, which C computes in float
-
-
 def from_half(text: str, dtype: str) -> str:
     """What is read of memory of this dtype, to compute with."""
     return f"tg_from_{CTYPES[dtype]}({text})" if dtype in HALF else text
@@ -36,11 +35,6 @@ def from_half(text: str, dtype: str) -> str:
 def to_half(text: str, dtype: str) -> str:
     """What is written into memory of this dtype."""
     return f"tg_to_{CTYPES[dtype]}({text})" if dtype in HALF else text
-
-
-def in_register(dtype: str) -> str:
-    """The dtype of what is read of memory of this dtype."""
-    return "float32" if dtype in HALF else dtype
 
 
 def is_float(dtype: str) -> bool:
@@ -193,7 +187,7 @@ def _near(half: str) -> Printer:
     return lambda dtype, operand, args: f"tg_near_{CTYPES[half]}({args[0]})"
 
 
-for _half in HALF:
+for _half in sorted(HALF):
     printer(f"near_{_half}")(_near(_half))
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..records.loops import compute_dtype
 from ..records.sizes import text
 from . import statements as s
-from .c_ops import c_op, carried, combine, from_half, in_register, to_half
+from .c_ops import c_op, carried, combine, from_half, to_half
 
 PRINTERS: dict[type, Callable[[Any], list[str]]] = {}
 
@@ -77,7 +78,7 @@ def _count(stmt: s.Count) -> list[str]:
 @prints(s.Read)
 def _read(stmt: s.Read) -> list[str]:
     value = from_half(place_text(stmt.place), stmt.stored)
-    have = in_register(stmt.stored)
+    have = compute_dtype(stmt.stored)
     value = value if have == stmt.dtype else c_op("cast", stmt.dtype, have, [value])
     return _made(stmt.ctype, stmt.name, value if stmt.mask is None else f"{stmt.mask} ? {value} : {stmt.other}")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..records.kernels import Kernel
+from ..records.kernels import FusedKernel, Kernel
 from ..records.launch import Launch
 from ..records.schedule import ScheduledGraph
+from ..records.sizes import Size
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,13 @@ class Printed:
     kernels: tuple[Kernel, ...]
     launches: Mapping[str, Launch]
     groups: Sequence[Together] = ()
+
+
+def about(kernel: FusedKernel, rows: Iterable[Size], columns: Iterable[Size]) -> list[str]:
+    """What a kernel fuses, for the reader of its text."""
+    ops = ", ".join(dict.fromkeys(op.removeprefix("aten.") for op in kernel.ops))
+    shape = f"rows [{', '.join(map(str, rows))}], of [{', '.join(map(str, columns))}]"
+    return [ops, shape, *map(str, kernel.origins[:12])]
 
 
 def counted(scheduled: ScheduledGraph, printed: Sequence[Kernel]) -> tuple[Kernel, ...]:

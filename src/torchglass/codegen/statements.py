@@ -19,10 +19,12 @@ A rewrite is a function from statements to statements, or to None where it does 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any, TypeAlias, TypeVar
 
-from ..records.sizes import Size
+from ..records.sizes import Expr, Size
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,55 +235,27 @@ Body: TypeAlias = "Sequence[Stmt]"
 
 
 # -- looking and changing --------------------------------------------------------------------------------------------
-def mapped(stmt: Stmt, name: Names = lambda n: n, place: Places = lambda p: p) -> Stmt:
+NAMED = frozenset(
+    ["name", "args", "value", "values", "mask", "target", "flag", "condition"]  # of a statement
+    + ["array", "terms"]  # of a place and its address
+)
+"""The fields whose strings are names or literals; those of others are C's own words."""
+
+
+def mapped(stmt: T, name: Names = lambda n: n, place: Places = lambda p: p) -> T:
     """The statement with its names and places replaced."""
 
-    def moved(address: Address) -> Address:
-        return replace(address, terms=tuple((name(term), stride) for term, stride in address.terms))
+    def new(field: str, value: Any) -> Any:
+        if isinstance(value, str):
+            return name(value) if field in NAMED else value
+        if isinstance(value, tuple):
+            return tuple(new(field, one) for one in value)
+        if isinstance(value, Place):
+            return place(mapped(value, name, place))
+        return mapped(value, name, place) if is_dataclass(value) and not isinstance(value, Expr) else value
 
-    def at(where: Place) -> Place:
-        return place(Place(name(where.array), moved(where.address)))
-
-    def either(target: str | Place) -> str | Place:
-        return name(target) if isinstance(target, str) else at(target)
-
-    each = lambda body: tuple(mapped(one, name, place) for one in body)
-    match stmt:
-        case Let():
-            return replace(stmt, name=name(stmt.name), args=tuple(map(name, stmt.args)))
-        case Count():
-            return replace(stmt, name=name(stmt.name), address=moved(stmt.address))
-        case Read():
-            mask = None if stmt.mask is None else name(stmt.mask)
-            return replace(stmt, name=name(stmt.name), place=at(stmt.place), mask=mask)
-        case Write():
-            return replace(stmt, place=at(stmt.place), value=name(stmt.value))
-        case Move():
-            return Move(at(stmt.target), at(stmt.source))
-        case Assign():
-            return replace(stmt, target=either(stmt.target), value=name(stmt.value))
-        case Accumulate():
-            return replace(stmt, target=either(stmt.target), value=name(stmt.value))
-        case NoteNan():
-            return NoteNan(name(stmt.flag), name(stmt.value))
-        case ReadPair():
-            return ReadPair(name(stmt.name), at(stmt.place))
-        case WritePair():
-            return WritePair(at(stmt.place), (name(stmt.values[0]), name(stmt.values[1])))
-        case LetPair():
-            first, second = mapped(stmt.first, name, place), mapped(stmt.second, name, place)
-            assert isinstance(first, Let) and isinstance(second, Let)
-            return LetPair(first, second)
-        case Declare():
-            return replace(stmt, name=name(stmt.name), value=None if stmt.value is None else name(stmt.value))
-        case Call():
-            return replace(stmt, args=tuple(map(either, stmt.args)))
-        case When():
-            return When(name(stmt.condition), mapped(stmt.body, name, place))
-        case Block() | For():
-            return replace(stmt, body=each(stmt.body))
-        case Pragma():
-            return stmt
+    fields = stmt.__slots__  # type: ignore[attr-defined]
+    return type(stmt)(*(new(field, getattr(stmt, field)) for field in fields))
 
 
 def renamed(body: Iterable[Stmt], names: Mapping[str, str]) -> list[Stmt]:

@@ -14,7 +14,7 @@ from ..records.loops import Buffer
 from ..records.schedule import GpuMapping, Schedule, ScheduledGraph
 from ..records.sizes import text
 from ..records.target import Gpu
-from .printed import Printed, counted
+from .printed import Printed, about, counted
 from .triton_kernel import kernel_text
 from .triton_ops import helpers
 
@@ -51,7 +51,8 @@ class Unit:
 
 def _kernel(schedule: Schedule, buffers: dict[str, Buffer]) -> Kernel:
     kernel = schedule.kernel
-    source = "\n".join((*_comment(schedule), kernel_text(schedule, buffers)))
+    comment = (f"# {line}" for line in about(kernel, schedule.row_dims, schedule.inner_dims))
+    source = "\n".join((*comment, kernel_text(schedule, buffers)))
     loops = tuple(loop.name for loop in kernel.loops)
     return Kernel(schedule.name, "triton", source, schedule.arguments, loops, kernel.ops, kernel.origins)
 
@@ -60,11 +61,3 @@ def _launch(schedule: Schedule, buffers: tuple[str, ...]) -> Launch:
     mapping: GpuMapping = schedule.mapping
     constants = (*((axis.constant, axis.block) for axis in mapping.axes), ("num_warps", mapping.warps))
     return Launch(schedule.name, buffers, tuple(schedule.symbols), constants, f"({text(mapping.grid)},)")
-
-
-def _comment(schedule: Schedule) -> list[str]:
-    """What a kernel fuses, for the reader."""
-    kernel = schedule.kernel
-    ops = ", ".join(dict.fromkeys(op.removeprefix("aten.") for op in kernel.ops))
-    rows, inner = (", ".join(map(str, dims)) for dims in (schedule.row_dims, schedule.inner_dims))
-    return [f"# {ops}", f"# rows [{rows}], of [{inner}]", *(f"# {origin}" for origin in kernel.origins[:12])]

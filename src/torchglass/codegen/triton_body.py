@@ -13,7 +13,22 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ..records.loops import Access, Buffer, Compute, Const, Index, Load, Loop, Operation, Reduce, Scan, Store, address
+from ..records.loops import (
+    HALF,
+    Access,
+    Buffer,
+    Compute,
+    Const,
+    Index,
+    Load,
+    Loop,
+    Operation,
+    Reduce,
+    Scan,
+    Store,
+    address,
+    compute_dtype,
+)
 from ..records.schedule import GpuMapping, Schedule
 from ..records.sizes import Size, is_known
 from .triton_ops import INFIX, TYPES, CannotPrint, combine, literal, neutral, reduced, scanned, triton_op
@@ -21,7 +36,6 @@ from .triton_ops import INFIX, TYPES, CannotPrint, combine, literal, neutral, re
 PRE, BODY, POST = 0, 1, 2
 PLAIN = frozenset({"float32", "float64", "int64", "int32"})  # dtypes whose literals may stand beside an infix operator
 ATOMIC = frozenset({"float32", "float64", "int32", "int64"})  # what a sum in memory may be of
-HALF = {"bfloat16": "float32", "float16": "float32"}
 
 
 @dataclass(frozen=True)
@@ -179,7 +193,7 @@ class BodyPrinter:
         if stored == "bool":
             text, stored = f"{text}.to(tl.int1)", "bool"
         if stored in HALF:
-            text, stored = f"{text}.to(tl.float32)", HALF[stored]
+            text, stored = f"{text}.to(tl.float32)", compute_dtype(stored)
         if stored != op.dtype:
             text = triton_op("cast", op.dtype, stored, [text])
         return self.define(prefix, (text, op.dtype), text, op.dtype, axes, level)

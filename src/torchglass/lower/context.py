@@ -21,7 +21,7 @@ from torch import fx
 
 from ..records import check_loops
 from ..records.launch import RESERVED
-from ..records.loops import Access, Buffer, ExternCall, Loop, Node, View
+from ..records.loops import Access, Buffer, ExternCall, Loop, Node, View, compute_dtype
 from ..records.origin import UNKNOWN, Origin
 from ..records.sizes import Size, is_known
 from ..records.target import Target, Targets
@@ -29,7 +29,7 @@ from ..records.tuned.lowering import LoopLimits
 from .strides import broadcast, contiguous, is_dense
 from .symbolic_sizes import converted
 from .table import NotLowered
-from .values import Body, Number, V, compute_dtype
+from .values import Body, Number, V
 
 DTYPES = {getattr(torch, name): name for name in check_loops.DTYPES}
 

@@ -24,14 +24,6 @@ Number: TypeAlias = "float | int | bool"
 MOST_PLACES = 2**31 - 1
 """Elements of a dimension whose places a body computes as int32: vectors of them are as wide as those of float32."""
 
-# What arithmetic on a storage dtype is done in.
-COMPUTE = {"bfloat16": "float32", "float16": "float32"}
-
-
-def compute_dtype(dtype: str) -> str:
-    """float32 for the half-precision floats, else the dtype itself."""
-    return COMPUTE.get(dtype, dtype)
-
 
 def is_float(dtype: str) -> bool:
     return "float" in dtype

@@ -32,10 +32,10 @@ from .loops import (
     Scan,
     Store,
     View,
+    compute_dtype,
 )
 from .sizes import Size, hint, is_known, proved
 
-WIDE = {"bfloat16": "float32", "float16": "float32"}  # what these are computed in
 ANY_OPERANDS = frozenset({"cast"})
 FLOAT_OPS = frozenset({
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
@@ -192,7 +192,7 @@ def _check_stored(
     buffer = buffers[op.access.buffer]
     if buffer.role != "temp" or buffer.name in loop.reads:
         raise LoopError(f"{where} writes {'what it reads' if buffer.role == 'temp' else f'the {buffer.role}'}")
-    if dtypes[op.arg] != WIDE.get(buffer.dtype, buffer.dtype):
+    if dtypes[op.arg] != compute_dtype(buffer.dtype):
         raise LoopError(f"{where} stores {dtypes[op.arg]} in {buffer.dtype}")
     _check_places(op.access, dtypes, where)
 

@@ -32,6 +32,15 @@ def item_bytes(dtype: str) -> int:
     return ITEM_BYTES.get(dtype, 1)
 
 
+HALF = frozenset({"bfloat16", "float16"})
+"""Floats that bodies compute with as float32, and round where they are stored."""
+
+
+def compute_dtype(dtype: str) -> str:
+    """The dtype that numbers in memory of this dtype have in a body."""
+    return "float32" if dtype in HALF else dtype
+
+
 @dataclass(frozen=True)
 class Access:
     """The address of one element: ``offset + sum(strides[k] * i_k) + sum(value * stride)`` in elements of ``buffer``.

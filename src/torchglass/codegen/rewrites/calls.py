@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..c_ops import HALF, calls_function, in_register
+from ...records.loops import HALF, compute_dtype
+from ..c_ops import calls_function
 from ..statements import Accumulate, Call, Let, Read, Stmt, Write
 
 
@@ -12,8 +13,8 @@ def calls(stmt: Stmt, unpacking: bool = True) -> bool:
         case Let():
             return calls_function(stmt.op, stmt.dtype, stmt.operand)
         case Read():
-            converts = in_register(stmt.stored) != stmt.dtype
-            casts = converts and calls_function("cast", stmt.dtype, in_register(stmt.stored))
+            converts = compute_dtype(stmt.stored) != stmt.dtype
+            casts = converts and calls_function("cast", stmt.dtype, compute_dtype(stmt.stored))
             return casts or (unpacking and stmt.stored in HALF)
         case Write():
             return stmt.stored in HALF

@@ -12,11 +12,11 @@ from typing import Any
 
 from torch import fx
 
-from ...records.loops import View
+from ...records.loops import View, compute_dtype
 from ...records.sizes import Size, all_known
 from ..context import Lowering, Splat, dtype_name, sizes_of
 from ..table import NotLowered, rule
-from ..values import V, compute_dtype, rsqrt
+from ..values import V, rsqrt
 from .normalization import scaled
 from .reductions import count_of, squared_difference
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from torch import fx
 
-from ...records.loops import View
+from ...records.loops import View, compute_dtype
 from ..context import Lowering, Splat, dtype_name, sizes_of
 from ..table import NotLowered, rule
-from ..values import V, compute_dtype, fits
+from ..values import V, fits
 
 
 def splat(node: fx.Node, value: Any) -> Splat:

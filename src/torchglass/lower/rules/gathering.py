@@ -17,11 +17,11 @@ from typing import Any
 from torch import fx
 
 from ...records.index_errors import INDEX_ERRORS
-from ...records.loops import Access, View
+from ...records.loops import Access, View, compute_dtype
 from ...records.sizes import Size
 from ..context import Lowering, known_size, sizes_of
 from ..table import NotLowered, rule
-from ..values import V, compute_dtype, where
+from ..values import V, where
 
 INDEX_SELF, INDEX_DIM, INDEX_GATHER, INDEX_TARGET, ZERO_DIVISION, INDEX_COPY = range(len(INDEX_ERRORS))
 

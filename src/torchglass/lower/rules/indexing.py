@@ -14,12 +14,12 @@ from typing import Any
 from torch import fx
 
 from ...records.extern_targets import JOIN
-from ...records.loops import Access, Loop, View
+from ...records.loops import Access, Loop, View, compute_dtype
 from ...records.sizes import Size, all_known
 from ..context import Lowering, Splat, dtype_name, known_size, known_sizes, sizes_of
 from ..strides import is_dense
 from ..table import NotLowered, find_rule, rule
-from ..values import V, chosen, compute_dtype, every, where
+from ..values import V, chosen, every, where
 
 
 def masked_load(low: Lowering, counter: V, x: Any, shifts: Sequence[Size], mask: V | None, other: Any) -> V:

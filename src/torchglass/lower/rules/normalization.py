@@ -10,11 +10,11 @@ from typing import Any
 
 from torch import fx
 
-from ...records.loops import View
+from ...records.loops import View, compute_dtype
 from ...records.sizes import Size
 from ..context import Lowering
 from ..table import NotLowered, rule
-from ..values import V, compute_dtype, rsqrt
+from ..values import V, rsqrt
 from .reductions import count_of, mean_of, squared_difference
 
 

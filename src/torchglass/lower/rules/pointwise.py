@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...records.loops import View
+from ...records.loops import View, compute_dtype
 from ..context import Lowering, Splat, dtype_name
 from ..table import NotLowered, add_rule
-from ..values import Number, V, absolute, clamp_max, clamp_min, compute_dtype, exp, fits, is_float, rsqrt, sqrt, where
+from ..values import Number, V, absolute, clamp_max, clamp_min, exp, fits, is_float, rsqrt, sqrt, where
 from .creation import splat
 from .integers import power, quotient, shift
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from torch import fx
 
-from ...records.loops import Access, View
+from ...records.loops import Access, View, compute_dtype
 from ...records.sizes import Size, all_known
 from ..context import Lowering, dtype_name, known_sizes, sizes_of
 from ..table import NotLowered, rule
-from ..values import Body, V, compute_dtype, every, summed, where
+from ..values import Body, V, every, summed, where
 from .resampling import read_at, resized_nearest
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...records.loops import View
+from ...records.loops import View, compute_dtype
 from ...records.sizes import Size, hint, product
 from ..context import Lowering, dtype_name, known_size, layout_of
 from ..strides import contiguous, is_dense
 from ..table import NotLowered, rule
-from ..values import MOST_PLACES, V, compute_dtype, exp, is_float, log, where
+from ..values import MOST_PLACES, V, exp, is_float, log, where
 
 
 def normalize_dims(dims: Any, rank: int) -> list[int]:

@@ -13,10 +13,10 @@ from typing import Any
 
 from torch import fx
 
-from ...records.loops import Access, View
+from ...records.loops import Access, View, compute_dtype
 from ..context import Lowering, known_sizes, sizes_of
 from ..table import NotLowered, rule
-from ..values import V, absolute, compute_dtype, is_float, summed, where
+from ..values import V, absolute, is_float, summed, where
 
 CUBIC = -0.75  # the free coefficient of eager's cubic convolution
 Places = list[tuple[V, "V | None"]]  # a place along one dimension, and its weight

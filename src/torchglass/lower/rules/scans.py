@@ -11,11 +11,11 @@ from typing import Any
 
 from torch import fx
 
-from ...records.loops import Loop, View
+from ...records.loops import Loop, View, compute_dtype
 from ...records.sizes import at_most
 from ..context import Lowering, dtype_name
 from ..table import NotLowered, rule
-from ..values import MOST_PLACES, V, compute_dtype, is_float, where
+from ..values import MOST_PLACES, V, is_float, where
 
 WIDE = {"float32": "float64", "bfloat16": "float32", "float16": "float32"}
 """What eager adds up, multiplies and takes logarithms in."""

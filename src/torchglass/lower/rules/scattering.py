@@ -17,12 +17,12 @@ from typing import Any
 
 from torch import fx
 
-from ...records.loops import Access, View
+from ...records.loops import Access, View, compute_dtype
 from ...records.sizes import Size
 from ..context import Lowering, Splat, dtype_name, layout_of, sizes_of
 from ..strides import broadcast, is_dense
 from ..table import NotLowered, rule
-from ..values import Body, V, compute_dtype, where
+from ..values import Body, V, where
 from .gathering import INDEX_COPY, INDEX_DIM, INDEX_GATHER, INDEX_SELF, along, bounded, indices_of, spread, wrapped
 
 Places = Sequence[tuple[V, Size]]

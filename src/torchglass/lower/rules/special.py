@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...records.loops import View
+from ...records.loops import HALF, View, compute_dtype
 from ...records.sizes import all_known
 from ..context import Lowering, dtype_name
 from ..table import NotLowered, rule
-from ..values import COMPUTE, Number, V, absolute, compute_dtype, exp, is_float, log, sin, where
+from ..values import Number, V, absolute, exp, is_float, log, sin, where
 from .pointwise import both, pointwise
 
 
@@ -138,7 +138,7 @@ def _hypot(x: V, y: V) -> V:
 @rule("nextafter")
 def _nextafter(low: Lowering, node: fx.Node, x: Any, y: Any) -> View:
     to = dtype_name(node.meta["val"].dtype)
-    if to in COMPUTE:
+    if to in HALF:
         raise NotLowered("the neighbour in half precision")
     return low.finish(lambda x, y: x.cast(to).do("nextafter", y.cast(to)), [x, y], node)
 
