@@ -9,7 +9,7 @@
 //       tensors. That returns a gradient or None for each of `gradients`.
 //       fallback(*inputs) is called for it within forward-mode differentiation and torch.func's transforms.
 //       A backward that does not retain the graph frees all that is saved. With `kills` (for each of `differentiable`
-//       a tuple of their positions) and `uses` (such a tuple for each of `saved`) it spends the results that
+//       a tuple of their positions) and `uses` (such a tuple for each of `saved`) it kills the results that
 //       `kills` names for those whose gradients arrived, and what only spent results read is freed: None stands for it
 //       in later backwards.
 //   below_autograd(graph, tensors: list) -> tuple: graph(tensors), of which autograd records nothing.
@@ -135,15 +135,15 @@ void GraphNode::check_unspent(const variable_list& tangents) const {
 
 // Frees what no result needs that can still be differentiated.
 void GraphNode::spend(const variable_list& tangents) {
-  if (!sharing_) return release_variables();
-  spent_.resize(sharing_->spends.size());
+  if (!liveness_) return release_variables();
+  spent_.resize(liveness_->kills.size());
   for (size_t i = 0; i < spent_.size() && i < tangents.size(); ++i) {
     if (!tangents[i].defined()) continue;
-    for (const auto other : sharing_->spends[i]) spent_[other] = true;
+    for (const auto other : liveness_->kills[i]) spent_[other] = true;
   }
   for (size_t i = 0; i < saved_.size(); ++i) {
-    const auto& readers = sharing_->readers[i];
-    if (std::all_of(readers.begin(), readers.end(), [&](Py_ssize_t reader) { return spent_[reader]; })) {
+    const auto& uses = liveness_->uses[i];
+    if (std::all_of(uses.begin(), uses.end(), [&](Py_ssize_t use) { return spent_[use]; })) {
       saved_[i] = torch::autograd::SavedVariable();
     }
   }
@@ -165,10 +165,10 @@ struct GraphFunction {
   vectorcallfunc vectorcall;
   PyObject* forward;
   PyObject* backward;
-  PyObject* instead;
+  PyObject* fallback;
   Py_ssize_t inputs, kept, returned;
   Indices saved, gradients, differentiable;
-  std::shared_ptr<const Sharing> sharing;
+  std::shared_ptr<const Liveness> liveness;
 };
 
 GraphFunction* as_graph(PyObject* object) { return reinterpret_cast<GraphFunction*>(object); }
@@ -226,11 +226,11 @@ bool requires_gradient(const Values& values) {
 
 #if __has_include(<torch/csrc/autograd/node.h>)
 c10::intrusive_ptr<GraphNode> make_node(const GraphFunction& graph) {
-  return c10::make_intrusive<GraphNode>(share(graph.backward), graph.kept, graph.sharing);
+  return c10::make_intrusive<GraphNode>(share(graph.backward), graph.kept, graph.liveness);
 }
 #else
 std::shared_ptr<GraphNode> make_node(const GraphFunction& graph) {
-  return std::shared_ptr<GraphNode>(new GraphNode(share(graph.backward), graph.kept, graph.sharing), torch::autograd::deleteNode);
+  return std::shared_ptr<GraphNode>(new GraphNode(share(graph.backward), graph.kept, graph.liveness), torch::autograd::deleteNode);
 }
 #endif
 
@@ -289,8 +289,8 @@ PyObject* graph_call(PyObject* object, PyObject* const* inputs, size_t nargsf, P
     return nullptr;
   }
   const Ref alive = Ref::borrow(object);
-  if (self->instead != Py_None && is_transformed()) {
-    return PyObject_Vectorcall(self->instead, inputs, count, nullptr);
+  if (self->fallback != Py_None && is_transformed()) {
+    return PyObject_Vectorcall(self->fallback, inputs, count, nullptr);
   }
   RECORD_FUNCTION("CompiledGraph", c10::ArrayRef<const c10::IValue>(), at::sequence_number::peek());
   const Ref list = list_of_inputs(inputs, count);
@@ -338,16 +338,16 @@ bool read_lists(PyObject* tuple, Py_ssize_t count, Py_ssize_t end, std::vector<I
   return true;
 }
 
-// False with an exception set where the two do not fit the graph. None for both: one backward spends all.
-bool read_sharing(GraphFunction* self, PyObject* spends, PyObject* readers) {
-  if (spends == Py_None && readers == Py_None) return true;
+// False with an exception set where the two do not fit the graph. None for both: one backward kills all.
+bool read_liveness(GraphFunction* self, PyObject* kills, PyObject* uses) {
+  if (kills == Py_None && uses == Py_None) return true;
   const auto results = static_cast<Py_ssize_t>(self->differentiable.size());
-  auto sharing = std::make_shared<Sharing>();
-  if (!read_lists(spends, results, results, sharing->spends) ||
-      !read_lists(readers, static_cast<Py_ssize_t>(self->saved.size()), results, sharing->readers)) {
+  auto liveness = std::make_shared<Liveness>();
+  if (!read_lists(kills, results, results, liveness->kills) ||
+      !read_lists(uses, static_cast<Py_ssize_t>(self->saved.size()), results, liveness->uses)) {
     return false;
   }
-  self->sharing = std::move(sharing);
+  self->liveness = std::move(liveness);
   return true;
 }
 
@@ -355,12 +355,12 @@ PyObject* graph_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"forward",        "backward", "inputs",  "saved", "kept", "gradients",
                                 "differentiable", "returned", "fallback", "kills",  "uses", nullptr};
   PyObject *forward, *backward, *saved, *gradients, *differentiable;
-  PyObject *instead = Py_None, *spends = Py_None, *readers = Py_None;
+  PyObject *fallback = Py_None, *kills = Py_None, *uses = Py_None;
   Py_ssize_t inputs, kept, returned;
   if (!PyArg_ParseTupleAndKeywords(
           args, kwargs, "OOnO!nO!O!n|OOO:GraphFunction", const_cast<char**>(names), &forward, &backward, &inputs,
           &PyTuple_Type, &saved, &kept, &PyTuple_Type, &gradients, &PyTuple_Type, &differentiable, &returned,
-          &instead, &spends, &readers)) {
+          &fallback, &kills, &uses)) {
     return nullptr;
   }
   if (inputs < 0 || returned < 0 || kept < 0 || kept > PyTuple_GET_SIZE(saved)) {
@@ -372,13 +372,13 @@ PyObject* graph_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   self->vectorcall = entry<graph_call>;
   self->forward = Py_NewRef(forward);
   self->backward = Py_NewRef(backward);
-  self->instead = Py_NewRef(instead);
+  self->fallback = Py_NewRef(fallback);
   self->inputs = inputs, self->kept = kept, self->returned = returned;
   for (auto* indices : {&self->saved, &self->gradients, &self->differentiable}) new (indices) Indices();
-  new (&self->sharing) std::shared_ptr<const Sharing>();
+  new (&self->liveness) std::shared_ptr<const Liveness>();
   Ref owner(reinterpret_cast<PyObject*>(self));
   if (!read_indices(saved, -1, self->saved) || !read_indices(gradients, inputs, self->gradients) ||
-      !read_indices(differentiable, returned, self->differentiable) || !read_sharing(self, spends, readers)) {
+      !read_indices(differentiable, returned, self->differentiable) || !read_liveness(self, kills, uses)) {
     return nullptr;
   }
   return owner.release();
@@ -388,7 +388,7 @@ int graph_traverse(PyObject* object, visitproc visit, void* arg) {
   GraphFunction* self = as_graph(object);
   Py_VISIT(self->forward);
   Py_VISIT(self->backward);
-  Py_VISIT(self->instead);
+  Py_VISIT(self->fallback);
   return 0;
 }
 
@@ -396,7 +396,7 @@ int graph_clear(PyObject* object) {
   GraphFunction* self = as_graph(object);
   Py_CLEAR(self->forward);
   Py_CLEAR(self->backward);
-  Py_CLEAR(self->instead);
+  Py_CLEAR(self->fallback);
   return 0;
 }
 
@@ -405,7 +405,7 @@ void graph_dealloc(PyObject* object) {
   graph_clear(object);
   GraphFunction* self = as_graph(object);
   for (auto* indices : {&self->saved, &self->gradients, &self->differentiable}) indices->~Indices();
-  self->sharing.~shared_ptr();
+  self->liveness.~shared_ptr();
   Py_TYPE(object)->tp_free(object);
 }
 

@@ -25,15 +25,15 @@ variable_list call_backward(PyObject* backward, size_t count, variable_list& ten
 using Indices = std::vector<Py_ssize_t>;
 
 // What the results of a graph have in common, by their position in `differentiable`.
-struct Sharing {
-  std::vector<Indices> spends;   // for each result: those that eager cannot differentiate after it
-  std::vector<Indices> readers;  // for each saved tensor: those whose backward reads it
+struct Liveness {
+  std::vector<Indices> kills;    // for each result: those that eager cannot differentiate after it
+  std::vector<Indices> uses;  // for each saved tensor: those whose backward reads it
 };
 
 struct GraphNode : torch::autograd::Node {
-  // Without `sharing` one backward spends all results.
-  GraphNode(SharedObject backward, size_t kept, std::shared_ptr<const Sharing> sharing)
-      : backward_(std::move(backward)), kept_(kept), sharing_(std::move(sharing)) {}
+  // Without `liveness` one backward kills all results.
+  GraphNode(SharedObject backward, size_t kept, std::shared_ptr<const Liveness> liveness)
+      : backward_(std::move(backward)), kept_(kept), liveness_(std::move(liveness)) {}
 
   std::string name() const override { return "CompiledGraphBackward"; }
   variable_list apply(variable_list&& tangents) override;
@@ -55,7 +55,7 @@ struct GraphNode : torch::autograd::Node {
   size_t kept_;  // so many of the saved tensors are handed to backward; the others are watched for writes only
   std::vector<torch::autograd::SavedVariable> saved_;
   bool released_ = false;
-  std::shared_ptr<const Sharing> sharing_;
+  std::shared_ptr<const Liveness> liveness_;
   std::vector<bool> spent_;  // empty before the first backward that frees
 };
 

@@ -45,9 +45,7 @@ class Ends:
     wrappers: list[torch.Tensor] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     mutations: list[Mutation] = field(default_factory=list)
-    arrived: TangentLayout | None = (
-        None  # strides of the gradients of ``differentiable``; None: as dense as the results
-    )
+    layout: TangentLayout | None = None  # of the gradients of ``differentiable``; None: as dense as the results
 
     @property
     def positions(self) -> tuple[int, ...]:

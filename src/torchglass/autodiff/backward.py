@@ -98,13 +98,13 @@ class Again:
     wants: Wants
     partition: Partition | None = None
 
-    def __call__(self, arrived: TangentLayout) -> Partition | None:
+    def __call__(self, layout: TangentLayout) -> Partition | None:
         """The partition for these gradients. None where autograd's formulas need more than is saved."""
         assert self.partition is not None
         try:
-            traced = trace_backward(self.trace, self.results, arrived)
+            traced = trace_backward(self.trace, self.results, layout)
         except Exception as error:
-            log.debug("backward cannot be traced for gradients %s", arrived, exc_info=error)
+            log.debug("backward cannot be traced for gradients %s", layout, exc_info=error)
             return None
         found = [(i, op) for i, op in enumerate(traced.gradients) if op is not None]
         cleanup = Cleanup(traced.ops, (), lambda name: name == MERGE or (name != FOLD and self.wants(name)))

@@ -221,14 +221,14 @@ class Tracer:
         self.gm = torch.fx.GraphModule({}, torch.fx.Graph())
 
     # --- backward ----------------------------------------------------------------------------------------------------
-    def backward(self, trace: Trace, results: list[torch.Tensor], arrived: TangentLayout | None = None) -> None:
+    def backward(self, trace: Trace, results: list[torch.Tensor], layout: TangentLayout | None = None) -> None:
         """Differentiate ``results`` by the inputs' leaves: adds the ops to the trace and sets its tangents and
-        gradients. ``arrived``: strides of each result's gradient, None for a result that has none; without it every
+        gradients. ``layout``: strides of each result's gradient, None for a result that has none; without it every
         result has one, as dense as the result.
         """
         self.recorder.locate, self.recorder.region = self._locate, None
         trace.tangents, trace.gradients = [], []
-        strides = arrived or [dense_strides(unwrap_functional(result)) for result in results]
+        strides = layout or [dense_strides(unwrap_functional(result)) for result in results]
         used = [(result, layout) for result, layout in zip(results, strides) if layout is not None]
         tangents = [self._tangent(result, layout, trace) for result, layout in used]
         leaves = [entry.leaf for entry in trace.inputs if entry.leaf is not None]
@@ -260,7 +260,7 @@ class Tracer:
 
 def trace(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training: bool, choose: Any) -> tuple[Trace, Any]:
     """Trace ``gm``. ``choose(trace, recorder)`` looks at the forward's outputs and returns what describes them, with
-    attributes ``differentiable`` (the functional tensors to differentiate) and ``arrived``. Returns the trace and that
+    attributes ``differentiable`` (the functional tensors to differentiate) and ``layout``. Returns the trace and that
     description.
     """
     pure_kernels.register()
@@ -273,13 +273,13 @@ def trace(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training: boo
             traced.tracer = tracer
             traced.bound = tracer.recorder.mark()
             with _no_autocast():
-                tracer.backward(traced, described.differentiable, described.arrived)
+                tracer.backward(traced, described.differentiable, described.layout)
             tracer.leave_forward(traced.bound)
     return traced, described
 
 
-def trace_backward(trace: Trace, results: list[torch.Tensor], arrived: TangentLayout) -> Trace:
-    """Differentiate the forward of ``trace`` again, for gradients that arrive as ``arrived`` says: a trace of the same
+def trace_backward(trace: Trace, results: list[torch.Tensor], layout: TangentLayout) -> Trace:
+    """Differentiate the forward of ``trace`` again, for gradients that arrive as ``layout`` says: a trace of the same
     inputs whose ops are the new ones alone.
     """
     assert trace.tracer is not None
@@ -288,7 +288,7 @@ def trace_backward(trace: Trace, results: list[torch.Tensor], arrived: TangentLa
     recorder.ops, recorder.around = again.ops, current_autograd_node()
     try:
         with _tracing(trace.tracer, True), _no_autocast():
-            trace.tracer.backward(again, results, arrived)
+            trace.tracer.backward(again, results, layout)
     finally:
         recorder.around = None  # it saves tensors of the call, and holds what holds the recorder
         recorder.forget_since(trace.bound)
