@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import random
 from collections.abc import Callable
@@ -29,6 +28,7 @@ gaps = torch.rand(2, 7, 16).unfold(0, 2, 1)[..., ::2, :]
 x3, ones, none = turned(4, 6, 5), torch.ones(6), torch.zeros(0)
 images = torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last)
 three, where = torch.ones(3), torch.arange(16).view(4, 4).expand(2, 3, 4, 4).to(memory_format=torch.channels_last)
+places = torch.zeros(3, 7, dtype=torch.long).t()
 WAVES = [x3 + 0j, x3.contiguous() + 0j, x3.transpose(0, 1) + 0j]
 CHOICES = itertools.permutations if torch.__version__ >= "2.13" else itertools.combinations  # before, fakes may raise
 DIMS = [dims for n in (1, 2, 3) for dims in CHOICES(range(3), n)]
@@ -63,6 +63,24 @@ CALLS = {
     ],
     aten.batch_norm_backward.default: [(x3, x3, *norm, True, 1e-5, [True] * 3, none)],
     aten.max_unpool2d.default: [(images, where, [8, 8])],
+    aten.native_group_norm.default: [(images, None, None, 2, 3, 16, 1, 1e-5)],
+    aten.upsample_nearest2d.default: [(images, [8, 8])],
+    aten._upsample_nearest_exact2d.default: [(images, [8, 8])],
+    aten.upsample_bilinear2d.default: [(images, [8, 8], False)],
+    aten.upsample_bicubic2d.default: [(images, [8, 8], False)],
+    aten.masked_fill.Scalar: [(x, x > 0.5, 0.0), (x, torch.ones(6, dtype=torch.bool), 0.0)],
+    aten.masked_fill.Tensor: [(x, x > 0.5, number)],
+    aten.native_layer_norm.default: [(x3, [5], None, None, 1e-5)],
+    aten.tril.default: [(x,), (x3,)],
+    aten.triu.default: [(x,), (x3,)],
+    aten.flip.default: [(x, [0]), (gaps, [1])],
+    aten.index.Tensor: [
+        (x3, [places, places]),
+        (x3, [None, places]),
+        (x3, [places, None, places]),
+        (torch.arange(5.0), [places]),
+        (x3.expand(2, 4, 6, 5), [None, places, places[:1]]),
+    ],
     aten.logit_backward.default: [(x, y, None)],
     aten.native_dropout_backward.default: [(x, y > 0.5, 2.0)],
     aten.index_fill.int_Scalar: [(x, 0, torch.tensor([1]), 3.0), (gaps, 2, torch.tensor([1]), 3.0)],
@@ -114,25 +132,50 @@ def layout(value: torch.Tensor | None) -> tuple[int, ...] | None:
     return None if value is None else tuple(s for s, d in zip(value.stride(), value.shape) if d != 1)
 
 
-def test_views_that_the_kernel_refuses() -> None:
-    """Shapes with dimensions of one element between others, which a meta function passes over."""
+def outcome(call: Callable[[], torch.Tensor]) -> tuple[int, ...] | str:
+    try:
+        return call().stride()
+    except (RuntimeError, ValueError):
+        return "refused"
+
+
+def permuted(draw: random.Random, sizes: list[int], dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    order = draw.sample(range(len(sizes)), len(sizes))
+    wide = torch.zeros([sizes[k] for k in order], dtype=dtype)
+    return wide.permute([order.index(k) for k in range(len(sizes))])
+
+
+def test_views() -> None:
+    """Dimensions of one element between others, and strides of such dimensions in the result."""
     draw, mode = random.Random(0), new_fake_mode()
     outcomes = set()
     for _ in range(500):
-        sizes = [draw.choice((1, 1, 2, 3)) for _ in range(draw.randint(1, 4))]
-        order = draw.sample(range(len(sizes)), len(sizes))
-        real = torch.ones([sizes[k] for k in order]).permute([order.index(k) for k in range(len(sizes))])
-        wanted = draw.sample([1, *sizes], len(sizes) + 1)
-        results = []
-        for given in (real, fake_of(mode, real)):
-            try:
-                with mode if given is not real else contextlib.nullcontext():
-                    results.append(layout(given.view(wanted)))
-            except (RuntimeError, ValueError):
-                results.append("refused")
-        assert results[0] == results[1], (real.shape, real.stride(), wanted)
-        outcomes.add(results[0] == "refused")
+        real = permuted(draw, sizes := [draw.choice((1, 1, 2, 3)) for _ in range(draw.randint(1, 4))])
+        fake, wanted = fake_of(mode, real), draw.sample([1, *sizes], len(sizes) + 1)
+        with mode:
+            found = outcome(lambda fake=fake, wanted=wanted: fake.view(wanted))
+        assert found == outcome(lambda: real.view(wanted)), (real.shape, real.stride(), wanted)  # noqa: B023
+        outcomes.add(found == "refused")
     assert outcomes == {True, False}
+
+
+def test_gathered_by_indices() -> None:
+    """Indices of several dimensions that lie in any order, side by side or apart, some broadcast."""
+    draw, mode = random.Random(0), new_fake_mode()
+    for _ in range(500):
+        real = permuted(draw, [draw.choice((1, 2, 3)) for _ in range(draw.randint(1, 4))])
+        shape = [draw.choice((1, 2, 3)) for _ in range(draw.randint(1, 3))]
+        given: list[torch.Tensor | None] = []
+        for _ in range(real.dim()):
+            own = [size if draw.random() < 0.8 else 1 for size in shape][draw.randint(0, 1) :]
+            given.append(permuted(draw, own, torch.long) if own and draw.random() < 0.6 else None)
+        if all(index is None for index in given):
+            continue
+        with mode:
+            fake = aten.index.Tensor(fake_of(mode, real), [None if i is None else fake_of(mode, i) for i in given])
+        wanted = aten.index.Tensor(real, given)
+        shapes = [None if index is None else (index.shape, index.stride()) for index in given]
+        assert fake.stride() == wanted.stride(), (real.shape, real.stride(), shapes)
 
 
 OF_UNEQUAL = [
@@ -191,3 +234,41 @@ def test_a_network_that_pools_to_one_place_gives_contiguous_pictures() -> None:
     with torch.no_grad():
         result = tg.compile(net)(torch.rand(2, 3, 8, 8))
     assert result.is_contiguous()
+
+
+TOKENS = {
+    "reshape": lambda x: x.permute(0, 2, 1).reshape(1, 16, 8, 8),
+    "view": lambda x: x.transpose(1, 2).view(1, 16, 8, 8),
+    "unflatten": lambda x: x.mT.unflatten(-1, (8, 8)),
+}
+TAKES_PICTURES = [
+    lambda x: F.conv2d(x, torch.ones(4, 16, 1, 1)), lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+    lambda x: F.interpolate(x, scale_factor=2), lambda x: F.max_pool2d(x, 2), lambda x: F.avg_pool2d(x, 2),
+    lambda x: F.group_norm(x, 4), lambda x: F.dropout(F.conv2d(x, torch.ones(4, 16, 1, 1)), 0.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "glass"])
+@pytest.mark.parametrize("takes", TAKES_PICTURES)
+@pytest.mark.parametrize("turn", TOKENS.values(), ids=TOKENS)
+def test_one_picture_made_of_tokens(turn, takes, backend) -> None:
+    """Its batch of one element has a stride by which ATen takes it for contiguous."""
+    tokens = torch.rand(1, 64, 16)
+    results = []
+    for call in (lambda x: takes(turn(x)), tg.compile(lambda x: takes(turn(x)), backend=backend)):
+        torch.manual_seed(0)
+        results.append(call(tokens))
+    assert results[0].stride() == results[1].stride()
+    torch.testing.assert_close(results[1], results[0])
+
+
+def test_strides_of_what_is_gathered_decide_branches() -> None:
+    places = (torch.arange(6).view(2, 3) % 5).t()
+
+    def program(x):
+        found = x[places]
+        return torch.as_strided(found, (4,), (1,)), found.is_contiguous(), found.stride()
+
+    wanted, *facts = program(torch.arange(5.0))
+    got, *known = tg.compile(program)(torch.arange(5.0))
+    assert torch.equal(got, wanted) and known == facts

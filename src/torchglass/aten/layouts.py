@@ -8,7 +8,7 @@ Input: an operator's fake result and its arguments. Output: the same, laid out a
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -54,36 +54,44 @@ _LIKE_THE_OPERAND = frozenset(
 def elementwise(target: Any, result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
     """An element-wise result with dimensions of one element laid out as the kernels do (``TensorIterator``).
 
-    Contiguous operands of one shape give what a new tensor of that shape has. Strides of dimensions of one element
-    decide whether what follows takes a picture for channels last.
+    Operands of one shape that are contiguous, or pictures channels last, give what a new tensor of that shape has.
+    Strides of dimensions of one element decide whether what follows takes a picture for channels last.
     """
-    operands = [args[n] for n in _tensor_places(target) if n < len(args)]
-    if all(isinstance(a, torch.Tensor) and a.shape == result.shape and a.is_contiguous() for a in operands):
-        return _contiguous(result) if operands else result
-    return _of_unequal_ranks(result, args)
+    operands = [args[n] for n in _operand_places(target) if n < len(args)]
+    if operands and all(isinstance(a, torch.Tensor) and a.shape == result.shape for a in operands):
+        if all(a.is_contiguous() for a in operands):
+            return _new(result)
+        if result.dim() == 4 and all(_is_dense_channels_last(a) for a in (result, *operands)):
+            return _new(result, torch.channels_last)
+    numbers = any(isinstance(a, int | float) for a in operands)
+    return _of_unequal_ranks(result, args, [result.dim()] if numbers else [])
 
 
 @functools.cache
-def _tensor_places(target: Any) -> tuple[int, ...]:
-    """Which positional arguments are tensors; a number in such a place is one without dimensions to the kernel. None of
-    the operators that make their result as they find their operand, or of a number a tensor.
+def _operand_places(target: Any) -> tuple[int, ...]:
+    """Which positional arguments are operands: tensors, and numbers, which are tensors without dimensions to the
+    kernel. None of the operators that make their result as they find their operand.
     """
-    parameters = target._schema.arguments
-    tensors = tuple(n for n, parameter in enumerate(parameters) if str(parameter.type) == "Tensor")
-    numbers = {parameter.name for n, parameter in enumerate(parameters) if n not in tensors}
-    made_of_numbers = not numbers.isdisjoint(("self", "other"))
-    return () if target in _LIKE_THE_OPERAND or target.namespace != "aten" or made_of_numbers else tensors
+    if target in _LIKE_THE_OPERAND or target.namespace != "aten":
+        return ()
+    parameters = enumerate(target._schema.arguments)
+    return tuple(n for n, one in parameters if str(one.type) == "Tensor" or one.name in ("self", "other"))
 
 
-def _contiguous(value: torch.Tensor) -> torch.Tensor:
-    """Contiguous in dimensions of one element too."""
+def _new(value: torch.Tensor, memory_format: torch.memory_format = torch.contiguous_format) -> torch.Tensor:
+    """As a new tensor of that shape lies, in dimensions of one element too."""
     strides = [1]
     for size in reversed(value.shape[1:]):
         strides.insert(0, strides[0] * max(size, 1))
-    return value if list(value.stride()) == strides[: value.dim()] else value.new_empty(value.shape)
+    made = value if list(value.stride()) == strides[: value.dim()] else value.new_empty(value.shape)
+    return made if memory_format is torch.contiguous_format else made.to(memory_format=memory_format)
 
 
-def _of_unequal_ranks(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
+def _is_dense_channels_last(value: torch.Tensor) -> bool:
+    return value.is_contiguous(memory_format=torch.channels_last)
+
+
+def _of_unequal_ranks(result: torch.Tensor, args: tuple[Any, ...], numbers: list[int]) -> torch.Tensor:
     """An element-wise result laid out as the kernels do (``TensorIterator``) where an operand has fewer dimensions.
 
     They pass over dimensions that it lacks when they look for an order; meta functions give it strides there, which
@@ -92,13 +100,20 @@ def _of_unequal_ranks(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tens
     shape = result.shape
     operands = [a for a in args if isinstance(a, torch.Tensor)]
     lacking = [len(shape) - a.dim() for a in operands]
-    if not any(1 in shape[:n] for n in lacking) or not all(type(size) is int for size in shape):
+    if not any(1 in shape[:n] for n in lacking + numbers) or not all(type(size) is int for size in shape):
         return result
     steps = [
         [0] * n + [0 if s == 1 and d != 1 else step for s, d, step in zip(a.shape, shape[n:], a.stride())]
         for a, n in zip(operands, lacking)
     ]
-    order = list(range(len(shape) - 1, -1, -1))
+    return _iterated(result, steps)
+
+
+def _iterated(result: torch.Tensor, steps: list[list[int]]) -> torch.Tensor:
+    """Laid out as ``TensorIterator`` orders the dimensions by the ``steps`` of its operands, one list for each."""
+    shape = result.shape
+    innermost_first = list(range(len(shape) - 1, -1, -1))
+    order = list(innermost_first)
     for place in range(1, len(order)):
         moving = place
         for before in range(place - 1, -1, -1):
@@ -108,12 +123,12 @@ def _of_unequal_ranks(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tens
             if swap > 0:
                 order[before], order[moving] = order[moving], order[before]
                 moving = before
+    if order == innermost_first:
+        return _new(result)
     strides, size = [0] * len(shape), 1
     for dim in order:
         strides[dim] = size
         size *= shape[dim]
-    if order == list(range(len(shape) - 1, -1, -1)):
-        strides = list(result.new_empty(shape).stride())
     return result if list(result.stride()) == strides else result.new_empty_strided(shape, strides)
 
 
@@ -141,24 +156,28 @@ def laid_out(target: Any, result: Any, args: tuple[Any, ...]) -> Any:
     aten._log_softmax_backward_data.default, aten.huber_loss_backward.default, aten.log_sigmoid_forward.default,
     aten.mse_loss_backward.default, aten.native_layer_norm_backward.default, aten.normal.Tensor_Tensor,
     aten.normal.Tensor_float, aten.normal.float_Tensor, aten.poisson.default, aten.pow.Scalar,
-    aten.smooth_l1_loss_backward.default,
+    aten.smooth_l1_loss_backward.default, aten.masked_fill.Scalar, aten.masked_fill.Tensor,
+    aten.native_layer_norm.default, aten.tril.default, aten.triu.default,
 )  # fmt: skip
 def _row_by_row(result: Any, args: tuple[Any, ...]) -> Any:
     """Their kernels give contiguous results whatever they are given."""
     if isinstance(result, torch.Tensor):
-        return result.contiguous()
-    return tuple(value if value is None else value.contiguous() for value in result)
+        return _new(result)
+    return tuple(value if value is None else _new(value) for value in result)
 
 
 @layout(aten.native_batch_norm.default)
 def _normalized(result: Any, args: tuple[Any, ...]) -> Any:
     """Pictures that are contiguous and channels last alike are contiguous to it."""
-    if args[0].is_contiguous() and result[0] is not None:
-        return (_contiguous(result[0]), *result[1:])
-    return _as_images(result, args[0])
+    if result[0] is None or not (args[0].is_contiguous() or (args[0].dim() == 4 and _is_dense_channels_last(args[0]))):
+        return _as_images(result, args[0])
+    return (_new(result[0], torch.contiguous_format if args[0].is_contiguous() else torch.channels_last), *result[1:])
 
 
-@layout(aten.max_unpool2d.default)
+@layout(
+    aten.max_unpool2d.default, aten.native_group_norm.default, aten.upsample_nearest2d.default,
+    aten._upsample_nearest_exact2d.default, aten.upsample_bilinear2d.default, aten.upsample_bicubic2d.default,
+)  # fmt: skip
 def _as_first(result: Any, args: tuple[Any, ...]) -> Any:
     return _as_images(result, args[0])
 
@@ -173,8 +192,8 @@ def _as_images(result: Any, images: torch.Tensor) -> Any:
     last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(images.dim())
     wanted = last if last is not None and _channels_last(images) else torch.contiguous_format
     if isinstance(result, torch.Tensor):
-        return result.contiguous(memory_format=wanted)
-    first = None if result[0] is None else result[0].contiguous(memory_format=wanted)
+        return _new(result, wanted)
+    first = None if result[0] is None else _new(result[0], wanted)
     return (first, *result[1:])
 
 
@@ -204,10 +223,33 @@ def _of_two(result: Any, args: tuple[Any, ...]) -> Any:
     return result if result.stride() == strides else result.new_empty_strided(result.shape, strides)
 
 
-@layout(aten._prelu_kernel.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
+@layout(aten._prelu_kernel.default, aten.flip.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
 def _as_a_copy(result: Any, args: tuple[Any, ...]) -> Any:
-    """They fill a copy, which keeps the order of the dimensions, gaps left out."""
-    return torch.empty_like(args[0])
+    """They fill a copy, which keeps the strides of what has no gaps, else the order of the dimensions."""
+    x, expected = args[0], 1
+    for stride, size in sorted((s, n) for s, n in zip(x.stride(), x.shape) if n != 1):
+        if stride != expected:
+            return torch.empty_like(x)
+        expected *= size
+    return x.new_empty_strided(x.shape, x.stride())
+
+
+@layout(aten.index.Tensor)
+def _indexed(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
+    """The kernel walks the source and the indices, which lie as they are, at once; masks are not known."""
+    x, given = args[0], {dim: index for dim, index in enumerate(args[1]) if index is not None}
+    if not given or any(index.dtype in (torch.bool, torch.uint8) for index in given.values()):
+        return result
+    indices = torch.broadcast_tensors(*given.values())
+    adjacent = max(given) - min(given) < len(given)
+    left = [step for dim, step in enumerate(x.stride()) if dim not in given]
+    before, after = (left[: min(given)], left[min(given) :]) if adjacent else ([], left)
+    steps = [[*before, *(0 for _ in indices[0].shape), *after]]
+    shape = (*(1 for _ in before), *indices[0].shape, *(1 for _ in after))
+    for index in indices:
+        own = _strides_of_view(index.shape, index.stride(), shape) or ()
+        steps.append([0 if size == 1 != wide else step for step, size, wide in zip(own, shape, result.shape)])
+    return _iterated(result, steps)
 
 
 @layout(aten.roll.default)
@@ -244,36 +286,42 @@ def _transformed_to_real(result: torch.Tensor, args: tuple[Any, ...]) -> torch.T
 
 @layout(aten.view.default, aten._unsafe_view.default)
 def _viewed(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
-    """Where a dimension of one element lies between others, the meta function takes what the kernel refuses."""
-    x = args[0]
-    if 1 in x.shape and not x.is_contiguous() and not _can_be_viewed(x, result.shape):
+    """The meta function takes what the kernel refuses, and gives dimensions of one element other strides, by which what
+    follows takes a picture for channels last or not.
+    """
+    x, shape = args[0], result.shape
+    if 1 not in (*x.shape, *shape) or not all(type(n) is int for n in (*x.shape, *x.stride(), *shape)):
+        return result
+    strides = _strides_of_view(x.shape, x.stride(), shape)
+    if strides is None:
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two"
             " contiguous subspaces). Use .reshape(...) instead."
         )
-    return result
+    return result if result.stride() == strides else result.as_strided(shape, strides, result.storage_offset())
 
 
-def _can_be_viewed(x: torch.Tensor, shape: torch.Size) -> bool:
-    """Whether each run of dimensions that follow each other in memory is filled by some of ``shape``."""
-    if x.numel() == 0 or not all(type(n) is int for n in (*x.shape, *x.stride(), *shape)):
-        return True
-    runs: list[int] = []
-    after = None
-    for size, stride in reversed([(n, step) for n, step in zip(x.shape, x.stride()) if n != 1]):
-        if stride == after:
-            runs[-1] *= size
-        else:
-            runs.append(size)
-        after = size * stride
-    sizes = [n for n in shape if n != 1]
-    for run in runs:
+def _strides_of_view(old: Sequence[int], strides: Sequence[int], new: Sequence[int]) -> tuple[int, ...] | None:
+    """Strides of the ``new`` shape in the same memory, as ATen computes them (``computeStride`` in TensorUtils.cpp):
+    by runs of dimensions that follow each other in memory, from the last; None where one is not filled.
+    """
+    if 0 in new:
+        return tuple(strides) if tuple(old) == tuple(new) else torch.empty(tuple(new), device="meta").stride()
+    made: list[int] = []
+    left = list(new)
+    run, step = 1, strides[-1] if strides else 1
+    for dim in reversed(range(len(old))):
+        run *= old[dim]
+        if dim and (old[dim - 1] == 1 or strides[dim - 1] == run * step):
+            continue
         filled = 1
-        while filled < run and sizes:
-            filled *= sizes.pop()
+        while left and (filled < run or left[-1] == 1):
+            made.insert(0, filled * step)
+            filled *= left.pop()
         if filled != run:
-            return False
-    return True
+            return None
+        run, step = 1, strides[dim - 1]
+    return (*(1 for _ in left), *made)
 
 
 @layout(aten._scaled_dot_product_flash_attention_for_cpu.default)
