@@ -48,6 +48,12 @@ void set_python_error() noexcept {
   }
 }
 
+bool expect_tuple(PyObject* object, const char* what) {
+  if (PyTuple_Check(object)) return true;
+  PyErr_Format(PyExc_TypeError, "%s must be a tuple, not %.200s", what, Py_TYPE(object)->tp_name);
+  return false;
+}
+
 void report_unraisable() noexcept {
   if (!Py_IsInitialized() || !PyGILState_Check()) return;  // a tensor's memory is freed on any thread, at any time
   PyObject *type, *value, *traceback;

@@ -203,7 +203,10 @@ bool compile_entry(
   if (!found) return say(region, function, code);
   if (found.get() == Py_None) return true;
   PyObject *first = nullptr, *second = nullptr;
-  if (!PyArg_ParseTuple(found.get(), "OO:Region.compile", &first, &second)) return say(region, function, code);
+  if (!expect_tuple(found.get(), "Region: what compile returns, if it is not None,") ||
+      !PyArg_ParseTuple(found.get(), "OO:Region.compile", &first, &second)) {
+    return say(region, function, code);
+  }
   entry = Ref::borrow(first);
   fetched = Ref::borrow(second);
   return true;
@@ -326,6 +329,10 @@ namespace {
 PyObject* region_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* compile = nullptr;
   if (!PyArg_ParseTuple(args, "O:Region", &compile)) return nullptr;
+  if (!PyCallable_Check(compile)) {
+    PyErr_SetString(PyExc_TypeError, "Region: compile must be callable");
+    return nullptr;
+  }
   Ref made(type->tp_alloc(type, 0));
   if (!made) return nullptr;
   Region* self = as_region(made.get());
