@@ -17,12 +17,14 @@
 // 3.12 on clearing and popping is ours. Parameters are bound and in the frame's first slots, cells are not made yet and
 // free variables not copied, so calling an entry with these slots is all there is to do. A frame that throws, is
 // traced, has started, or belongs to a generator, class body or module runs as usual. Ended it is on every path that does
-// not run it: answered by a result, an exception that was raised, or one that our own code threw.
+// not run it: answered by a result, an exception that was raised, or one that our own code threw. While the hook is
+// installed each call of a Python function takes C stack, in all threads: near its end calls raise RecursionError.
 //
 // A function without closure is known by its code and globals, so that inner functions made anew on every call find
 // their entries. One with a closure is known by itself, as guards on its cells are; when it dies its entries die. After
 // `most_closures` of one code it is left alone: such functions are made faster than compiling them pays.
 #include "frame_hook.h"
+#include "stack.h"
 #include "tail_calls.h"
 
 #define Py_BUILD_CORE 1
@@ -110,17 +112,22 @@ bool has_not_started(_PyInterpreterFrame* frame, PyCodeObject* code) {
 #endif
 }
 
+// Whether it may be ended here: a generator's is its own.
+bool is_start(_PyInterpreterFrame* frame, PyObject* code) {
+  return frame->owner == FRAME_OWNED_BY_THREAD && PyCode_Check(code) &&
+      has_not_started(frame, reinterpret_cast<PyCodeObject*>(code));
+}
+
 // Whether this is the start of a plain function's call.
 bool is_call(_PyInterpreterFrame* frame, PyObject* object) {
-  if (!PyCode_Check(object)) return false;
+  if (!is_start(frame, object)) return false;
   auto* code = reinterpret_cast<PyCodeObject*>(object);
   constexpr int function = CO_OPTIMIZED | CO_NEWLOCALS;
   constexpr int resumed = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
   if ((code->co_flags & (function | resumed)) != function) return false;
-  if (frame->owner != FRAME_OWNED_BY_THREAD || frame->frame_obj != nullptr || frame->f_locals != nullptr) return false;
+  if (frame->frame_obj != nullptr || frame->f_locals != nullptr) return false;
   PyObject* callee = function_of(frame);
-  return callee != nullptr && PyFunction_Check(callee) && PyFunction_GET_CODE(callee) == object &&
-      has_not_started(frame, code);
+  return callee != nullptr && PyFunction_Check(callee) && PyFunction_GET_CODE(callee) == object;
 }
 
 Py_ssize_t parameter_count(PyCodeObject* code) {
@@ -266,6 +273,11 @@ PyObject* run(PyThreadState* thread, _PyInterpreterFrame* frame, int throwing, b
 PyObject* evaluate(PyThreadState* thread, _PyInterpreterFrame* frame, int throwing) {
   Region* const region = watched;
   const bool again = frame == passing;
+  if (!has_stack() && !throwing && !again && is_start(frame, code_object_of(frame))) {
+    PyErr_SetString(PyExc_RecursionError, OutOfStack().what());
+    end_frame(thread, frame);
+    return nullptr;
+  }
   if (region == nullptr || throwing || again || thread->tracing != 0 || thread->c_tracefunc != nullptr) {
     return run(thread, frame, throwing, again);
   }

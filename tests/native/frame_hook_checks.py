@@ -333,6 +333,33 @@ def check_recursion():
     assert not watching()
 
 
+def check_recursion_ends_before_the_stack():
+    def down(n):
+        return down(n - 1) + 1 if n else 0
+
+    def work():
+        with Region(lambda *a: None):
+            assert down(100) == 100
+            try:
+                down(10**6)
+            except RecursionError as error:
+                found.append(str(error))
+
+    found, limit = [], sys.getrecursionlimit()
+    sys.setrecursionlimit(10**7)
+    try:
+        work()
+        threading.stack_size(256 * 1024)
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(0)
+        sys.setrecursionlimit(limit)
+    counts_itself = sys.version_info >= (3, 12)  # Python has a limit of its own for calls that take C stack
+    assert len(found) == 2 and (counts_itself or all("C stack" in text for text in found)), found
+
+
 def check_stack_chunks():
     """A frame that is answered may be the first of its chunk of the interpreter's stack."""
     region = compiling("positional", "wide")
