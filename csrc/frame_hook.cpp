@@ -8,6 +8,7 @@
 //   region.add(function, compiled)    calls of this function are calls of `compiled` from now on
 //   region.skip(code)                 frames of this code run as usual from now on
 //   region.clear()
+//       A region lives until it is left, by the thread that entered it.
 //   watching() -> bool                whether the current thread is inside a region
 //
 // Entries, graphs, `compile` and all that they call run unwatched, and so does a function marked with tg.disable with
@@ -82,13 +83,24 @@ struct Region {
 
 namespace {
 
-thread_local Region* watched = nullptr;  // borrowed: whoever set it holds it
-thread_local std::vector<Region*> entered;
+// A region that was entered and not left yet, and what was watched before: both owned.
+struct Entered {
+  Region* region;
+  Region* before;
+};
+
+thread_local Region* watched = nullptr;  // owned
+thread_local std::vector<Entered> entered;
 thread_local _PyInterpreterFrame* passing = nullptr;
 _PyFrameEvalFunction previous = nullptr;  // what was installed before us: another tool's hook, or the default
 
 Region* as_region(PyObject* object) {
   return reinterpret_cast<Region*>(object);
+}
+
+Region* own(Region* region) {
+  Py_XINCREF(reinterpret_cast<PyObject*>(region));
+  return region;
 }
 
 // ------------------------------------------------------------------------------------------------ frames
@@ -316,9 +328,10 @@ void uninstall() {
   _PyInterpreterState_SetEvalFrameFunc(interpreter, previous);
 }
 
+// Takes the reference over.
 void watch(Region* region) {
   const int change = (region != nullptr) - (watched != nullptr);
-  watched = region;
+  const Ref old(reinterpret_cast<PyObject*>(std::exchange(watched, region)));
   watching_threads += change;
   if (change > 0 && watching_threads == 1) install();
   if (change < 0 && watching_threads == 0) uninstall();
@@ -326,12 +339,12 @@ void watch(Region* region) {
 
 }  // namespace
 
-Watching::Watching(Region* region) : before_(watched) {
-  if (region != before_) watch(region);
+Watching::Watching(Region* region) : before_(own(watched)) {
+  watch(own(region));
 }
 
 Watching::~Watching() {
-  if (watched != before_) watch(before_);
+  watch(before_);
 }
 
 // ------------------------------------------------------------------------------------------------ the Python type
@@ -384,18 +397,30 @@ void region_dealloc(PyObject* object) {
 }
 
 PyObject* region_enter(PyObject* object, PyObject*) {
-  entered.push_back(watched);
-  watch(as_region(object));
+  Region* const region = as_region(object);
+  entered.push_back({region, watched});
+  own(entered.back().region);
+  own(entered.back().before);
+  watch(own(region));
   return Py_NewRef(object);
 }
 
-PyObject* region_exit(PyObject*, PyObject* const*, Py_ssize_t) {
-  if (entered.empty()) {
+// Left out of order, as by coroutines that take turns, it is no longer what others come back to.
+PyObject* region_exit(PyObject* object, PyObject* const*, Py_ssize_t) {
+  const auto is_it = [object](const Entered& one) { return one.region == as_region(object); };
+  const auto found = std::find_if(entered.rbegin(), entered.rend(), is_it);
+  if (found == entered.rend()) {
     PyErr_SetString(PyExc_RuntimeError, "Region.__exit__ without __enter__ on this thread");
     return nullptr;
   }
-  watch(entered.back());
-  entered.pop_back();
+  const Ref left(reinterpret_cast<PyObject*>(found->region));
+  Region* const before = found->before;
+  const auto above = entered.erase(std::next(found).base());
+  if (above == entered.end()) {
+    watch(before);
+  } else {
+    const Ref old(reinterpret_cast<PyObject*>(std::exchange(above->before, before)));
+  }
   Py_RETURN_NONE;
 }
 
