@@ -2,7 +2,9 @@
 //
 //   same_constant(value, expected) -> bool
 //       What the check "constant" compares with, e.g. same_constant((1, 0.0), (True, -0.0)) is False twice over.
+//       RecursionError where values nest deeper than the C stack goes; to a guard these are not the same.
 #include "checks.h"
+#include "stack.h"
 
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
@@ -36,22 +38,29 @@ const Row rows[] = {
     {"mro", Check::Mro},
 };
 
+bool cleared(int answer) {
+  if (answer < 0) PyErr_Clear();
+  return answer == 1;
+}
+
 bool same_float(double a, double b) {
   return std::memcmp(&a, &b, sizeof(double)) == 0 || (std::isnan(a) && std::isnan(b));
 }
+
+bool same(PyObject* value, PyObject* expected);
 
 bool same_items(PyObject* a, PyObject* b) {
   const Py_ssize_t count = PyTuple_GET_SIZE(a);
   if (count != PyTuple_GET_SIZE(b)) return false;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!same_constant(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
+    if (!same(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
   }
   return true;
 }
 
 bool has_same_constant(PyObject* items, PyObject* wanted) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i) {
-    if (same_constant(PyTuple_GET_ITEM(items, i), wanted)) return true;
+    if (same(PyTuple_GET_ITEM(items, i), wanted)) return true;
   }
   return false;
 }
@@ -94,13 +103,31 @@ bool same_text(PyObject* a, PyObject* b) {
 bool same_slices(PyObject* a, PyObject* b) {
   const auto* x = reinterpret_cast<PySliceObject*>(a);
   const auto* y = reinterpret_cast<PySliceObject*>(b);
-  return same_constant(x->start, y->start) && same_constant(x->stop, y->stop) && same_constant(x->step, y->step);
+  return same(x->start, y->start) && same(x->stop, y->stop) && same(x->step, y->step);
 }
 
 // Builtin types whose == runs no Python code and tells values apart.
 bool is_compared_by_value(PyTypeObject* type) {
   return type == &PyLong_Type || type == &PyUnicode_Type || type == &PyBytes_Type || type == &PyRange_Type ||
       type == &THPDeviceType || type == &THPDtypeType;
+}
+
+// What same_constant says, or OutOfStack where values nest too deep for it.
+bool same(PyObject* value, PyObject* expected) {
+  if (value == expected) return true;
+  PyTypeObject* type = Py_TYPE(expected);
+  if (Py_TYPE(value) != type) return false;
+  if (type == &PyFloat_Type) return same_float(PyFloat_AS_DOUBLE(value), PyFloat_AS_DOUBLE(expected));
+  if (type == &PyComplex_Type) {
+    const Py_complex a = PyComplex_AsCComplex(value), b = PyComplex_AsCComplex(expected);
+    return same_float(a.real, b.real) && same_float(a.imag, b.imag);
+  }
+  if (is_compared_by_value(type)) return cleared(PyObject_RichCompareBool(value, expected, Py_EQ));
+  ensure_stack();
+  if (type == &PyTuple_Type || type == &THPSizeType) return same_items(value, expected);
+  if (type == &PyFrozenSet_Type || type == &PySet_Type) return same_sets(value, expected);
+  if (type == &PySlice_Type) return same_slices(value, expected);
+  return is_compared_by_text(type) && same_text(value, expected);
 }
 
 bool asks_for_name(Check check) {
@@ -130,11 +157,6 @@ bool fits_expected(const Condition& condition) {
     return true;
   }
   return false;
-}
-
-bool cleared(int answer) {
-  if (answer < 0) PyErr_Clear();
-  return answer == 1;
 }
 
 bool is_builtin_dict(PyObject* object) {
@@ -201,7 +223,7 @@ PyObject* same_constant_function(PyObject*, PyObject* const* args, Py_ssize_t co
     PyErr_SetString(PyExc_TypeError, "same_constant takes two arguments");
     return nullptr;
   }
-  return PyBool_FromLong(same_constant(args[0], args[1]));
+  return PyBool_FromLong(same(args[0], args[1]));
 }
 
 PyMethodDef checks_functions[] = {
@@ -213,19 +235,11 @@ PyMethodDef checks_functions[] = {
 }  // namespace
 
 bool same_constant(PyObject* value, PyObject* expected) {
-  if (value == expected) return true;
-  PyTypeObject* type = Py_TYPE(expected);
-  if (Py_TYPE(value) != type) return false;
-  if (type == &PyFloat_Type) return same_float(PyFloat_AS_DOUBLE(value), PyFloat_AS_DOUBLE(expected));
-  if (type == &PyComplex_Type) {
-    const Py_complex a = PyComplex_AsCComplex(value), b = PyComplex_AsCComplex(expected);
-    return same_float(a.real, b.real) && same_float(a.imag, b.imag);
+  try {
+    return same(value, expected);
+  } catch (const OutOfStack&) {
+    return false;
   }
-  if (type == &PyTuple_Type || type == &THPSizeType) return same_items(value, expected);
-  if (type == &PyFrozenSet_Type || type == &PySet_Type) return same_sets(value, expected);
-  if (type == &PySlice_Type) return same_slices(value, expected);
-  if (is_compared_by_value(type)) return cleared(PyObject_RichCompareBool(value, expected, Py_EQ));
-  return is_compared_by_text(type) && same_text(value, expected);
 }
 
 bool Condition::make(const char* name, PyObject* expected, Condition& out) {

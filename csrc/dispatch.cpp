@@ -23,6 +23,7 @@
 #include "frame_hook.h"
 #include "guard_table.h"
 #include "native.h"
+#include "stack.h"
 #include "tail_calls.h"
 
 #include <c10/util/SmallVector.h>
@@ -318,6 +319,7 @@ PyObject* answer_unwatched(CompiledFunction* self, const Arguments& given) {
 }
 
 PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* names) {
+  ensure_stack();
   CompiledFunction* self = as_compiled(object);
   const Arguments given{self->bound, args, PyVectorcall_NARGS(nargsf), names};
   if (!self->continues) {

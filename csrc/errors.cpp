@@ -2,7 +2,7 @@
 //
 //   an argument that does not fit    the caller's mistake: looked at before anything is done, and raised by hand as the
 //                                    TypeError, ValueError, IndexError or OverflowError that names function and argument
-//   what C++ throws                  std::bad_alloc is MemoryError; PyTorch's own errors are what PyTorch makes of them
+//   what C++ throws                  std::bad_alloc is MemoryError, OutOfStack RecursionError; PyTorch's own errors are what PyTorch makes of them
 //                                    (IndexError, NotImplementedError, ... and what a Python callback raised), without
 //                                    the C++ backtrace; any other std::exception is RuntimeError with its text
 //   what a guard cannot find out     is an answer, no: guards catch it where they ask (checks.cpp, tensor_facts.cpp)
@@ -12,6 +12,7 @@
 // Example: number_tensor(1, torch.int8) is TypeError by hand, empty_strided_cpu((1 << 60,), (1,), torch.float32) throws
 // c10::Error, which is RuntimeError.
 #include "native.h"
+#include "stack.h"
 
 #include <new>
 
@@ -27,6 +28,8 @@ void translate() {
     throw;
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
+  } catch (const OutOfStack& error) {
+    PyErr_SetString(PyExc_RecursionError, error.what());
   } catch (const std::exception& error) {
 #if __has_include(<torch/csrc/Exceptions.h>)
     torch::translate_exception_to_python(std::current_exception());
@@ -46,6 +49,12 @@ void set_python_error() noexcept {
   } catch (...) {  // making the message failed
     PyErr_NoMemory();
   }
+}
+
+bool expect_tuple(PyObject* object, const char* what) {
+  if (PyTuple_Check(object)) return true;
+  PyErr_Format(PyExc_TypeError, "%s must be a tuple, not %.200s", what, Py_TYPE(object)->tp_name);
+  return false;
 }
 
 void report_unraisable() noexcept {

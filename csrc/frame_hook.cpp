@@ -8,6 +8,7 @@
 //   region.add(function, compiled)    calls of this function are calls of `compiled` from now on
 //   region.skip(code)                 frames of this code run as usual from now on
 //   region.clear()
+//       A region lives until it is left, by the thread that entered it.
 //   watching() -> bool                whether the current thread is inside a region
 //
 // Entries, graphs, `compile` and all that they call run unwatched, and so does a function marked with tg.disable with
@@ -17,12 +18,14 @@
 // 3.12 on clearing and popping is ours. Parameters are bound and in the frame's first slots, cells are not made yet and
 // free variables not copied, so calling an entry with these slots is all there is to do. A frame that throws, is
 // traced, has started, or belongs to a generator, class body or module runs as usual. Ended it is on every path that does
-// not run it: answered by a result, an exception that was raised, or one that our own code threw.
+// not run it: answered by a result, an exception that was raised, or one that our own code threw. While the hook is
+// installed each call of a Python function takes C stack, in all threads: near its end calls raise RecursionError.
 //
 // A function without closure is known by its code and globals, so that inner functions made anew on every call find
 // their entries. One with a closure is known by itself, as guards on its cells are; when it dies its entries die. After
 // `most_closures` of one code it is left alone: such functions are made faster than compiling them pays.
 #include "frame_hook.h"
+#include "stack.h"
 #include "tail_calls.h"
 
 #define Py_BUILD_CORE 1
@@ -80,13 +83,24 @@ struct Region {
 
 namespace {
 
-thread_local Region* watched = nullptr;  // borrowed: whoever set it holds it
-thread_local std::vector<Region*> entered;
+// A region that was entered and not left yet, and what was watched before: both owned.
+struct Entered {
+  Region* region;
+  Region* before;
+};
+
+thread_local Region* watched = nullptr;  // owned
+thread_local std::vector<Entered> entered;
 thread_local _PyInterpreterFrame* passing = nullptr;
 _PyFrameEvalFunction previous = nullptr;  // what was installed before us: another tool's hook, or the default
 
 Region* as_region(PyObject* object) {
   return reinterpret_cast<Region*>(object);
+}
+
+Region* own(Region* region) {
+  Py_XINCREF(reinterpret_cast<PyObject*>(region));
+  return region;
 }
 
 // ------------------------------------------------------------------------------------------------ frames
@@ -110,17 +124,22 @@ bool has_not_started(_PyInterpreterFrame* frame, PyCodeObject* code) {
 #endif
 }
 
+// Whether it may be ended here: a generator's is its own.
+bool is_start(_PyInterpreterFrame* frame, PyObject* code) {
+  return frame->owner == FRAME_OWNED_BY_THREAD && PyCode_Check(code) &&
+      has_not_started(frame, reinterpret_cast<PyCodeObject*>(code));
+}
+
 // Whether this is the start of a plain function's call.
 bool is_call(_PyInterpreterFrame* frame, PyObject* object) {
-  if (!PyCode_Check(object)) return false;
+  if (!is_start(frame, object)) return false;
   auto* code = reinterpret_cast<PyCodeObject*>(object);
   constexpr int function = CO_OPTIMIZED | CO_NEWLOCALS;
   constexpr int resumed = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
   if ((code->co_flags & (function | resumed)) != function) return false;
-  if (frame->owner != FRAME_OWNED_BY_THREAD || frame->frame_obj != nullptr || frame->f_locals != nullptr) return false;
+  if (frame->frame_obj != nullptr || frame->f_locals != nullptr) return false;
   PyObject* callee = function_of(frame);
-  return callee != nullptr && PyFunction_Check(callee) && PyFunction_GET_CODE(callee) == object &&
-      has_not_started(frame, code);
+  return callee != nullptr && PyFunction_Check(callee) && PyFunction_GET_CODE(callee) == object;
 }
 
 Py_ssize_t parameter_count(PyCodeObject* code) {
@@ -203,7 +222,10 @@ bool compile_entry(
   if (!found) return say(region, function, code);
   if (found.get() == Py_None) return true;
   PyObject *first = nullptr, *second = nullptr;
-  if (!PyArg_ParseTuple(found.get(), "OO:Region.compile", &first, &second)) return say(region, function, code);
+  if (!expect_tuple(found.get(), "Region: what compile returns, if it is not None,") ||
+      !PyArg_ParseTuple(found.get(), "OO:Region.compile", &first, &second)) {
+    return say(region, function, code);
+  }
   entry = Ref::borrow(first);
   fetched = Ref::borrow(second);
   return true;
@@ -263,6 +285,11 @@ PyObject* run(PyThreadState* thread, _PyInterpreterFrame* frame, int throwing, b
 PyObject* evaluate(PyThreadState* thread, _PyInterpreterFrame* frame, int throwing) {
   Region* const region = watched;
   const bool again = frame == passing;
+  if (!has_stack() && !throwing && !again && is_start(frame, code_object_of(frame))) {
+    PyErr_SetString(PyExc_RecursionError, OutOfStack().what());
+    end_frame(thread, frame);
+    return nullptr;
+  }
   if (region == nullptr || throwing || again || thread->tracing != 0 || thread->c_tracefunc != nullptr) {
     return run(thread, frame, throwing, again);
   }
@@ -301,9 +328,10 @@ void uninstall() {
   _PyInterpreterState_SetEvalFrameFunc(interpreter, previous);
 }
 
+// Takes the reference over.
 void watch(Region* region) {
   const int change = (region != nullptr) - (watched != nullptr);
-  watched = region;
+  const Ref old(reinterpret_cast<PyObject*>(std::exchange(watched, region)));
   watching_threads += change;
   if (change > 0 && watching_threads == 1) install();
   if (change < 0 && watching_threads == 0) uninstall();
@@ -311,12 +339,12 @@ void watch(Region* region) {
 
 }  // namespace
 
-Watching::Watching(Region* region) : before_(watched) {
-  if (region != before_) watch(region);
+Watching::Watching(Region* region) : before_(own(watched)) {
+  watch(own(region));
 }
 
 Watching::~Watching() {
-  if (watched != before_) watch(before_);
+  watch(before_);
 }
 
 // ------------------------------------------------------------------------------------------------ the Python type
@@ -326,6 +354,10 @@ namespace {
 PyObject* region_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* compile = nullptr;
   if (!PyArg_ParseTuple(args, "O:Region", &compile)) return nullptr;
+  if (!PyCallable_Check(compile)) {
+    PyErr_SetString(PyExc_TypeError, "Region: compile must be callable");
+    return nullptr;
+  }
   Ref made(type->tp_alloc(type, 0));
   if (!made) return nullptr;
   Region* self = as_region(made.get());
@@ -365,18 +397,30 @@ void region_dealloc(PyObject* object) {
 }
 
 PyObject* region_enter(PyObject* object, PyObject*) {
-  entered.push_back(watched);
-  watch(as_region(object));
+  Region* const region = as_region(object);
+  entered.push_back({region, watched});
+  own(entered.back().region);
+  own(entered.back().before);
+  watch(own(region));
   return Py_NewRef(object);
 }
 
-PyObject* region_exit(PyObject*, PyObject* const*, Py_ssize_t) {
-  if (entered.empty()) {
+// Left out of order, as by coroutines that take turns, it is no longer what others come back to.
+PyObject* region_exit(PyObject* object, PyObject* const*, Py_ssize_t) {
+  const auto is_it = [object](const Entered& one) { return one.region == as_region(object); };
+  const auto found = std::find_if(entered.rbegin(), entered.rend(), is_it);
+  if (found == entered.rend()) {
     PyErr_SetString(PyExc_RuntimeError, "Region.__exit__ without __enter__ on this thread");
     return nullptr;
   }
-  watch(entered.back());
-  entered.pop_back();
+  const Ref left(reinterpret_cast<PyObject*>(found->region));
+  Region* const before = found->before;
+  const auto above = entered.erase(std::next(found).base());
+  if (above == entered.end()) {
+    watch(before);
+  } else {
+    const Ref old(reinterpret_cast<PyObject*>(std::exchange(above->before, before)));
+  }
   Py_RETURN_NONE;
 }
 

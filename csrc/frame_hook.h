@@ -12,7 +12,7 @@ struct Region;
 // How many threads are inside a region. While it is 0 the hook is not installed.
 extern int watching_threads;
 
-// Sets what the current thread watches for as long as this lives; null: nothing. The caller keeps `region` alive.
+// Sets what the current thread watches for as long as this lives; null: nothing.
 class Watching {
  public:
   explicit Watching(Region* region);

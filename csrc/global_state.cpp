@@ -130,7 +130,7 @@ bool GlobalState::from_tuple(PyObject* tuple, GlobalState& out) {
   int grad = 0, inference = 0, deterministic = 0, torch_function = 0;
   PyObject *dtype, *cpu, *cuda, *functions_tuple, *dispatch_tuple;
   unsigned long long included = 0, excluded = 0;
-  if (!PyArg_ParseTuple(
+  if (!expect_tuple(tuple, "GuardTable: state") || !PyArg_ParseTuple(
           tuple, "ppOOOiiKKO!O!", &grad, &inference, &dtype, &cpu, &cuda, &deterministic, &torch_function, &included,
           &excluded, &PyTuple_Type, &functions_tuple, &PyTuple_Type, &dispatch_tuple) ||
       !read_dtype(dtype, out.default_dtype) || !read_dtype(cpu, out.autocast_cpu) ||

@@ -22,6 +22,7 @@
 #include "guard_table.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <unordered_map>
 
@@ -61,8 +62,8 @@ bool read_key(Node& node, PyObject* key) {
   if (node.kind == Kind::Local || node.kind == Kind::DictKey) {
     node.index = PyLong_AsSsize_t(key);
     if (node.index == -1 && PyErr_Occurred()) return false;
-    if (node.index >= 0) return true;
-    PyErr_SetString(PyExc_ValueError, "a node's index must not be negative");
+    if (node.index >= 0 && node.index < INT_MAX) return true;
+    PyErr_SetString(PyExc_ValueError, "a node's index must not be negative, nor past 2**31 - 2");
     return false;
   }
   if (node.kind == Kind::Item && PyLong_CheckExact(key)) {
@@ -119,10 +120,7 @@ bool read_index(PyObject* object, size_t limit, int& out) {
 }
 
 bool read_indices(PyObject* tuple, size_t limit, std::vector<int>& out) {
-  if (!PyTuple_Check(tuple)) {
-    PyErr_SetString(PyExc_TypeError, "node indices must be a tuple");
-    return false;
-  }
+  if (!expect_tuple(tuple, "GuardTable: node indices")) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
     int index = 0;
     if (!read_index(PyTuple_GET_ITEM(tuple, i), limit, index)) return false;
@@ -148,10 +146,17 @@ bool add_condition(PyObject* tuple, std::vector<Node>& nodes, SharedFacts& share
   return true;
 }
 
+// function(item) for the items of a tuple of tuples, until one is false.
 template <class Function>
-bool for_each(PyObject* tuple, Function function) {
+bool for_each(PyObject* tuple, const char* what, Function function) {
+  if (!expect_tuple(tuple, what)) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
-    if (!function(PyTuple_GET_ITEM(tuple, i))) return false;
+    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    if (!PyTuple_Check(item)) {
+      PyErr_Format(PyExc_TypeError, "%s must hold tuples, not %.200s", what, Py_TYPE(item)->tp_name);
+      return false;
+    }
+    if (!function(item)) return false;
   }
   return true;
 }
@@ -191,7 +196,7 @@ bool GuardTable::add_computed(PyObject* operations, PyObject* expected) {
       if (!read_index(object, nodes_.size(), operation.node)) return false;
     } else {
       operation.object = Ref::borrow(object);
-      if (arity != Py_None) operation.arity = static_cast<int>(PyLong_AsLong(arity));
+      if (arity != Py_None) operation.arity = static_cast<int>(std::clamp(PyLong_AsLong(arity), -1L, long{INT_MAX}));
       if (PyErr_Occurred()) return false;
     }
     depth += operation.arity < 0 ? 1 : 1 - operation.arity;
@@ -202,7 +207,7 @@ bool GuardTable::add_computed(PyObject* operations, PyObject* expected) {
     computed.operations.push_back(std::move(operation));
     return fits;
   };
-  if (!for_each(operations, add)) return false;
+  if (!for_each(operations, "GuardTable: operations", add)) return false;
   if (depth == 1) {
     computed_.push_back(std::move(computed));
     return true;
@@ -219,12 +224,16 @@ bool GuardTable::add_class(PyObject* type, PyObject* conditions) {
     PyObject* expected = nullptr;
     Condition condition;
     if (!PyArg_ParseTuple(tuple, "sO", &name, &expected) || !Condition::make(name, expected, condition)) return false;
-    const bool fits = condition.is_about_class() && PyType_Check(type);
+    const bool fits = condition.is_about_class();
     if (!fits) PyErr_Format(PyExc_ValueError, "%s is no condition on a class", name);
     facts.conditions.push_back(std::move(condition));
     return fits;
   };
-  if (!PyTuple_Check(conditions) || !for_each(conditions, add)) return false;
+  if (!PyType_Check(type)) {
+    PyErr_Format(PyExc_TypeError, "GuardTable: a class is a type, not %.200s", Py_TYPE(type)->tp_name);
+    return false;
+  }
+  if (!for_each(conditions, "GuardTable: conditions on a class", add)) return false;
   classes_.push_back(std::move(facts));
   return true;
 }
@@ -238,20 +247,22 @@ bool GuardTable::add_names(PyObject* dict, PyObject* names) {
     facts.names.emplace_back(Ref::borrow(name), Ref::borrow(object));
     return true;
   };
-  if (!PyDict_CheckExact(dict) || !PyTuple_Check(names)) {
-    PyErr_SetString(PyExc_TypeError, "names: expected a dict and a tuple");
+  if (!PyDict_CheckExact(dict)) {
+    PyErr_Format(PyExc_TypeError, "GuardTable: names are those of a dict, not %.200s", Py_TYPE(dict)->tp_name);
     return false;
   }
-  if (!for_each(names, add)) return false;
+  if (!for_each(names, "GuardTable: names", add)) return false;
   names_.push_back(std::move(facts));
   return true;
 }
 
 bool GuardTable::build(PyObject* nodes, PyObject* conditions, PyObject* relations, PyObject* state, PyObject* fetch) {
   SharedFacts shared;
-  if (!for_each(nodes, [this](PyObject* tuple) { return add_node(tuple); }) ||
-      !for_each(conditions, [&](PyObject* tuple) { return add_condition(tuple, nodes_, shared); }) ||
-      !for_each(relations, [this](PyObject* tuple) { return add_relation(tuple); }) || !read_indices(fetch, nodes_.size(), fetch_)) {
+  const auto node = [this](PyObject* tuple) { return add_node(tuple); };
+  const auto condition = [&](PyObject* tuple) { return add_condition(tuple, nodes_, shared); };
+  const auto relation = [this](PyObject* tuple) { return add_relation(tuple); };
+  if (!for_each(nodes, "GuardTable: nodes", node) || !for_each(conditions, "GuardTable: conditions", condition) ||
+      !for_each(relations, "GuardTable: relations", relation) || !read_indices(fetch, nodes_.size(), fetch_)) {
     return false;
   }
   if (state != Py_None && !GlobalState::from_tuple(state, state_.emplace())) return false;

@@ -10,7 +10,8 @@
 //   reinterpret(tensor, sizes: tuple[int, ...], strides: tuple[int, ...], storage_offset: int) -> Tensor
 //       tensor.as_strided(...) without dispatcher and autograd: a tensor on the same storage, of the same dtype, with
 //       requires_grad False and a version counter of its own. `storage_offset` counts elements from the storage's
-//       start, as in as_strided. ValueError if the view would leave the storage.
+//       start, as in as_strided. ValueError if the view would leave the storage, TypeError for another kind of tensor
+//       than a plain strided one.
 //   number_tensor(value: float | int, dtype: torch.dtype) -> Tensor
 //       A tensor of no dimensions, float64, float32 or int64, as torch.scalar_tensor(value).to(dtype) makes it.
 //       OverflowError for an int past 64 bits.
@@ -247,14 +248,23 @@ bool view_fits(const at::Tensor& tensor, const Sizes& sizes, const Sizes& stride
   return last < limit;
 }
 
+// Kinds of tensors whose numbers are not those in the storage at sizes and strides, or that have no storage.
+constexpr c10::DispatchKeySet not_strided({
+    c10::DispatchKey::Python, c10::DispatchKey::Quantized, c10::DispatchKey::NestedTensor, c10::DispatchKey::Sparse,
+    c10::DispatchKey::SparseCsr, c10::DispatchKey::Functionalize, c10::DispatchKey::FuncTorchBatched,
+    c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::BatchedNestedTensor,
+});
+
 PyObject* reinterpret(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (count != 4 || !is_tensor(args[0])) {
     PyErr_SetString(PyExc_TypeError, "reinterpret(tensor, sizes, strides, storage_offset) takes a Tensor, two tuples, an int");
     return nullptr;
   }
   const at::Tensor& tensor = THPVariable_Unpack(args[0]);
-  if (!tensor.has_storage() || tensor.unsafeGetTensorImpl()->is_python_dispatch()) {
-    PyErr_Format(PyExc_TypeError, "reinterpret: %.200s is not a plain strided tensor", Py_TYPE(args[0])->tp_name);
+  if (!tensor.has_storage() || tensor.key_set().has_any(not_strided)) {
+    PyErr_Format(
+        PyExc_TypeError, "reinterpret: a %.200s that is quantized, nested, sparse or wrapped is no plain strided tensor",
+        Py_TYPE(args[0])->tp_name);
     return nullptr;
   }
   Sizes sizes, strides;

@@ -8,6 +8,7 @@
 //   global_state.cpp  grad mode, autocast, modes
 //   answering.cpp     a method of fake tensors that never fails where PyTorch cannot take it
 //   errors.cpp        C++ errors as Python's, at the one place
+//   stack.cpp         how much C stack is left
 //   thread_state.cpp  what PyTorch keeps for a thread, put back after an interrupted compile
 //   mutations.cpp     changes of tensors and objects, counted; all that is changed of others' types
 //   checks.cpp        one guard on one value

@@ -75,6 +75,9 @@ void set_python_error() noexcept;
 // The same where nothing may be raised: it is shown and forgotten.
 void report_unraisable() noexcept;
 
+// Whether it is a tuple, as PyArg_ParseTuple needs it; else TypeError that says what should be one.
+bool expect_tuple(PyObject* object, const char* what);
+
 // Python ends threads that outlive it, where they ask for the GIL, by pthread_exit: that unwinds the stack and must get
 // through.
 #ifdef __GLIBCXX__

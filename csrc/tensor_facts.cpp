@@ -146,7 +146,7 @@ bool is_tensor(PyObject* object) {
 std::shared_ptr<TensorFacts> TensorFacts::from_tuple(PyObject* tuple) {
   PyObject *type, *dtype, *device, *shape, *strides, *flags;
   int requires_grad = 0;
-  if (!PyArg_ParseTuple(
+  if (!expect_tuple(tuple, "what a tensor guard expects") || !PyArg_ParseTuple(
           tuple, "O!O!O!OOpO!", &PyType_Type, &type, &THPDtypeType, &dtype, &THPDeviceType, &device, &shape, &strides,
           &requires_grad, &PyTuple_Type, &flags)) {
     return nullptr;

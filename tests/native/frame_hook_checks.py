@@ -333,6 +333,69 @@ def check_recursion():
     assert not watching()
 
 
+def check_recursion_ends_before_the_stack():
+    def down(n):
+        return down(n - 1) + 1 if n else 0
+
+    def work():
+        with Region(lambda *a: None):
+            assert down(100) == 100
+            try:
+                down(10**6)
+            except RecursionError as error:
+                found.append(str(error))
+
+    found, limit = [], sys.getrecursionlimit()
+    sys.setrecursionlimit(10**7)
+    try:
+        work()
+        threading.stack_size(256 * 1024)
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(0)
+        sys.setrecursionlimit(limit)
+    counts_itself = sys.version_info >= (3, 12)  # Python has a limit of its own for calls that take C stack
+    assert len(found) == 2 and (counts_itself or all("C stack" in text for text in found)), found
+
+
+def check_an_entered_region_lives():
+    def compile(function, parameters, compiled):
+        return None
+
+    Region(compile).__enter__()
+    assert positional(1) == (1, 2) and watching()
+    region = next(found for found in gc.get_referrers(compile) if type(found) is Region)
+    region.__exit__(None, None, None)
+    alive = sys.getrefcount(compile)
+    del region
+    assert not watching() and sys.getrefcount(compile) == alive - 1
+
+
+def check_leaving_out_of_order():
+    first, second = compiling("positional"), compiling("nothing")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__()
+    assert watching() and positional(1) == (1, 2) and nothing()[0] == "entry"
+    refused = []
+
+    def leave(region):
+        try:
+            region.__exit__()
+        except RuntimeError as error:
+            refused.append(str(error))
+
+    leave(first)
+    thread = threading.Thread(target=leave, args=(second,))
+    thread.start()
+    thread.join()
+    second.__exit__()
+    leave(second)
+    assert not watching() and refused == ["Region.__exit__ without __enter__ on this thread"] * 3
+
+
 def check_stack_chunks():
     """A frame that is answered may be the first of its chunk of the interpreter's stack."""
     region = compiling("positional", "wide")

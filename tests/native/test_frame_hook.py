@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-PARTS = ("frame_hook", "tail_calls", "errors")
+PARTS = ("frame_hook", "tail_calls", "errors", "stack")
 DESCRIBE = (
     "import sys, sysconfig as s; print(s.get_path('include'), s.get_config_var('EXT_SUFFIX'), sys.version_info[1])"
 )

@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -149,5 +150,24 @@ def test_reinterpret_refuses_to_leave_the_storage() -> None:
     for sizes, strides, offset in [((9,), (1,), 0), ((8,), (1,), 1), ((2**40, 2**40), (2**40, 1), 0), ((1,), (1,), -1)]:
         with pytest.raises(ValueError, match="leave the storage"):
             _native.reinterpret(base, sizes, strides, offset)
-    with pytest.raises(TypeError):
-        _native.reinterpret(torch.zeros(3).to_sparse(), (1,), (1,), 0)
+
+
+@pytest.mark.filterwarnings("ignore")  # these kinds of tensors are prototypes
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.zeros(3).to_sparse(),
+        lambda: torch.zeros(3, 3).to_sparse_csr(),
+        lambda: torch.zeros(3).to_mkldnn(),
+        lambda: torch.quantize_per_tensor(torch.rand(4), 0.1, 0, torch.quint8),
+        lambda: torch.nested.nested_tensor([torch.ones(2)]),
+    ],
+)
+def test_reinterpret_refuses_what_is_no_strided_tensor(make: Callable[[], torch.Tensor]) -> None:
+    with pytest.raises(TypeError, match="no plain strided tensor"):
+        _native.reinterpret(make(), (1,), (1,), 0)
+
+
+def test_reinterpret_keeps_a_conjugate_one() -> None:
+    view = _native.reinterpret(torch.full((4,), 1 + 2j).conj(), (2,), (1,), 1)
+    assert view.tolist() == [1 - 2j] * 2

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -98,6 +99,52 @@ def test_arguments_that_do_not_fit_are_named() -> None:
         _native.reinterpret(torch.ones(2), (3,), (1,), 0)
     with pytest.raises(TypeError, match="number_tensor makes"):
         _native.number_tensor(1, torch.int8)
+
+
+NODES = (("local", -1, 0),)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "conditions", "relations", "state", "message"),
+    [
+        ((1,), (), (), None, "nodes must hold tuples, not int"),
+        ((("local", -1, sys.maxsize),), (), (), None, "must not be negative, nor past"),
+        ((("dict_key", 0, -1),), (), (), None, "must not be negative, nor past"),
+        (NODES, (5,), (), None, "conditions must hold tuples, not int"),
+        (NODES, ((0, "tensor", 5),), (), None, "what a tensor guard expects must be a tuple, not int"),
+        (NODES, (), (5,), None, "relations must hold tuples, not int"),
+        (NODES, (), (("same", 5),), None, "node indices must be a tuple, not int"),
+        (NODES, (), (("computed", 5, 1),), None, "operations must be a tuple, not int"),
+        (NODES, (), (("computed", (5,), 1),), None, "operations must hold tuples, not int"),
+        (NODES, (), (("computed", ((int, 1 << 32),), 1),), None, "values that are there"),
+        (NODES, (), (("class", 5, ()),), None, "a class is a type, not int"),
+        (NODES, (), (("class", int, 5),), None, "conditions on a class must be a tuple, not int"),
+        (NODES, (), (("names", 5, ()),), None, "names are those of a dict, not int"),
+        (NODES, (), (("names", {}, 5),), None, "names must be a tuple, not int"),
+        (NODES, (), (), 5, "state must be a tuple, not int"),
+    ],
+)  # fmt: skip
+def test_guard_tables_of_something_else_are_refused(
+    nodes: Any, conditions: Any, relations: Any, state: Any, message: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        _native.GuardTable(nodes, conditions, relations, state, ())
+
+
+def test_a_region_says_what_its_compile_must_return() -> None:
+    def called() -> int:
+        return 2
+
+    with pytest.raises(TypeError, match="compile must be callable"):
+        _native.Region(5)  # type: ignore[arg-type]
+    seen: list[Any] = []
+    hook, sys.unraisablehook = sys.unraisablehook, lambda error: seen.append(str(error.exc_value))
+    try:
+        with _native.Region(lambda *arguments: 5):  # type: ignore[arg-type,return-value]
+            assert called() == 2
+    finally:
+        sys.unraisablehook = hook
+    assert seen == ["Region: what compile returns, if it is not None, must be a tuple, not int"]
 
 
 def test_what_a_python_callback_raises_is_raised() -> None:
