@@ -188,8 +188,10 @@ class GraphPipeline:
     # --- backward --------------------------------------------------------------------------------------------------
     def _backward(self, partition: Partition) -> GraphCall:
         """Compile a backward: backward.py for the gradients of the first one, backward_2.py for gradients that arrive
-        in another way, and so on.
+        in another way, and so on. In the handler of a signal that came amid a compile: its operators.
         """
+        if interrupts.is_handling():
+            return Backward(self.job, partition, "backward", compiled=False).by_operators()
         return interrupts.whole(lambda: compiling.undisturbed(lambda: self._next_backward(partition)))
 
     def _next_backward(self, partition: Partition) -> GraphCall:

@@ -158,7 +158,7 @@ class FunctionState:
     def entry_for(self, arguments: tuple[Any, ...]) -> Entry | None:
         """A new entry for these arguments and what its guards fetched; None to run the original function."""
         compiled = self.compiled()
-        if compiled is None or compiled.disabled or watched():
+        if compiled is None or compiled.disabled or watched() or interrupts.is_handling():
             return None
         if not compiling.is_at_work():
             with self.lock:  # what a signal raises is no failed compile: it passes through all of this

@@ -55,3 +55,17 @@ def test_a_program_without_collector_stays_without() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_what_the_program_does_of_the_collector_meanwhile_is_its_own() -> None:
+    before = gc.get_threshold()
+    try:
+        with Paused():
+            gc.disable()
+        assert not gc.isenabled() and gc.get_threshold() == before
+        with Paused():
+            gc.set_threshold(5, 6, 7)
+        assert gc.get_threshold() == (5, 6, 7)
+    finally:
+        gc.enable()
+        gc.set_threshold(*before)

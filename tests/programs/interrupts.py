@@ -56,6 +56,7 @@ def state():
         torch._C._functorch.peek_interpreter_stack(),
         torch._C._autograd._top_saved_tensors_default_hooks(True),
         gc.isenabled(),
+        gc.get_threshold(),
         gc.get_freeze_count() > 1000,
         sys.getrecursionlimit(),
         warnings.filters,

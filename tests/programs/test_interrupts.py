@@ -9,12 +9,14 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 
 import pytest
 import torch
 from tests.programs import interrupts
 
 import torchglass as tg
+from torchglass.autodiff.joint import Tracer
 from torchglass.runtime.compilers import Compilers
 from torchglass.torch_compat import new_fake_mode
 
@@ -75,6 +77,99 @@ def test_handlers_that_do_not_raise_run_and_the_compile_goes_on() -> None:
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert seen == [signal.SIGUSR1] and len(tg.explain(compiled).to_dict()["entries"]) == 1
+
+
+class Handled:
+    """``handler`` is what SIGUSR1 runs."""
+
+    def __init__(self, handler) -> None:
+        self.handler = handler
+
+    def __enter__(self) -> None:
+        self.before = signal.signal(signal.SIGUSR1, lambda number, frame: self.handler())
+
+    def __exit__(self, *exception: object) -> None:
+        signal.signal(signal.SIGUSR1, self.before)
+
+
+def test_what_a_handler_calls_amid_a_compile_runs_as_it_is() -> None:
+    """The second signal is handled wherever it comes, and whoever compiles may hold what is needed for it."""
+    inner, x, seen = tg.compile(lambda x: x.cos() * 3), torch.ones(3), []
+
+    def handler() -> None:
+        seen.append(inner(x))
+
+    def backend(gm, inputs):
+        signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR1)
+        return gm.forward
+
+    with Handled(handler):
+        tg.compile(lambda x: x.sin() + 1, backend=backend)(x)
+    assert len(seen) == 1 and torch.equal(seen[0], x.cos() * 3)
+    assert tg.explain(inner).to_dict()["entries"] == []
+    inner(x)
+    assert len(tg.explain(inner).to_dict()["entries"]) == 1
+
+
+def test_a_backward_that_a_handler_runs_amid_a_compile() -> None:
+    x, w = torch.ones(3), torch.ones(3, requires_grad=True)
+    result = tg.compile(lambda w: (w.sin() * w).sum())(w)
+
+    def backend(gm, inputs):
+        signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR1)
+        return gm.forward
+
+    with Handled(lambda: result.backward()):
+        tg.compile(lambda x: x.sin() + 1, backend=backend)(x)
+    torch.testing.assert_close(w.grad, w.detach().cos() + w.detach().sin())
+
+
+def test_handlers_see_what_the_program_has_entered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the compiler lets them run it has fake tensors, modes and ``no_grad`` of its own around it."""
+    layer, seen = torch.nn.Linear(3, 3), []
+    enter = Tracer._enter
+
+    def state() -> object:
+        return (
+            tg._native.global_state(),
+            torch._C._len_torch_dispatch_stack(),
+            torch.is_anomaly_enabled(),
+            warnings.filters,
+        )
+
+    def handler() -> None:
+        layer(torch.ones(2, 3)).sum().backward()
+        seen.append(state())
+
+    def struck(self, node) -> None:
+        inside = state()
+        signal.raise_signal(signal.SIGUSR1)
+        enter(self, node)
+        assert state() == inside != seen[-1]
+
+    monkeypatch.setattr(Tracer, "_enter", struck)
+    with Handled(handler), torch.autograd.set_detect_anomaly(True, check_nan=False), torch.autocast("cpu"):
+        before, w = state(), torch.ones(3, requires_grad=True)
+        tg.compile(lambda w: (w.sin() @ w).cos(), fullgraph=True)(w)
+        assert state() == before and seen and all(one == before for one in seen)
+
+
+def test_a_handler_that_asks_for_what_loads() -> None:
+    code = """
+import signal, sys, torch, torchglass as tg
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torchglass.pipeline":
+            signal.raise_signal(signal.SIGUSR1)
+            signal.raise_signal(signal.SIGUSR1)
+signal.signal(signal.SIGUSR1, lambda number, frame: print(tg.compile(lambda x: x + 1)(torch.ones(1))))
+sys.meta_path.insert(0, Finder())
+print(tg.compile(lambda x: x + 2)(torch.ones(1)))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (run.stdout, run.stderr) == ("tensor([2.])\ntensor([3.])\n", "")
 
 
 @pytest.mark.parametrize("answers", ["--version", "nothing"])

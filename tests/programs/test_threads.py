@@ -155,3 +155,26 @@ def test_a_fork_while_a_compile_imports(tmp_path) -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", IMPORTING, str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_daemon_threads_say_nothing_when_the_interpreter_ends() -> None:
+    code = """
+import atexit, threading, time, torch, torchglass as tg
+begun, over = threading.Event(), threading.Event()
+def work():
+    i = 0
+    while not over.is_set():
+        i += 1
+        tg.compile(eval(f"lambda x: x.cos() * {i}.5"))(torch.ones(3))
+        begun.set()
+thread = threading.Thread(target=work, daemon=True)
+thread.start()
+begun.wait()
+@atexit.register  # no thread can be started any more, and that one goes on
+def wait():
+    time.sleep(1)
+    over.set()
+    thread.join()
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")

@@ -253,3 +253,12 @@ def test_a_pipe_in_a_files_place_holds_nobody_up(tmp_path, place):
     os.mkfifo(pipe)
     done = subprocess.run([sys.executable, "-c", program, tmp_path], timeout=60, capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="no /proc")
+def test_a_folder_in_a_files_place_leaves_nothing_open(tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        with pytest.raises(OSError, match="is not a file"):
+            files.read(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -12,18 +12,23 @@ import gc
 
 
 class Paused:
-    """No collections from ``__enter__`` to ``__exit__``, which may come twice; a program that turned them off itself is
-    left alone. What was made in between is young at the end, as if it were made then.
+    """No collections from ``__enter__`` to ``__exit__``, which may come twice. What was made in between is young at the
+    end, as if it were made then.
+
+    By a threshold of 0 and not by ``gc.disable()``: what the program does of that meanwhile, on another thread, is its
+    own, and a threshold that it sets is one that is not ours.
     """
 
     def __init__(self) -> None:
-        self._running = False
+        self._before: tuple[int, int, int] | None = None
 
     def __enter__(self) -> None:
-        self._running = gc.isenabled()
-        gc.disable()
+        youngest, *older = before = gc.get_threshold()
+        if youngest:
+            self._before = before
+            gc.set_threshold(0, *older)
 
     def __exit__(self, *exception: object) -> None:
-        if self._running:
-            self._running = False
-            gc.enable()
+        before, self._before = self._before, None
+        if before is not None and gc.get_threshold() == (0, *before[1:]):
+            gc.set_threshold(*before)

@@ -8,7 +8,9 @@ formatters the program has: a program that runs eagerly is right, one that ends 
 
 from __future__ import annotations
 
+import concurrent.futures.thread
 import logging
+import threading
 from collections.abc import Hashable
 from contextlib import suppress
 
@@ -23,8 +25,11 @@ _said: dict[Hashable, None] = {}
 def say(reason: str, origin: Hashable = None, more: str = "", key: Hashable = None, error: object = None) -> None:
     """Log ``reason``, the user's line and ``more``, unless the same reason (``key``) was told of before.
 
-    ``error`` is an exception of ours to show with its traceback.
+    ``error`` is an exception of ours to show with its traceback. Daemon threads that are still at work when the
+    interpreter ends can start nothing any more, and say nothing.
     """
+    if concurrent.futures.thread._shutdown and threading.current_thread().daemon:
+        return
     told = (reason, origin) if key is None else key
     if told in _said:
         return

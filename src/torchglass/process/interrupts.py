@@ -9,7 +9,9 @@
 Python runs a signal's handler between any two instructions of the main thread, and what it raises (KeyboardInterrupt,
 a time limit's error) would leave torch's modes, imports and C++ code half way. What a handler raises here is raised in
 the end by who compiles; on the way there it is no ``Exception``, so nobody takes it for an error of the compiler. A
-second signal of one kind is let through wherever it comes: then only what the outermost level puts back is put back.
+second signal of one kind is let through wherever it comes, except amid our imports: then only what the outermost level
+puts back is put back. So a handler may run while anything is half done and any lock held by its own thread: what it
+calls that is not compiled yet runs as it is, and it sees PyTorch as the program left it (``handlers_run_in``).
 """
 
 from __future__ import annotations
@@ -19,9 +21,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
+
+from .locks import importing
 
 T = TypeVar("T")
 
@@ -30,6 +35,8 @@ pending: dict[int, None] = {}
 
 _handlers: dict[int, Any] = {}  # of the program, while they are held back
 _at_once = False  # whether the main thread waits
+_handling = False  # whether the main thread is in a handler that a compile was interrupted for
+_around: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 class Interrupted(BaseException):
@@ -78,10 +85,24 @@ def hold() -> None:
         signal.signal(number, _note)
 
 
+def handlers_run_in(around: Callable[[], AbstractContextManager[None]]) -> None:
+    """From now on a compile of the main thread puts this around the handlers of the program."""
+    global _around
+    if _in_main_thread():
+        _around = around
+
+
+def is_handling() -> bool:
+    """Whether this thread runs a handler amid a compile of its own, which may be anywhere."""
+    return _handling and _in_main_thread()
+
+
 def let_go() -> None:
     """The program's handlers are in place again."""
+    global _handling
     if not _handlers or not _in_main_thread():
         return
+    _handling = False  # what a second handler raised may have kept the first one's from being noted as over
     for number, handler in list(_handlers.items()):
         if signal.getsignal(number) is _note:
             signal.signal(number, handler)
@@ -134,18 +155,25 @@ def _code_of(handler: Any) -> Any:
 
 
 def _note(number: int, frame: FrameType | None) -> None:
-    if _at_once or number in pending:
+    # a handler that asks for what a half loaded module is to have would not find it
+    if _at_once or (number in pending and not importing._is_owned()):
         _handle(number, frame)
     else:
         pending[number] = None
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
+    global _handling
     pending.pop(number, None)
+    before = _handling
     try:
-        _call(_handlers.get(number), number, frame)
+        _handling = True
+        with _around():
+            _call(_handlers.get(number), number, frame)
     except BaseException as error:
         raise Interrupted(error) from error
+    finally:
+        _handling = before
 
 
 def _call(handler: Any, number: int, frame: FrameType | None) -> None:

@@ -4,12 +4,15 @@ Unasked, artifacts go to ``<user's cache>/torchglass/runs/<time>-<pid>-<random>`
 runs are deleted by age and size, never one whose process lives: it holds a lock on its folder. A folder that another
 user owns or may write, or may put another one in the place of (its parents count), is refused, because what lies in it
 is executed; a private temporary folder takes its place, and a warning says so.
+
+Compilers work in a temporary folder (``work_folder``), locked too: those that killed processes left are deleted.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import secrets
 import shutil
@@ -31,6 +34,7 @@ MAX_BYTES = 1 << 30
 PRUNE_EVERY = 3600.0  # seconds: measuring every file of a full folder takes some, and each process would
 LOCK = ".lock"
 PRUNED = ".pruned"
+WORK = "torchglass-cc-"
 PATIENCE = 20.0  # seconds: whoever holds a folder's lock for longer is stopped or gone astray, and compiling goes on
 NOWHERE = Path(os.devnull) / "torchglass"  # where nothing can be written: texts then run without files
 
@@ -62,6 +66,24 @@ def of_this_run() -> Path:
             if _due(runs):
                 prune(runs)
     return made
+
+
+@contextlib.contextmanager
+def work_folder() -> Iterator[str]:
+    """A folder for a moment. The first one of a process deletes those of processes that were killed."""
+    _delete_left_work()
+    with tempfile.TemporaryDirectory(prefix=WORK, ignore_cleanup_errors=True) as folder, _held_while(Path(folder)):
+        yield folder
+
+
+@functools.cache
+def _delete_left_work() -> None:
+    if fcntl is None:
+        return
+    with contextlib.suppress(OSError):
+        for path in Path(tempfile.gettempdir()).glob(f"{WORK}*"):
+            if path.lstat().st_uid == os.geteuid() and not path.is_symlink() and not _alive(path, _modified(path)):
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _due(runs: Path) -> bool:
@@ -240,9 +262,24 @@ def _open_lock(folder: Path) -> int:
 def _hold(run: Path) -> None:
     """Mark the run as alive until this process (and any it forks) ends."""
     if fcntl is not None:
-        handle = _open_lock(run)
-        fcntl.flock(handle, fcntl.LOCK_SH)
-        _held.append(handle)
+        _held.append(_shared_lock(run))
+
+
+def _shared_lock(folder: Path) -> int:
+    handle = _open_lock(folder)
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    return handle
+
+
+@contextlib.contextmanager
+def _held_while(folder: Path) -> Iterator[None]:
+    """Marked as alive inside."""
+    handle = None if fcntl is None else _shared_lock(folder)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def _alive(run: Path, modified: float) -> bool:

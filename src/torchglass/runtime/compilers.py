@@ -3,6 +3,7 @@
     compilers = Compilers()
     code, said = compilers.run(["gcc", ...])        # in any thread
     compilers.stop()                                # nobody waits for it any more
+    compilers.temporary = folder                    # where they leave files that one who is stopped does not delete
 
 They are in process groups of their own: Ctrl-C on the terminal is the program's to handle, and must not look like a
 compiler that failed.
@@ -27,6 +28,7 @@ class Compilers:
     def __init__(self) -> None:
         self._running: list[subprocess.Popen[str]] = []
         self.stopped = False
+        self.temporary: str | None = None
 
     def start(self, command: Sequence[str], **pipes: Any) -> subprocess.Popen[str]:
         """A process that reads and writes text."""
@@ -34,7 +36,10 @@ class Compilers:
             raise InterruptedError("the compilers were stopped")
         # found here: where subprocess looks for it, it changes the filters of warnings, and all are shown again
         found = shutil.which(command[0])
-        process = subprocess.Popen(command, text=True, process_group=0, executable=found, **pipes)
+        env = None if self.temporary is None else os.environ | {"TMPDIR": self.temporary}
+        process = subprocess.Popen(  # what compilers say need not be UTF-8
+            command, text=True, errors="replace", process_group=0, executable=found, env=env, **pipes
+        )
         self._running.append(process)
         if self.stopped:  # by another thread, which did not find it
             self.stop()

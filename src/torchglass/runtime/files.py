@@ -23,12 +23,15 @@ def read(path: Path) -> bytes | None:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError:
         return None
-    with os.fdopen(handle, "rb") as file:
+    try:  # a folder would keep `handle` open: `fdopen` refuses it before it is the file's to close
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise cache_folder.FolderRefused(f"{path} is not a file")
         cache_folder.check_status(path, status)
-        return file.read()
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(handle)
 
 
 def read_text(path: Path) -> str | None:

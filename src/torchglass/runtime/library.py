@@ -15,11 +15,12 @@ import ctypes
 import hashlib
 import itertools
 import os
-import tempfile
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from . import cache_folder
 
 _MARK = b"\ntorchglass "
 _DIGEST = hashlib.sha256().digest_size
@@ -92,7 +93,7 @@ def _in_memory(content: bytes) -> Iterator[str]:
 
 @contextmanager
 def _in_temporary_file(content: bytes) -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="torchglass-") as folder:
+    with cache_folder.work_folder() as folder:
         path = os.path.join(folder, "kernels.so")
         with open(path, "wb") as file:
             file.write(content)

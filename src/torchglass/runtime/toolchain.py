@@ -14,13 +14,12 @@ import re
 import shlex
 import shutil
 import sys
-import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from . import files, library, parallel_compile
+from . import cache_folder, files, library, parallel_compile
 from .compilers import Compilers
 from .library import Library
 
@@ -73,7 +72,10 @@ def compiler() -> tuple[str, ...]:
     """The C compiler's command: ``$CC``, else gcc, else clang. Raises NoCompiler naming what was looked for."""
     wanted = os.environ.get("CC")
     if wanted:
-        words = shlex.split(wanted)
+        try:
+            words = shlex.split(wanted)
+        except ValueError as error:
+            raise NoCompiler(f"no C compiler: $CC is {wanted!r}, which is no command: {error}") from None
         if words and shutil.which(words[0]):
             return tuple(words)
         raise NoCompiler(f"no C compiler: $CC is {wanted!r}, which is not an executable")
@@ -155,22 +157,30 @@ def compile_c(
     if found is not None and not debugged:
         return found
     file = source.with_name(f"{source.stem}.{key}.so")
-    content = _kept(file, key) if kept else None
-    if content is None:
+    made = _kept(file, key, debugged) if kept else None
+    if made is None:
         content = _build(source, text, parallel_compile.of(text, most_parts) if splits() else (), compilers)
+        try:
+            made = library.Library(content)
+        except OSError as error:
+            raise ToolchainError(f"what {compiler()[0]} made of {source} cannot be loaded: {error}") from error
         if kept:
             with contextlib.suppress(OSError):  # a full disk: it is compiled again by the next process
                 files.write_atomically(file, library.sealed(content, key))
-    made = library.Library(content, file if debugged and file.exists() else None)
+                made = (debugged and _kept(file, key, debugged)) or made
     if "tg_failed" not in text:  # in which graphs leave their failures
         _libraries[key] = made
     return made
 
 
-def _kept(file: Path, key: str) -> bytes | None:
+def _kept(file: Path, key: str, debugged: bool) -> Library | None:
+    """What lies there; None where that is nothing, damaged, or made for a system that can no longer load it. Debuggers
+    want the file itself.
+    """
     with contextlib.suppress(OSError):
         found = files.read(file)
-        return None if found is None else library.content_of(found, key)
+        content = None if found is None else library.content_of(found, key)
+        return None if content is None else library.Library(content, file if debugged else None)
     return None
 
 
@@ -186,11 +196,12 @@ def _build(source: Path, text: str, drivers: Sequence[str], compilers: Compilers
     link += [openmp, f"-Wl,-rpath,{os.path.dirname(openmp)}"] if openmp else ["-lgomp"]
     link += ["-lmvec", "-lm", "-lc", "-lgcc"]
     # errors and debuggers name the file, and what a person's edit includes may lie beside it
-    quoted = str(source).replace("\\", "\\\\").replace('"', '\\"')
+    quoted = str(source).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     beside = ["-iquote", str(source.parent)] if os.path.isdir(source.parent) else []  # gcc refuses one below a file
     compiling = [*words, *flags(), *beside]
     try:
-        with tempfile.TemporaryDirectory(prefix="torchglass-") as folder:
+        with cache_folder.work_folder() as folder:
+            compilers.temporary = folder
             copy, made = Path(folder) / "kernels.c", Path(folder) / "kernels.so"
             copy.write_bytes(f'#line 1 "{quoted}"\n{text}'.encode("utf-8", "surrogateescape"))
             inputs = parallel_compile.compiled(compiling, drivers, copy, Path(folder), compilers) or [str(copy)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -80,7 +82,8 @@ class Compiling:
     """What compiles switch in the process and in their thread, and that it is put back, whatever ends them.
 
     While any thread compiles, torch._dynamo stays unloaded, and autograd's anomaly detection is off, which would read
-    the data of fake tensors. The cyclic collector waits. Signals wait: interrupts.py.
+    the data of fake tensors. The cyclic collector waits. Signals wait: interrupts.py. Their handlers see all as the
+    program has it.
     """
 
     def __init__(self) -> None:
@@ -106,6 +109,7 @@ class Compiling:
         def at_work() -> T:
             nonlocal failed
             self._begin(thread)
+            interrupts.handlers_run_in(functools.partial(self._of_program, before))
             try:
                 result = call()
             finally:
@@ -114,9 +118,10 @@ class Compiling:
             return result
 
         def undo() -> None:
+            interrupts.handlers_run_in(nullcontext)
             self._end(thread)
             if failed:
-                before.restore()
+                before.restore(sys.exc_info()[1])
 
         return interrupts.undone(at_work, undo)
 
@@ -142,6 +147,22 @@ class Compiling:
                 self._before = None
 
             return interrupts.undone(at_work, undo)
+
+    @contextmanager
+    def _of_program(self, before: ThreadState) -> Iterator[None]:
+        """Amid a compile of this thread what it found, for code of the program's."""
+        switched = self._before if self._turn._is_owned() else None
+        compilers, of_process = ThreadState(), ProcessState()
+        with anomalies.as_before():
+            try:
+                if switched is not None:
+                    switched.restore_shown()
+                before.restore()
+                yield
+            finally:
+                compilers.restore()
+                if switched is not None:
+                    of_process.restore_shown()
 
     def _begin(self, thread: int) -> None:
         with self._moment:

@@ -119,9 +119,8 @@ class ThreadState:
         self._modes = Modes()
         self._state = _native.ThreadState()
 
-    def restore(self) -> None:
-        """To be called while the exception is handled."""
-        error = sys.exc_info()[1]
+    def restore(self, error: BaseException | None = None) -> None:
+        """``error`` is what left them entered, and is being handled."""
         if error is not None and torch.is_inference_mode_enabled() != self._modes.inference:
             traceback.clear_frames(error.__traceback__)
         self._modes.restore_thread()
@@ -156,12 +155,16 @@ class ProcessState:
 
     def restore(self) -> None:
         """As it was."""
+        self.restore_shown()
+        sys.setrecursionlimit(self._recursion_limit)
+
+    def restore_shown(self) -> None:
+        """The same without the recursion limit, below which the stack may not be yet."""
         self._modes.restore_switches()
         vars(_python_dispatch).update(self._notes)
         if self._notes:
             _note_in_mode(self._notes[_DISPATCH_NOTES[-1]])
         FAKE_LOG.disabled = self._log_off
-        sys.setrecursionlimit(self._recursion_limit)
         warnings.filters = self._filters
 
 
