@@ -26,7 +26,7 @@ def keeping_layouts(node: torch.fx.Node, call: Callable[[torch.fx.Node, Any, Any
     result = call(node, args, kwargs)
     for tensor, shape, strides, offset in before:
         if tensor.shape == shape and (tensor.stride(), tensor.storage_offset()) != (strides, offset):
-            if not _turns_in_place(node.target):
+            if not turns_in_place(node.target):
                 _lay_out(tensor, strides)
             elif tensor.storage_offset() != offset:
                 raise AutodiffError(f"{node.target} changes in place where a tensor begins")
@@ -41,7 +41,7 @@ def _tensors(args: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(arg)
 
 
-def _turns_in_place(target: Any) -> bool:
+def turns_in_place(target: Any) -> bool:
     """Whether the call is one of ``t_``, ``transpose_``, ...: made to change the layout."""
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     packet = getattr(torch.ops.aten, name.partition(".")[0], None)
