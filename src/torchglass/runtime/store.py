@@ -329,8 +329,8 @@ class ArtifactStore:
             print(f"torchglass: {path}: {message}", file=sys.stderr)
 
     def forget_edits(self) -> list[Path]:
-        """Delete every file a person changed and every ``.stale`` one; they are generated anew. What was
-        deleted.
+        """Delete every file a person changed, every ``.stale`` one and what was compiled of them; they are generated
+        anew. What was deleted.
         """
         gone: list[Path] = []
         with self.lock:
@@ -342,9 +342,20 @@ class ArtifactStore:
                         if found is not None and digest(found) != generated:
                             gone.append(top / key)
                 gone += sorted({*top.rglob("*.stale"), *top.rglob("*.stale.*")})
+                gone += _libraries_of_edits(top)
             for path in gone:
                 path.unlink(missing_ok=True)
         return gone
+
+
+def _libraries_of_edits(top: Path) -> list[Path]:
+    """Libraries of files that have several, one for each of their texts. None says which is of the generated one, and
+    whoever misses one compiles it again.
+    """
+    of_source: dict[Path, list[Path]] = {}
+    for path in sorted(top.rglob("*.so")):
+        of_source.setdefault(path.with_name(path.name.partition(".")[0]), []).append(path)
+    return [path for several in of_source.values() if len(several) > 1 for path in several]
 
 
 def _copied(source: Path, path: Path, key: str, rows: Mapping[str, str], manifest: dict[str, str]) -> None:
