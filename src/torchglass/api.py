@@ -28,6 +28,7 @@ from .marks.markers import allow_in_graph, disable, graph_break, is_compiling
 from .options import CompileOptions
 from .pipeline import FunctionState
 from .process import changes, fallbacks
+from .process.arguments import require_flag, require_path
 from .process.locks import fork_safe_lock
 from .runtime import store
 from .switching import following
@@ -71,6 +72,7 @@ def compile(
     parameters, buffers, hooks and ``state_dict`` keys are those of the original. Raises TypeError for something that
     cannot be called and ValueError for unknown names, which list the valid ones.
     """
+    require_flag("disable", disable)
     chosen = CompileOptions.make(backend=backend, mode=mode, dynamic=dynamic, fullgraph=fullgraph, options=options)
     if model is None:
         return functools.partial(compile_with, options=chosen, off=disable)
@@ -337,7 +339,14 @@ def reset(directory: str | Path | None = None, *, everything: bool = False) -> N
     With ``everything``, undo what we have changed of other people's types, functions and operators for the process, too
     (the table in docs/limits.md): the next ``compile``, ``install`` or call that needs it changes it again. Not while
     another thread compiles or runs what is compiled.
+
+    A folder that is not there (yet) has no edits to forget. ValueError for a file, and for a folder of other things.
     """
+    if directory is not None:
+        require_path("directory", directory)
+        if not store.may_be_artifacts(Path(directory)):
+            raise ValueError(f"directory must be a folder of artifacts, as tg.prepare_debug leaves it, not {directory}")
+    require_flag("everything", everything)
     fallbacks.forget()
     with _states_lock:
         states = list(_states)

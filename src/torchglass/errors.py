@@ -24,5 +24,12 @@ class GraphBreakError(TorchglassError):
         )
 
 
+class BackendError(TorchglassError):
+    """A backend that is not ours failed on a graph: the cause says how. Handled as any failure of a stage."""
+
+    def __init__(self, backend: str, cause: Exception) -> None:
+        super().__init__(f"its backend `{backend}` failed: {type(cause).__name__}: {cause}")
+
+
 class CompileError(TorchglassError):
     """A stage of the compiler failed on a graph or function; ``fullgraph=True`` raises it, else eager runs instead."""

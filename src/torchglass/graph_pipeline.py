@@ -27,6 +27,7 @@ from .compilation.job import Job, alone, first_origin
 from .compilation.reporting import rewrite
 from .compilation.side_pipeline import Backward, Forward, calls_others
 from .compilation.timing import Timeline, compiling
+from .errors import BackendError
 from .inspector import progress
 from .options import CompileOptions
 from .process import interrupts
@@ -101,7 +102,7 @@ class GraphPipeline:
         self.rest = lambda: captured
         if self.backend.foreign is not None:
             with job.timeline.stage(f"backend {self.backend.name}"):
-                foreign = Foreign(alone(self.backend.foreign, gm, list(example_inputs), job.options))
+                foreign = Foreign(self._foreign(self.backend.foreign, gm, list(example_inputs)))
             self.rest = lambda: foreign
         elif "autodiff" in self.backend.stages:
             inputs = list(fake_inputs if fake_inputs is not None else example_inputs)
@@ -110,6 +111,14 @@ class GraphPipeline:
                 content = graph_sharing.content(rendered, gm, inputs, example_inputs, job.options, runs)
                 job.shared = graph_sharing.find(content, job.shared)
             self._start_without_inference_mode(gm, captured, example_inputs, inputs)
+
+    def _foreign(self, compiler: registry.Compiler, gm: torch.fx.GraphModule, inputs: list[Any]) -> GraphCall:
+        try:
+            return alone(compiler, gm, inputs, self.job.options)
+        except RecursionError:  # the program's, which is nested so deeply
+            raise
+        except Exception as error:
+            raise BackendError(self.backend.name, error) from error
 
     def _start_without_inference_mode(
         self, gm: torch.fx.GraphModule, captured: GraphCall, examples: Sequence[Any], inputs: list[Any]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .backends import registry
 from .process import fallbacks
+from .process.arguments import require_flag
 
 if TYPE_CHECKING:
     from .backends.installing import Elsewhere
@@ -158,8 +159,7 @@ class CompileOptions:
         backend = registry.check("glass" if backend is None else backend)
         if dynamic not in (None, True, False):
             raise TypeError(f"dynamic must be True, False or None, not {dynamic!r}")
-        if not isinstance(fullgraph, bool):
-            raise TypeError(f"fullgraph must be True or False, not {fullgraph!r}")
+        require_flag("fullgraph", fullgraph)
         own = registry.is_own(backend)
         if dynamic and own:
             fallbacks.say("dynamic=True has no effect yet: every combination of sizes gets an entry of its own")

@@ -22,7 +22,7 @@ from .capture.run import Stopped
 from .capture.run import run as capture_run
 from .compilation.reporting import report_value, rewrite
 from .compilation.timing import Timeline, compiling
-from .errors import CompileError, GraphBreakError
+from .errors import BackendError, CompileError, GraphBreakError
 from .graph_pipeline import compiling_graph
 from .inspector import progress, show
 from .options import CompileOptions
@@ -302,6 +302,8 @@ class FunctionState:
         compiled.disabled = True
         log.debug("compiling %s failed", self.name, exc_info=error)
         message = f"torchglass could not compile `{self.name}` and runs it eagerly: {edit_errors.told(error)}"
+        if isinstance(error, BackendError):
+            message = f"`{self.name}` runs eagerly, since {error}"
         fallbacks.say(message, where, f"artifacts in {self.folder.path}")
         self._write_reports()
 

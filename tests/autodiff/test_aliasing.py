@@ -285,6 +285,75 @@ def test_shape_changed_in_place_is_refused():
         autodiff.trace_training(capture(lambda x: x.t_() * 1), [tensor(3, 4, grad=False)])
 
 
+def flattened_before(x):
+    y = x * 1
+    v = y.view(-1)
+    y.transpose_(0, 1)
+    return v * 2, y
+
+
+def flattened_and_returned(x):
+    y = x * 1
+    v = y.view(-1)
+    y.swapaxes_(0, 1)
+    return v, y, y.view_as(y)
+
+
+def a_row_before(x):
+    y = x * 1
+    v = y[0]
+    y.t_()
+    return v * 2, y
+
+
+def written_through_the_view(x):
+    y = x * 1
+    v = y[0]
+    y.unsqueeze_(0)
+    v.mul_(3)
+    return v * 2, y * 1
+
+
+def written_when_turned(x):
+    y = x * 1
+    v = y[0]
+    y.t_().mul_(2)
+    return v * 2, y * 1
+
+
+def turned_twice(x):
+    y = x * 1
+    y.t_()
+    v = y[0]
+    y.t_()
+    return v * y[0, 0], y
+
+
+def requires_grad_later(x):
+    y = torch.zeros(3, 3)
+    v = y[0]
+    y.t_()
+    v.add_(x[1])
+    return v * 2, y * x
+
+
+@pytest.mark.parametrize(
+    "function",
+    [flattened_before, flattened_and_returned, a_row_before, written_through_the_view, written_when_turned,
+     turned_twice, requires_grad_later],
+)  # fmt: skip
+def test_turned_in_place_after_views_were_made(function):
+    """Autograd makes the histories of these views anew, from the tensor as it is now."""
+
+    def ran(function):
+        x = fresh(tensor(3, 3))
+        results = function(x)
+        sum((r * torch.arange(r.numel()).view(r.shape)).sum() for r in results).backward()
+        return results, x.grad
+
+    torch.testing.assert_close(ran(tg.compile(function, fullgraph=True)), ran(function), check_stride=True)
+
+
 def test_writing_a_result_in_place_afterwards():
     partition = autodiff.trace_training(capture(lambda x: x * 3), [tensor(4)])
     x = fresh(tensor(4))

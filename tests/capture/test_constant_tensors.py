@@ -132,3 +132,39 @@ def test_memory_that_is_read_without_an_operator_is_data():
     for x in (X, X + 1):
         torch.testing.assert_close(compiled(x), made_of_tensors(x))
     assert not any("raises" in b.reason for b in tg.explain(compiled).breaks())
+
+
+def written(x, place, value):
+    y = x + 1
+    y[place] = value
+    return y
+
+
+READ_AS_NUMBERS = {
+    "row": lambda x: x[torch.tensor(1)] * 2,
+    "column": lambda x: x[:, torch.tensor(1)] * 2,
+    "element": lambda x: x[0, torch.tensor(1)] * 2,
+    "bool": lambda x: x[torch.tensor(True)] * 2,
+    "byte": lambda x: x[torch.tensor(1, dtype=torch.uint8)] * 2,
+    "computed": lambda x: x[torch.arange(2).max()] * 2,
+    "written in place": lambda x: x[torch.tensor(0).add_(1)] * 2,
+    "assignment": lambda x: written(x, torch.tensor(1), 5.0),
+    "masked assignment": lambda x: written(x, torch.tensor(False), 5.0),
+    "upper bound": lambda x: torch.clamp(x * 2, 0, torch.tensor(2.5)),
+    "lower bound": lambda x: torch.clamp(x * 2, torch.tensor(1), 5),
+}
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("name", READ_AS_NUMBERS)
+def test_operators_read_numbers_from_known_tensors(name, requires_grad):
+    function = READ_AS_NUMBERS[name]
+
+    def ran(function):
+        x = X.clone().requires_grad_(requires_grad)
+        result = function(x)
+        if requires_grad:
+            result.square().sum().backward()
+        return result, x.grad
+
+    torch.testing.assert_close(ran(tg.compile(function, fullgraph=True)), ran(function))

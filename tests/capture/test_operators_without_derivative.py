@@ -103,3 +103,33 @@ def test_captured_whole_where_a_derivative_that_reads_data_is_not_asked_for() ->
 
     x = torch.linspace(-1, 2, 9)
     assert torch.equal(tg.compile(f, backend="aot_eager", fullgraph=True)(x, x), f(x, x))
+
+
+def halves(x, y):
+    return x // 0.5, x * y
+
+
+def halves_in_place(x, y):
+    z = x * 1
+    z //= 0.5
+    return z, x * y
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("function", [halves, halves_in_place])
+def test_an_operator_without_a_derivative_breaks_the_graph(function: Any, backend: str) -> None:
+    compiled = tg.compile(function, backend=backend)
+    torch.testing.assert_close(ran(lambda x, y: compiled(x, y)[1]), ran(lambda x, y: function(x, y)[1]))
+    assert len(tg.explain(compiled).entries) == 1
+    (broken,) = tg.explain(compiled).breaks()
+    assert "which has no derivative" in str(broken)
+    x = torch.linspace(-1, 2, 9).requires_grad_()
+    with pytest.raises(RuntimeError, match=r"floor_divide.* is not implemented"):
+        compiled(x, x)[0].sum().backward()
+
+
+def test_captured_whole_where_a_missing_derivative_is_not_asked_for() -> None:
+    def f(x, y):
+        return x.gather(0, (y // 10).long()) * (y // 2).detach()
+
+    torch.testing.assert_close(ran(tg.compile(f, fullgraph=True)), ran(f))

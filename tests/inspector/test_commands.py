@@ -1,5 +1,6 @@
 """``python -m torchglass run``, ``report``, ``diff``, ``bench``."""
 
+import os
 import subprocess
 import sys
 
@@ -103,3 +104,19 @@ def test_wrong_arguments_are_said(arguments, said, capsys):
     except SystemExit as end:  # argparse's own way
         status = end.code
     assert status in (1, 2) and said in capsys.readouterr().err
+
+
+def test_folders_that_vanish_meanwhile_are_left_out(tmp_path, capsys, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/full_code.py").touch()
+    scandir = os.scandir
+
+    def vanishing(path):
+        if os.path.basename(path) == "gone":
+            raise FileNotFoundError(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", vanishing)
+    assert main(["report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("kept: ")

@@ -147,3 +147,14 @@ def test_two_processes_at_one_folder(tmp_path):
     again = run(program)
     assert again.stdout == "1.0 3.0\n" and "edited" not in again.stderr, again.stderr
     assert {path: path.read_text() for path in top.rglob("*.py")} == before
+
+
+def test_reset_leaves_no_libraries_of_edits(program, graph):
+    for number in (5, 6):
+        text = (graph / "forward_kernels.c").read_text()
+        (graph / "forward_kernels.c").write_text(f"{text}\n/* {number} */\n")
+        run(program)
+    assert len(list(graph.glob("forward_kernels.*.so"))) == 3
+    tg.reset(program.parent / "glass")
+    run(program)
+    assert len(list(graph.glob("forward_kernels.*.so"))) == 1

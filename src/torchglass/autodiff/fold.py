@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import torch
 
-from ..torch_compat import below_autograd
+from ..torch_compat import below_autograd, without_dispatch_modes
 from .ops import CALL, CONSTANT, Op, is_random, must_stay, operands, substitute, view_root
 from .recompute import family
 
@@ -36,6 +36,14 @@ def fold(ops: list[Op], own: set[Op]) -> tuple[list[Op], list[Change]]:
     if not changes:
         return ops, []
     return _replaced(ops, changes), list(changes.items())
+
+
+def value_of(op: Op, ops: list[Op]) -> torch.Tensor | None:
+    """What one of ``ops`` gives, if its value follows from numbers alone; else None."""
+    if op not in _known(ops):
+        return None
+    with without_dispatch_modes():  # they make fake tensors
+        return _value(op, {})
 
 
 def _known(ops: list[Op]) -> set[Op]:

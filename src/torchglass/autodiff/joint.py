@@ -51,7 +51,7 @@ from ..torch_compat import (
 )
 from . import custom_writes, higher_order, pure_kernels
 from .composites import COMPOSITES
-from .layouts import keeping_layouts
+from .layouts import keeping_layouts, out_of_place
 from .ops import INPUT, TANGENT, Op
 from .recorder import AutodiffError, Recorder
 
@@ -164,7 +164,12 @@ class Tracer:
             self._enter(node)
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lookup)
             try:
-                values[node] = keeping_layouts(node, self._call, args, kwargs)
+                turn = out_of_place(node.target)
+                if turn is not None and _is_base(args[0], values):
+                    with torch.enable_grad():
+                        values[node] = _replaced(args[0], turn(*args, **kwargs), values)
+                else:
+                    values[node] = keeping_layouts(node, self._call, args, kwargs)
             except Exception as error:
                 error.torchglass_origin = self.recorder.origin  # type: ignore[attr-defined]
                 raise
@@ -256,6 +261,19 @@ class Tracer:
         """The captured node that made an autograd node, by its sequence number."""
         index = bisect.bisect_right(self.starts, node._sequence_nr()) - 1
         return self.places[index] if index >= 0 else ("", UNKNOWN, None)
+
+
+def _is_base(tensor: torch.Tensor, values: dict[torch.fx.Node, Any]) -> bool:
+    """Whether there are views of a tensor, which must not be turned in place then: after a write autograd makes their
+    histories anew, by calls on the tensor that they were made of, which it would find turned.
+    """
+    return any(isinstance(value, torch.Tensor) and value._base is tensor for value in values.values())
+
+
+def _replaced(before: torch.Tensor, now: torch.Tensor, values: dict[torch.fx.Node, Any]) -> torch.Tensor:
+    """``now``, which stands from now on for every value that was ``before``."""
+    values.update({node: now for node, value in values.items() if value is before})
+    return now
 
 
 def trace(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training: bool, choose: Any) -> tuple[Trace, Any]:

@@ -41,10 +41,24 @@ def _tensors(args: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(arg)
 
 
-def _turns_in_place(target: Any) -> bool:
-    """Whether the call is one of ``t_``, ``transpose_``, ...: made to change the layout."""
+def out_of_place(target: Any) -> Callable[..., torch.Tensor] | None:
+    """``transpose`` of ``transpose_``; None of a call that does not turn a tensor in place."""
+    name = _name(target)
+    return getattr(torch.Tensor, name[:-1]) if name in TURNS else None
+
+
+TURNS = frozenset({"as_strided_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_"})
+"""What shows the same memory in another layout, in place."""
+
+
+def _name(target: Any) -> str:
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
-    packet = getattr(torch.ops.aten, name.partition(".")[0], None)
+    return str(name.partition(".")[0])
+
+
+def _turns_in_place(target: Any) -> bool:
+    """Whether the call is one of ``t_``, ``resize_``, ...: made to change the layout."""
+    packet = getattr(torch.ops.aten, _name(target), None)
     return packet is not None and any(
         torch.Tag.inplace_view in getattr(packet, overload).tags for overload in packet.overloads()
     )

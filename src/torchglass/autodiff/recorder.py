@@ -27,7 +27,7 @@ from ..torch_compat import (
     is_zero_tensor,
     number_of,
 )
-from . import custom_writes
+from . import custom_writes, fold
 from .ops import CALL, CONSTANT, Op, view_root, walk
 
 aten = torch.ops.aten
@@ -243,6 +243,15 @@ def _fresh_constant(recorder: Recorder, func: OpOverload, args: tuple[Any, ...],
         layout = {"dtype": data.dtype, "device": data.device, "pin_memory": False}
         return recorder.call(aten.full.default, (list(data.shape), number_of(data)), layout)
     return recorder.call(aten.clone.default, (recorder.op_of(data).val,), {})
+
+
+@special(aten._local_scalar_dense.default)
+def _number(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``x[torch.tensor(1)]``, ``clamp(x, 0, torch.tensor(2.5))``: the operator takes a number, and reads it from a
+    tensor. Capture lets that pass where the tensor follows from numbers alone.
+    """
+    value = fold.value_of(recorder.op_of(args[0]), recorder.ops)
+    return func(*args, **kwargs) if value is None else number_of(value)
 
 
 @special(aten._efficientzerotensor.default)

@@ -56,7 +56,9 @@ class EntersHooks(Unsupported):
 
 
 class LeafLeaves(CannotResume):
-    """A tensor made to require grad in the graph leaves it, or one whose history was freed there: it ends there."""
+    """A tensor leaves the graph that later stages cannot differentiate: made to require grad there, its history freed
+    there, or made by an operator without a derivative. The graph ends where that happens.
+    """
 
 
 class Unchecked(CannotResume):

@@ -57,6 +57,7 @@ class GraphBuilder:
         self.region: int | None = None  # of the torch.utils.checkpoint call that nodes now belong to
         self.regions = 0
         self.held: dict[str, Any] = {}
+        self.without_derivative: dict[Any, str] = {}  # nodes of autograd's graph that raise, what they are of
         self.inner_leaves: list[torch.Tensor] = []  # made to require grad inside: eager would keep them as leaves
         self.flagged: list[TensorV] = []  # inputs that the entry makes require grad before the graph runs
         self.numbers: list[EntryTensorV] = []
@@ -163,6 +164,16 @@ class GraphBuilder:
         leaving = [v.fake for v in outputs] + [v.fake for v in self.inputs if self.is_written(v)]
         if any(map(_is_freed, history_of(leaving))):
             raise Unsupported(*FREES_HISTORY)
+
+    def refuse_missing_derivatives(self, outputs: list[TensorV]) -> None:
+        """What leaves the graph must not depend on an operator that autograd has no derivative of: later stages could
+        not differentiate it, while eager's raises when it is asked. Raises Unsupported.
+        """
+        if self.without_derivative:
+            leaving = [v.fake for v in outputs] + [v.fake for v in self.inputs if self.is_written(v)]
+            for node in history_of(leaving):
+                if node in self.without_derivative:
+                    raise Unsupported(*no_derivative(self.without_derivative[node]))
 
     def evaluate(self, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Any:
         """The result of an operation on fake tensors. PyTorch's own errors come through as they are."""
@@ -333,6 +344,11 @@ def history_of(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
         seen.add(node)
         yield node
         waiting += [following for following, _ in node.next_functions]
+
+
+def no_derivative(name: str) -> tuple[str, str]:
+    """Why such an operator breaks the graph, and what to do instead."""
+    return f"`{name}`, which has no derivative", "if none is needed, take its operand's `.detach()`"
 
 
 FREES_HISTORY = (

@@ -102,7 +102,7 @@ class Machine:
         self.fixed_cells: dict[int, Any] = {}
         self.filled_cells: set[int] = set()
         self.sealed_by = ""
-        self.leaves_break = False  # whether making a tensor require grad, and freeing a history, ends the graph
+        self.leaves_break = False  # whether what must not leave the graph ends it: see LeafLeaves
         self.checks: list[checked.Check] = []
         self.checks_break = False  # whether a tensor is looked at before the program goes on
         self.steps, self.patience, self.nodes_seen = 0, MOST_IDLE_STEPS, 0

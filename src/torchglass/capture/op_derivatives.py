@@ -1,5 +1,6 @@
-"""Operators of the program's own that autograd cannot be asked about ahead of time: they break the graph.
+"""Operators that autograd cannot be asked about ahead of time: they break the graph.
 
+    x // 2                        # has no derivative, which eager's backward says: where the result leaves the graph
     torch.ops.mine.scaled(x)      # Library.define and a kernel, no more: eager differentiates what the kernel does
     torch.ops.mine.grouped(x, n)  # the backward given to register_autograd reads ``n.tolist()``
 
@@ -16,7 +17,7 @@ import torch
 from .. import torch_compat
 from ..records.tensor_spec import is_continuous
 from .errors import Unsupported
-from .graph import fake_of, tensors_in
+from .graph import fake_of, no_derivative, tensors_in
 from .values.base import Value
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ OF_PYTORCH = frozenset(["aten", "prim", "prims"])
 
 def check(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any) -> None:
     """Raises Unsupported where a graph with this call in it cannot be differentiated as eager does it."""
+    _note_missing(m, target, result)
     operators = _of_the_program(target)
     if not operators or not torch.is_grad_enabled():
         return
@@ -45,6 +47,15 @@ def check(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value], 
             f"`{target}`, whose derivative needs the data of a tensor",
             "make what its backward does an operator too, with a fake that does without",
         )
+
+
+def _note_missing(m: Machine, target: Any, result: Any) -> None:
+    for tensor in tensors_in(result):
+        if tensor.grad_fn is not None and torch_compat.lacks_derivative(tensor.grad_fn):
+            name = getattr(target, "__name__", str(target))
+            if m.leaves_break:
+                raise Unsupported(*no_derivative(name))
+            m.builder.without_derivative[tensor.grad_fn] = name
 
 
 def _of_the_program(target: Any) -> list[Any]:

@@ -358,6 +358,7 @@ class _Attempt:
         try:
             builder.refuse_inner_leaves(outputs)
             builder.refuse_freed_histories(outputs)
+            builder.refuse_missing_derivatives(outputs)
         except Unsupported as error:
             raise LeafLeaves(error.reason, error.hint) from None
         for guard in reversed(self.m.inference):

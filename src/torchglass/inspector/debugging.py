@@ -12,13 +12,15 @@ from pathlib import Path
 
 import torch
 
+from ..process.arguments import require_flag, require_path
 from ..runtime import store, toolchain
 from . import reports
 from .when_loaded import of_torch_compile
 
 
-@contextlib.contextmanager
-def prepare_debug(directory: str | Path, *, runs: str = "kernels", gdb: bool = False) -> Iterator[Path]:
+def prepare_debug(
+    directory: str | Path, *, runs: str = "kernels", gdb: bool = False
+) -> contextlib._GeneratorContextManager[Path]:
     """Leave the artifacts of everything compiled inside in ``directory``: the files there are what runs.
 
     ``runs`` says at which stage: "kernels" (the wrappers and the kernels that they call), "forward" (the ATen graphs,
@@ -27,8 +29,15 @@ def prepare_debug(directory: str | Path, *, runs: str = "kernels", gdb: bool = F
     C. What torch.compile compiles inside leaves the same layout in ``directory/torch_compile``. Backward runs in the
     thread that asks for it, on GPUs too. ValueError for another ``runs``.
     """
+    require_path("directory", directory)
     if runs not in store.RUNS:
         raise ValueError(f"runs must be one of {', '.join(map(repr, store.RUNS))}, not {runs!r}")
+    require_flag("gdb", gdb)
+    return _prepared(directory, runs, gdb)
+
+
+@contextlib.contextmanager
+def _prepared(directory: str | Path, runs: str, gdb: bool) -> Iterator[Path]:
     with store.use(directory, runs) as used, toolchain.debuggable(gdb), of_torch_compile(used.root), _one_thread():
         try:
             yield used.root

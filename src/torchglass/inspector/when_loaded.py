@@ -17,6 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ..runtime.store import OF_TORCH_COMPILE
+
 
 @contextlib.contextmanager
 def when_loaded(module: str, context: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
@@ -40,7 +42,7 @@ def of_torch_compile(root: Path) -> AbstractContextManager[None]:
     def collecting() -> AbstractContextManager[Any]:
         from .torch_compile import collect
 
-        return collect(root / "torch_compile")
+        return collect(root / OF_TORCH_COMPILE)
 
     return when_loaded("torch._dynamo", collecting)
 

@@ -83,6 +83,7 @@ def is_exporting() -> bool:
 
 def assume_constant_result(function: F) -> F:
     """Mark a function: called with constants and objects, it gives what it gave when the caller was compiled."""
+    _refuse_uncallable("assume_constant_result", function)
     setattr(function, CONSTANT, True)
     return function
 
@@ -108,7 +109,10 @@ def substitute_in_graph(
 
 def nested_compile_region(function: Any = None, **options: Any) -> Any:
     """The function itself; without one, a decorator. Equal blocks are compiled once without being named."""
-    return (lambda given: given) if function is None else function
+    if function is None:
+        return nested_compile_region
+    _refuse_uncallable("nested_compile_region", function)
+    return function
 
 
 def cudagraph_mark_step_begin() -> None:

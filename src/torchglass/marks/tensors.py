@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..process.arguments import require
+
 Index = int | list[int] | tuple[int, ...]
 
 
@@ -40,6 +42,7 @@ def mark_dynamic(
         _of(t, "_dynamo_dynamic_range", set).add(DimRange(dim, min, max))
         _note_hints(t, dim, hint_override, specialize_on)
 
+    _check_bounds(min, max)
     _each(t, index, note)
 
 
@@ -71,6 +74,7 @@ def mark_unbacked(
         if shape_id is not None:
             _of(t, "_dynamo_shape_ids", dict)[dim] = shape_id
 
+    _check_bounds(min, max)
     _each(t, index, note)
 
 
@@ -79,8 +83,7 @@ def mark_static(t: Any, index: Index | None = None) -> Any:
     if isinstance(t, type) and issubclass(t, torch.nn.Module):
         t._dynamo_marked_static = True  # type: ignore[attr-defined]
         return t
-    if not isinstance(t, torch.Tensor):
-        raise TypeError(f"mark_static expects a tensor or a class of modules, not {t!r}")
+    require("t", t, torch.Tensor, "a tensor or a class of modules")
     dims = range(t.dim()) if index is None else index
     _each(t, dims, lambda dim: _of(t, "_dynamo_static_indices", set).add(dim))
     return None
@@ -88,17 +91,26 @@ def mark_static(t: Any, index: Index | None = None) -> Any:
 
 def mark_static_address(t: Any, guard: bool = False) -> None:
     """The tensor will lie where it lies."""
-    if not isinstance(t, torch.Tensor):
-        raise TypeError(f"mark_static_address expects a tensor, not {t!r}")
+    require("t", t, torch.Tensor, "a tensor")
     t._dynamo_static_input_type = "guarded" if guard else "unguarded"
 
 
 def _each(t: Any, index: int | Iterable[int], note: Callable[[int], None]) -> None:
-    if not isinstance(index, (int, list, tuple, range)):
-        raise TypeError(f"index must be a number or a list or tuple of numbers, not {index!r}")
-    for dim in (index,) if isinstance(index, int) else index:
+    require("t", t, torch.Tensor, "a tensor")
+    require("index", index, (int, list, tuple, range), "a number or a list or tuple of numbers")
+    dims = (index,) if isinstance(index, int) else tuple(index)
+    for dim in dims:
+        require("index", dim, int, "a number or a list or tuple of numbers")
+        if not -t.dim() <= dim < t.dim():
+            raise IndexError(f"index must be a dimension of t, which has {t.dim()}, not {dim}")
+    for dim in dims:
         note(dim)
         t._has_dynamo_dim_marking = True
+
+
+def _check_bounds(least: int | None, most: int | None) -> None:
+    if least is not None and most is not None and least > most:
+        raise ValueError(f"min must not be above max: {least} > {most}")
 
 
 def _note_hints(t: Any, dim: int, hint: int | None, specialize_on: list[Any] | None) -> None:

@@ -12,6 +12,7 @@ import contextlib
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from . import cache_folder
@@ -56,6 +57,12 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def below(folder: Path) -> Iterator[Path]:
+    """The files in a folder and its sub-folders. What vanishes meanwhile, or must not be read, is left out."""
+    for root, _, names in os.walk(folder):
+        yield from (Path(root, name) for name in names)
 
 
 def _umask() -> int:

@@ -41,6 +41,8 @@ from . import cache_folder, edit_errors, files, neighbours
 log = logging.getLogger("torchglass.store")
 
 MANIFEST = ".manifest.json"
+OF_TORCH_COMPILE = "torch_compile"
+"""The folder of what torch.compile compiles under ``prepare_debug``."""
 ENVIRONMENT = "TORCHGLASS_DIR"
 
 Role = Literal["runs", "unused", "read", "report"]
@@ -329,8 +331,8 @@ class ArtifactStore:
             print(f"torchglass: {path}: {message}", file=sys.stderr)
 
     def forget_edits(self) -> list[Path]:
-        """Delete every file a person changed and every ``.stale`` one; they are generated anew. What was
-        deleted.
+        """Delete every file a person changed, every ``.stale`` one and what was compiled of them; they are generated
+        anew. What was deleted.
         """
         gone: list[Path] = []
         with self.lock:
@@ -342,9 +344,29 @@ class ArtifactStore:
                         if found is not None and digest(found) != generated:
                             gone.append(top / key)
                 gone += sorted({*top.rglob("*.stale"), *top.rglob("*.stale.*")})
+                gone += _libraries_of_edits(top)
             for path in gone:
                 path.unlink(missing_ok=True)
         return gone
+
+
+def _libraries_of_edits(top: Path) -> list[Path]:
+    """Libraries of files that have several, one for each of their texts. None says which is of the generated one, and
+    whoever misses one compiles it again.
+    """
+    of_source: dict[Path, list[Path]] = {}
+    for path in sorted(top.rglob("*.so")):
+        of_source.setdefault(path.with_name(path.name.partition(".")[0]), []).append(path)
+    return [path for several in of_source.values() if len(several) > 1 for path in several]
+
+
+def may_be_artifacts(root: Path) -> bool:
+    """Whether artifacts may lie in a folder: it has some, is empty, or is not there yet."""
+    if not root.exists():
+        return True
+    ours = (neighbours.PROCESSES, OF_TORCH_COMPILE)
+    found = list(root.iterdir()) if root.is_dir() else [root]
+    return not found or any(path.name in ours or (path / MANIFEST).is_file() for path in found)
 
 
 def _copied(source: Path, path: Path, key: str, rows: Mapping[str, str], manifest: dict[str, str]) -> None:

@@ -32,6 +32,11 @@ def has_derivative(operator: Any) -> bool:
     return any(operator.has_kernel_for_dispatch_key(key) for key in _DIFFERENTIATES)
 
 
+def lacks_derivative(grad_fn: Any) -> bool:
+    """Whether this node of autograd's graph stands for an operator without a derivative: backward through it raises."""
+    return str(grad_fn.name()) == "torch::autograd::NotImplemented"
+
+
 set_grad_mode: Callable[[bool], None] = torch._C._set_grad_enabled
 OPERATION_OWNERS: tuple[Any, ...] = tuple(
     owner

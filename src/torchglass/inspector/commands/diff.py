@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from ...runtime import files
 from .folders import FunctionFolder, functions
 
 TEXTS = (".py", ".c", ".loops", ".fused")
@@ -72,7 +73,7 @@ def _changes(before: FunctionFolder, after: FunctionFolder, text: bool) -> Itera
 
 def _files(folder: Path) -> dict[str, str]:
     found = {}
-    for path in folder.rglob("*"):
+    for path in files.below(folder):
         if path.suffix in TEXTS and path.name not in NOT_COMPARED:
             found[path.relative_to(folder).as_posix()] = path.read_text(encoding="utf-8", errors="replace")
     return found

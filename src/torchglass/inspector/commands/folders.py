@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ...runtime import files
 from .. import show
 
 REPORT = "report.html"
@@ -77,5 +78,4 @@ def _folders(root: Path) -> Iterator[Path]:
     if (root / "full_code.py").is_file():
         yield root
         return
-    for path in root.glob("**/full_code.py"):
-        yield path.parent
+    yield from (path.parent for path in files.below(root) if path.name == "full_code.py")
