@@ -127,6 +127,10 @@ def test_joining_and_views(dtype: torch.dtype, tmp_path: Path) -> None:
     run(fn, dtype, tmp_path, make(7, 33, dtype=dtype), make(7, 33, dtype=dtype), make(3, 5, 7, 8, dtype=dtype))
 
 
+def test_flip_of_one_number(tmp_path: Path) -> None:
+    run(lambda x: x.sum().flip(0), torch.float32, tmp_path, make(3))
+
+
 def test_nothing_fails_over_no_elements(tmp_path: Path) -> None:
     """A division by a constant is checked before the loop, which may have no round; a later check was told."""
 

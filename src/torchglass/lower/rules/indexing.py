@@ -59,6 +59,8 @@ rule("triu")(_triangle("ge"))
 def _flip(low: Lowering, node: fx.Node, x: Any, dims: Sequence[int]) -> View:
     if not isinstance(x, View):
         raise NotLowered("a repeated number")
+    if not x.shape:  # eager lets dims name the one dimension that is not there
+        return low.finish(lambda v: v, [x], node)
     over = {d % len(x.shape) for d in dims}
     offset = x.offset
     for d in over:
