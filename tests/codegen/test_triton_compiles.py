@@ -91,3 +91,16 @@ def test_scans(dtype: torch.dtype, targets: Targets, compiles: Callable[..., Non
 def test_scans_with_what_surrounds_them(name: str, compiles: Callable[..., None]) -> None:
     compiles(getattr(scans, name), [make(24, 40)])
     compiles(getattr(scans, name), [make(24, 40)], SHORT_ROWS)
+
+
+SINGLE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "pad": lambda a: torch.nn.functional.pad(a[:1], [1, -1]),
+    "cat": lambda a: torch.cat([a[:1], a[:1] * 2])[1:].sin(),
+    "roll": lambda a: a.roll(1, 0)[0] * 2,
+}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_masked_reads_of_one_element(name: str, compiles: Callable[..., None]) -> None:
+    """Their mask is a block of one, and so is the pointer."""
+    compiles(SINGLE[name], [torch.ones(3)])

@@ -127,6 +127,20 @@ def test_joining_and_views(dtype: torch.dtype, tmp_path: Path) -> None:
     run(fn, dtype, tmp_path, make(7, 33, dtype=dtype), make(7, 33, dtype=dtype), make(3, 5, 7, 8, dtype=dtype))
 
 
+def test_flip_of_one_number(tmp_path: Path) -> None:
+    run(lambda x: x.sum().flip(0), torch.float32, tmp_path, make(3))
+
+
+def test_nothing_fails_over_no_elements(tmp_path: Path) -> None:
+    """A division by a constant is checked before the loop, which may have no round; a later check was told."""
+
+    def fn(a: torch.Tensor, b: torch.Tensor) -> Any:
+        rows = F.embedding(b[:0].long() - 9, b.float())
+        return a // 0, (b[:, :0] // 0).sum(1), rows, torch.cat([a, b], 0) // 2
+
+    run(fn, torch.float32, tmp_path, torch.zeros(0, 4, dtype=torch.int16), torch.ones(2, 4, dtype=torch.int16))
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_layouts(dtype: torch.dtype, tmp_path: Path) -> None:
     def fn(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, s: torch.Tensor, e: torch.Tensor, o: torch.Tensor) -> Any:

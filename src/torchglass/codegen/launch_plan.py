@@ -45,7 +45,7 @@ from ..records.launch import (
 from ..records.literals import one_line
 from ..records.loops import Buffer, Compute, ExternCall, LoopGraph, Value, View, collect_buffers
 from ..records.origin import UNKNOWN, Origin
-from ..records.sizes import is_known, symbol_name, symbols
+from ..records.sizes import symbol_name, symbols
 from ..records.target import Gpu, Targets
 from .printed import Printed
 
@@ -303,9 +303,8 @@ def _is_gpu(device: str, targets: Targets) -> bool:
 
 
 def _may_fail(kernel: FusedKernel) -> bool:
-    """Whether it reads at places that tensors say, which may be out of range; over no elements there are none."""
-    loops = (loop for loop in kernel.loops if not any(is_known(size) and size == 0 for size in loop.dims))
-    return any(isinstance(op, Compute) and op.op == "bound" for loop in loops for op in loop.body)
+    """Whether it reads at places that tensors say, which may be out of range, or divides whole numbers."""
+    return any(isinstance(op, Compute) and op.op == "bound" for loop in kernel.loops for op in loop.body)
 
 
 def _read(fused: FusedGraph) -> set[str]:

@@ -184,7 +184,7 @@ class BodyPrinter:
         level = max((v.level for v in through), default=PRE)
         prefix, other = "t", ""
         if condition is not None:
-            where = self._spread(where, axes, condition.axes)
+            where = self._as_block(self._spread(where, axes, condition.axes), axes | condition.axes)
             axes, level = axes | condition.axes, max(level, condition.level)
             prefix, other = "m", ", other=0"
         mask = self.mask(axes, *([self.block(condition)] if condition is not None else []))
@@ -210,6 +210,12 @@ class BodyPrinter:
         missing = [self.tile.counters[a] for a in sorted(want - have, reverse=True) if a in self.tile.counters]
         return " + ".join([where, *(f"0*{c}" for c in missing)])
 
+    def _as_block(self, where: str, axes: frozenset[str]) -> str:
+        """An address that varies along no axis as a block of one, as its mask and its value are."""
+        if axes & self.tile.counters.keys():
+            return where
+        return f"tl.full({self.tile.unit}, {where}, tl.{'int64' if self.tile.wide else 'int32'})"
+
     def store(self, loop: Loop, op: Store, env: dict[str, Value], again: bool) -> None:
         """Remember a value as its buffer's; write it unless the buffer lives only within a row."""
         name, value = op.access.buffer, env[op.arg]
@@ -223,9 +229,7 @@ class BodyPrinter:
         first = self._repeated(loop, axes)
         conditions = [f"(i{k} == 0)" for k in first]
         wide = axes | value.axes | {self.tile.axis[k] for k in first}
-        where = self._spread(self._address(op.access, env), axes, wide)
-        if not wide & self.tile.counters.keys():
-            where = f"tl.full({self.tile.unit}, {where}, tl.{'int64' if self.tile.wide else 'int32'})"
+        where = self._as_block(self._spread(self._address(op.access, env), axes, wide), wide)
         mask = self.mask(wide, *conditions)
         level = BODY if "r" in wide else value.level
         text = f"tl.store({pointer(name)} + {_grouped(where)}, {self.block(value)}{f', {mask}' if mask else ''})"

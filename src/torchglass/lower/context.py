@@ -21,7 +21,7 @@ from torch import fx
 
 from ..records import check_loops
 from ..records.launch import RESERVED
-from ..records.loops import Access, Buffer, ExternCall, Loop, Node, View, compute_dtype
+from ..records.loops import Access, Buffer, Compute, Const, ExternCall, Loop, Node, Operation, View, compute_dtype
 from ..records.origin import UNKNOWN, Origin
 from ..records.sizes import Size, is_known
 from ..records.target import Target, Targets
@@ -73,6 +73,11 @@ def known_size(size: Size) -> int:
 
 def known_sizes(sizes: Sequence[Size]) -> tuple[int, ...]:
     return tuple(map(known_size, sizes))
+
+
+def _never_failing(op: Operation) -> Operation:
+    """An operation of a loop over no points: what does not depend on the point would be checked before the loop."""
+    return Const(op.result, 0, op.dtype) if isinstance(op, Compute) and op.op == "bound" else op
 
 
 class Lowering:
@@ -232,7 +237,8 @@ class Lowering:
     def append(self, name: str, shape: tuple[Size, ...], body: Body, reduced: tuple[bool, ...] | None = None) -> None:
         """Append a loop for the node at hand."""
         reduced = (False,) * len(shape) if reduced is None else reduced
-        self.nodes.append(Loop(name, shape, reduced, tuple(body.ops), (self.op,), (self.origin,)))
+        ops = tuple(map(_never_failing, body.ops) if 0 in shape else body.ops)
+        self.nodes.append(Loop(name, shape, reduced, ops, (self.op,), (self.origin,)))
 
     def copy_into(self, whole: View, x: View | Splat, place: Size, name: str) -> View:
         """A loop that copies ``x`` into ``whole``, from element ``place`` on, with the whole's strides."""

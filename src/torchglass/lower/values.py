@@ -16,6 +16,8 @@ from functools import reduce
 from operator import add
 from typing import Any, TypeAlias
 
+import torch
+
 from ..records.loops import BOOL_OPS, Access, Compute, Const, Index, Load, Operation, Reduce, Scan, Store
 from ..records.sizes import Size
 
@@ -41,10 +43,19 @@ def wrap_around(value: int, dtype: str) -> int:
     return value if dtype.startswith("u") or value < span // 2 else value - span
 
 
+def nearest(value: Number, dtype: str) -> Number:
+    """A number as the half float holds it: 0.1 is 0.0999755859375 in float16, 70000 infinite. By way of float32, as
+    eager's conversions go."""
+    held = float(torch.tensor(value, dtype=torch.float32).to(getattr(torch, dtype)))
+    return value if held == value else held
+
+
 def fits(value: object, dtype: str) -> bool:
-    """Whether torch takes a number for a dtype where it does not wrap: clamp, where, fill."""
-    if not isinstance(value, (bool, int, float)) or is_float(dtype) or dtype == "bool":
+    """Whether torch takes a number for a dtype where it does not wrap, or overflow: clamp, fill, pad."""
+    if not isinstance(value, (bool, int, float)) or dtype == "bool":
         return True
+    if is_float(dtype):
+        return not math.isfinite(value) or abs(value) <= torch.finfo(getattr(torch, dtype)).max
     top = (1 << bits(dtype)) - 1 if dtype.startswith("u") else (1 << (bits(dtype) - 1)) - 1
     return (-top if dtype.startswith("u") else -top - 1) <= value <= top
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
 from torch import fx
 
 from ...records.loops import View
@@ -156,20 +155,19 @@ def _softshrink(x: V, lambd: Number = 0.5) -> V:
     return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, where(x.do("isnan"), x, 0)))
 
 
-@pointwise("hardshrink", jumps=True, told=True)
-def _hardshrink(x: V, lambd: Number = 0.5, *, stored: str) -> V:
-    return _outside(x, lambd, x, stored)
+@pointwise("hardshrink", jumps=True)
+def _hardshrink(x: V, lambd: Number = 0.5) -> V:
+    return _outside(x, lambd, x)
 
 
-@pointwise("softshrink_backward", "hardshrink_backward", jumps=True, told=True)
-def _shrink_backward(grad: V, x: V, lambd: Number, stored: str) -> V:
-    return _outside(x, lambd, grad, stored)
+@pointwise("softshrink_backward", "hardshrink_backward", jumps=True)
+def _shrink_backward(grad: V, x: V, lambd: Number) -> V:
+    return _outside(x, lambd, grad)
 
 
-def _outside(x: V, lambd: Number, y: V, stored: str) -> V:
-    """``y`` where ``x`` is farther from 0 than ``lambd``, which eager rounds to the tensors' dtype."""
-    limit = float(torch.tensor(lambd, dtype=getattr(torch, stored)))
-    return where((x >= -limit).do("and", x <= limit), 0, y)
+def _outside(x: V, lambd: Number, y: V) -> V:
+    """``y`` where ``x`` is farther from 0 than ``lambd``."""
+    return where((x >= -lambd).do("and", x <= lambd), 0, y)
 
 
 @pointwise("_prelu_kernel")

@@ -9,10 +9,10 @@ from typing import Any
 
 from torch import fx
 
-from ...records.loops import View, compute_dtype
+from ...records.loops import HALF, View, compute_dtype
 from ..context import Lowering, Splat, dtype_name, sizes_of
 from ..table import NotLowered, rule
-from ..values import V, fits
+from ..values import V, fits, nearest
 
 
 def splat(node: fx.Node, value: Any) -> Splat:
@@ -24,7 +24,7 @@ def splat(node: fx.Node, value: Any) -> Splat:
     dtype = dtype_name(val.dtype)
     if not fits(value, dtype):
         raise NotLowered("a fill value that the dtype does not hold: eager raises")
-    return Splat(value, dtype, sizes_of(val.shape))
+    return Splat(nearest(value, dtype) if dtype in HALF else value, dtype, sizes_of(val.shape))
 
 
 @rule("empty_like", "new_empty", "new_empty_strided")

@@ -19,7 +19,7 @@ from ...records.sizes import Size, all_known
 from ..context import Lowering, Splat, dtype_name, known_size, known_sizes, sizes_of
 from ..strides import is_dense
 from ..table import NotLowered, find_rule, rule
-from ..values import V, chosen, every, where
+from ..values import V, chosen, every, fits, where
 
 
 def masked_load(low: Lowering, counter: V, x: Any, shifts: Sequence[Size], mask: V | None, other: Any) -> V:
@@ -59,6 +59,8 @@ rule("triu")(_triangle("ge"))
 def _flip(low: Lowering, node: fx.Node, x: Any, dims: Sequence[int]) -> View:
     if not isinstance(x, View):
         raise NotLowered("a repeated number")
+    if not x.shape:  # eager lets dims name the one dimension that is not there
+        return low.finish(lambda v: v, [x], node)
     over = {d % len(x.shape) for d in dims}
     offset = x.offset
     for d in over:
@@ -156,6 +158,8 @@ def _between(i: V, start: Size | None, end: Size | None) -> V:
 @rule("constant_pad_nd")
 def _pad(low: Lowering, node: fx.Node, x: Any, pad: Sequence[int], value: Any = 0) -> View:
     shape = sizes_of(node.meta["val"].shape)
+    if not fits(value, low.dtype(x)):
+        raise NotLowered("a number that the dtype does not hold: eager raises")
     rank = len(shape)
     before = [0] * rank
     for k in range(len(pad) // 2):

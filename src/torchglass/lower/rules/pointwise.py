@@ -2,24 +2,47 @@
 
 ``aten.silu`` on float32 (512, 64) becomes one loop: load, sigmoid, mul, store. Inputs are converted to the dtype the
 computation is done in (that of the result, float32 for the half floats); comparisons convert both sides to their
-common dtype.
+common dtype. What eager rounds to half precision before it computes, and what it does not, stands in ``OPMATH``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
 
-from ...records.loops import View, compute_dtype
+from ...records.loops import HALF, View, compute_dtype
 from ..context import Lowering, Splat, dtype_name
 from ..table import NotLowered, add_rule
-from ..values import Number, V, absolute, clamp_max, clamp_min, exp, fits, is_float, rsqrt, sqrt, where
+from ..values import Number, V, absolute, clamp_max, clamp_min, exp, fits, is_float, nearest, rsqrt, sqrt, where
 from .creation import splat
 from .integers import power, quotient, shift
+
+HELD_BY_HALVES = ("bool", "int8", "uint8")
+"""Dtypes all of whose numbers both half floats hold."""
+
+OPMATH: dict[str, tuple[int | str, ...]] = {
+    # a number or a tensor without dimensions on the right
+    "mul": (1,), "div": (1,), "div.Tensor_mode": (1,), "floor_divide": (1,),
+    # numbers
+    "addcmul": ("value",), "addcdiv": ("value",), "lerp.Scalar": (2,), "native_dropout_backward": (2,),
+    "leaky_relu": (1,), "leaky_relu_backward": (2,), "elu": (1, 2, 3), "elu_backward": (1, 2, 3), "celu": (1,),
+    "softplus": (1, 2), "softplus_backward": (2, 3), "softshrink": (1,), "threshold": (1,), "threshold_backward": (2,),
+    "logit": (1,), "logit_backward": (2,),
+}  # fmt: skip
+"""The operands that eager's kernels of half floats take in float32. They round all others, numbers and tensors of
+another dtype, to the dtype in which memory holds the result, before anything is computed."""
+
+FITTING: dict[str, tuple[int | str, ...]] = {
+    "add": ("alpha",), "sub": ("alpha",), "rsub": (2, "alpha"), "pow": (1,), "masked_fill": (2,),
+    "clamp": (1, 2), "clamp_min": (1,), "clamp_max": (1,), "hardtanh": (1, 2), "threshold": (2,),
+    "softshrink": (1,), "hardshrink": (1,), "softshrink_backward": (2,),
+}  # fmt: skip
+"""The numbers that eager refuses where the dtype does not hold them; others are infinite then, or wrap."""
 
 
 def pointwise(
@@ -30,30 +53,44 @@ def pointwise(
     ``cast``: convert tensor arguments to the dtype of the "result", to their common dtype ("operands"), or "none".
     Arguments whose positions are in ``keep`` are never converted. ``jumps``: nearly equal numbers give different
     results, so that half-precision operands are rounded as eager's are; comparisons do so, too. ``told``: the rule gets
-    the result's own dtype as ``stored``, where eager does otherwise for a half than for the float32 it computes in.
+    as ``stored`` the dtype that eager's kernel computes in, a half where we compute in float32 (see ``OPMATH``).
     """
     exact = jumps or cast == "operands"
 
     def register(fn: Callable[..., V]) -> Callable[..., V]:
         def lower(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
-            to = _target_dtype(cast, node)
-            kwargs = {
+            stored = _target_dtype(cast, node)
+            given: dict[int | str, Any] = dict(enumerate(args))
+            given |= {
                 k: v for k, v in kwargs.items() if k not in ("dtype", "layout", "device", "pin_memory", "memory_format")
             }
-            extra = list(kwargs.items())
-            more = {"stored": dtype_name(node.meta["val"].dtype)} if told else {}
-            inexact = {k for k, x in enumerate(args) if exact and may_be_unrounded(low, x)}
+            if stored and not all(fits(given.get(k), stored) for k in FITTING.get(names[0], ())):
+                raise NotLowered("a number that the dtype does not hold: eager raises")
+            wide = {k for k in OPMATH.get(names[0], ()) if _is_single(given.get(k))}
+            rounds = {k for k in given if stored in HALF and k not in wide and k not in keep}
+            given = {k: in_dtype(x, stored) if stored and k in rounds else x for k, x in given.items()}
+            dtypes = {k: low.dtype(x) for k, x in given.items() if isinstance(x, (View, Splat))}
+            rounds &= {k for k, dtype in dtypes.items() if dtype not in (stored, *HELD_BY_HALVES)}
+            inexact = {k for k, x in given.items() if exact and may_be_unrounded(low, x)}
+            to = compute_dtype(stored) if stored else None
+            more = {"stored": to if wide else stored} if told else {}
+
+            def ready(k: int | str, value: Any) -> Any:
+                if not isinstance(value, V):
+                    return value
+                value = rounded(value, dtypes[k]) if k in inexact else value
+                value = value if to is None or k in keep else value.cast(to)
+                return rounded(value, stored) if stored and k in rounds else value
 
             def element(*values: Any) -> V:
-                values = tuple(rounded(v, low.dtype(args[k])) if k in inexact else v for k, v in enumerate(values))
-                ready = [_ready(v, to, position not in keep) for position, v in enumerate(values)]
-                plain, named = ready[: len(args)], dict(zip((k for k, _ in extra), ready[len(args) :]))
-                result = fn(*plain, **named, **more)
+                found = {k: ready(k, v) for k, v in zip(given, values)}
+                named = {k: v for k, v in found.items() if isinstance(k, str)}
+                result = fn(*(v for k, v in found.items() if isinstance(k, int)), **named, **more)
                 if not isinstance(result, V):
                     raise NotLowered("a rule that folds to a number")
                 return result
 
-            return low.finish(element, [*args, *(v for _, v in extra)], node)
+            return low.finish(element, list(given.values()), node)
 
         lower.elementwise = True  # type: ignore[attr-defined]
         for name in names:
@@ -61,6 +98,18 @@ def pointwise(
         return fn
 
     return register
+
+
+def _is_single(x: Any) -> bool:
+    """Whether an operand is a number or a tensor without dimensions."""
+    return not x.shape if isinstance(x, (View, Splat)) else isinstance(x, (int, float))
+
+
+def in_dtype(x: Any, dtype: str) -> Any:
+    """A number, or a tensor of one, as a half float holds it; other operands as they are."""
+    if isinstance(x, Splat):
+        return replace(x, value=nearest(x.value, dtype), dtype=dtype)
+    return nearest(x, dtype) if isinstance(x, (int, float)) else x
 
 
 def may_be_unrounded(low: Lowering, x: Any) -> bool:
@@ -75,18 +124,11 @@ def rounded(value: V, dtype: str) -> V:
     return value.cast(dtype).cast(compute_dtype(dtype))
 
 
-def _ready(value: Any, to: str | None, convert: bool) -> Any:
-    if not isinstance(value, V) or to is None or not convert:
-        return value
-    return value.cast(to)
-
-
 def _target_dtype(cast: str, node: fx.Node) -> str | None:
+    """What the operands are converted to, as memory holds it."""
     if cast == "none":
         return None
-    if cast == "result":
-        return compute_dtype(dtype_name(node.meta["val"].dtype))
-    return compute_dtype(dtype_name(common_dtype(node.args)))
+    return dtype_name(node.meta["val"].dtype if cast == "result" else common_dtype(node.args))
 
 
 def common_dtype(args: Sequence[Any]) -> torch.dtype:
@@ -157,13 +199,19 @@ def _mul(x: V, y: V | Number) -> V:
 
 
 @pointwise("div")
-def _div(x: V | Number, y: V | Number, rounding_mode: str | None = None) -> V:
+def _div(x: V | Number, y: V | Number) -> V:
+    x, y = both(x, y)
+    return x / y
+
+
+@pointwise("div.Tensor_mode", "div.Scalar_mode", jumps=True, told=True)
+def _rounded_div(x: V | Number, y: V | Number, rounding_mode: str | None = None, *, stored: str) -> V:
     x, y = both(x, y)
     if rounding_mode is None:
         return x / y
     if rounding_mode == "floor":
         return quotient(x, y, "floordiv")
-    return quotient(x, y, "div") if not is_float(x.dtype) else (x / y).do("trunc")
+    return quotient(x, y, "div") if not is_float(x.dtype) else rounded(x / y, stored).do("trunc")
 
 
 @pointwise("floor_divide", jumps=True)
@@ -288,14 +336,8 @@ pointwise("round.default", jumps=True)(_rounding("round"))
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------
-def _fitting(x: V, *numbers: V | Number | None) -> None:
-    if not all(fits(number, x.dtype) for number in numbers):
-        raise NotLowered("a number that the dtype does not hold: eager raises")
-
-
 @pointwise("clamp", "clip")
 def _clamp(x: V, low: V | Number | None = None, high: V | Number | None = None) -> V:
-    _fitting(x, low, high)
     if low is not None:
         x = clamp_min(x, low)
     return x if high is None else clamp_max(x, high)
@@ -303,13 +345,11 @@ def _clamp(x: V, low: V | Number | None = None, high: V | Number | None = None) 
 
 @pointwise("clamp_min")
 def _clamp_min(x: V, low: V | Number) -> V:
-    _fitting(x, low)
     return clamp_min(x, low)
 
 
 @pointwise("clamp_max")
 def _clamp_max(x: V, high: V | Number) -> V:
-    _fitting(x, high)
     return clamp_max(x, high)
 
 
@@ -376,13 +416,13 @@ def _where(cond: V, a: V | Number, b: V | Number) -> V:
     cond = _truth(cond)
     if not isinstance(a, V) and not isinstance(b, V):
         raise NotLowered("where of two numbers")
-    _fitting(next(v for v in (a, b) if isinstance(v, V)), a, b)
+    if not all(fits(number, v.dtype) for v in (a, b) if isinstance(v, V) for number in (a, b)):
+        raise NotLowered("a number that the dtype does not hold: eager raises")
     return where(cond, a, b)
 
 
 @pointwise("masked_fill", keep=(1,))
 def _masked_fill(x: V, mask: V, value: V | Number) -> V:
-    _fitting(x, value)
     return where(mask, value, x)
 
 
