@@ -27,7 +27,8 @@ def scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], target
     tuned = target.schedule
     row = _row_of(kernel)
     nest = build(replace(kernel, inner=row), tuned.unrolled, total_block=None)
-    nest = replace(nest, kernel=kernel, outer_rank=nest.outer_rank if any(row) else len(nest.dims))
+    rank = nest.outer_rank if any(row) else len(nest.dims)
+    nest = replace(nest, kernel=kernel, outer_rank=rank, parallel_dims=None)  # scattered sums are atomic
     axes = _rows(nest, tuned) if any(row) else (_axis("x", nest.dims, 0, tuned.flat_block, "parallel"),)
     warps = tuned.warps(prod(axis.block for axis in axes))
     mapping = GpuMapping(axes, warps, _index_bits(nest.dims, [buffers[b] for b in (*kernel.reads, *kernel.writes)]))
