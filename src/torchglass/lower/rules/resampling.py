@@ -7,7 +7,6 @@ computes them, in float32 (float64 for float64), so that both pick the same elem
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -186,13 +185,14 @@ def _resize(spatial: int, along: Callable[..., Places], aligns: bool) -> Callabl
                 along(counters[2 + k], x.shape[2 + k], out[2 + k], align, factors[k], dtype) for k in range(spatial)
             ]
 
-            def weighted(corner: Sequence[tuple[V, V | None]]) -> V:
-                value = read_at(low, x, [None, None, *(place for place, _ in corner)], counters[0])
-                for _, weight in corner:
-                    value = value if weight is None else value * weight
-                return value
+            def weighted(chosen: tuple[V, ...]) -> V:
+                """The sum over the dimensions in which no place is chosen yet, the last first, as eager sums."""
+                if len(chosen) == spatial:
+                    return read_at(low, x, [None, None, *chosen], counters[0])
+                parts = ((weighted((*chosen, place)), weight) for place, weight in dims[len(chosen)])
+                return summed(value if weight is None else value * weight for value, weight in parts)
 
-            return summed(map(weighted, itertools.product(*dims)))
+            return weighted(())
 
         return low.finish(element, [], node, indexed=True)
 
