@@ -96,12 +96,24 @@ def test_overlapping_windows(kernel: Any, stride: Any, padding: Any, tmp_path: P
     def highest(x: Tensor) -> Any:
         return F.max_pool2d(x, kernel, stride, padding, return_indices=True)
 
-    check(highest, (x,), tmp_path, loops_only=True)
+    for laid in (x, x.to(memory_format=torch.channels_last)):
+        check(highest, (laid,), tmp_path, loops_only=True)
     x = image(2, 3, 9, 8)
     for pool in (F.max_pool2d, F.avg_pool2d):
         backward = gradients(lambda x, pool=pool: (pool(x, kernel, stride, padding),))
         weights = image(*pool(x, kernel, stride, padding).shape)
-        check(backward, (x, weights), tmp_path, loops_only=True)
+        called = [] if pool is F.avg_pool2d else ["torch.ops.aten.max_pool2d_with_indices_backward.default"]
+        assert check(backward, (x, weights), tmp_path).externs == called
+
+
+def test_means_of_padded_channels_last_are_calls(tmp_path: Path) -> None:
+    x = image(2, 3, 9, 8).to(memory_format=torch.channels_last)
+    pool = lambda x: F.avg_pool2d(x, 3, 2, 1)
+    compiled = check(pool, (x,), tmp_path)
+    assert compiled.externs == ["torch.ops.aten.avg_pool2d.default"]
+    assert any("ATen leaves out what is outside" in note for note in compiled.graph.notes)
+    assert len(check(gradients(lambda x: (pool(x),)), (x, pool(x)), tmp_path).externs) == 1
+    check(lambda x: F.avg_pool2d(x, 2), (x,), tmp_path, loops_only=True)
 
 
 def test_adaptive_means(tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ def read_at(low: Lowering, x: View, places: Sequence[V | None], body_of: V) -> V
     return body_of.body.load(Access(x.buffer, strides, x.offset, moved), compute_dtype(low.dtype(x)))
 
 
-def _limited(i: V, size: int) -> V:
+def limited(i: V, size: int) -> V:
+    """The nearest place that there is."""
     return i.do("maximum", 0).do("minimum", size - 1)
 
 
@@ -64,7 +65,7 @@ def _padding(spatial: int, place: Callable[[V, int], V]) -> Callable[..., View]:
 
 for _spatial in (1, 2, 3):
     rule(f"reflection_pad{_spatial}d")(_padding(_spatial, _reflected))
-    rule(f"replication_pad{_spatial}d")(_padding(_spatial, _limited))
+    rule(f"replication_pad{_spatial}d")(_padding(_spatial, limited))
 
 
 Folds = list[tuple[int, int]]  # what a place in the middle gets from the padding: (place, where that lies in the whole)
@@ -168,7 +169,7 @@ def _cubic(i: V, small: int, large: int, align: bool, factor: Any, dtype: str) -
         return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
 
     weights = (far(t + 1), near(t), near(1 - t), far(2 - t))
-    return [(_limited(first + (k - 1), small), weight) for k, weight in enumerate(weights)]
+    return [(limited(first + (k - 1), small), weight) for k, weight in enumerate(weights)]
 
 
 def _resize(spatial: int, along: Callable[..., Places], aligns: bool) -> Callable[..., View]:
