@@ -12,9 +12,11 @@ from typing import Any
 
 from torch import fx
 
-from ...records.loops import Access, View, compute_dtype
+from ...records.loops import HALF, Access, View, compute_dtype
+from ...records.sizes import hint, product
+from ...torch_compat import OpOverload
 from ..context import Lowering, known_sizes, sizes_of
-from ..table import NotLowered, rule
+from ..table import NotLowered, find_rule, rule
 from ..values import V, absolute, is_float, summed, where
 
 CUBIC = -0.75  # the free coefficient of eager's cubic convolution
@@ -46,10 +48,23 @@ def _reflected(i: V, size: int) -> V:
     return (size - 1) - absolute((size - 1) - absolute(i))
 
 
+def _is_apart(low: Lowering, node: fx.Node, x: View, spatial: int) -> bool:
+    """Whether a padding shares no loop with what it is of and what becomes of it, or its gathers are no vectors."""
+    made_here = low.buffers[x.buffer].role == "temp"
+    joins = spatial == 1 or made_here or any(map(_is_loops, node.users))
+    return low.dtype(x) in HALF or not joins
+
+
+def _is_loops(node: fx.Node) -> bool:
+    return isinstance(node.target, OpOverload) and find_rule(node.target) is not None
+
+
 def _padding(spatial: int, place: Callable[[V, int], V]) -> Callable[..., View]:
     def lower(low: Lowering, node: fx.Node, x: Any, pad: Sequence[int]) -> View:
         x = _still(x, spatial)
         rank = len(x.shape)
+        if x.strides[-1] == 1 and hint(product(x.shape)) >= low.limits.padded_rows and _is_apart(low, node, x, spatial):
+            raise NotLowered("rows that ATen copies: nothing is computed beside it, or of halves")
         before = {rank - 1 - k: pad[2 * k] for k in range(len(pad) // 2)}
 
         def element(counters: list[V]) -> V:
