@@ -8,6 +8,7 @@ import pytest
 
 from torchglass.codegen.c_printer import lines_of
 from torchglass.codegen.rewrites.bf16_pairs import bf16_pairs, paired
+from torchglass.codegen.rewrites.column_tables import column_tables
 from torchglass.codegen.rewrites.opaque_strides import opaque_strides
 from torchglass.codegen.rewrites.separate_gathers import separate_gathers
 from torchglass.codegen.rewrites.transposed_tiles import within
@@ -160,6 +161,38 @@ def test_separate_gathers(golden: Callable[[str, str], None]) -> None:
 )
 def test_gathers_that_stay(body, longest) -> None:
     assert separate_gathers(loop(*body), 256, {"x": "bf16", "index": "int64_t"}, longest) is None
+
+
+COLUMN = Count("t2", "int64_t", Address((("i1", 1),)))
+HALVED = Let("t3", "int64_t", "shr", ("t2", "INT64_C(1)"), "int64", "int64")
+WEIGHT = Let("t4", "float", "cast", ("t2",), "float32", "int64")
+HALF_WAY = read("t5", address=Address((("i0", 128), ("t3", 1))))
+
+
+def rows(*body: Stmt) -> list[Stmt]:
+    return [For("i0", "0", 64, (loop(*body),), kind="parallel")]
+
+
+def test_column_tables(golden: Callable[[str, str], None]) -> None:
+    before = rows(COLUMN, HALVED, WEIGHT, HALF_WAY, let("t6", "mul", "t5", "t4"), write("t6"))
+    ahead, after = column_tables(before, "i1", 256, frozenset("x"), 8)
+    golden(shown(before, [*ahead, *after]), "c")
+    assert "int64_t column0" in "\n".join(lines_of(column_tables(before, "i1", 256, frozenset(), 8)[0]))
+
+
+@pytest.mark.parametrize(
+    "body, most",
+    [
+        ((COLUMN, WEIGHT, read(), let("t6", "mul", "t1", "t4"), write("t6")), 8),  # no place among them
+        ((COLUMN, HALVED, HALF_WAY, write("t5")), 0),  # too many
+        ((INDEX, PLACE, read("t5", address=Address((("t2", 1),))), write("t5")), 8),  # a place that memory says
+        ((COLUMN, Let("t3", "int64_t", "add", ("t2", "t9"), "int64", "int64"), HALF_WAY, write("t5")), 8),
+    ],
+    ids=["weights", "many", "read", "of the row"],
+)
+def test_columns_without_tables(body, most) -> None:
+    before: list[Stmt] = [For("i0", "0", 64, (Count("t9", "int64_t", Address((("i0", 1),))), *rows(*body)))]
+    assert column_tables(before, "i1", 256, frozenset("x"), most) == ([], before)
 
 
 def test_unroll(golden: Callable[[str, str], None]) -> None:

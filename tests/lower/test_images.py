@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from tests.codegen.harness import check
 
+import torchglass as tg
+
 Tensor = torch.Tensor
 
 
@@ -36,6 +38,49 @@ def test_padding(mode: str, tmp_path: Path) -> None:
     check(fn, (image(3, 4, 5), image(2, 3, 5, 4).transpose(2, 3), image(2, 2, 3, 4, 5)), tmp_path, loops_only=True)
 
 
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_a_padding_alone_is_a_call(mode: str, tmp_path: Path) -> None:
+    """Loops are for what is computed beside it, for small images and for those that lie channels last."""
+    alone = lambda x: F.pad(x, (2, 2, 2, 2), mode)
+    beside = lambda x: alone(x).relu()
+    before = lambda x: alone(x.relu())
+    large, small = image(2, 8, 32, 32), image(1, 3, 16, 16)
+    compiled = check(alone, (large,), tmp_path)
+    assert len(compiled.externs) == 1 and any("rows that ATen copies" in note for note in compiled.graph.notes)
+    assert len(check(beside, (large.bfloat16(),), tmp_path).externs) == 1
+    for fn, x in ((beside, large), (before, large), (alone, small), (alone, small.bfloat16())):
+        check(fn, (x,), tmp_path, loops_only=True)
+    check(alone, (large.to(memory_format=torch.channels_last),), tmp_path, loops_only=True)
+
+
+@pytest.mark.parametrize("shape, pad", [((2, 3, 8), (2, 8)), ((2, 3, 5, 6), (1, 2, 0, 3)), ((1, 2, 3, 4, 5), (1,) * 6)])
+def test_circular_padding(shape: Any, pad: Any) -> None:
+    fn = lambda x: F.pad(x, pad, mode="circular") * 2
+    whole = image(*shape)
+    for laid in (whole, whole.transpose(0, 1).contiguous().transpose(0, 1)):
+        x = laid.requires_grad_()
+        compiled = tg.compile(fn)
+        expected, found = fn(x), compiled(x)
+        assert torch.equal(found, expected) and found.stride() == expected.stride()
+        weights = torch.rand_like(expected)
+        slopes = [torch.autograd.grad(y, x, weights)[0] for y in (expected, found)]
+        torch.testing.assert_close(*slopes)
+
+
+def test_what_is_no_circular_padding() -> None:
+    for pad in ((7, 1), (-1, 2)):
+        fn = lambda x, pad=pad: F.pad(x, pad, mode="circular")
+        x = image(2, 3, 6)
+        try:
+            expected = fn(x)
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match="wrapping around"):
+                tg.compile(fn)(x)
+            assert "wrapping around" in str(error)
+        else:
+            assert torch.equal(tg.compile(fn)(x), expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("mode", ["reflect", "replicate"])
 def test_padding_backward(mode: str, dtype: torch.dtype, tmp_path: Path) -> None:
@@ -52,7 +97,7 @@ def test_padding_backward(mode: str, dtype: torch.dtype, tmp_path: Path) -> None
             found.append(backward(grad, x, pad))
         return tuple(found)
 
-    args = image(3, 4, 5), image(2, 3, 5, 4).transpose(2, 3), image(2, 2, 3, 4, 5), image(2, 3, 40, 61)
+    args = image(3, 4, 5), image(2, 3, 5, 4).transpose(2, 3), image(2, 2, 3, 4, 5), image(1, 3, 40, 61)
     check(fn, [x.to(dtype) for x in args], tmp_path, loops_only=True, tol=None if dtype is torch.float32 else 0.1)
 
 
@@ -96,12 +141,24 @@ def test_overlapping_windows(kernel: Any, stride: Any, padding: Any, tmp_path: P
     def highest(x: Tensor) -> Any:
         return F.max_pool2d(x, kernel, stride, padding, return_indices=True)
 
-    check(highest, (x,), tmp_path, loops_only=True)
+    for laid in (x, x.to(memory_format=torch.channels_last)):
+        check(highest, (laid,), tmp_path, loops_only=True)
     x = image(2, 3, 9, 8)
     for pool in (F.max_pool2d, F.avg_pool2d):
         backward = gradients(lambda x, pool=pool: (pool(x, kernel, stride, padding),))
         weights = image(*pool(x, kernel, stride, padding).shape)
-        check(backward, (x, weights), tmp_path, loops_only=True)
+        called = [] if pool is F.avg_pool2d else ["torch.ops.aten.max_pool2d_with_indices_backward.default"]
+        assert check(backward, (x, weights), tmp_path).externs == called
+
+
+def test_means_of_padded_channels_last_are_calls(tmp_path: Path) -> None:
+    x = image(2, 3, 9, 8).to(memory_format=torch.channels_last)
+    pool = lambda x: F.avg_pool2d(x, 3, 2, 1)
+    compiled = check(pool, (x,), tmp_path)
+    assert compiled.externs == ["torch.ops.aten.avg_pool2d.default"]
+    assert any("ATen leaves out what is outside" in note for note in compiled.graph.notes)
+    assert len(check(gradients(lambda x: (pool(x),)), (x, pool(x)), tmp_path).externs) == 1
+    check(lambda x: F.avg_pool2d(x, 2), (x,), tmp_path, loops_only=True)
 
 
 def test_adaptive_means(tmp_path: Path) -> None:

@@ -79,6 +79,13 @@ def test_integer_powers(tmp_path: Path) -> None:
         check(lambda x: (x**0, x**2, x**3, x**5, x**7, x**64), (ends(dtype),), tmp_path, loops_only=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_powers_that_are_roots(dtype: torch.dtype, tmp_path: Path) -> None:
+    """Eager takes roots but for float16, of which -inf and -0. have powers."""
+    x = torch.tensor([-math.inf, -0.0, 0.0, -4, 4, 3, math.inf, math.nan] * 5).to(dtype)
+    check(lambda x: (x.pow(0.5), x.pow(-0.5)), (x,), tmp_path, loops_only=True)
+
+
 def test_special_functions(tmp_path: Path) -> None:
     x = torch.tensor([0.0, -0.0, 1.5, -2.5, float("inf"), -float("inf"), float("nan"), 1e-30, 3e38])
     y = x.flip(0)

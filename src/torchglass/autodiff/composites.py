@@ -7,7 +7,7 @@ Input: the arguments of a call in the captured graph. Output: its result, or Non
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -40,6 +40,21 @@ def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor | None
         check((tensor >= 0).all(), "Class values must be non-negative.")
         check((tensor < num_classes).all(), "Class values must be smaller than num_classes.")
     return (tensor.unsqueeze(-1) == torch.arange(num_classes, device=tensor.device)).to(torch.int64)
+
+
+@composite(torch.nn.functional.pad)
+def _pad(x: torch.Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
+    """Around a ring: torch writes the middle and each side into an empty tensor, which is a copy of all for each."""
+    sides = [(-1 - k // 2, pad[k], pad[k + 1]) for k in range(0, len(pad) - 1, 2)] if mode == "circular" else []
+    if value is not None or len(pad) != 2 * (x.dim() - 2) or not sides:
+        return None
+    if not all(isinstance(n, int) and 0 <= n <= x.shape[d] for d, *most in sides for n in most):
+        return None
+    x = x.contiguous()  # as eager's result lies
+    for d, before, after in sides:
+        parts = [x.narrow(d, x.shape[d] - before, before), x, x.narrow(d, 0, after)]
+        x = torch.cat([part for part in parts if part.shape[d]], d)
+    return x
 
 
 @composite(torch.where, torch.Tensor.where)

@@ -32,6 +32,7 @@ from .c_ops import CTYPES
 from .c_printer import indent, lines_of
 from .rewrites.bf16_pairs import bf16_pairs
 from .rewrites.column_panels import Panels
+from .rewrites.column_tables import column_tables
 from .rewrites.opaque_strides import opaque_strides
 from .rewrites.separate_gathers import separate_gathers
 from .rewrites.transposed_tiles import Tiles, within
@@ -90,9 +91,22 @@ class CKernel:
                 row_block=self.choice.row_block, team=self.team,
             ).code(row)  # fmt: skip
         else:
-            body = self._row_loops(row)
+            body = self._with_tables(self._row_loops(row))
         body = [*self._late_locals(), *body, *self._after()]
         return opaque_strides(body, self.nest.loops, len(self.nest.dims) - 1, self.target.schedule.shuffled)
+
+    def _with_tables(self, body: list[Stmt]) -> list[Stmt]:
+        """The rows behind arrays of what they compute of the columns alone."""
+        *rows, size = (*self.nest.dims, 0)[: len(self.nest.dims)] or (0,)
+        tuned = self.target.schedule
+        if not is_known(size) or not at_least(product(rows), tuned.few_rows) or size > tuned.longest_table:
+            return body
+        narrow = frozenset(self.ident(b) for b in self.nest.kernel.reads if at_most(self._items(b), 2**31 - 1))
+        ahead, body = column_tables(body, f"i{len(rows)}", size, narrow, tuned.most_tables)
+        return [*ahead, *body]
+
+    def _items(self, buffer: str) -> Size:
+        return product(self.buffers[buffer].shape)
 
     def signature(self) -> str:
         shared = {name for pair in self.nest.kernel.inplace for name in pair}  # written where it is read

@@ -236,8 +236,8 @@ def both(x: V | Number, y: V | Number) -> tuple[V, V]:
     return first.lift(x), first.lift(y)
 
 
-@pointwise("pow")
-def _pow(x: V | Number, y: V | Number) -> V:
+@pointwise("pow", told=True)
+def _pow(x: V | Number, y: V | Number, stored: str) -> V:
     if not isinstance(x, V):
         assert isinstance(y, V)
         if not is_float(y.dtype):
@@ -247,19 +247,20 @@ def _pow(x: V | Number, y: V | Number) -> V:
         if not is_float(x.dtype):
             raise NotLowered("integer power")
         return x.do("pow", y)
-    return _power_by_number(x, y)
+    return _power_by_number(x, y, stored)
 
 
-def _power_by_number(x: V, y: Number) -> V:
+def _power_by_number(x: V, y: Number, stored: str) -> V:
     if not is_float(x.dtype):
         return power(x, y)
     if y in (1, 2, 3, 4):
         square = x * x
         return {1: x, 2: square, 3: square * x, 4: square * square}[int(y)]
-    if y == 0.5:
-        return sqrt(x)
-    if y == -0.5:
-        return rsqrt(x)
+    if y in (0.5, -0.5):
+        root, of_infinity = (sqrt, math.inf) if y > 0 else (rsqrt, 0.0)
+        if stored != "float16":
+            return root(x)
+        return where(x.do("eq", -math.inf), of_infinity, root(x + 0.0))  # eager takes powers: of -0. as of 0.
     if y == -1:
         return 1.0 / x
     if y == -2:

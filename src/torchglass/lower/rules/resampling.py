@@ -7,15 +7,16 @@ computes them, in float32 (float64 for float64), so that both pick the same elem
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import fx
 
-from ...records.loops import Access, View, compute_dtype
+from ...records.loops import HALF, Access, View, compute_dtype
+from ...records.sizes import hint, product
+from ...torch_compat import OpOverload
 from ..context import Lowering, known_sizes, sizes_of
-from ..table import NotLowered, rule
+from ..table import NotLowered, find_rule, rule
 from ..values import V, absolute, is_float, summed, where
 
 CUBIC = -0.75  # the free coefficient of eager's cubic convolution
@@ -37,7 +38,8 @@ def read_at(low: Lowering, x: View, places: Sequence[V | None], body_of: V) -> V
     return body_of.body.load(Access(x.buffer, strides, x.offset, moved), compute_dtype(low.dtype(x)))
 
 
-def _limited(i: V, size: int) -> V:
+def limited(i: V, size: int) -> V:
+    """The nearest place that there is."""
     return i.do("maximum", 0).do("minimum", size - 1)
 
 
@@ -46,10 +48,23 @@ def _reflected(i: V, size: int) -> V:
     return (size - 1) - absolute((size - 1) - absolute(i))
 
 
+def _is_apart(low: Lowering, node: fx.Node, x: View, spatial: int) -> bool:
+    """Whether a padding shares no loop with what it is of and what becomes of it, or its gathers are no vectors."""
+    made_here = low.buffers[x.buffer].role == "temp"
+    joins = spatial == 1 or made_here or any(map(_is_loops, node.users))
+    return low.dtype(x) in HALF or not joins
+
+
+def _is_loops(node: fx.Node) -> bool:
+    return isinstance(node.target, OpOverload) and find_rule(node.target) is not None
+
+
 def _padding(spatial: int, place: Callable[[V, int], V]) -> Callable[..., View]:
     def lower(low: Lowering, node: fx.Node, x: Any, pad: Sequence[int]) -> View:
         x = _still(x, spatial)
         rank = len(x.shape)
+        if x.strides[-1] == 1 and hint(product(x.shape)) >= low.limits.padded_rows and _is_apart(low, node, x, spatial):
+            raise NotLowered("rows that ATen copies: nothing is computed beside it, or of halves")
         before = {rank - 1 - k: pad[2 * k] for k in range(len(pad) // 2)}
 
         def element(counters: list[V]) -> V:
@@ -65,7 +80,7 @@ def _padding(spatial: int, place: Callable[[V, int], V]) -> Callable[..., View]:
 
 for _spatial in (1, 2, 3):
     rule(f"reflection_pad{_spatial}d")(_padding(_spatial, _reflected))
-    rule(f"replication_pad{_spatial}d")(_padding(_spatial, _limited))
+    rule(f"replication_pad{_spatial}d")(_padding(_spatial, limited))
 
 
 Folds = list[tuple[int, int]]  # what a place in the middle gets from the padding: (place, where that lies in the whole)
@@ -169,7 +184,7 @@ def _cubic(i: V, small: int, large: int, align: bool, factor: Any, dtype: str) -
         return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
 
     weights = (far(t + 1), near(t), near(1 - t), far(2 - t))
-    return [(_limited(first + (k - 1), small), weight) for k, weight in enumerate(weights)]
+    return [(limited(first + (k - 1), small), weight) for k, weight in enumerate(weights)]
 
 
 def _resize(spatial: int, along: Callable[..., Places], aligns: bool) -> Callable[..., View]:
@@ -186,13 +201,14 @@ def _resize(spatial: int, along: Callable[..., Places], aligns: bool) -> Callabl
                 along(counters[2 + k], x.shape[2 + k], out[2 + k], align, factors[k], dtype) for k in range(spatial)
             ]
 
-            def weighted(corner: Sequence[tuple[V, V | None]]) -> V:
-                value = read_at(low, x, [None, None, *(place for place, _ in corner)], counters[0])
-                for _, weight in corner:
-                    value = value if weight is None else value * weight
-                return value
+            def weighted(chosen: tuple[V, ...]) -> V:
+                """The sum over the dimensions in which no place is chosen yet, the last first, as eager sums."""
+                if len(chosen) == spatial:
+                    return read_at(low, x, [None, None, *chosen], counters[0])
+                parts = ((weighted((*chosen, place)), weight) for place, weight in dims[len(chosen)])
+                return summed(value if weight is None else value * weight for value, weight in parts)
 
-            return summed(map(weighted, itertools.product(*dims)))
+            return weighted(())
 
         return low.finish(element, [], node, indexed=True)
 

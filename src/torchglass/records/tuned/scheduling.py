@@ -31,6 +31,10 @@ class CpuSchedule:
     """Elements apart that GCC may load together and take apart; further, it takes seconds to compile."""
     longest_gather: int = 4096
     """Elements of the array that a gather of its own fills: 16 KiB of floats stay in the first cache."""
+    longest_table: int = 2048
+    """Columns of a table of places and weights that all rows share, and how many tables: 64 KiB of the stack at most,
+    and the first cache holds those of a bilinear resize."""
+    most_tables: int = 8
     cheap_loads: int = 3
     """Loads of a loop that is computed again rather than kept in a row array."""
     total_block: int = 1024
