@@ -64,6 +64,8 @@ CALLS = {
     aten.batch_norm_backward.default: [(x3, x3, *norm, True, 1e-5, [True] * 3, none)],
     aten.max_unpool2d.default: [(images, where, [8, 8])],
     aten.native_group_norm.default: [(images, None, None, 2, 3, 16, 1, 1e-5)],
+    aten.reflection_pad2d.default: [(images, [1, 2, 0, 1]), (x3, [1, 1, 1, 1])],
+    aten.replication_pad2d.default: [(images, [1, 2, 0, 1]), (x3, [1, 1, 1, 1])],
     aten.upsample_nearest2d.default: [(images, [8, 8])],
     aten._upsample_nearest_exact2d.default: [(images, [8, 8])],
     aten.upsample_bilinear2d.default: [(images, [8, 8], False)],

@@ -177,6 +177,7 @@ def _normalized(result: Any, args: tuple[Any, ...]) -> Any:
 @layout(
     aten.max_unpool2d.default, aten.native_group_norm.default, aten.upsample_nearest2d.default,
     aten._upsample_nearest_exact2d.default, aten.upsample_bilinear2d.default, aten.upsample_bicubic2d.default,
+    aten.reflection_pad2d.default, aten.replication_pad2d.default,
 )  # fmt: skip
 def _as_first(result: Any, args: tuple[Any, ...]) -> Any:
     return _as_images(result, args[0])

@@ -96,7 +96,7 @@ class _Ends:
     differentiable: list[torch.Tensor]
 
     @property
-    def arrived(self) -> Any:
+    def layout(self) -> Any:
         return [self.layouts[position].strides for position in self.positions]
 
 
