@@ -50,7 +50,8 @@ def test_a_padding_alone_is_a_call(mode: str, tmp_path: Path) -> None:
     assert len(check(beside, (large.bfloat16(),), tmp_path).externs) == 1
     for fn, x in ((beside, large), (before, large), (alone, small), (alone, small.bfloat16())):
         check(fn, (x,), tmp_path, loops_only=True)
-    check(alone, (large.to(memory_format=torch.channels_last),), tmp_path, loops_only=True)
+    if torch.__version__ >= "2.13":  # before, the meta function lays the result out otherwise than the kernel
+        check(alone, (large.to(memory_format=torch.channels_last),), tmp_path, loops_only=True)
 
 
 @pytest.mark.parametrize("shape, pad", [((2, 3, 8), (2, 8)), ((2, 3, 5, 6), (1, 2, 0, 3)), ((1, 2, 3, 4, 5), (1,) * 6)])
