@@ -85,7 +85,7 @@ def pointwise(
             def element(*values: Any) -> V:
                 found = {k: ready(k, v) for k, v in zip(given, values)}
                 named = {k: v for k, v in found.items() if isinstance(k, str)}
-                result = fn(*(v for k, v in found.items() if isinstance(k, int)), **named, **more)
+                result = fn(*(v for k, v in found.items() if not isinstance(k, str)), **named, **more)
                 if not isinstance(result, V):
                     raise NotLowered("a rule that folds to a number")
                 return result
