@@ -54,7 +54,7 @@ def test_a_command_with_an_open_quote(cc) -> None:
 def test_a_library_that_is_none(cc, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     cc('while [ "$1" ]; do [ "$1" = -o ] && echo rubbish > "$2"; shift; done; exit 0')
     x = torch.ones(3)
-    with tg.runtime.store.use(tmp_path / "files"):
+    with store.use(tmp_path / "files"):
         compiled = tg.compile(lambda x: x.sin() * 41.5)
         assert torch.equal(compiled(x), x.sin() * 41.5)
     assert "cannot be loaded" in caplog.text and len(tg.explain(compiled).to_dict()["entries"]) == 1

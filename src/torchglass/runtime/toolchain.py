@@ -160,17 +160,22 @@ def compile_c(
     made = _kept(file, key, debugged) if kept else None
     if made is None:
         content = _build(source, text, parallel_compile.of(text, most_parts) if splits() else (), compilers)
+        if kept and debugged:  # first: gdb waits for ever for the name of what was loaded from memory
+            _keep(file, content, key)
         try:
-            made = library.Library(content)
+            made = library.Library(content, file if debugged and file.exists() else None)
         except OSError as error:
             raise ToolchainError(f"what {compiler()[0]} made of {source} cannot be loaded: {error}") from error
-        if kept:
-            with contextlib.suppress(OSError):  # a full disk: it is compiled again by the next process
-                files.write_atomically(file, library.sealed(content, key))
-                made = (debugged and _kept(file, key, debugged)) or made
+        if kept and not debugged:
+            _keep(file, content, key)
     if "tg_failed" not in text:  # in which graphs leave their failures
         _libraries[key] = made
     return made
+
+
+def _keep(file: Path, content: bytes, key: str) -> None:
+    with contextlib.suppress(OSError):  # a full disk: it is compiled again by the next process
+        files.write_atomically(file, library.sealed(content, key))
 
 
 def _kept(file: Path, key: str, debugged: bool) -> Library | None:
