@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import torchglass as tg
-from torchglass.runtime import cache_folder, toolchain
+from torchglass.runtime import cache_folder, store, toolchain
 from torchglass.runtime.compilers import Compilers
 from torchglass.runtime.toolchain import NoCompiler, ToolchainError, compile_c
 
