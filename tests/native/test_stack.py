@@ -25,8 +25,11 @@ def work():
         except RecursionError as error:
             found.append(str(error))
 found = []
+# Python 3.12 and later count C calls too, to a number of their own, and may refuse before we do.
+def says_which(message):
+    return 'C stack' in message or sys.version_info >= (3, 12) and 'maximum recursion depth' in message
 """
-IN_MAIN = THROUGH_COMPILED + "work()\nassert len(found) == 2 and 'C stack' in found[0], found\n"
+IN_MAIN = THROUGH_COMPILED + "work()\nassert len(found) == 2 and all(map(says_which, found)), found\n"
 IN_THREADS = (
     THROUGH_COMPILED
     + """
@@ -35,13 +38,13 @@ for size in (128, 512, 4096):
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-assert len(found) == 6 and 'C stack' in found[0], found
+assert len(found) == 6 and 'C stack' in found[0] and all(map(says_which, found)), found
 """
 )
 WITH_A_RAISED_LIMIT = """
 import resource
 _, most = resource.getrlimit(resource.RLIMIT_STACK)
-resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, most))
+resource.setrlimit(resource.RLIMIT_STACK, (256 << 10, most))
 """ + THROUGH_COMPILED + """
 work()
 def depth():
@@ -51,13 +54,12 @@ def depth():
         return 0
 compiled_once = _native.CompiledFunction(depth, lambda parameters: depth())
 shallow = depth()
-resource.setrlimit(resource.RLIMIT_STACK, (4 << 20, most))
+resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, most))
 assert depth() > 2 * shallow > 0
 """  # fmt: skip
 
-WITH_A_GRAPH_BREAK = """
-import sys, torch, torchglass as tg
-sys.setrecursionlimit(10**7)
+WITH_A_GRAPH_BREAK = THROUGH_COMPILED + """
+import torchglass as tg
 def recursive(x, n):
     print(end='')
     return x + 1 if n == 0 else recursive(x, n - 1) * 1
@@ -71,7 +73,7 @@ for call in (lambda: recursive(torch.ones(4), 10**7), lambda: tg.compile(calling
     try:
         call()
     except RecursionError as error:
-        assert 'C stack' in str(error), error
+        assert says_which(str(error)), error
     else:
         raise AssertionError
 assert recursive(torch.ones(4), 50).tolist() == [2] * 4
