@@ -9,7 +9,7 @@
 //
 // Functions throw or set an error and return null, as is easier; entry<> (native.h) turns the one into the other.
 //
-// Example: number_tensor(1, torch.int8) is TypeError by hand, empty_strided_cpu((1 << 60,), (1,), torch.float32) throws
+// Example: number_tensor(1, torch.int8) is TypeError by hand, empty_strided((1 << 60,), (1,), torch.float32) throws
 // c10::Error, which is RuntimeError.
 #include "native.h"
 #include "stack.h"

@@ -5,8 +5,9 @@
 //       `address`, `void f(void **a)`, gets a[i] = the tensor's data_ptr, or the int's value as int64 in the pointer
 //       itself ((int64_t)a[i]). The GIL is released during the call. `owner` (say, the loaded library) is kept alive.
 //       TypeError names kernel and argument for anything else; OverflowError for an int past 64 bits.
-//   empty_strided_cpu(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> Tensor
-//       An uninitialised CPU tensor. No dispatcher, so no mode, profiler or autograd sees it.
+//   empty_strided(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, device: torch.device = cpu)
+//       An uninitialised tensor, on a GPU by PyTorch's allocator. No dispatcher, so no mode, profiler or autograd sees
+//       it. ValueError for another kind of device.
 //   reinterpret(tensor, sizes: tuple[int, ...], strides: tuple[int, ...], storage_offset: int) -> Tensor
 //       tensor.as_strided(...) without dispatcher and autograd: a tensor on the same storage, of the same dtype, with
 //       requires_grad False and a version counter of its own. `storage_offset` counts elements from the storage's
@@ -22,8 +23,11 @@
 #include "memory.h"
 #include "tensor_facts.h"
 
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/util/SmallVector.h>
+#include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -194,15 +198,29 @@ bool read_layout(PyObject* sizes, PyObject* strides, Sizes& sizes_out, Sizes& st
   return false;
 }
 
-PyObject* empty_strided_cpu(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  if (count != 3 || !THPDtype_Check(args[2])) {
-    PyErr_SetString(PyExc_TypeError, "empty_strided_cpu(sizes, strides, dtype) takes two tuples and a torch.dtype");
+// What PyTorch's own empty_strided makes, less what finds it.
+at::Tensor empty_on_gpu(const Sizes& sizes, const Sizes& strides, at::ScalarType dtype, c10::Device device) {
+  at::globalContext().lazyInitDevice(c10::kCUDA);
+  const c10::DeviceGuard guard(device);
+  c10::Allocator* const allocator = c10::GetAllocator(c10::kCUDA);
+  return at::detail::empty_strided_generic(
+      sizes, strides, allocator, c10::DispatchKeySet(c10::DispatchKey::CUDA), dtype);
+}
+
+PyObject* empty_strided(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count < 3 || count > 4 || !THPDtype_Check(args[2]) || (count == 4 && !THPDevice_Check(args[3]))) {
+    PyErr_SetString(
+        PyExc_TypeError, "empty_strided(sizes, strides, dtype, device) takes two tuples, a torch.dtype and a torch.device");
     return nullptr;
   }
   Sizes sizes, strides;
   if (!read_layout(args[0], args[1], sizes, strides)) return nullptr;
   const auto dtype = reinterpret_cast<THPDtype*>(args[2])->scalar_type;
-  return THPVariable_Wrap(empty_kept(sizes, strides, dtype));
+  const c10::Device device = count == 4 ? reinterpret_cast<THPDevice*>(args[3])->device : c10::Device(c10::kCPU);
+  if (device.is_cuda()) return THPVariable_Wrap(empty_on_gpu(sizes, strides, dtype, device));
+  if (device.is_cpu()) return THPVariable_Wrap(empty_kept(sizes, strides, dtype));
+  PyErr_Format(PyExc_ValueError, "empty_strided: no memory on %R", args[3]);
+  return nullptr;
 }
 
 PyObject* number_tensor(PyObject*, PyObject* const* args, Py_ssize_t count) {
@@ -316,10 +334,10 @@ PyMethodDef launch_functions[] = {
      method<has_layout>(),
      METH_FASTCALL,
      "has_layout(object, sizes, strides, dtype) -> bool: whether it is a tensor of this metadata, its numbers in memory."},
-    {"empty_strided_cpu",
-     method<empty_strided_cpu>(),
+    {"empty_strided",
+     method<empty_strided>(),
      METH_FASTCALL,
-     "empty_strided_cpu(sizes, strides, dtype): an uninitialised CPU tensor, past the dispatcher."},
+     "empty_strided(sizes, strides, dtype, device=cpu): an uninitialised tensor, past the dispatcher."},
     {"number_tensor",
      method<number_tensor>(),
      METH_FASTCALL,

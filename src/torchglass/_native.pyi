@@ -14,6 +14,23 @@ class Kernel:
     def __init__(self, address: int, name: str, owner: object = None) -> None: ...
     def __call__(self, *args: torch.Tensor | int) -> None: ...
 
+class CudaKernel:
+    __name__: str
+    registers: int | None
+    spilled: int | None
+    def __init__(
+        self,
+        cubin: bytes,
+        function: str,
+        name: str,
+        signature: str,
+        blocks: tuple[int, ...],
+        warps: int,
+        shared: int,
+        unaligned: Callable[[], CudaKernel] | None = None,
+    ) -> None: ...
+    def __call__(self, *args: torch.Tensor | int, points: int | tuple[int, ...] = ()) -> None: ...
+
 attention_runs: bool
 
 def attention(
@@ -29,7 +46,9 @@ def attention(
 def has_layout(
     tensor: torch.Tensor | None, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
 ) -> bool: ...
-def empty_strided_cpu(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor: ...
+def empty_strided(
+    sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, device: torch.device = ...
+) -> torch.Tensor: ...
 def release_memory() -> int: ...
 def reinterpret(
     tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], storage_offset: int

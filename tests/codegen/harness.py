@@ -32,7 +32,7 @@ class Compiled:
         self.sources = codegen.run(schedule.run(self.fused, targets), targets)
         (folder / "forward_kernels.c").write_text(self.sources.texts["c"])
         (folder / "forward_wrapper.py").write_text(self.sources.wrapper_text)
-        self.call = load(folder / "forward_wrapper.py", Building(folder / "forward_kernels.c"))
+        self.call = load(folder / "forward_wrapper.py", [Building(folder / "forward_kernels.c")])
 
     @property
     def externs(self) -> list[str]:

@@ -20,7 +20,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from torchglass import codegen, fuse, graph_pipeline, lower, schedule, torch_compat
 from torchglass.codegen.wrapper import ROWS, prints
-from torchglass.compilation import side_pipeline
 from torchglass.options import CompileOptions
 from torchglass.records import launch
 from torchglass.records.kernels import Allocate, FusedGraph, FusedKernel, KernelSources
@@ -61,9 +60,9 @@ def printed(
 
 
 def rows(sources: KernelSources) -> str:
-    """The plan's rows, but for the tiles of kernels."""
+    """The plan's rows, but for the points of kernels."""
     plan = sources.plan
-    plain = [replace(row, constants=(), grid=None) if isinstance(row, Launch) else row for row in plan.rows]
+    plain = [replace(row, points=()) if isinstance(row, Launch) else row for row in plan.rows]
     return "\n".join(map(str, (*plan.head, *plain)))
 
 
@@ -224,21 +223,18 @@ def test_a_graph_on_two_devices(check: Callable[..., KernelSources]) -> None:
     assert rows(sources) == TO_AND_FRO
     assert sources.plan.kernels == {"c": ("kernel_0", "kernel_2"), "triton": ("kernel_1",)}
     assert [kernel.language for kernel in sources.kernels] == ["c", "c", "triton"]
-    assert sources.plan.current == "a_1"
 
 
 @pytest.mark.skipif(torch.cuda.device_count() == 1, reason="fake tensors of a second GPU want one beside a first")
 def test_two_gpus(check: Callable[..., KernelSources]) -> None:
-    """One of them is current, kernels of the other are started where their memory is."""
+    """Kernels are started where their memory is, whichever is current."""
 
     def fn(a: torch.Tensor, b: torch.Tensor) -> Any:
         return a.sin(), a.to(b.device) * b
 
     sources = check(fn, [make(4), make(4, seed=1)], ["cuda:0", "cuda:1"])
-    kernels = [row for row in sources.plan.rows if isinstance(row, Launch)]
     assert sources.plan.devices == {"cuda:0": "gpu", "cuda:1": "gpu_1"}
-    assert [kernel.current for kernel in kernels] == [None, "_to_copy"]
-    assert "with torch.cuda.device_of(_to_copy): kernel_1[" in sources.wrapper_text
+    assert "alloc _to_copy: float32[4] strides [1] on cuda:1" in rows(sources)
 
 
 def test_equal_kernels_of_two_devices_are_two(check: Callable[..., KernelSources]) -> None:
@@ -285,7 +281,7 @@ def test_tensors_made_on_a_gpu() -> None:
         return torch.arange(4, device="cuda:0") * 2, torch.rand(3, device="cuda:0"), x + 1
 
     sources = printed(fn, [make(3)])
-    assert sources.plan.current is None and "gpu = device('cuda:0')" in sources.wrapper_text
+    assert "gpu = device('cuda:0')" in sources.wrapper_text
     assert "aten_rand([3], device=gpu" in sources.wrapper_text
     compile(sources.wrapper_text, "forward_wrapper.py", "exec")
 
@@ -316,19 +312,10 @@ def test_sizes_are_read_off_inputs() -> None:
         codegen.run(schedule.run(FusedGraph(unread, ()), BOTH), BOTH)
 
 
-def test_kernels_on_a_gpu_do_not_run_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_pipeline.machine, "targets", lambda threads: BOTH)
-    graph = traced(lambda a: a + 1, [make(3)], ["cuda:0"])
-    fakes = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
-    with pytest.raises(NotImplementedError, match="is on cuda:0; C runs on the CPU"):
-        graph_pipeline.compile_graph(graph, fakes, CompileOptions.make())
-
-
 def test_the_pipeline_loads_kernels_of_both_languages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it will where they run: one wrapper, a C file and a Python file."""
+    """One wrapper, a C file and a Python file."""
     graph = traced(to_and_fro, INPUTS, ["cuda:0"])
     fakes = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
-    monkeypatch.setattr(side_pipeline, "_LOADED", ("cpu", "cuda"))
     monkeypatch.setattr(graph_pipeline.machine, "targets", lambda threads: BOTH)
     with monkeypatch.context() as patch:
         triton_on_torch.install(patch)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torchglass.runtime.load import kernels, load
+from torchglass.runtime.load import load
 
 TEXT = "def call(args):\n    return ({},)\n"
 
@@ -28,7 +28,6 @@ def test_text_of_the_same_second_and_length_is_read_anew(tmp_path: Path) -> None
     for result in (1, 2, 3, 3):
         written(path, result)
         assert load(path)([]) == (result,)
-        assert kernels(path, ["call"])[0]([]) == (result,)
 
 
 def test_in_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

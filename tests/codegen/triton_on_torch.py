@@ -160,6 +160,7 @@ def _memory(tensor: torch.Tensor) -> torch.Tensor:
 
 def install(patch: pytest.MonkeyPatch) -> None:
     """Make ``import triton`` find the stand-in."""
+    patch.setenv("TRITON_INTERPRET", "1")  # not compiled
     language = Language(int1=torch.bool, **{name: getattr(torch, name) for name in TYPES.split()})
     functions = {name: getattr(torch, name) for name in FUNCTIONS.split()}
     functions |= {"rint": torch.round, "normcdf": torch.special.ndtr}

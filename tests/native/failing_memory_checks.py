@@ -120,7 +120,7 @@ def regions() -> Any:
 
 
 def tensors() -> Any:
-    made = _native.empty_strided_cpu((300, 300), (300, 1), torch.float32)
+    made = _native.empty_strided((300, 300), (300, 1), torch.float32)
     view = _native.reinterpret(made, (2,), (1,), 3)
     number = _native.number_tensor(2, torch.int64)
     target, source = torch.zeros(3), torch.ones(3)

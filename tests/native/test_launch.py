@@ -113,22 +113,22 @@ def test_owner_lives_as_long_as_the_kernel_and_cycles_are_collected() -> None:
     assert alive() is None
 
 
-def test_empty_strided_cpu() -> None:
-    t = _native.empty_strided_cpu((2, 3), (1, 2), torch.bfloat16)
+def test_empty_strided() -> None:
+    t = _native.empty_strided((2, 3), (1, 2), torch.bfloat16)
     assert (t.shape, t.stride(), t.dtype, t.requires_grad) == ((2, 3), (1, 2), torch.bfloat16, False)
     t.fill_(1)
-    assert _native.empty_strided_cpu((), (), torch.int64).shape == ()
-    assert _native.empty_strided_cpu(torch.Size([0, 4]), (4, 1), torch.bool).numel() == 0
+    assert _native.empty_strided((), (), torch.int64).shape == ()
+    assert _native.empty_strided(torch.Size([0, 4]), (4, 1), torch.bool).numel() == 0
     with pytest.raises(ValueError, match="negative"):
-        _native.empty_strided_cpu((-1,), (1,), torch.float32)
+        _native.empty_strided((-1,), (1,), torch.float32)
     with pytest.raises(ValueError, match="length"):
-        _native.empty_strided_cpu((1,), (1, 1), torch.float32)
+        _native.empty_strided((1,), (1, 1), torch.float32)
     with pytest.raises(TypeError):
-        _native.empty_strided_cpu([1], (1,), torch.float32)
+        _native.empty_strided([1], (1,), torch.float32)
     with pytest.raises(TypeError):
-        _native.empty_strided_cpu((1,), (1,), "float32")
+        _native.empty_strided((1,), (1,), "float32")
     with pytest.raises(RuntimeError):
-        _native.empty_strided_cpu((2**62, 8), (8, 1), torch.float32)
+        _native.empty_strided((2**62, 8), (8, 1), torch.float32)
 
 
 def test_reinterpret_shares_storage() -> None:

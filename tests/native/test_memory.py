@@ -13,7 +13,7 @@ SIDE = 512  # 1 MB of float32: far above the size from which blocks are kept
 
 
 def make(side=SIDE):
-    return _native.empty_strided_cpu((side, side), (side, 1), torch.float32)
+    return _native.empty_strided((side, side), (side, 1), torch.float32)
 
 
 def test_a_dead_tensors_block_is_handed_out_again():
@@ -43,7 +43,7 @@ BOUNDED = """
 import torch
 from torchglass import _native
 for side in range(300, 700):
-    _native.empty_strided_cpu((side, side), (side, 1), torch.float32)
+    _native.empty_strided((side, side), (side, 1), torch.float32)
 print(_native.release_memory(), _native.release_memory())
 """
 
@@ -85,7 +85,7 @@ DECAYING = """
 import torch
 from torchglass import _native
 def make(megabytes):
-    return _native.empty_strided_cpu((megabytes, 1 << 18), (1 << 18, 1), torch.float32)
+    return _native.empty_strided((megabytes, 1 << 18), (1 << 18, 1), torch.float32)
 for times in (1, 12_000, 40_000):  # an epoch has 16,384 allocations
     large = [make(64) for _ in range(4)]
     del large

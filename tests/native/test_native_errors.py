@@ -83,7 +83,7 @@ def test_errors_of_pytorch_keep_their_types() -> None:
     with pytest.raises(IndexError, match="too few results"):
         graph(torch.ones(2, requires_grad=True))
     with pytest.raises(RuntimeError, match=r"no memory for \d+ bytes$"):
-        _native.empty_strided_cpu((1 << 56,), (1,), torch.float32)
+        _native.empty_strided((1 << 56,), (1,), torch.float32)
     with pytest.raises(RuntimeError, match="in-place operation"):
         _native.write_back((torch.ones(2, requires_grad=True),), (torch.ones(2),), ((0, 0, 0),))
 

@@ -58,7 +58,9 @@ resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, most))
 assert depth() > 2 * shallow > 0
 """  # fmt: skip
 
-WITH_A_GRAPH_BREAK = THROUGH_COMPILED + """
+WITH_A_GRAPH_BREAK = (
+    THROUGH_COMPILED
+    + """
 import torchglass as tg
 def recursive(x, n):
     print(end='')
@@ -78,6 +80,7 @@ for call in (lambda: recursive(torch.ones(4), 10**7), lambda: tg.compile(calling
         raise AssertionError
 assert recursive(torch.ones(4), 50).tolist() == [2] * 4
 """
+)
 
 
 def _runs(program: str, *before: str) -> None:

@@ -89,7 +89,6 @@ class _Builder:
             if _is_gpu(device, targets):
                 self.devices[device] = self._fresh("gpu")
         self.tensors = [self.buffers[name] for name in self.graph.inputs if name in self.buffers]
-        self.current = next((one for one in self.tensors if one.device in self.devices), None)
 
     def plan(self) -> LaunchPlan:
         self._steps()
@@ -108,7 +107,6 @@ class _Builder:
             generators=self.generators,
             sizes=tuple(self.sizes),
             devices=self.devices,
-            current=None if self.current is None else self.current.name,
         )
 
     def _calls(self) -> list[FusedKernel | ExternCall]:
@@ -196,17 +194,15 @@ class _Builder:
                 launches = tuple(self._launch(self.kernels[name]) for name in group.kernels)
                 self.rows.append(LaunchGroup(group.function, launches))
             return
-        launch = self._launch(step)
-        self.rows.append(launch)
-        if launch.grid is None and _may_fail(step):  # no index out of range is reported from a GPU yet
+        self.rows.append(self._launch(step))
+        on_gpu = device_of(step, self.buffers) in self.devices  # from which no index out of range is reported yet
+        if not on_gpu and _may_fail(step):
             self.rows.append(CheckFailures())
 
     def _launch(self, step: FusedKernel) -> Launch:
         device = device_of(step, self.buffers)
         buffers = tuple(self._on_device(step, name, device) for name in self.launches[step.name].buffers)
-        elsewhere = device in self.devices and (self.current is None or device != self.current.device)
-        current = buffers[0] if elsewhere else None
-        return replace(self.launches[step.name], buffers=buffers, current=current, note=_note(step))
+        return replace(self.launches[step.name], buffers=buffers, note=_note(step))
 
     def _on_device(self, step: FusedKernel, name: str, device: str) -> str:
         """A buffer where its kernel runs: a single number of the CPU is copied to the GPU, as operators of PyTorch's

@@ -11,13 +11,12 @@
         kernel_0(addmm, gelu)  # gelu   model.py:12
         return (gelu,)
 
-On a GPU memory is made and kernels are started where the first input is, so that a graph traced on one device runs on
-another::
+On a GPU memory is made where the first input is, so that a graph traced on one device runs on another, and kernels are
+started where their tensors are, over so many points as the grid has to have programs for::
 
     gpu = x.device
-    with torch.cuda.device_of(x):
-        gelu = torch.empty_strided((512, 64), (64, 1), dtype=torch.float32, device=gpu)
-        kernel_0[(32,)](x, gelu, BLOCK=1024, num_warps=4)  # gelu   model.py:12
+    gelu = empty((512, 64), (64, 1), torch.float32, gpu)
+    kernel_0(x, gelu, points=32768)  # gelu   model.py:12
 """
 
 from __future__ import annotations
@@ -48,6 +47,7 @@ from ..records.launch import (
     Release,
     Return,
     is_written_out,
+    show_tuple,
 )
 from ..records.loops import Buffer, Value
 from ..torch_compat import OpOverload
@@ -136,17 +136,14 @@ def _spec(plan: LaunchPlan, one: Buffer | str) -> str:
         return "None"
     device = "cuda" if one.device == "cpu" and one.device in plan.devices else one.device
     there = "" if device == "cpu" else f", {device!r}"
-    return f"({_tuple(one.shape)}, {_tuple(one.strides)}, torch.{one.dtype}{there})"
+    return f"({show_tuple(one.shape)}, {show_tuple(one.strides)}, torch.{one.dtype}{there})"
 
 
 # -- the function ----------------------------------------------------------------------------------------------------
 def _body(plan: LaunchPlan) -> list[str]:
     names = [one if isinstance(one, str) else one.name for one in plan.inputs]
     lines = [f"{_names(names)} = args", "args.clear()"] if names else []
-    lines += _printed(plan, plan.head)
-    if plan.current is None:
-        return [*lines, *_printed(plan, plan.rows)]
-    return [*lines, f"with torch.cuda.device_of({plan.current}):", *_indented(_printed(plan, plan.rows))]
+    return [*lines, *_printed(plan, plan.head), *_printed(plan, plan.rows)]
 
 
 def _printed(plan: LaunchPlan, rows: Iterable[Any]) -> list[str]:
@@ -171,12 +168,11 @@ def _move_constant(plan: LaunchPlan, row: MoveConstant) -> list[str]:
 @prints(Alloc)
 def _alloc(plan: LaunchPlan, row: Alloc) -> list[str]:
     buffer = row.buffer
-    layout = f"{_tuple(buffer.shape)}, {_tuple(buffer.strides)}"
+    layout = f"{show_tuple(buffer.shape)}, {show_tuple(buffer.strides)}"
     where = plan.devices.get(buffer.device)
-    if where is None and buffer.device == "cpu":
-        return [f"{buffer.name} = empty({layout}, torch.{buffer.dtype})"]
-    device = where or f"device({buffer.device!r})"
-    return [f"{buffer.name} = torch.empty_strided({layout}, dtype=torch.{buffer.dtype}, device={device})"]
+    if where is None and buffer.device != "cpu":
+        where = f"device({buffer.device!r})"
+    return [f"{buffer.name} = empty({layout}, torch.{buffer.dtype}{'' if where is None else f', {where}'})"]
 
 
 @prints(Alias)
@@ -192,9 +188,7 @@ def _release(plan: LaunchPlan, row: Release) -> list[str]:
 
 @prints(Launch)
 def _launch(plan: LaunchPlan, row: Launch) -> list[str]:
-    current = "" if row.current is None else f"with torch.cuda.device_of({row.current}): "
-    grid = "" if row.grid is None else f"[{row.grid}]"
-    return [_commented(f"{current}{row.kernel}{grid}({row.arguments})", row.note)]
+    return [_commented(f"{row.kernel}({row.arguments})", row.note)]
 
 
 @prints(LaunchGroup)
@@ -213,7 +207,7 @@ def _extern(plan: LaunchPlan, row: Extern) -> list[str]:
     args = [*map(_argument, row.args), *(f"{name}={_argument(value)}" for name, value in row.kwargs)]
     names = [name or "_" for name in row.results]
     if row.out:
-        args.append(f"out={names[0] if len(names) == 1 else _tuple(row.results)}")
+        args.append(f"out={names[0] if len(names) == 1 else show_tuple(row.results)}")
     left = f"{_names(names) if row.unpack else names[0]} = " if any(row.results) and not row.out else ""
     return [_commented(f"{left}{row.function}({', '.join(args)})", row.note)]
 
@@ -221,7 +215,7 @@ def _extern(plan: LaunchPlan, row: Extern) -> list[str]:
 @prints(EnsureLayout)
 def _ensure_layout(plan: LaunchPlan, row: EnsureLayout) -> list[str]:
     buffer = row.buffer
-    layout = f"{_tuple(buffer.shape)}, {_tuple(buffer.strides)}, torch.{buffer.dtype}"
+    layout = f"{show_tuple(buffer.shape)}, {show_tuple(buffer.strides)}, torch.{buffer.dtype}"
     return [f"{buffer.name} = {ENSURE_LAYOUT}({buffer.name}, {layout})"]
 
 
@@ -249,7 +243,7 @@ def _memory(value: str | Reinterpret) -> str:
     if isinstance(value, str):
         return value
     offset = f"{value.buffer}.storage_offset() + {value.offset}" if value.relative else value.offset
-    return f"reinterpret({value.buffer}, {_tuple(value.shape)}, {_tuple(value.strides)}, {offset})"
+    return f"reinterpret({value.buffer}, {show_tuple(value.shape)}, {show_tuple(value.strides)}, {offset})"
 
 
 def _number(value: float) -> str:
@@ -276,14 +270,6 @@ def _names(names: Iterable[str]) -> str:
     """The left of an assignment that takes a tuple apart."""
     listed = list(names)
     return f"{', '.join(listed)}{',' if len(listed) == 1 else ''}"
-
-
-def _tuple(values: Iterable[Any]) -> str:
-    return f"({_names(map(str, values))})"
-
-
-def _indented(lines: list[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
 
 
 def _commented(code: str, note: str) -> str:

@@ -1,8 +1,8 @@
 """The order of the stages of one side of a graph: an ATen graph in, a callable on a list of tensors out.
 
-    forward.py ─ lower ─ fuse ─ schedule ─ codegen ─ compile C ─ load
+    forward.py ─ lower ─ fuse ─ schedule ─ codegen ─ compile C, Triton ─ load
 
-``start`` goes as far as the C compiler, which needs no part of this process; ``finish`` waits for it::
+``start`` goes as far as the compilers, which need no part of this process; ``finish`` waits for them::
 
     side = Forward(job, partition, frozen)
     side.start()
@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from ..records.loops import Buffer, LoopGraph, View
 from ..records.partition import Partition, SavedTensor
 from ..records.render_graph import Rendered
 from ..records.schedule import ScheduledGraph
-from ..runtime import edits, tune
+from ..runtime import edits, triton_kernels, tune
 from ..runtime.graph_calls import GraphCall, on_list, unless_batched
 from ..runtime.load import Building, graph_file, load, with_numbers
 from ..runtime.store import Artifact
@@ -48,7 +48,7 @@ class Printed:
     kernels: tuple[Artifact, ...]
     wrapper: Artifact
 
-    def loaded(self, job: Job, functions: dict[str, GraphCall], building: Building | None = None) -> GraphCall:
+    def loaded(self, job: Job, functions: dict[str, GraphCall], building: Iterable[Any] = ()) -> GraphCall:
         return load(self.wrapper, building, job.options, {**self.sources.plan.handed, **functions}, self.kernels)
 
     def fields(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class SidePipeline:
         self.printed: Printed | None = None
         self.functions: dict[str, GraphCall] = {}  # of sub-graphs
         self.inner: list[SideRecord] = []
-        self.building: Building | None = None
+        self.building: list[Building | triton_kernels.Compiling] = []
         self.fallback = ""  # why operators run
 
     @property
@@ -87,9 +87,9 @@ class SidePipeline:
         """The kernels, with what has to be asked before they run."""
         return kernels
 
-    # --- from the graph to the C compiler --------------------------------------------------------------------------
+    # --- from the graph to the compilers ---------------------------------------------------------------------------
     def start(self) -> None:
-        """Everything up to the C compiler, which is left at work."""
+        """Everything up to the compilers of C and Triton, which are left at work."""
         job, key = self.job, (self.name, self.graph, self.strides)
         made = job.shared.sides.get(key)
         if made is None:
@@ -108,9 +108,8 @@ class SidePipeline:
                 made.loops = self.loops(self.file.graph)
         self.lowered = made.loops
         self.printed = self._print(made.loops, self.name, self.prefix, made)
-        if "c" in self.printed.sources.plan.kernels:
-            file = next(one for one in self.printed.kernels if one.filename.endswith(".c"))
-            self.building = None if file.edited else Building(file)
+        begun = (BUILDERS[file.path.suffix](file) for file in self.printed.kernels if not file.edited)
+        self.building = [one for one in begun if one is not None]
         self.functions = self._functions(made.loops)
 
     def _print(self, loops: LoopGraph, side: str, prefix: str, made: Side) -> Printed:
@@ -120,7 +119,6 @@ class SidePipeline:
         if made.printed is None:
             with job.timeline.stage(f"{prefix}fuse"):
                 fused = fuse.run(loops, job.targets)
-            _refuse_unloaded(fused)
             with job.timeline.stage(f"{prefix}schedule"):
                 scheduled = schedule.run(fused, job.targets)
             with job.timeline.stage(f"{prefix}codegen"):
@@ -164,9 +162,10 @@ class SidePipeline:
 
     def _kernels(self) -> GraphCall | None:
         assert self.printed is not None and self.file is not None
-        with self.job.timeline.stage(f"{self.prefix}compile C"):  # what is left of it
+        compilers = " and ".join(COMPILERS[one.path.suffix] for one in self.printed.kernels) or "C"
+        with self.job.timeline.stage(f"{self.prefix}compile {compilers}"):  # what is left of it
             call = self.printed.loaded(self.job, self.functions, self.building)
-        self.building = None
+        self.building = []
         if self.job.runs_kernels:
             return self.with_care(with_numbers(call, _without_numbers(self.file.graph)))
         self.fallback = f"it was asked for (runs={self.job.folder.store.runs!r})"
@@ -189,9 +188,9 @@ class SidePipeline:
 
     def stop(self) -> None:
         """Nobody needs the kernels any more."""
-        building, self.building = self.building, None
-        if building is not None:
-            building.stop()
+        building, self.building = self.building, []
+        for one in building:
+            one.stop()
 
     def records(self) -> list[SideRecord]:
         """What the stages left of this side, and of its sub-graphs."""
@@ -250,15 +249,14 @@ class Backward(SidePipeline):
         return on_list(self.graph, self.graph if self.rearranged else None)
 
 
-_LOADED = ("cpu",)
-"""Kinds of devices whose kernels are loaded; those of others are printed, and no call runs them yet."""
+COMPILERS = {".c": "C", ".py": "Triton"}
+"""What the stage of a kernels file's compiler is called."""
 
-
-def _refuse_unloaded(fused: FusedGraph) -> None:
-    for name in {name for kernel in fused.kernels for name in (*kernel.reads, *kernel.writes)}:
-        device = fused.buffers[name].device
-        if device.partition(":")[0] not in _LOADED:
-            raise NotImplementedError(f"{name} is on {device}; C runs on the CPU")
+BUILDERS: dict[str, Callable[[Artifact], Building | triton_kernels.Compiling | None]] = {
+    ".c": Building,
+    ".py": lambda file: None if triton_kernels.interprets() else triton_kernels.compiling(*file.content),
+}
+"""What has a kernels file compiled beside this process, if it is."""
 
 
 def _updates(loops: LoopGraph, partition: Partition) -> tuple[tuple[str, str], ...]:

@@ -11,7 +11,7 @@ runs. Each row is a line or two of it, and says all that stands there::
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -130,27 +130,24 @@ class Release:
 # -- calls -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Launch:
-    """A call of a kernel: buffers, sizes, and constants by their names. ``grid``: its programs, as Python, if it is
-    started as many. ``current``: a tensor on the GPU to start it on, where that is not the plan's.
+    """A call of a kernel with buffers and sizes. ``points``: along each axis of a GPU's grid, which is as many programs
+    as have them all.
     """
 
     kernel: str
     buffers: tuple[str, ...]
     sizes: tuple[str, ...] = ()
-    constants: tuple[tuple[str, int], ...] = ()
-    grid: str | None = None
-    current: str | None = None
+    points: tuple[Size, ...] = ()
     note: str = ""
 
     @property
     def arguments(self) -> str:
         """What it is called with, as text."""
-        return ", ".join((*self.buffers, *self.sizes, *(f"{name}={value}" for name, value in self.constants)))
+        points = "" if not self.points else f"{self.points[0]}" if len(self.points) == 1 else show_tuple(self.points)
+        return ", ".join((*self.buffers, *self.sizes, *([f"points={points}"] if points else [])))
 
     def __str__(self) -> str:
-        grid = "" if self.grid is None else f" over {self.grid}"
-        current = "" if self.current is None else f" where {self.current} is"
-        return f"launch {self.kernel}({self.arguments}){grid}{current}{_comment(self.note)}"
+        return f"launch {self.kernel}({self.arguments}){_comment(self.note)}"
 
 
 @dataclass(frozen=True)
@@ -238,8 +235,7 @@ class LaunchPlan:
 
     ``kernels``: the functions it takes of each language's file; ``operators``: the short names that PyTorch's get;
     ``packed``: the kinds of frozen weights; ``graphs``: sub-graphs, ``constants``: tensors, ``generators``: what random
-    numbers come from. ``sizes``: those left open. ``devices``: the names of the GPUs. ``current``: the input on whose
-    GPU the rows run.
+    numbers come from. ``sizes``: those left open. ``devices``: the names of the GPUs.
     """
 
     name: str
@@ -254,7 +250,6 @@ class LaunchPlan:
     generators: Mapping[str, torch.Generator] = field(hash=False)
     sizes: tuple[str, ...]
     devices: Mapping[str, str] = field(hash=False)
-    current: str | None
 
     @property
     def checks(self) -> bool:
@@ -282,6 +277,12 @@ def described(buffer: Buffer) -> str:
     """A buffer's layout, and where it is if that is not the CPU."""
     where = "" if buffer.device == "cpu" else f" on {buffer.device}"
     return f"{buffer.name}: {buffer.dtype}{list(buffer.shape)} strides {list(buffer.strides)}{where}"
+
+
+def show_tuple(values: Iterable[Any]) -> str:
+    """A tuple as Python has it."""
+    shown = [str(value) for value in values]
+    return f"({', '.join(shown)}{',' if len(shown) == 1 else ''})"
 
 
 def _comment(note: str) -> str:

@@ -11,10 +11,9 @@ import contextlib
 import ctypes
 import functools
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ import torch
 from ..process import interrupts
 from ..records.index_errors import INDEX_ERRORS
 from ..torch_compat import has_its_numbers
-from . import parallel_compile
+from . import parallel_compile, triton_kernels
 from .compilers import Compilers
 from .library import Library
 from .store import Artifact, load_python
@@ -32,7 +31,7 @@ try:
     from torchglass import _native
 
     attention = _native.attention
-    empty = _native.empty_strided_cpu
+    empty = _native.empty_strided
     has_layout = _native.has_layout
     reinterpret = _native.reinterpret
 except (ImportError, AttributeError):
@@ -48,9 +47,11 @@ except (ImportError, AttributeError):
             if to is not None:
                 to.copy_(result)
 
-    def empty(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """Uninitialized CPU memory."""
-        return torch.empty_strided(sizes, strides, dtype=dtype)
+    def empty(
+        sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, device: Any = "cpu"
+    ) -> torch.Tensor:
+        """Uninitialized memory."""
+        return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
 
     def has_layout(
         tensor: torch.Tensor | None, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
@@ -86,16 +87,15 @@ def make_kernel(library: Library, name: str) -> Callable[..., None]:
 
 
 def kernels(source: Path, names: Sequence[str], failures: bool = False) -> list[Any]:
-    """Compile a kernels file (unless it is compiled already), or run it if it is Python, and return what calls the
-    named kernels.
+    """Compile a kernels file (unless it is compiled already), and return what calls the named kernels.
 
     ``failures``: last in the list, the four numbers in which kernels leave an index out of range. To a wrapper that
     ``load`` runs the file is the text that was generated with it, whatever it has become since.
     """
     made = _at_hand().get(source)
     library = _of_file(source) if made is None else made()
-    if isinstance(library, ModuleType):
-        return [getattr(library, name) for name in names]
+    if isinstance(library, dict):
+        return [library[name] for name in names]
     launchers: list[Any] = [make_kernel(library, name) for name in names]
     return [*launchers, library.integers("tg_failed", 4)] if failures else launchers
 
@@ -134,7 +134,7 @@ def ensure_layout(
 
 
 class Building:
-    """A kernels file that is compiled, as it was generated, by several compilers beside this thread."""
+    """A file of C kernels that is compiled, as it was generated, by several compilers beside this thread."""
 
     def __init__(self, kernels: Artifact | Path) -> None:
         self._compilers = Compilers()
@@ -175,28 +175,27 @@ def with_numbers(call: Callable[[list[Any]], Any], specs: Mapping[int, tuple[Any
 
 def load(
     wrapper: Artifact | Path,
-    building: Building | None = None,
+    building: Iterable[Building | triton_kernels.Compiling] = (),
     options: Any = None,
     constants: Mapping[str, Any] | None = None,
     kernels: Sequence[Artifact] = (),
 ) -> Callable[..., tuple[Any, ...]]:
     """The ``call`` of a wrapper file: a list of tensors in, a tuple of results out.
 
-    The wrapper names its kernels files itself (they lie beside it) and gets what ``building`` makes of one, or else
+    The wrapper names its kernels files itself (they lie beside it) and gets what ``building`` makes of some, or else
     what is made now of ``kernels``, of which a person's edit that fails is left out. ``constants`` are its sub-graphs
-    and the large tensors whose numbers the wrapper does not hold. Raises ToolchainError when C cannot be compiled.
+    and the large tensors whose numbers the wrapper does not hold. Raises ToolchainError where compilers fail.
     """
     try:
         made = {one.filename: _of_artifact(one) for one in kernels if one.edited}
-        if building is not None:
-            made[building.filename] = building.result()
+        made |= {one.filename: one.result() for one in building}
         with _with_kernels(wrapper, kernels, made):
             module = load_python(wrapper, after=constants)
     except Exception as error:
         if not any(one.edited for one in kernels):
             raise
         generated = [one.as_generated(error) if one.edited else one for one in kernels]
-        return load(wrapper, None, options, constants, generated)
+        return load(wrapper, (), options, constants, generated)
     call: Callable[..., tuple[Any, ...]] = module.call
     return call
 
@@ -228,15 +227,21 @@ def _known_or_made(known: Any, kernels: Artifact) -> Any:
 
 
 def _of_artifact(kernels: Artifact) -> Any:
-    """A module of Python kernels, a library of C ones."""
-    if kernels.filename.endswith(".py"):
-        return load_python(kernels)
-    return compile_c(kernels.path, 1, kernels.text, kernels.kept)
+    """A library of C kernels; of Triton ones what starts them, by their names."""
+    if not kernels.filename.endswith(".py"):
+        return compile_c(kernels.path, 1, kernels.text, kernels.kept)
+    if triton_kernels.interprets():
+        return triton_kernels.interpreted(load_python(kernels))
+    return triton_kernels.compiling(*kernels.content).result()
 
 
 def _of_file(kernels: Path) -> Any:
     """The same of a file that lies there."""
-    return load_python(kernels) if kernels.suffix == ".py" else compile_c(kernels)
+    if kernels.suffix != ".py":
+        return compile_c(kernels)
+    if triton_kernels.interprets():
+        return triton_kernels.interpreted(load_python(kernels))
+    return triton_kernels.compiling(kernels, kernels.read_text(encoding="utf-8"), kept=True).result()
 
 
 class graph_file:

@@ -76,6 +76,11 @@ class Artifact:
     def filename(self) -> str:
         return self.path.name.removesuffix(_OURS)
 
+    @property
+    def content(self) -> tuple[Path, str, bool]:
+        """Its name, its text, and whether what is made of it may lie beside it."""
+        return self.path, self.text, self.kept
+
     def as_generated(self, error: BaseException) -> Artifact:
         """What we generated, to run in place of an edit that fails with ``error``, which is said once."""
         if self.store is not None:

@@ -1,0 +1,182 @@
+"""A file of Triton kernels in, what wrappers call out: machine code for this machine's GPU, or the file's functions.
+
+Its table ``CONFIGURATIONS`` says what a kernel is compiled with, so that the file says all, an edited one too::
+
+    CONFIGURATIONS = {
+        "kernel_0": {"signature": "*fp32:16 *fp32:16", "grid": ["XBLOCK"], "XBLOCK": 8, "RBLOCK": 128, "num_warps": 4},
+    }
+
+``signature``: the types of the arguments, those with ``:16`` at addresses divisible by 16; ``grid``: the constants that
+say for how many points a program is, for each axis of the grid. A wrapper says how many points there are::
+
+    kernel_0(x, softmax, points=512)
+
+Machine code is kept beside the file, under a name with the hash of all that it was made of.
+
+With ``TRITON_INTERPRET=1`` in the environment Triton's interpreter runs the functions, and pdb stops in them.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from . import files, library, triton_compiler
+from .toolchain import ToolchainError
+from .triton_compiler import Compiled
+
+try:
+    from .._native import CudaKernel
+except (ImportError, AttributeError):
+    CudaKernel = None  # type: ignore[assignment, misc]
+
+TABLE = "CONFIGURATIONS"
+Configuration = Mapping[str, Any]
+
+
+def interprets() -> bool:
+    """Whether the functions themselves run: by Triton's interpreter, or, without our native core, its compiler."""
+    return CudaKernel is None or os.environ.get("TRITON_INTERPRET") == "1"
+
+
+class Interpreted:
+    """A kernel called as its machine code is, that runs as Triton has it run."""
+
+    def __init__(self, module: ModuleType, name: str) -> None:
+        self.__name__ = name
+        self._function, self._configuration = getattr(module, name), getattr(module, TABLE)[name]
+
+    def __call__(self, *args: Any, points: int | tuple[int, ...] = ()) -> None:
+        configuration = self._configuration
+        counts = points if isinstance(points, tuple) else (points,)
+        blocks = [configuration[axis] for axis in configuration["grid"]]
+        grid = tuple((count + block - 1) // block for count, block in zip(counts, blocks, strict=True)) or (1,)
+        if 0 not in grid:
+            constants = {n: v for n, v in configuration.items() if n not in ("signature", "grid")}
+            self._function[grid](*args, **constants)
+
+
+def interpreted(module: ModuleType) -> dict[str, Callable[..., None]]:
+    """What starts the functions of a kernels file that was run as it is."""
+    return {name: Interpreted(module, name) for name in getattr(module, TABLE)}
+
+
+class Compiling:
+    """A kernels file whose kernels are compiled beside this process."""
+
+    def __init__(self, path: Path, text: str, kept: bool, capability: int) -> None:
+        """``kept``: machine code that lies beside the file is taken, and left there."""
+        self.filename, self.text = path.name, text
+        self._path, self._capability = path, capability
+        self._configurations = configurations(path, text)
+        self._key = _key(text, capability)
+        self._file = path.with_name(f"{path.stem}.{self._key}.cubins") if kept else None
+        self._known = _read(self._file, self._key)
+        self._asked: triton_compiler.Asked | None = None
+        if self._known is None and self._configurations:
+            self._asked = triton_compiler.Asked(str(path), text, list(self._configurations), capability)
+
+    def result(self) -> dict[str, CudaKernel]:
+        """What starts each kernel. Raises ToolchainError."""
+        if self._known is None:
+            made = [] if self._asked is None else self._asked.result()
+            self._known = dict(zip(self._configurations, made, strict=True))
+            _keep(self._file, self._key, self._known)
+        return {name: self._launcher(name, made) for name, made in self._known.items()}
+
+    def stop(self) -> None:
+        """Nobody needs it any more; what is being compiled ends by itself."""
+
+    def _launcher(self, name: str, made: Compiled, aligned: bool = True) -> CudaKernel:
+        cubin, function, shared = made
+        configuration = self._configurations[name]
+        unaligned = functools.partial(self._unaligned, name) if aligned else None
+        signature = configuration["signature"] if aligned else _without_alignment(configuration["signature"])
+        blocks = tuple(configuration[axis] for axis in configuration["grid"])
+        return CudaKernel(
+            cubin, function, name, signature, blocks, configuration["num_warps"], shared, unaligned=unaligned
+        )
+
+    def _unaligned(self, name: str) -> CudaKernel:
+        """The same for addresses that are not divisible by 16: compiled when there is such a one."""
+        (made,) = triton_compiler.compiled(str(self._path), self.text, [name], self._capability, aligned=False)
+        return self._launcher(name, made, aligned=False)
+
+
+def compiling(path: Path, text: str, kept: bool) -> Compiling:
+    """The file's kernels for the GPU that is current."""
+    major, minor = torch.cuda.get_device_capability()
+    return Compiling(path, text, kept, 10 * major + minor)
+
+
+def configurations(path: Path, text: str) -> dict[str, Configuration]:
+    """The table of a kernels file, which a person may have edited; ToolchainError says what is wrong with it."""
+    try:
+        assigned = [node for node in ast.parse(text).body if isinstance(node, ast.Assign)]
+        (table,) = (n.value for n in assigned if isinstance(n.targets[0], ast.Name) and n.targets[0].id == TABLE)
+        found: dict[str, Configuration] = ast.literal_eval(table)
+        for one in found.values():
+            if missing := {"signature", "grid", "num_warps", *one["grid"]} - one.keys():
+                raise ValueError(f"a kernel without {', '.join(sorted(missing))}")
+        return found
+    except (SyntaxError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ToolchainError(f"{path} has no table {TABLE} to compile by: {error}") from error
+
+
+def _without_alignment(signature: str) -> str:
+    return " ".join(kind.partition(":")[0] for kind in signature.split())
+
+
+# -- machine code that is kept ---------------------------------------------------------------------------------------
+def _key(text: str, capability: int) -> str:
+    named = f"{text}\nsm_{capability}\ntriton {_version()}"
+    return hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+@functools.cache
+def _version() -> str:
+    try:
+        return importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _keep(file: Path | None, key: str, made: Mapping[str, Compiled]) -> None:
+    if file is None:
+        return
+    rows = [[name, function, shared, len(cubin)] for name, (cubin, function, shared) in made.items()]
+    content = b"\n".join((json.dumps(rows).encode(), b"".join(cubin for cubin, _, _ in made.values())))
+    with contextlib.suppress(OSError):  # a full disk: they are compiled again by the next process
+        files.write_atomically(file, library.sealed(content, key))
+
+
+def _read(file: Path | None, key: str) -> dict[str, Compiled] | None:
+    """What lies there; None where that is nothing, or damaged."""
+    if file is None:
+        return None
+    with contextlib.suppress(OSError):
+        found = files.read(file)
+        content = None if found is None else library.content_of(found, key)
+        if content is not None:
+            head, _, code = content.partition(b"\n")
+            return dict(_taken_apart(json.loads(head), code))
+    return None
+
+
+def _taken_apart(rows: Sequence[Any], code: bytes) -> list[tuple[str, Compiled]]:
+    made, begin = [], 0
+    for name, function, shared, length in rows:
+        made.append((name, (code[begin : begin + length], function, shared)))
+        begin += length
+    return made
