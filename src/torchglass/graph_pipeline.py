@@ -34,11 +34,17 @@ from .process import interrupts
 from .process.locks import fork_safe_lock
 from .records.compilation import Compilation, FunctionRecord, GraphRecord, SideRecord
 from .records.partition import Partition, SavedTensor, TangentLayout
-from .runtime import machine
+from .runtime import machine, triton_kernels
 from .runtime.graph_calls import Foreign, GraphCall
 from .runtime.inference_mode import making_inference_tensors
 from .runtime.runtime_wrapper import runtime_wrapper
 from .runtime.store import Folder, current_store
+
+
+def prepare(options: CompileOptions) -> None:
+    """Before a graph is captured: what compiles in a process of its own begins to prepare itself."""
+    if "codegen" in registry.resolve(options.backend).stages:
+        triton_kernels.warm_up()
 
 
 def compile_graph(

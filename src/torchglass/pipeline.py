@@ -23,7 +23,7 @@ from .capture.run import run as capture_run
 from .compilation.reporting import report_value, rewrite
 from .compilation.timing import Timeline, compiling
 from .errors import BackendError, CompileError, GraphBreakError
-from .graph_pipeline import compiling_graph
+from .graph_pipeline import compiling_graph, prepare
 from .inspector import progress, show
 from .options import CompileOptions
 from .process import fallbacks, interrupts
@@ -327,6 +327,7 @@ class FunctionState:
     def _compile_in(
         self, timeline: Timeline, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]
     ) -> tuple[Any, Callable[..., Any]]:
+        prepare(self.options)
         with timeline.stage("capture"), torch_compat.shielded_saved_tensor_hooks():
             request = self._request(arguments)
             capture = compiling.alone(lambda: capture_run(request, self.options, guard_runtime.global_state))

@@ -5,6 +5,7 @@
 
 from .launch_plan import sub_graphs
 from .run import run
+from .triton_ops import CannotPrint
 from .variants import variants
 
-__all__ = ["run", "sub_graphs", "variants"]
+__all__ = ["CannotPrint", "run", "sub_graphs", "variants"]

@@ -61,7 +61,7 @@ class SidePipeline:
     """One side on its way. Without ``compiled`` the graph's file runs, operator by operator."""
 
     prefix = ""  # of stages on the time line
-    may_fail = True  # with the whole call, which can still run eagerly; but a C compiler that fails is no reason
+    may_fail = True  # with the whole call, which can still run eagerly; but a compiler that fails is no reason
 
     def __init__(self, job: Job, name: str, gm: torch.fx.GraphModule, strides: tuple[Any, ...], compiled: bool) -> None:
         self.job, self.name, self.graph, self.compiled = job, name, gm, compiled
@@ -177,7 +177,7 @@ class SidePipeline:
             return step()
         except Exception as error:
             self.stop()
-            if self.may_fail and not isinstance(error, ToolchainError):
+            if self.may_fail and not isinstance(error, (ToolchainError, codegen.CannotPrint)):
                 raise
             self.printed, self.inner = None, []  # kernels that never run are none
             self.fallback = self.job.say_aten_runs(self.graph, error)

@@ -114,10 +114,21 @@ class Compiling:
         return self._launcher(name, made, aligned=False)
 
 
+def warm_up() -> None:
+    """Have what compiles for this process's GPU, if it uses one, prepare itself."""
+    if torch.cuda.is_initialized() and not interprets():
+        triton_compiler.warm_up(capability())
+
+
+def capability() -> int:
+    """Of the GPU that is current: 90 for 9.0."""
+    major, minor = torch.cuda.get_device_capability()
+    return 10 * major + minor
+
+
 def compiling(path: Path, text: str, kept: bool) -> Compiling:
     """The file's kernels for the GPU that is current."""
-    major, minor = torch.cuda.get_device_capability()
-    return Compiling(path, text, kept, 10 * major + minor)
+    return Compiling(path, text, kept, capability())
 
 
 def configurations(path: Path, text: str) -> dict[str, Configuration]:

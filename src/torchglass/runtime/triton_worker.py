@@ -84,12 +84,12 @@ class Worker:
                 break
             path, text, kernels, *how = pickle.loads(self.heard[HEADER.size : HEADER.size + length])
             self.waiting += [(number, path, text, kernel, *how) for number, kernel in kernels.items()]
+            self.warm_up(how[-1])
             self.heard = self.heard[HEADER.size + length :]
         return bool(piece)
 
     def begin(self, job: tuple) -> None:
         """A child for a job."""
-        self.warm_up(job[-1])
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
@@ -105,6 +105,7 @@ class Worker:
         self.selector.register(reading, selectors.EVENT_READ)
 
     def warm_up(self, capability: int) -> None:
+        """Compile a kernel here, for what that leaves in memory."""
         if not self.warm:
             self.warm = True
             self.answer((0, "<nothing>", NOTHING, "nothing", True, capability))
