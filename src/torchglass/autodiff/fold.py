@@ -38,15 +38,15 @@ def fold(ops: list[Op], own: set[Op]) -> tuple[list[Op], list[Change]]:
     return _replaced(ops, changes), list(changes.items())
 
 
-def value_of(op: Op, ops: list[Op]) -> torch.Tensor | None:
-    """What one of ``ops`` gives, if its value follows from numbers alone; else None."""
-    if op not in _known(ops):
+def value_of(op: Op, ops: list[Op], largest: int = LARGEST) -> torch.Tensor | None:
+    """What one of ``ops`` gives, if its value follows from numbers alone, at most ``largest`` of them; else None."""
+    if op not in _known(ops, largest):
         return None
     with without_dispatch_modes():  # they make fake tensors
         return _value(op, {})
 
 
-def _known(ops: list[Op]) -> set[Op]:
+def _known(ops: list[Op], largest: int = LARGEST) -> set[Op]:
     """Ops whose value follows from numbers alone."""
     known: set[Op] = set()
     for op in ops:
@@ -54,7 +54,7 @@ def _known(ops: list[Op]) -> set[Op]:
             continue
         reads = operands(op)
         if reads:
-            if all(read in known for read in reads) and op.target.namespace == "aten" and op.val.numel() <= LARGEST:
+            if all(read in known for read in reads) and op.target.namespace == "aten" and op.val.numel() <= largest:
                 known.add(op)
         elif family(op).name == "creation" and "empty" not in op.target.name():
             known.add(op)

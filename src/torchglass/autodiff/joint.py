@@ -41,6 +41,7 @@ from ..torch_compat import (
     functional_storage_changed,
     functional_writes_all_hidden,
     functionalization,
+    is_functional,
     new_fake_mode,
     shielded_saved_tensor_hooks,
     unwrap_functional,
@@ -49,7 +50,7 @@ from ..torch_compat import (
     without_functionalization,
     wrap_functional,
 )
-from . import custom_writes, higher_order, pure_kernels
+from . import attention_masks, custom_writes, fold, higher_order, pure_kernels
 from .composites import COMPOSITES
 from .layouts import keeping_layouts, out_of_place
 from .ops import INPUT, TANGENT, Op
@@ -189,6 +190,8 @@ class Tracer:
             called = higher_order.rule_of(function)
             if called is not None:
                 return called(self, *args, **kwargs)
+            if function is attention_masks.attention:
+                args, kwargs = attention_masks.without_mask(args, kwargs, self._known_mask)
             written = COMPOSITES.get(function)
             result = written(*args, **kwargs) if written is not None else None
             return function(*args, **kwargs) if result is None else result
@@ -198,6 +201,14 @@ class Tracer:
         if node.op == "call_module":
             return value(*args, **kwargs)
         return self._constant(value) if isinstance(value, torch.Tensor) else value
+
+    def _known_mask(self, mask: torch.Tensor) -> torch.Tensor | None:
+        """The mask's value, where it follows from numbers alone."""
+        if not is_functional(mask):
+            return None
+        op = self.recorder.op_of(unwrap_functional(mask))
+        with without_functionalization():
+            return fold.value_of(op, self.recorder.ops, attention_masks.LARGEST)
 
     def _constant(self, value: torch.Tensor) -> torch.Tensor:
         if id(value) not in self.constants:

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 # Tried: 2.11, 2.13. TorchDispatchMode: a mode that sees every ATen call. Without it autodiff has no graph to write.
-# torch._to_functional_tensor, _from_functional_tensor, _enable/_disable_functionalization, _sync, _functionalize_*:
-# torch's C++ functionalization, which turns in-place operations into pure ones below autograd. Without it writes and
-# views would stay in the graphs. _ExcludeDispatchKeyGuard: leave it inside a kernel of ours.
+# torch._to_functional_tensor, _from_functional_tensor, _is_functional_tensor, _enable/_disable_functionalization,
+# _sync, _functionalize_*: torch's C++ functionalization, which turns in-place operations into pure ones below autograd.
+# Without it writes and views would stay in the graphs. _ExcludeDispatchKeyGuard: leave it inside a kernel of ours.
 # torch._C._current_autograd_node, torch._C._autograd._get_sequence_nr: which forward operation a backward operation
 # belongs to. Without them backward nodes lose the user's file and line. torch._C._AutoDispatchBelowADInplaceOrView:
 # run a compiled graph without autograd's bookkeeping. Without it an operation   takes 1 µs longer, and results that
@@ -120,6 +120,9 @@ def number_of(tensor: torch.Tensor) -> Any:
     """The number in a real tensor of one element, whatever modes are active."""
     with torch._C._DisableTorchDispatch():  # without it a fake tensor mode refuses real tensors
         return tensor.item()
+
+
+is_functional: Callable[[torch.Tensor], bool] = torch._is_functional_tensor
 
 
 def unwrap_functional(wrapper: torch.Tensor) -> torch.Tensor:
