@@ -60,4 +60,5 @@ def _kernel(schedule: Schedule, buffers: dict[str, Buffer]) -> Kernel:
 def _launch(schedule: Schedule, buffers: tuple[str, ...]) -> Launch:
     mapping: GpuMapping = schedule.mapping
     constants = (*((axis.constant, axis.block) for axis in mapping.axes), ("num_warps", mapping.warps))
-    return Launch(schedule.name, buffers, tuple(schedule.symbols), constants, f"({text(mapping.grid)},)")
+    grid = f"({', '.join(map(text, mapping.grid))},)"
+    return Launch(schedule.name, buffers, tuple(schedule.symbols), constants, grid)
