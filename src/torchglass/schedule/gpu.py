@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from ..records.kernels import FusedKernel
 from ..records.loops import Buffer, Loop
-from ..records.schedule import GpuMapping, RowPass, Schedule
+from ..records.schedule import GpuMapping, Nest, RowPass, Schedule
 from ..records.sizes import Size, at_most, product
 from ..records.target import Gpu
-from .gpu_tiles import point_tile, row_tile
+from .gpu_tiles import Tile, persistent_tile, point_tile, row_tile
 from .nest import build
 from .row_passes import names, row_passes
 
@@ -27,11 +27,18 @@ def scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], target
     nest = build(replace(kernel, inner=row), target.schedule.unrolled, total_block=None)
     rank = nest.outer_rank if any(row) else len(nest.dims)
     nest = replace(nest, kernel=kernel, outer_rank=rank, parallel_dims=None)  # scattered sums are atomic
-    axes, warps = row_tile(nest, target) if any(row) else point_tile(nest, buffers, target)
+    axes, warps = _tile(nest, row, buffers, target)
     mapping = GpuMapping(axes, warps, _index_bits(nest.dims, [buffers[b] for b in (*kernel.reads, *kernel.writes)]))
     if mapping.looped:
         return row_passes(name, nest, mapping, cheap_loads=None)
     return Schedule(**vars(nest), name=name, passes=(RowPass(names(nest.loops)),), mapping=mapping)
+
+
+def _tile(nest: Nest, row: tuple[bool, ...], buffers: dict[str, Buffer], target: Gpu) -> Tile:
+    if not any(row):
+        return point_tile(nest, buffers, target)
+    summed = sorted({k for loop in nest.loops for k in range(nest.outer_rank) if loop.reduced[k]})
+    return persistent_tile(nest, summed, target) if summed else row_tile(nest, target)
 
 
 def carried(loop: Loop) -> tuple[bool, ...]:
@@ -40,11 +47,22 @@ def carried(loop: Loop) -> tuple[bool, ...]:
 
 
 def _row_of(kernel: FusedKernel) -> tuple[bool, ...]:
-    """The dimensions that the kernel's loops carry values along; ValueError if these are not the same for all."""
+    """The dimensions that the kernel's loops carry values along, the same for all.
+
+    Or the rows' where others make sums of columns and a dimension tells programs apart; else ValueError.
+    """
     found = {carried(loop): loop.name for loop in kernel.loops if any(carried(loop))}
+    summed = [dims for dims in found if dims != kernel.inner]
+    if any(kernel.inner) and len(summed) == 1 and _tells_apart(kernel, summed[0]):
+        return kernel.inner
     if len(found) > 1:
         raise ValueError(f"{kernel.name}: {' and '.join(found.values())} carry values along different dimensions")
     return next(iter(found), (False,) * len(kernel.dims))
+
+
+def _tells_apart(kernel: FusedKernel, summed: tuple[bool, ...]) -> bool:
+    roles = list(zip(kernel.dims, kernel.inner, summed))
+    return not any(row and s for _, row, s in roles) and any(d != 1 and not row and not s for d, row, s in roles)
 
 
 def _index_bits(dims: tuple[Size, ...], buffers: list[Buffer]) -> int:

@@ -97,6 +97,21 @@ def row_tile(nest: Nest, target: Gpu) -> Tile:
     return axes, min(tuned.waiting_warps, tuned.warps(points, tuned.thread_points))
 
 
+def persistent_tile(nest: Nest, summed: Sequence[int], target: Gpu) -> Tile:
+    """The tile of a program that walks a share of the rows, a few whole ones at a time, and adds up their columns.
+
+    The dimensions ``summed`` are a program's; of the others each number is another one.
+    """
+    tuned = target.schedule
+    inner = _axis("r", nest.inner_dims, nest.outer_rank, tuned.long_row, "vector")
+    assert at_most(nest.columns, inner.block), "fuse lets no rows through that are too wide for their sums"
+    others = tuple(k for k in range(nest.outer_rank) if k not in summed)
+    share, rows = (product(nest.dims[k] for k in dims) for dims in (others, summed))
+    few = _even(rows, max(1, tuned.persistent_tile // inner.block)) or 1
+    axes = (TileAxis("x", others, share, 1, "parallel"), TileAxis("y", tuple(summed), rows, few, "serial"), inner)
+    return axes, tuned.warps(few * inner.block, tuned.persistent_points)
+
+
 def _thread_points(nest: Nest, tuned: GpuSchedule) -> int:
     """Points of a thread: fewer where the tile holds many buffers' numbers."""
     first = nest.outer_rank

@@ -137,6 +137,12 @@ class GpuSchedule:
     least_columns: int = 16
     """Columns of the same where there would be fewer programs than multiprocessors: 64 bytes of floats."""
 
+    # Rows and the sums of their columns
+    persistent_tile: int = 4096
+    """Points of the rows that a program has at a time."""
+    persistent_points: int = 16
+    """Points of a thread of those: beside them are as many of each sum, and of each weight."""
+
     # Warps
     most_warps: int = 16
     most_thread_points: int = 64
