@@ -57,12 +57,12 @@ class Tile:
     that is walked block by block.
     """
 
-    def __init__(self, mapping: GpuMapping) -> None:
+    def __init__(self, mapping: GpuMapping, masked: bool = True) -> None:
         axes = mapping.axes
         by_dim = {k: axis.name for axis in axes for k in axis.dims}
         self.axis = tuple(by_dim[k] for k in sorted(by_dim))
         self.counters = {a.name: f"i{a.dims[0]}" if len(a.dims) == 1 else a.name for a in axes}
-        self.masks = {a.name: f"{a.name}mask" for a in axes if a.is_ragged}
+        self.masks = {a.name: f"{a.name}mask" for a in axes if a.is_ragged and masked}
         self.walked = mapping.walked.name if mapping.walked is not None else None
         self.looped, self.wide = mapping.looped, mapping.index_bits == 64
         self.columns = mapping.columns.name
@@ -84,8 +84,8 @@ class Tile:
 class BodyPrinter:
     """Writes the loops of one kernel on one tile; knows what earlier loops have stored."""
 
-    def __init__(self, schedule: Schedule, buffers: dict[str, Buffer]) -> None:
-        self.schedule, self.buffers, self.tile = schedule, buffers, Tile(schedule.mapping)
+    def __init__(self, schedule: Schedule, buffers: dict[str, Buffer], masked: bool = True) -> None:
+        self.schedule, self.buffers, self.tile = schedule, buffers, Tile(schedule.mapping, masked)
         self.count = 0
         self.values: dict[str, Value] = {}  # what each buffer written here holds at the point
         self.seen: dict[object, Value] = {}

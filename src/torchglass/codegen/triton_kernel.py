@@ -27,20 +27,34 @@ from .triton_body import BODY, POST, PRE, BodyPrinter, pointer
 def kernel_text(schedule: Schedule, buffers: dict[str, Buffer]) -> str:
     """The function's source, with its decorator; CannotPrint names kernel, loop and operation that have no text."""
     mapping: GpuMapping = schedule.mapping
-    printer = KernelPrinter(schedule, buffers)
     parameters = [pointer(b) for b in schedule.arguments]
     parameters += [f"{s}: tl.int64" if mapping.index_bits == 64 else s for s in schedule.symbols]
     parameters += [f"{axis.constant}: tl.constexpr" for axis in mapping.axes]
     head = ["@triton.jit", f"def {schedule.name}({', '.join(parameters)}):"]
-    return "\n".join([*head, *(f"    {line}" for line in printer.lines())])
+    return "\n".join([*head, *(f"    {line}" for line in _lines(schedule, buffers))])
+
+
+def _lines(schedule: Schedule, buffers: dict[str, Buffer]) -> Iterator[str]:
+    """All that a program does; where the last one is apart, for whole blocks and for that one."""
+    mapping: GpuMapping = schedule.mapping
+    masked = KernelPrinter(schedule, buffers)
+    if not mapping.last_apart:
+        yield from masked.lines()
+        return
+    (axis,) = mapping.axes
+    wide = ".to(tl.int64)" if mapping.index_bits == 64 else ""
+    yield f"if (tl.program_id(0){wide} + 1) * {axis.constant} <= {text(axis.size, 'triton')}:"
+    yield from (f"    {line}" for line in KernelPrinter(schedule, buffers, masked=False).lines())
+    yield "else:"
+    yield from (f"    {line}" for line in masked.lines())
 
 
 class KernelPrinter:
     """The lines of one function."""
 
-    def __init__(self, schedule: Schedule, buffers: dict[str, Buffer]) -> None:
+    def __init__(self, schedule: Schedule, buffers: dict[str, Buffer], masked: bool = True) -> None:
         self.schedule, self.mapping = schedule, schedule.mapping
-        self.body = BodyPrinter(schedule, buffers)
+        self.body = BodyPrinter(schedule, buffers, masked)
         self.tile = self.body.tile
 
     def lines(self) -> Iterator[str]:
@@ -75,7 +89,7 @@ class KernelPrinter:
             yield f"{counter} = {'start + ' if axis.kind == 'serial' else ''}{block}{wide}"
         if len(axis.dims) > 1:
             yield from self._decoded(counter, axis)
-        if axis.is_ragged:
+        if axis.name in self.tile.masks:
             yield f"{self.tile.masks[axis.name]} = {counter} < {text(axis.size, 'triton')}"
 
     def _decoded(self, counter: str, axis: TileAxis) -> Iterator[str]:

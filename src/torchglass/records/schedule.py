@@ -90,12 +90,14 @@ class TileAxis:
 class GpuMapping:
     """The axes of a program's tile, rows before columns, its warps, and the bits of counters and addresses.
 
-    Parallel axes are named in the order of the grid's dimensions: the first has ``program_id(0)``.
+    Parallel axes are named in the order of the grid's dimensions: the first has ``program_id(0)``. ``last_apart``: what
+    a block does is written twice, without masks for whole ones, with them for the last.
     """
 
     axes: tuple[TileAxis, ...]
     warps: int
     index_bits: int = 32
+    last_apart: bool = False
 
     @property
     def parallel(self) -> tuple[TileAxis, ...]:
@@ -124,7 +126,8 @@ class GpuMapping:
 
     def __str__(self) -> str:
         programs = f"{' x '.join(map(str, self.grid))} programs of {self.warps} warps, {self.index_bits}-bit addresses"
-        return "\n".join((*map(str, self.axes), programs))
+        apart = ("the last program apart",) if self.last_apart else ()
+        return "\n".join((*map(str, self.axes), programs, *apart))
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from ..records.kernels import FusedKernel
 from ..records.loops import Buffer, Loop
-from ..records.schedule import GpuMapping, Nest, RowPass, Schedule
-from ..records.sizes import Size, at_most, product
+from ..records.schedule import GpuMapping, Nest, RowPass, Schedule, TileAxis
+from ..records.sizes import Size, at_most, divides, hint, product
 from ..records.target import Gpu
 from .gpu_tiles import Tile, persistent_tile, point_tile, row_tile
 from .nest import build
@@ -28,7 +28,8 @@ def scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], target
     rank = nest.outer_rank if any(row) else len(nest.dims)
     nest = replace(nest, kernel=kernel, outer_rank=rank, parallel_dims=None)  # scattered sums are atomic
     axes, warps = _tile(nest, row, buffers, target)
-    mapping = GpuMapping(axes, warps, _index_bits(nest.dims, [buffers[b] for b in (*kernel.reads, *kernel.writes)]))
+    bits = _index_bits(nest.dims, [buffers[b] for b in (*kernel.reads, *kernel.writes)])
+    mapping = GpuMapping(axes, warps, bits, _last_apart(nest, axes, target))
     if mapping.looped:
         return row_passes(name, nest, mapping, cheap_loads=None)
     return Schedule(**vars(nest), name=name, passes=(RowPass(names(nest.loops)),), mapping=mapping)
@@ -39,6 +40,15 @@ def _tile(nest: Nest, row: tuple[bool, ...], buffers: dict[str, Buffer], target:
         return point_tile(nest, buffers, target)
     summed = sorted({k for loop in nest.loops for k in range(nest.outer_rank) if loop.reduced[k]})
     return persistent_tile(nest, summed, target) if summed else row_tile(nest, target)
+
+
+def _last_apart(nest: Nest, axes: tuple[TileAxis, ...], target: Gpu) -> bool:
+    """Whether a mask would keep all blocks' accesses from being wide, and the code for two kinds of blocks is short."""
+    tuned, first = target.schedule, axes[0]
+    if len(axes) > 1 or first.kind != "parallel" or divides(tuned.aligned, first.size):
+        return False
+    operations = sum(len(loop.body) for loop in nest.loops)
+    return hint(first.size) >= tuned.apart_points and operations <= tuned.apart_operations
 
 
 def carried(loop: Loop) -> tuple[bool, ...]:

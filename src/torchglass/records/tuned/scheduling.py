@@ -103,6 +103,13 @@ class GpuSchedule:
     least_line: int = 64
     """Neighbours of the last dimension from which a tile of rows and columns is better than points that find theirs by
     division: one at least of the two 64-byte halves of a line is whole, of two-byte elements both are."""
+    aligned: int = 16
+    """Elements whose multiples need no mask that tells neighbours apart, which would be moved one by one."""
+    apart_points: int = 1 << 16
+    """Points, of another number, from which whole blocks have code of their own without a mask. A gelu of 3001 x 3333
+    took 27.3 microseconds with one, eager 21.9 (docs/codegen.md)."""
+    apart_operations: int = 120
+    """Operations of a kernel up to which they have: it compiles all of them twice."""
     transposed_tile: int = 32
     """The side of a square tile where accesses run along two dimensions: a line of 128 bytes of floats."""
     half_transposed_tile: int = 64
