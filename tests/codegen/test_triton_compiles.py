@@ -93,6 +93,16 @@ def test_scans_with_what_surrounds_them(name: str, compiles: Callable[..., None]
     compiles(getattr(scans, name), [make(24, 40)], SHORT_ROWS)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rows_with_the_sums_of_their_columns(dtype: torch.dtype, compiles: Callable[..., None]) -> None:
+    """Of the size at which they are one kernel; nothing is computed here."""
+    args = [torch.empty(8192, 768, dtype=dtype), torch.empty(768, dtype=dtype), torch.empty(768, dtype=dtype)]
+    norm = with_gradients(lambda x, w, b: torch.nn.functional.layer_norm(x, (768,), w, b))
+    (first, _) = schedule.run(fused(norm, args), GPU).schedules
+    assert [axis.kind for axis in first.mapping.axes] == ["parallel", "serial", "vector"]
+    compiles(norm, args)
+
+
 SINGLE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "pad": lambda a: torch.nn.functional.pad(a[:1], [1, -1]),
     "cat": lambda a: torch.cat([a[:1], a[:1] * 2])[1:].sin(),

@@ -253,6 +253,14 @@ def test_layouts(name: str, check: Callable[..., KernelSources]) -> None:
     check(*LAYOUTS[name])
 
 
+@pytest.mark.parametrize("count", [1023, 2048, 2049])
+def test_the_last_block_apart(count: int, check: Callable[..., KernelSources]) -> None:
+    """Blocks without masks have code of their own, and all points are computed once."""
+    apart = Targets(cpu=Gpu(schedule=GpuSchedule(apart_points=1)))
+    sources = check(lambda x, y: F.silu(x) * y, [make(count), make(count, seed=1)], 1e-5, apart)
+    assert ("if (tl.program_id(0) + 1) * XBLOCK <= " in sources.texts["triton"]) == (count % 16 != 0)
+
+
 def test_sizes_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One text for all sizes: rows are walked in blocks, sizes are arguments."""
     s0, s1 = Symbol("s0", hint=5), Symbol("s1", hint=8)

@@ -20,18 +20,21 @@ POINTERS = {
 }  # fmt: skip
 
 
-def compiled(scheduled: ScheduledGraph, sources: KernelSources, folder: Path) -> dict[str, Any]:
-    """Every kernel of a graph for ``sm_90``, by name; ``asm["ptx"]`` and ``asm["cubin"]`` are its texts."""
+def compiled(scheduled: ScheduledGraph, sources: KernelSources, folder: Path, aligned: int = 1) -> dict[str, Any]:
+    """Every kernel of a graph for ``sm_90``, by name; ``asm["ptx"]`` and ``asm["cubin"]`` are its texts.
+
+    ``aligned``: bytes that divide all pointers, as they do those of PyTorch's own memory by 16.
+    """
     path = folder / f"{scheduled.fused.graph.name}_kernels.py"
     path.write_text(sources.texts["triton"])
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return {s.name: _compiled(getattr(module, s.name), s, scheduled) for s in scheduled.schedules}
+    return {s.name: _compiled(getattr(module, s.name), s, scheduled, aligned) for s in scheduled.schedules}
 
 
-def _compiled(function: Any, schedule: Schedule, scheduled: ScheduledGraph) -> Any:
+def _compiled(function: Any, schedule: Schedule, scheduled: ScheduledGraph, aligned: int) -> Any:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -39,7 +42,7 @@ def _compiled(function: Any, schedule: Schedule, scheduled: ScheduledGraph) -> A
     mapping: GpuMapping = schedule.mapping
     types = [POINTERS[scheduled.buffers[b].dtype] for b in schedule.arguments]
     types += [f"i{mapping.index_bits}"] * len(schedule.symbols) + ["constexpr"] * len(mapping.axes)
-    source = ASTSource(
-        function, dict(zip(function.arg_names, types, strict=True)), {a.constant: a.block for a in mapping.axes}
-    )
+    constants = {axis.constant: axis.block for axis in mapping.axes}
+    attributes = {(k,): [["tt.divisibility", aligned]] for k in range(len(schedule.arguments)) if aligned > 1}
+    source = ASTSource(function, dict(zip(function.arg_names, types, strict=True)), constants, attributes)
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": mapping.warps})

@@ -7,6 +7,7 @@ truncates. Elements that a mask excludes are poisoned, so that a forgotten mask 
 from __future__ import annotations
 
 import inspect
+import itertools
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -60,12 +61,11 @@ class Pointer:
 class Language(types.SimpleNamespace):
     """``triton.language``."""
 
-    program = 0
+    program: tuple[int, ...] = (0,)
     constexpr = object()
 
     def program_id(self, axis: int) -> Block:
-        assert axis == 0
-        return block(torch.tensor(self.program, dtype=torch.int32))
+        return block(torch.tensor(self.program[axis], dtype=torch.int32))
 
     @staticmethod
     def arange(start: int, end: int) -> Block:
@@ -146,7 +146,8 @@ class Function:
             assert num_warps in (1, 2, 4, 8, 16, 32)
             inspect.signature(self.fn).bind(*args, **constants)
             values = [Pointer(_memory(a)) if isinstance(a, torch.Tensor) else a for a in args]
-            for self.language.program in range(grid[0]):
+            assert all(size <= 65_535 for size in grid[1:])
+            for self.language.program in itertools.product(*map(range, grid)):
                 self.fn(*values, **constants)
 
         return launch

@@ -228,6 +228,29 @@ POLICY_PAIRS: dict[str, tuple[Loop, Loop, str, str]] = {  # on a CPU, on a GPU
         loop("a", {"x": (100, 1)}, ONE, LARGE, over=(0, 1)), loop("b", {"x": (100, 1), "a": ONE}, (100, 1), LARGE),
         EVERYTHING, EVERYTHING,
     ),
+    "rows and the columns of a share of them": (
+        loop("a", {"x": (400, 100, 1)}, (2, 1, 0), (96, 4, 100), over=(2,)),
+        loop("b", {"x": (400, 100, 1)}, (100, 0, 1), (96, 4, 100), over=(1,)), FUSED, FUSED,
+    ),
+    "the same by few programs": (
+        loop("a", {"x": (400, 100, 1)}, (2, 1, 0), (3, 4, 100), over=(2,)),
+        loop("b", {"x": (400, 100, 1)}, (100, 0, 1), (3, 4, 100), over=(1,)), FUSED, "3 programs would walk all rows",
+    ),
+    "the same of wide rows": (
+        loop("a", {"x": (40000, 10000, 1)}, (2, 1, 0), (96, 4, 10000), over=(2,)),
+        loop("b", {"x": (40000, 10000, 1)}, (10000, 0, 1), (96, 4, 10000), over=(1,)), FUSED,
+        "rows of 10000 are too wide for a program that holds them and the sums of their columns",
+    ),
+    "the same of rows of many buffers": (
+        loop("a", {f"x{k}": (32000, 8000, 1) for k in range(5)}, (2, 1, 0), (96, 4, 8000), over=(2,)),
+        loop("b", {"x0": (32000, 8000, 1)}, (8000, 0, 1), (96, 4, 8000), over=(1,)), FUSED,
+        "5 buffers' rows and 1 sums of columns are more than registers hold",
+    ),
+    "a scan along rows, beside the columns of a share of them": (
+        loop("a", {"x": (400, 100, 1)}, (400, 100, 1), (96, 4, 100), along=(0, 0, 1)),
+        loop("b", {"x": (400, 100, 1)}, (100, 0, 1), (96, 4, 100), over=(1,)), FUSED,
+        "a scan leaves no registers for the sums of columns",
+    ),
     "a scan from row to row, beside whole rows": (
         DOWN, loop("b", {"x": FLAT}, ROWS, over=(1,)),
         "a runs from row to row, which leaves threads nothing to share", OTHER_ROWS,

@@ -26,8 +26,17 @@ LARGEST = 1 << 24
 """Elements of a mask, and of what it is made of, that are computed while compiling."""
 
 
-def _parameters(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: Any = 0.0, is_causal: Any = False,
-                scale: Any = None, enable_gqa: Any = False) -> None: ...  # fmt: skip
+def _parameters(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: Any = 0.0,
+    is_causal: Any = False,
+    *,
+    scale: Any = None,
+    enable_gqa: Any = False,
+) -> None: ...
 
 
 _SIGNATURE = inspect.signature(_parameters)  # the function, which is built in, has none

@@ -50,27 +50,42 @@ class Value:
 
 
 class Tile:
-    """What the axes of a mapping are called: ``axis[k]`` has dimension k, ``masks`` are conditions of ragged axes."""
+    """What the axes of a mapping are called: ``axis[k]`` has dimension k, ``masks`` are conditions of ragged axes.
 
-    def __init__(self, mapping: GpuMapping) -> None:
+    ``columns`` is the axis that runs along the block's second dimension, ``rows`` the one along its first (in a
+    persistent kernel the rows that a program walks; the axis of programs has one element then). ``walked``: the axis
+    that is walked block by block.
+    """
+
+    def __init__(self, mapping: GpuMapping, masked: bool = True) -> None:
         axes = mapping.axes
-        self.axis = tuple(axis.name for axis in axes for _ in axis.dims)
+        by_dim = {k: axis.name for axis in axes for k in axis.dims}
+        self.axis = tuple(by_dim[k] for k in sorted(by_dim))
         self.counters = {a.name: f"i{a.dims[0]}" if len(a.dims) == 1 else a.name for a in axes}
-        self.masks = {a.name: f"{a.name}mask" for a in axes if a.is_ragged}
+        self.masks = {a.name: f"{a.name}mask" for a in axes if a.is_ragged and masked}
+        self.walked = mapping.walked.name if mapping.walked is not None else None
         self.looped, self.wide = mapping.looped, mapping.index_bits == 64
-        self.has_rows = "r" in self.counters
-        self.unit = "[1, 1]" if self.has_rows else "[1]"
+        self.columns = mapping.columns.name
+        self.side_by_side = frozenset(a.name for a in axes) - {self.columns}
+        self.rows = max(self.side_by_side, key=lambda name: (name == self.walked, name), default="x")
+        self.is_flat = len(axes) == 1 and axes[0].kind == "parallel"
+        self.unit = "[1]" if self.is_flat else "[1, 1]"
+
+    def side(self, name: str) -> str:
+        """The subscript that lays a range along the axis's dimension of a block."""
+        return "" if self.is_flat else "[None, :]" if name == self.columns else "[:, None]"
 
     def shape(self, axes: Collection[str]) -> str:
         """Of a block of rows that varies along ``axes``."""
-        return f"[{'XBLOCK' if 'x' in axes else 1}, {'RBLOCK' if 'r' in axes else 1}]"
+        sizes = (f"{name.upper()}BLOCK" if name in axes else "1" for name in (self.rows, self.columns))
+        return f"[{', '.join(sizes)}]"
 
 
 class BodyPrinter:
     """Writes the loops of one kernel on one tile; knows what earlier loops have stored."""
 
-    def __init__(self, schedule: Schedule, buffers: dict[str, Buffer]) -> None:
-        self.schedule, self.buffers, self.tile = schedule, buffers, Tile(schedule.mapping)
+    def __init__(self, schedule: Schedule, buffers: dict[str, Buffer], masked: bool = True) -> None:
+        self.schedule, self.buffers, self.tile = schedule, buffers, Tile(schedule.mapping, masked)
         self.count = 0
         self.values: dict[str, Value] = {}  # what each buffer written here holds at the point
         self.seen: dict[object, Value] = {}
@@ -80,10 +95,10 @@ class BodyPrinter:
     def begin_pass(self) -> None:
         """Empty sections; values that vary along a row are forgotten if the row is walked block by block."""
         body: list[str] = []
-        self.sections = ([], [], []) if self.tile.looped else (body, body, body)
+        self.sections = ([], [], []) if self.tile.walked else (body, body, body)
         for known in (self.values, self.seen):
             for key, value in list(known.items()):
-                if self.tile.looped and "r" in value.axes:
+                if self.tile.walked in value.axes:
                     del known[key]  # type: ignore[arg-type]
                 else:
                     known[key] = Value(value.text, value.dtype, value.axes, PRE, value.is_literal)  # type: ignore[index]
@@ -93,7 +108,7 @@ class BodyPrinter:
         """``t3 = text``, once per key."""
         found = self.seen.get(key)
         if found is None:
-            level = BODY if "r" in axes else level
+            level = BODY if self.tile.walked in axes else level
             found = self.seen[key] = Value(f"{prefix}{self.count}", dtype, axes, level)
             self.count += 1
             self.sections[level].append(f"{found.text} = {text}")
@@ -117,11 +132,11 @@ class BodyPrinter:
                 if isinstance(op, Store):
                     self.store(loop, op, env, again)
                 else:
-                    env[op.result] = self.value(op, env)
+                    env[op.result] = self.value(loop, op, env)
             except CannotPrint as why:
                 raise CannotPrint(f"{self.schedule.kernel.name}, loop {loop.name}, `{op}`: {why}") from None
 
-    def value(self, op: Operation, env: dict[str, Value]) -> Value:
+    def value(self, loop: Loop, op: Operation, env: dict[str, Value]) -> Value:
         """The value of one operation; ``env`` holds those of the loop's earlier ones."""
         if not isinstance(op, Store) and op.dtype not in TYPES:
             raise CannotPrint(f"no Triton type for {op.dtype}")
@@ -132,7 +147,7 @@ class BodyPrinter:
         if isinstance(op, Compute):
             return self._compute(op, [env[a] for a in op.args])
         if isinstance(op, Reduce):
-            return self._reduce(op, env[op.arg])
+            return self._reduce(loop, op, env[op.arg])
         if isinstance(op, Scan):
             return self._scan(op, env[op.arg])
         assert isinstance(op, Load)
@@ -231,7 +246,7 @@ class BodyPrinter:
         wide = axes | value.axes | {self.tile.axis[k] for k in first}
         where = self._as_block(self._spread(self._address(op.access, env), axes, wide), wide)
         mask = self.mask(wide, *conditions)
-        level = BODY if "r" in wide else value.level
+        level = BODY if self.tile.walked in wide else value.level
         text = f"tl.store({pointer(name)} + {_grouped(where)}, {self.block(value)}{f', {mask}' if mask else ''})"
         self.sections[level].append(text)
 
@@ -262,19 +277,23 @@ class BodyPrinter:
         return [k for k in still if self.tile.axis[k] != "r"]
 
     # -- reductions and scans ----------------------------------------------------------------------------------------
-    def _reduce(self, op: Reduce, arg: Value) -> Value:
-        """A row's reduction over axis 1; block by block it is a running block that is reduced after the last one."""
-        key = ("reduce", op.kind, arg.text, op.dtype)
+    def _reduce(self, loop: Loop, op: Reduce, arg: Value) -> Value:
+        """Along the dimension of the block that the loop reduces: a running block, where it is walked block by block,
+        that is reduced after the last one.
+        """
+        columns = any(r and self.tile.axis[k] == self.tile.columns for k, r in enumerate(loop.reduced))
+        along, dim = (self.tile.columns, 1) if columns else (self.tile.rows, 0)
+        key = ("reduce", dim, op.kind, arg.text, op.dtype)
         if key in self.seen:
             return self.seen[key]
-        whole = self.tile.looped or "r" not in arg.axes  # then every row of the tile has a result of its own
-        axes = frozenset({"x"} & self.tile.counters.keys()) if whole else arg.axes - {"r"}
-        value = self._along_row(arg)
-        if mask := self.tile.masks.get("r"):
+        whole = columns and (self.tile.looped or along not in arg.axes)  # each row of the tile has a result of its own
+        axes = self.tile.side_by_side if whole else arg.axes - {along}
+        value = self._along(arg, along, axes)
+        if mask := self.tile.masks.get(along):
             value = f"tl.where({mask}, {value}, {self._filler(neutral(op.kind, op.dtype), op.dtype)})"
-        if not self.tile.looped:
-            return self.define("r", key, reduced(op.kind, op.dtype, value), op.dtype, axes, PRE)
-        running = self._carried("a", op, self.tile.axis)
+        if self.tile.walked != along:
+            return self.define("r", key, reduced(op.kind, op.dtype, value, dim), op.dtype, axes, arg.level)
+        running = self._carried("a", op, {*axes, along})
         if op.kind == "sum":
             joined = f"{running} + {value}"
         elif op.dtype == "bool":
@@ -282,7 +301,7 @@ class BodyPrinter:
         else:
             joined = f"{combine(op.kind, op.dtype)}({running}, {value})"
         self.sections[BODY].append(f"{running} = {joined}")
-        return self.define("r", key, reduced(op.kind, op.dtype, running), op.dtype, axes, POST)
+        return self.define("r", key, reduced(op.kind, op.dtype, running, dim), op.dtype, axes, POST)
 
     def _scan(self, op: Scan, arg: Value) -> Value:
         """A row's scan over axis 1; block by block it is joined to what the block before came to at its end.
@@ -293,7 +312,7 @@ class BodyPrinter:
         if key in self.seen:
             return self.seen[key]
         axes = arg.axes | {"r"} if "r" in arg.axes else frozenset(self.tile.axis)
-        text = scanned(op.kind, op.dtype, self._along_row(arg))
+        text = scanned(op.kind, op.dtype, self._along(arg, "r", self.tile.side_by_side))
         if not self.tile.looped:
             return self.define("t", key, text, op.dtype, axes, BODY)
         before = self._carried("c", op, axes - {"r"})
@@ -309,10 +328,10 @@ class BodyPrinter:
         self.sections[PRE].append(f"{name} = {start}")
         return name
 
-    def _along_row(self, arg: Value) -> str:
-        """The value as a block along the row."""
+    def _along(self, arg: Value, along: str, others: Collection[str]) -> str:
+        """The value as a block along an axis, and the others too where it does not vary along that one."""
         text = self.block(arg)
-        return text if "r" in arg.axes else f"tl.broadcast_to({text}, {self.tile.shape(self.tile.axis)})"
+        return text if along in arg.axes else f"tl.broadcast_to({text}, {self.tile.shape({*others, along})})"
 
     def _filler(self, number: str, dtype: str) -> str:
         """A number beside a block of the dtype."""

@@ -27,24 +27,38 @@ from .triton_body import BODY, POST, PRE, BodyPrinter, pointer
 def kernel_text(schedule: Schedule, buffers: dict[str, Buffer]) -> str:
     """The function's source, with its decorator; CannotPrint names kernel, loop and operation that have no text."""
     mapping: GpuMapping = schedule.mapping
-    printer = KernelPrinter(schedule, buffers)
     parameters = [pointer(b) for b in schedule.arguments]
     parameters += [f"{s}: tl.int64" if mapping.index_bits == 64 else s for s in schedule.symbols]
     parameters += [f"{axis.constant}: tl.constexpr" for axis in mapping.axes]
     head = ["@triton.jit", f"def {schedule.name}({', '.join(parameters)}):"]
-    return "\n".join([*head, *(f"    {line}" for line in printer.lines())])
+    return "\n".join([*head, *(f"    {line}" for line in _lines(schedule, buffers))])
+
+
+def _lines(schedule: Schedule, buffers: dict[str, Buffer]) -> Iterator[str]:
+    """All that a program does; where the last one is apart, for whole blocks and for that one."""
+    mapping: GpuMapping = schedule.mapping
+    masked = KernelPrinter(schedule, buffers)
+    if not mapping.last_apart:
+        yield from masked.lines()
+        return
+    (axis,) = mapping.axes
+    wide = ".to(tl.int64)" if mapping.index_bits == 64 else ""
+    yield f"if (tl.program_id(0){wide} + 1) * {axis.constant} <= {text(axis.size, 'triton')}:"
+    yield from (f"    {line}" for line in KernelPrinter(schedule, buffers, masked=False).lines())
+    yield "else:"
+    yield from (f"    {line}" for line in masked.lines())
 
 
 class KernelPrinter:
     """The lines of one function."""
 
-    def __init__(self, schedule: Schedule, buffers: dict[str, Buffer]) -> None:
-        self.schedule, self.axes = schedule, schedule.mapping.axes
-        self.body = BodyPrinter(schedule, buffers)
+    def __init__(self, schedule: Schedule, buffers: dict[str, Buffer], masked: bool = True) -> None:
+        self.schedule, self.mapping = schedule, schedule.mapping
+        self.body = BodyPrinter(schedule, buffers, masked)
         self.tile = self.body.tile
 
     def lines(self) -> Iterator[str]:
-        for axis in self.axes:
+        for axis in self.mapping.axes:
             if axis.kind != "serial":
                 yield from self._axis(axis)
         printed: set[str] = set()
@@ -53,29 +67,29 @@ class KernelPrinter:
             for name in (*one.full, *one.row):
                 self.body.loop(self.schedule.by_name[name], again=name in printed)
                 printed.add(name)
-            yield from self._sections() if self.tile.looped else self.body.sections[BODY]
+            yield from self._sections() if self.tile.walked else self.body.sections[BODY]
 
     def _sections(self) -> Iterator[str]:
-        """A pass over a row that is walked block by block."""
-        walked = self.axes[-1]
+        """A pass over what is walked block by block: a row, or a program's rows."""
+        walked = self.mapping.walked
         yield from self.body.sections[PRE]
         if self.body.sections[BODY]:
-            yield f"for start in range(0, {text(walked.size, 'triton')}, RBLOCK):"
+            yield f"for start in range(0, {text(walked.size, 'triton')}, {walked.constant}):"
             yield from (f"    {line}" for line in (*self._axis(walked), *self.body.sections[BODY]))
         yield from self.body.sections[POST]
 
     def _axis(self, axis: TileAxis) -> Iterator[str]:
         """An axis's counter, those of its dimensions, and its mask."""
         counter, wide = self.tile.counters[axis.name], ".to(tl.int64)" if self.tile.wide else ""
-        side = ("[:, None]" if axis.name == "x" else "[None, :]") if self.tile.has_rows else ""
-        block = f"tl.arange(0, {axis.constant}){side}"
+        block = f"tl.arange(0, {axis.constant}){self.tile.side(axis.name)}"
         if axis.kind == "parallel":
-            yield f"{counter} = tl.program_id(0){wide} * {axis.constant} + {block}"
+            program = self.mapping.parallel.index(axis)
+            yield f"{counter} = tl.program_id({program}){wide} * {axis.constant} + {block}"
         else:
             yield f"{counter} = {'start + ' if axis.kind == 'serial' else ''}{block}{wide}"
         if len(axis.dims) > 1:
             yield from self._decoded(counter, axis)
-        if axis.is_ragged:
+        if axis.name in self.tile.masks:
             yield f"{self.tile.masks[axis.name]} = {counter} < {text(axis.size, 'triton')}"
 
     def _decoded(self, counter: str, axis: TileAxis) -> Iterator[str]:

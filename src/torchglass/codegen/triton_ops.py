@@ -230,18 +230,18 @@ def combine(kind: str, dtype: str) -> str:
     return {"max": "tg_maximum", "min": "tg_minimum"}[kind]
 
 
-def reduced(kind: str, dtype: str, value: str) -> str:
-    """The reduction of a block along rows, each of which stays with size 1.
+def reduced(kind: str, dtype: str, value: str, dim: int = 1) -> str:
+    """The reduction of a block along a dimension (1: along rows), which stays with size 1.
 
     Logical values are reduced as int32: Triton has no reductions of single bits.
     """
     if kind == "sum":
-        wide = f"tl.sum({value}, 1, keep_dims=True)"
+        wide = f"tl.sum({value}, {dim}, keep_dims=True)"
         return wide if dtype in ("float32", "float64", "int64", "int32") else f"{wide}.to({TYPES[dtype]})"
     how = combine(kind, dtype)
     if dtype == "bool":
-        return f"tl.reduce({value}.to(tl.int32), 1, {how}, keep_dims=True) != 0"
-    return f"tl.reduce({value}, 1, {how}, keep_dims=True)"
+        return f"tl.reduce({value}.to(tl.int32), {dim}, {how}, keep_dims=True) != 0"
+    return f"tl.reduce({value}, {dim}, {how}, keep_dims=True)"
 
 
 def scanned(kind: str, dtype: str, value: str) -> str:

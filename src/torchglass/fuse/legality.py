@@ -99,9 +99,10 @@ def scan_kind(loop: Loop) -> str | None:
 def roles(loops: list[Loop], dims: tuple[Size, ...], carries: bool = True) -> Rows | None:
     """Which dimensions make a row, as the loops demand; None when none demands; Refused when demands disagree.
 
-    ``carries``: a kernel carries values from row to row, as sums of columns do and scans across rows. Where it does
-    not, all that is reduced or scanned is a row.
+    ``carries``: a kernel carries values from row to row, as sums of columns do and scans across rows.
     """
+    if not carries:
+        return own_rows(loops, dims)
     demands: set[Rows] = set()
     columns: list[Loop] = []
     totals: list[Loop] = []
@@ -109,11 +110,8 @@ def roles(loops: list[Loop], dims: tuple[Size, ...], carries: bool = True) -> Ro
     for loop in loops:
         missing = tuple(own == 1 and d != 1 for own, d in zip(loop.dims, dims))
         kind, scan = reduction_kind(loop), scan_kind(loop)
-        if scan is not None and any(missing):
-            raise Refused(f"{loop.name} runs in order along lines that the other's points share")
-        if not carries:
-            demands.update(wanted for wanted in (missing, loop.reduced, loop.scanned) if any(wanted))
-        elif scan == COLUMN:
+        _check_lines(loop, missing)
+        if scan == COLUMN:
             carrying.append(loop)
         elif scan == ROW:
             demands.add(loop.scanned)
@@ -137,6 +135,38 @@ def roles(loops: list[Loop], dims: tuple[Size, ...], carries: bool = True) -> Ro
         inner = (True,) * len(dims)
     _check_kept_rows([*columns, *totals], dims, inner)
     return inner
+
+
+def own_rows(loops: list[Loop], dims: tuple[Size, ...]) -> Rows | None:
+    """The same where programs run side by side, in no order: all that is reduced or scanned is a row.
+
+    But for sums down columns that each program makes of its own rows, so that some dimension of rows tells programs
+    apart: they may go with what reduces along rows.
+    """
+    rows, sums = set[Rows](), set[Rows]()
+    for loop in loops:
+        missing = tuple(own == 1 and d != 1 for own, d in zip(loop.dims, dims))
+        _check_lines(loop, missing)
+        rows.update(wanted for wanted in (missing, loop.scanned) if any(wanted))
+        if loop.is_reduction:
+            (sums if reduction_kind(loop) == COLUMN else rows).add(loop.reduced)
+    sums -= rows
+    demands = [*rows, *sums]
+    if len(demands) > 1 and (len(rows) != 1 or len(sums) != 1 or not _tells_apart(demands[0], demands[1], dims)):
+        raise Refused("their rows are along different dimensions")
+    return demands[0] if demands else None
+
+
+def _tells_apart(row: Rows, summed: Rows, dims: tuple[Size, ...]) -> bool:
+    """Whether a dimension is neither a row's nor summed, and none is both."""
+    return not any(r and s for r, s in zip(row, summed)) and any(
+        d != 1 and not r and not s for d, r, s in zip(dims, row, summed)
+    )
+
+
+def _check_lines(loop: Loop, missing: Rows) -> None:
+    if scan_kind(loop) is not None and any(missing):
+        raise Refused(f"{loop.name} runs in order along lines that the other's points share")
 
 
 def _carrying_role(loop: Loop, inner: Rows | None) -> Rows:

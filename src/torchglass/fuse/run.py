@@ -23,6 +23,7 @@ from .merging import merged, single
 from .policy import Policy
 from .policy_cpu import CpuPolicy
 from .policy_gpu import GpuPolicy
+from .split_reductions import split_reductions
 
 POLICIES: dict[type[Target], Callable[..., Policy]] = {Cpu: CpuPolicy, Gpu: GpuPolicy}
 
@@ -30,6 +31,8 @@ POLICIES: dict[type[Target], Callable[..., Policy]] = {Cpu: CpuPolicy, Gpu: GpuP
 def run(graph: LoopGraph, targets: Targets) -> FusedGraph:
     """Fuse, order and plan memory. Raises NotImplementedError for a device that no code is generated for."""
     graph, decisions = inline_producers(graph, targets)
+    graph, whole = split_reductions(graph, targets)
+    decisions += whole
     work = _Fusing(graph, targets, decisions)
     for position, node in enumerate(graph.nodes):
         interrupts.check()

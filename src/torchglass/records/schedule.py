@@ -88,25 +88,46 @@ class TileAxis:
 
 @dataclass(frozen=True)
 class GpuMapping:
-    """The axes of a program's tile, rows before columns, its warps, and the bits of counters and addresses."""
+    """The axes of a program's tile, rows before columns, its warps, and the bits of counters and addresses.
+
+    Parallel axes are named in the order of the grid's dimensions: the first has ``program_id(0)``. ``last_apart``: what
+    a block does is written twice, without masks for whole ones, with them for the last.
+    """
 
     axes: tuple[TileAxis, ...]
     warps: int
     index_bits: int = 32
+    last_apart: bool = False
 
     @property
-    def grid(self) -> Size:
-        """The programs of a launch."""
-        return product(axis.blocks for axis in self.axes if axis.kind == "parallel")
+    def parallel(self) -> tuple[TileAxis, ...]:
+        """The axes that programs share."""
+        return tuple(axis for axis in self.axes if axis.kind == "parallel")
+
+    @property
+    def grid(self) -> tuple[Size, ...]:
+        """The programs of a launch, in each of its dimensions."""
+        return tuple(axis.blocks for axis in self.parallel) or (1,)
+
+    @property
+    def walked(self) -> TileAxis | None:
+        """The axis that a program walks block by block."""
+        return next((axis for axis in self.axes if axis.kind == "serial"), None)
+
+    @property
+    def columns(self) -> TileAxis:
+        """The axis of the innermost dimension, which is the tile's last."""
+        return max(self.axes, key=lambda axis: max(axis.dims, default=-1))
 
     @property
     def looped(self) -> bool:
         """Whether a row does not fit a tile."""
-        return any(axis.kind == "serial" for axis in self.axes)
+        return self.walked is self.columns
 
     def __str__(self) -> str:
-        programs = f"{self.grid} programs of {self.warps} warps, {self.index_bits}-bit addresses"
-        return "\n".join((*map(str, self.axes), programs))
+        programs = f"{' x '.join(map(str, self.grid))} programs of {self.warps} warps, {self.index_bits}-bit addresses"
+        apart = ("the last program apart",) if self.last_apart else ()
+        return "\n".join((*map(str, self.axes), programs, *apart))
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,13 @@ complete before the next can begin.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 from ..records.kernels import FusedKernel
 from ..records.loops import Buffer, Loop
 from ..records.schedule import GpuMapping, Nest, RowPass, Schedule, TileAxis
-from ..records.sizes import Size, at_most, product
+from ..records.sizes import Size, at_most, divides, hint, product
 from ..records.target import Gpu
-from ..records.tuned.scheduling import GpuSchedule
+from .gpu_tiles import Tile, persistent_tile, point_tile, row_tile
 from .nest import build
 from .row_passes import names, row_passes
 
@@ -24,17 +23,32 @@ INT32_MOST = 2**31 - 1
 
 def scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], target: Gpu) -> Schedule:
     """The schedule of one kernel."""
-    tuned = target.schedule
     row = _row_of(kernel)
-    nest = build(replace(kernel, inner=row), tuned.unrolled, total_block=None)
+    nest = build(replace(kernel, inner=row), target.schedule.unrolled, total_block=None)
     rank = nest.outer_rank if any(row) else len(nest.dims)
     nest = replace(nest, kernel=kernel, outer_rank=rank, parallel_dims=None)  # scattered sums are atomic
-    axes = _rows(nest, tuned) if any(row) else (_axis("x", nest.dims, 0, tuned.flat_block, "parallel"),)
-    warps = tuned.warps(prod(axis.block for axis in axes))
-    mapping = GpuMapping(axes, warps, _index_bits(nest.dims, [buffers[b] for b in (*kernel.reads, *kernel.writes)]))
+    axes, warps = _tile(nest, row, buffers, target)
+    bits = _index_bits(nest.dims, [buffers[b] for b in (*kernel.reads, *kernel.writes)])
+    mapping = GpuMapping(axes, warps, bits, _last_apart(nest, axes, target))
     if mapping.looped:
         return row_passes(name, nest, mapping, cheap_loads=None)
     return Schedule(**vars(nest), name=name, passes=(RowPass(names(nest.loops)),), mapping=mapping)
+
+
+def _tile(nest: Nest, row: tuple[bool, ...], buffers: dict[str, Buffer], target: Gpu) -> Tile:
+    if not any(row):
+        return point_tile(nest, buffers, target)
+    summed = sorted({k for loop in nest.loops for k in range(nest.outer_rank) if loop.reduced[k]})
+    return persistent_tile(nest, summed, target) if summed else row_tile(nest, target)
+
+
+def _last_apart(nest: Nest, axes: tuple[TileAxis, ...], target: Gpu) -> bool:
+    """Whether a mask would keep all blocks' accesses from being wide, and the code for two kinds of blocks is short."""
+    tuned, first = target.schedule, axes[0]
+    if len(axes) > 1 or first.kind != "parallel" or divides(tuned.aligned, first.size):
+        return False
+    operations = sum(len(loop.body) for loop in nest.loops)
+    return hint(first.size) >= tuned.apart_points and operations <= tuned.apart_operations
 
 
 def carried(loop: Loop) -> tuple[bool, ...]:
@@ -43,40 +57,22 @@ def carried(loop: Loop) -> tuple[bool, ...]:
 
 
 def _row_of(kernel: FusedKernel) -> tuple[bool, ...]:
-    """The dimensions that the kernel's loops carry values along; ValueError if these are not the same for all."""
+    """The dimensions that the kernel's loops carry values along, the same for all.
+
+    Or the rows' where others make sums of columns and a dimension tells programs apart; else ValueError.
+    """
     found = {carried(loop): loop.name for loop in kernel.loops if any(carried(loop))}
+    summed = [dims for dims in found if dims != kernel.inner]
+    if any(kernel.inner) and len(summed) == 1 and _tells_apart(kernel, summed[0]):
+        return kernel.inner
     if len(found) > 1:
         raise ValueError(f"{kernel.name}: {' and '.join(found.values())} carry values along different dimensions")
     return next(iter(found), (False,) * len(kernel.dims))
 
 
-def _rows(nest: Nest, tuned: GpuSchedule) -> tuple[TileAxis, ...]:
-    """The tile of some rows, whole or a block of each."""
-    down = _runs_down_columns(nest)
-    longest, step = (tuned.column_block, tuned.column_block) if down else (tuned.long_row, tuned.row_block)
-    if any(loop.is_scan for loop in nest.loops):
-        longest = min(longest, tuned.long_scan)
-    inner = _axis("r", nest.inner_dims, nest.outer_rank, longest, "vector")
-    if not at_most(nest.columns, longest):
-        inner = replace(inner, block=step, kind="serial")
-    if not nest.outer_rank:
-        return (inner,)
-    share = tuned.column_block if down else max(1, tuned.row_tile // inner.block)
-    return _axis("x", nest.row_dims, 0, share, "parallel"), inner
-
-
-def _runs_down_columns(nest: Nest) -> bool:
-    """Whether neighbouring rows, and not neighbours within a row, are side by side in memory."""
-    strides = [op.access.strides for loop in nest.loops for op in loop.loads]
-    return not any(1 in s[nest.outer_rank :] for s in strides) and any(1 in s[: nest.outer_rank] for s in strides)
-
-
-def _axis(name: str, dims: tuple[Size, ...], first: int, most: int, kind: str) -> TileAxis:
-    """An axis whose block is the least power of two that holds it, at most ``most``."""
-    size, block = product(dims), 1
-    while block < most and not at_most(size, block):
-        block *= 2
-    return TileAxis(name, tuple(range(first, first + len(dims))), size, block, kind)
+def _tells_apart(kernel: FusedKernel, summed: tuple[bool, ...]) -> bool:
+    roles = list(zip(kernel.dims, kernel.inner, summed))
+    return not any(row and s for _, row, s in roles) and any(d != 1 and not row and not s for d, row, s in roles)
 
 
 def _index_bits(dims: tuple[Size, ...], buffers: list[Buffer]) -> int:

@@ -44,4 +44,18 @@ class CpuFusion(Fusion):
 
 @dataclass(frozen=True)
 class GpuFusion(Fusion):
-    """The same on a GPU, whose programs run side by side: nothing is added up from one's rows to another's."""
+    """The same on a GPU, whose programs run side by side: nothing is added up from one's rows to another's.
+
+    ``split_*``: reductions in two steps. ``persistent_*``: rows and the sums of their columns in one kernel. None of
+    them has been swept on a GPU; Inductor's such kernels got slower at 16,384 columns, with many reads (registers) and
+    on small tensors, which stay in cache (pytorch#185814, #179494, #166938).
+    """
+
+    split_rows: int = 4096  # rows of columns from which their sums go in two steps
+    split_least: int = 16  # rows of a part
+    split_columns: int = 16  # columns of a program without parts: 64 bytes of floats
+    split_row: int = 1 << 16  # elements of a row from which it is shared, where rows are fewer than multiprocessors
+    least_share: float = 0.7  # of the multiprocessors' time that parts fill
+    persistent_programs: int = 80  # that walk rows at least: more than half of a large GPU's multiprocessors
+    persistent_columns: int = 8192  # of a row that is whole in a program's registers, beside its sums
+    persistent_numbers: int = 40_960  # that a program holds for them: of 65,536 registers of a multiprocessor

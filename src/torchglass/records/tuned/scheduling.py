@@ -80,19 +80,53 @@ class CpuSchedule:
 
 @dataclass(frozen=True)
 class GpuSchedule:
-    """How loops run on a GPU. Blocks are powers of two, since Triton has no others.
+    """How loops run on a GPU: one configuration for each kernel. Blocks are powers of two, since Triton has no others.
 
-    Chosen on an H200, where the kernels of ``benchmarks.gpu_loops`` were at or near torch.compile's speed with them
-    (docs/codegen.md); none has been searched for by itself.
+    Figures without a source were chosen on an H200, where the kernels of ``benchmarks.gpu_loops`` were at or near
+    torch.compile's speed with them (docs/codegen.md); none has been searched for by itself.
     """
 
-    # Tiles
     unrolled: int = 4
     """Elements of a row that are too few to be one: what it shares is computed for each of them."""
+    busy: int = 2
+    """Programs for each multiprocessor below which a tile gets smaller: waiting for memory is all that they do."""
+
+    # Points
     flat_block: int = 1024
     """Points of one program where nothing is carried along a row."""
-    row_tile: int = 1024
-    """Points of one program's rows: shorter rows share one, which doubled their speed on a B200 (pytorch#168335)."""
+    least_block: int = 128
+    """The same where there are few points in all."""
+    thread_points: int = 8
+    """Points of a thread: 16 bytes, the most that it moves at once, of two-byte elements."""
+    few_thread_points: int = 4
+    """The same where there are few points."""
+    least_line: int = 64
+    """Neighbours of the last dimension from which a tile of rows and columns is better than points that find theirs by
+    division: one at least of the two 64-byte halves of a line is whole, of two-byte elements both are."""
+    aligned: int = 16
+    """Elements whose multiples need no mask that tells neighbours apart, which would be moved one by one."""
+    apart_points: int = 1 << 16
+    """Points, of another number, from which whole blocks have code of their own without a mask. A gelu of 3001 x 3333
+    took 27.3 microseconds with one, eager 21.9 (docs/codegen.md)."""
+    apart_operations: int = 120
+    """Operations of a kernel up to which they have: it compiles all of them twice."""
+    transposed_tile: int = 32
+    """The side of a square tile where accesses run along two dimensions: a line of 128 bytes of floats."""
+    half_transposed_tile: int = 64
+    """The same where all elements have at most two bytes."""
+    least_transposed: int = 16
+    """Elements of both dimensions from which such a tile is worth it."""
+
+    # Rows
+    short_row: int = 1024
+    """Columns up to which a row needs one warp, and shorter rows share one: what they reduce goes through no shared
+    memory then. That doubled their speed on a B200 (pytorch#168335)."""
+    light_tile: int = 4
+    """Buffers that a row's tile moves up to which a thread has 32 points of it, past which 16: registers."""
+    warps_by_columns: tuple[tuple[int, int], ...] = ((8192, 16), (2048, 8), (0, 4))
+    """Columns from which a longer row has so many warps."""
+    waiting_warps: int = 4
+    """Warps of a short row where rows are few: each thread has less to wait for."""
     long_row: int = 16_384
     """Columns past which a row is walked in blocks. Read once, rows of up to so many reach 86 to 100 % of an H100's
     copy bandwidth in plain Triton (QuACK's figures for Liger's norms and softmax)."""
@@ -101,19 +135,31 @@ class GpuSchedule:
     long_scan: int = 4096
     """Columns past which a row that is scanned is walked in blocks: a scan's code grows with the elements of a thread.
     One of logaddexp took 2.5 s to compile over so many, 14 s over 16,384; one of sums 0.2 and 0.6 s."""
+    scan_points: int = 8
+    """Points of a thread of those."""
+
+    # Columns
     column_block: int = 64
     """Rows and columns of a tile whose neighbouring rows lie side by side in memory."""
+    least_columns: int = 16
+    """Columns of the same where there would be fewer programs than multiprocessors: 64 bytes of floats."""
+
+    # Rows and the sums of their columns
+    persistent_tile: int = 4096
+    """Points of the rows that a program has at a time."""
+    persistent_points: int = 16
+    """Points of a thread of those: beside them are as many of each sum, and of each weight."""
 
     # Warps
-    warp_points: int = 256
-    """Points of a warp, 8 to a thread, until there are as many warps as may be."""
-    small_tile: int = 1024
-    """Points up to which a program has at most ``small_warps``, past which ``most_warps``."""
-    small_warps: int = 4
     most_warps: int = 16
-    """32 points a thread in the longest whole row; past 64 Triton compiles for minutes (triton#8908)."""
+    most_thread_points: int = 64
+    """Points of a thread past which Triton compiles for minutes (triton#8908)."""
 
-    def warps(self, points: int) -> int:
-        """Warps of a program."""
-        most = self.small_warps if points <= self.small_tile else self.most_warps
-        return max(1, min(most, points // self.warp_points))
+    def warps(self, points: int, each: int) -> int:
+        """Warps of a program whose threads have about ``each`` of its points, never more than may be."""
+        least = -(-points // (32 * self.most_thread_points))
+        return max(1, least, min(self.most_warps, points // (32 * each)))
+
+    def row_warps(self, columns: int) -> int:
+        """Warps of a program that has a row of more than ``short_row`` columns."""
+        return next(warps for least, warps in self.warps_by_columns if columns >= least)
