@@ -20,11 +20,11 @@ from ..records.origin import UNKNOWN
 from ..records.sizes import Size
 from ..records.target import Target, Targets
 from ..torch_compat import OpOverload
-from . import cpu, rules  # noqa: F401  they fill the tables
+from . import cpu, cuda, rules  # noqa: F401  they fill the tables
 from .context import DTYPES, Lowering, Splat, layout_of, size_of
 from .extern import arguments_in_memory, lower_extern
 from .shrink_to_read import shrink_to_read
-from .strategies import Request, Strategy, rewritten, strategies_of
+from .strategies import Request, Strategy, rewritten, rewritten_loops, strategies_of
 from .strides import contiguous
 from .table import NotLowered, Rule, find_rule
 
@@ -44,7 +44,8 @@ def run(
     do. ``input_strides``: of the first inputs, where they lie otherwise than eager's.
     """
     low = Lowering(targets, frozen)
-    gm, notes = rewritten(gm, _targets(low, gm), Request(frozen, returned, input_strides))
+    targets_of, request = _targets(low, gm), Request(frozen, returned, input_strides)
+    gm, notes = rewritten(gm, targets_of, request)
     inputs: list[str] = []
     outputs: tuple[Any, ...] = ()
     for node in gm.graph.nodes:
@@ -64,15 +65,15 @@ def run(
     notes += [f"{what} ({count}): {reason}" for (what, reason), count in low.refusals.items()]
     nodes = _live(low.nodes, outputs)
     graph = LoopGraph(name, tuple(inputs), low.buffers, nodes, outputs, low.constants, notes=tuple(notes))
-    graph = shrink_to_read(graph)
+    graph = rewritten_loops(shrink_to_read(graph), targets_of, request)
     check_graph(graph)
     return graph
 
 
-def _targets(low: Lowering, gm: fx.GraphModule) -> list[Target]:
+def _targets(low: Lowering, gm: fx.GraphModule) -> dict[str, Target]:
     """Of the devices that a graph's tensors are on."""
-    devices = dict.fromkeys(v.device for node in gm.graph.nodes for v in _tensors(node.meta.get("val")))
-    return [target for device in devices if (target := low.target_of(device)) is not None]
+    devices = dict.fromkeys(str(v.device) for node in gm.graph.nodes for v in _tensors(node.meta.get("val")))
+    return {device: target for device in devices if (target := low.target_of(device)) is not None}
 
 
 def _input(low: Lowering, node: fx.Node) -> Any:

@@ -1,0 +1,3 @@
+"""What pays on GPUs beside loops and ATen's calls: they fill ``lower.strategies`` when this package is imported."""
+
+from . import padded_products, parallel_reductions  # noqa: F401
