@@ -303,6 +303,24 @@ def test_places_past_two_to_the_31st_are_counted_in_64_bits(rows: int, wide: boo
     assert ("tl.program_id(0).to(tl.int64)" in made.source) == ("8*t0.to(tl.int64)" in made.source) == wide
 
 
+@pytest.mark.parametrize("points, wide", [(2**31 - 2**17, False), (2**31 - 1, True), (2**31 + 1, True)])
+def test_counters_of_the_last_block_stay_positive(points: int, wide: bool) -> None:
+    """They go past the end, where a number that wrapped would be a point."""
+    body = (Load("t0", Access("x", (1,)), "int8"), Store(Access("y", (1,)), "t0"))
+    buffers = {n: Buffer(n, "int8", (points,), (1,)) for n in "xy"}
+    graph = LoopGraph("forward", ("x",), buffers, (), ())
+    kernel = FusedKernel("y", (points,), (False,), (Loop("y", (points,), (False,), body),))
+    (made,) = codegen.run(schedule.run(FusedGraph(graph, (kernel,)), GPU), GPU).kernels
+    assert ("tl.program_id(0).to(tl.int64)" in made.source) == wide
+
+
+def test_numbers_that_are_no_addresses_are_counted_in_64_bits(check: Callable[..., KernelSources]) -> None:
+    sources = check(lambda x: x + torch.arange(0, 10**10, 10**6), [torch.zeros(10**4, dtype=torch.int64)])
+    assert "1000000*i0.to(tl.int64)" in sources.texts["triton"]
+    near = check(lambda x: x + torch.arange(0, 10**4, 1), [torch.zeros(10**4, dtype=torch.int64)])
+    assert "i0.to(tl.int64)" not in near.texts["triton"]
+
+
 def test_a_kernel_with_rows_in_two_directions_is_refused() -> None:
     body = (Load("t0", Access("x", (8, 1)), "float32"), Reduce("t1", "sum", "t0", "float32"))
     loops = tuple(

@@ -30,7 +30,7 @@ from ..records.loops import (
     compute_dtype,
 )
 from ..records.schedule import GpuMapping, Schedule
-from ..records.sizes import Size, is_known
+from ..records.sizes import Size, at_most, is_known, magnitude
 from .triton_ops import INFIX, TYPES, CannotPrint, combine, literal, neutral, reduced, scanned, triton_op
 
 PRE, BODY, POST = 0, 1, 2
@@ -159,9 +159,17 @@ class BodyPrinter:
     def _index(self, op: Index) -> Value:
         axes = self.axes_of(op.strides)
         text = address(op.strides, op.offset, language="triton")
+        if not self.tile.wide and not self._fits_32_bits(op):
+            places = tuple((f"i{k}.to(tl.int64)", s) for k, s in enumerate(op.strides) if s != 0)
+            text = address((), op.offset, places, "triton")
         if not axes:
             return Value(text, op.dtype, axes, PRE, is_literal=is_known(op.offset))
         return self.define("t", (text, op.dtype), f"({text}).to({TYPES[op.dtype]})", op.dtype, axes, PRE)
+
+    def _fits_32_bits(self, op: Index) -> bool:
+        """Whether all its numbers do; what is no address may be larger than all memory."""
+        ends = (magnitude(s) * d for s, d in zip(op.strides, self.schedule.dims))
+        return at_most(magnitude(op.offset) + sum(ends, start=0), 2**31 - 1)
 
     def _compute(self, op: Compute, args: list[Value]) -> Value:
         axes = frozenset[str]().union(*(a.axes for a in args))
@@ -214,8 +222,9 @@ class BodyPrinter:
         return self.define(prefix, (text, op.dtype), text, op.dtype, axes, level)
 
     def _address(self, access: Access, env: dict[str, Value]) -> str:
-        """The element's place; computed ones are widened before they are multiplied, where 32 bits may not do."""
-        narrow = [env[v].dtype == "int32" and self.tile.wide for v, _ in access.indirect]
+        """The element's place; computed ones are widened before they are multiplied, where their bits may not do."""
+        enough = {"int64"} if self.tile.wide else {"int64", "int32"}
+        narrow = [env[v].dtype not in enough for v, _ in access.indirect]
         names = [f"{env[v].text}.to(tl.int64)" if n else env[v].text for (v, _), n in zip(access.indirect, narrow)]
         places = tuple((name, s) for name, (_, s) in zip(names, access.indirect))
         return address(access.strides, access.offset, places, "triton")

@@ -1,6 +1,6 @@
 """One schedule as one ``@triton.jit`` function: the axes of its tile, then its passes over a row.
 
-A row softmax over (512, 100) becomes one program for each 8 rows, every row whole in registers::
+A row softmax over (512, 100) becomes programs of some rows, every row whole in registers::
 
     @triton.jit
     def kernel_0(x_ptr, softmax_ptr, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):

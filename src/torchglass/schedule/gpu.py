@@ -19,6 +19,8 @@ from .nest import build
 from .row_passes import names, row_passes
 
 INT32_MOST = 2**31 - 1
+LAST_BLOCK = 2**16
+"""Points by which counters may go past the end: where one wrapped there, it would be below it again."""
 
 
 def scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], target: Gpu) -> Schedule:
@@ -77,4 +79,5 @@ def _tells_apart(kernel: FusedKernel, summed: tuple[bool, ...]) -> bool:
 
 def _index_bits(dims: tuple[Size, ...], buffers: list[Buffer]) -> int:
     """64 where the points, or the elements from a buffer's first to its last, may be too many for 32."""
-    return 32 if all(at_most(size, INT32_MOST) for size in (product(dims), *(b.extent for b in buffers))) else 64
+    points = at_most(product(dims), INT32_MOST - LAST_BLOCK)
+    return 32 if points and all(at_most(b.extent, INT32_MOST) for b in buffers) else 64
