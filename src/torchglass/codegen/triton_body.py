@@ -31,11 +31,11 @@ from ..records.loops import (
 )
 from ..records.schedule import GpuMapping, Schedule
 from ..records.sizes import Size, at_most, is_known, magnitude
-from .triton_ops import INFIX, TYPES, CannotPrint, combine, literal, neutral, reduced, scanned, triton_op
+from ..records.triton_support import ATOMIC_SUMS, TYPES
+from .triton_ops import INFIX, CannotPrint, combine, literal, neutral, reduced, scanned, triton_op
 
 PRE, BODY, POST = 0, 1, 2
 PLAIN = frozenset({"float32", "float64", "int64", "int32"})  # dtypes whose literals may stand beside an infix operator
-ATOMIC = frozenset({"float32", "float64", "int32", "int64"})  # what a sum in memory may be of
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ class BodyPrinter:
     def _scatter(self, op: Store, env: dict[str, Value]) -> None:
         """A store at computed addresses, by all programs at once: sums are atomic and in no order, as eager's are."""
         stored = self.buffers[op.access.buffer].dtype
-        if op.add and stored not in ATOMIC:
+        if op.add and stored not in ATOMIC_SUMS:
             raise CannotPrint(f"no atomic sum of {stored}")
         every = frozenset(self.tile.axis)
         have = self.axes_of(op.access.strides).union(*(env[v].axes for v, _ in op.access.indirect))

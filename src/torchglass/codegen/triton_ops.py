@@ -12,15 +12,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from ..records.loops import OPS
+from ..records.triton_support import TYPES
 from .prelude import words_of
 
 Rule = Callable[..., str]
 
-TYPES = {
-    "float32": "tl.float32", "float64": "tl.float64", "bfloat16": "tl.bfloat16", "float16": "tl.float16",
-    "int64": "tl.int64", "int32": "tl.int32", "int16": "tl.int16", "int8": "tl.int8", "uint8": "tl.uint8",
-    "bool": "tl.int1",
-}  # fmt: skip
 INFIX = {
     "add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>",
     "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",

@@ -11,7 +11,7 @@ A softmax by these verbs::
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +24,8 @@ from ..records.launch import RESERVED
 from ..records.loops import Access, Buffer, Compute, Const, ExternCall, Loop, Node, Operation, View, compute_dtype
 from ..records.origin import UNKNOWN, Origin
 from ..records.sizes import Size, is_known
-from ..records.target import Target, Targets
+from ..records.target import Gpu, Target, Targets
+from ..records.triton_support import lacking
 from ..records.tuned.lowering import LoopLimits
 from .strides import broadcast, contiguous, is_dense
 from .symbolic_sizes import converted
@@ -115,6 +116,14 @@ class Lowering:
         """Up to which sizes the node at hand is loops."""
         return LoopLimits() if self.target is None else self.target.lowering
 
+    def check_printed(self, nodes: Iterable[Node]) -> None:
+        """NotLowered where the target's language has no text for one of these nodes."""
+        for node in nodes:
+            if not isinstance(node, Loop) or not isinstance(self.target_of(self.buffers[node.writes[0]].device), Gpu):
+                continue
+            if (why := lacking(node, self.buffers)) is not None:
+                raise NotLowered(why)
+
     # -- buffers and views -------------------------------------------------------------------------------------------
     def fresh(self, name: str) -> str:
         """A buffer name not yet taken, after ``name``; nor one that the wrapper uses itself."""
@@ -148,7 +157,7 @@ class Lowering:
         """``x`` in memory."""
         if isinstance(x, View):
             return x
-        key = (repr(x.value), x.dtype, x.shape)
+        key = (repr(x.value), x.dtype, x.shape, self.device)
         if key not in self._splats:
             self._splats[key] = self.map(lambda v: v, [x], shape=x.shape, dtype=x.dtype, name="full")
         return self._splats[key]

@@ -143,8 +143,10 @@ def _attempt(low: Lowering, node: fx.Node, make: Callable[[Lowering, fx.Node], A
     value = None
     try:
         value = make(low, node)
+        low.check_printed(low.nodes[done:])
     except NotLowered as reason:
         low.refusals[refusal, str(reason)] += 1
+        value = None
     except Exception as error:
         fallbacks.say(f"the {who} failed; it stays an ATen call", low.origin, error=error)
     if value is None:
@@ -212,8 +214,9 @@ def _outputs(low: Lowering, node: fx.Node) -> tuple[Any, ...]:
     (results,) = node.args
     results = results if isinstance(results, (tuple, list)) else (results,)
     for node in dict.fromkeys(r for r in results if r is not None):
-        value = low.values[node]
-        low.values[node] = _laid_out(low, value, node) if isinstance(value, Splat) else value
+        if isinstance(value := low.values[node], Splat):
+            low.device = str(node.meta["val"].device)
+            low.values[node] = _laid_out(low, value, node)
     return tuple(None if result is None else low.argument(result) for result in results)
 
 

@@ -19,8 +19,6 @@ def splat(node: fx.Node, value: Any) -> Splat:
     val = node.meta["val"]
     if not isinstance(value, (bool, int, float)):
         raise NotLowered("a fill value that is computed")
-    if val.device.type != "cpu":
-        raise NotLowered(f"device {val.device}")
     dtype = dtype_name(val.dtype)
     if not fits(value, dtype):
         raise NotLowered("a fill value that the dtype does not hold: eager raises")

@@ -28,6 +28,12 @@ from .gathering import INDEX_COPY, INDEX_DIM, INDEX_GATHER, INDEX_SELF, along, b
 Places = Sequence[tuple[V, Size]]
 
 
+def _check_ordered(low: Lowering) -> None:
+    """NotLowered where points do not run in order, and eager's call adds up in one."""
+    if not low.limits.ordered_sums:
+        raise NotLowered("sums in one order: by sorting the places")
+
+
 class _Writer:
     """The loop of one node that writes to some elements of ``x``'s copy, at the points of ``shape``.
 
@@ -130,6 +136,7 @@ def _embedding_dense_backward(
     ids = indices_of(low, ids)
     if by_frequency or not isinstance(grad, View):
         raise NotLowered("gradients divided by how often a row was read")
+    _check_ordered(low)
     out = sizes_of(node.meta["val"].shape)
     w = _Writer(low, node, Splat(0, low.dtype(grad), out), grad.shape)
     rank = len(grad.shape)
@@ -148,6 +155,8 @@ def _index_put(
     """``x[:, i, j] = values``: the indices' common shape stands where they stand, or first when they are apart."""
     if len(indices) == 1 and isinstance(indices[0], View) and low.dtype(indices[0]) == "bool":
         return _masked(low, node, x, indices[0], values, accumulate)
+    if accumulate:
+        _check_ordered(low)
     given = {d: indices_of(low, i) for d, i in enumerate(indices) if i is not None}
     if not isinstance(x, (View, Splat)) or not given:
         raise NotLowered("no indices")

@@ -17,6 +17,7 @@ class LoopLimits:
     max_pool_gradients: bool = True  # of windows that do not tile the image: each place looks at all that hold it
     padded_means_of_channels: bool = True  # of windows out of images channels last; gradients of all but tiles
     padded_rows: int = 1 << 62  # numbers from which a padding by what is there is ATen's that shares no loop
+    ordered_sums: bool = True  # at places that tensors say, which eager adds up in one order: loops do it in order
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,10 @@ class CpuLowering(LoopLimits):
 @dataclass(frozen=True)
 class GpuLowering(LoopLimits):
     """The same on a GPU."""
+
+    ordered_sums: bool = False
+    """Of an embedding's gradient and of index_put: ATen's calls sort the places and add up in float32, the same in
+    every run. A loop's atomic sums are in no order and, for halves, need a table of float32: 154 MB for GPT-2's."""
 
     padded_operations: int = 1 << 30
     """Multiplications and additions of a product, from which on it is padded to rows of 16 bytes. On an H200 those of
