@@ -77,9 +77,13 @@ def test_a_mean_of_everything_fills_the_gpu() -> None:
 
 
 def test_column_sums_fill_the_gpu() -> None:
-    """Those of a bias, of 12 programs otherwise, beside what makes their columns."""
-    assert programs(lambda g: g.sum(0), (16384, 768), dtype=torch.bfloat16) == ["64, (256), 768"]
-    assert programs(lambda g: g.sum((0, 1)), (16, 1024, 768)) == ["16, 4, (256), 768"]
+    """Those of a bias, of 12 programs otherwise, beside what makes their columns. Many rows that parts can share alike
+    are left whole: fusion gives a part to what walks its rows.
+    """
+    assert programs(lambda g: g.sum(0), (2048, 768), dtype=torch.bfloat16) == ["8, (256), 768"]
+    assert programs(lambda g: g.sum((0, 1)), (4, 512, 768)) == ["4, 2, (256), 768"]
+    assert programs(lambda g: g.sum(0), (16381, 768)) == ["43, (384), 768"]
+    assert programs(lambda g: g.sum(0), (16384, 768)) == []
 
 
 def test_few_long_rows() -> None:
@@ -90,7 +94,7 @@ def test_few_long_rows() -> None:
 def test_statistics_of_few_channels() -> None:
     assert programs(lambda x: x.mean((0, 2, 3)), (64, 64, 112, 112)) == ["16, (4), 64, (112), (112)"]
     last = lambda x: x.permute(0, 3, 1, 2).mean((0, 2, 3))
-    assert programs(last, (64, 112, 112, 64)) == ["64, 64, 14, (8), (112)"]
+    assert programs(last, (64, 112, 112, 64)) == []
 
 
 def test_what_is_small_or_fills_the_gpu_is_left_whole() -> None:

@@ -72,10 +72,18 @@ def division(loop: Loop, gpu: Gpu, of_rows: Collection[str]) -> Division | None:
     enough = gpu.multiprocessors if down else gpu.multiprocessors // 2
     if programs >= enough or points < tuned.divided_points or not can_divide(loop):
         return None
-    if down and any(name in of_rows for name in loop.reads):
+    if down and (
+        any(name in of_rows for name in loop.reads) or _goes_with_rows(hint(product(loop.reduce_ranges)), gpu)
+    ):
         return None
     wanted = -(-tuned.programs_each * gpu.multiprocessors // programs)
     return _parts(loop, min(wanted, points // tuned.part_points))
+
+
+def _goes_with_rows(rows: int, gpu: Gpu) -> bool:
+    """Whether so many rows are fusion's to share, which may give a program's rows to what walks them anyway."""
+    fitting = range(gpu.multiprocessors // 2, 4 * gpu.multiprocessors + 1)
+    return rows >= gpu.fusion.split_rows and any(rows % n == 0 for n in fitting)
 
 
 def _keeps_columns(loop: Loop) -> bool:
