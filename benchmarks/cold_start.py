@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -68,14 +67,7 @@ def measure(case: dict[str, Any], sides: list[str], repeats: int) -> dict[str, A
 def in_fresh_process(case: dict[str, Any]) -> dict[str, Any]:
     """Run :func:`first_call` in a new process whose caches are new and empty folders."""
     with tempfile.TemporaryDirectory(prefix="cold_start_") as folder:
-        environment = {
-            **os.environ,
-            "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
-            "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
-            "XDG_CACHE_HOME": f"{folder}/cache",
-            "HF_HUB_OFFLINE": "1",
-        }
-        environment.pop("TORCHGLASS_DIR", None)  # our folder, too, is below XDG_CACHE_HOME
+        environment = common.without_caches(folder)
         command = [sys.executable, "-m", "benchmarks.cold_start", "--child", json.dumps(case)]
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:

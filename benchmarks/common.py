@@ -11,11 +11,13 @@ import compileall
 import gc
 import importlib.util
 import json
+import logging
 import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,40 @@ def byte_compile() -> None:
     spec = importlib.util.find_spec("torchglass")
     for folder in (spec and spec.submodule_search_locations) or ():
         compileall.compile_dir(folder, quiet=1)
+
+
+def without_caches(folder: str) -> dict[str, str]:
+    """The environment of a process that finds nothing compiled: every cache is off, or new in an empty folder."""
+    fresh = {
+        **os.environ,
+        "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
+        "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
+        "TRITON_CACHE_DIR": f"{folder}/triton",
+        "XDG_CACHE_HOME": f"{folder}/cache",
+        "HF_HUB_OFFLINE": "1",
+    }
+    fresh.pop("TORCHGLASS_DIR", None)  # our folder, too, is below XDG_CACHE_HOME
+    return fresh
+
+
+class _Warnings(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+@contextmanager
+def our_warnings() -> Iterator[list[str]]:
+    """What torchglass warns of inside: what runs eagerly, whose times are then not those of compiled code."""
+    handler, logger = _Warnings(), logging.getLogger("torchglass")
+    logger.addHandler(handler)
+    try:
+        yield handler.texts
+    finally:
+        logger.removeHandler(handler)
 
 
 def step(call: Callable[..., Any], model: torch.nn.Module, inputs: Mapping[str, Any], kind: str) -> torch.Tensor:

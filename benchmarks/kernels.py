@@ -85,11 +85,11 @@ def measure(pattern: Pattern, size: str, kind: str, dtype: str, sides: list[str]
             calls[side] = _call(common.SIDES[side](pattern.fn), inputs, kind, dtype)
             calls[side]()
         if {"eager", "torchglass"} <= set(sides):
-            row["problem"] = _difference(calls["eager"](), calls["torchglass"](), dtype)
+            row["problem"] = difference(calls["eager"](), calls["torchglass"](), dtype)
         if row["problem"] is not None:  # eager may be the one that is wrong
             exact = [x.double() if x.is_floating_point() else x for x in inputs]
             right = _call(pattern.fn, exact, kind, dtype)()
-            row["problem"] = _worse(right, calls["eager"](), calls["torchglass"]()) and row["problem"]
+            row["problem"] = worse(right, calls["eager"](), calls["torchglass"]()) and row["problem"]
         timings = common.interleaved(calls, seconds)
     except Exception as error:  # a side that cannot do it is a row, too
         row["problem"] = f"{type(error).__name__}: {error}"[:200]
@@ -122,7 +122,7 @@ def _call(fn: Callable[..., Any], inputs: list[torch.Tensor], kind: str, dtype: 
     return training
 
 
-def _difference(want: Any, got: Any, dtype: str) -> str | None:
+def difference(want: Any, got: Any, dtype: str) -> str | None:
     want, got = (x if isinstance(x, tuple) else (x,) for x in (want, got))
     tolerance = 1e-4 if dtype == "float32" else 6e-2
     try:
@@ -146,7 +146,7 @@ def _weight(result: torch.Tensor, dtype: str) -> torch.Tensor:
     return torch.randn_like(result, dtype=torch.float32).to(DTYPES[dtype]).to(result.dtype)
 
 
-def _worse(right: Any, eager: Any, ours: Any) -> bool:
+def worse(right: Any, eager: Any, ours: Any) -> bool:
     """Whether our error against float64 is more than twice eager's, in the largest one or in the mean of squares.
 
     Where a result near 0 decides (a relu's gradient), rounding decides it for eager and for us, not the same way; and

@@ -1,0 +1,170 @@
+"""Compiled functions amid streams, CUDA graphs, devices, threads and processes of the program's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from tests.gpu.compiled import alike, check, generated, make, needs_gpu
+
+import torchglass as tg
+
+pytestmark = needs_gpu
+
+WAIT = 50_000_000
+"""Cycles that a stream is held up for: some 30 ms."""
+
+
+def norm(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x.sin() * 2, -1)
+
+
+def test_on_a_side_stream() -> None:
+    compiled, x = tg.compile(norm, fullgraph=True), make(64, 64)
+    compiled(x)
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(WAIT)  # a kernel on another stream would be there before this one is over
+        late = x + 1
+        got = compiled(late)
+    stream.synchronize()
+    alike(norm(x + 1), got)
+
+
+def test_backward_of_a_side_stream() -> None:
+    compiled, x = tg.compile(norm, fullgraph=True), make(64, 64, grad=True)
+    compiled(x).square().sum().backward()
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(WAIT)
+        late = (x.detach() + 1).requires_grad_()
+        compiled(late).square().sum().backward()
+    stream.synchronize()
+    want = (x.detach() + 1).requires_grad_()
+    norm(want).square().sum().backward()
+    alike(want.grad, late.grad, 1e-5)
+
+
+def captured(step: Callable[[], torch.Tensor]) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
+    """A CUDA graph of ``step`` as a program makes one, warmed up on a side stream."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = step()
+    return graph, result
+
+
+def test_captured_in_a_cuda_graph() -> None:
+    compiled, x = tg.compile(norm, fullgraph=True), make(64, 64)
+    graph, result = captured(lambda: compiled(x))
+    for seed in (3, 4):
+        x.copy_(make(64, 64, seed=seed))
+        graph.replay()
+        alike(norm(x), result)
+
+
+def test_a_training_step_captured_in_a_cuda_graph() -> None:
+    compiled, x = tg.compile(norm, fullgraph=True), make(64, 64)
+    w = make(64, 64, seed=1, grad=True)
+
+    def step() -> torch.Tensor:
+        return torch.autograd.grad(compiled(x * w).square().sum(), w)[0]
+
+    graph, result = captured(step)
+    x.copy_(make(64, 64, seed=3))
+    graph.replay()
+    alike(torch.autograd.grad(norm(x * w).square().sum(), w)[0], result, 1e-5)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_a_second_device() -> None:
+    compiled = tg.compile(norm, fullgraph=True)
+    for index in (1, 0, 1):
+        x = make(64, 64, seed=index).to(f"cuda:{index}").requires_grad_()
+        y = compiled(x)
+        y.square().sum().backward()
+        assert y.device == x.device and torch.cuda.current_device() == 0
+        want = x.detach().requires_grad_()
+        norm(want).square().sum().backward()
+        alike([norm(x), want.grad], [y, x.grad], 1e-5)
+    generated(compiled)
+
+
+def test_called_from_several_threads() -> None:
+    compiled = tg.compile(norm)
+
+    def use(seed: int) -> list[torch.Tensor]:
+        x = make(16 + seed % 3, 64, seed=seed, grad=True)
+        y = compiled(x)
+        y.square().sum().backward()
+        want = x.detach().requires_grad_()
+        norm(want).square().sum().backward()
+        return [want.grad, x.grad]
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(use, range(24)))
+    for want, got in results:
+        alike(want, got, 1e-5)
+    generated(compiled)
+
+
+def test_each_thread_on_a_stream_of_its_own() -> None:
+    compiled = tg.compile(norm, fullgraph=True)
+    compiled(make(64, 64))
+
+    def use(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            x = make(64, 64, seed=seed)
+            return norm(x).cpu(), compiled(x).cpu()
+
+    with ThreadPoolExecutor(4) as pool:
+        for want, got in pool.map(use, range(16)):
+            alike(want, got)
+
+
+def test_backward_runs_in_autograds_thread() -> None:
+    x, threads = make(64, 64, grad=True), []
+    y = x * 2
+    y.register_hook(lambda gradient: threads.append(threading.get_ident()))
+    check(norm, x, tol=1e-5)
+    tg.compile(norm, fullgraph=True)(y).square().sum().backward()
+    assert len(threads) == 1 and threads[0] != threading.get_ident()
+
+
+FORKED = """
+import os, torch, torchglass as tg
+
+@tg.compile(fullgraph=True)
+def f(x):
+    return (x.sin() * 2).sum(0)
+
+{before}
+pid = os.fork()
+if pid == 0:
+    x = torch.ones(8, 4, device="cuda", requires_grad=True)
+    y = f(x)
+    y.sum().backward()
+    good = torch.allclose(y, (x.sin() * 2).sum(0)) and torch.allclose(x.grad, x.cos() * 2)
+    good = good and any(kernel.language == "triton" for kernel in tg.explain(f).kernels())
+    os._exit(0 if good else 3)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize("before", ["", "f(torch.ones(8, 4))"], ids=["at once", "after calls on the CPU"])
+def test_a_forked_process_that_is_first_to_use_cuda(before: str) -> None:
+    program = FORKED.format(before=before)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "0\n", done.stdout + done.stderr
