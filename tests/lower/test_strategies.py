@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from torchglass import lower
 from torchglass.lower import strategies
-from torchglass.lower.strategies import graph_strategy, strategies_of, strategy
+from torchglass.lower.strategies import graph_strategy, loop_strategy, strategies_of, strategy
 from torchglass.lower.table import NotLowered
 from torchglass.records.loops import ExternCall, LoopGraph
 from torchglass.records.target import Cpu, Gpu, Targets
@@ -36,6 +36,8 @@ def table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strategies, "STRATEGIES", {key: dict(row) for key, row in strategies.STRATEGIES.items()})
     kinds = {kind: dict(row) for kind, row in strategies.GRAPH_STRATEGIES.items()}
     monkeypatch.setattr(strategies, "GRAPH_STRATEGIES", kinds)
+    of_loops = {kind: dict(row) for kind, row in strategies.LOOP_STRATEGIES.items()}
+    monkeypatch.setattr(strategies, "LOOP_STRATEGIES", of_loops)
 
 
 @pytest.mark.usefixtures("table")
@@ -46,6 +48,22 @@ def test_entries_are_checked() -> None:
         strategy(Cpu, aten.mm.default, rank=1)(lambda *args: None)
     with pytest.raises(KeyError, match="graphs on Cpu have a strategy of rank 0 already"):
         graph_strategy(Cpu, rank=0)(lambda *args: args[:2])
+    with pytest.raises(KeyError, match="loops on Gpu have a strategy of rank 1 already: pad_products"):
+        loop_strategy(Gpu, rank=1)(lambda *args: args[0])
+
+
+@pytest.mark.usefixtures("table")
+def test_loops_are_rewritten_once_for_a_target() -> None:
+    """With the devices that it stands for."""
+    seen: list[Any] = []
+
+    def looks(graph: LoopGraph, cpu: Cpu, devices: Any, request: Any) -> LoopGraph:
+        seen.append((cpu, devices, request.returned))
+        return graph
+
+    loop_strategy(Cpu, rank=0)(looks)
+    lowered(lambda x: x + 1, [torch.randn(3)], Cpu(), returned=1)
+    assert seen == [(Cpu(), {"cpu"}, 1)]
 
 
 def test_the_order() -> None:

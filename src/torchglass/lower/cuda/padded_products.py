@@ -21,19 +21,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...records.extern_targets import JOIN
-from ...records.launch import RESERVED
 from ...records.loops import (
     HALF,
-    Access,
     Buffer,
     Const,
     ExternCall,
-    Load,
     Loop,
     LoopGraph,
     Node,
-    Operation,
-    Store,
     View,
     compute_dtype,
     item_bytes,
@@ -44,18 +39,14 @@ from ...records.tuned.lowering import GpuLowering
 from ..strategies import Request, loop_strategy
 from ..strides import contiguous
 from ..table import NotLowered
+from .edited_graph import PRODUCTS, EditedGraph, copying, storing
 from .row_layout import RowLayout
 
 UNIT = 8
 """Elements of two bytes in 16."""
 
-PRODUCTS = {
-    f"torch.ops.aten.{name}.out": first for name, first in {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}.items()
-}
-"""Calls to the position of their first factor; what is added stands before it."""
 
-
-@loop_strategy(Gpu, rank=0)
+@loop_strategy(Gpu, rank=1)
 def pad_products(graph: LoopGraph, gpu: Gpu, devices: Collection[str], request: Request) -> LoopGraph:
     """The graph with products of padded matrices where that pays, and what was decided."""
     work = _Padding(graph, gpu.lowering, request)
@@ -97,26 +88,14 @@ class _Product:
         return (*view.shape[:-2], *sizes)
 
 
-class _Padding:
+class _Padding(EditedGraph):
     """A loop graph under way."""
 
     def __init__(self, graph: LoopGraph, tuned: GpuLowering, request: Request) -> None:
-        self.graph, self.tuned = graph, tuned
-        self.nodes, self.buffers, self.outputs = list(graph.nodes), dict(graph.buffers), list(graph.outputs)
-        self.returned = len(graph.outputs) if request.returned is None else request.returned
+        super().__init__(graph, request.returned)
+        self.tuned = tuned
         self.rows: dict[str, tuple[RowLayout, bool]] = {}  # of padded buffers; whether zeros are behind
         self.copies: dict[tuple[View, tuple[Size, ...]], View] = {}
-
-    def finished(self, notes: Sequence[str]) -> LoopGraph:
-        named = {name for node in self.nodes for name in (*node.reads, *node.writes)}
-        named |= {*self.graph.inputs, *(o.buffer for o in self.outputs if isinstance(o, View))}
-        return replace(
-            self.graph,
-            nodes=tuple(self.nodes),
-            buffers={name: buffer for name, buffer in self.buffers.items() if name in named},
-            outputs=tuple(self.outputs),
-            notes=(*self.graph.notes, *notes),
-        )
 
     # -- one product -------------------------------------------------------------------------------------------------
     def pad(self, call: ExternCall) -> list[str]:
@@ -142,7 +121,7 @@ class _Padding:
             args = self._now(call).args
             self._set_args(call, (*args[:k], factor, *args[k + 1 :]))
         name = self._grow_result(call, p)
-        self.nodes[self._place(call)] = replace(self._now(call), name=name, outputs=(name,))
+        self.nodes[self.place_of(call.writes[0])] = replace(self._now(call), name=name, outputs=(name,))
         sizes = (f"{letter} of {hint(_size(p, letter))} as {size}" for letter, size in p.wanted.items())
         return [f"{out.name}: {', '.join(sizes)}"]
 
@@ -193,43 +172,22 @@ class _Padding:
         if layout is None or buffer.role != "temp" or not divides(layout.length, buffer.extent):
             return None
         maker = next((node for node in self.nodes if buffer.name in node.writes), None)
-        if not isinstance(maker, Loop) or len(maker.writes) != 1 or self._is_alias(buffer.name):
+        if not isinstance(maker, Loop) or len(maker.writes) != 1 or self.is_alias(buffer.name):
             return None
-        return None if self._strangers(buffer.name, layout) else layout
-
-    def _is_alias(self, name: str) -> bool:
-        return any(b.alias_of is not None and name in (b.name, b.alias_of[0]) for b in self.buffers.values())
-
-    def _strangers(self, name: str, layout: RowLayout) -> list[Node | int]:
-        """Who reads or writes a buffer and cannot do it by longer rows: nodes, and the positions of results."""
-        found: list[Node | int] = []
-        for node in self.nodes:
-            if isinstance(node, Loop):
-                touches = name in node.reads or name in node.writes
-                if touches and layout.loop(node, name, name, name) is None:
-                    found.append(node)
-            elif name in node.reads:
-                views = [v for v in node.args if isinstance(v, View) and v.buffer == name]
-                if node.target not in PRODUCTS or any(layout.view(v, name) is None for v in views):
-                    found.append(node)
-        for k, result in enumerate(self.outputs):
-            shown = isinstance(result, View) and result.buffer == name
-            if shown and (k < self.returned or layout.view(result, name) is None):
-                found.append(k)
-        return found
+        return None if self.strangers(buffer.name, layout) else layout
 
     def _pad_rows_of_loop(self, view: View, layout: RowLayout) -> View:
         """Have a loop write its buffer in longer rows, and zeros behind them."""
         part = self.buffers[view.buffer]
         rows = part.extent // layout.length
-        whole = self._buffer(f"{part.name}_padded", part, (rows, layout.padded))
+        whole = self.buffer(f"{part.name}_padded", part, (rows, layout.padded))
         found = layout.walk(part.shape, part.strides, 0)
         assert found is not None
-        place = next(n for n, node in enumerate(self.nodes) if part.name in node.writes)
-        self._move(part.name, layout, loads=whole.name, stores=part.name)
+        place = self.place_of(part.name)
+        self.move(part.name, layout, loads=whole.name, stores=part.name)
         maker = self.nodes[place]
         self.buffers[part.name] = replace(part, strides=found[0], alias_of=(whole.name, 0))
-        gap = self._part(whole, layout.length, (rows, layout.padded - layout.length), f"{part.name}_zeros")
+        gap = self.part(whole, layout.length, (rows, layout.padded - layout.length), f"{part.name}_zeros")
         parts = [View(p.name, p.shape, p.strides) for p in (self.buffers[part.name], gap)]
         join = ExternCall(whole.name, JOIN, tuple(parts), (), (whole.name,), ops=maker.ops, origins=maker.origins)
         self.nodes[place + 1 : place + 1] = [_filled(gap, maker), join]
@@ -246,18 +204,18 @@ class _Padding:
         if key in self.copies:
             return self.copies[key]
         old = self.buffers[view.buffer]
-        whole = self._buffer(f"{view.buffer}_padded", old, shape)
-        parts = [self._part(whole, 0, view.shape, f"{view.buffer}_copy")]
-        loops = [_copying(parts[0], view, old.dtype, call)]
+        whole = self.buffer(f"{view.buffer}_padded", old, shape)
+        parts = [self.part(whole, 0, view.shape, f"{view.buffer}_copy")]
+        loops = [copying(parts[0], view, call)]
         for k, (size, grown) in enumerate(zip(view.shape, shape)):
             if size != grown:
                 slab = (*view.shape[:k], grown - size, *shape[k + 1 :])
-                gap = self._part(whole, size * whole.strides[k], slab, f"{view.buffer}_zeros")
+                gap = self.part(whole, size * whole.strides[k], slab, f"{view.buffer}_zeros")
                 loops.append(_filled(gap, call))
                 parts.append(gap)
         views = tuple(View(p.name, p.shape, p.strides) for p in parts)
         join = ExternCall(whole.name, JOIN, views, (), (whole.name,), ops=call.ops, origins=call.origins)
-        place = self._place(call)
+        place = self.place_of(call.writes[0])
         self.nodes[place:place] = [*loops, join]
         self.copies[key] = made = View(whole.name, whole.shape, whole.strides)
         return made
@@ -270,7 +228,7 @@ class _Padding:
             raise NotLowered("a result that lies otherwise than by rows, or many with more rows")
         if shape[-1] == buffer.shape[-1]:
             return 0
-        strangers = self._strangers(buffer.name, _columns(buffer, shape))
+        strangers = self.strangers(buffer.name, _columns(buffer, shape))
         if not strangers:
             return 0
         loops = [n for n in self.nodes if isinstance(n, Loop) and buffer.name in n.reads and n not in strangers]
@@ -285,61 +243,22 @@ class _Padding:
             self.buffers[buffer.name] = replace(buffer, shape=shape)  # rows behind the last one, which nobody reads
             return buffer.name
         layout = _columns(buffer, shape)
-        strangers = self._strangers(buffer.name, layout)
-        whole = self._buffer(f"{buffer.name}_padded", buffer, shape)
-        self._move(buffer.name, layout, whole.name, whole.name, strangers)
+        strangers = self.strangers(buffer.name, layout)
+        whole = self.buffer(f"{buffer.name}_padded", buffer, shape)
+        self.move(buffer.name, layout, whole.name, whole.name, strangers)
         self.rows[whole.name] = layout, False
         if strangers:
             view = View(whole.name, buffer.shape, whole.strides)
-            self.nodes.insert(self._place(call) + 1, _copying(buffer, view, buffer.dtype, call))
+            self.nodes.insert(self.place_of(call.writes[0]) + 1, copying(buffer, view, call))
         return whole.name
 
-    # -- buffers and nodes -------------------------------------------------------------------------------------------
-    def _move(
-        self, name: str, layout: RowLayout, loads: str, stores: str, strangers: Sequence[Node | int] = ()
-    ) -> None:
-        """Have all but strangers touch a buffer by longer rows. Where there are strangers, so do kept results: what is
-        copied for them is as good, and the longer rows are free sooner."""
-        for n, node in enumerate(self.nodes):
-            if any(node is stranger for stranger in strangers):
-                continue
-            if isinstance(node, Loop):
-                if name in node.reads or name in node.writes:
-                    moved = layout.loop(node, name, loads, stores)
-                    assert moved is not None
-                    self.nodes[n] = moved
-            elif name in node.reads:
-                args = [layout.view(v, loads) if isinstance(v, View) and v.buffer == name else v for v in node.args]
-                self.nodes[n] = replace(node, args=tuple(args))
-        if not strangers:
-            for k, result in enumerate(self.outputs):
-                if isinstance(result, View) and result.buffer == name:
-                    self.outputs[k] = layout.view(result, loads)
-
-    def _place(self, call: ExternCall) -> int:
-        """Where a call stands; its arguments may have changed since."""
-        return next(n for n, node in enumerate(self.nodes) if call.writes[0] in node.writes)
-
     def _now(self, call: ExternCall) -> ExternCall:
-        node = self.nodes[self._place(call)]
+        node = self.nodes[self.place_of(call.writes[0])]
         assert isinstance(node, ExternCall)
         return node
 
     def _set_args(self, call: ExternCall, args: tuple[Any, ...]) -> None:
-        self.nodes[self._place(call)] = replace(self._now(call), args=args)
-
-    def _buffer(self, name: str, like: Buffer, shape: Sequence[Size]) -> Buffer:
-        unique, n = name, 0
-        while unique in self.buffers or unique in RESERVED:
-            n += 1
-            unique = f"{name}_{n}"
-        self.buffers[unique] = made = Buffer(unique, like.dtype, tuple(shape), contiguous(shape), device=like.device)
-        return made
-
-    def _part(self, whole: Buffer, offset: Size, shape: Sequence[Size], name: str) -> Buffer:
-        made = replace(self._buffer(name, whole, shape), strides=whole.strides, alias_of=(whole.name, offset))
-        self.buffers[made.name] = made
-        return made
+        self.nodes[self.place_of(call.writes[0])] = replace(self._now(call), args=args)
 
 
 # -- layouts ---------------------------------------------------------------------------------------------------------
@@ -411,16 +330,5 @@ def _turned(view: View) -> View:
     return View(view.buffer, (*shape, n, m), (*strides, along, down), view.offset)
 
 
-# -- loops -----------------------------------------------------------------------------------------------------------
-def _copying(to: Buffer, view: View, dtype: str, like: Node) -> Loop:
-    load = Load("t0", Access(view.buffer, view.strides, view.offset), compute_dtype(dtype))
-    return _storing(to, load, like)
-
-
 def _filled(to: Buffer, like: Node) -> Loop:
-    return _storing(to, Const("t0", 0.0, compute_dtype(to.dtype)), like)
-
-
-def _storing(to: Buffer, value: Operation, like: Node) -> Loop:
-    body = (value, Store(Access(to.name, to.strides), "t0"))
-    return Loop(to.name, to.shape, (False,) * len(to.shape), body, like.ops, like.origins)
+    return storing(to, Const("t0", 0.0, compute_dtype(to.dtype)), like)

@@ -20,7 +20,7 @@ from ..split_reduction import Division, can_divide, divided
 from ..strategies import Request, loop_strategy
 
 
-@loop_strategy(Gpu, rank=1)
+@loop_strategy(Gpu, rank=2)
 def divide_reductions(graph: LoopGraph, gpu: Gpu, devices: Collection[str], request: Request) -> LoopGraph:
     """The graph with reductions in parts, and what was decided."""
     of_rows = {name for n in graph.nodes if isinstance(n, Loop) and n.is_reduction and not _keeps_columns(n)
@@ -109,13 +109,16 @@ def _parts(loop: Loop, wanted: int) -> Division | None:
         if not is_known(size):
             break
         blocks, block = _blocks(size, wanted)
+        if whole and wanted == 2 and blocks * block != size:
+            break  # about as many parts as there are, without a mask
         return Division(tuple(whole), k, blocks, block)
     return Division(tuple(whole)) if whole and len(whole) < len(over) else None
 
 
 def _blocks(size: int, wanted: int) -> tuple[int, int]:
-    """How many blocks of how many elements: of equal ones up to four times as many, else the last is shorter."""
-    equal = [n for n in range(wanted, min(4 * wanted, size) + 1) if size % n == 0]
+    """How many blocks of how many elements: of equal ones half to four times as many, else the last is shorter."""
+    near = (*range(wanted, min(4 * wanted, size) + 1), *range(wanted - 1, wanted // 2, -1))
+    equal = [n for n in near if size % n == 0]
     aligned = [n for n in equal if size // n % 16 == 0]
     if blocks := next(iter(aligned or equal), None):
         return blocks, size // blocks
