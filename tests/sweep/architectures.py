@@ -1,9 +1,11 @@
 """Every transformers architecture that builds from a tiny random configuration, compiled and compared with eager.
 
-    python -m tests.sweep.architectures --jobs 2 [--only bert gpt2] [--every 10] [--backend eager] [--training] --json F
+    python -m tests.sweep.architectures --jobs 2 [--only bert gpt2] [--every 10] [--backend eager] [--training]
+        [--device cuda] --json F
 
-Each runs in a forked process of its own. A row says: whole (one graph), breaks (right, in several graphs), wrong,
-crashed, or skipped (the tiny model does not build or run in eager).
+Each runs in a forked process of its own, in which CUDA starts: before the fork nobody may use it. A row says: whole
+(one graph), breaks (right, in several graphs), wrong, crashed, or skipped (the tiny model does not build or run in
+eager).
 """
 
 from __future__ import annotations
@@ -18,9 +20,12 @@ from functools import partial
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault(
+    "PYTORCH_NVML_BASED_CUDA_CHECK", "1"
+)  # to ask for a GPU does not start CUDA, which no fork survives
 
 from .compared import Row, compared, stepper
-from .forked import forked
+from .forked import MEMORY, forked
 from .inputs import candidate_inputs
 from .report import finish
 from .tiny import tiny_configs
@@ -57,7 +62,7 @@ def build(config: Any) -> Any:
     return model
 
 
-def check(model_type: str, backend: str, training: bool, only_eager: bool = False) -> Row:
+def check(model_type: str, backend: str, training: bool, only_eager: bool = False, device: str = "cpu") -> Row:
     """One row: build, run in eager, compile, compare."""
     import torch
 
@@ -71,12 +76,13 @@ def check(model_type: str, backend: str, training: bool, only_eager: bool = Fals
         return {**row, "result": "skipped"}
     for config in configs:
         try:
-            model = build(config).train(training)
+            model = build(config).train(training).to(device)
         except Exception as error:
             _note(row, "build", error)
             continue
         for inputs in candidate_inputs(model):
             try:
+                inputs = {name: value.to(device) for name, value in inputs.items()}
                 step = stepper(model, inputs, training)
                 expected = step(model)
             except Exception as error:
@@ -102,11 +108,12 @@ def _note(row: Row, what: str, error: Exception) -> None:
         why.append(f"{what}: {text}")
 
 
-def sweep(names: list[str], one: Callable[[str], Row], jobs: int, timeout: float) -> list[Row]:
+def sweep(names: list[str], one: Callable[[str], Row], jobs: int, timeout: float, device: str = "cpu") -> list[Row]:
     """All rows, sorted by name; each is printed as it comes."""
     rows = []
     warm()
-    for row in forked(one, names, jobs, timeout):
+    memory = MEMORY if device == "cpu" else None  # CUDA reserves more address space than there is memory
+    for row in forked(one, names, jobs, timeout, memory):
         rows.append(row)
         print(row["name"], row["result"], row.get("reason", ""), row.get("why", ""), flush=True)
     return sorted(rows, key=lambda r: r["name"])
@@ -136,6 +143,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--build", action="store_true", help="only build and run in eager")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=120)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--json")
     parser.add_argument("--markdown", help="a page about what breaks")
     return parser
@@ -144,8 +152,10 @@ def arguments() -> argparse.ArgumentParser:
 def main() -> int:
     chosen = arguments().parse_args()
     names = [n for n in chosen.only or architectures()[:: chosen.every] if n not in chosen.but]
-    one = partial(check, backend=chosen.backend, training=chosen.training, only_eager=chosen.build)
-    rows = sweep(names, one, chosen.jobs, chosen.timeout)
+    one = partial(
+        check, backend=chosen.backend, training=chosen.training, only_eager=chosen.build, device=chosen.device
+    )
+    rows = sweep(names, one, chosen.jobs, chosen.timeout, chosen.device)
     return finish(rows, chosen, "architectures")
 
 

@@ -65,11 +65,12 @@ def _seed() -> None:
 def _weighted(parts: list[torch.Tensor]) -> torch.Tensor:
     """One number that depends on every element differently, of the size of one, whatever the model's scale."""
     double = any(t.dtype is torch.float64 for t in parts)
-    total = torch.zeros((), dtype=torch.float64 if double else torch.float32)
+    device = parts[0].device
+    total = torch.zeros((), dtype=torch.float64 if double else torch.float32, device=device)
     for t in parts:
-        weights = torch.linspace(-1, 1, t.numel()).view(t.shape)
+        weights = torch.linspace(-1, 1, t.numel(), device=t.device).view(t.shape)
         real = t.real if t.is_complex() else t
-        total = total + (real.to(total.dtype) * weights).sum() / t.numel()
+        total = total + ((real.to(total.dtype) * weights).sum() / t.numel()).to(device)
     return total
 
 

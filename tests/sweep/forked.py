@@ -33,13 +33,19 @@ class Child:
     data: bytearray = field(default_factory=bytearray)
 
 
-def forked(check: Callable[[str], Row], names: Iterable[str], jobs: int = 1, timeout: float = 120) -> Iterator[Row]:
+def forked(
+    check: Callable[[str], Row],
+    names: Iterable[str],
+    jobs: int = 1,
+    timeout: float = 120,
+    memory: int | None = MEMORY,
+) -> Iterator[Row]:
     """Rows in the order in which they finish. What a child prints goes to its row when it crashes."""
     waiting, running = list(names)[::-1], {}
     selector = selectors.DefaultSelector()
     while waiting or running:
         while waiting and len(running) < jobs:
-            child = _start(check, waiting.pop())
+            child = _start(check, waiting.pop(), memory)
             running[child.pipe] = child
             selector.register(child.pipe, selectors.EVENT_READ)
         for key, _ in selector.select(0.5):
@@ -54,26 +60,27 @@ def forked(check: Callable[[str], Row], names: Iterable[str], jobs: int = 1, tim
                 yield _finished(child, selector, running, f"time-out after {timeout:.0f} s")
 
 
-def _start(check: Callable[[str], Row], name: str) -> Child:
+def _start(check: Callable[[str], Row], name: str, memory: int | None) -> Child:
     errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
     reading, writing = os.pipe()
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
-        _in_child(check, name, writing, errors)
+        _in_child(check, name, writing, errors, memory)
     os.close(writing)
     return Child(name, pid, reading, time.monotonic(), errors)
 
 
-def _in_child(check: Callable[[str], Row], name: str, pipe: int, errors: Any) -> None:
+def _in_child(check: Callable[[str], Row], name: str, pipe: int, errors: Any, memory: int | None) -> None:
     import faulthandler
 
     os.dup2(errors.fileno(), 1)
     os.dup2(errors.fileno(), 2)
     faulthandler.enable(errors)
-    most = address_space() + MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    if memory is not None:
+        most = address_space() + memory
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
     try:
         row = check(name)
     except BaseException as error:

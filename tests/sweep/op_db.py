@@ -1,12 +1,13 @@
 """PyTorch's operator database through ``tg.compile``: every operator, every sample input, against eager.
 
     python -m tests.sweep.op_db --backend glass --dtype float32 [--only NAME ...] [--every N] [--samples N] [--jobs N]
-        [--together N] --json FILE
+        [--together N] [--device cuda] [--shard K/N] --json FILE
 
 ``--every N`` takes each Nth operator, ``--samples N`` at most N of an operator's samples, evenly spread. Forward
 always; backward where the operator can be differentiated in that dtype (``--no-backward`` leaves it out). Each operator
 runs in a forked process: one that dies or hangs counts as a crash of the sample it was at, and the next sample gets a
-new one.
+new one. With ``--device cuda`` samples are made there, and processes are started anew rather than forked, since CUDA
+does not work in a fork of a process that has used it; each judges one operator after the other until it dies.
 
 ``--together N`` puts N samples into one graph, and judges them one by one only where that graph is not right.
 
@@ -17,15 +18,18 @@ became loops wholly, in part or not at all; the exit status is 1 if a sample was
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -44,6 +48,7 @@ class Plan(NamedTuple):
     samples: int | None = None
     timeout: float = 60.0  # seconds for one sample
     together: int = 1  # samples in one graph, judged one by one only where that graph is not right
+    device: str = "cpu"
 
 
 @dataclass
@@ -76,12 +81,12 @@ class Row:
         return not any(self.counts.get(result) for result in (WRONG, CRASHED))
 
 
-def operators(dtype: str, only: list[str] | None = None, every: int = 1) -> list[Any]:
-    """The database's operators that support ``dtype`` on a CPU."""
+def operators(dtype: str, only: list[str] | None = None, every: int = 1, device: str = "cpu") -> list[Any]:
+    """The database's operators that support ``dtype`` on a device."""
     import torch
     from torch.testing._internal.common_methods_invocations import op_db
 
-    chosen = [op for op in op_db if op.supports_dtype(getattr(torch, dtype), "cpu")]
+    chosen = [op for op in op_db if op.supports_dtype(getattr(torch, dtype), device)]
     if only:
         return [op for op in chosen if op.name in only or op.full_name in only]
     return chosen[::every]
@@ -92,9 +97,9 @@ def samples_of(op: Any, plan: Plan) -> Iterator[tuple[int, Any]]:
     import torch
 
     dtype = getattr(torch, plan.dtype)
-    needs_grad = plan.backward and op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
+    needs_grad = plan.backward and op.supports_autograd and dtype in op.supported_backward_dtypes(plan.device)
     torch.manual_seed(0)
-    made = list(op.sample_inputs("cpu", dtype, requires_grad=needs_grad))
+    made = list(op.sample_inputs(plan.device, dtype, requires_grad=needs_grad))
     step = max(1, -(-len(made) // plan.samples)) if plan.samples else 1
     yield from list(enumerate(made))[::step]
 
@@ -128,20 +133,98 @@ def run_child(op: Any, plan: Plan, after: int, alone: int, pipe: int) -> None:
                 say("begin", number)
                 verdict = judge(op, [sample], plan.backend, plan.backward)
                 say("end", number, verdict.result, verdict.why, verdict.loops, verdict.calls)
+                if "CUDA error" in verdict.why:
+                    say("poisoned")  # from here on every call in this process would fail with it
+                    return
         say("done")
 
 
-def run(op: Any, plan: Plan) -> Row:
-    """Judge one operator in child processes."""
+class Forked:
+    """Who judges: a forked child for each question."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.child, self.pipe = plan, 0, -1
+
+    def ask(self, op: Any, after: int, alone: int) -> Iterator[list[Any]]:
+        """What a child says that judges the samples beyond number ``after``; TimeoutError where it says nothing."""
+        run_there = functools.partial(run_child, op, self.plan, after, alone)
+        self.child, self.pipe = speaking(run_there, (1,) if os.environ.get("OP_DB_LOUD") else (1, 2))
+        yield from messages(self.pipe, self.plan.timeout)
+
+    def end(self, kill: bool = False) -> int:
+        """The child's exit status when it has ended, which it does unless it hangs."""
+        if not self.child:
+            return 0
+        if kill:
+            os.kill(self.child, signal.SIGKILL)
+        _, status = os.waitpid(self.child, 0)
+        os.close(self.pipe)
+        self.child = 0
+        return os.waitstatus_to_exitcode(status)
+
+
+class Spawned:
+    """Who judges: a new process of Python, which answers one question after the other until it dies."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.child: subprocess.Popen[str] | None = None
+
+    def ask(self, op: Any, after: int, alone: int) -> Iterator[list[Any]]:
+        if self.child is None or self.child.poll() is not None:
+            self.end()
+            reading, writing = os.pipe()
+            command = [sys.executable, "-m", "tests.sweep.op_db", "--answer", json.dumps([self.plan, writing])]
+            quiet = None if os.environ.get("OP_DB_LOUD") else subprocess.DEVNULL
+            self.child = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, pass_fds=[writing], text=True
+            )
+            os.close(writing)
+            self.pipe = reading
+        assert self.child.stdin is not None
+        self.child.stdin.write(json.dumps([op.full_name, after, alone]) + "\n")
+        self.child.stdin.flush()
+        for message in messages(self.pipe, self.plan.timeout + STARTING):
+            yield message
+            if message[0] in ("done", "poisoned"):
+                return
+
+    def end(self, kill: bool = False) -> int:
+        child, self.child = self.child, None
+        if child is None:
+            return 0
+        if kill:
+            child.kill()
+        assert child.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.close()  # there will be no more questions
+        os.close(self.pipe)
+        return child.wait()
+
+
+STARTING = 60.0
+"""Seconds that a new process has for importing the database and starting CUDA."""
+
+
+def answer(plan: Plan, pipe: int) -> None:
+    """Answer the questions on the standard input, a line of JSON each, as ``run_child`` does."""
+    named = {op.full_name: op for op in operators(plan.dtype, device=plan.device)}
+    for line in sys.stdin:
+        name, after, alone = json.loads(line)
+        run_child(named[name], plan, after, alone, os.dup(pipe))
+
+
+def run(op: Any, plan: Plan, judges: Forked | Spawned) -> Row:
+    """Judge one operator in other processes."""
     row = Row(op.full_name)
     begin, at, alone, finished = time.perf_counter(), -1, -1, False
     while not finished:
-        run_there = functools.partial(run_child, op, plan, at, alone)
-        child, pipe = speaking(run_there, (1,) if os.environ.get("OP_DB_LOUD") else (1, 2))
-        started, ended, last, why = at, at, at, ""
+        started, ended, last, why, poisoned = at, at, at, "", False
         try:
-            for message in messages(pipe, plan.timeout):
-                if message[0] == "begin":
+            for message in judges.ask(op, at, alone):
+                if message[0] == "poisoned":
+                    poisoned = True
+                elif message[0] == "begin":
                     started = message[1]
                 elif message[0] == "group":
                     last = message[1]
@@ -151,13 +234,15 @@ def run(op: Any, plan: Plan) -> Row:
                 else:
                     finished = True
         except TimeoutError:
-            os.kill(child, signal.SIGKILL)
             why = f"time-out after {plan.timeout:g} s"
-        os.close(pipe)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        if not finished and started == ended < last and alone < last:
+        if finished:
+            break
+        status = judges.end(kill=bool(why))
+        if poisoned:
+            at = ended
+        elif started == ended < last and alone < last:
             at, alone = ended, last  # it died in a graph of several samples
-        elif not finished:
+        else:
             row.note(started, CRASHED, why or f"the process ended with {status}")
             finished = started == ended  # it died outside a sample: the samples themselves cannot be made
             at = started
@@ -165,15 +250,47 @@ def run(op: Any, plan: Plan) -> Row:
     return row
 
 
-def judged(ops: list[Any], plan: Plan, jobs: int) -> Iterator[Row]:
+def judged(ops: list[Any], plan: Plan, jobs: int, spawn: bool = False) -> Iterator[Row]:
     """Rows of all operators as they are done, ``jobs`` at a time."""
+    if spawn:
+        yield from _judged_by_spawned(ops, plan, jobs)
+        return
     if jobs == 1:
-        yield from (run(op, plan) for op in ops)
+        yield from (_judged_by_forked(op, plan) for op in ops)
         return
     named = {str(number): op for number, op in enumerate(ops)}
-    for row in forked(lambda number: asdict(run(named[number], plan)), named, jobs, timeout=3600.0):
+    there = lambda number: asdict(_judged_by_forked(named[number], plan))
+    for row in forked(there, named, jobs, timeout=3600.0):
         known = {key: row[key] for key in Row.__dataclass_fields__ if key in row}
         yield Row(**known) if "operator" in row else Row(named[row["name"]].full_name, {CRASHED: 1}, [row["why"]])
+
+
+def _judged_by_forked(op: Any, plan: Plan) -> Row:
+    judges = Forked(plan)
+    try:
+        return run(op, plan, judges)
+    finally:
+        judges.end()
+
+
+def _judged_by_spawned(ops: list[Any], plan: Plan, jobs: int) -> Iterator[Row]:
+    """A thread for each process; threads only wait."""
+    idle = [Spawned(plan) for _ in range(jobs)]
+
+    def one(op: Any) -> Row:
+        judges = idle.pop()
+        try:
+            return run(op, plan, judges)
+        finally:
+            idle.append(judges)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            yield from (future.result() for future in as_completed([pool.submit(one, op) for op in ops]))
+        finally:
+            pool.shutdown(cancel_futures=True)
+            for judges in idle:
+                judges.end()
 
 
 def sums(rows: list[Row]) -> dict[str, int]:
@@ -198,16 +315,29 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=60.0)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--together", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--spawn", action="store_true", help="start processes anew, as on any device but a CPU")
+    parser.add_argument("--shard", default="0/1", help="k/n: every n-th operator from the k-th on")
     parser.add_argument("--json")
+    parser.add_argument("--answer", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    plan = Plan(chosen.backend, chosen.dtype, not chosen.no_backward, chosen.samples, chosen.timeout, chosen.together)
+    if chosen.answer:
+        fields, pipe = json.loads(chosen.answer)
+        answer(Plan(*fields), pipe)
+        return 0
+    backward = not chosen.no_backward
+    plan = Plan(chosen.backend, chosen.dtype, backward, chosen.samples, chosen.timeout, chosen.together, chosen.device)
+    first, step = map(int, chosen.shard.split("/"))
+    ops = operators(chosen.dtype, chosen.only, chosen.every, chosen.device)[first::step]
     rows = []
-    for row in judged(operators(chosen.dtype, chosen.only, chosen.every), plan, chosen.jobs):
+    for row in judged(ops, plan, chosen.jobs, spawn=chosen.spawn or chosen.device != "cpu"):
         rows.append(row)
         if row.why:
             print(row.operator, row.counts, row.why[0], flush=True)
     print("generated:", dict(Counter(row.lowered for row in rows)))
-    print(f"{plan.backend} {plan.dtype}: {len(rows)} operators, {share_whole(rows):.1f} % whole; samples: {sums(rows)}")
+    where = "" if plan.device == "cpu" else f" on {plan.device}"
+    counted = f"{len(rows)} operators, {share_whole(rows):.1f} % whole; samples: {sums(rows)}"
+    print(f"{plan.backend} {plan.dtype}{where}: {counted}")
     if chosen.json:
         with open(chosen.json, "w") as file:
             json.dump(

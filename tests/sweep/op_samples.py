@@ -110,10 +110,12 @@ def fresh(value: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         plain = value.detach().resolve_conj().resolve_neg() if value.is_conj() or value.is_neg() else value.detach()
         if plain.storage_offset() == 0 and plain.untyped_storage().nbytes() == plain.numel() * plain.element_size():
-            made = torch.empty_strided(plain.shape, plain.stride(), dtype=plain.dtype).copy_(plain)
+            made = torch.empty_strided(plain.shape, plain.stride(), dtype=plain.dtype, device=plain.device)
+            made.copy_(plain)
         else:
             whole = plain.untyped_storage().clone()
-            made = torch.empty(0, dtype=plain.dtype).set_(whole, plain.storage_offset(), plain.shape, plain.stride())
+            made = torch.empty(0, dtype=plain.dtype, device=plain.device)
+            made.set_(whole, plain.storage_offset(), plain.shape, plain.stride())
     return made.requires_grad_(value.requires_grad)
 
 
@@ -144,7 +146,7 @@ def outcome(call: Callable[..., Any], arguments: tuple[Any, ...], backward: bool
 def weights(like: torch.Tensor) -> torch.Tensor:
     count = max(like.numel(), 1)
     ramp = torch.linspace(0.5, 1.5, count, dtype=torch.float64)[: like.numel()].reshape(like.shape)
-    ramp = ramp.to(like.dtype)
+    ramp = ramp.to(like.device, like.dtype)
     return ramp.to_sparse() if like.layout is torch.sparse_coo else ramp
 
 
