@@ -58,7 +58,7 @@ def choice(x: torch.Tensor, indices: Any, values: torch.Tensor) -> Choice | None
         fits = torch.broadcast_shapes(target, wide.shape, shape) == target
     except (RuntimeError, IndexError):
         return None  # eager's error is the operator's own
-    return Choice(places, wide, values.reshape(shape)) if fits else None
+    return Choice(places, wide.to(x.device), values.reshape(shape)) if fits else None  # a mask may be on the CPU
 
 
 def _listed(indices: Any) -> tuple[Any, ...]:

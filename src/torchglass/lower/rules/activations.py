@@ -175,9 +175,10 @@ def _prelu(x: V, weight: V) -> V:
     return where(x > 0, x, x * weight)
 
 
-@pointwise("log_sigmoid_backward")
-def _log_sigmoid_backward(grad: V, x: V, buffer: V) -> V:
-    return where(x < 0, grad * (1 - sigmoid(x)), grad * (1 - sigmoid(x)))
+@rule("log_sigmoid_backward")
+def _log_sigmoid_backward(low: Lowering, node: fx.Node, grad: Any, x: Any, buffer: Any) -> View:
+    """What forward kept is not read: on a GPU it keeps nothing."""
+    return low.finish(lambda g, v: g * (1 - sigmoid(v)), [grad, x], node)
 
 
 @rule("log_sigmoid_forward")

@@ -119,3 +119,38 @@ def _rms_norm(low: Lowering, node: fx.Node, x: Any, normalized: Any, weight: Any
     )
     y = low.map_like(vals[0], n, scaled(to), [x, None, rstd, weight])
     return y, low.cast_like(rstd, vals[1])
+
+
+@rule("_fused_rms_norm_backward")
+def _rms_norm_backward(
+    low: Lowering, node: fx.Node, grad: Any, x: Any, normalized: Any, rstd: Any, weight: Any, mask: Any
+) -> Any:
+    rank, cut = len(x.shape), len(x.shape) - len(normalized)
+    rows, dims = list(range(cut)), list(range(cut, rank))
+    to, n = compute_dtype(low.dtype(x)), node.name
+    if not isinstance(x, View) or compute_dtype(low.dtype(rstd)) != to:
+        raise NotLowered("mixed dtypes")
+    count = count_of(x.shape, dims)
+    rstd = _rows_view(rstd, (*x.shape[:cut], *(1 for _ in dims)))
+
+    def weighted(g: V, w: V | None) -> V:
+        return g.cast(to) if w is None else g.cast(to) * w.cast(to)
+
+    dx = dw = None
+    if mask[0]:
+        along = low.reduce(
+            "sum", [grad, weight, x, rstd], dims, lambda g, w, v, r: weighted(g, w) * (v.cast(to) * r),
+            lambda s: s / count, name=f"{n}_a", dtype=to, shape=x.shape,
+        )  # fmt: skip
+        dx = low.map_like(
+            node.meta["val"][0], f"{n}_dx",
+            lambda g, w, v, r, a: (weighted(g, w) - v.cast(to) * r * a) * r,
+            [grad, weight, x, rstd, along],
+        )  # fmt: skip
+    if mask[1] and weight is not None:
+        dw = low.reduce(
+            "sum", [grad, x, rstd], rows, lambda g, v, r: g.cast(to) * (v.cast(to) * r),
+            name=f"{n}_dw", dtype=low.dtype(weight), shape=x.shape,
+        )  # fmt: skip
+        dw = low.cast_like(dw, node.meta["val"][1])
+    return dx, dw
