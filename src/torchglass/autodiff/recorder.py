@@ -304,3 +304,20 @@ def _rrelu(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: 
     if not value.is_contiguous():
         value = recorder.call(aten.clone.default, (value,), {"memory_format": torch.contiguous_format})
     return value, noise
+
+
+@special(aten._log_softmax.default)
+def _log_softmax(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """On a GPU in its parts, so that a backward need not keep the result: the logits in half precision, which are there
+    anyway, and two numbers for each row say the same. GPT-2's result is 1.6 GB of float32, written and read.
+    """
+    x, dim = args[:2]
+    if kwargs or len(args) != 3 or args[2] or x.device.type != "cuda" or x.dtype != torch.float32 or not x.dim():
+        return recorder.call(func, args, kwargs)
+    most = recorder.call(aten.amax.default, (x, [dim], True), {})
+    below = recorder.call(aten.sub.Tensor, (x, most), {})
+    total = recorder.call(aten.sum.dim_IntList, (recorder.call(aten.exp.default, (below,), {}), [dim], True), {})
+    value = recorder.call(aten.sub.Tensor, (below, recorder.call(aten.log.default, (total,), {})), {})
+    if value.stride() == x.stride() or not x.is_contiguous():
+        return value
+    return recorder.call(aten.clone.default, (value,), {"memory_format": torch.contiguous_format})
