@@ -1,4 +1,4 @@
-"""``log_softmax`` of a GPU's tensors is traced in its parts, so that backward reads the logits and two numbers a row."""
+"""``log_softmax`` of a GPU's tensors is traced in its parts: backward reads the logits and two numbers a row."""
 
 from __future__ import annotations
 
