@@ -1,0 +1,81 @@
+"""Triton's compiler in its own process, which needs no GPU, and what its machine code is called with."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from torchglass import _native
+from torchglass.runtime import triton_compiler
+from torchglass.runtime.toolchain import ToolchainError
+from torchglass.runtime.triton_kernels import Compiling
+
+pytest.importorskip("triton")
+
+TEXT = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel_0(x_ptr, y_ptr, XBLOCK: tl.constexpr):
+    i = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    tl.store(y_ptr + i, tl.load(x_ptr + i) * {factor})
+
+
+CONFIGURATIONS = {{
+    "kernel_0": {{"signature": "*fp32:16 *fp32:16", "grid": ["XBLOCK"], "XBLOCK": 128, "num_warps": 4}},
+}}
+"""
+
+
+def compiling(folder: Path, factor: str = "2", kept: bool = True) -> Compiling:
+    return Compiling(folder / "forward_kernels.py", TEXT.format(factor=factor), kept, 90)
+
+
+def test_machine_code_is_kept_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(compiling(tmp_path).result()["kernel_0"], _native.CudaKernel)
+    (file,) = tmp_path.glob("*.cubins")
+    monkeypatch.setattr(triton_compiler, "helper", lambda: pytest.fail("it was compiled again"))
+    assert compiling(tmp_path).result().keys() == {"kernel_0"}
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(pytest.fail.Exception, match="again"):
+        compiling(tmp_path)
+
+
+def test_errors_say_what_triton_says(tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match=r"(?s)could not compile kernel_0 of .*wobble"):
+        compiling(tmp_path, "tl.wobble(1)").result()
+    assert not list(tmp_path.glob("*.cubins"))
+    with pytest.raises(ToolchainError, match="has no table CONFIGURATIONS"):
+        Compiling(tmp_path / "forward_kernels.py", "x = 1", False, 90)
+
+
+def test_a_helper_that_is_killed_is_started_again(tmp_path: Path) -> None:
+    asked = compiling(tmp_path, "3", kept=False)
+    os.kill(triton_compiler.helper()._process.pid, signal.SIGKILL)
+    assert asked.result().keys() == {"kernel_0"}
+
+
+def test_arguments(tmp_path: Path) -> None:
+    kernel = compiling(tmp_path).result()["kernel_0"]
+    x = torch.zeros(128)
+    for args, points, message in (
+        ((x, x), 128, "argument 0 is on cpu, not on a GPU"),
+        ((x,), 128, "takes 2 tensors, 0 ints"),
+        ((1, x), 128, "argument 0 must be a Tensor, not int"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            kernel(*args, points=points)
+    with pytest.raises(TypeError, match="takes 2 tensors"):
+        kernel(x, x, blocks=3)  # type: ignore[call-arg]
+    assert (kernel.__name__, kernel.registers) == ("kernel_0", None)
+
+
+@pytest.mark.parametrize("signature", ["i32 *fp32", "*fp32 fp32", "*fp32 " * 200])
+def test_signatures(signature: str) -> None:
+    with pytest.raises(ValueError, match="kernel k: "):
+        _native.CudaKernel(b"", "k", "k", signature, (1,), 4, 0)
