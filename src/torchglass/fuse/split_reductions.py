@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
+from ..records.check_loops import operands
 from ..records.kernels import FusionDecision
 from ..records.loops import (
     Access,
@@ -28,7 +29,6 @@ from ..records.loops import (
     Node,
     Operation,
     Reduce,
-    Scan,
     Store,
     rename_dims,
 )  # fmt: skip
@@ -209,18 +209,8 @@ def _needed(loop: Loop, wanted: set[str], known_already: set[str]) -> list[Opera
     for op in reversed(loop.body):
         if not isinstance(op, Store) and op.result in wanted and op.result not in known_already:
             out.append(op)
-            wanted |= set(_arguments(op)) - known_already
+            wanted |= set(operands(op)) - known_already
     return out[::-1]
-
-
-def _arguments(op: Operation) -> tuple[str, ...]:
-    if isinstance(op, Compute):
-        return op.args
-    if isinstance(op, (Reduce, Scan)):
-        return (op.arg,)
-    if isinstance(op, Load):
-        return (*((op.mask,) if op.mask is not None else ()), *(v for v, _ in op.access.indirect))
-    return ()
 
 
 def _strides(op: Operation) -> tuple[Size, ...]:
