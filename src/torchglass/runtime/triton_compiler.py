@@ -15,7 +15,6 @@ import functools
 import importlib.util
 import itertools
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from typing import Any
 from ..process import interrupts
 from ..process.locks import fork_safe_lock
 from .toolchain import NoCompiler, ToolchainError
-from .triton_worker import HEADER, message, send
+from .triton_worker import message, send, whole
 
 Compiled = tuple[bytes, str, int]
 """Machine code, the name of its function, and the bytes of shared memory that a program takes."""
@@ -88,14 +87,8 @@ class Helper:
         piece = os.read(self._process.stdout.fileno(), 1 << 20)
         if not piece:
             raise HelperEnded
-        self._heard += piece
-        while len(self._heard) >= HEADER.size:
-            (length,) = HEADER.unpack_from(self._heard)
-            if len(self._heard) < HEADER.size + length:
-                break
-            number, made, why = pickle.loads(self._heard[HEADER.size : HEADER.size + length])
-            self._answers[number] = made, why
-            self._heard = self._heard[HEADER.size + length :]
+        messages, self._heard = whole(self._heard + piece)
+        self._answers |= {number: (made, why) for number, made, why in messages}
 
     def stop(self) -> None:
         """End it, and the compilers it has forked."""

@@ -77,15 +77,10 @@ class Worker:
     def hear(self) -> bool:
         """Take jobs in. Whether there may be more."""
         piece = os.read(self.jobs, 1 << 20)
-        self.heard += piece
-        while len(self.heard) >= HEADER.size:
-            (length,) = HEADER.unpack_from(self.heard)
-            if len(self.heard) < HEADER.size + length:
-                break
-            path, text, kernels, *how = pickle.loads(self.heard[HEADER.size : HEADER.size + length])
+        messages, self.heard = whole(self.heard + piece)
+        for path, text, kernels, *how in messages:
             self.waiting += [(number, path, text, kernel, *how) for number, kernel in kernels.items()]
             self.warm_up(how[-1])
-            self.heard = self.heard[HEADER.size + length :]
         return bool(piece)
 
     def begin(self, job: tuple) -> None:
@@ -131,8 +126,7 @@ class Worker:
         os.close(reading)
         del self.said[reading]
         _, status = os.waitpid(child, 0)
-        whole = len(said) >= HEADER.size and HEADER.unpack_from(said)[0] == len(said) - HEADER.size
-        if not whole:
+        if not whole(said)[0]:
             said = message((number, None, f"the process that compiled it ended with status {status}"))
         send(self.answers, said)
 
@@ -140,6 +134,18 @@ class Worker:
 def message(content: object) -> bytes:
     data = pickle.dumps(content)
     return HEADER.pack(len(data)) + data
+
+
+def whole(heard: bytes) -> tuple:
+    """The messages at the beginning of what was heard, and the rest."""
+    messages = []
+    while len(heard) >= HEADER.size:
+        end = HEADER.size + HEADER.unpack_from(heard)[0]
+        if len(heard) < end:
+            break
+        messages.append(pickle.loads(heard[HEADER.size : end]))
+        heard = heard[end:]
+    return messages, heard
 
 
 def write(file: int, content: object) -> None:
