@@ -11,13 +11,9 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from torchglass.codegen.triton import POINTERS
 from torchglass.records.kernels import KernelSources
 from torchglass.records.schedule import GpuMapping, Schedule, ScheduledGraph
-
-POINTERS = {
-    "float32": "*fp32", "float64": "*fp64", "bfloat16": "*bf16", "float16": "*fp16", "int64": "*i64", "int32": "*i32",
-    "int16": "*i16", "int8": "*i8", "uint8": "*u8", "bool": "*i1",
-}  # fmt: skip
 
 
 def compiled(scheduled: ScheduledGraph, sources: KernelSources, folder: Path, aligned: int = 1) -> dict[str, Any]:
@@ -40,7 +36,7 @@ def _compiled(function: Any, schedule: Schedule, scheduled: ScheduledGraph, alig
     from triton.compiler import ASTSource
 
     mapping: GpuMapping = schedule.mapping
-    types = [POINTERS[scheduled.buffers[b].dtype] for b in schedule.arguments]
+    types = [f"*{POINTERS[scheduled.buffers[b].dtype]}" for b in schedule.arguments]
     types += [f"i{mapping.index_bits}"] * len(schedule.symbols) + ["constexpr"] * len(mapping.axes)
     constants = {axis.constant: axis.block for axis in mapping.axes}
     attributes = {(k,): [["tt.divisibility", aligned]] for k in range(len(schedule.arguments)) if aligned > 1}
