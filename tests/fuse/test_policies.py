@@ -52,6 +52,15 @@ def test_a_gpu_sums_columns_in_a_kernel_of_their_own() -> None:
     assert crossing and crossing <= {step.buffer for step in graph.steps if isinstance(step, Allocate)}
 
 
+def test_counters_share_a_launch_on_a_gpu() -> None:
+    """What needs inputs alone and has one point; the rest of the graph keeps kernels of its own."""
+    counters = [torch.tensor(n) for n in range(5)]
+    fn = lambda x, *counts: (x.sin(), *(count + 1 for count in counts), x.sum().sqrt())
+    graph = fused(Gpu(), fn, torch.randn(4, 8), *counters)
+    assert sorted(len(kernel.loops) for kernel in graph.kernels if not any(kernel.dims)) == [5]
+    assert any(d.rule == "horizontal" and d.fused for d in graph.decisions)
+
+
 @pytest.mark.parametrize("gradients", [False, True])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_no_kernel_of_a_gpu_has_to_be_split(name: str, gradients: bool) -> None:

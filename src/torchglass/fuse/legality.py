@@ -47,7 +47,12 @@ def check_cycle(one: Group, other: Group, needed: Iterable[Group]) -> None:
 
 
 def join(first: Group, second: Group) -> tuple[list[Loop], list[Loop], tuple[Size, ...]]:
-    """Both groups' loops over common dimensions, by the first shared buffer that allows it; Refused if none does."""
+    """Both groups' loops over common dimensions, by the first shared buffer that allows it; Refused if none does.
+
+    Those of single points have none to find.
+    """
+    if not first.dims and not second.dims:
+        return [*first.loops], [*second.loops], ()
     why = "they share no buffer"
     first_access = {**first.reads, **{b: a for b, (_, a) in first.writes.items()}}
     second_access = {**second.reads, **{b: a for b, (_, a) in second.writes.items()}}

@@ -18,10 +18,13 @@ from .legality import Refused, Rows, flows, is_row_result
 
 @dataclass(frozen=True)
 class Policy:
-    """The answers by one target's numbers. ``carries``: kernels carry values from row to row (``legality.roles``)."""
+    """The answers by one target's numbers. ``carries``: kernels carry values from row to row (``legality.roles``).
+    ``launched_points``: up to so many are not worth a launch.
+    """
 
     tuned: Fusion
     carries: ClassVar[bool] = True
+    launched_points: ClassVar[int] = 0
 
     def check_pair(self, uses: Uses, first: Group, second: Group) -> None:
         """Before the loops of both are brought to common dimensions."""

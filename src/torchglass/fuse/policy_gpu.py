@@ -23,6 +23,7 @@ class GpuPolicy(Policy):
 
     tuned: GpuFusion
     carries: ClassVar[bool] = False
+    launched_points: ClassVar[int] = 1
 
     def check_rows(self, loops: list[Loop], dims: tuple[Size, ...], inner: Rows | None) -> None:
         """Rows are what is reduced, or what memory holds together; a broadcast over outer dimensions makes no row."""

@@ -12,6 +12,7 @@ from itertools import takewhile
 from ..process import interrupts
 from ..records.kernels import FusedGraph, FusedKernel, FusionDecision
 from ..records.loops import ExternCall, Loop, LoopGraph, Node
+from ..records.sizes import hint, product
 from ..records.target import Cpu, Gpu, Target, Targets
 from .groups import Group, Uses, device_of
 from .horizontal import horizontal_fusion
@@ -57,6 +58,7 @@ class _Fusing:
         self.after: dict[int, Group] = {}  # and the one after it
         self.maker: dict[str, Group] = {}
         self.readers: dict[str, list[Group]] = {}
+        self.small: dict[str, Group] = {}  # by device, the last one that is no launch of its own
         self.decisions = decisions
 
     def policy(self, device: str) -> Policy:
@@ -111,6 +113,16 @@ class _Fusing:
                 tried.add(id(best[2]))
                 joined = self._try(best[2], group, rule, best[0])
                 group = joined or group
+        self._join_small(group)
+
+    def _join_small(self, group: Group) -> None:
+        """Horizontal fusion of what needs inputs alone, so that it may run at any time, and is not worth a launch."""
+        policy = self.policy(group.device)
+        if hint(product(group.dims)) > policy.launched_points or any(name in self.maker for name in group.reads):
+            return
+        before = self.small.get(group.device)
+        there = before is not None and id(before) in self.groups
+        self.small[group.device] = (self._try(before, group, "horizontal", 0) if before and there else None) or group
 
     def _producers(self, group: Group) -> list[Group]:
         found = {id(g): g for name in group.reads if (g := self.maker.get(name)) is not None and g is not group}
