@@ -81,13 +81,14 @@ bool succeeded(int code, PyObject* name) {
   return false;
 }
 
-// A context made current until the end of the scope, if it is not so already.
+// A context made current until the end of the scope, if it is not so already. A thread that has none keeps it, as after
+// a first launch by CUDA's runtime: cuBLAS warns where it finds none.
 class Current {
  public:
   explicit Current(void* context) {
     void* now = nullptr;
     driver().current_context(&now);
-    pushed_ = now != context && driver().push_context(context) == 0;
+    pushed_ = now != context && driver().push_context(context) == 0 && now != nullptr;
   }
   ~Current() {
     void* ended = nullptr;
