@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 import threading
@@ -168,3 +169,49 @@ def test_a_forked_process_that_is_first_to_use_cuda(before: str) -> None:
     program = FORKED.format(before=before)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == "0\n", done.stdout + done.stderr
+
+
+def test_running_statistics_are_written_together() -> None:
+    """Those of many layers in one launch for each dtype: values, counters of versions, and numbers of batches."""
+    torch.manual_seed(0)
+    layers = [torch.nn.BatchNorm1d(8, dtype=torch.bfloat16 if k % 2 else torch.float32) for k in range(6)]
+    nets = [torch.nn.ModuleList(copy.deepcopy(layer) for layer in layers).cuda() for _ in "ab"]
+    x = make(16, 8)
+
+    def run(net: torch.nn.ModuleList) -> torch.Tensor:
+        return sum(layer(x.to(layer.weight.dtype)).float() for layer in net)
+
+    compiled = tg.compile(run, fullgraph=True)
+    for _ in range(3):
+        alike(run(nets[0]), compiled(nets[1]), tol=2e-2)
+    for want, got in zip(nets[0].buffers(), nets[1].buffers()):
+        alike(want, got, tol=2e-2)
+        assert got._version == want._version
+
+
+def test_a_backward_that_begins_with_a_product_warns_of_nothing() -> None:
+    """cuBLAS finds a context in autograd's thread, whose first kernel our launcher started."""
+    program = """
+import torch, torchglass as tg, warnings
+warnings.simplefilter("error")
+x, w = (torch.randn(64, 64, device="cuda", requires_grad=True) for _ in "ab")
+tg.compile(lambda x, w: (x @ w).sin().softmax(-1))(x, w).square().sum().backward()
+torch.cuda.synchronize()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0 and "context" not in done.stderr, done.stderr
+
+
+def test_the_choice_of_attention_is_eagers() -> None:
+    """PyTorch sets its order of kernels once, which may be while we capture: each in a fresh process."""
+    program = """
+import torch, torchglass as tg
+attention = torch.nn.functional.scaled_dot_product_attention
+q = torch.randn(2, 4, 256, 64, dtype=torch.bfloat16, device="cuda", requires_grad=True)
+f = attention if {eager} else tg.compile(lambda q, k, v: attention(q, k, v), fullgraph=True)
+f(q, q, q).sum().backward()
+print(int(torch._fused_sdp_choice(q, q, q)), torch._C._get_sdp_priority_order())
+"""
+    commands = [[sys.executable, "-c", program.format(eager=eager)] for eager in (True, False)]
+    eager, ours = (subprocess.run(c, capture_output=True, text=True, check=True).stdout for c in commands)
+    assert eager == ours

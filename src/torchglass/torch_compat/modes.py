@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import traceback
 import warnings
@@ -64,6 +65,7 @@ class Modes:
         self.autocast = [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in devices]
         self.cache = torch.is_autocast_cache_enabled()
         self.nesting = _autocast_nesting()
+        _settle_attention()
         self.switches = [getter() for getter, _ in BACKEND_SWITCHES]
 
     def answer(self, question: Callable[..., Any], *args: Any) -> Any:
@@ -141,6 +143,21 @@ _DISPATCH_NOTES = [
 _note_in_mode: Callable[[bool], None] = getattr(
     _python_dispatch, "set_is_in_mode_without_ignore_compile_internals", lambda _: None
 )
+
+
+@functools.cache
+def _choose_attention() -> None:
+    tiny = torch.empty(1, 1, 1, 8, dtype=torch.float16, device="cuda")
+    torch._fused_sdp_choice(tiny, tiny, tiny)
+
+
+def _settle_attention() -> None:
+    """Have PyTorch set its order of attention's kernels, as it does once, when a GPU's are first chosen between: turned
+    back with the other switches it would stay turned back, for eager as well.
+    """
+    if torch.cuda.is_initialized():
+        with _python_dispatch._disable_current_modes():
+            _choose_attention()
 
 
 class ProcessState:
