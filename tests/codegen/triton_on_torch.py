@@ -6,6 +6,7 @@ truncates. Elements that a mask excludes are poisoned, so that a forgotten mask 
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import itertools
 import sys
@@ -104,6 +105,23 @@ class Language(types.SimpleNamespace):
     def where(condition: Any, a: Any, b: Any) -> Any:
         assert condition.dtype == torch.bool
         return torch.where(condition, a, b)
+
+    @staticmethod
+    def range(start: int, end: int, step: int, num_stages: int) -> range:
+        assert 1 < num_stages < 6
+        return builtins.range(start, end, step)
+
+    PropagateNan = types.SimpleNamespace(ALL="ALL")
+
+    @staticmethod
+    def maximum(a: Any, b: Any, propagate_nan: str) -> Any:
+        assert propagate_nan == "ALL"
+        return torch.maximum(a, b)
+
+    @staticmethod
+    def minimum(a: Any, b: Any, propagate_nan: str) -> Any:
+        assert propagate_nan == "ALL"
+        return torch.minimum(a, b)
 
     @staticmethod
     def broadcast_to(value: Any, shape: Sequence[int]) -> Any:

@@ -87,6 +87,7 @@ def _configuration(schedule: Schedule, calls: Sequence[tuple[str, ...]], buffers
         "grid": [axis.constant for axis in _parallel(schedule)],
         **{axis.constant: axis.block for axis in mapping.axes},
         "num_warps": mapping.warps,
+        **({"maxnreg": mapping.registers} if mapping.registers else {}),
     }
     return f'"{schedule.name}": {json.dumps(row)}'
 

@@ -74,9 +74,14 @@ class KernelPrinter:
         walked = self.mapping.walked
         yield from self.body.sections[PRE]
         if self.body.sections[BODY]:
-            yield f"for start in range(0, {text(walked.size, 'triton')}, {walked.constant}):"
+            yield f"for start in {self._range(walked)}:"
             yield from (f"    {line}" for line in (*self._axis(walked), *self.body.sections[BODY]))
         yield from self.body.sections[POST]
+
+    def _range(self, walked: TileAxis) -> str:
+        bounds = f"0, {text(walked.size, 'triton')}, {walked.constant}"
+        stages = self.mapping.stages
+        return f"range({bounds})" if stages == 1 else f"tl.range({bounds}, num_stages={stages})"
 
     def _axis(self, axis: TileAxis) -> Iterator[str]:
         """An axis's counter, those of its dimensions, and its mask."""

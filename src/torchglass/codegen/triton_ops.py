@@ -256,8 +256,8 @@ HELPERS = {
     "tg_multiply": "def tg_multiply(a, b):\n    return a * b",
     "tg_or": "def tg_or(a, b):\n    return a | b",
     "tg_and": "def tg_and(a, b):\n    return a & b",
-    "tg_maximum": "def tg_maximum(a, b):  # NaN wins\n    return tl.where((a > b) | (a != a), a, b)",
-    "tg_minimum": "def tg_minimum(a, b):  # NaN wins\n    return tl.where((a < b) | (a != a), a, b)",
+    "tg_maximum": "def tg_maximum(a, b):  # NaN wins\n    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)",
+    "tg_minimum": "def tg_minimum(a, b):  # NaN wins\n    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)",
     "tg_logaddexp": (
         "def tg_logaddexp(a, b):  # NaN wins; of two equal infinities no difference is taken\n"
         "    most = tl.where((a > b) | (a != a), a, b)\n"

@@ -91,13 +91,17 @@ class GpuMapping:
     """The axes of a program's tile, rows before columns, its warps, and the bits of counters and addresses.
 
     Parallel axes are named in the order of the grid's dimensions: the first has ``program_id(0)``. ``last_apart``: what
-    a block does is written twice, without masks for whole ones, with them for the last.
+    a block does is written twice, without masks for whole ones, with them for the last. ``stages``: blocks of a serial
+    axis of which a program has asked for the numbers, that it computes with included (software pipelining).
+    ``registers``: the most of a thread, None for as many as it needs.
     """
 
     axes: tuple[TileAxis, ...]
     warps: int
     index_bits: int = 32
     last_apart: bool = False
+    stages: int = 1
+    registers: int | None = None
 
     @property
     def parallel(self) -> tuple[TileAxis, ...]:
@@ -127,7 +131,9 @@ class GpuMapping:
     def __str__(self) -> str:
         programs = f"{' x '.join(map(str, self.grid))} programs of {self.warps} warps, {self.index_bits}-bit addresses"
         apart = ("the last program apart",) if self.last_apart else ()
-        return "\n".join((*map(str, self.axes), programs, *apart))
+        ahead = (f"{self.stages} blocks under way at a time",) if self.stages > 1 else ()
+        limit = (f"at most {self.registers} registers of a thread",) if self.registers else ()
+        return "\n".join((*map(str, self.axes), programs, *apart, *ahead, *limit))
 
 
 @dataclass(frozen=True)

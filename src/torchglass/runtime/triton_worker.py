@@ -24,6 +24,7 @@ import tempfile
 
 IDLE = 20.0
 HEADER = struct.Struct("<Q")
+OPTIONS = ("num_warps", "maxnreg")  # what of a configuration Triton is told, by its own names
 BLOCKS = "BLOCK"  # constants of a kernel end so
 NOTHING = """import triton
 import triton.language as tl
@@ -179,7 +180,8 @@ def compiled(names: dict, kernel: str, aligned: bool, capability: int) -> tuple:
     divisible = {(n,): [["tt.divisibility", 16]] for n, t in enumerate(types) if aligned and t.endswith(":16")}
     source = ASTSource(function, dict(zip(function.arg_names, kinds)), constants, divisible)
     # eager's operators are kernels of their own: no sum there is one with a product
-    options = {"num_warps": configuration["num_warps"], "enable_fp_fusion": False}
+    options = {name: configuration[name] for name in OPTIONS if name in configuration}
+    options["enable_fp_fusion"] = False
     with tempfile.TemporaryDirectory(prefix="torchglass-triton-") as folder:
         os.environ["TRITON_CACHE_DIR"] = folder  # what is worth keeping the caller keeps
         made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)

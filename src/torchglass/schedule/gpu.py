@@ -14,7 +14,7 @@ from ..records.loops import Buffer, Loop
 from ..records.schedule import GpuMapping, Nest, RowPass, Schedule, TileAxis
 from ..records.sizes import Size, at_most, divides, hint, product
 from ..records.target import Gpu
-from .gpu_tiles import Tile, persistent_tile, point_tile, row_tile
+from .gpu_tiles import Tile, persistent_tile, pipeline_stages, point_tile, register_limit, row_tile
 from .nest import build
 from .row_passes import names, row_passes
 
@@ -29,9 +29,11 @@ def scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], target
     nest = build(replace(kernel, inner=row), target.schedule.unrolled, total_block=None)
     rank = nest.outer_rank if any(row) else len(nest.dims)
     nest = replace(nest, kernel=kernel, outer_rank=rank, parallel_dims=None)  # scattered sums are atomic
-    axes, warps = _tile(nest, row, buffers, target)
+    axes, warps = tile = _tile(nest, row, buffers, target)
     bits = _index_bits(nest.dims, [buffers[b] for b in (*kernel.reads, *kernel.writes)])
-    mapping = GpuMapping(axes, warps, bits, _last_apart(nest, axes, target))
+    stages = pipeline_stages(nest, axes, buffers, target)
+    registers = register_limit(nest, tile, target) if any(row) else None
+    mapping = GpuMapping(axes, warps, bits, _last_apart(nest, axes, target), stages, registers)
     if mapping.looped:
         return row_passes(name, nest, mapping, cheap_loads=None)
     return Schedule(**vars(nest), name=name, passes=(RowPass(names(nest.loops)),), mapping=mapping)
@@ -41,7 +43,7 @@ def _tile(nest: Nest, row: tuple[bool, ...], buffers: dict[str, Buffer], target:
     if not any(row):
         return point_tile(nest, buffers, target)
     summed = sorted({k for loop in nest.loops for k in range(nest.outer_rank) if loop.reduced[k]})
-    return persistent_tile(nest, summed, target) if summed else row_tile(nest, target)
+    return persistent_tile(nest, summed, buffers, target) if summed else row_tile(nest, target)
 
 
 def _last_apart(nest: Nest, axes: tuple[TileAxis, ...], target: Gpu) -> bool:

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 
 from ..records.loops import Access, Buffer, item_bytes
 from ..records.schedule import Nest, TileAxis
-from ..records.sizes import Size, at_most, hint, known, product
+from ..records.sizes import Size, at_most, divides, hint, known, product
 from ..records.target import Gpu
 from ..records.tuned.scheduling import GpuSchedule
 from .nest import accesses
 
+WIDE = 16
+"""Bytes that a thread moves at once at most."""
 MOST_BLOCKS = 65_535
 """Programs that a grid may have along any dimension but its first."""
 Tile = tuple[tuple[TileAxis, ...], int]
@@ -37,7 +40,10 @@ def point_tile(nest: Nest, buffers: dict[str, Buffer], target: Gpu) -> Tile:
         return _two(nest, across, side, side), tuned.warps(side * side, tuned.thread_points)
     wanted = tuned.busy * target.multiprocessors
     block = _fewer(tuned.flat_block, tuned.least_block, lambda b: -(-points // b) >= wanted)
-    each = tuned.thread_points if block == tuned.flat_block else tuned.few_thread_points
+    each = tuned.few_thread_points
+    if block == tuned.flat_block:
+        light = len({*nest.kernel.reads, *nest.kernel.writes}) <= tuned.light_points
+        each = 2 * tuned.thread_points if light else tuned.thread_points
     line = _even(nest.dims[-1], block) if len(nest.dims) > 1 else 0
     if line >= tuned.least_line and hint(nest.dims[-1]) // line <= MOST_BLOCKS:
         return _two(nest, None, block // line, line), tuned.warps(block, each)
@@ -81,7 +87,7 @@ def row_tile(nest: Nest, target: Gpu) -> Tile:
     longest = min(tuned.long_row, tuned.long_scan) if scans else tuned.long_row
     inner = _axis("r", nest.inner_dims, nest.outer_rank, longest, "vector")
     if not at_most(nest.columns, longest):
-        inner = replace(inner, block=tuned.row_block, kind="serial")
+        inner = replace(inner, block=tuned.long_scan if scans else tuned.row_block, kind="serial")
     rows, wanted = hint(product(nest.row_dims)), tuned.busy * target.multiprocessors
     each = _thread_points(nest, tuned)
     share = _fewer(max(1, 32 * each // inner.block), 1, lambda n: -(-rows // n) >= wanted)
@@ -97,27 +103,85 @@ def row_tile(nest: Nest, target: Gpu) -> Tile:
     return axes, min(tuned.waiting_warps, tuned.warps(points, tuned.thread_points))
 
 
-def persistent_tile(nest: Nest, summed: Sequence[int], target: Gpu) -> Tile:
+def persistent_tile(nest: Nest, summed: Sequence[int], buffers: dict[str, Buffer], target: Gpu) -> Tile:
     """The tile of a program that walks a share of the rows, a few whole ones at a time, and adds up their columns.
 
-    The dimensions ``summed`` are a program's; of the others each number is another one.
+    The dimensions ``summed`` are a program's; of the others each number is another one. Fewer rows at a time where more
+    would leave no memory to ask for the next ones before they are needed.
     """
     tuned = target.schedule
     inner = _axis("r", nest.inner_dims, nest.outer_rank, tuned.long_row, "vector")
     assert at_most(nest.columns, inner.block), "fuse lets no rows through that are too wide for their sums"
     others = tuple(k for k in range(nest.outer_rank) if k not in summed)
     share, rows = (product(nest.dims[k] for k in dims) for dims in (others, summed))
-    few = _even(rows, max(1, tuned.persistent_tile // inner.block)) or 1
-    axes = (TileAxis("x", others, share, 1, "parallel"), TileAxis("y", tuple(summed), rows, few, "serial"), inner)
-    return axes, tuned.warps(few * inner.block, tuned.persistent_points)
+    x, y = TileAxis("x", others, share, 1, "parallel"), TileAxis("y", tuple(summed), rows, 1, "serial")
+    fitting = _room(target) // max(1, tuned.stages * _loaded_bytes(nest, (x, y, inner), buffers))
+    few = _even(rows, max(1, min(tuned.persistent_tile // inner.block, fitting))) or 1
+    return (x, replace(y, block=few), inner), tuned.warps(few * inner.block, tuned.persistent_points)
+
+
+# -- software pipelining ---------------------------------------------------------------------------------------------
+def pipeline_stages(nest: Nest, axes: tuple[TileAxis, ...], buffers: dict[str, Buffer], target: Gpu) -> int:
+    """Blocks of the axis that a program walks that are under way at a time: as many as shared memory has room for.
+
+    One alone where numbers would be copied there in pieces of less than 16 bytes, which takes longer than waiting.
+    """
+    walked = next((axis for axis in axes if axis.kind == "serial"), None)
+    needed = 0 if walked is None else _loaded_bytes(nest, axes, buffers)
+    if walked is None or not needed or not all(_is_wide(a, axes, buffers) for a in _loaded(nest)):
+        return 1
+    return max(1, min(target.schedule.stages, hint(walked.blocks), _room(target) // needed))
+
+
+def _room(target: Gpu) -> int:
+    """Bytes of shared memory of each of the programs that a multiprocessor is to run at once."""
+    return target.shared_memory // target.schedule.busy
+
+
+def _loaded_bytes(nest: Nest, axes: tuple[TileAxis, ...], buffers: dict[str, Buffer]) -> int:
+    """Bytes that a program loads for one block of the axis that it walks."""
+    walked = next(axis for axis in axes if axis.kind == "serial")
+
+    def size(access: Access) -> int:
+        moves = [axis for axis in axes if access.indirect or any(access.strides[k] != 0 for k in axis.dims)]
+        points = prod(axis.block for axis in moves)
+        return item_bytes(buffers[access.buffer].dtype) * points if walked in moves else 0
+
+    return sum(map(size, _loaded(nest)))
+
+
+def _loaded(nest: Nest) -> set[Access]:
+    return {op.access for loop in nest.loops for op in loop.loads if op.access.buffer not in nest.kernel.local}
+
+
+def _is_wide(access: Access, axes: tuple[TileAxis, ...], buffers: dict[str, Buffer]) -> bool:
+    """Whether a thread's accesses may be of 16 bytes: neighbours lie together, rows begin and end at such."""
+    items = WIDE // item_bytes(buffers[access.buffer].dtype)
+    last = [axis for axis in axes if any(access.strides[k] == 1 for k in axis.dims)]
+    steps = (access.offset, *(s for s in access.strides if s != 1), *(axis.size for axis in last if axis.is_ragged))
+    return not access.indirect and (bool(last) or not any(access.strides)) and all(divides(items, n) for n in steps)
 
 
 def _thread_points(nest: Nest, tuned: GpuSchedule) -> int:
     """Points of a thread: fewer where the tile holds many buffers' numbers."""
-    first = nest.outer_rank
+    return 32 if _moved_buffers(nest) <= tuned.light_tile else 16
+
+
+def _moved_buffers(nest: Nest) -> int:
+    """How many buffers a row has numbers of for each of its columns."""
     found = [a for loop in nest.loops for a in accesses(loop) if a.buffer not in nest.kernel.local]
-    full = {a.buffer for a in found if any(s != 0 for s in a.strides[first:])}
-    return 32 if len(full) <= tuned.light_tile else 16
+    return len({a.buffer for a in found if any(s != 0 for s in a.strides[nest.outer_rank :])})
+
+
+def register_limit(nest: Nest, tile: Tile, target: Gpu) -> int | None:
+    """The most registers of a thread, where a few less are a second program for the multiprocessor: rows that fill half
+    of it, read, reduced and written, leave it waiting for memory when they are alone."""
+    (*_, columns), warps = tile
+    tuned = target.schedule
+    few = hint(product(nest.row_dims)) < tuned.busy * target.multiprocessors
+    if columns.kind != "vector" or columns.block <= tuned.half_row or few or _moved_buffers(nest) > 2:
+        return None
+    return tuned.registers // (tuned.busy * 32 * warps)
 
 
 def _column_tile(nest: Nest, target: Gpu) -> Tile:
@@ -130,7 +194,8 @@ def _column_tile(nest: Nest, target: Gpu) -> Tile:
         inner = replace(inner, kind="serial")
     outer = _axis("x", nest.row_dims, 0, share, "parallel")
     scans = any(loop.is_scan for loop in nest.loops)
-    return (outer, inner), tuned.warps(outer.block * inner.block, tuned.scan_points if scans else 16)
+    each = 2 * tuned.column_points if _moved_buffers(nest) <= 2 else tuned.column_points
+    return (outer, inner), tuned.warps(outer.block * inner.block, tuned.scan_points if scans else each)
 
 
 def _runs_down_columns(nest: Nest) -> bool:
@@ -159,7 +224,7 @@ def _fewer(most: int, least: int, enough: Callable[[int], bool]) -> int:
 def _even(size: Size, most: int) -> int:
     """The largest power of two that divides a size, at most ``most``; 0 where it is not known."""
     number = known(size)
-    return min(number & -number, most) if number else 0
+    return min(number & -number, 1 << (most.bit_length() - 1)) if number else 0
 
 
 def _axis(name: str, dims: tuple[Size, ...], first: int, most: int, kind: str) -> TileAxis:

@@ -82,8 +82,9 @@ class CpuSchedule:
 class GpuSchedule:
     """How loops run on a GPU: one configuration for each kernel. Blocks are powers of two, since Triton has no others.
 
-    Figures without a source were chosen on an H200, where the kernels of ``benchmarks.gpu_loops`` were at or near
-    torch.compile's speed with them (docs/codegen.md); none has been searched for by itself.
+    Microseconds are an H100's, by ``benchmarks.gpu_tuning``. Figures without a source were chosen on an H200, where the
+    kernels of ``benchmarks.gpu_loops`` were at or near torch.compile's speed with them (docs/codegen.md); none has been
+    searched for by itself.
     """
 
     unrolled: int = 4
@@ -100,6 +101,9 @@ class GpuSchedule:
     """Points of a thread: 16 bytes, the most that it moves at once, of two-byte elements."""
     few_thread_points: int = 4
     """The same where there are few points."""
+    light_points: int = 3
+    """Buffers of a kernel up to which a thread has twice as many points: gelu of 16,384 x 4,096 takes 97.7
+    microseconds (105.5), its backward 143.8 (147.8)."""
     least_line: int = 64
     """Neighbours of the last dimension from which a tile of rows and columns is better than points that find theirs by
     division: one at least of the two 64-byte halves of a line is whole, of two-byte elements both are."""
@@ -130,8 +134,14 @@ class GpuSchedule:
     long_row: int = 16_384
     """Columns past which a row is walked in blocks. Read once, rows of up to so many reach 86 to 100 % of an H100's
     copy bandwidth in plain Triton (QuACK's figures for Liger's norms and softmax)."""
-    row_block: int = 4096
-    """Columns of one block of a longer row."""
+    row_block: int = 8192
+    """Columns of one block of a longer row. Cross entropy of 16,384 rows of 30,522 words takes 1269 microseconds with
+    them, 1402 with half as many, its backward 689 and 841; of 128,256 words 686 and 690, 732 and 745."""
+    half_row: int = 8192
+    """Columns past which a row takes half of a multiprocessor's registers and warps. Softmax of 8,192 rows of 16,384
+    took 185.7 microseconds with at most 64 registers of a thread, 251.7 with more (what must move takes 179)."""
+    registers: int = 65_536
+    """Of a multiprocessor."""
     long_scan: int = 4096
     """Columns past which a row that is scanned is walked in blocks: a scan's code grows with the elements of a thread.
     One of logaddexp took 2.5 s to compile over so many, 14 s over 16,384; one of sums 0.2 and 0.6 s."""
@@ -141,14 +151,25 @@ class GpuSchedule:
     # Columns
     column_block: int = 64
     """Rows and columns of a tile whose neighbouring rows lie side by side in memory."""
+    column_points: int = 16
+    """Points of a thread of that tile, twice as many where it moves one or two buffers. Column sums of 16,384 x 3,072
+    take 49.6 microseconds with 32, 73.5 with 16 (what must move takes 35); with gelu's backward before, 160 and 148."""
     least_columns: int = 16
     """Columns of the same where there would be fewer programs than multiprocessors: 64 bytes of floats."""
 
     # Rows and the sums of their columns
-    persistent_tile: int = 4096
+    persistent_tile: int = 2048
     """Points of the rows that a program has at a time."""
     persistent_points: int = 16
-    """Points of a thread of those: beside them are as many of each sum, and of each weight."""
+    """Points of a thread of those: beside them are as many of each sum, and of each weight. Of 16,384 rows of 768, in
+    BERT's backward, norms with 2, 5 and 2 buffers to read take 49, 73 and 74 microseconds with tiles of 2,048 points
+    and 16 of a thread, 46, 79 and 110 with twice as many of both."""
+
+    # Blocks that a program walks
+    stages: int = 4
+    """Blocks under way at a time where shared memory has room for them beside those of ``busy`` programs. LayerNorm's
+    backward of 32,768 x 1,024 takes 79 microseconds so, 104 with one. The sum of 802,816 rows of 64 columns: 48.4, with
+    three 49.6, with one 65.1; cross entropy's backward of 128,256 words 745, 805 and 748."""
 
     # Warps
     most_warps: int = 16
