@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
 import torch
 
 from torchglass import _native
+from torchglass.process import interrupts
 from torchglass.runtime import triton_compiler
 from torchglass.runtime.toolchain import ToolchainError
 from torchglass.runtime.triton_kernels import Compiling
@@ -58,6 +61,38 @@ def test_a_helper_that_is_killed_is_started_again(tmp_path: Path) -> None:
     asked = compiling(tmp_path, "3", kept=False)
     os.kill(triton_compiler.helper()._process.pid, signal.SIGKILL)
     assert asked.result().keys() == {"kernel_0"}
+
+
+def test_questions_are_heard_while_answers_wait_to_be_read() -> None:
+    text = "raise ValueError('no' * 50_000)"  # each of two answers is more than a pipe holds, and so is the text
+    faulthandler.dump_traceback_later(60, exit=True)
+    try:
+        asked = [
+            triton_compiler.Asked(name, text + "#" * size, ["kernel_0"], 90)
+            for name, size in (("a.py", 0), ("b.py", 0), ("c.py", 1_000_000))
+        ]
+        for one in asked:
+            with pytest.raises(ToolchainError, match="ValueError: nono"):
+                one.result()
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def test_asking_can_be_interrupted() -> None:
+    def limit(number, frame):
+        raise TimeoutError("too long")
+
+    helper, before = triton_compiler.helper(), signal.signal(signal.SIGUSR1, limit)
+    os.kill(helper._process.pid, signal.SIGSTOP)
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1))
+    timer.start()
+    try:
+        with pytest.raises(TimeoutError, match="too long"):
+            interrupts.whole(lambda: helper.ask("a.py", "#" * 1_000_000, ["kernel_0"], 90))
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert not helper.runs and triton_compiler.helper() is not helper
 
 
 def test_arguments(tmp_path: Path) -> None:

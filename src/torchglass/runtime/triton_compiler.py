@@ -57,26 +57,29 @@ class Helper:
     def ask(self, path: str, text: str, kernels: Sequence[str], capability: int, aligned: bool = True) -> list[int]:
         """Have kernels of a file compiled; the numbers of what will be the answers. Raises HelperEnded."""
         numbers = {next(self._numbers): kernel for kernel in kernels}
-        assert self._process.stdin is not None
-        try:
-            with self._asking:
-                send(self._process.stdin.fileno(), message((path, text, numbers, aligned, capability)))
-        except OSError as error:
-            raise HelperEnded from error
-        except BaseException:  # the half of a message
-            self.stop()
-            raise
+        interrupts.waiting(functools.partial(self._send, message((path, text, numbers, aligned, capability))))
         return list(numbers)
+
+    def _send(self, job: bytes) -> None:
+        assert self._process.stdin is not None
+        with self._asking:
+            try:
+                send(self._process.stdin.fileno(), job)
+            except OSError as error:
+                raise HelperEnded from error
+            except BaseException:  # the half of a message
+                self.stop()
+                raise
 
     def answers(self, numbers: Iterable[int]) -> list[tuple[Compiled | None, str]]:
         """What was made, or why it was not. Raises HelperEnded."""
-        return [self._answer(number) for number in numbers]
+        return [interrupts.waiting(functools.partial(self._answer, number)) for number in numbers]
 
     def _answer(self, number: int) -> tuple[Compiled | None, str]:
         with self._reading:  # whoever waits reads what comes for others too
             while number not in self._answers:
                 try:
-                    interrupts.waiting(self._read)
+                    self._read()
                 except BaseException:  # the half of an answer
                     self.stop()
                     raise

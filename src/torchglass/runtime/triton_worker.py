@@ -6,7 +6,8 @@ it. One of the first things it does is to compile a kernel of no use: what child
 
 Messages are pickles behind their length. What comes in is ``(path, text, {number: kernel}, aligned, capability)``, a
 job for each kernel; an answer is ``(number, (cubin, function, shared bytes), "")``, or ``(number, None, why)``. The
-process ends when its input does, and when it has had nothing to do for ``IDLE`` seconds.
+process ends when its input does, and when it has had nothing to do for ``IDLE`` seconds. Whoever asks may read answers
+only when they are needed, so they wait in a queue here: this process never stops reading because nobody reads it.
 """
 
 import sys
@@ -14,6 +15,7 @@ import sys
 if __name__ == "__main__":
     sys.path.pop(0)  # the folder of this file, whose names would be taken for modules
 
+import contextlib
 import linecache
 import os
 import pickle
@@ -48,28 +50,32 @@ def main() -> None:
 
 
 class Worker:
-    """Jobs that wait, and the children at work by the pipes they answer through."""
+    """Jobs that wait, the children at work by the pipes they answer through, and answers that nobody has read yet."""
 
     def __init__(self, jobs: int, answers: int) -> None:
         self.jobs, self.answers = jobs, answers
         self.waiting: list = []
         self.heard = b""
         self.said: dict = {}
+        self.unread = bytearray()
         self.most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.modules: dict = {}
         self.warm = False
         self.selector = selectors.DefaultSelector()
         self.selector.register(jobs, selectors.EVENT_READ)
+        os.set_blocking(answers, False)
 
     def run(self) -> None:
         while True:
             found = self.selector.select(IDLE)
-            if not found and not self.said:
+            if not found and not self.said and not self.unread:
                 return
             for key, _ in found:
                 if key.fd == self.jobs:
                     if not self.hear():
                         return
+                elif key.fd == self.answers:
+                    self.give()
                 else:
                     self.pass_on(key.fd)
             while self.waiting and len(self.said) < self.most:
@@ -129,7 +135,16 @@ class Worker:
         _, status = os.waitpid(child, 0)
         if not whole(said)[0]:
             said = message((number, None, f"the process that compiled it ended with status {status}"))
-        send(self.answers, said)
+        if not self.unread:
+            self.selector.register(self.answers, selectors.EVENT_WRITE)
+        self.unread += said
+
+    def give(self) -> None:
+        """As much of the answers as there is room for."""
+        with contextlib.suppress(BlockingIOError):
+            del self.unread[: os.write(self.answers, self.unread)]
+        if not self.unread:
+            self.selector.unregister(self.answers)
 
 
 def message(content: object) -> bytes:
