@@ -1,7 +1,7 @@
 // What a graph that writes to its inputs needs around a call.
 //
 //   overlap(inputs: tuple, written: tuple[int, ...]) -> bool
-//       Whether one of the inputs at `written` shares memory with another input.
+//       Whether one of the inputs at `written` shares memory with another input, or may: where files are mapped.
 //   write_back(inputs: tuple, results: tuple, writes: tuple[tuple[int, int, int], ...]) -> None
 //       For each (input, result, kind) inputs[input].copy_(results[result]): 0 as autograd records it, 1 unseen by it,
 //       2 unseen by version counters too. A result that is the input itself was written there by a kernel: only the
@@ -9,10 +9,13 @@
 #include "native.h"
 #include "tensor_facts.h"
 
+#include <ATen/MapAllocator.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <c10/core/GradMode.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
 namespace torchglass {
@@ -85,6 +88,36 @@ bool any_foreign(const std::vector<const at::Tensor*>& tensors) {
   return false;
 }
 
+// The mapping that a tensor's memory is; null for other memory, and for parts of a mapping that are storages.
+const at::MapAllocator* mapping_of(const at::Tensor& tensor) {
+  if (!tensor.has_storage()) return nullptr;
+  const auto& memory = tensor.storage().data_ptr();
+  if (const auto* found = at::MapAllocator::fromDataPtr(memory)) return found;
+  return at::RefcountedMapAllocator::fromDataPtr(memory);
+}
+
+// Whether a file that is written through one mapping may lie behind another one too, at other addresses. Shared memory
+// keeps its file open, which says what it is; one that is closed may be any.
+bool meets_in_a_file(const std::vector<const at::Tensor*>& tensors, const std::vector<size_t>& written) {
+  std::unordered_map<const at::MapAllocator*, bool> mappings;
+  for (const size_t i : written) {
+    if (const auto* mapping = mapping_of(*tensors[i])) mappings.emplace(mapping, true);
+  }
+  if (mappings.empty()) return false;
+  for (const auto* tensor : tensors) {
+    if (const auto* mapping = mapping_of(*tensor)) mappings.emplace(mapping, false);
+  }
+  if (mappings.size() == 1) return false;
+  std::map<std::pair<dev_t, ino_t>, bool> files;
+  for (const auto& [mapping, is_written] : mappings) {
+    struct stat status;
+    if (mapping->fd() < 0 || fstat(mapping->fd(), &status) != 0) return true;
+    const auto [known, is_new] = files.emplace(std::pair{status.st_dev, status.st_ino}, is_written);
+    if (!is_new && (known->second || is_written)) return true;
+  }
+  return false;
+}
+
 // The same as meets_another, by addresses alone.
 bool meets_any(const std::vector<const at::Tensor*>& tensors, const std::vector<size_t>& written) {
   std::vector<std::pair<Range, bool>> ranges;
@@ -103,7 +136,7 @@ bool meets_any(const std::vector<const at::Tensor*>& tensors, const std::vector<
 
 // Whether a written tensor's addresses meet those of another one with the same memory.
 bool meets_another(const std::vector<const at::Tensor*>& tensors, const std::vector<size_t>& written) {
-  if (any_foreign(tensors)) return meets_any(tensors, written);
+  if (any_foreign(tensors)) return meets_any(tensors, written) || meets_in_a_file(tensors, written);
   const auto memory = memory_of(tensors);
   if (all_differ(memory)) return false;
   std::unordered_map<uintptr_t, std::vector<size_t>> sharing;

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -136,3 +138,49 @@ def test_memory_that_is_shared_through_two_storages(backend) -> None:
     assert outcomes[0] == outcomes[1]
     assert not _native.overlap(apart, (0, 1)) and _native.overlap(meeting, (0,)) and _native.overlap(meeting, (1,))
     assert not _native.overlap((*apart, torch.from_numpy(x[:0])), (0, 2))
+
+
+def mapped(*files: str) -> list[Tensor]:
+    return [torch.from_file(name, shared=True, size=6, dtype=torch.float32) for name in files]
+
+
+def shared() -> Tensor:
+    return torch.zeros(6).share_memory_()
+
+
+def received(x: Tensor) -> Tensor:
+    """The same memory as another process, or this one, gets it."""
+    handle, size = x.untyped_storage()._share_fd_cpu_()
+    return torch.tensor([]).set_(torch.UntypedStorage._new_shared_fd_cpu(handle, size), 0, (6,), (1,))
+
+
+def test_files_that_are_mapped_twice(tmp_path: Path) -> None:
+    """Their memory is the same at other addresses."""
+
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        x.add_(1)
+        return (x * y).sum()
+
+    compiled = tg.compile(f, fullgraph=True)
+    for number in range(3):
+        name = str(tmp_path / f"{number}")
+        Path(name).write_bytes(bytes(24))
+        x, y = mapped(name, name)
+        os.unlink(name)
+        assert compiled(x, y) == 6
+        x = shared()
+        assert compiled(x, received(x)) == 6
+        assert compiled(shared(), shared()) == 0
+
+
+def test_which_mappings_may_be_of_one_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(24))
+    a, b = mapped(str(tmp_path / "a"), str(tmp_path / "a"))
+    x, y, plain = shared(), shared(), torch.zeros(6)
+    cases = [
+        ((a, b), (0,), True), ((a, b), (1,), True), ((a, b, plain), (2,), False), ((a, a[:0]), (0,), False),
+        ((x, y), (0,), False), ((x, y), (0, 1), False), ((x, received(x)), (1,), True), ((x, received(x)), (), False),
+        ((x, y, received(x)), (1,), False), ((x, y, received(x)), (0,), True), ((x, a), (0,), True),
+    ]  # fmt: skip
+    for inputs, written, expected in cases:
+        assert _native.overlap(inputs, written) is expected, (inputs, written)
