@@ -61,6 +61,31 @@ def test_a_library_that_is_none(cc, tmp_path: Path, caplog: pytest.LogCaptureFix
     assert not list((tmp_path / "files").rglob("*.so"))
 
 
+@pytest.mark.parametrize("kept", ["s/2", "s*9/10", "s-1", "64", "20"])
+@pytest.mark.complains("cannot be loaded: file too short")
+def test_a_library_that_was_cut_off(cc, tmp_path: Path, kept: str) -> None:
+    """The loader would map pages that are not there."""
+    cc(
+        'for a in "$@"; do [ "$p" = -o ] && o=$a; p=$a; done; gcc "$@" || exit 1\n'
+        f'case "$o" in *.so) s=$(stat -c %s $o); truncate -s $(({kept})) $o;; esac'
+    )
+    x = torch.ones(3)
+    with store.use(tmp_path / "files"):
+        compiled = tg.compile(lambda x: x.sin() * 43.5)
+        assert torch.equal(compiled(x), x.sin() * 43.5)
+    assert not list((tmp_path / "files").rglob("*.so"))
+
+
+def test_a_kept_library_that_was_cut_off_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_c(tmp_path / "a.c", text=SOURCE)
+    (file,) = tmp_path.glob("*.so")
+    key, whole = file.suffixes[0][1:], file.read_bytes()
+    file.write_bytes(toolchain.library.sealed(toolchain.library.content_of(whole, key)[:5000], key))
+    monkeypatch.setattr(toolchain, "_libraries", {})
+    assert compile_c(tmp_path / "a.c", text=SOURCE).address("answer")
+    assert file.read_bytes() == whole
+
+
 def test_a_kept_library_that_can_no_longer_be_loaded_is_made_anew(tmp_path: Path, monkeypatch) -> None:
     compile_c(tmp_path / "a.c", text=SOURCE)
     (file,) = tmp_path.glob("*.so")

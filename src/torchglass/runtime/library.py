@@ -2,7 +2,7 @@
 
 A file says itself that it is whole: behind the library stand the key of what it was made of and a digest of both.
 What is loaded are the bytes that were looked at, from a place that no other process can reach: a file that is mapped
-and gets shorter kills the process that runs it.
+and gets shorter kills the process that runs it, and so does one that ends before what its headers promise.
 
 >>> sealed(b"...", "key")[:3], content_of(sealed(b"...", "key"), "key"), content_of(sealed(b"...", "key"), "other")
 (b'...', b'...', None)
@@ -15,6 +15,7 @@ import ctypes
 import hashlib
 import itertools
 import os
+import struct
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,11 @@ from . import cache_folder
 
 _MARK = b"\ntorchglass "
 _DIGEST = hashlib.sha256().digest_size
+
+# Of ELF files of 64 bits, least byte first, as the system's <elf.h> has them; of others the loader judges alone.
+_ELF = b"\x7fELF\x02\x01"
+_FILE_HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
+_PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
 
 
 def sealed(content: bytes, key: str) -> bytes:
@@ -41,11 +47,32 @@ def content_of(file: bytes, key: str) -> bytes | None:
     return whole[: -len(end)]
 
 
+def is_cut_off(content: bytes) -> bool:
+    """Whether a library ends before its headers say: a compiler may leave half of one, on a full disk, and call it
+    done. The loader maps what is not there, and the process ends.
+    """
+    if not content.startswith(_ELF):
+        return False
+    try:
+        _, _, _, _, programs, sections, _, _, _, program_count, section_size, section_count, _ = (
+            _FILE_HEADER.unpack_from(content)
+        )
+        ends = [sections + section_size * section_count]
+        for i in range(program_count):
+            _, _, offset, _, _, size, _, _ = _PROGRAM_HEADER.unpack_from(content, programs + i * _PROGRAM_HEADER.size)
+            ends.append(offset + size)
+    except struct.error:
+        return True
+    return max(ends) > len(content)
+
+
 class Library:
     """A library that is loaded, until nobody has this object any more."""
 
     def __init__(self, content: bytes, path: Path | None = None) -> None:
-        """``path``: load that file as it is, which debuggers find again."""
+        """``path``: load that file as it is, which debuggers find again. OSError if it cannot be loaded."""
+        if is_cut_off(content):
+            raise OSError("file too short")  # what the loader says of one without a header
         if path is not None:
             self._handle = _ctypes.dlopen(str(path), os.RTLD_NOW)
         else:
