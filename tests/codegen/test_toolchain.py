@@ -86,6 +86,19 @@ def test_a_kept_library_that_was_cut_off_is_made_anew(tmp_path: Path, monkeypatc
     assert file.read_bytes() == whole
 
 
+def test_a_compiler_that_leaves_a_process_behind_is_not_waited_for_longer(cc, tmp_path: Path) -> None:
+    cc('sleep 30 & echo "$!" >> "$0.left"; gcc "$@"')
+    begin = time.monotonic()
+    try:
+        assert compile_c(tmp_path / "a.c", text=SOURCE).address("answer")
+        with pytest.raises(ToolchainError, match="unknown type name"):
+            compile_c(tmp_path / "a.c", text="no C\n")
+        assert time.monotonic() - begin < 15
+    finally:
+        for process in (tmp_path / "cc.left").read_text().split():
+            os.kill(int(process), signal.SIGKILL)
+
+
 def test_a_kept_library_that_can_no_longer_be_loaded_is_made_anew(tmp_path: Path, monkeypatch) -> None:
     compile_c(tmp_path / "a.c", text=SOURCE)
     (file,) = tmp_path.glob("*.so")

@@ -16,10 +16,18 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any
 
 from ..process import interrupts
+
+
+def _file() -> IO[bytes]:
+    """A file without a name, in memory where the system has such files."""
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("torchglass-cc", os.MFD_CLOEXEC), "w+b")
+    return tempfile.TemporaryFile()
 
 
 class Compilers:
@@ -47,13 +55,15 @@ class Compilers:
 
     def run(self, command: Sequence[str]) -> tuple[int, str]:
         """The exit code of a command, and what it says."""
-        process = self.start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        try:
-            said, _ = interrupts.waiting(process.communicate)
-        except BaseException:
-            self.stop()
-            raise
-        return process.returncode, said
+        with _file() as said:  # no pipe: it ends with the last process that has it, which a compiler may leave behind
+            process = self.start(command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
+            try:
+                code = interrupts.waiting(process.wait)
+            except BaseException:
+                self.stop()
+                raise
+            said.seek(0)
+            return code, said.read().decode(errors="replace")
 
     def stop(self) -> None:
         """End those that still run, and start none any more."""
