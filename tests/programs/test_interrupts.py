@@ -92,6 +92,41 @@ class Handled:
         signal.signal(signal.SIGUSR1, self.before)
 
 
+def test_a_child_of_another_thread_has_the_programs_handlers() -> None:
+    codes = []
+
+    def fork() -> None:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                signal.raise_signal(signal.SIGUSR1)  # exits with 42
+                status = 2
+            finally:
+                os._exit(status)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    def backend(gm, inputs):
+        signal.raise_signal(signal.SIGUSR2)  # waits, for the parent
+        with warnings.catch_warnings(action="ignore"):
+            thread = threading.Thread(target=fork)
+            thread.start()
+            thread.join()
+        return gm.forward
+
+    def inherited(number, frame) -> None:
+        codes.append(os.getpid())
+
+    before = signal.signal(signal.SIGUSR2, inherited)
+    try:
+        with Handled(lambda: os._exit(42 if os.getpid() != parent else 43)):
+            parent = os.getpid()
+            tg.compile(lambda x: x.sin() + 1, backend=backend)(torch.ones(3))
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert codes == [42, parent]
+
+
 def test_what_a_handler_calls_amid_a_compile_runs_as_it_is() -> None:
     """The second signal is handled wherever it comes, and whoever compiles may hold what is needed for it."""
     inner, x, seen = tg.compile(lambda x: x.cos() * 3), torch.ones(3), []

@@ -12,10 +12,13 @@ the end by who compiles; on the way there it is no ``Exception``, so nobody take
 second signal of one kind is let through wherever it comes, except amid our imports: then only what the outermost level
 puts back is put back. So a handler may run while anything is half done and any lock held by its own thread: what it
 calls that is not compiled yet runs as it is, and it sees PyTorch as the program left it (``handlers_run_in``).
+
+A child that another thread forks has the program's handlers: nobody compiles in it.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -186,3 +189,20 @@ def _in_main_thread() -> bool:
 
 
 _NUMBERS = sorted(signal.valid_signals())
+_main_thread = threading.main_thread().ident
+
+
+def _forget_main_thread() -> None:
+    """In a child: if another thread forked it, nothing that the main thread was about goes on."""
+    global _at_once, _main_thread
+    if _main_thread == threading.get_ident():
+        return
+    _main_thread = threading.get_ident()
+    _at_once = False
+    let_go()
+    handlers_run_in(nullcontext)
+    pending.clear()  # these came to the parent
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_main_thread)
