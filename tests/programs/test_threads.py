@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
@@ -178,3 +180,60 @@ def wait():
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
+LATE = """
+import atexit, threading, torch, torchglass as tg
+
+def function(x):
+    return (x.sin() * {factor}).softmax(-1).sum()
+
+def late(*_):
+    if threading.current_thread() is not threading.main_thread():
+        threading.main_thread().join()
+    x = torch.ones(3, 4, requires_grad=True)
+    compiled = tg.compile(function)
+    compiled(x).backward()
+    print(len(tg.explain(compiled).to_dict()["entries"]), x.grad.shape)
+
+{start}
+"""
+
+
+@pytest.mark.parametrize("start", ["atexit.register(late)", "threading.Thread(target=late).start()"])
+def test_compiles_after_the_main_threads_end(start: str, tmp_path: Path) -> None:
+    code = LATE.format(start=start, factor=1 + 1 / len(start))
+    env = os.environ | {"TORCHGLASS_DIR": str(tmp_path / "files")}
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=False, env=env
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (0, "1 torch.Size([3, 4])\n", "")
+
+
+ALONE = """
+import sys, threading, torch, torchglass as tg
+from torchglass.inspector import progress, reports
+progress.AFTER, reports.QUIET = 0.01, 60
+sys.stderr.isatty = lambda: True
+lock = threading.Lock()
+
+def function(x):
+    x = x.sin() * x.cos()
+    with lock:
+        x = x * 2
+    return x + 1
+
+compiled = tg.compile(function, fullgraph=True)
+for size in (3, 4, 3):
+    compiled(torch.ones(size))
+print(len(tg.explain(compiled).to_dict()["entries"]), threading.active_count())
+"""
+
+
+def test_our_own_threads_are_none_of_the_programs(tmp_path: Path) -> None:
+    """Those that show how far a compile is, run C compilers and write reports: code with a lock would be broken."""
+    env = {k: v for k, v in os.environ.items() if k != "TORCHGLASS_QUIET"} | {"TORCHGLASS_DIR": str(tmp_path / "files")}
+    command = [sys.executable, "-c", ALONE]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, env=env)
+    assert (run.returncode, run.stdout) == (0, "2 1\n"), run.stderr
+    assert "could not" not in run.stderr and "torchglass: function:" in run.stderr

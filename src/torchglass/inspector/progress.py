@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
+from ..process import threads
+
 QUIET = "TORCHGLASS_QUIET"
 AFTER = 1.0
 EVERY = 0.2
@@ -29,6 +31,7 @@ class Line:
         self.stage = ""
         self.kernels = 0
         self.begin = time.monotonic()
+        self.done, self.gone = threading.Event(), threading.Event()
 
     def __str__(self) -> str:
         kernels = f", {self.kernels} kernels" if self.kernels else ""
@@ -53,17 +56,17 @@ def compiling(name: str) -> Iterator[None]:
     if not shown(stream):
         yield
         return
-    before, line, done = getattr(_here, "line", None), Line(name), threading.Event()
-    thread = threading.Thread(target=_show, args=(line, stream, done), daemon=True)
+    before, line = getattr(_here, "line", None), Line(name)
+    starts = False
     try:
-        thread.start()
+        starts = threads.start(_show, line, stream)
         _here.line = line
         yield
     finally:
         _here.line = before
-        done.set()
-        if thread.ident is not None:
-            thread.join()
+        line.done.set()
+        if starts:
+            line.gone.wait()
 
 
 def shown(stream: TextIO) -> bool:
@@ -71,9 +74,16 @@ def shown(stream: TextIO) -> bool:
     return os.environ.get(QUIET) != "1" and stream is not None and hasattr(stream, "isatty") and stream.isatty()
 
 
-def _show(line: Line, stream: TextIO, done: threading.Event) -> None:
+def _show(line: Line, stream: TextIO) -> None:
+    try:
+        _show_until_done(line, stream)
+    finally:
+        line.gone.set()
+
+
+def _show_until_done(line: Line, stream: TextIO) -> None:
     wait, wide = AFTER, 0
-    while not done.wait(wait):
+    while not line.done.wait(wait):
         text = str(line)[:100]
         stream.write("\r" + text.ljust(wide))
         stream.flush()

@@ -14,12 +14,12 @@ import atexit
 import contextlib
 import logging
 import os
-import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..process import fallbacks
+from ..process import fallbacks, threads
 from ..process.locks import fork_safe_lock, forks_wait_for
 from ..records.compilation import FunctionRecord
 from .show import on_the_stack
@@ -38,23 +38,21 @@ QUIET = 0.7
 _lock = fork_safe_lock()
 _writing = forks_wait_for(fork_safe_lock())  # while files are written: whoever flushes or exits waits for the thread
 _waiting: dict[int, tuple[int, Callable[[], FunctionRecord | None], Write, bool]] = {}
-_timer: threading.Timer | None = None
+_due = 0.0  # when it has been quiet for so long
+_watched = False  # whether a thread waits for that
 
 
 def changed(record: FunctionRecord, write: Write, asked: bool) -> None:
     """The record of a function has something new: its files are written soon, or at the end of this process."""
-    global _timer
+    global _due, _watched
     with _lock:
         # nobody waits for the files of a function that is gone, and its record would keep what it worked on
         kept = (lambda: record) if asked else weakref.ref(record)
         _waiting[id(record)] = (os.getpid(), kept, write, asked)
         crowded = len(_waiting) > MOST_WAITING
         if asked:
-            if _timer is not None:
-                _timer.cancel()
-            _timer = threading.Timer(QUIET, _when_quiet)
-            _timer.daemon = True
-            _timer.start()
+            _due = time.monotonic() + QUIET
+            _watched = _watched or threads.start(_watch)
     if crowded:
         flush()
 
@@ -66,8 +64,21 @@ def flush(record: FunctionRecord | None = None) -> None:
             _write(*row)
 
 
+def _watch() -> None:
+    """A thread that writes once it has been quiet."""
+    global _watched
+    while True:
+        with _lock:
+            left = _due - time.monotonic()
+            if left <= 0:
+                _watched = False
+                break
+        time.sleep(left)
+    _when_quiet()
+
+
 def _when_quiet() -> None:
-    """Runs in the timer's thread. A record that grows just now is left for the next time."""
+    """Runs in a thread of its own. A record that grows just now is left for the next time."""
     with _writing:
         for waiting, write, asked in _take(lambda _: True, asked_only=True):
             try:
@@ -133,13 +144,13 @@ def _write(record: FunctionRecord, write: Write, asked: bool) -> None:
             fallbacks.say(f"{name} of `{record.name}` could not be written", record.origin, error=error)
 
 
-def _forget_timer() -> None:
-    global _timer
-    _timer = None  # threads do not survive a fork
+def _forget_thread() -> None:
+    global _watched
+    _watched = False  # threads do not survive a fork
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_timer)
+    os.register_at_fork(after_in_child=_forget_thread)
 
 
 @atexit.register

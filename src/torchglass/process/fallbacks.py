@@ -8,7 +8,6 @@ formatters the program has: a program that runs eagerly is right, one that ends 
 
 from __future__ import annotations
 
-import concurrent.futures.thread
 import logging
 import threading
 from collections.abc import Hashable
@@ -28,7 +27,7 @@ def say(reason: str, origin: Hashable = None, more: str = "", key: Hashable = No
     ``error`` is an exception of ours to show with its traceback. Daemon threads that are still at work when the
     interpreter ends can start nothing any more, and say nothing.
     """
-    if concurrent.futures.thread._shutdown and threading.current_thread().daemon:
+    if not threading.main_thread().is_alive() and threading.current_thread().daemon:
         return
     told = (reason, origin) if key is None else key
     if told in _said:

@@ -5,21 +5,15 @@ global_state() == GlobalState(grad_mode=True)     # everything else is as PyTorc
 
 from __future__ import annotations
 
-import concurrent.futures
 from typing import Any, NamedTuple
 
 import torch
 
 from .. import _native
+from ..process import threads
 
-
-def _of_a_new_thread() -> tuple[Any, ...]:
-    """The state that nobody has changed: most of it belongs to a thread."""
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        return thread.submit(_native.global_state).result()
-
-
-_UNCHANGED = _of_a_new_thread()
+_UNCHANGED = threads.begin(_native.global_state).result()
+"""The state that nobody has changed: most of it belongs to a thread."""
 
 
 class GlobalState(NamedTuple):

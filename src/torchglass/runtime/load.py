@@ -7,18 +7,19 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import functools
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..process import interrupts
+from ..process import interrupts, threads
 from ..records.index_errors import INDEX_ERRORS
 from ..torch_compat import has_its_numbers
 from . import parallel_compile, triton_kernels
@@ -142,12 +143,14 @@ class Building:
             kernels.path, kernels.text, kernels.kept
         )  # fmt: skip
         self.filename = path.name
-        # of its own: threads of one that is shared are lost to forked processes
-        executor = ThreadPoolExecutor(1, "torchglass-cc")
+        self._made = threads.begin(self._make, path, parallel_compile.most(), text, kept, self._compilers)
+
+    def _make(self, *job: Any) -> Library:
+        _at_work.add(self)
         try:
-            self._made = executor.submit(compile_c, path, parallel_compile.most(), text, kept, self._compilers)
+            return compile_c(*job)
         finally:
-            executor.shutdown(wait=False)
+            _at_work.discard(self)
 
     def result(self) -> Library:
         """The shared library. Raises ToolchainError."""
@@ -156,6 +159,24 @@ class Building:
     def stop(self) -> None:
         """Nobody needs it any more."""
         self._compilers.stop()
+
+    def end(self) -> None:
+        """Wait, but not for ever, until it has stopped: nothing of it is left then."""
+        self.stop()
+        with contextlib.suppress(Exception):
+            self._made.exception(timeout=5)
+
+
+_at_work: set[Building] = set()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_at_work.clear)  # they are the parent's
+
+
+@atexit.register
+def _end_all() -> None:
+    """Of daemon threads, with which the interpreter ends."""
+    for building in list(_at_work):
+        building.end()
 
 
 def with_numbers(call: Callable[[list[Any]], Any], specs: Mapping[int, tuple[Any, ...]]) -> Callable[[list[Any]], Any]:
