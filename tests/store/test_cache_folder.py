@@ -121,3 +121,15 @@ def test_pruning_is_due_once_an_hour(tmp_path):
     os.utime(stamp, (0, 0))
     assert cache_folder._due(tmp_path)
     assert cache_folder.prune(tmp_path, max_bytes=0) == []
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_temporary_folder_goes_with_the_process(tmp_path, named):
+    """Reports are written as it ends, and not into a folder that has gone."""
+    (tmp_path / "file").touch()
+    (tmp_path / "tmp").mkdir()
+    code = "import torch, torchglass as tg; tg.compile(lambda x: x.sin() + 1)(torch.ones(3))"
+    env = {k: v for k, v in os.environ.items() if k != "TORCHGLASS_DIR"} | {"TMPDIR": str(tmp_path / "tmp")}
+    env |= {"TORCHGLASS_DIR" if named else "XDG_CACHE_HOME": str(tmp_path / "file")}
+    run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert "torchglass keeps its files in" in run.stderr and not list((tmp_path / "tmp").iterdir())

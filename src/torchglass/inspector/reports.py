@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import logging
 import os
 import time
@@ -45,6 +46,7 @@ _watched = False  # whether a thread waits for that
 def changed(record: FunctionRecord, write: Write, asked: bool) -> None:
     """The record of a function has something new: its files are written soon, or at the end of this process."""
     global _due, _watched
+    _write_at_exit()
     with _lock:
         # nobody waits for the files of a function that is gone, and its record would keep what it worked on
         kept = (lambda: record) if asked else weakref.ref(record)
@@ -153,7 +155,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_thread)
 
 
-@atexit.register
+@functools.cache  # when there are folders to write to: those that are temporary are deleted after this
+def _write_at_exit() -> None:
+    atexit.register(_at_exit)
+
+
 def _at_exit() -> None:
     with contextlib.suppress(Exception):
         flush()

@@ -39,6 +39,7 @@ PATIENCE = 20.0  # seconds: whoever holds a folder's lock for longer is stopped 
 NOWHERE = Path(os.devnull) / "torchglass"  # where nothing can be written: texts then run without files
 
 _held: list[int] = []
+_temporaries: list[tuple[Path, int]] = []  # and whose they are
 
 
 class FolderRefused(OSError):
@@ -227,14 +228,16 @@ def _temporary(error: Exception) -> Path:
     except OSError:  # a full disk
         temporary = NOWHERE
     else:
-        atexit.register(_delete_own, temporary, os.getpid())
+        _temporaries.append((temporary, os.getpid()))
     fallbacks.say(f"torchglass keeps its files in {temporary} for now: {error}", key=str(error))
     return temporary
 
 
-def _delete_own(folder: Path, pid: int) -> None:
-    if os.getpid() == pid:  # not in a forked child, whose parent still runs code from here
-        shutil.rmtree(folder, ignore_errors=True)
+@atexit.register  # as this module loads: what writes into them as the process ends is registered later, and runs before
+def _delete_temporaries() -> None:
+    for folder, pid in _temporaries:
+        if os.getpid() == pid:  # not in a forked child, whose parent still runs code from here
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_private_group(gid: int) -> bool:
