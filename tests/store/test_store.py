@@ -128,6 +128,33 @@ def test_an_edit_of_text_that_changed_since_is_set_aside(store, capsys):
     assert not again(store).folder("toy").write("a.py", TEXT + "# new\n").edited
 
 
+@pytest.mark.parametrize("left", range(4))
+@pytest.mark.parametrize("before", [None, TEXT, "# mine\n"])
+def test_a_process_that_is_killed_leaves_no_edit(store, monkeypatch, capsys, before, left):
+    """After so many files, of the text and the manifest: what follows finds either text of ours, and no person's."""
+    if before is not None:
+        store.folder("toy").write("a.py", TEXT).path.write_text(before)
+    writes, write = iter(range(10)), files.write_atomically
+
+    def killed(path, content):
+        if path.name.endswith(".stale") or next(writes) < left:
+            write(path, content)
+
+    monkeypatch.setattr(files, "write_atomically", killed)
+    store.folder("toy").write("a.py", TEXT + "# new\n")
+    monkeypatch.undo()
+    if before == "# mine\n" and left == 0:
+        return  # the edit is still there, to be set aside
+    capsys.readouterr()
+    for text in (TEXT + "# newer\n", TEXT):
+        artifact = again(store).folder("toy").write("a.py", text)
+        assert not artifact.edited and artifact.path.read_text() == text
+    assert not capsys.readouterr().err
+    assert [p.read_text() for p in store.root.rglob("*.stale*")] == (["# mine\n"] if before == "# mine\n" else [])
+    artifact.path.write_text(TEXT + "# new\n")  # a person brings back what was struck
+    assert again(store).folder("toy").write("a.py", TEXT).edited
+
+
 @pytest.mark.parametrize("manifest", [None, "no json", "[]", '"text"', "{"])
 def test_a_lost_manifest_loses_no_edit(store, manifest):
     path = store.folder("toy").write("a.py", TEXT).path

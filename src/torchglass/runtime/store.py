@@ -154,16 +154,17 @@ class Folder:
         return artifact
 
     def _left(
-        self, path: Path, key: str, text: str, role: Role, manifest: dict[str, str], disputed: bool
+        self, path: Path, key: str, text: str, role: Role, manifest: _Manifest, disputed: bool
     ) -> Artifact | None:
         """The file, as it is to be, and its row in the manifest; None if another process runs another text of it."""
-        found, generated, ours, notice = files.read_text(path), manifest.get(key), digest(text), self.store.notice
+        found, ours, notice = files.read_text(path), digest(text), self.store.notice
+        generated, *replaced = manifest.get(key, "").split()[:2] or [""]
         if found is None or found == text:
             if found is None:
                 _write(path, text, key, manifest)
             manifest[key] = ours
             return Artifact(path, text)
-        edited = digest(found) != generated
+        edited = digest(found) not in (generated, *replaced)
         if edited and generated == ours and not _is_damaged(found, text):
             if role == "runs":
                 notice(path, "using the edited file")
@@ -174,7 +175,7 @@ class Folder:
         if disputed and generated != ours:
             return None
         aside = _set_aside(path, found) if edited else None
-        _write(path, text, key, manifest)
+        _write(path, text, key, manifest, found)
         if aside is not None and generated == ours:
             notice(path, f"the file was damaged and is made anew; what was left of it is {aside.name}")
         elif aside is not None:
@@ -182,15 +183,13 @@ class Folder:
         return Artifact(path, text)
 
 
-def _write(path: Path, text: str, key: str, manifest: dict[str, str]) -> None:
-    """The file and its row in the manifest. An exception in between (another thread's) must not make it look edited."""
-    try:
-        files.write_atomically(path, text)
-        manifest[key] = digest(text)
-    except BaseException:
-        if files.read_text(path) == text:
-            manifest[key] = digest(text)
-        raise
+def _write(path: Path, text: str, key: str, manifest: _Manifest, replaced: str | None = None) -> None:
+    """The file and its row in the manifest, that first."""
+    ours = digest(text)
+    manifest[key] = ours if replaced is None else f"{ours} {digest(replaced)}"
+    manifest.save()
+    files.write_atomically(path, text)
+    manifest[key] = ours
 
 
 def _is_damaged(found: str, text: str) -> bool:
@@ -296,7 +295,7 @@ class ArtifactStore:
                 if self.neighbours.others(top):
                     continue
                 self.neighbours.join(top)
-                rows = _manifest(before)
+                rows = _Manifest(before)
                 for path in self._files.get(name, ()):
                     _copied(before / path, top / path, path.as_posix(), rows, manifest)
             self._places[name] = top.name
@@ -346,7 +345,7 @@ class ArtifactStore:
                 with _locked_manifest(top) as manifest:
                     for key, generated in manifest.items():
                         found = files.read_text(top / key)
-                        if found is not None and digest(found) != generated:
+                        if found is not None and digest(found) not in generated.split():
                             gone.append(top / key)
                 gone += sorted({*top.rglob("*.stale"), *top.rglob("*.stale.*")})
                 gone += _libraries_of_edits(top)
@@ -512,27 +511,34 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _manifest(top: Path) -> dict[str, str]:
+class _Manifest(dict[str, str]):
     """File to hash of its generated text. A manifest that is none counts as empty: edits are then set aside as stale,
     never lost.
     """
-    text = files.read_text(top / MANIFEST)
-    try:
-        rows = json.loads(text) if text else {}
-    except (ValueError, RecursionError):
-        rows = {}
-    rows = rows if isinstance(rows, dict) else {}
-    return {key: value for key, value in rows.items() if isinstance(value, str)}
+
+    def __init__(self, top: Path) -> None:
+        text = files.read_text(top / MANIFEST)
+        try:
+            rows = json.loads(text) if text else {}
+        except (ValueError, RecursionError):
+            rows = {}
+        rows = rows if isinstance(rows, dict) else {}
+        super().__init__((key, value) for key, value in rows.items() if isinstance(value, str))
+        self._path, self._saved = top / MANIFEST, dict(self)
+
+    def save(self) -> None:
+        """Write it if it has changed."""
+        if self != self._saved:
+            files.write_atomically(self._path, json.dumps(self, indent=1, sort_keys=True) + "\n")
+            self._saved = dict(self)
 
 
 @contextlib.contextmanager
-def _locked_manifest(top: Path) -> Iterator[dict[str, str]]:
-    """The manifest of a function's folder, saved at the end if it changed. Processes that share a folder take turns."""
+def _locked_manifest(top: Path) -> Iterator[_Manifest]:
+    """The manifest of a function's folder, saved at the end. Processes that share a folder take turns."""
     with cache_folder.locked(top):
-        manifest = _manifest(top)
-        before = dict(manifest)
+        manifest = _Manifest(top)
         try:
             yield manifest
         finally:
-            if manifest != before:
-                files.write_atomically(top / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+            manifest.save()
