@@ -22,6 +22,7 @@ import torch.fx
 
 from . import autodiff
 from .backends import registry
+from .capture.graph import tensors_in
 from .compilation import graph_sharing
 from .compilation.job import Job, alone, first_origin
 from .compilation.reporting import rewrite
@@ -30,10 +31,11 @@ from .compilation.timing import Timeline, compiling
 from .errors import BackendError
 from .inspector import progress
 from .options import CompileOptions
-from .process import interrupts
+from .process import fallbacks, interrupts
 from .process.locks import fork_safe_lock
 from .records.compilation import Compilation, FunctionRecord, GraphRecord, SideRecord
 from .records.partition import Partition, SavedTensor, TangentLayout
+from .records.target import DEVICES
 from .runtime import machine, triton_kernels
 from .runtime.graph_calls import Foreign, GraphCall
 from .runtime.inference_mode import making_inference_tensors
@@ -110,13 +112,28 @@ class GraphPipeline:
             with job.timeline.stage(f"backend {self.backend.name}"):
                 foreign = Foreign(self._foreign(self.backend.foreign, gm, list(example_inputs)))
             self.rest = lambda: foreign
-        elif "autodiff" in self.backend.stages:
+        elif "autodiff" in self.backend.stages and not (self.compiled and self._lies_elsewhere(gm)):
             inputs = list(fake_inputs if fake_inputs is not None else example_inputs)
             if not job.edited and not calls_others(gm):
                 runs = job.folder.store.runs
                 content = graph_sharing.content(rendered, gm, inputs, example_inputs, job.options, runs)
                 job.shared = graph_sharing.find(content, job.shared)
             self._start_without_inference_mode(gm, captured, example_inputs, inputs)
+
+    def _lies_elsewhere(self, gm: torch.fx.GraphModule) -> bool:
+        """Whether tensors of the graph are on a device that no code is generated for: it then runs as captured. An
+        error with ``fullgraph``.
+        """
+        devices = (value.device.type for node in gm.graph.nodes for value in tensors_in(node.meta.get("val")))
+        device = next((one for one in devices if one not in DEVICES), None)
+        if device is None:
+            return False
+        if self.job.options.fullgraph:
+            raise NotImplementedError(f"no code is generated for tensors on {device}")
+        where = f"in {self.job.folder.path}"
+        told = f"a graph has tensors on {device}, for which no code is generated: PyTorch runs it"
+        fallbacks.say(told, self.job.origin, where, key=("device", device))
+        return True
 
     def _foreign(self, compiler: registry.Compiler, gm: torch.fx.GraphModule, inputs: list[Any]) -> GraphCall:
         try:

@@ -10,7 +10,7 @@ stage that chooses by it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
 from .tuned.fusion import CpuFusion, GpuFusion
@@ -80,3 +80,7 @@ class Targets:
         if target is None:
             raise NotImplementedError(f"no code is generated for {device}")
         return target
+
+
+DEVICES = tuple(one.name for one in fields(Targets))
+"""The kinds of devices that code is generated for."""
