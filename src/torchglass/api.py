@@ -105,13 +105,18 @@ def compile_with(model: Any, options: CompileOptions, off: bool = False) -> Any:
 
 def _compile_class(cls: Any, options: CompileOptions) -> Any:
     """The class itself: calls of its objects run compiled from now on."""
-    is_module = issubclass(cls, torch.nn.Module) and cls.forward is not torch.nn.Module.forward
-    name = "forward" if is_module else "__call__"
-    method = getattr(cls, name, None)
+    name, method = _called_method(cls)
     if type(method) not in (FunctionType, _native.CompiledFunction):
         raise TypeError(f"model must be a class whose objects are called by a method in Python, not {cls!r}")
     setattr(cls, name, compile_with(method, options))
     return cls
+
+
+def _called_method(cls: Any) -> tuple[str, Any]:
+    """What calls of a class's objects run."""
+    is_module = issubclass(cls, torch.nn.Module) and cls.forward is not torch.nn.Module.forward
+    name = "forward" if is_module else "__call__"
+    return name, getattr(cls, name, None)
 
 
 def _for_its_inputs(
@@ -322,10 +327,13 @@ def explain(compiled: Any) -> Explanation:
     """What happened to a compiled function so far: entries, guards, graphs, breaks, recompiles, kernels.
 
     Print it, or call ``.to_dict()``. ``tg.explain(compiled)(*args)`` calls the function first. A function, method or
-    module that is not compiled is compiled for it, as ``torch._dynamo.explain(f)(*args)`` does.
+    module that is not compiled is compiled for it, as ``torch._dynamo.explain(f)(*args)`` does. Of a class it is the
+    method that calls of its objects run.
     """
     from .inspector.explain import Explanation  # loads rich, which compiling does not need
 
+    if isinstance(compiled, type) and type(_called_method(compiled)[1]) in (FunctionType, _native.CompiledFunction):
+        compiled = _called_method(compiled)[1]
     if isinstance(compiled, (FunctionType, MethodType, torch.nn.Module)) and _found_state(compiled) is None:
         compiled = compile(compiled)
     state = _state_of(compiled)

@@ -79,3 +79,21 @@ def test_a_plain_function_is_compiled_for_it():
     assert len(tg.explain(module).graphs()) == 1
     with pytest.raises(TypeError, match="compiled must be"):
         tg.explain(3)
+
+
+def test_a_class_is_explained_by_the_method_that_calls_run():
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            return x.sin() + 1
+
+    class Scale:
+        def __call__(self, x):
+            return x * 2
+
+    for cls, name in ((Net, "forward"), (Scale, "__call__")):
+        assert tg.compile(cls) is cls
+        cls()(torch.ones(3))
+        (entry,) = tg.explain(cls).to_dict()["entries"]
+        assert len(entry["graphs"]) == 1 and name in str(tg.explain(cls))
+    with pytest.raises(TypeError, match=r"must be what tg\.compile returned, not <class 'int'>"):
+        tg.explain(int)
