@@ -183,3 +183,33 @@ def test_complex_numbers_leave_the_operator_to_aten() -> None:
     x = torch.tensor([1.0, 0.0, 2.0])
     for f in (lambda x: x == 1j, lambda x: x != 1 + 0j, lambda x: x * 1j + 2j, lambda x: torch.rsub(x, 1j)):
         torch.testing.assert_close(tg.compile(f)(x), f(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_gradients_far_from_zero(dtype: torch.dtype) -> None:
+    """That of logsigmoid is small, not 0, where ``sigmoid`` rounds to 1."""
+    ends = [5, 12, 16, 17, 20, 40, -200, math.inf, -math.inf, math.nan, 0.0]
+
+    def gradients(x: Tensor) -> list[Tensor]:
+        return [torch.autograd.grad(f(x).sum(), x)[0] for f in (F.logsigmoid, F.hardsigmoid)]
+
+    x = torch.tensor(ends, dtype=dtype, requires_grad=True)
+    rtol = 2 * torch.finfo(dtype).eps
+    for got, want in zip(tg.compile(gradients)(x), gradients(x)):
+        torch.testing.assert_close(got, want, rtol=rtol, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("eps", [None, 1e-6, 3e-4, 0.1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_logit_at_its_ends(dtype: torch.dtype, eps: float | None) -> None:
+    """The ends are numbers of the dtype: 1 - 1e-6 is 1 in half precision."""
+    places = [-1.0, 0.0, 0.1, 0.5, 0.9, 1.0, 2.0] + [1e-6, 1 - 1e-6, 3e-4, 1 - 3e-4] * (dtype != torch.float32)
+
+    def values(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = torch.logit(x, eps)
+        return y.detach(), torch.autograd.grad(y.sum(), x)[0]
+
+    for place in places + [math.nan] * (dtype != torch.float32):  # single numbers: eager's vectors differ in NaN
+        x = torch.tensor([place], dtype=dtype, requires_grad=True)
+        for got, want in zip(tg.compile(values)(x), values(x)):
+            torch.testing.assert_close(got, want, rtol=4 * torch.finfo(dtype).eps, atol=0, equal_nan=True)

@@ -141,7 +141,8 @@ def _hardswish_backward(grad: V, x: V) -> V:
 
 @pointwise("hardsigmoid_backward")
 def _hardsigmoid_backward(grad: V, x: V) -> V:
-    return where((x > -3).do("and", x < 3), grad * (1 / 6), 0)
+    sixth = 0.1666666716337204  # float32's, which ATen takes for float64 too
+    return where((x > -3).do("and", x < 3), grad * sixth, 0)
 
 
 @pointwise("mish_backward")
@@ -177,8 +178,16 @@ def _prelu(x: V, weight: V) -> V:
 
 @rule("log_sigmoid_backward")
 def _log_sigmoid_backward(low: Lowering, node: fx.Node, grad: Any, x: Any, buffer: Any) -> View:
-    """What forward kept is not read: on a GPU it keeps nothing."""
-    return low.finish(lambda g, v: g * (1 - sigmoid(v)), [grad, x], node)
+    """``sigmoid(-x)``, by ``exp(-|x|)``, since ``1 - sigmoid(x)`` cancels. What forward kept is not read: on a GPU it
+    keeps nothing.
+    """
+
+    def slope(v: V) -> V:
+        z = exp(-absolute(v))
+        share = z / (1 + z)
+        return where(v < 0, 1 - share, share)
+
+    return low.finish(lambda g, v: g * slope(v), [grad, x], node)
 
 
 @rule("log_sigmoid_forward")
