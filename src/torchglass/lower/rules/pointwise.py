@@ -32,7 +32,6 @@ OPMATH: dict[str, tuple[int | str, ...]] = {
     "addcmul": ("value",), "addcdiv": ("value",), "lerp.Scalar": (2,), "native_dropout_backward": (2,),
     "leaky_relu": (1,), "leaky_relu_backward": (2,), "elu": (1, 2, 3), "elu_backward": (1, 2, 3), "celu": (1,),
     "softplus": (1, 2), "softplus_backward": (2, 3), "softshrink": (1,), "threshold": (1,), "threshold_backward": (2,),
-    "logit": (1,), "logit_backward": (2,),
 }  # fmt: skip
 """The operands that eager's kernels of half floats take in float32. They round all others, numbers and tensors of
 another dtype, to the dtype in which memory holds the result, before anything is computed."""

@@ -16,7 +16,7 @@ from ...records.loops import HALF, View, compute_dtype
 from ...records.sizes import all_known
 from ..context import Lowering, dtype_name
 from ..table import NotLowered, rule
-from ..values import Number, V, absolute, exp, is_float, log, sin, where
+from ..values import Number, V, absolute, exp, is_float, log, nearest, sin, where
 from .pointwise import both, pointwise
 
 
@@ -44,11 +44,19 @@ def _sinc(x: V) -> V:
     return where(x.do("eq", 0), 1, sin(x * math.pi) / (x * math.pi))
 
 
-@pointwise("logit")
-def _logit(x: V, eps: Number | None = None) -> V:
+@pointwise("logit", told=True)
+def _logit(x: V, eps: Number | None = None, *, stored: str) -> V:
     if eps is not None:
-        x = x.do("maximum", eps).do("minimum", 1 - eps)
+        low, high = _logit_bounds(eps, stored)
+        x = x.do("maximum", low).do("minimum", high)
     return log(x / (1 - x))
+
+
+def _logit_bounds(eps: Number | None, stored: str) -> tuple[Number, Number]:
+    """``eps`` and ``1 - eps`` as the dtype holds them: the second is 1 for an ``eps`` that is small to a half float."""
+    if eps is None:
+        return 0, 1
+    return eps, nearest(1 - eps, stored) if stored in HALF else 1 - eps
 
 
 @rule("lgamma")
@@ -182,8 +190,11 @@ def _angle(x: V) -> V:
     return where(x.do("isnan"), x, where(x < 0, x.lift(math.pi), x.lift(0)))
 
 
-@pointwise("logit_backward")
-def _logit_backward(grad: V, x: V, eps: Number | None = None) -> V:
-    low, high = (0.0, 1.0) if eps is None else (eps, 1.0 - eps)
-    inside = (x >= low).do("and", x <= high)
-    return where(inside, grad / (x * (1 - x)), 0 if eps is not None else math.nan)
+@pointwise("logit_backward", told=True)
+def _logit_backward(grad: V, x: V, eps: Number | None = None, *, stored: str) -> V:
+    """As ATen's scalar kernel; its vectors differ in NaN and -0.0."""
+    low, high = _logit_bounds(eps, stored)
+    outside = (x < low).do("or", x > high)
+    at_end = x.do("eq", 0).do("or", x.do("eq", 1))
+    slope = where(at_end, grad * math.inf, grad / (x * (1 - x)))
+    return where(outside, math.nan if eps is None else 0, slope)
