@@ -469,3 +469,25 @@ def test_writes_through_data_move_no_version_counter(grad, backend):
     x, y = tensor(3, grad=grad), tensor(3, grad=False)
     tg.compile(function, backend=backend)(x, y)
     assert (x[0].item(), x._version, y._version) == (2.0, 0, 1)
+
+
+SHORT, INT = torch.int16, torch.int32
+IN_OTHER_DTYPES = {
+    "view first": lambda y: (y.view(SHORT), y),
+    "part of it": lambda y: (y.view(SHORT), y[1:], y),
+    "base dropped": lambda y: (y.view(SHORT), y.view(INT)),
+    "turned": lambda y: (y[0].view(SHORT), y.view(INT), y.t()),
+}
+
+
+@pytest.mark.parametrize("show", IN_OTHER_DTYPES.values(), ids=IN_OTHER_DTYPES)
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("make", [lambda x: x + 1, lambda x: (x * 2).argsort(-1)], ids=["floats", "integers"])
+def test_views_of_a_result_in_other_dtypes(show, grad, make):
+    """Whichever is returned first, and if the result itself is not."""
+    x = tensor(2, 4, grad=grad)
+    got, wanted = tg.compile(lambda x: show(make(x)), fullgraph=True)(x), show(make(x))
+    for one, other in zip(got, wanted):
+        assert torch.equal(one, other) and one.dtype is other.dtype and one.requires_grad == other.requires_grad
+        assert one.stride() == other.stride() and one.storage_offset() == other.storage_offset()
+    assert len({one.untyped_storage().data_ptr() for one in got}) == 1

@@ -27,7 +27,7 @@ from ..records.partition import (
     ViewOf,
     ViewStep,
 )
-from ..torch_compat import functional_written, unwrap_functional
+from ..torch_compat import functional_written, unwrap_functional, wrap_functional
 from .joint import Trace
 from .ops import CALL, HIDDEN_VIEWS, Op, is_view, view_root
 from .recorder import AutodiffError, Recorder
@@ -98,8 +98,19 @@ class _Describer:
         for memory, members in groups.items():
             if len(members) > 1:
                 bases = [_base(member) for member in members.values() if _memory(member) == memory]
-                shared[memory] = next(filter(tracked, bases), bases[0])
+                shared[memory] = next(filter(tracked, bases), self._untracked_base(bases))
         return shared
+
+    def _untracked_base(self, members: list[torch.Tensor]) -> torch.Tensor:
+        """What all were made from by views. Autograd tells no base of whole numbers; views of them in two dtypes cannot
+        be made of each other.
+        """
+        ops = [self._op(member) for member in members]
+        root = view_root(ops[0])
+        if root in ops:
+            return members[ops.index(root)]
+        alike = root.kind is not CALL or all(op.val.dtype == root.val.dtype for op in ops)
+        return members[0] if alike else wrap_functional(root.val)
 
     def _memory(self, wrapper: torch.Tensor) -> int:
         """The memory an output shows. Parts of ``unsafe_split`` have memory of their own to autograd and
