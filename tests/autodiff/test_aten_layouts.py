@@ -27,9 +27,13 @@ x, y, number = turned(4, 6), turned(4, 6), torch.tensor(2.0)
 gaps = torch.rand(2, 7, 16).unfold(0, 2, 1)[..., ::2, :]
 x3, ones, none = turned(4, 6, 5), torch.ones(6), torch.zeros(0)
 images = torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last)
+gray = torch.rand(2, 1, 4, 4).expand(2, 3, 4, 4)
+one_image = torch.rand(4, 4, 1, 3).permute(2, 3, 0, 1)
+turned_images = turned(2, 3, 4, 4)
+fields = torch.rand(2, 2, 5, 6).permute(0, 2, 3, 1)
 three, where = torch.ones(3), torch.arange(16).view(4, 4).expand(2, 3, 4, 4).to(memory_format=torch.channels_last)
 places = torch.zeros(3, 7, dtype=torch.long).t()
-WAVES = [x3 + 0j, x3.contiguous() + 0j, x3.transpose(0, 1) + 0j]
+WAVES = [x3 + 0j, x3.contiguous() + 0j, x3.transpose(0, 1) + 0j, (torch.rand(4, 1, 1) + 0j).expand(4, 6, 5)]
 CHOICES = itertools.permutations if torch.__version__ >= "2.13" else itertools.combinations  # before, fakes may raise
 DIMS = [dims for n in (1, 2, 3) for dims in CHOICES(range(3), n)]
 norm = (ones, ones, ones, ones, ones)
@@ -55,21 +59,54 @@ CALLS = {
     aten.native_batch_norm.default: [
         (x3, ones, ones, ones, ones, True, 0.1, 1e-5),
         (x3, ones, ones, ones, ones, False, 0.1, 1e-5),
-        (images, three, three, three, three, True, 0.1, 1e-5),
+        *((some, *[three] * 4, True, 0.1, 1e-5) for some in (images, gray, one_image, turned_images)),
+        (one_image, three, three, torch.ones(6)[::2], three, True, 0.1, 1e-5),
     ],
     aten.native_batch_norm_backward.default: [
         (x3, x3, *norm, True, 1e-5, [True] * 3),
         (images, images, *[three] * 5, True, 1e-5, [True] * 3),
     ],
     aten.batch_norm_backward.default: [(x3, x3, *norm, True, 1e-5, [True] * 3, none)],
-    aten.max_unpool2d.default: [(images, where, [8, 8])],
+    aten.max_unpool2d.default: [(images, where, [8, 8]), (gray, where, [8, 8])],
     aten.native_group_norm.default: [(images, None, None, 2, 3, 16, 1, 1e-5)],
-    aten.reflection_pad2d.default: [(images, [1, 2, 0, 1]), (x3, [1, 1, 1, 1])],
-    aten.replication_pad2d.default: [(images, [1, 2, 0, 1]), (x3, [1, 1, 1, 1])],
-    aten.upsample_nearest2d.default: [(images, [8, 8])],
-    aten._upsample_nearest_exact2d.default: [(images, [8, 8])],
-    aten.upsample_bilinear2d.default: [(images, [8, 8], False)],
-    aten.upsample_bicubic2d.default: [(images, [8, 8], False)],
+    aten.reflection_pad2d.default: [(images, [1, 2, 0, 1]), (gray, [1, 2, 0, 1]), (x3, [1, 1, 1, 1])],
+    aten.replication_pad2d.default: [(images, [1, 2, 0, 1]), (gray, [1, 2, 0, 1]), (x3, [1, 1, 1, 1])],
+    aten.reflection_pad3d.default: [(images.unsqueeze(2), [1, 1, 1, 1, 0, 0]), (gray[None], [1, 1, 1, 1, 0, 0])],
+    aten.replication_pad3d.default: [(images.unsqueeze(2), [1, 1, 1, 1, 1, 1]), (gray[None], [1, 1, 1, 1, 1, 1])],
+    aten.channel_shuffle.default: [(images, 3), (gray, 3), (turned_images, 3)],
+    aten.upsample_nearest2d.default: [(images, [8, 8]), (gray, [8, 8])],
+    aten._upsample_nearest_exact2d.default: [(images, [8, 8]), (gray, [8, 8])],
+    aten.upsample_bilinear2d.default: [(images, [8, 8], False), (gray, [8, 8], False)],
+    aten.upsample_bicubic2d.default: [(images, [8, 8], False), (gray, [8, 8], False)],
+    aten.grid_sampler_2d.default: [
+        (one, grid, mode, 0, False)
+        for one in (images, turned_images)
+        for grid in (fields, fields.mT.contiguous().mT)
+        for mode in (0, 1, 2)
+    ],
+    aten.grid_sampler_3d.default: [
+        (x5, torch.rand(3, 4, 4, 3, 2).permute(4, 3, 2, 1, 0), mode, 0, False)
+        for x5 in (images.unsqueeze(2), images.unsqueeze(2).contiguous())
+        for mode in (0, 1)
+    ],
+    aten.isin.Tensor_Tensor: [(x, y), (x, x[0]), (images, x), (turned(40, 60), turned(40, 60))],
+    aten.isin.Tensor_Scalar: [(x, 0.5), (images, 0.5)],
+    aten.nll_loss2d_forward.default: [
+        (images, torch.zeros(4, 4, 2, dtype=torch.long).permute(2, 1, 0), None, reduction, -100) for reduction in (0, 1)
+    ],
+    aten.rrelu_with_noise.default: [(x, torch.empty_like(x), 0.1, 0.3, training) for training in (True, False)],
+    aten.addr.default: [
+        (z, ones[:4], ones, {"beta": beta}) for z in (x, x.contiguous(), x[0], number) for beta in (0, 1)
+    ],
+    aten.binary_cross_entropy.default: [
+        (a, b, None, reduction)
+        for a, b in ((x, y.contiguous()), (x.contiguous(), y), (gaps, gaps))
+        for reduction in (0, 1)
+    ],
+    aten.binary_cross_entropy_backward.default: [
+        (a, b, a.contiguous(), None, 0) for a, b in ((x, y.contiguous()), (x.contiguous(), y))
+    ]
+    + [(number, x, y, None, 1)],
     aten.masked_fill.Scalar: [(x, x > 0.5, 0.0), (x, torch.ones(6, dtype=torch.bool), 0.0)],
     aten.masked_fill.Tensor: [(x, x > 0.5, number)],
     aten.native_layer_norm.default: [(x3, [5], None, None, 1e-5)],
@@ -104,10 +141,21 @@ CALLS = {
         for scores in (x, x[0], number)
         for reduction in (0, 1, 2)
     ],
-    aten.roll.default: [(x, [1], [0]), (images, [1, 2], [0, 3]), (images, [1]), (gaps, [1], [1]), (x3, [1], [2])],
+    aten.roll.default: [
+        (gray, [1], [1]),
+        (images[:1], [1], [0]),
+        (images, [0, 1], [0, 1]),
+        (x, [1], [0]),
+        (images, [1, 2], [0, 3]),
+        (images, [1]),
+        (gaps, [1], [1]),
+        (x3, [1], [2]),
+    ],
     aten.view.default: [(x3, [4, 6, 5, 1]), (turned(4, 1, 6).unsqueeze(2), [4, 1, 2, 3])],
 }
 CALLS[aten._unsafe_view.default] = CALLS[aten.view.default]
+CALLS[aten._native_batch_norm_legit.default] = CALLS[aten.native_batch_norm.default]
+CALLS[aten._native_batch_norm_legit_functional.default] = CALLS[aten.native_batch_norm.default][:-1]
 BROADCAST = (turned(4, 1, 6), turned(3, 6))
 for of_two in LAYOUTS.keys() - CALLS.keys():
     rounding = {"rounding_mode": "floor"} if of_two is aten.div.Tensor_mode else {}

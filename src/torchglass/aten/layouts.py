@@ -158,6 +158,8 @@ def laid_out(target: Any, result: Any, args: tuple[Any, ...]) -> Any:
     aten.normal.Tensor_float, aten.normal.float_Tensor, aten.poisson.default, aten.pow.Scalar,
     aten.smooth_l1_loss_backward.default, aten.masked_fill.Scalar, aten.masked_fill.Tensor,
     aten.native_layer_norm.default, aten.tril.default, aten.triu.default,
+    aten.grid_sampler_2d.default, aten.grid_sampler_3d.default, aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar,
+    aten.nll_loss2d_forward.default, aten.rrelu_with_noise.default,
 )  # fmt: skip
 def _row_by_row(result: Any, args: tuple[Any, ...]) -> Any:
     """Their kernels give contiguous results whatever they are given."""
@@ -166,21 +168,30 @@ def _row_by_row(result: Any, args: tuple[Any, ...]) -> Any:
     return tuple(value if value is None else _new(value) for value in result)
 
 
-@layout(aten.native_batch_norm.default)
+_LEGIT = aten._native_batch_norm_legit
+
+
+@layout(aten.native_batch_norm.default, _LEGIT.default, aten._native_batch_norm_legit_functional.default)
 def _normalized(result: Any, args: tuple[Any, ...]) -> Any:
-    """Pictures that are contiguous and channels last alike are contiguous to it."""
-    if result[0] is None or not (args[0].is_contiguous() or (args[0].dim() == 4 and _is_dense_channels_last(args[0]))):
-        return _as_images(result, args[0])
-    return (_new(result[0], torch.contiguous_format if args[0].is_contiguous() else torch.channels_last), *result[1:])
+    """Pictures that are contiguous and channels last alike are contiguous to it, as long as nothing has gaps."""
+    x, last = args[0], _LAST.get(args[0].dim(), torch.contiguous_format)
+    contiguous, packed = x.is_contiguous(), all(one is None or one.is_contiguous() for one in args[1:5])
+    if result[0] is None or not packed or not (contiguous or x.is_contiguous(memory_format=last)):
+        return _as_images(result, x)
+    return (_new(result[0], torch.contiguous_format if contiguous else last), *result[1:])
 
 
 @layout(
     aten.max_unpool2d.default, aten.native_group_norm.default, aten.upsample_nearest2d.default,
     aten._upsample_nearest_exact2d.default, aten.upsample_bilinear2d.default, aten.upsample_bicubic2d.default,
-    aten.reflection_pad2d.default, aten.replication_pad2d.default,
+    aten.reflection_pad2d.default, aten.replication_pad2d.default, aten.reflection_pad3d.default,
+    aten.replication_pad3d.default, aten.channel_shuffle.default,
 )  # fmt: skip
 def _as_first(result: Any, args: tuple[Any, ...]) -> Any:
     return _as_images(result, args[0])
+
+
+_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 @layout(aten.native_batch_norm_backward.default, aten.batch_norm_backward.default)
@@ -190,8 +201,7 @@ def _as_second(result: Any, args: tuple[Any, ...]) -> Any:
 
 def _as_images(result: Any, images: torch.Tensor) -> Any:
     """Contiguous, or channels last where the images are."""
-    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(images.dim())
-    wanted = last if last is not None and _channels_last(images) else torch.contiguous_format
+    wanted = _LAST[images.dim()] if images.dim() in _LAST and _channels_last(images) else torch.contiguous_format
     if isinstance(result, torch.Tensor):
         return _new(result, wanted)
     first = None if result[0] is None else _new(result[0], wanted)
@@ -199,7 +209,11 @@ def _as_images(result: Any, images: torch.Tensor) -> Any:
 
 
 def _channels_last(images: torch.Tensor) -> bool:
-    """As ATen's kernels ask: strides grow from the channels over the places to the batch."""
+    """As ATen's kernels ask: strides grow from the channels over the places to the batch. One channel that is shown
+    many times is none.
+    """
+    if images.stride(1) == 0:
+        return False
     least = 0
     for dim in (1, *range(images.dim() - 1, 1, -1), 0):
         size, stride = images.shape[dim], images.stride(dim)
@@ -220,7 +234,10 @@ def _of_two(result: Any, args: tuple[Any, ...]) -> Any:
     them may be a number.
     """
     first, second = args[:2] if isinstance(args[0], torch.Tensor) else (args[1], args[0])
-    strides = torch.eq(first, second).stride()
+    return _with_strides(result, torch.eq(first, second).stride())
+
+
+def _with_strides(result: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     return result if result.stride() == strides else result.new_empty_strided(result.shape, strides)
 
 
@@ -255,8 +272,30 @@ def _indexed(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
 
 @layout(aten.roll.default)
 def _as_joined(result: Any, args: tuple[Any, ...]) -> Any:
-    """Two parts joined, which keeps channels last; without dimensions it rolls what was flattened."""
-    return _as_images(result, args[0]) if len(args) > 2 and args[2] else result
+    """Two parts joined, dimension by dimension; without dimensions it rolls what was flattened."""
+    x, dims = args[0], args[2] if len(args) > 2 else ()
+    if not dims or not x.numel():
+        return result
+    for shift, dim in zip(args[1], dims):
+        first = -shift % x.shape[dim]
+        x = torch.cat([x.narrow(dim, first, x.shape[dim] - first), x.narrow(dim, 0, first)], dim)
+    return x
+
+
+@layout(aten.addr.default)
+def _of_three(result: Any, args: tuple[Any, ...]) -> Any:
+    """Computed of all three, also where ``beta`` is 0 and the first says nothing."""
+    return _with_strides(result, torch.addcmul(args[0], args[1].unsqueeze(1), args[2]).stride())
+
+
+@layout(aten.binary_cross_entropy.default)
+def _for_each(result: Any, args: tuple[Any, ...]) -> Any:
+    return _as_a_copy(result, args) if result.dim() else result
+
+
+@layout(aten.binary_cross_entropy_backward.default)
+def _as_copy_of_second(result: Any, args: tuple[Any, ...]) -> Any:
+    return _as_a_copy(result, args[1:])
 
 
 @layout(aten.multilabel_margin_loss_forward.default)
@@ -356,7 +395,20 @@ def _innermost(result: torch.Tensor, x: torch.Tensor, dims: list[int]) -> torch.
     if not torch.backends.mkl.is_available():
         return result
     last = [dim % x.dim() for dim in dims]
-    order = [*_outer_first(x, [dim for dim in range(x.dim()) if dim not in last]), *last]
+    order = [*_outer_first(x, _parted(x.dim(), last)), *last]
     empty = torch.empty([result.shape[dim] for dim in order], dtype=result.dtype, device=result.device)
     laid = empty.permute([order.index(dim) for dim in range(x.dim())])
     return result if result.stride() == laid.stride() else laid
+
+
+def _parted(count: int, last: list[int]) -> list[int]:
+    """The dimensions that are not in ``last``, as ``std::partition`` leaves them: equal strides keep its order."""
+    order, start, end = list(range(count)), 0, count
+    while start < end:
+        if order[start] not in last:
+            start += 1
+        elif order[end - 1] in last:
+            end -= 1
+        else:
+            order[start], order[end - 1] = order[end - 1], order[start]
+    return order[:start]
