@@ -322,3 +322,22 @@ def test_strides_of_what_is_gathered_decide_branches() -> None:
     wanted, *facts = program(torch.arange(5.0))
     got, *known = tg.compile(program)(torch.arange(5.0))
     assert torch.equal(got, wanted) and known == facts
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "glass"])
+@pytest.mark.parametrize("trains", [False, True])
+def test_functions_that_fake_tensors_do_not_see_whole(backend, trains) -> None:
+    """Their kernels copy what is not contiguous, and a view of the result is one of that."""
+    numbers, classes = torch.rand(2, 6, 4).transpose(1, 2).requires_grad_(trains), (turned(4, 6) * 3).long()
+
+    def program(x, places):
+        pooled = F.max_pool1d(x, 2)
+        hot = F.one_hot(places, 3)
+        return pooled, pooled.stride(), F.max_pool1d(x, 2, return_indices=True)[1], hot, hot.view(-1), hot.stride()
+
+    got, wanted = tg.compile(program, backend=backend)(numbers, classes), program(numbers, classes)
+    for one, other in zip(got, wanted):
+        if isinstance(one, torch.Tensor):
+            assert torch.equal(one, other) and one.stride() == other.stride()
+        else:
+            assert one == other

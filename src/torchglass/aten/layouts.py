@@ -31,6 +31,31 @@ def layout(*targets: Any) -> Callable[[Rule], Rule]:
     return enter
 
 
+def _always(*args: Any, **kwargs: Any) -> bool:
+    return True
+
+
+def _if_only_values(x: torch.Tensor, *args: Any, **kwargs: Any) -> bool:
+    """Neither a gradient nor the places of the maxima are wanted."""
+    return not ((x.requires_grad and torch.is_grad_enabled()) or kwargs.get("return_indices", args[5:6] == (True,)))
+
+
+# Functions that PyTorch decomposes for fake tensors alone, and whether their CPU kernel makes its operand contiguous.
+_OF_CONTIGUOUS: dict[Any, Callable[..., bool]] = {
+    torch.nn.functional.one_hot: _always,
+    torch.nn.functional.max_pool1d: _if_only_values,
+    torch.max_pool1d: _if_only_values,
+}
+
+
+def as_kernels_take(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
+    """The arguments of a call as its CPU kernel takes them, for a function that no fake tensor sees whole."""
+    asked = _OF_CONTIGUOUS.get(function) if args and isinstance(args[0], torch.Tensor) else None
+    if asked is None or args[0].device.type != "cpu" or not asked(*args, **kwargs):
+        return args
+    return args[0].contiguous(), *args[1:]
+
+
 _UNTAGGED = frozenset((aten.leaky_relu.default,))  # element-wise, though torch 2.11 does not say so
 
 

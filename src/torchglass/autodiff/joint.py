@@ -26,6 +26,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..aten.layouts import as_kernels_take
 from ..operators.array_calls import numpy_call
 from ..operators.traced_arrays import NotTraced, TracedArrays
 from ..process import interrupts
@@ -192,6 +193,7 @@ class Tracer:
                 return called(self, *args, **kwargs)
             if function is attention_masks.attention:
                 args, kwargs = attention_masks.without_mask(args, kwargs, self._known_mask)
+            args = as_kernels_take(function, args, kwargs)
             written = COMPOSITES.get(function)
             result = written(*args, **kwargs) if written is not None else None
             return function(*args, **kwargs) if result is None else result

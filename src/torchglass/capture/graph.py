@@ -17,6 +17,7 @@ import torch
 import torch.fx
 
 from .. import torch_compat
+from ..aten.layouts import as_kernels_take
 from ..operators.traced_arrays import NotTraced, TracedArrays
 from ..records.origin import Origin
 from ..records.sources import Source
@@ -192,7 +193,7 @@ class GraphBuilder:
                 # fake kernels let pass what real ones refuse (the maximum of nothing); without data both are at hand
                 function(*[convert(a, _empty) for a in args], **{k: convert(v, _empty) for k, v in kwargs.items()})
             with self.fake_mode:
-                result = function(*fake_args, **fake_kwargs)
+                result = function(*as_kernels_take(function, fake_args, fake_kwargs), **fake_kwargs)
             if isinstance(result, torch.Tensor) and result.layout in SPARSE:
                 raise Unsupported("an operation that makes a sparse tensor", "work with it outside what is compiled")
             if function is operator.getitem and _has_list(fake_args[1]) and result.numel() <= MOST_TRIED:
