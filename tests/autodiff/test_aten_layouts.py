@@ -25,6 +25,8 @@ def turned(*shape: int) -> torch.Tensor:
 
 x, y, number = turned(4, 6), turned(4, 6), torch.tensor(2.0)
 gaps = torch.rand(2, 7, 16).unfold(0, 2, 1)[..., ::2, :]
+odd = torch.rand(60).as_strided((2, 5, 1, 6), (30, 6, 1, 1))  # the place's stride is no new tensor's
+BROADCAST = (turned(4, 1, 6), turned(3, 6))
 x3, ones, none = turned(4, 6, 5), torch.ones(6), torch.zeros(0)
 images = torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last)
 gray = torch.rand(2, 1, 4, 4).expand(2, 3, 4, 4)
@@ -151,12 +153,31 @@ CALLS = {
         (gaps, [1], [1]),
         (x3, [1], [2]),
     ],
+    aten.im2col.default: [(z, [n, n], [1, 1], [0, 0], [1, 1]) for z in (images, turned_images) for n in (1, 2)],
+    aten.col2im.default: [(turned(2, 12, 16), [4, 4], [1, 1], [1, 1], [0, 0], [1, 1])],
+    aten._log_softmax.default: [(x, 1, False), (odd, 1, False)],
+    aten.index_add.default: [(z, 0, torch.tensor([0]), z[:1]) for z in (x, odd, gaps)],
+    aten.index_copy.default: [(z, 0, torch.tensor([0]), z[:1]) for z in (x, odd, gaps)],
+    aten.index_put.default: [(z, [torch.tensor([0])], number) for z in (x, odd, gaps)],
+    aten.sort.default: [(z, 1) for z in (x, odd, gaps)],
+    aten.sort.stable: [(z, {"stable": True}) for z in (x, odd, gaps)],
+    aten.full_like.default: [(z, 1.0) for z in (x, odd, gaps)],
+    aten.randint_like.default: [(z, 5) for z in (x, odd, gaps)],
+    aten.randint_like.low_dtype: [(z, 1, 5) for z in (x, odd, gaps)],
+    aten.huber_loss.default: [(a, b, reduction) for a, b in ((x, y.contiguous()), (odd, odd)) for reduction in (0, 1)],
+    aten.mse_loss.default: [(a, b, reduction) for a, b in ((x, y), (x, odd[0, 0, 0])) for reduction in (0, 1)],
+    aten.smooth_l1_loss.default: [(a, b, reduction) for a, b in ((x, y), (odd, odd + 1)) for reduction in (0, 1)],
+    aten.complex.default: [(x, y), BROADCAST, (odd, odd)],
+    aten.polar.default: [(x, y), BROADCAST, (odd, odd)],
     aten.view.default: [(x3, [4, 6, 5, 1]), (turned(4, 1, 6).unsqueeze(2), [4, 1, 2, 3])],
 }
 CALLS[aten._unsafe_view.default] = CALLS[aten.view.default]
+for like in (aten.empty_like, aten.zeros_like, aten.ones_like, aten.rand_like, aten.randn_like):
+    CALLS[like.default] = [(x,), (odd,), (gaps,), (odd, {"memory_format": torch.contiguous_format})]
+for mapped in (aten.hardtanh, aten.nan_to_num):
+    CALLS[mapped.default] = [(x,), (odd,), (gaps,)]
 CALLS[aten._native_batch_norm_legit.default] = CALLS[aten.native_batch_norm.default]
 CALLS[aten._native_batch_norm_legit_functional.default] = CALLS[aten.native_batch_norm.default][:-1]
-BROADCAST = (turned(4, 1, 6), turned(3, 6))
 for of_two in LAYOUTS.keys() - CALLS.keys():
     rounding = {"rounding_mode": "floor"} if of_two is aten.div.Tensor_mode else {}
     CALLS[of_two] = [(x, y, rounding), (x, number, rounding), (*BROADCAST, rounding)]
@@ -172,10 +193,14 @@ def test_fake_results_lie_as_the_kernels_do(target):
         fakes = tree_map_only(torch.Tensor, lambda value, mode=mode: fake_of(mode, value), args)
         with mode:
             fake = target(*fakes, **kwargs)
-        assert [layout(value) for value in tree_leaves(fake)] == [layout(value) for value in tree_leaves(real)]
+        assert [strides(value) for value in tree_leaves(fake)] == [strides(value) for value in tree_leaves(real)], args
         values = [[value for value in tree_leaves(results) if value is not None] for results in (fake, real)]
         kinds = [[(value.dtype, value.shape) for value in some] for some in values]
         assert kinds[0] == kinds[1]
+
+
+def strides(value: torch.Tensor | None) -> tuple[int, ...] | None:
+    return None if value is None else value.stride()
 
 
 def layout(value: torch.Tensor | None) -> tuple[int, ...] | None:

@@ -170,8 +170,10 @@ def _swaps(inner: int, outer: int, steps: list[list[int]], shape: torch.Size) ->
     return 0
 
 
-def laid_out(target: Any, result: Any, args: tuple[Any, ...]) -> Any:
+def laid_out(target: Any, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a call as its CPU kernel lays it out; other devices have kernels of their own."""
+    if kwargs.get("memory_format") not in (None, torch.preserve_format):
+        return result
     values = result if isinstance(result, tuple) else (result,)
     on_cpu = all(value is None or value.device.type == "cpu" for value in values)
     return LAYOUTS[target](result, args) if on_cpu else result
@@ -184,7 +186,8 @@ def laid_out(target: Any, result: Any, args: tuple[Any, ...]) -> Any:
     aten.smooth_l1_loss_backward.default, aten.masked_fill.Scalar, aten.masked_fill.Tensor,
     aten.native_layer_norm.default, aten.tril.default, aten.triu.default,
     aten.grid_sampler_2d.default, aten.grid_sampler_3d.default, aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar,
-    aten.nll_loss2d_forward.default, aten.rrelu_with_noise.default,
+    aten.nll_loss2d_forward.default, aten.rrelu_with_noise.default, aten._log_softmax.default, aten.index_add.default,
+    aten.index_copy.default, aten.im2col.default, aten.col2im.default,
 )  # fmt: skip
 def _row_by_row(result: Any, args: tuple[Any, ...]) -> Any:
     """Their kernels give contiguous results whatever they are given."""
@@ -252,12 +255,15 @@ def _channels_last(images: torch.Tensor) -> bool:
     aten.copysign.Tensor, aten.div.Tensor_mode, aten.floor_divide.default, aten.heaviside.default,
     aten.logaddexp.default, aten.logaddexp2.default, aten.logical_and.default, aten.logical_or.default,
     aten.logical_xor.default, aten.logit_backward.default, aten.native_dropout_backward.default,
-    aten.special_xlog1py.default, aten.xlogy.Tensor,
+    aten.special_xlog1py.default, aten.xlogy.Tensor, aten.clamp_min.Tensor, aten.clamp_max.Tensor, aten.complex.default,
+    aten.polar.default, aten.mse_loss.default, aten.smooth_l1_loss.default,
 )  # fmt: skip
 def _of_two(result: Any, args: tuple[Any, ...]) -> Any:
     """Computed in steps, of which the last gives the layout; the kernels take both operands', as ``eq`` does. One of
-    them may be a number.
+    them may be a number. Losses may be summed up.
     """
+    if not result.dim():
+        return result
     first, second = args[:2] if isinstance(args[0], torch.Tensor) else (args[1], args[0])
     return _with_strides(result, torch.eq(first, second).stride())
 
@@ -269,12 +275,26 @@ def _with_strides(result: torch.Tensor, strides: tuple[int, ...]) -> torch.Tenso
 @layout(aten._prelu_kernel.default, aten.flip.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
 def _as_a_copy(result: Any, args: tuple[Any, ...]) -> Any:
     """They fill a copy, which keeps the strides of what has no gaps, else the order of the dimensions."""
+    return torch.empty_like(args[0])
+
+
+@layout(
+    aten.empty_like.default, aten.zeros_like.default, aten.ones_like.default, aten.full_like.default,
+    aten.rand_like.default, aten.randn_like.default, aten.randint_like.default, aten.randint_like.low_dtype,
+    aten.hardtanh.default, aten.nan_to_num.default, aten.index_put.default, aten.sort.default, aten.sort.stable,
+)  # fmt: skip
+def _as_without_gaps(result: Any, args: tuple[Any, ...]) -> Any:
+    """Strides of what has no gaps stay; the meta function computes those of dimensions of one element anew."""
     x, expected = args[0], 1
+    if x.layout is not torch.strided:
+        return result
     for stride, size in sorted((s, n) for s, n in zip(x.stride(), x.shape) if n != 1):
         if stride != expected:
-            return torch.empty_like(x)
+            return result
         expected *= size
-    return x.new_empty_strided(x.shape, x.stride())
+    if isinstance(result, torch.Tensor):
+        return _with_strides(result, x.stride())
+    return tuple(_with_strides(value, x.stride()) for value in result)
 
 
 @layout(aten.index.Tensor)
@@ -313,7 +333,7 @@ def _of_three(result: Any, args: tuple[Any, ...]) -> Any:
     return _with_strides(result, torch.addcmul(args[0], args[1].unsqueeze(1), args[2]).stride())
 
 
-@layout(aten.binary_cross_entropy.default)
+@layout(aten.binary_cross_entropy.default, aten.huber_loss.default)
 def _for_each(result: Any, args: tuple[Any, ...]) -> Any:
     return _as_a_copy(result, args) if result.dim() else result
 

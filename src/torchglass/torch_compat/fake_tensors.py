@@ -93,7 +93,7 @@ class LightFakeMode(FakeTensorMode):
             result = _fake_dispatch(self, func, types, args, kwargs)
             if func in LAYOUTS:
                 with self:
-                    return laid_out(func, result, args)
+                    return laid_out(func, result, args, kwargs)
             if isinstance(result, torch.Tensor) and 1 in result.shape and is_elementwise(func):
                 with self:
                     return elementwise(func, result, args)
