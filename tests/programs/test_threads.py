@@ -15,6 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import torchglass as tg
+from torchglass.process import threads
 from torchglass.runtime import load
 
 
@@ -237,3 +238,16 @@ def test_our_own_threads_are_none_of_the_programs(tmp_path: Path) -> None:
     run = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, env=env)
     assert (run.returncode, run.stdout) == (0, "2 1\n"), run.stderr
     assert "could not" not in run.stderr and "torchglass: function:" in run.stderr
+
+
+def test_a_thread_that_is_struck_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPython may throw at it what was meant for the thread that starts it: the call runs there then."""
+    begin_thread = threads._thread.start_new_thread
+    struck = lambda run, args: begin_thread(lambda *args: None, args)
+    assert threads.begin(threading.get_ident).result() != threading.get_ident()
+    on = threading.Event()
+    assert threads.start(on.wait)  # which does not wait for its end
+    on.set()
+    monkeypatch.setattr(threads._thread, "start_new_thread", struck)
+    assert not threads.start(print)
+    assert threads.begin(threading.get_ident).result(timeout=60) == threading.get_ident()

@@ -11,6 +11,7 @@ which other threads of the program, and what it has registered with ``atexit``, 
 from __future__ import annotations
 
 import _thread
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -29,14 +30,34 @@ def begin(call: Callable[..., T], *args: Any) -> Future[T]:
 
 def start(call: Callable[..., Any], *args: Any) -> bool:
     """Run ``call(*args)``, which nobody waits for. Whether there is a thread for it."""
+    if sys.is_finalizing():  # a thread that is started now never gets the GIL
+        return False
+    lock, ran = _thread.allocate_lock(), list[bool]()
+    lock.acquire()
     try:
-        _thread.start_new_thread(_run, (call, args))
+        _thread.start_new_thread(_run, (_Begun(lock, ran), call, args))
     except RuntimeError:
         return False
-    return True
+    lock.acquire()
+    return bool(ran)
 
 
-def _run(call: Callable[..., Any], args: tuple[Any, ...]) -> None:
+class _Begun:
+    """Tells who started a thread that it runs, or that it never will: CPython takes a thread that is not there yet for
+    the one that starts it, and throws at it what another thread throws at that one (``PyThreadState_SetAsyncExc``).
+    """
+
+    def __init__(self, lock: _thread.LockType, ran: list[bool]) -> None:
+        self.lock, self.ran = lock, ran
+
+    def __del__(self) -> None:
+        if not self.ran:
+            self.lock.release()
+
+
+def _run(begun: _Begun, call: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    begun.ran.append(True)
+    begun.lock.release()
     try:
         call(*args)
     finally:  # who asks for the current thread, as records of logs do, enters it
