@@ -252,7 +252,7 @@ formatwarning('m', UserWarning, 'f.py', 1, 'line')
 logger.debug('d %s', n), logger.info('i'), logger.log(10, 'l'), logger.isEnabledFor(10), logger.getEffectiveLevel() >= 0
 debug('d'), info('i %d', n)
 breaks: logger.warning('w %s', x.shape), logger.error('e'), logger.critical('c')
-breaks: getLogger('tests.capture.library') is logger, getLogger(__name__).name, logger.getChild('z').name, logger.hasHandlers() in (True, False)
+getLogger('tests.capture.library') is logger, getLogger(__name__).name, logger.getChild('z').name, logger.hasHandlers() in (True, False)
 getLevelName(10), getLevelNamesMapping()['INFO'], getLoggerClass().__name__, logger.level, logger.name, logger.parent.name, logger.disabled, logger.propagate
 breaks: warning('w'), error('e'), critical('c'), exception('x'), fatal('f'), logging.log(10, 'l')
 breaks: Formatter('%(message)s').format(makeLogRecord({'msg': 'm'})), Filter('a').filter(makeLogRecord({'name': 'a'})), LogRecord('n', 10, 'p', 1, 'm %s', (n,), None).getMessage()
