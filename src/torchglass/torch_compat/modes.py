@@ -16,6 +16,7 @@ from torch.utils import _python_dispatch
 from .. import _native
 from .callables import BACKEND_SWITCHES, STATELESS_QUESTIONS, set_grad_mode
 from .fake_tensors import FAKE_LOG
+from .tracing import without_dispatch_modes
 
 
 class Anomalies:
@@ -156,7 +157,7 @@ def _settle_attention() -> None:
     back with the other switches it would stay turned back, for eager as well.
     """
     if torch.cuda.is_initialized():
-        with _python_dispatch._disable_current_modes():
+        with without_dispatch_modes():
             _choose_attention()
 
 
