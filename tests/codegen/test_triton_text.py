@@ -25,11 +25,13 @@ from torchglass.records.kernels import Allocate, FusedGraph, FusedKernel, Kernel
 from torchglass.records.loops import OPS, Access, Buffer, Compute, Load, Loop, LoopGraph, Reduce, Store, View
 from torchglass.records.sizes import Symbol
 from torchglass.records.target import Gpu, Targets
+from torchglass.records.tuned.lowering import GpuLowering
 from torchglass.records.tuned.scheduling import GpuSchedule
 from torchglass.runtime.load import load
 from torchglass.schedule import gpu
 
-GPU = Targets(cpu=Gpu())
+GPU = Targets(cpu=Gpu(lowering=GpuLowering(loop_multiplications=0)))
+"""Products are calls, as those of models are; ``tests/lower/test_cuda_small_products.py`` has those that are loops."""
 SHORT_ROWS = Targets(cpu=Gpu(schedule=GpuSchedule(long_row=32, row_block=16, long_scan=32, column_block=8)))
 """A GPU that walks all but short rows in blocks."""
 

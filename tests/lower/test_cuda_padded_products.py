@@ -24,7 +24,7 @@ from torchglass.records.target import Gpu, Targets
 from torchglass.runtime.load import load
 
 Tensor = torch.Tensor
-EAGER = replace(Gpu().lowering, padded_operations=1, padded_operations_per_byte=0)
+EAGER = replace(Gpu().lowering, loop_multiplications=0, padded_operations=1, padded_operations_per_byte=0)
 SMALL = Targets(cpu=replace(Gpu(), lowering=EAGER))
 """A GPU on which every padding pays."""
 
@@ -191,7 +191,8 @@ def test_matrices_of_whole_rows_and_other_dtypes_are_left_alone() -> None:
 
 
 def test_small_products_are_left_alone() -> None:
-    graph = lowered(loss_of, HEAD, Targets(cpu=Gpu()))
+    products_as_calls = replace(Gpu().lowering, loop_multiplications=0)
+    graph = lowered(loss_of, HEAD, Targets(cpu=replace(Gpu(), lowering=products_as_calls)))
     assert "no pad_products (1): too little is multiplied for what padding costs" in graph.notes
     assert products(graph)[0][0] == ((32, 37), (37, 1))
 

@@ -18,7 +18,12 @@ from torchglass.records.target import Gpu, Targets
 from torchglass.runtime.load import load
 
 Tensor = torch.Tensor
-SMALL = Targets(cpu=replace(Gpu(), lowering=replace(Gpu().lowering, padded_operations=1, padded_operations_per_byte=0)))
+SMALL = Targets(
+    cpu=replace(
+        Gpu(),
+        lowering=replace(Gpu().lowering, loop_multiplications=0, padded_operations=1, padded_operations_per_byte=0),
+    )
+)
 
 
 def half(*shape: int, seed: int = 0) -> Tensor:

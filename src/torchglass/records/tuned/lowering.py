@@ -71,6 +71,11 @@ class GpuLowering(LoopLimits):
     """Of an embedding's gradient and of index_put: ATen's calls sort the places and add up in float32, the same in
     every run. A loop's atomic sums are in no order and, for halves, need a table of float32: 154 MB for GPT-2's."""
 
+    loop_multiplications: int = 1 << 20
+    """Of a product, up to which it is a loop. Sixteen shapes of 2**17 to 2**24 on an H100, bfloat16: up to here 1.4 to
+    2.0 microseconds of the GPU's time where cuBLAS took 2.0 to 2.5 (long sums 3.4 and 3.5), and a call 9 to 13 where
+    it took 20 to 30; of 2**21 2.5 to 6.1 and 2.1 to 2.5."""
+
     padded_operations: int = 1 << 30
     """Multiplications and additions of a product, from which on it is padded to rows of 16 bytes. On an H200 those of
     GPT-2's head, 1.9e12 a step, took 12.4 ms less so: 6.5 ps each. These are worth 7 microseconds, a kernel or two."""
