@@ -314,6 +314,8 @@ def _log_softmax(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kw
     x, dim = args[:2]
     if kwargs or len(args) != 3 or args[2] or x.device.type != "cuda" or x.dtype != torch.float32 or not x.dim():
         return recorder.call(func, args, kwargs)
+    if not x.numel():  # nothing has no largest
+        return recorder.call(func, args, kwargs)
     most = recorder.call(aten.amax.default, (x, [dim], True), {})
     below = recorder.call(aten.sub.Tensor, (x, most), {})
     total = recorder.call(aten.sum.dim_IntList, (recorder.call(aten.exp.default, (below,), {}), [dim], True), {})
@@ -321,3 +323,23 @@ def _log_softmax(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kw
     if value.stride() == x.stride() or not x.is_contiguous():
         return value
     return recorder.call(aten.clone.default, (value,), {"memory_format": torch.contiguous_format})
+
+
+@special(aten._efficient_attention_backward.default)
+def _efficient_attention_backward(
+    recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """PyTorch's meta function lacks a parameter and takes no call of its own operator (2.11, 2.13)."""
+    query, key, value, bias = args[1:5]
+    if kwargs.get("shared_storage_dqdkdv"):
+        whole = query.new_empty((*query.shape[:-2], 3, *query.shape[-2:]))
+        gradients = [whole.select(-3, k) for k in range(3)]
+    else:
+        gradients = [x.new_empty(x.shape) for x in (query, key, value)]
+    of_bias = None
+    if bias is not None and args[15]:
+        columns = bias.shape[-1]
+        of_bias = bias.new_empty((*bias.shape[:-1], -(-columns // 16) * 16))[..., :columns]
+    results = (*gradients, of_bias)
+    recorder.write_tuple(func, *recorder.operands(args, kwargs), results)
+    return results

@@ -187,12 +187,17 @@ def _is_view(node: fx.Node) -> bool:
 
 
 def _is_plain(low: Lowering, node: fx.Node) -> bool:
-    """Loops are for plain tensors of dtypes they know and real numbers; anything odd leaves the operator to ATen."""
+    """Loops are for plain tensors of dtypes they know and real numbers; anything odd leaves the operator to ATen.
+
+    So do tensors of two devices, as indices on the CPU of what is on a GPU, but for single numbers.
+    """
     if any(isinstance(argument, complex) for argument in (*node.args, *node.kwargs.values())):
         return False
     results = _tensors(node.meta.get("val"))
     read = [v for n in node.all_input_nodes for v in _tensors(n.meta.get("val"))]
-    return bool(results) and all(v.layout == torch.strided and _known(low, v) for v in (*results, *read))
+    if not results or any(v.device != results[0].device and v.numel() != 1 for v in read):
+        return False
+    return all(v.layout == torch.strided and _known(low, v) for v in (*results, *read))
 
 
 def _tensors(vals: Any) -> list[torch.Tensor]:
