@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...records.loops import HALF, View, compute_dtype
+from ...records.loops import HALF, Compute, Loop, Store, View, compute_dtype
 from ..context import Lowering, Splat, dtype_name
 from ..table import NotLowered, add_rule
 from ..values import Number, V, absolute, clamp_max, clamp_min, exp, fits, is_float, nearest, rsqrt, sqrt, where
@@ -69,7 +69,7 @@ def pointwise(
             rounds = {k for k in given if stored in HALF and k not in wide and k not in keep}
             given = {k: in_dtype(x, stored) if stored and k in rounds else x for k, x in given.items()}
             dtypes = {k: low.dtype(x) for k, x in given.items() if isinstance(x, (View, Splat))}
-            rounds &= {k for k, dtype in dtypes.items() if dtype not in (stored, *HELD_BY_HALVES)}
+            rounds &= {k for k, dtype in dtypes.items() if dtype != stored and not _is_held(low, given[k])}
             inexact = {k for k, x in given.items() if exact and may_be_unrounded(low, x)}
             to = compute_dtype(stored) if stored else None
             more = {"stored": to if wide else stored} if told else {}
@@ -102,6 +102,18 @@ def pointwise(
 def _is_single(x: Any) -> bool:
     """Whether an operand is a number or a tensor without dimensions."""
     return not x.shape if isinstance(x, (View, Splat)) else isinstance(x, (int, float))
+
+
+def _is_held(low: Lowering, x: View | Splat) -> bool:
+    """Whether halves hold every number of an operand, by its dtype or as what makes it converts such: of a one-hot."""
+    if low.dtype(x) in HELD_BY_HALVES:
+        return True
+    made = isinstance(x, View) and next((n for n in reversed(low.nodes) if x.buffer in n.writes), None)
+    if not isinstance(made, Loop):
+        return False
+    values = {op.result: op for op in made.body if not isinstance(op, Store)}
+    stored = [values[op.arg] for op in made.body if isinstance(op, Store)]
+    return all(isinstance(v, Compute) and v.op == "cast" and values[v.args[0]].dtype in HELD_BY_HALVES for v in stored)
 
 
 def in_dtype(x: Any, dtype: str) -> Any:
