@@ -55,6 +55,14 @@ def test_sums_at_computed_places(dtype: str) -> None:
     assert lacking(scatter, {b: Buffer(b, dtype if b == out else "int64", (), ()) for b in (*scatter.reads, out)})
 
 
+def test_deterministic_algorithms_are_atens() -> None:
+    """PyTorch does in its own calls what it does for ``use_deterministic_algorithms``: sorts, or says that it cannot."""
+    args = torch.ones(4, 3), torch.tensor([0, 2, 2]), torch.ones(3, 3)
+    for program in (lambda x, i, s: x.index_add(0, i, s), lambda x, i, s: x.scatter_add(0, i[:, None].expand(3, 3), s)):
+        graph = lower.run(make_fx(program, tracing_mode="fake")(*args), Targets(cpu=Gpu(deterministic=True)))
+        assert len(calls(graph)) == 1 and calls(lowered(program, *args)) == []
+
+
 def lower_for_cpu(program: Callable[..., Any], dtype: torch.dtype) -> LoopGraph:
     args = torch.ones(4, 3).to(dtype), torch.tensor([0, 2, 2]), torch.ones(3, 3).to(dtype)
     return lower.run(make_fx(program, tracing_mode="fake")(*args), Targets())

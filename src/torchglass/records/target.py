@@ -50,11 +50,15 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of NVIDIA's: its compute capability, multiprocessors, and bytes of shared memory a program may have."""
+    """A GPU of NVIDIA's: its compute capability, multiprocessors, and bytes of shared memory a program may have.
+
+    ``deterministic``: every run is to give the same, bit by bit (``torch.use_deterministic_algorithms``).
+    """
 
     capability: tuple[int, int] = (9, 0)
     multiprocessors: int = 132
     shared_memory: int = 232_448
+    deterministic: bool = False
     lowering: GpuLowering = field(default=GpuLowering(), repr=False)
     fusion: GpuFusion = field(default=GpuFusion(), repr=False)
     schedule: GpuSchedule = field(default=GpuSchedule(), repr=False)

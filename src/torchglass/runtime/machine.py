@@ -41,4 +41,5 @@ def _gpu() -> Gpu | None:
         return None
     about = torch.cuda.get_device_properties(torch.cuda.current_device())
     shared = getattr(about, "shared_memory_per_block_optin", Gpu.shared_memory)
-    return Gpu((about.major, about.minor), about.multi_processor_count, shared)
+    deterministic = torch.are_deterministic_algorithms_enabled()  # guarded as all global state
+    return Gpu((about.major, about.minor), about.multi_processor_count, shared, deterministic)
