@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+import torch.nn.functional as F
 from tests.gpu.compiled import alike, check, generated, make, needs_gpu
 
 import torchglass as tg
@@ -215,3 +216,33 @@ print(int(torch._fused_sdp_choice(q, q, q)), torch._C._get_sdp_priority_order())
     commands = [[sys.executable, "-c", program.format(eager=eager)] for eager in (True, False)]
     eager, ours = (subprocess.run(c, capture_output=True, text=True, check=True).stdout for c in commands)
     assert eager == ours
+
+
+def test_indices_on_the_cpu() -> None:
+    """Operators take them for what is on a GPU; a loop of one device could not."""
+    check(lambda x, i: x[i] * 2, make(16, 8, grad=True), torch.tensor([3, 0, 15]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_small_layers(dtype: torch.dtype) -> None:
+    """Products of few numbers are loops, forward and backward."""
+    x, w, b = (make(*shape, dtype=dtype, seed=len(shape), grad=True) for shape in ((32, 24), (48, 24), (48,)))
+    check(lambda x, w, b: F.gelu(F.linear(x, w, b)).sum(-1), x, w, b, tol=2e-2 if dtype == torch.bfloat16 else 1e-5)
+
+
+def test_deterministic_algorithms() -> None:
+    """Sums at computed places are eager's own calls there, and change with the setting."""
+
+    def summed(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(10, device=x.device).index_add(0, places, x * 2)
+
+    x, places = make(1 << 16), torch.arange(1 << 16, device="cuda") % 10
+    compiled = tg.compile(summed, fullgraph=True)
+    compiled(x, places)
+    torch.use_deterministic_algorithms(True)
+    try:
+        want = summed(x, places)
+        assert all(torch.equal(want, compiled(x, places)) for _ in range(20))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert len(tg.explain(compiled).entries) == 2
