@@ -56,7 +56,7 @@ def test_sums_at_computed_places(dtype: str) -> None:
 
 
 def test_deterministic_algorithms_are_atens() -> None:
-    """PyTorch does in its own calls what it does for ``use_deterministic_algorithms``: sorts, or says that it cannot."""
+    """PyTorch does in its own calls what ``use_deterministic_algorithms`` asks for: it sorts, or raises."""
     args = torch.ones(4, 3), torch.tensor([0, 2, 2]), torch.ones(3, 3)
     for program in (lambda x, i, s: x.index_add(0, i, s), lambda x, i, s: x.scatter_add(0, i[:, None].expand(3, 3), s)):
         graph = lower.run(make_fx(program, tracing_mode="fake")(*args), Targets(cpu=Gpu(deterministic=True)))
