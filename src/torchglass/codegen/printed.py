@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..records.kernels import FusedKernel, Kernel
 from ..records.launch import Launch
+from ..records.loops import Access, Buffer, Load, Loop, Store, item_bytes
 from ..records.schedule import ScheduledGraph
-from ..records.sizes import Size
+from ..records.sizes import Size, hint, product
 
 
 @dataclass(frozen=True)
@@ -45,5 +46,29 @@ def counted(scheduled: ScheduledGraph, printed: Sequence[Kernel]) -> tuple[Kerne
         place = scheduled.calls[kernel.name].schedule
         if place in first:
             found[place] = found[place].called_for(kernel)
+        else:
+            found[place] = replace(found[place], bytes=moved_bytes(kernel, scheduled.buffers))
         first.add(place)
     return tuple(found)
+
+
+def moved_bytes(kernel: FusedKernel, buffers: Mapping[str, Buffer]) -> int:
+    """Bytes that a kernel reads and writes if it touches each element once, by the hints of sizes."""
+    touched: dict[tuple[str, bool], dict[Access, int]] = {}
+    for loop in kernel.loops:
+        for op in loop.body:
+            if isinstance(op, (Load, Store)) and op.access.buffer not in kernel.local:
+                accesses = touched.setdefault((op.access.buffer, isinstance(op, Store)), {})
+                accesses[op.access] = max(accesses.get(op.access, 0), _elements(op.access, loop))
+    total = 0
+    for (name, written), accesses in touched.items():
+        if written or (name, True) not in touched:  # what the kernel itself wrote it need not read
+            buffer = buffers[name]
+            total += item_bytes(buffer.dtype) * min(hint(buffer.numel), sum(accesses.values()))
+    return total
+
+
+def _elements(access: Access, loop: Loop) -> int:
+    """How many elements an access of a loop touches at most."""
+    moving = (d for d, step in zip(loop.dims, access.strides) if step != 0)
+    return hint(product(loop.dims if access.indirect else moving))

@@ -141,7 +141,9 @@ def _render_graph(graph: GraphRecord) -> Iterator[RenderableType]:
         yield Text(f"{side} runs with ATen, without kernels of its own: {reason}", style="red")
     kernels = [(side.name, kernel) for side in graph.sides for kernel in side.kernels]
     if kernels:
-        yield _table("Kernels", ("kernel", "operations", "your lines"), (_kernel_cells(*row) for row in kernels))
+        yield _table(
+            "Kernels", ("kernel", "moves", "operations", "your lines"), (_kernel_cells(*row) for row in kernels)
+        )
     if apart := [d for d in graph.decisions if not d.fused]:
         cells = ((f"{d.first} + {d.second}", d.rule, d.why) for d in apart)
         yield _table("Kept apart", ("loops", "rule", "why"), cells)
@@ -155,12 +157,14 @@ def _render_graph(graph: GraphRecord) -> Iterator[RenderableType]:
         yield Text(f"memory of {side}: at most {show.size(fused.peak_bytes)} of temporaries, {reused} in reused memory")
 
 
-def _kernel_cells(side: str, kernel: Kernel) -> tuple[str, str, str]:
+def _kernel_cells(side: str, kernel: Kernel) -> tuple[str, str, str, str]:
     calls = f" (called {kernel.calls} times)" if kernel.calls > 1 else ""
     lines = dict.fromkeys(show.place(origin) for origin in kernel.origins)
     operations = dict.fromkeys(op.removeprefix("aten.") for op in kernel.ops)
     tried = f" ({kernel.tried[0]}, best of {len(kernel.tried)})" if kernel.tried else ""
-    return f"{side} {kernel.name}{calls}{tried}".strip(), ", ".join(operations), ", ".join(filter(None, lines))
+    name = f"{side} {kernel.name}{calls}{tried}".strip()
+    moves = show.size(kernel.bytes) if kernel.bytes else ""
+    return name, moves, ", ".join(operations), ", ".join(filter(None, lines))
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Any) -> Table:
@@ -254,6 +258,7 @@ def _kernel(side: str, kernel: Kernel) -> dict[str, Any]:
         "loops": list(kernel.loops),
         "lines": [str(origin) for origin in kernel.origins],
         "calls": kernel.calls,
+        "bytes": kernel.bytes,
         "tried": [str(trial) for trial in kernel.tried],
     }
 

@@ -205,8 +205,9 @@ class Candidates:
 class Kernel:
     """One generated kernel. Several steps of a graph may call it: equal kernels are printed once.
 
-    ``calls`` counts them; ``loops`` and ``origins`` are those of all steps that call it. ``tried``: what
-    mode="max-autotune" measured, the choice that runs first.
+    ``calls`` counts them; ``loops`` and ``origins`` are those of all steps that call it. ``bytes``: what one call moves
+    at least, each element that it reads or writes once. ``tried``: what mode="max-autotune" measured, the choice that
+    runs first.
     """
 
     name: str
@@ -218,6 +219,7 @@ class Kernel:
     origins: tuple[Origin, ...] = ()
     calls: int = 1
     tried: tuple[Measurement, ...] = ()
+    bytes: int = 0
 
     def called_for(self, again: FusedKernel) -> Kernel:
         """The same with one more call: it stands for the loops and lines of that step too."""
