@@ -47,10 +47,14 @@ user.
 
 
 def byte_compile() -> None:
-    """Byte-compile our package as pip does what it installs, torch too; also where Python is told to write none."""
-    spec = importlib.util.find_spec("torchglass")
-    for folder in (spec and spec.submodule_search_locations) or ():
-        compileall.compile_dir(folder, quiet=1)
+    """Byte-compile what a compile imports, as pip does what it installs; also where Python is told to write none.
+
+    Machines for benchmarks may have been set up without: there SymPy takes two seconds to import, on all sides.
+    """
+    for name in ("torchglass", "torch", "triton", "sympy", "mpmath"):
+        spec = importlib.util.find_spec(name)
+        for folder in (spec and spec.submodule_search_locations) or ():
+            compileall.compile_dir(folder, quiet=2, workers=0)
 
 
 def without_caches(folder: str) -> dict[str, str]:
