@@ -27,7 +27,6 @@ from torchglass.records.launch import Launch, LaunchGroup
 from torchglass.records.loops import Access, Buffer, Compute, Load, Loop, LoopGraph, Reduce, Store, View
 from torchglass.records.sizes import Symbol
 from torchglass.records.target import Cpu, Gpu, Targets
-from torchglass.runtime.load import load
 
 BOTH = Targets(Cpu(), Gpu())
 Device = str | None
@@ -74,21 +73,12 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kern
         fn: Callable[..., Any], args: Sequence[torch.Tensor], devices: Sequence[Device] = (), targets: Targets = BOTH
     ) -> KernelSources:
         sources = printed(fn, args, devices, targets)
-        call = loaded(sources, tmp_path, monkeypatch)
+        call = triton_on_torch.loaded(sources, tmp_path, monkeypatch)
         for want, got in zip(tensors(fn(*args)), call(list(args)), strict=True):
             compare(want, got, 1e-5)
         return sources
 
     return run
-
-
-def loaded(sources: KernelSources, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    for language, text in sources.texts.items():
-        (folder / launch.FILES[language].format("forward")).write_text(text)
-    (folder / "forward_wrapper.py").write_text(sources.wrapper_text)
-    with monkeypatch.context() as patch:
-        triton_on_torch.install(patch)
-        return load(folder / "forward_wrapper.py", constants=sources.plan.handed)
 
 
 # -- rows ------------------------------------------------------------------------------------------------------------

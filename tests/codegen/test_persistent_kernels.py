@@ -21,7 +21,6 @@ from torchglass.records.schedule import ScheduledGraph
 from torchglass.records.target import Gpu, Targets
 from torchglass.records.tuned.fusion import GpuFusion
 from torchglass.records.tuned.scheduling import GpuSchedule
-from torchglass.runtime.load import load
 
 Tensor = torch.Tensor
 FEW = GpuFusion(split_rows=16, split_least=2, split_row=64, persistent_programs=2)
@@ -44,11 +43,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sche
     def run(fn: Callable[..., Any], args: Sequence[Tensor], tol: float | None = 2e-5) -> ScheduledGraph:
         scheduled = schedule.run(fused(fn, args), SMALL)
         sources = codegen.run(scheduled, SMALL)
-        (tmp_path / "forward_kernels.py").write_text(sources.texts["triton"])
-        (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
-        with monkeypatch.context() as patch:
-            triton_on_torch.install(patch)
-            call = load(tmp_path / "forward_wrapper.py")
+        call = triton_on_torch.loaded(sources, tmp_path, monkeypatch)
         for want, got in zip(tensors(fn(*args)), call(list(args)), strict=True):
             compare(want, got, tol)
         return scheduled

@@ -27,7 +27,6 @@ from torchglass.records.sizes import Symbol
 from torchglass.records.target import Gpu, Targets
 from torchglass.records.tuned.lowering import GpuLowering
 from torchglass.records.tuned.scheduling import GpuSchedule
-from torchglass.runtime.load import load
 from torchglass.schedule import gpu
 
 GPU = Targets(cpu=Gpu(lowering=GpuLowering(loop_multiplications=0)))
@@ -54,11 +53,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kern
         fn: Callable[..., Any], args: Sequence[torch.Tensor], tol: float | None = None, targets: Targets = GPU
     ) -> KernelSources:
         sources = printed(fn, args, targets)
-        (tmp_path / "forward_kernels.py").write_text(sources.texts["triton"])
-        (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
-        with monkeypatch.context() as patch:  # not while tracing: torch's own modules look for Triton too
-            triton_on_torch.install(patch)
-            call = load(tmp_path / "forward_wrapper.py")
+        call = triton_on_torch.loaded(sources, tmp_path, monkeypatch)
         for want, got in zip(tensors(fn(*args)), call(list(args)), strict=True):
             compare(want, got, tol)
         return sources
@@ -280,11 +275,7 @@ def test_sizes_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     kernel = FusedKernel("y", loop.dims, loop.reduced, (loop,))
     sources = codegen.run(schedule.run(FusedGraph(graph, (Allocate("y"), kernel)), GPU), GPU)
     assert "s0: tl.int64, s1: tl.int64" in sources.texts["triton"]  # as products of sizes may need
-    (tmp_path / "forward_kernels.py").write_text(sources.texts["triton"])
-    (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
-    with monkeypatch.context() as patch:
-        triton_on_torch.install(patch)
-        call = load(tmp_path / "forward_wrapper.py")
+    call = triton_on_torch.loaded(sources, tmp_path, monkeypatch)
     for shape in ((3, 5), (1, 5000), (9, 4096)):
         x = make(*shape)
         assert torch.equal(call([x])[0], x.amax(-1))

@@ -12,10 +12,15 @@ import itertools
 import sys
 import types
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+
+from torchglass.records import launch
+from torchglass.records.kernels import KernelSources
+from torchglass.runtime.load import load
 
 TYPES = "float32 float64 bfloat16 float16 int64 int32 int16 int8 uint8"
 FUNCTIONS = """
@@ -175,6 +180,16 @@ def _memory(tensor: torch.Tensor) -> torch.Tensor:
     """All of a tensor's storage from its first element on."""
     items = tensor.untyped_storage().nbytes() // tensor.element_size() - tensor.storage_offset()
     return tensor.as_strided((items,), (1,))
+
+
+def loaded(sources: KernelSources, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str = "forward") -> Any:
+    """The wrapper of a graph's kernels, which lie in ``folder`` then; those of Triton run through the stand-in."""
+    for language, text in sources.texts.items():
+        (folder / launch.FILES[language].format(name)).write_text(text)
+    (folder / f"{name}_wrapper.py").write_text(sources.wrapper_text)
+    with monkeypatch.context() as patch:  # not while tracing: torch's own modules look for Triton too
+        install(patch)
+        return load(folder / f"{name}_wrapper.py", constants=sources.plan.handed)
 
 
 def install(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,6 @@ from torchglass.records.kernels import Allocate, FusedGraph
 from torchglass.records.loops import ExternCall, LoopGraph, View
 from torchglass.records.sizes import Symbol
 from torchglass.records.target import Gpu, Targets
-from torchglass.runtime.load import load
 
 Tensor = torch.Tensor
 EAGER = replace(Gpu().lowering, loop_multiplications=0, padded_operations=1, padded_operations_per_byte=0)
@@ -55,11 +54,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fuse
     ) -> FusedGraph:
         fused = fuse.run(lowered(fn, args, returned=returned), SMALL)
         sources = codegen.run(schedule.run(fused, SMALL), SMALL)
-        (tmp_path / "forward_kernels.py").write_text(sources.texts.get("triton", ""))
-        (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
-        with monkeypatch.context() as patch:
-            triton_on_torch.install(patch)
-            call = load(tmp_path / "forward_wrapper.py")
+        call = triton_on_torch.loaded(sources, tmp_path, monkeypatch)
         for k, (want, got) in enumerate(zip(tensors(fn(*args)), call(list(args)), strict=True)):
             if returned is not None and k >= returned:
                 got = got.contiguous()

@@ -20,7 +20,6 @@ from torchglass.lower.split_reduction import Division, can_divide, divided, neut
 from torchglass.records.check_loops import check_graph
 from torchglass.records.loops import Access, Buffer, Load, Loop, LoopGraph, Reduce, Store, View
 from torchglass.records.target import Gpu, Targets
-from torchglass.runtime.load import load
 
 Tensor = torch.Tensor
 GPU = Targets(cpu=Gpu())
@@ -58,11 +57,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Loop
     def run(fn: Callable[..., Any], args: Sequence[Tensor], tol: float | None = None) -> LoopGraph:
         graph = lowered(fn, args)
         sources = codegen.run(schedule.run(fuse.run(graph, FEW), FEW), FEW)
-        (tmp_path / "forward_kernels.py").write_text(sources.texts["triton"])
-        (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
-        with monkeypatch.context() as patch:
-            triton_on_torch.install(patch)
-            call = load(tmp_path / "forward_wrapper.py")
+        call = triton_on_torch.loaded(sources, tmp_path, monkeypatch)
         for want, got in zip(tensors(fn(*args)), call(list(args)), strict=True):
             compare(want, got, tol)
         return graph

@@ -15,7 +15,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torchglass import autodiff, codegen, fuse, lower, schedule
 from torchglass.records.loops import LoopGraph, View
 from torchglass.records.target import Gpu, Targets
-from torchglass.runtime.load import load
 
 Tensor = torch.Tensor
 SMALL = Targets(
@@ -33,11 +32,7 @@ def half(*shape: int, seed: int = 0) -> Tensor:
 def running(graph: LoopGraph, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     sources = codegen.run(schedule.run(fuse.run(graph, SMALL), SMALL), SMALL)
     folder.mkdir()
-    (folder / f"{graph.name}_kernels.py").write_text(sources.texts["triton"])
-    (folder / f"{graph.name}_wrapper.py").write_text(sources.wrapper_text)
-    with monkeypatch.context() as patch:
-        triton_on_torch.install(patch)
-        return load(folder / f"{graph.name}_wrapper.py")
+    return triton_on_torch.loaded(sources, folder, monkeypatch, graph.name)
 
 
 def test_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torchglass import codegen, fuse, lower, schedule
 from torchglass.records.loops import ExternCall, LoopGraph
 from torchglass.records.target import Gpu, Targets
-from torchglass.runtime.load import load
 
 GPU = Targets(cpu=Gpu())
 
@@ -60,11 +59,7 @@ def test_products_are_those_of_eager(
     graph = lowered(fn, *args)
     assert not calls(graph)
     sources = codegen.run(schedule.run(fuse.run(graph, GPU), GPU), GPU)
-    (tmp_path / "forward_kernels.py").write_text(sources.texts["triton"])
-    (tmp_path / "forward_wrapper.py").write_text(sources.wrapper_text)
-    with monkeypatch.context() as patch:
-        triton_on_torch.install(patch)
-        call = load(tmp_path / "forward_wrapper.py")
+    call = triton_on_torch.loaded(sources, tmp_path, monkeypatch)
     for want, got in zip(tensors(fn(*args)), call(list(args)), strict=True):
         compare(want, got, 2e-2 if dtype == torch.bfloat16 else 1e-5)
 
