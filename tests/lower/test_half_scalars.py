@@ -116,5 +116,13 @@ def test_what_is_made_of_truth_is_not_rounded(tmp_path: Path) -> None:
     assert "tg_to_bf16(t" not in "".join(line for line in _text(tmp_path).splitlines() if "bf16 t" in line)
 
 
+def test_truth_written_onto_larger_numbers_is_rounded_with_them(tmp_path: Path) -> None:
+    def fn(x: torch.Tensor, n: torch.Tensor, places: torch.Tensor, on: torch.Tensor) -> torch.Tensor:
+        return x * n.clone().index_copy(0, places, on.long())
+
+    x, n = torch.full((8,), 1 / 3, dtype=torch.bfloat16), torch.arange(1001, 1009)
+    check(fn, [x, n, torch.tensor([1, 3]), torch.tensor([True, False])], tmp_path, tol=0)
+
+
 def _text(folder: Path) -> str:
     return "".join(path.read_text() for path in folder.rglob("*.c"))

@@ -119,8 +119,10 @@ class Lowering:
     def check_printed(self, nodes: Iterable[Node]) -> None:
         """NotLowered where the target's language has no text for one of these nodes, or it would do it in any order."""
         for node in nodes:
-            target = self.target_of(self.buffers[node.writes[0]].device) if isinstance(node, Loop) else None
-            if not isinstance(node, Loop) or not isinstance(target, Gpu):
+            if not isinstance(node, Loop):
+                continue
+            target = self.target_of(self.buffers[node.writes[0]].device)
+            if not isinstance(target, Gpu):
                 continue
             if node.is_scatter and target.deterministic:
                 raise NotLowered("written in no order, where every run is to give the same")

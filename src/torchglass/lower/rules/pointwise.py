@@ -109,7 +109,7 @@ def _is_held(low: Lowering, x: View | Splat) -> bool:
     if low.dtype(x) in HELD_BY_HALVES:
         return True
     made = isinstance(x, View) and next((n for n in reversed(low.nodes) if x.buffer in n.writes), None)
-    if not isinstance(made, Loop):
+    if not isinstance(made, Loop) or made.is_scatter:  # elsewhere there is what it was before
         return False
     values = {op.result: op for op in made.body if not isinstance(op, Store)}
     stored = [values[op.arg] for op in made.body if isinstance(op, Store)]
