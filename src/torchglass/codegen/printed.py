@@ -70,5 +70,4 @@ def moved_bytes(kernel: FusedKernel, buffers: Mapping[str, Buffer]) -> int:
 
 def _elements(access: Access, loop: Loop) -> int:
     """How many elements an access of a loop touches at most."""
-    moving = (d for d, step in zip(loop.dims, access.strides) if step != 0)
-    return hint(product(loop.dims if access.indirect else moving))
+    return hint(product(loop.dims)) if access.indirect else access.touched(loop.dims)

@@ -16,7 +16,7 @@ Bodies are tuples of frozen operations in single-assignment form, so loops hash,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -56,6 +56,10 @@ class Access:
 
     def __str__(self) -> str:
         return f"{self.buffer}[{address(self.strides, self.offset, self.indirect)}]"
+
+    def touched(self, dims: Sequence[Size]) -> int:
+        """About how many elements it touches in a loop over ``dims``, beside where computed values lead it."""
+        return hint(product(d for s, d in zip(self.strides, dims) if s != 0))
 
 
 def address(

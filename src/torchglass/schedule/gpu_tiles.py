@@ -61,7 +61,7 @@ def _transposed_dim(nest: Nest, tuned: GpuSchedule) -> int | None:
                 continue
             for k in range(last):
                 if abs(hint(steps[k])) == 1:
-                    weights[k] = weights.get(k, 0) + moved(access, nest.dims)
+                    weights[k] = weights.get(k, 0) + access.touched(nest.dims)
     large = [k for k in weights if min(hint(nest.dims[k]), hint(nest.dims[last])) >= tuned.least_transposed]
     return max(large, key=lambda k: weights[k], default=None)
 
@@ -202,18 +202,13 @@ def _runs_down_columns(nest: Nest) -> bool:
     """Whether most of what is read lies side by side for neighbouring rows, and not along a row."""
     along = across = 0
     for load in (load for loop in nest.loops for load in loop.loads if load.access.buffer not in nest.kernel.local):
-        steps, count = load.access.strides, moved(load.access, nest.dims)
+        steps, count = load.access.strides, load.access.touched(nest.dims)
         along += count * (1 in steps[nest.outer_rank :])
         across += count * (1 in steps[: nest.outer_rank])
     return across > along
 
 
 # -- sizes -----------------------------------------------------------------------------------------------------------
-def moved(access: Access, dims: Sequence[Size]) -> int:
-    """About how many elements an access touches."""
-    return hint(product(d for s, d in zip(access.strides, dims) if s != 0))
-
-
 def _fewer(most: int, least: int, enough: Callable[[int], bool]) -> int:
     """The largest of most, most / 2, ... that is enough, or the least."""
     while most > least and not enough(most):
