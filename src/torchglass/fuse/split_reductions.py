@@ -7,7 +7,8 @@ A sum down 16,384 rows of 1,024 columns becomes 256 sums of 64 rows, and a sum o
 
 Both are ordinary loops: the first may join what else walks the rows (a norm's backward: ``legality.own_rows``), and the
 parts lie in memory of the normal plan, in the dtype that they are added up in, so that a result of half precision is
-rounded once. There are as many parts as give all multiprocessors rows alike, divisors of the number of rows.
+rounded once, and neighbouring columns' next to one another. There are as many parts as give all multiprocessors rows
+alike, divisors of the number of rows.
 """
 
 from __future__ import annotations
@@ -171,8 +172,9 @@ def _split(loop: Loop, parts_wanted: int, buffers: Mapping[str, Buffer]) -> _Spl
         raise Whole("")
     select = lambda values: tuple(v for v, kind in zip(values, kinds) if kind != SUMMED)
     sizes = select(parts.dims)
-    steps = [product(sizes[n + 1 :]) for n in range(len(sizes))]
-    where = tuple(0 if kind == SUMMED else steps.pop(0) for kind in kinds)
+    outward = [k for kind in (PART, KEPT) for k, own in enumerate(kinds) if own == kind]
+    steps = {k: product(parts.dims[after] for after in outward[n + 1 :]) for n, k in enumerate(outward)}
+    where = tuple(steps.get(k, 0) for k in range(len(kinds)))
     device, between = buffers[loop.writes[0]].device, list[Buffer]()
     first, second = _needed(parts, {op.arg for op in reductions}, set()), list[Operation]()
     for n, op in enumerate(reductions):
