@@ -59,6 +59,8 @@ def join(first: Group, second: Group) -> tuple[list[Loop], list[Loop], tuple[Siz
     coverage = lambda b: _coverage(first_access[b], first.dims) + _coverage(second_access[b], second.dims)
     for buffer in sorted(first.shared(second), key=lambda b: -coverage(b))[:4]:
         a, b = first_access[buffer], second_access[buffer]
+        if same_places(first, second, buffer):
+            return [*first.loops], [*second.loops], first.dims
         if a.indirect or b.indirect:
             continue
         found = match(first.dims, a.strides, second.dims, b.strides)
@@ -69,6 +71,13 @@ def join(first: Group, second: Group) -> tuple[list[Loop], list[Loop], tuple[Siz
         right = [apply_split(loop, found.second, [q for _, q in found.pairs]) for loop in second.loops]
         return left, right, _extent([*left, *right])
     raise Refused(why)
+
+
+def same_places(first: Group, second: Group, buffer: str) -> bool:
+    """Whether both read a buffer at the same computed places, as pooling does for maxima and for where they are."""
+    if buffer in first.writes or buffer in second.writes or first.dims != second.dims:
+        return False
+    return bool(first.reads[buffer].indirect) and first.reads[buffer] == second.reads[buffer]
 
 
 def _extent(loops: list[Loop]) -> tuple[Size, ...]:

@@ -13,7 +13,7 @@ from ..records.loops import Loop
 from ..records.sizes import Size, hint, product
 from ..records.tuned.fusion import Fusion
 from .groups import Group, Uses, positions
-from .legality import Refused, Rows, flows, is_row_result
+from .legality import Refused, Rows, flows, is_row_result, same_places
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,8 @@ def _check_shared(first: Group, second: Group) -> None:
     """Siblings join only where what they share is of the size of the whole nest."""
     moves = lambda group, name: all(s != 0 or d == 1 for s, d in zip(group.reads[name].strides, group.dims))
     shared = (name for name in first.shared(second) if name in first.reads and name in second.reads)
-    if not any(moves(first, name) and moves(second, name) for name in shared):
+    whole = lambda name: same_places(first, second, name) or (moves(first, name) and moves(second, name))
+    if not any(map(whole, shared)):
         raise Refused("they share only little data")
 
 
