@@ -4,7 +4,8 @@
 
 For each row and side, in this process: ``ms`` of a step (median), ``busy`` the milliseconds in which the GPU ran
 something, ``host`` the milliseconds until a step returns that nothing waits for, kernels a step, then the kernels that
-take longest and the operators that the host spends most time in (with what the profiler adds).
+take longest, of the forward and the backward apart, and the operators that the host spends most time in (with what the
+profiler adds). For kernels of ours also the GB/s of the bytes that they must move.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from .gpu_step import WARMUP, step
 
 STEPS = 5
 """Profiled steps."""
+MARK, GRAPHS = "spin_kernel", ("forward", "backward")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -54,23 +56,42 @@ def show(name: str, side: str, top: int) -> None:
     host = statistics.median(host_milliseconds(run) for _ in range(10))
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled:
         for _ in range(STEPS):
-            run()
+            step(row, case, call, between=mark)
+            mark()
         torch.cuda.synchronize()
-    kernels: dict[str, list[float]] = defaultdict(list)
-    spans = []
-    for event in profiled.events():
-        if event.device_type == torch.autograd.DeviceType.CUDA:
-            kernels[event.name].append(event.time_range.elapsed_us())
-            spans.append((event.time_range.start, event.time_range.end))
-    launched = sum(len(times) for times in kernels.values()) / STEPS
+    kernels: dict[tuple[str, str], list[float]] = defaultdict(list)
+    spans, graph = [], 0
+    on_gpu = [event for event in profiled.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    for event in sorted(on_gpu, key=lambda event: event.time_range.start):
+        if MARK in event.name:
+            graph += 1
+            continue
+        kernels[GRAPHS[graph % len(GRAPHS)], event.name].append(event.time_range.elapsed_us())
+        spans.append((event.time_range.start, event.time_range.end))
+    launched = len(spans) / STEPS
     working = busy(spans) / STEPS / 1000
+    moved = moved_bytes(call) if side == "torchglass" else {}
     print(f"\n{name} {side}: {ms:.2f} ms, busy {working:.2f}, host {host:.2f}, {launched:.0f} kernels")
-    for kernel, times in sorted(kernels.items(), key=lambda item: -sum(item[1]))[:top]:
-        print(f"  {sum(times) / STEPS / 1000:8.3f} ms {len(times) / STEPS:6.1f} x  {kernel[:110]}")
+    for key, times in sorted(kernels.items(), key=lambda item: -sum(item[1]))[:top]:
+        rate = f"{moved[key] * len(times) / sum(times) / 1000:5.0f} GB/s" if key in moved else " " * 10
+        print(f"  {sum(times) / STEPS / 1000:8.3f} ms {len(times) / STEPS:6.1f} x {rate} {key[0]:8} {key[1][:100]}")
     operators = [event for event in profiled.key_averages() if event.self_cpu_time_total > 0]
     for event in sorted(operators, key=lambda event: -event.self_cpu_time_total)[:top]:
         taken = event.self_cpu_time_total / STEPS / 1000
         print(f"    host {taken:7.3f} ms {event.count / STEPS:6.1f} x  {event.key[:90]}")
+
+
+def mark() -> None:
+    """A kernel that tells apart what is launched before it and after it."""
+    torch.cuda._sleep(1)
+
+
+def moved_bytes(call: Any) -> dict[tuple[str, str], int]:
+    """The bytes that each kernel must move, by graph and name."""
+    import torchglass as tg
+
+    sides = (side for graph in tg.explain(call).graphs() for side in graph.sides)
+    return {(side.name.partition("_")[0], kernel.name): kernel.bytes for side in sides for kernel in side.kernels}
 
 
 def host_milliseconds(run: Callable[[], Any]) -> float:

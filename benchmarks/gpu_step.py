@@ -65,14 +65,20 @@ def measure(row: Row, side: str, device: str, small: bool, dropout: float) -> di
     return result
 
 
-def step(row: Row, case: Case, call: Callable[..., Any]) -> Tensors:
-    """One inference, or forward, loss and backward with the gradients set to None before. What came out."""
+def step(row: Row, case: Case, call: Callable[..., Any], between: Callable[[], None] = lambda: None) -> Tensors:
+    """One inference, or forward, loss and backward with the gradients set to None before. What came out.
+
+    ``between`` forward and backward this is called.
+    """
     if not row.training:
         with torch.no_grad():
-            return {"output": case.forward(call)[1]}
+            output = case.forward(call)[1]
+        between()
+        return {"output": output}
     case.model.zero_grad(set_to_none=True)
     loss, output = case.forward(call)
     assert loss is not None
+    between()
     loss.backward()
     return {"loss": loss, "output": output}
 
