@@ -22,8 +22,8 @@ import torch
 from torch import fx
 
 from ...records.target import Cpu
+from ..node_builder import NodeBuilder
 from ..strides import channels_last
-from .node_builder import NodeBuilder
 
 aten = torch.ops.aten
 

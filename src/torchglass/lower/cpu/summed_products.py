@@ -19,8 +19,8 @@ from torch import fx
 
 from ...records.sizes import all_known
 from ...records.target import Cpu
+from ..node_builder import NodeBuilder
 from ..strategies import Request, graph_strategy
-from .node_builder import NodeBuilder
 
 aten = torch.ops.aten
 

@@ -76,6 +76,11 @@ class GpuLowering(LoopLimits):
     2.0 microseconds of the GPU's time where cuBLAS took 2.0 to 2.5 (long sums 3.4 and 3.5), and a call 9 to 13 where
     it took 20 to 30; of 2**21 2.5 to 6.1 and 2.1 to 2.5."""
 
+    patch_elements: int = 16
+    """Of a convolution's window, from which on one of windows that do not overlap is a product of copied patches: they
+    are read as often as cuDNN's channels last. Of 16 x 16 it takes a tenth of the time; smaller ones were not
+    measured."""
+
     padded_operations: int = 1 << 30
     """Multiplications and additions of a product, from which on it is padded to rows of 16 bytes. On an H200 those of
     GPT-2's head, 1.9e12 a step, took 12.4 ms less so: 6.5 ps each. These are worth 7 microseconds, a kernel or two."""

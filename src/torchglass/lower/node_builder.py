@@ -13,10 +13,10 @@ class NodeBuilder:
     def __init__(self, node: fx.Node) -> None:
         self._node = node
 
-    def __call__(self, target: Any, *args: Any, val: Any = None, name: str | None = None) -> fx.Node:
+    def __call__(self, target: Any, *args: Any, val: Any = None, name: str | None = None, **kwargs: Any) -> fx.Node:
         node = self._node
         with node.graph.inserting_before(node):
-            new = node.graph.create_node("call_function", target, args, name=name)
-        val = target(*fx.map_arg(args, lambda n: n.meta["val"])) if val is None else val
+            new = node.graph.create_node("call_function", target, args, kwargs, name=name)
+        val = target(*fx.map_arg(args, lambda n: n.meta["val"]), **kwargs) if val is None else val
         new.meta = {**node.meta, "val": val}
         return new
