@@ -23,7 +23,7 @@ from ..records import check_loops
 from ..records.launch import RESERVED
 from ..records.loops import Access, Buffer, Compute, Const, ExternCall, Loop, Node, Operation, View, compute_dtype
 from ..records.origin import UNKNOWN, Origin
-from ..records.sizes import Size, is_known
+from ..records.sizes import Size, is_known, product
 from ..records.target import Gpu, Target, Targets
 from ..records.triton_support import lacking
 from ..records.tuned.lowering import LoopLimits
@@ -74,6 +74,11 @@ def known_size(size: Size) -> int:
 
 def known_sizes(sizes: Sequence[Size]) -> tuple[int, ...]:
     return tuple(map(known_size, sizes))
+
+
+def count_of(shape: Sequence[Size], dims: Iterable[int] | None = None) -> int:
+    """The number of elements in some dimensions, in all by default, where it is known."""
+    return known_size(product(shape if dims is None else [shape[d] for d in dims]))
 
 
 def _never_failing(op: Operation) -> Operation:

@@ -14,11 +14,11 @@ from torch import fx
 
 from ...records.loops import View, compute_dtype
 from ...records.sizes import Size, all_known
-from ..context import Lowering, Splat, dtype_name, sizes_of
+from ..context import Lowering, Splat, count_of, dtype_name, sizes_of
 from ..table import NotLowered, rule
 from ..values import V, rsqrt
+from .centered import moments, squared_difference
 from .normalization import scaled
-from .reductions import count_of, squared_difference
 
 
 def _row_of(x: Any, shape: Sequence[Size], at: int) -> Any:
@@ -45,8 +45,7 @@ def _statistics(low: Lowering, x: View, dims: list[int], eps: float, to: str, n:
     count = count_of(x.shape, dims)
     if count == 0:
         raise NotLowered("no elements")
-    mean = low.reduce("sum", [x], dims, lambda v: v.cast(to), lambda s: s / count, name=f"{n}_mean", dtype=to)
-    var = low.reduce("sum", [x, mean], dims, squared_difference(to), lambda s: s / count, name=f"{n}_var", dtype=to)
+    mean, var = moments(low, x, dims, to, n, lambda s: s / count, f"{n}_var", to)
     return mean, var, low.map(_inverse_root(eps, to), [var], name=f"{n}_rstd", dtype=to)
 
 

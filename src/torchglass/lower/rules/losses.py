@@ -12,12 +12,11 @@ from typing import Any
 from torch import fx
 
 from ...records.loops import View, compute_dtype
-from ..context import Lowering, Splat, dtype_name, sizes_of
+from ..context import Lowering, Splat, count_of, dtype_name, sizes_of
 from ..strides import broadcast
 from ..table import NotLowered, rule
 from ..values import V, absolute, exp, is_float, where
 from .gathering import INDEX_TARGET, bounded, picked
-from .reductions import count_of
 
 NONE, MEAN, SUM = 0, 1, 2
 

@@ -12,10 +12,10 @@ from torch import fx
 
 from ...records.loops import View, compute_dtype
 from ...records.sizes import Size
-from ..context import Lowering
+from ..context import Lowering, count_of
 from ..table import NotLowered, rule
 from ..values import V, rsqrt
-from .reductions import count_of, mean_of, squared_difference
+from .centered import moments
 
 
 def scaled(to: str) -> Callable[..., V]:
@@ -36,11 +36,8 @@ def _layer_norm(low: Lowering, node: fx.Node, x: Any, normalized: Any, weight: A
         raise NotLowered("a repeated number")
     dims = list(range(len(x.shape) - len(normalized), len(x.shape)))
     to, n = compute_dtype(low.dtype(x)), node.name
-    mean, count = mean_of(low, x, dims, to, n)
-    rstd = low.reduce(
-        "sum", [x, mean], dims, squared_difference(to), lambda s: rsqrt(s / max(count, 1) + eps), name=f"{n}_rstd",
-        dtype=to,
-    )  # fmt: skip
+    count = max(count_of(x.shape, dims), 1)
+    mean, rstd = moments(low, x, dims, to, n, lambda s: rsqrt(s / count + eps), f"{n}_rstd", to)
     y = low.map_like(vals[0], n, scaled(to), [x, mean, rstd, weight, bias])
     return y, low.cast_like(mean, vals[1]), low.cast_like(rstd, vals[2])
 

@@ -7,7 +7,7 @@ makes one kernel.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,10 +15,11 @@ from torch import fx
 
 from ...records.loops import View, compute_dtype
 from ...records.sizes import Size, hint, product
-from ..context import Lowering, dtype_name, known_size, layout_of
+from ..context import Lowering, count_of, dtype_name, known_size, layout_of
 from ..strides import contiguous, is_dense
 from ..table import NotLowered, rule
 from ..values import MOST_PLACES, V, exp, is_float, log, where
+from .centered import moments, top_and_total
 
 
 def normalize_dims(dims: Any, rank: int) -> list[int]:
@@ -36,14 +37,18 @@ def to_node(
 ) -> View:  # fmt: skip
     """``reduce`` to the value of ``node``, whose shape lacks the reduced dimensions unless ``keepdim``."""
     val = node.meta["val"]
-    shape, strides = layout_of(val)
-    rank = len(inputs[0].shape)
-    full = strides
-    if not keepdim:
-        kept = iter(strides)
-        full = tuple(1 if k in dims else next(kept) for k in range(rank))
-    out = low.reduce(kind, inputs, dims, fn, post, dtype=dtype_name(val.dtype), strides=full, name=node.name)
-    return View(out.buffer, shape, strides)
+    strides = _with_dims(val, dims, keepdim)
+    out = low.reduce(kind, inputs, dims, fn, post, dtype=dtype_name(val.dtype), strides=strides, name=node.name)
+    return View(out.buffer, *layout_of(val))
+
+
+def _with_dims(val: torch.Tensor, dims: Sequence[int], keepdim: bool) -> tuple[Size, ...]:
+    """The strides of a result with the dimensions that were reduced."""
+    _, strides = layout_of(val)
+    if keepdim:
+        return strides
+    kept = iter(strides)
+    return tuple(1 if k in dims else next(kept) for k in range(len(strides) + len(dims)))
 
 
 def _sum_like(kind: str) -> Callable[..., View]:
@@ -66,11 +71,6 @@ def _mean(low: Lowering, node: fx.Node, x: Any, dims: Any = None, keepdim: bool 
     over = normalize_dims(dims, len(x.shape))
     count = count_of(x.shape, over)
     return to_node(low, node, "sum", [x], over, keepdim, lambda v: v.cast(to), lambda total: total / count)
-
-
-def count_of(shape: Sequence[Size], dims: Iterable[int] | None = None) -> int:
-    """The number of elements in some dimensions, in all by default, where it is known."""
-    return known_size(product(shape if dims is None else [shape[d] for d in dims]))
 
 
 def _extremum(kind: str) -> Callable[..., View]:
@@ -104,25 +104,6 @@ rule("any.default", "any.dim", "any.dims")(_truth_reduction("any"))
 rule("all.default", "all.dim", "all.dims")(_truth_reduction("all"))
 
 
-def mean_of(low: Lowering, x: Any, dims: Sequence[int], to: str, name: str) -> tuple[View, int]:
-    """The mean over ``dims`` and the number of elements it is of."""
-    count = count_of(x.shape, dims)
-    mean = low.reduce(
-        "sum", [x], dims, lambda v: v.cast(to), lambda s: s / max(count, 1), name=f"{name}_mean", dtype=to
-    )
-    return mean, count
-
-
-def squared_difference(to: str) -> Callable[[V, V], V]:
-    """``(v - mean)**2`` computed in ``to``: summed after the mean, as accurate as Welford and vectorizable."""
-
-    def squared(v: V, m: V) -> V:
-        d = v.cast(to) - m
-        return d * d
-
-    return squared
-
-
 @rule("var.correction", "var.dim", "var.default")
 def _var(
     low: Lowering, node: fx.Node, x: Any, dims: Any = None, *rest: Any, correction: Any = None, keepdim: bool = False
@@ -149,9 +130,7 @@ def _variance(
 ) -> View:
     if rest or isinstance(dims, bool):
         raise NotLowered("the old unbiased flag")
-    to = _accumulated(node.meta["val"], root)
-    mean, over, freedom = _moments(low, x, dims, correction, node.name, to)
-    return to_node(low, node, "sum", [x, mean], over, keepdim, squared_difference(to), _spread(freedom, root))
+    return _moments(low, x, dims, correction, node.name, node.meta["val"], root, keepdim)[1]
 
 
 def _accumulated(val: Any, root: bool) -> str:
@@ -167,15 +146,16 @@ def _spread(freedom: float | int, root: bool) -> Callable[[V], V]:
 
 
 def _moments(
-    low: Lowering, x: Any, dims: Any, correction: Any, name: str, to: str
-) -> tuple[View, list[int], float | int]:
-    """The mean with its dimensions kept, the dimensions, and what to divide squared differences by."""
-    over = normalize_dims(dims, len(x.shape))
-    mean, count = mean_of(low, x, over, to, name)
-    freedom = count - (1 if correction is None else correction)
+    low: Lowering, x: Any, dims: Any, correction: Any, name: str, val: torch.Tensor, root: bool, keepdim: bool
+) -> tuple[View, View]:
+    """The mean with its dimensions kept, and the variance, or its root: the FX value ``val``."""
+    to, over = _accumulated(val, root), normalize_dims(dims, len(x.shape))
+    freedom = count_of(x.shape, over) - (1 if correction is None else correction)
     if freedom <= 0:
         raise NotLowered("too few elements: eager's NaN or inf")
-    return mean, over, freedom
+    strides, dtype = _with_dims(val, over, keepdim), dtype_name(val.dtype)
+    mean, spread = moments(low, x, over, to, name, _spread(freedom, root), name, dtype, strides)
+    return mean, View(spread.buffer, *layout_of(val))
 
 
 def _with_mean(root: bool) -> Callable[..., Any]:
@@ -183,13 +163,8 @@ def _with_mean(root: bool) -> Callable[..., Any]:
         low: Lowering, node: fx.Node, x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False
     ) -> Any:
         spread, middle = node.meta["val"]
-        to = _accumulated(spread, root)
-        mean, over, freedom = _moments(low, x, dims, correction, node.name, to)
-        y = low.reduce(
-            "sum", [x, mean], over, squared_difference(to), _spread(freedom, root), name=node.name,
-            dtype=dtype_name(spread.dtype),
-        )  # fmt: skip
-        return low.cast_like(y, spread), low.cast_like(mean, middle)
+        mean, y = _moments(low, x, dims, correction, node.name, spread, root, keepdim)
+        return y, low.cast_like(mean, middle)
 
     return lower
 
@@ -362,10 +337,7 @@ def _safe_softmax(low: Lowering, node: fx.Node, x: Any, dim: int, dtype: Any = N
 @rule("_log_softmax")
 def _log_softmax(low: Lowering, node: fx.Node, x: Any, dim: int, half_to_float: bool = False) -> View:
     to, n = _float_to(node), node.name
-    top = low.reduce("max", [x], [dim], lambda v: v.cast(to), name=f"{n}_max", dtype=to)
-    total = low.reduce(
-        "sum", [x, top], [dim], lambda v, m: exp(v.cast(to) - m), lambda s: log(s), name=f"{n}_lse", dtype=to
-    )
+    top, total = top_and_total(low, x, dim, to, n, log, f"{n}_lse")
     return low.finish(lambda v, m, s: v.cast(to) - m - s, [x, top, total], node)
 
 

@@ -88,9 +88,9 @@ class GpuLowering(LoopLimits):
     padded_operations_per_byte: int = 100
     """The same for each byte that padding reads or writes, at the 3 TB/s that an H100 copies: twice as much is won."""
 
-    divided_points: int = 1 << 16
-    """Elements that one program reduces, from which on it is worth more programs and a kernel over what they come to:
-    a multiprocessor reads 256 KB in about 8 microseconds, 3 TB/s shared by 132. Not measured."""
+    divided_points: int = 1 << 18
+    """Elements that one program reduces, from which on it is worth more programs and a kernel over what they come to.
+    Not measured."""
 
     part_points: int = 1 << 14
     """Elements of a part at least: four blocks of a row. Not measured."""

@@ -154,6 +154,10 @@ class GpuSchedule:
     column_points: int = 16
     """Points of a thread of that tile, twice as many where it moves one or two buffers. Column sums of 16,384 x 3,072
     take 49.6 microseconds with 32, 73.5 with 16 (what must move takes 35); with gelu's backward before, 160 and 148."""
+    part_blocks: int = 16
+    """Blocks of a row's part that a program walks at most, where squares about a mean are summed in parts."""
+    least_part: int = 16
+    """Elements of such a part at least."""
     least_columns: int = 16
     """Columns of the same where there would be fewer programs than multiprocessors: 64 bytes of floats."""
 
