@@ -15,6 +15,7 @@ from ..records.schedule import GpuMapping, Nest, RowPass, Schedule, TileAxis
 from ..records.sizes import Size, at_most, divides, hint, product
 from ..records.target import Gpu
 from .gpu_tiles import Tile, persistent_tile, pipeline_stages, point_tile, register_limit, row_tile
+from .narrow import narrowed
 from .nest import build
 from .row_passes import names, row_passes
 
@@ -31,6 +32,8 @@ def scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], target
     nest = replace(nest, kernel=kernel, outer_rank=rank, parallel_dims=None)  # scattered sums are atomic
     axes, warps = tile = _tile(nest, row, buffers, target)
     bits = _index_bits(nest.dims, [buffers[b] for b in (*kernel.reads, *kernel.writes)])
+    if bits == 32:
+        nest = replace(nest, loops=tuple(narrowed(loop, nest.dims) for loop in nest.loops))
     stages = pipeline_stages(nest, axes, buffers, target)
     registers = register_limit(nest, tile, target) if any(row) else None
     mapping = GpuMapping(axes, warps, bits, _last_apart(nest, axes, target), stages, registers)
