@@ -157,6 +157,7 @@ class FusedGraph:
         lines = [
             f"fused {self.graph.name}({', '.join(self.graph.inputs)})  # peak {self.peak_bytes} bytes of temporaries"
         ]
+        lines += [f"  {buffer}" for buffer in self.buffers.values()]
         for step in self.steps:
             lines += [f"  {line}" for line in str(step).splitlines()]
         lines += [f"return {', '.join(show(o) for o in self.graph.outputs)}", "", "# decisions"]
