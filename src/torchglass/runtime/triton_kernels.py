@@ -32,7 +32,7 @@ from typing import Any
 
 import torch
 
-from . import files, library, triton_compiler
+from . import files, library, triton_compiler, triton_interpreter
 from .toolchain import ToolchainError
 from .triton_compiler import Compiled
 
@@ -45,9 +45,14 @@ TABLE = "CONFIGURATIONS"
 Configuration = Mapping[str, Any]
 
 
+def by_interpreter() -> bool:
+    """Whether Triton's interpreter was asked for."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
 def interprets() -> bool:
     """Whether the functions themselves run: by Triton's interpreter, or, without our native core, its compiler."""
-    return CudaKernel is None or os.environ.get("TRITON_INTERPRET") == "1"
+    return CudaKernel is None or by_interpreter()
 
 
 class Interpreted:
@@ -69,6 +74,9 @@ class Interpreted:
 
 def interpreted(module: ModuleType) -> dict[str, Callable[..., None]]:
     """What starts the functions of a kernels file that was run as it is."""
+    libdevice = getattr(module, "libdevice", None)
+    if by_interpreter() and isinstance(libdevice, ModuleType):
+        triton_interpreter.supply(libdevice)
     return {name: Interpreted(module, name) for name in getattr(module, TABLE)}
 
 
