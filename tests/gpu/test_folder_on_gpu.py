@@ -96,3 +96,27 @@ def test_an_edited_kernel_that_cannot_be_compiled_is_reported(program: Path) -> 
         done = run(str(program), folder=program.parent / "glass")
     assert done.stdout == "1.0 3.5\n", done.stdout + done.stderr
     assert "forward_kernels.py" in done.stderr and "nonsense" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("side", ["forward", "backward"])
+def test_a_kernels_file_runs_alone(program: Path, side: str) -> None:
+    """It is checked, and timed; an edit that changes results is wrong."""
+    kernels = program.parent / f"glass/f/entry_0/graph_0/{side}_kernels.py"
+    done = run(str(kernels), folder=program.parent / "other")
+    assert done.returncode == 0 and " right " in done.stdout, done.stdout + done.stderr
+    for part in ("where a copy moves", " us ", " GB/s ", "of a copy's", " registers", " bytes spilled"):
+        assert part in done.stdout, done.stdout
+    with edited(kernels, "3.5", "4.5"):
+        done = run(str(kernels), "kernel_0", folder=program.parent / "other")
+    assert done.returncode == 1 and " WRONG " in done.stdout, done.stdout + done.stderr
+
+
+def test_explain_tells_what_a_kernel_takes() -> None:
+    compiled = tg.compile(lambda x: torch.softmax(x * 2, -1))
+    compiled(make(200, 300))
+    report = tg.explain(compiled)
+    (kernel,) = report.to_dict()["entries"][0]["graphs"][0]["kernels"]
+    assert kernel["bytes"] == 2 * 200 * 300 * 4 and kernel["registers"] > 0 and kernel["spilled"] == 0
+    properties = torch.cuda.get_device_properties(0)
+    assert (kernel["floor"] > 0) == hasattr(properties, "memory_clock_rate")
+    assert "registers" in str(report) and "spills" in str(report)

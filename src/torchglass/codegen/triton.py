@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ..records.kernels import Kernel, Measurement
 from ..records.launch import FILES, Launch
@@ -45,7 +46,13 @@ POINTERS = {
 def run(scheduled: ScheduledGraph, target: Gpu, tried: Mapping[str, tuple[Measurement, ...]]) -> Printed:
     """Print every kernel of the schedule; nothing is compiled and no GPU is needed."""
     unit = Unit(scheduled)
-    return Printed("triton", unit.text(scheduled.fused.graph.name), unit.kernels, unit.launches)
+    kernels = tuple(replace(one, floor=_floor(one.bytes, target)) for one in unit.kernels)
+    return Printed("triton", unit.text(scheduled.fused.graph.name), kernels, unit.launches)
+
+
+def _floor(moved: int, target: Gpu) -> float:
+    """Microseconds that the GPU's memory needs for so many bytes."""
+    return 1e6 * moved / target.bandwidth if target.bandwidth else 0.0
 
 
 class Unit:

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -73,6 +74,7 @@ class SidePipeline:
         self.functions: dict[str, GraphCall] = {}  # of sub-graphs
         self.inner: list[SideRecord] = []
         self.building: list[Building | triton_kernels.Compiling] = []
+        self.call: weakref.ref[GraphCall] | None = None  # of the wrapper
         self.fallback = ""  # why operators run
 
     @property
@@ -139,8 +141,9 @@ class SidePipeline:
             side = f"{loops.name}_{name}"
             inner = lower.run(graph, self.job.targets, side)
             printed = self._print(inner, side, "sub-graph ", Side(Rendered("")))
-            self.inner.append(SideRecord(side, **printed.fields()))
-            functions[name] = graph_file(printed.wrapper.path, printed.loaded(self.job, self._functions(inner)))
+            call = printed.loaded(self.job, self._functions(inner))
+            self.inner.append(SideRecord(side, **printed.fields(), call=weakref.ref(call)))
+            functions[name] = graph_file(printed.wrapper.path, call)
         return functions
 
     def _measured(self, scheduled: ScheduledGraph, side: str) -> dict[str, tuple[Measurement, ...]]:
@@ -165,7 +168,7 @@ class SidePipeline:
         compilers = " and ".join(COMPILERS[one.path.suffix] for one in self.printed.kernels) or "C"
         with self.job.timeline.stage(f"{self.prefix}compile {compilers}"):  # what is left of it
             call = self.printed.loaded(self.job, self.functions, self.building)
-        self.building = []
+        self.building, self.call = [], weakref.ref(call)
         if self.job.runs_kernels:
             return self.with_care(with_numbers(call, _without_numbers(self.file.graph)))
         self.fallback = f"it was asked for (runs={self.job.folder.store.runs!r})"
@@ -196,7 +199,7 @@ class SidePipeline:
         """What the stages left of this side, and of its sub-graphs."""
         text = self.file.text if self.file is not None else ""
         kernels = self.printed.fields() if self.printed is not None else {}
-        return [SideRecord(self.name, text, self.nodes, **kernels, fallback=self.fallback), *self.inner]
+        return [SideRecord(self.name, text, self.nodes, **kernels, fallback=self.fallback, call=self.call), *self.inner]
 
 
 class Forward(SidePipeline):

@@ -19,9 +19,10 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from ..records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
-from ..records.kernels import Allocate, Kernel
+from ..records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile, SideRecord
+from ..records.kernels import Allocate, FusedGraph, Kernel
 from . import show
+from .kernel_facts import calls_beside, not_fused, printed_as, resources, steps
 from .report_data import SIDES, recomputed_names
 
 
@@ -139,14 +140,11 @@ def _render_graph(graph: GraphRecord) -> Iterator[RenderableType]:
     yield Text(f"{graph.name}: {', '.join(counts)}")
     for side, reason in graph.fallbacks.items():
         yield Text(f"{side} runs with ATen, without kernels of its own: {reason}", style="red")
-    kernels = [(side.name, kernel) for side in graph.sides for kernel in side.kernels]
-    if kernels:
-        yield _table(
-            "Kernels", ("kernel", "moves", "operations", "your lines"), (_kernel_cells(*row) for row in kernels)
-        )
-    if apart := [d for d in graph.decisions if not d.fused]:
-        cells = ((f"{d.first} + {d.second}", d.rule, d.why) for d in apart)
-        yield _table("Kept apart", ("loops", "rule", "why"), cells)
+    if kernels := [_kernel_cells(side, kernel) for side in graph.sides for kernel in side.kernels]:
+        shown = [title for title in KERNEL_COLUMNS if title not in OF_GPUS or any(row[title] for row in kernels)]
+        yield _table("Kernels", tuple(shown), ([row[title] for title in shown] for row in kernels))
+    if apart := [row for side in graph.sides for row in _apart_rows(side)]:
+        yield _table("Kept apart", ("loops", "in kernels", "rule", "why"), apart)
     if graph.saved:
         rows = ((s.name, show.size(s.bytes), s.reason, show.place(s.origin)) for s in graph.saved)
         yield _table("Saved for backward", ("tensor", "size", "because", "your line"), rows)
@@ -157,14 +155,43 @@ def _render_graph(graph: GraphRecord) -> Iterator[RenderableType]:
         yield Text(f"memory of {side}: at most {show.size(fused.peak_bytes)} of temporaries, {reused} in reused memory")
 
 
-def _kernel_cells(side: str, kernel: Kernel) -> tuple[str, str, str, str]:
+KERNEL_COLUMNS = ("kernel", "moves", "at least", "registers", "spills", "operations", "your lines")
+OF_GPUS = frozenset({"at least", "registers", "spills"})
+"""Columns that are left out where no kernel has a cell in them."""
+
+
+def _kernel_cells(side: SideRecord, kernel: Kernel) -> dict[str, str]:
+    """By column. ``at least``: the time that the bytes take the GPU's memory."""
     calls = f" (called {kernel.calls} times)" if kernel.calls > 1 else ""
     lines = dict.fromkeys(show.place(origin) for origin in kernel.origins)
     operations = dict.fromkeys(op.removeprefix("aten.") for op in kernel.ops)
     tried = f" ({kernel.tried[0]}, best of {len(kernel.tried)})" if kernel.tried else ""
-    name = f"{side} {kernel.name}{calls}{tried}".strip()
-    moves = show.size(kernel.bytes) if kernel.bytes else ""
-    return name, moves, ", ".join(operations), ", ".join(filter(None, lines))
+    taken = resources(side, kernel.name)
+    cells = (
+        f"{side.name} {kernel.name}{calls}{tried}".strip(),
+        show.size(kernel.bytes) if kernel.bytes else "",
+        f"{kernel.floor:.1f} us" if kernel.floor else "",
+        str(taken.registers) if taken else "",
+        show.size(taken.spilled) if taken else "",
+        ", ".join(operations),
+        ", ".join(filter(None, lines)),
+    )
+    return dict(zip(KERNEL_COLUMNS, cells, strict=True))
+
+
+def _apart_rows(side: SideRecord) -> Iterator[tuple[str, str, str, str]]:
+    """Loops that did not become one kernel, and the kernels that they are in; then calls, and kernels beside them."""
+    fused: FusedGraph | None = side.fused
+    if fused is None:
+        return
+    printed, step = printed_as(side), steps(fused)
+    for d in fused.decisions:
+        if not d.fused and (d.first not in step or step[d.first] != step.get(d.second)):  # another loop may have led on
+            kernels = " + ".join(filter(None, (printed.get(d.first), printed.get(d.second))))
+            yield f"{d.first} + {d.second}", f"{side.name} {kernels}" if kernels else "", d.rule, d.why
+    for kernel, calls in calls_beside(side).items():
+        for name, why in calls.items():
+            yield name, f"{side.name} {kernel}", "call", why
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Any) -> Table:
@@ -235,7 +262,7 @@ def _graph(graph: GraphRecord) -> dict[str, Any]:
         "name": graph.name,
         "operations": graph.node_count,
         **{side: texts.get(f"{side}.py", "") for side in SIDES},
-        "kernels": [_kernel(side.name, kernel) for side in graph.sides for kernel in side.kernels],
+        "kernels": [row for side in graph.sides for row in _kernels(side)],
         "decisions": [
             {"first": d.first, "second": d.second, "fused": d.fused, "rule": d.rule, "why": d.why,
              "bytes_saved": d.bytes_saved}
@@ -247,6 +274,19 @@ def _graph(graph: GraphRecord) -> dict[str, Any]:
         "seconds_by_stage": graph.seconds_by_stage,
         "fallbacks": graph.fallbacks,
     }  # fmt: skip
+
+
+def _kernels(side: SideRecord) -> Iterator[dict[str, Any]]:
+    apart = not_fused(side)
+    for kernel in side.kernels:
+        of_gpus = {"floor": kernel.floor, "registers": None, "spilled": None} if kernel.language == "triton" else {}
+        taken = resources(side, kernel.name)
+        yield (
+            _kernel(side.name, kernel)
+            | of_gpus
+            | (taken._asdict() if taken else {})
+            | {"not_fused": [{"with": other, "why": why} for other, why in apart[kernel.name].items()]}
+        )
 
 
 def _kernel(side: str, kernel: Kernel) -> dict[str, Any]:

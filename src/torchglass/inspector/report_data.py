@@ -10,11 +10,12 @@ import re
 from typing import Any
 
 from ..records.compilation import EntryRecord, FunctionRecord, GraphRecord, NodeRow, SideRecord
-from ..records.kernels import FusedGraph, FusedKernel
+from ..records.kernels import FusedGraph, FusedKernel, Kernel
 from ..records.launch import FILES
 from ..records.loops import ExternCall
 from ..records.partition import SavedTensor
 from . import draw, show
+from .kernel_facts import not_fused, resources
 from .sources import Sources
 
 SIDES = ("captured", "joint", "forward", "backward")
@@ -146,15 +147,25 @@ class _Data:
             elif isinstance(step, ExternCall):
                 keys = [self.mark(key, "aten", side) for key in _unique(map(self.sources.key, step.origins))]
                 loops.append([step.name, str(step), keys, -1])
-        rows = []
+        rows, apart = [], not_fused(record)
         for k in kernels:
             keys = [self.mark(key, "kernel", side) for key in _unique(map(self.sources.key, k.origins))]
             file = FILES.get(k.language, "{}_kernels.py").format(side)
             if k.language.startswith("inductor"):
                 file = f"inductor_{side}.py"
-            rows.append([k.name, k.language, k.source, list(dict.fromkeys(k.ops)), keys, k.calls, file])
+            facts = [_facts(record, k), [list(row) for row in apart[k.name].items()]]
+            rows.append([k.name, k.language, k.source, list(dict.fromkeys(k.ops)), keys, k.calls, file, *facts])
         steps = [str(step) for step in memory_steps(fused)] if fused is not None else []
         return {"loops": loops, "kernels": rows, "peak": fused.peak_bytes if fused is not None else 0, "steps": steps}
+
+
+def _facts(side: SideRecord, kernel: Kernel) -> str:
+    """What a kernel moves and takes, as far as that is known."""
+    taken = resources(side, kernel.name)
+    facts = [f"moves {show.size(kernel.bytes)}"] if kernel.bytes else []
+    facts += [f"which takes the GPU's memory at least {kernel.floor:.1f} us"] if kernel.floor else []
+    facts += [f"{taken.registers} registers a thread, {show.size(taken.spilled)} of it spilled"] if taken else []
+    return ", ".join(facts)
 
 
 def memory_steps(fused: FusedGraph) -> list[Any]:

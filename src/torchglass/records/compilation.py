@@ -15,6 +15,7 @@ graph's grow by a backward when it is first needed. What the inspector asks for 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,8 +87,8 @@ class SideRecord:
     arrive otherwise, and of each sub-graph that is compiled by itself.
 
     ``text`` is the graph's file as on disk, ``nodes`` its rows. Of a side in kernels there are the ``FusedGraph``, the
-    ``Kernel`` rows and the texts of its ``files``. ``fallback`` says why PyTorch's operators run it instead. Texts and
-    rows are packed.
+    ``Kernel`` rows and the texts of its ``files``; ``call`` refers to what its wrapper starts them from, for as long as
+    that is in use. ``fallback`` says why PyTorch's operators run it instead. Texts and rows are packed.
     """
 
     name: str
@@ -97,6 +98,7 @@ class SideRecord:
     kernels: PackedField[tuple[Any, ...]] = PackedField(())
     files: PackedField[tuple[tuple[str, str], ...]] = PackedField(())
     fallback: str = ""
+    call: weakref.ref[Any] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ class Cpu:
 class Gpu:
     """A GPU of NVIDIA's: its compute capability, multiprocessors, and bytes of shared memory a program may have.
 
+    ``bandwidth``: bytes that its memory can move in a second at most, 0 where that is not known.
     ``deterministic``: every run is to give the same, bit by bit (``torch.use_deterministic_algorithms``).
     """
 
@@ -59,6 +60,7 @@ class Gpu:
     multiprocessors: int = 132
     shared_memory: int = 232_448
     deterministic: bool = False
+    bandwidth: float = 3.35e12
     lowering: GpuLowering = field(default=GpuLowering(), repr=False)
     fusion: GpuFusion = field(default=GpuFusion(), repr=False)
     schedule: GpuSchedule = field(default=GpuSchedule(), repr=False)

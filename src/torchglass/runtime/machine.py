@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import torch
 
@@ -42,4 +43,9 @@ def _gpu() -> Gpu | None:
     about = torch.cuda.get_device_properties(torch.cuda.current_device())
     shared = getattr(about, "shared_memory_per_block_optin", Gpu.shared_memory)
     deterministic = torch.are_deterministic_algorithms_enabled()  # guarded as all global state
-    return Gpu((about.major, about.minor), about.multi_processor_count, shared, deterministic)
+    return Gpu((about.major, about.minor), about.multi_processor_count, shared, deterministic, _bandwidth(about))
+
+
+def _bandwidth(about: Any) -> float:
+    """Bytes a second, from the memory's clock in kHz, in each cycle of which it moves its width in bits twice."""
+    return 2e3 * getattr(about, "memory_clock_rate", 0) * getattr(about, "memory_bus_width", 0) / 8

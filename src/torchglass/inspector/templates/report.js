@@ -254,7 +254,8 @@ function kernelPanel() {
   const wrapper = side && D.graphs[n].wrappers[side + "_wrapper.py"];
   const detail = k ? `<h3>${esc(side)} ${esc(k[0])} <small>${esc(D.graphs[n].path)}${esc(k[6])}</small></h3>` +
     `<p>lines: ${k[4].map(lineLink).join(", ")}<br>loops: ` + D.graphs[n].programs[side].loops.map((l, j) => [l, j]).filter(([l]) => l[3] === Number(i)).slice(0, 20)
-      .map(([l, j]) => `<a class="jump" data-go="loop:${n}:${side}:${j}">${esc(l[0])}</a>`).join(", ") + `</p><pre>${coloured(k[2], k[1] === "c" ? "c" : "py")}</pre>` +
+      .map(([l, j]) => `<a class="jump" data-go="loop:${n}:${side}:${j}">${esc(l[0])}</a>`).join(", ") + (k[7] ? `<br>${esc(k[7])}` : "") + k[8].map(([other, why]) => `<br>not fused with ${esc(other)}: ${esc(why)}`).join("") +
+      `</p><pre>${coloured(k[2], k[1] === "c" ? "c" : "py")}</pre>` +
     (wrapper ? `<details><summary>${side}_wrapper.py, which calls it</summary><pre>${coloured(wrapper)}</pre></details>` : "") : "";
   return detail + (rows.length ? table("kernels", [["graph", "t"], ["side", "t"], ["kernel", "m"], ["operations", "m"], ["lines", "t"], ["calls", "n"]], rows)
     : '<p class="none">This backend makes no kernels.</p>');
