@@ -31,6 +31,10 @@ class CudaKernel:
     ) -> None: ...
     def __call__(self, *args: torch.Tensor | int, points: int | tuple[int, ...] = ()) -> None: ...
 
+def reserve_philox(
+    where: torch.Tensor | torch.device, numel: int, shift: int, threads: int
+) -> tuple[int, int, int, int, int]: ...
+
 attention_runs: bool
 
 def attention(

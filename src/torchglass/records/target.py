@@ -50,7 +50,8 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of NVIDIA's: its compute capability, multiprocessors, and bytes of shared memory a program may have.
+    """A GPU of NVIDIA's: its compute capability, multiprocessors and the most threads of each, and bytes of shared
+    memory a program may have.
 
     ``bandwidth``: bytes that its memory can move in a second at most, 0 where that is not known.
     ``deterministic``: every run is to give the same, bit by bit (``torch.use_deterministic_algorithms``).
@@ -58,6 +59,7 @@ class Gpu:
 
     capability: tuple[int, int] = (9, 0)
     multiprocessors: int = 132
+    threads: int = 2048
     shared_memory: int = 232_448
     deterministic: bool = False
     bandwidth: float = 3.35e12

@@ -43,7 +43,10 @@ def _gpu() -> Gpu | None:
     about = torch.cuda.get_device_properties(torch.cuda.current_device())
     shared = getattr(about, "shared_memory_per_block_optin", Gpu.shared_memory)
     deterministic = torch.are_deterministic_algorithms_enabled()  # guarded as all global state
-    return Gpu((about.major, about.minor), about.multi_processor_count, shared, deterministic, _bandwidth(about))
+    return Gpu(
+        (about.major, about.minor), about.multi_processor_count, about.max_threads_per_multi_processor, shared,
+        deterministic, _bandwidth(about),
+    )  # fmt: skip
 
 
 def _bandwidth(about: Any) -> float:
