@@ -36,9 +36,10 @@ def _compiled(function: Any, schedule: Schedule, scheduled: ScheduledGraph, alig
     from triton.compiler import ASTSource
 
     mapping: GpuMapping = schedule.mapping
-    types = [f"*{POINTERS[scheduled.buffers[b].dtype]}" for b in schedule.arguments]
-    types += [f"i{mapping.index_bits}"] * len(schedule.symbols) + ["constexpr"] * len(mapping.axes)
+    types = [f"*{POINTERS[scheduled.buffers[b].dtype]}" for b in schedule.pointers]
+    types += [f"i{mapping.index_bits}"] * len(schedule.symbols)
+    types += [POINTERS[dtype] for dtype in schedule.scalars.values()] + ["constexpr"] * len(mapping.axes)
     constants = {axis.constant: axis.block for axis in mapping.axes}
-    attributes = {(k,): [["tt.divisibility", aligned]] for k in range(len(schedule.arguments)) if aligned > 1}
+    attributes = {(k,): [["tt.divisibility", aligned]] for k in range(len(schedule.pointers)) if aligned > 1}
     source = ASTSource(function, dict(zip(function.arg_names, types, strict=True)), constants, attributes)
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": mapping.warps})

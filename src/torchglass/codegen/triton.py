@@ -40,7 +40,7 @@ POINTERS = {
     "float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16", "int64": "i64", "int32": "i32",
     "int16": "i16", "int8": "i8", "uint8": "u8", "bool": "i1",
 }  # fmt: skip
-"""What a signature calls the types of memory."""
+"""What a signature calls the types of memory, and of numbers handed by value."""
 
 
 def run(scheduled: ScheduledGraph, target: Gpu, tried: Mapping[str, tuple[Measurement, ...]]) -> Printed:
@@ -82,11 +82,14 @@ def _kernel(schedule: Schedule, buffers: dict[str, Buffer]) -> Kernel:
     comment = (f"# {line}" for line in about(kernel, schedule.row_dims, schedule.inner_dims))
     source = "\n".join((*comment, kernel_text(schedule, buffers)))
     loops = tuple(loop.name for loop in kernel.loops)
-    return Kernel(schedule.name, "triton", source, schedule.arguments, loops, kernel.ops, kernel.origins)
+    return Kernel(schedule.name, "triton", source, schedule.pointers, loops, kernel.ops, kernel.origins)
 
 
 def _launch(schedule: Schedule, buffers: tuple[str, ...]) -> Launch:
-    return Launch(schedule.name, buffers, tuple(schedule.symbols), tuple(a.size for a in _parallel(schedule)))
+    called = dict(zip(schedule.arguments, buffers))
+    numbers = (f"{called[buffer]}[{position}]" for buffer, position in schedule.scalars)
+    points = tuple(axis.size for axis in _parallel(schedule))
+    return Launch(schedule.name, tuple(called[b] for b in schedule.pointers), (*schedule.symbols, *numbers), points)
 
 
 def _parallel(schedule: Schedule) -> list[TileAxis]:
@@ -97,8 +100,10 @@ def _parallel(schedule: Schedule) -> list[TileAxis]:
 def _configuration(schedule: Schedule, calls: Sequence[tuple[str, ...]], buffers: Mapping[str, Buffer]) -> str:
     """What a kernel is compiled with, as a row of a table in Python. ``calls``: the buffers of each."""
     mapping: GpuMapping = schedule.mapping
-    types = [_pointer(buffers[one[0]].dtype, all(_is_aligned(buffers[b]) for b in one)) for one in zip(*calls)]
+    called = {name: one for name, one in zip(schedule.arguments, zip(*calls)) if name in schedule.pointers}
+    types = [_pointer(buffers[one[0]].dtype, all(_is_aligned(buffers[b]) for b in one)) for one in called.values()]
     types += [f"i{mapping.index_bits}"] * len(schedule.symbols)
+    types += [POINTERS[dtype] for dtype in schedule.scalars.values()]
     row = {
         "signature": " ".join(types),
         "grid": [axis.constant for axis in _parallel(schedule)],

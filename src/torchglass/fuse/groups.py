@@ -39,7 +39,8 @@ class Group:
     @cached_property
     def reads(self) -> dict[str, Access]:
         bases = {s.base: s.access for loop in self.loops for s in loop.stores if s.base is not None}
-        return bases | {o.access.buffer: o.access for loop in self.loops for o in loop.loads}
+        given = {o.buffer: Access(o.buffer, (0,) * len(loop.dims)) for loop in self.loops for o in loop.scalars}
+        return bases | given | {o.access.buffer: o.access for loop in self.loops for o in loop.loads}
 
     def shared(self, later: Group) -> list[str]:
         """The buffers that both touch, as the later one has them."""

@@ -30,6 +30,7 @@ from ..records.loops import (
     LoopGraph,
     Node,
     Operation,
+    Scalar,
     Store,
     View,
     item_bytes,
@@ -334,7 +335,7 @@ def _renamed(op: Operation, names: dict[str, str], count: int, record: bool = Tr
         new: Operation = replace(op, result=result, access=access, mask=names[op.mask] if op.mask else None)
     elif isinstance(op, Compute):
         new = replace(op, result=result, args=tuple(names[a] for a in op.args))
-    elif isinstance(op, Const | Index):
+    elif isinstance(op, Const | Index | Scalar):
         new = replace(op, result=result)
     else:
         new = replace(op, result=result, arg=names[op.arg])

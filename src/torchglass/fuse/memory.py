@@ -126,4 +126,4 @@ def _kind(buffer: Buffer) -> Kind:
 
 
 def _bytes(buffer: Buffer) -> int:
-    return hint(buffer.extent) * item_bytes(buffer.dtype)
+    return 0 if buffer.role == "numbers" else hint(buffer.extent) * item_bytes(buffer.dtype)

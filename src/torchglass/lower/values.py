@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ..records.loops import BOOL_OPS, Access, Compute, Const, Index, Load, Operation, Reduce, Scan, Store
+from ..records.loops import BOOL_OPS, Access, Compute, Const, Index, Load, Operation, Reduce, Scalar, Scan, Store
 from ..records.sizes import Size
 
 Number: TypeAlias = "float | int | bool"
@@ -92,6 +92,10 @@ class Body:
 
     def index(self, strides: tuple[Size, ...], offset: Size = 0, dtype: str = "int64") -> V:
         return self.value(("index", strides, offset, dtype), dtype, lambda n: Index(n, strides, offset, dtype))
+
+    def scalar(self, buffer: str, position: int, dtype: str) -> V:
+        key = ("scalar", buffer, position, dtype)
+        return self.value(key, dtype, lambda n: Scalar(n, buffer, position, dtype))
 
     def compute(self, op: str, args: tuple[V, ...], dtype: str | None = None) -> V:
         dtype = dtype or ("bool" if op in BOOL_OPS else args[-1].dtype)

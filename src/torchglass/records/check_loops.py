@@ -29,6 +29,7 @@ from .loops import (
     Loop,
     LoopGraph,
     Reduce,
+    Scalar,
     Scan,
     Store,
     View,
@@ -36,7 +37,7 @@ from .loops import (
 )
 from .sizes import Size, hint, is_known, proved
 
-ANY_OPERANDS = frozenset({"cast"})
+ANY_OPERANDS = frozenset({"cast", "philox"})
 FLOAT_OPS = frozenset({
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "sigmoid", "floor", "ceil", "trunc",
@@ -100,6 +101,8 @@ def check_loop(loop: Loop, buffers: Mapping[str, Buffer]) -> None:
         if isinstance(op, (Load, Store)):
             masked = isinstance(op, Load) and op.mask is not None
             _check_access(op.access, loop, buffers, where, masked, most)
+        if isinstance(op, Scalar) and getattr(buffers.get(op.buffer), "role", None) != "numbers":
+            raise LoopError(f"{where}: {op.buffer} are no numbers")
         if isinstance(op, Store):
             _check_store(op, loop, partial, where)
             _check_scatter(op, loop, buffers, where)
@@ -294,5 +297,5 @@ def operands(op: object) -> tuple[str, ...]:
         return (op.arg, *extra)
     if isinstance(op, Load):
         return tuple(v for v, _ in op.access.indirect) + ((op.mask,) if op.mask else ())
-    assert isinstance(op, (Const, Index))
+    assert isinstance(op, (Const, Index, Scalar))
     return ()

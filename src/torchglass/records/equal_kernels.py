@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .kernels import FusedKernel
-from .loops import Buffer, Const, Load, Store
+from .loops import Buffer, Const, Load, Scalar, Store
 
 
 def canonical(kernel: FusedKernel, buffers: Mapping[str, Buffer]) -> tuple[object, tuple[str, ...]]:
@@ -26,6 +26,8 @@ def canonical(kernel: FusedKernel, buffers: Mapping[str, Buffer]) -> tuple[objec
                 base = None if op.base is None else number(op.base)
                 body.append(("store", number(op.access.buffer), op.access.strides, op.access.offset,
                              op.access.indirect, op.arg, base, op.add))  # fmt: skip
+            elif isinstance(op, Scalar):
+                body.append(("scalar", op.result, number(op.buffer), op.position, op.dtype))
             elif isinstance(op, Const):
                 body.append(("const", op.result, repr(op.value), op.dtype))
             else:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, TypeAlias
 
 from ..process.cached import cached_property
@@ -118,6 +119,19 @@ class Index:
 
 
 @dataclass(frozen=True)
+class Scalar:
+    """``result = buffer[position]`` of a buffer of numbers, which the kernel is handed by value."""
+
+    result: str
+    buffer: str
+    position: int
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.result} = scalar {self.buffer}[{self.position}] : {self.dtype}"
+
+
+@dataclass(frozen=True)
 class Compute:
     """``result = op(*args)``, element by element. ``op`` names a row of ``OPS``."""
 
@@ -179,7 +193,7 @@ class Store:
         return f"{'add' if self.add else 'store'} {self.access} {self.arg}{base}"
 
 
-Operation: TypeAlias = "Load | Const | Index | Compute | Reduce | Scan | Store"
+Operation: TypeAlias = "Load | Const | Index | Scalar | Compute | Reduce | Scan | Store"
 
 # op -> number of arguments. Comparisons and logic yield bool; `cast` converts as C does; `floordiv` and `mod` round
 # as Python does; minimum and maximum propagate NaN. Math is that of the result's dtype.
@@ -194,6 +208,7 @@ OPS: dict[str, int] = {
     "where": 3,
     "fma": 3,
     "bound": 4,  # index, size, row of INDEX_ERRORS, dimension: the index, or 0 where it is out of range
+    "philox": 8,  # place, place row by row, threads, and what ``philox.DRAW`` names: a number of (0, 1], by lower/cuda
 }
 BOOL_OPS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"})
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
@@ -232,6 +247,10 @@ class Loop:
         return tuple(o for o in self.body if isinstance(o, Store))
 
     @cached_property
+    def scalars(self) -> tuple[Scalar, ...]:
+        return tuple(o for o in self.body if isinstance(o, Scalar))
+
+    @cached_property
     def scanned(self) -> tuple[bool, ...]:
         """The dimensions along which a value is carried from point to point."""
         lines = [o.strides for o in self.body if isinstance(o, Scan)]
@@ -243,8 +262,8 @@ class Loop:
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
-        loaded = (o.access.buffer for o in self.loads)
-        return tuple(dict.fromkeys((*loaded, *(o.base for o in self.stores if o.base is not None))))
+        given = (o.access.buffer for o in self.loads), (o.buffer for o in self.scalars)
+        return tuple(dict.fromkeys((*chain(*given), *(o.base for o in self.stores if o.base is not None))))
 
     @cached_property
     def writes(self) -> tuple[str, ...]:
@@ -279,7 +298,8 @@ class Loop:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory a node writes or the caller brings. ``role``: input, temp, or constant (a tensor baked into the graph).
+    """Memory a node writes or the caller brings. ``role``: input, temp, or constant (a tensor baked into the graph);
+    or numbers, a tuple of Python's integers that a call returned, which kernels are handed by value (``Scalar``).
 
     ``alias_of``: another buffer, and the element of it at which this one begins, for the parts of a whole.
     """

@@ -188,6 +188,19 @@ class Schedule(Nest):
         """The buffers that the kernel's function takes, in order."""
         return (*self.kernel.reads, *self.kernel.writes)
 
+    @cached_property
+    def scalars(self) -> dict[tuple[str, int], str]:
+        """The numbers that calls returned and its loops use, by buffer and position, and their dtypes: on a GPU what
+        the function takes last.
+        """
+        return {(o.buffer, o.position): o.dtype for loop in self.loops for o in loop.scalars}
+
+    @property
+    def pointers(self) -> tuple[str, ...]:
+        """Those of the arguments that are memory."""
+        handed = {buffer for buffer, _ in self.scalars}
+        return tuple(name for name in self.arguments if name not in handed)
+
     @property
     def symbols(self) -> tuple[str, ...]:
         """The sizes left open that its loops mention, which the function takes after the buffers."""
