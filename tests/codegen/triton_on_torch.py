@@ -15,8 +15,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from tests.codegen import philox
 
 from torchglass.records import launch
 from torchglass.records.kernels import KernelSources
@@ -151,6 +153,22 @@ class Language(types.SimpleNamespace):
             joined = combine(value.narrow(axis, 0, size - step), value.narrow(axis, step, size - step))
             value, step = torch.cat([value.narrow(axis, 0, step), joined], axis), 2 * step
         return value
+
+    @staticmethod
+    def join(a: Any, b: Any) -> Any:
+        return block(torch.stack([a, b], -1))
+
+    @staticmethod
+    def reshape(value: Any, shape: Sequence[int]) -> Any:
+        return value.reshape(shape)
+
+    @staticmethod
+    def philox(seed: int, *counter: Any) -> tuple[Block, ...]:
+        """Numbers of 32 bits, as int64: torch does not compute with uint32."""
+        assert all(word.dtype == torch.int32 for word in counter if isinstance(word, torch.Tensor))
+        words = [np.asarray(word).astype(np.uint32) for word in counter]
+        drawn = philox.philox(words, (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF))
+        return tuple(block(torch.from_numpy(np.atleast_1d(word).astype(np.int64))) for word in drawn)
 
     abs, div_rn, sqrt_rn = staticmethod(torch.abs), staticmethod(torch.true_divide), staticmethod(torch.sqrt)
 

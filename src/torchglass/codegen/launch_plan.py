@@ -229,7 +229,7 @@ class _Builder:
         self.rows.append(Extern(function, args, kwargs, call.outputs, call.unpack, call.out, _note(call)))
         if not call.out:
             for name in call.outputs:
-                if name in self.read:
+                if name in self.read and self.buffers[name].role == "temp":
                     self.returned.add(name)
                     self.rows.append(EnsureLayout(self.buffers[name]))
 

@@ -24,16 +24,20 @@ from ..records.loops import (
     Loop,
     Operation,
     Reduce,
+    Scalar,
     Scan,
     Store,
     address,
     compute_dtype,
 )
 from ..records.schedule import GpuMapping, Schedule
-from ..records.sizes import Size, at_most, is_known, magnitude
+from ..records.sizes import Size, at_most, divides, is_known, magnitude
 from ..records.triton_support import ATOMIC_SUMS, TYPES
-from .triton_ops import INFIX, CannotPrint, combine, literal, neutral, reduced, scanned, triton_op
+from .triton_ops import CONSTANT, INFIX, CannotPrint, combine, literal, neutral, reduced, scanned, triton_op
+from .triton_philox import drawn_in_fours
 
+FOURS = "fours"
+"""The counter of every fourth column."""
 PRE, BODY, POST = 0, 1, 2
 PLAIN = frozenset({"float32", "float64", "int64", "int32"})  # dtypes whose literals may stand beside an infix operator
 
@@ -54,7 +58,7 @@ class Tile:
 
     ``columns`` is the axis that runs along the block's second dimension, ``rows`` the one along its first (in a
     persistent kernel the rows that a program walks; the axis of programs has one element then). ``walked``: the axis
-    that is walked block by block.
+    that is walked block by block. ``fours``: the dimension of columns, if four neighbours are always in one block.
     """
 
     def __init__(self, mapping: GpuMapping, masked: bool = True) -> None:
@@ -70,6 +74,8 @@ class Tile:
         self.rows = max(self.side_by_side, key=lambda name: (name == self.walked, name), default="x")
         self.is_flat = len(axes) == 1 and axes[0].kind == "parallel"
         self.unit = "[1]" if self.is_flat else "[1, 1]"
+        columns = mapping.columns
+        self.fours = columns.dims[0] if len(columns.dims) == 1 and columns.block % 4 == 0 else None
 
     def side(self, name: str) -> str:
         """The subscript that lays a range along the axis's dimension of a block."""
@@ -144,8 +150,11 @@ class BodyPrinter:
             return Value(literal(op.value, op.dtype), op.dtype, frozenset(), PRE, is_literal=True)
         if isinstance(op, Index):
             return self._index(op)
+        if isinstance(op, Scalar):
+            return Value(scalar_name(op.buffer, op.position), op.dtype, frozenset(), PRE)
         if isinstance(op, Compute):
-            return self._compute(op, [env[a] for a in op.args])
+            first = self._first_of_fours(loop, op.args[0]) if op.op == "philox" else None
+            return self._compute(op, [env[a] for a in op.args], first)
         if isinstance(op, Reduce):
             return self._reduce(loop, op, env[op.arg])
         if isinstance(op, Scan):
@@ -171,12 +180,25 @@ class BodyPrinter:
         ends = (magnitude(s) * d for s, d in zip(op.strides, self.schedule.dims))
         return at_most(magnitude(op.offset) + sum(ends, start=0), 2**31 - 1)
 
-    def _compute(self, op: Compute, args: list[Value]) -> Value:
+    def _first_of_fours(self, loop: Loop, place: str) -> str | None:
+        """Where each four neighbours of a block begin, if they all lie in fours of memory: as many as one call of
+        Philox draws for. None: points have to draw for themselves.
+        """
+        op = next(op for op in loop.body if isinstance(op, Index) and op.result == place)
+        dim = self.tile.fours
+        others = (op.offset, *(s for k, s in enumerate(op.strides) if k != dim))
+        if dim is None or op.strides[dim] != 1 or not all(divides(4, s) for s in others):
+            return None
+        places = tuple((f"i{k}" if k != dim else FOURS, s) for k, s in enumerate(op.strides) if s != 0)
+        return f"({address((), op.offset, places, 'triton')}).to({TYPES[op.dtype]})"
+
+    def _compute(self, op: Compute, args: list[Value], first: str | None = None) -> Value:
         axes = frozenset[str]().union(*(a.axes for a in args))
         level = max(a.level for a in args)
         bare = op.op in INFIX and sum(a.is_literal for a in args) == 1 and all(a.dtype in PLAIN for a in args)
-        texts = [a.text if bare else self.block(a) for a in args]
-        text = triton_op(op.op, op.dtype, args[-1].dtype, texts)
+        constant = CONSTANT.get(op.op, ())
+        texts = [a.text if bare or k in constant else self.block(a) for k, a in enumerate(args)]
+        text = triton_op(op.op, op.dtype, args[-1].dtype, texts) if first is None else drawn_in_fours(first, texts)
         return self.define("t", (text, op.dtype), text, op.dtype, axes, level)
 
     # -- memory ------------------------------------------------------------------------------------------------------
@@ -350,6 +372,11 @@ class BodyPrinter:
 def pointer(buffer: str) -> str:
     """The kernel's parameter for a buffer; the ending keeps it apart from every other name of the kernel."""
     return f"{buffer}_ptr"
+
+
+def scalar_name(buffer: str, position: int) -> str:
+    """The kernel's parameter for a number that it is handed by value."""
+    return f"{buffer}_{position}"
 
 
 def _grouped(address: str) -> str:

@@ -11,24 +11,26 @@ A row softmax over (512, 100) becomes programs of some rows, every row whole in 
         r1 = tl.reduce(tl.where(rmask, t0, float("-inf")), 1, tg_maximum, keep_dims=True)
         ...
 
-It takes the schedule's ``arguments`` (buffers), its ``symbols`` (sizes), and the blocks of the tile.
+It takes the schedule's ``pointers`` (buffers), its ``symbols`` (sizes) and ``scalars``, and the blocks of the tile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..records.loops import Buffer
+from ..records.loops import Buffer, Compute
 from ..records.schedule import GpuMapping, RowPass, Schedule, TileAxis
 from ..records.sizes import Size, text
-from .triton_body import BODY, POST, PRE, BodyPrinter, pointer
+from ..records.triton_support import TYPES
+from .triton_body import BODY, FOURS, POST, PRE, BodyPrinter, pointer, scalar_name
 
 
 def kernel_text(schedule: Schedule, buffers: dict[str, Buffer]) -> str:
     """The function's source, with its decorator; CannotPrint names kernel, loop and operation that have no text."""
     mapping: GpuMapping = schedule.mapping
-    parameters = [pointer(b) for b in schedule.arguments]
+    parameters = [pointer(b) for b in schedule.pointers]
     parameters += [f"{s}: tl.int64" if mapping.index_bits == 64 else s for s in schedule.symbols]
+    parameters += [f"{scalar_name(*one)}: {TYPES[dtype]}" for one, dtype in schedule.scalars.items()]
     parameters += [f"{axis.constant}: tl.constexpr" for axis in mapping.axes]
     head = ["@triton.jit", f"def {schedule.name}({', '.join(parameters)}):"]
     return "\n".join([*head, *(f"    {line}" for line in _lines(schedule, buffers))])
@@ -56,6 +58,7 @@ class KernelPrinter:
         self.schedule, self.mapping = schedule, schedule.mapping
         self.body = BodyPrinter(schedule, buffers, masked)
         self.tile = self.body.tile
+        self.draws = any(isinstance(o, Compute) and o.op == "philox" for loop in schedule.loops for o in loop.body)
 
     def lines(self) -> Iterator[str]:
         for axis in self.mapping.axes:
@@ -86,12 +89,12 @@ class KernelPrinter:
     def _axis(self, axis: TileAxis) -> Iterator[str]:
         """An axis's counter, those of its dimensions, and its mask."""
         counter, wide = self.tile.counters[axis.name], ".to(tl.int64)" if self.tile.wide else ""
-        block = f"tl.arange(0, {axis.constant}){self.tile.side(axis.name)}"
+        side, begin = self.tile.side(axis.name), "start + " if axis.kind == "serial" else ""
         if axis.kind == "parallel":
-            program = self.mapping.parallel.index(axis)
-            yield f"{counter} = tl.program_id({program}){wide} * {axis.constant} + {block}"
-        else:
-            yield f"{counter} = {'start + ' if axis.kind == 'serial' else ''}{block}{wide}"
+            begin, wide = f"tl.program_id({self.mapping.parallel.index(axis)}){wide} * {axis.constant} + ", ""
+        yield f"{counter} = {begin}tl.arange(0, {axis.constant}){side}{wide}"
+        if self.draws and self.tile.fours in axis.dims:
+            yield f"{FOURS} = {begin}4 * tl.arange(0, {axis.constant} // 4){side}{wide}"
         if len(axis.dims) > 1:
             yield from self._decoded(counter, axis)
         if axis.name in self.tile.masks:

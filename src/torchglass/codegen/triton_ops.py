@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ..records.loops import OPS
 from ..records.triton_support import TYPES
 from .prelude import words_of
+from .triton_philox import HELPERS as PHILOX
 
 Rule = Callable[..., str]
 
@@ -25,6 +26,9 @@ LIBDEVICE = (
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
     "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "rsqrt", "floor", "ceil", "trunc",
 )  # fmt: skip
+
+CONSTANT: dict[str, frozenset[int]] = {"philox": frozenset({2, 7})}
+"""Arguments, by position, that where they are literal decide what is compiled of an operation."""
 
 
 class CannotPrint(ValueError):
@@ -190,6 +194,14 @@ def _cast(dtype: str, operand: str, a: str) -> str:
     return f"{a} != 0" if dtype == "bool" else f"{a}.to({TYPES[dtype]})"
 
 
+@prints("philox")
+def _philox(
+    dtype: str, operand: str, place: str, by_rows: str, threads: str,
+    captured: str, seed: str, offset: str, within: str, shift: str,
+) -> str:  # fmt: skip
+    return f"tg_philox({place}, {by_rows}, {threads}, {captured}, {seed}, {offset}, {within}, {shift})"
+
+
 @prints("isnan")
 def _isnan(dtype: str, operand: str, a: str) -> str:
     return f"{a} != {a}"
@@ -252,6 +264,7 @@ def scanned(kind: str, dtype: str, value: str) -> str:
 
 # -- helpers ---------------------------------------------------------------------------------------------------------
 HELPERS = {
+    **PHILOX,
     "tg_add": "def tg_add(a, b):\n    return a + b",
     "tg_multiply": "def tg_multiply(a, b):\n    return a * b",
     "tg_or": "def tg_or(a, b):\n    return a | b",
@@ -293,6 +306,10 @@ HELPERS = {
 
 
 def helpers(texts: Iterable[str]) -> list[str]:
-    """The helper functions that the texts call, in the table's order."""
-    called = {name for text in texts for name in words_of(text) if name.startswith("tg_")}
+    """The helper functions that the texts call, and that those call, in the table's order."""
+    called: set[str] = set()
+    new = {name for text in texts for name in words_of(text) if name in HELPERS}
+    while new:
+        called |= new
+        new = {name for one in new for name in words_of(HELPERS[one]) if name in HELPERS} - called
     return [f"@triton.jit\n{source}" for name, source in HELPERS.items() if name in called]

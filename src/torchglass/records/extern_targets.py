@@ -7,3 +7,6 @@ JOIN = "join"
 
 ATTENTION = "attention"
 """The runtime's function computes attention by our own loops, into the outputs."""
+
+RESERVE_PHILOX = "reserve_philox"
+"""The runtime's function takes random numbers from a GPU's generator, for kernels to draw: see ``records.philox``."""

@@ -22,8 +22,8 @@ from .sizes import Size
 
 RESERVED = frozenset(
     ["args", "attention", "call", "demo", "device", "empty", "ensure_layout", "example_constant", "failed", "globals"]
-    + ["index_error", "inf", "kernels", "math", "nan", "operator", "Path", "reinterpret", "torch", "triton", "tl"]
-    + ["INPUTS", "_"]
+    + ["index_error", "inf", "kernels", "math", "nan", "operator", "Path", "reinterpret", "reserve_philox", "torch"]
+    + ["triton", "tl", "INPUTS", "_"]
 )
 """Names that a wrapper uses itself: no buffer is called so."""
 
