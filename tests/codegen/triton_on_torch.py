@@ -110,6 +110,8 @@ class Language(types.SimpleNamespace):
 
     @staticmethod
     def where(condition: Any, a: Any, b: Any) -> Any:
+        if isinstance(condition, bool):  # of a kernel's numbers
+            return a if condition else b
         assert condition.dtype == torch.bool
         return torch.where(condition, a, b)
 
@@ -121,7 +123,9 @@ class Language(types.SimpleNamespace):
     PropagateNan = types.SimpleNamespace(ALL="ALL")
 
     @staticmethod
-    def maximum(a: Any, b: Any, propagate_nan: str) -> Any:
+    def maximum(a: Any, b: Any, propagate_nan: str | None = None) -> Any:
+        if isinstance(a, int):
+            return max(a, b)
         assert propagate_nan == "ALL"
         return torch.maximum(a, b)
 

@@ -204,6 +204,7 @@ def test_a_captured_graph_draws_anew() -> None:
 
     def captured(call: Callable[..., Any]) -> list[Any]:
         side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             call(x)
         torch.cuda.current_stream().wait_stream(side)

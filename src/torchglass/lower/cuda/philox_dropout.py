@@ -65,11 +65,12 @@ def _check(x: View, dtype: str, p: float, train: bool | None) -> None:
 def _drawn(body: Body, x: View, threads: int, draw: str, shift: int | None) -> V:
     """The number of the point that a loop over ``x`` is at."""
     to = "int32" if at_most(product(x.shape), MOST_PLACES) else "int64"
-    *given, last = (body.scalar(draw, k, kind) for k, kind in enumerate(DRAW.values()))
+    *given, (last, kind) = enumerate(DRAW.values())
     by_rows = body.index(contiguous(x.shape), dtype=to)
     place = by_rows if shift == 0 else body.index(x.strides, dtype=to)
-    shifted = last if shift is None else body.const(shift, last.dtype)
-    return body.compute("philox", (place, by_rows, body.const(threads, to), *given, shifted), "float32")
+    shifted = body.scalar(draw, last, kind) if shift is None else body.const(shift, kind)
+    drawn = (body.scalar(draw, k, kind) for k, kind in given)
+    return body.compute("philox", (place, by_rows, body.const(threads, to), *drawn, shifted), "float32")
 
 
 # -- the generator ---------------------------------------------------------------------------------------------------
