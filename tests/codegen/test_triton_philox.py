@@ -171,13 +171,19 @@ def test_long_rows_draw_as_short_ones(check: Callable[..., LoopGraph]) -> None:
 
 
 # -- what is around it -----------------------------------------------------------------------------------------------
-def test_dropout_is_one_kernel_with_what_is_around_it() -> None:
+def test_golden(golden: Callable[[str, str], None]) -> None:
+    """Dropout of what a kernel makes, and of an input, in one kernel with the norm around them."""
+
     def program(x: torch.Tensor, y: torch.Tensor) -> Any:
         left, mask = dropout(x * 2, 0.1, True)
-        return F.layer_norm(left + y, (64,)), mask
+        return F.layer_norm(left + dropout(y, 0.5, True)[0], (64,)), mask
 
-    graph = lowered(program, make(8, 64), make(8, 64))
-    assert len(fuse.run(graph, Targets(cpu=SMALL)).kernels) == 1
+    graph, targets = lowered(program, make(8, 64), make(8, 64)), Targets(cpu=SMALL)
+    sources = codegen.run(schedule.run(fuse.run(graph, targets), targets), targets)
+    assert len(sources.kernels) == 1
+    texts = {"loops": str(graph), "kernels": sources.texts["triton"], "wrapper": sources.wrapper_text}
+    for kind, text in texts.items():
+        golden(text, f"{kind}.txt")
 
 
 def test_draws_are_in_the_programs_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
