@@ -145,6 +145,29 @@ def test_inside(function, backend):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_composites_around(backend, mode):
+    """Operators that give their argument back, whose memory is read again."""
+    operators = [
+        lambda x: torch.nn.functional.dropout(x, 0.5, False), torch.atleast_2d, lambda x: x.type_as(x),
+        lambda x: torch.einsum("ij->ij", x), lambda x: torch.nn.functional.dropout(x, 0.5, False, inplace=True),
+    ]  # fmt: skip
+
+    def function(x):
+        results = []
+        for operator in operators:
+            y = operator(x + 1)
+            results.append(y + NET(y)[:, :1] * 2 + NET(y * 2)[:, :1])
+        return results
+
+    compiled = tg.compile(function, backend=backend, fullgraph=True)
+    with mode():
+        x = torch.randn(3, 4)
+        assert outcome(compiled, x) == outcome(function, x)
+    assert not tg.explain(compiled).record.fallbacks
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
 def test_around(backend):
     def function(x):
         BUFFER.add_(1)

@@ -246,3 +246,42 @@ def test_deterministic_algorithms() -> None:
     finally:
         torch.use_deterministic_algorithms(False)
     assert len(tg.explain(compiled).entries) == 2
+
+
+def test_results_apart_are_differentiated_one_after_another() -> None:
+    """The backward of one is given nothing of what only the other needs, not even to see which GPU it runs on."""
+    apart = lambda a, b: (a.sin() * a, b.cos() * b)
+    inputs, others = ([make(8, 8, seed=k, grad=True) for k in (0, 1)] for _ in range(2))
+    for first in (0, 1):
+        results, wanted = tg.compile(apart, fullgraph=True)(*inputs), apart(*others)
+        for k in (first, 1 - first):
+            results[k].sum().backward()
+            wanted[k].sum().backward()
+    alike([x.grad for x in others], [x.grad for x in inputs], 1e-6)
+
+
+def test_patches_that_do_not_overlap() -> None:
+    """A vision transformer's first layer is a product, forward and backward."""
+    x, w = make(4, 3, 64, 64, dtype=torch.bfloat16), make(32, 3, 16, 16, dtype=torch.bfloat16, seed=1, grad=True)
+    b = make(32, dtype=torch.bfloat16, seed=2, grad=True)
+    check(lambda x, w, b: F.conv2d(x, w / 16, b, stride=16).flatten(2).transpose(1, 2) * 2, x, w, b, tol=2e-2)
+
+
+@pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last], ids=["first", "last"])
+def test_batch_norm_over_many_images(memory: torch.memory_format) -> None:
+    """Statistics from parts that are read once, far from zero too."""
+    x = (make(16, 32, 48, 48) * 0.1 + 100).to(memory_format=memory).requires_grad_()
+    w, b = make(32, seed=1, grad=True), make(32, seed=2, grad=True)
+    check(lambda x, w, b: F.relu(F.batch_norm(x, None, None, w, b, training=True)), x, w, b, tol=1e-4)
+
+
+def test_variance_and_log_softmax_of_long_rows() -> None:
+    x = make(64, 50257) * 3
+    x[3] = -torch.inf
+    check(lambda x: (x.log_softmax(-1), x.bfloat16().log_softmax(-1).exp().sum(-1)), x, tol=1e-2)
+    check(lambda x: torch.var_mean(x, -1), make(64, 40000) + 10, tol=1e-4)
+
+
+def test_max_pool_and_its_places() -> None:
+    x = make(4, 16, 57, 57, grad=True)
+    check(lambda x: F.max_pool2d(torch.relu(x * 2), 3, 2, 1, return_indices=True)[0] * 3, x)

@@ -29,8 +29,15 @@ from .recompute import NEVER, family
 
 
 def trace_inference(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Any = None) -> Partition:
-    """The captured graph as one pure ATen graph. Raises AutodiffError where it cannot be expressed."""
-    return _assemble(gm, example_inputs, False, options)
+    """The captured graph as one pure ATen graph. Raises AutodiffError where it cannot be expressed.
+
+    Under inference mode too it is traced outside of it: there composite operators would come whole to functionalization
+    and the recorder, which know none that returns its argument itself, as ``dropout`` does in evaluation.
+    """
+    if not torch.is_inference_mode_enabled():
+        return _assemble(gm, example_inputs, False, options)
+    with torch.inference_mode(False), torch.no_grad():
+        return _assemble(gm, example_inputs, False, options)
 
 
 def trace_training(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Any = None) -> Partition:

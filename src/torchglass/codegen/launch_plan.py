@@ -129,9 +129,10 @@ class _Builder:
 
     # -- before all rows ---------------------------------------------------------------------------------------------
     def _devices(self) -> list[Head]:
+        """Of inputs that something reads: in place of others there may be None."""
         rows: list[Head] = []
         for device, name in self.devices.items():
-            source = next((one.name for one in self.tensors if one.device == device), None)
+            source = next((one.name for one in self.tensors if one.device == device and one.name in self.read), None)
             rows.append(ReadDevice(name, "cuda" if device == "cpu" else device, source))
         return rows
 
