@@ -142,3 +142,15 @@ def test_the_file_runs_alone_by_triton_s_interpreter(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0 and " right" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_kernel_that_draws_is_not_tried(tmp_path: Path, tried: Callable[..., str]) -> None:
+    """Its numbers follow from a generator's state."""
+    said = tried(written(lambda x: torch.native_dropout(x * 2, 0.5, True)[0], [make(64, 100)], tmp_path))
+    assert "not tried: its loops have" in said, said
+
+
+def test_a_sum_of_one_number(tmp_path: Path, tried: Callable[..., str]) -> None:
+    """A bias's gradient below a sum: every summand is the same element."""
+    said = tried(written(lambda x: x.expand(64, 100).sum(0) * 2, [make(1)], tmp_path))
+    assert " right" in said and "not tried" not in said, said

@@ -32,7 +32,7 @@ Check = Callable[..., None]
 
 
 def test_the_tables_are_those_of_the_loops() -> None:
-    assert loop_evaluator.OPERATIONS.keys() == OPS.keys()
+    assert loop_evaluator.OPERATIONS.keys() == OPS.keys() - {"philox"}  # whose numbers buffers do not tell
     assert (tuple(loop_evaluator.REDUCTIONS), tuple(loop_evaluator.SCANS)) == (REDUCTIONS, SCANS)
 
 

@@ -33,7 +33,7 @@ DRAW = {"captured": "int32", "seed": "int64", "offset": "int64", "within": "int6
 captured, ``seed`` and ``offset`` are where it will find them in the GPU's memory, and ``within`` is what it has drawn
 before; else that is 0. So PyTorch's ``PhiloxCudaState`` has them."""
 
-WIDEST = {"float64": 1, "float32": 2, "float16": 3, "bfloat16": 3}
+WIDEST = {"float32": 2, "float16": 3, "bfloat16": 3}
 """The largest shift by dtype: vectors of 16 bytes."""
 
 

@@ -154,6 +154,8 @@ class Trial:
             try:
                 evaluate(one.loops, after, self.sizes)
                 return buffers, after
+            except NotImplementedError as error:
+                raise Untried(f"its loops have {error}") from error
             except IndexError as error:
                 if largest == 1:
                     raise Untried(f"its loops have {error}") from error

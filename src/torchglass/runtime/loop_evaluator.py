@@ -231,7 +231,9 @@ class Memory:
 
 
 def evaluate(kernel: KernelText, memory: Memory, sizes: Sizes) -> None:
-    """Run a kernel's loops on memory of all its buffers but the local ones. Raises IndexError at a wrong address."""
+    """Run a kernel's loops on memory of all its buffers but the local ones. Raises IndexError at a wrong address,
+    NotImplementedError for loops that draw random numbers.
+    """
     device = next(iter(memory.flat.values())).device
     for loop in kernel.loops:
         dims = [number(one.removeprefix("reduce "), sizes) for one in loop.dims]
@@ -251,7 +253,10 @@ class _Evaluation:
 
     def run(self) -> None:
         for line in self.loop.body:
-            kind, found = next((kind, m) for kind, p in STATEMENTS.items() if (m := p.fullmatch(line)))
+            matched = ((kind, m) for kind, p in STATEMENTS.items() if (m := p.fullmatch(line)))
+            kind, found = next(matched, (None, None))
+            if kind is None or found is None:
+                raise NotImplementedError(f"`{line}`, which is nothing that buffers say")
             said = found.groupdict()
             if kind == "store":
                 self._store(**said)
@@ -264,7 +269,8 @@ class _Evaluation:
 
     def _address(self, text: str) -> Tensor:
         names: dict[str, Any] = {**self.sizes, **self.values}
-        return torch.as_tensor(eval(text, {}, names), device=self.device).long()
+        found = torch.as_tensor(eval(text, {}, names), device=self.device).long()
+        return found if found.dim() else found.view((1,) * len(self.dims))
 
     def _load(self, buffer: str, address: str, mask: str | None, other: str | None) -> Tensor:
         where = self._address(address)

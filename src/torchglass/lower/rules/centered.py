@@ -164,24 +164,33 @@ def _parts(low: Lowering, x: Any, dims: Sequence[int], walked: bool) -> _Parts |
     kept, runs = [k for k in range(len(sizes)) if k not in over], _runs([(sizes[k], steps[k]) for k in over])
     if not runs or any(step == 0 for _, step in runs):
         return None
-    (*before, (length, step)), gpu = runs, low.target
+    *before, (length, step) = runs
     down = step != 1 and any(steps[k] == 1 and sizes[k] != 1 for k in kept)
-    tuned = gpu.schedule
-    columns = tuned.column_block if down else 1
-    held = tuned.column_block if down else tuned.long_row
-    if prod(n for n, _ in runs) <= held:
+    rows = prod(sizes[k] for k in kept)
+    size = part_size(low.target, length, prod(n for n, _ in before), rows, down, walked)
+    if size is None:
         return None
-    programs = prod(n for n, _ in before) * -(-prod(sizes[k] for k in kept) // columns)
-    longest = min(length, held * tuned.part_blocks if walked else held)
-    found = [n for n in range(longest, tuned.least_part - 1, -1) if length % n == 0 and (walked or _fills(n))]
-    busy = [n for n in found if length // n * programs >= tuned.busy * gpu.multiprocessors]
-    if not found:
-        return None
-    size = max(busy, key=lambda n: (walked and n % tuned.column_block == 0, n), default=found[-1])
     parts = [*before, (length // size, step * size)]
     shape, strides = zip(*parts, (size, step), *((sizes[k], steps[k]) for k in kept))
     view = View(x.buffer, shape, strides, x.offset)
     return _Parts(view, len(parts), tuple(kept), len(sizes), size, prod(n for n, _ in parts))
+
+
+def part_size(gpu: Gpu, length: int, times: int, rows: int, down: bool, walked: bool) -> int | None:
+    """Elements of a part of each of ``rows``, of ``times * length``; None where a program holds or walks a row whole.
+
+    ``down``: neighbouring rows lie side by side. Those that are ``walked`` may be longer than registers hold.
+    """
+    tuned = gpu.schedule
+    held, columns = (tuned.column_block, tuned.column_block) if down else (tuned.long_row, 1)
+    if times * length <= held:
+        return None
+    programs, longest = times * -(-rows // columns), min(length, held * tuned.part_blocks if walked else held)
+    found = [n for n in range(longest, tuned.least_part - 1, -1) if length % n == 0 and (walked or _fills(n))]
+    busy = [n for n in found if length // n * programs >= tuned.busy * gpu.multiprocessors]
+    if not found:
+        return None
+    return max(busy, key=lambda n: (walked and n % tuned.column_block == 0, n), default=found[-1])
 
 
 def _runs(dims: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
