@@ -1,12 +1,11 @@
 // Random numbers of PyTorch's generators on GPUs, for generated kernels that draw them (src/torchglass/records/philox.py).
 //
 //   reserve_philox(where: Tensor | torch.device, numel: int, shift: int, threads: int)
-//       -> (captured, seed, offset, within, shift)
+//       -> (seed, offset, shift)
 //       Numbers for `numel` elements of the default generator of `where`, which moves on as it does for eager's dropout.
 //       Its kernel reads 1 << `shift` elements at once, fewer where the address of a Tensor or their number does not
 //       allow it. `threads`: the most that it starts on the GPU that the program was compiled for; RuntimeError on
-//       another one. All are ints of 64 bits, as PhiloxCudaState has them: while the current stream is captured, seed and
-//       offset are addresses.
+//       another one, and while the current stream is captured, where they are known only when the graph is replayed.
 #include "native.h"
 
 #include <ATen/Context.h>
@@ -106,14 +105,16 @@ PyObject* reserve_philox(PyObject*, PyObject* args) {
     const int64_t started = std::min<int64_t>(threads, (numel - 1) / PHILOX_BLOCK * PHILOX_BLOCK + PHILOX_BLOCK);
     state = moved_on(generator, ((numel - 1) / (PHILOX_NUMBERS * started) + 1) * PHILOX_NUMBERS);
   }
+  if (state.captured_) {
+    return PyErr_Format(PyExc_RuntimeError, "numbers of a CUDA graph are known only when it is replayed");
+  }
   return Py_BuildValue(
-      "iLLLi", state.captured_ ? 1 : 0, static_cast<long long>(state.seed_.val),
-      static_cast<long long>(state.offset_.val), static_cast<long long>(state.offset_intragraph_), shift);
+      "LLi", static_cast<long long>(state.seed_.val), static_cast<long long>(state.offset_.val), shift);
 }
 
 PyMethodDef philox_functions[] = {
     {"reserve_philox", entry<reserve_philox>, METH_VARARGS,
-     "reserve_philox(where, numel, shift, threads) -> (captured, seed, offset, within, shift)"},
+     "reserve_philox(where, numel, shift, threads) -> (seed, offset, shift)"},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -33,7 +33,7 @@ class CudaKernel:
 
 def reserve_philox(
     where: torch.Tensor | torch.device, numel: int, shift: int, threads: int
-) -> tuple[int, int, int, int, int]: ...
+) -> tuple[int, int, int]: ...
 
 attention_runs: bool
 

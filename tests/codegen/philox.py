@@ -67,8 +67,7 @@ def mask(x: torch.Tensor, p: float, most: int, seed: int, offset: int, shift: in
     while vector > 1 and (x.numel() % vector or (shift is None and x.data_ptr() // x.element_size() % vector)):
         vector //= 2
     drawn = torch.from_numpy(numbers(x.numel(), vector, most, seed, offset))
-    computed = torch.float64 if x.dtype == torch.float64 else torch.float32
-    kept = drawn.to(computed) < torch.tensor(1.0 - p, dtype=computed)
+    kept = drawn < torch.tensor(1.0 - p, dtype=torch.float32)
     if vector == 1:
         return kept.view(x.shape)
     return torch.empty_like(x, dtype=torch.bool).as_strided((x.numel(),), (1,)).copy_(kept).as_strided(

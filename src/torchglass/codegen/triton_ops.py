@@ -27,7 +27,7 @@ LIBDEVICE = (
     "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "rsqrt", "floor", "ceil", "trunc",
 )  # fmt: skip
 
-CONSTANT: dict[str, frozenset[int]] = {"philox": frozenset({2, 7})}
+CONSTANT: dict[str, frozenset[int]] = {"philox": frozenset({2, 5})}
 """Arguments, by position, that where they are literal decide what is compiled of an operation."""
 
 
@@ -196,10 +196,9 @@ def _cast(dtype: str, operand: str, a: str) -> str:
 
 @prints("philox")
 def _philox(
-    dtype: str, operand: str, place: str, by_rows: str, threads: str,
-    captured: str, seed: str, offset: str, within: str, shift: str,
-) -> str:  # fmt: skip
-    return f"tg_philox({place}, {by_rows}, {threads}, {captured}, {seed}, {offset}, {within}, {shift})"
+    dtype: str, operand: str, place: str, by_rows: str, threads: str, seed: str, offset: str, shift: str
+) -> str:
+    return f"tg_philox({place}, {by_rows}, {threads}, {seed}, {offset}, {shift})"
 
 
 @prints("isnan")

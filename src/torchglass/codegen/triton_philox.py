@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 HELPERS = {
     "tg_philox": """\
-def tg_philox(place, by_rows, threads, captured, seed, offset, within, shift):
+def tg_philox(place, by_rows, threads, seed, offset, shift):
     if shift >= 2:  # vectors of 4 or 8
         vector = place >> shift
         turn = vector // threads
@@ -29,17 +29,17 @@ def tg_philox(place, by_rows, threads, captured, seed, offset, within, shift):
             thread = by_rows - turn * threads
             call = turn >> 2
             lane = turn & 3
-    a, b, c, d = tg_philox_call(captured, seed, offset, within, call, thread)
+    a, b, c, d = tg_philox_call(seed, offset, call, thread)
     return tl.where(lane == 0, a, tl.where(lane == 1, b, tl.where(lane == 2, c, d)))""",
     "tg_philox_fours": """\
-def tg_philox_fours(first, place, threads, captured, seed, offset, within, shift):
+def tg_philox_fours(first, place, threads, seed, offset, shift):
     vector = first >> shift
     turn = vector // threads
     call = (turn << (shift - 2)) + ((first >> 2) - (vector << (shift - 2)))
-    a, b, c, d = tg_philox_call(captured, seed, offset, within, call, vector - turn * threads)
+    a, b, c, d = tg_philox_call(seed, offset, call, vector - turn * threads)
     return tl.reshape(tl.join(tl.join(a, c), tl.join(b, d)), place.shape)""",
     "tg_philox_told": """\
-def tg_philox_told(first, place, threads, captured, seed, offset, within, shift):
+def tg_philox_told(first, place, threads, seed, offset, shift):
     together = shift >= 2
     a = tl.full(first.shape, 0.0, tl.float32)
     b, c, d = a, a, a
@@ -50,7 +50,7 @@ def tg_philox_told(first, place, threads, captured, seed, offset, within, shift)
         part = tl.maximum(shift - 2, 0)
         parted = (turn << part) + ((one >> 2) - (vector << part))
         call = tl.where(together, parted, turn >> tl.where(shift == 1, 0, 2))
-        w, x, y, z = tg_philox_call(captured, seed, offset, within, call, vector - turn * threads)
+        w, x, y, z = tg_philox_call(seed, offset, call, vector - turn * threads)
         lane = tl.where(shift == 1, one & 1, turn & 3)
         drawn = tl.where(lane == 0, w, tl.where(lane == 1, x, tl.where(lane == 2, y, z)))
         a = tl.where(together, w, tl.where(k == 0, drawn, a))
@@ -59,10 +59,7 @@ def tg_philox_told(first, place, threads, captured, seed, offset, within, shift)
         d = tl.where(together, z, tl.where(k == 3, drawn, d))
     return tl.reshape(tl.join(tl.join(a, c), tl.join(b, d)), place.shape)""",
     "tg_philox_call": """\
-def tg_philox_call(captured, seed, offset, within, call, thread):
-    if captured != 0:  # they lie where a CUDA graph finds them
-        seed = tl.load(seed.to(tl.pointer_type(tl.int64)))
-        offset = tl.load(offset.to(tl.pointer_type(tl.int64))) + within
+def tg_philox_call(seed, offset, call, thread):
     count = (offset >> 2) + call.to(tl.int64)
     a, b, c, d = tl.philox(seed, count.to(tl.int32), (count >> 32).to(tl.int32), thread.to(tl.int32), 0)
     return tg_philox_float(a), tg_philox_float(b), tg_philox_float(c), tg_philox_float(d)""",

@@ -25,14 +25,16 @@ import torch.fx
 from .. import codegen, fuse, lower, schedule, torch_compat
 from ..inspector import progress
 from ..records.compilation import SideRecord
+from ..records.extern_targets import RESERVE_PHILOX
 from ..records.kernels import FusedGraph, KernelSources, Measurement
 from ..records.launch import FILES
-from ..records.loops import Buffer, LoopGraph, View
+from ..records.loops import Buffer, ExternCall, LoopGraph, View
 from ..records.partition import Partition, SavedTensor
 from ..records.render_graph import Rendered
 from ..records.schedule import ScheduledGraph
+from ..records.sizes import all_known
 from ..runtime import edits, triton_kernels, tune
-from ..runtime.graph_calls import GraphCall, on_list, unless_batched
+from ..runtime.graph_calls import GraphCall, Layout, on_list, unless_batched, unless_captured
 from ..runtime.load import Building, graph_file, load, with_numbers
 from ..runtime.store import Artifact
 from ..runtime.toolchain import ToolchainError
@@ -213,6 +215,13 @@ class Forward(SidePipeline):
         loops = lower.run(gm, self.job.targets, frozen=self.frozen, returned=self.partition.returned)
         return replace(loops, updates=_updates(loops, self.partition))
 
+    def with_care(self, kernels: GraphCall) -> GraphCall:
+        """Kernels that draw random numbers do not while a CUDA graph is captured."""
+        assert self.file is not None and self.lowered is not None
+        if not any(isinstance(n, ExternCall) and n.target == RESERVE_PHILOX for n in self.lowered.nodes):
+            return kernels
+        return unless_captured(kernels, self.file.forward, [_layout(self.lowered, o) for o in self.lowered.outputs])
+
     def laid_out(self) -> Partition:
         """The partition with the strides that lowering has given to what is saved, where kernels run."""
         if self.lowered is None or self.printed is None or self.fallback:
@@ -250,6 +259,13 @@ class Backward(SidePipeline):
     def by_operators(self) -> GraphCall:
         """The graph itself, which no file that a person edited takes part in."""
         return on_list(self.graph, self.graph if self.rearranged else None)
+
+
+def _layout(loops: LoopGraph, output: Any) -> Layout | None:
+    """How an output lies, where numbers say it."""
+    if not isinstance(output, View) or not all_known(output.shape) or not all_known(output.strides):
+        return None
+    return output.shape, output.strides, getattr(torch, loops.buffers[output.buffer].dtype)
 
 
 COMPILERS = {".c": "C", ".py": "Triton"}

@@ -208,7 +208,7 @@ OPS: dict[str, int] = {
     "where": 3,
     "fma": 3,
     "bound": 4,  # index, size, row of INDEX_ERRORS, dimension: the index, or 0 where it is out of range
-    "philox": 8,  # place, place row by row, threads, and what ``philox.DRAW`` names: a number of (0, 1], by lower/cuda
+    "philox": 6,  # place, place row by row, threads, and what ``philox.DRAW`` names: a number of (0, 1], by lower/cuda
 }
 BOOL_OPS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"})
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")

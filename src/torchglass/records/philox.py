@@ -28,10 +28,8 @@ from .target import Gpu
 BLOCK = 256
 """Threads of a block of eager's kernels: ``block_size`` there."""
 
-DRAW = {"captured": "int32", "seed": "int64", "offset": "int64", "within": "int64", "shift": "int32"}
-"""What ``reserve_philox`` returns, and the dtypes in which kernels take it. V is ``1 << shift``. While a CUDA graph is
-captured, ``seed`` and ``offset`` are where it will find them in the GPU's memory, and ``within`` is what it has drawn
-before; else that is 0. So PyTorch's ``PhiloxCudaState`` has them."""
+DRAW = {"seed": "int64", "offset": "int64", "shift": "int32"}
+"""What ``reserve_philox`` returns, and the dtypes in which kernels take it. V is ``1 << shift``."""
 
 WIDEST = {"float32": 2, "float16": 3, "bfloat16": 3}
 """The largest shift by dtype: vectors of 16 bytes."""

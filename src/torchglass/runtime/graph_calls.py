@@ -12,6 +12,7 @@ from ..torch_compat import has_storage
 from .load import ensure_layout
 
 GraphCall = Callable[..., Any]
+Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
 
 
 def on_list(forward: GraphCall, laid_out: torch.fx.GraphModule | None = None, first: int | None = None) -> GraphCall:
@@ -34,6 +35,21 @@ def unless_batched(kernels: GraphCall, forward: GraphCall, gm: torch.fx.GraphMod
 
     def call(tensors: list[Any]) -> Any:
         return kernels(tensors) if all(map(has_storage, tensors[saved:])) else by_operators(tensors)
+
+    return call
+
+
+def unless_captured(kernels: GraphCall, forward: GraphCall, layouts: Sequence[Layout | None]) -> GraphCall:
+    """Kernels that draw random numbers are told what these follow from, which a CUDA graph knows only when it is
+    replayed: while one is captured the graph's function runs. ``layouts`` are those in which kernels leave results.
+    """
+    by_operators = on_list(forward)
+
+    def call(tensors: list[Any]) -> Any:
+        if not torch.cuda.is_current_stream_capturing():
+            return kernels(tensors)
+        results = by_operators(tensors)
+        return tuple(r if how is None else ensure_layout(r, *how) for r, how in zip(results, layouts, strict=True))
 
     return call
 
