@@ -285,3 +285,13 @@ def test_variance_and_log_softmax_of_long_rows() -> None:
 def test_max_pool_and_its_places() -> None:
     x = make(4, 16, 57, 57, grad=True)
     check(lambda x: F.max_pool2d(torch.relu(x * 2), 3, 2, 1, return_indices=True)[0] * 3, x)
+
+
+def test_pinned_memory_stays_pinned() -> None:
+    def staged(x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty(5, pin_memory=True)
+        return out.copy_(x * 2)
+
+    x = make(5)
+    got = tg.compile(staged)(x)
+    assert got.is_pinned() and torch.equal(got, x.cpu() * 2)

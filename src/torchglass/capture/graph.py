@@ -180,6 +180,8 @@ class GraphBuilder:
         """The result of an operation on fake tensors. PyTorch's own errors come through as they are."""
         fake_args = [fake_of(a) for a in args]
         fake_kwargs = {k: fake_of(v) for k, v in kwargs.items()}
+        if fake_kwargs.get("pin_memory") is True:  # which a value of a graph is not
+            raise Unsupported("an operation that makes pinned memory", "make it outside what is compiled")
         versions = [(t, _version(t)) for t in tensors_in((*fake_args, fake_kwargs))]
         # the operators say what they write to: inference tensors count no versions, nor do fakes in lists
         # (torch._foreach_mul_), and some operators write without counting (what GradScaler finds)
