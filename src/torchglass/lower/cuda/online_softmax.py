@@ -40,7 +40,6 @@ def online_softmax(gm: fx.GraphModule, gpu: Gpu, request: Request) -> tuple[fx.G
         if (size := _part(gpu, node)) is not None:
             done.append(f"{node.name} is joined from parts of {size}")
             _join(node, size)
-    graph.eliminate_dead_code()
     return fx.GraphModule(gm, graph), "; ".join(done)
 
 
@@ -69,7 +68,9 @@ def _keeps_last(node: fx.Node) -> bool:
 
 
 def _join(total: fx.Node, size: int) -> None:
-    x, most = total.args[0].args[0].args
+    powers = total.args[0]
+    below = powers.args[0]
+    x, most = below.args
     made, val = NodeBuilder(most), x.meta["val"]
     parts = made(aten.view.default, x, [*val.shape[:-1], val.shape[-1] // size, size])
     tops = made(aten.amax.default, parts, [-1], True)
@@ -82,6 +83,9 @@ def _join(total: fx.Node, size: int) -> None:
     rows = [*val.shape[:-1], 1]
     total.replace_all_uses_with(made(aten.view.default, joined, rows))
     most.replace_all_uses_with(made(aten.view.default, top, rows))
+    for node in (total, powers, below, most):
+        if not node.users:
+            node.graph.erase_node(node)
 
 
 def _exponentials(made: NodeBuilder, x: fx.Node, below: fx.Node) -> fx.Node:
