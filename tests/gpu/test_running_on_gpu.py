@@ -295,3 +295,13 @@ def test_pinned_memory_stays_pinned() -> None:
     x = make(5)
     got = tg.compile(staged)(x)
     assert got.is_pinned() and torch.equal(got, x.cpu() * 2)
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU], ids=["lstm", "gru"])
+def test_what_is_around_a_recurrent_layer(kind: type[torch.nn.RNNBase]) -> None:
+    """Its call of cuDNN breaks the graph; what is before it and after it is compiled."""
+    torch.manual_seed(0)
+    layer, x = kind(8, 16).to("cuda"), make(5, 4, 8)
+    compiled = tg.compile(lambda x: layer(x.sin() * 2)[0].tanh() + 1)
+    alike(layer(x.sin() * 2)[0].tanh() + 1, compiled(x), 1e-5)
+    assert len(tg.explain(compiled).graphs()) == 2

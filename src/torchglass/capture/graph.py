@@ -35,6 +35,7 @@ from .values.tensor import TensorV
 
 Made = TypeVar("Made", bound=EntryTensorV)
 
+RECURRENT = frozenset((torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu))
 SPARSE = frozenset((torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc))
 MOST_TRIED = 1 << 16  # elements
 NUMBER_DTYPES = {int: torch.int64, **dict.fromkeys((float, *NUMPY_FLOATS), torch.float64)}
@@ -183,6 +184,8 @@ class GraphBuilder:
         if fake_kwargs.get("pin_memory") is True:  # which a value of a graph is not
             raise Unsupported("an operation that makes pinned memory", "make it outside what is compiled")
         versions = [(t, _version(t)) for t in tensors_in((*fake_args, fake_kwargs))]
+        if function in RECURRENT and any(t.device.type == "cuda" for t, _ in versions):
+            raise Unsupported("a recurrent layer of cuDNN, which looks for its weights in memory")
         # the operators say what they write to: inference tensors count no versions, nor do fakes in lists
         # (torch._foreach_mul_), and some operators write without counting (what GradScaler finds)
         written: list[torch.Tensor] = []
