@@ -142,8 +142,7 @@ def kept_by_nodes(call: Callable[..., Any], model: nn.Module, x: torch.Tensor) -
         node = waiting.pop()
         if node is not None and node not in seen:
             seen.add(node)
-            if isinstance(node, torch.autograd.function.BackwardCFunction):
-                kept += [t for t in node.saved_tensors if t is not None]
+            kept += [t for t in getattr(node, "saved_tensors", ()) if t is not None]
             waiting += [following for following, _ in node.next_functions]
     return bytes_of(kept, model)
 
