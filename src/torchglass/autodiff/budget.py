@@ -36,8 +36,8 @@ def within(problem: Problem, first: Choice, share: float) -> Choice:
 
 
 def _smallest(problem: Problem) -> list[Op]:
-    """The fewest bytes: all but random numbers can be computed again, at a price that only breaks ties."""
-    prices = {op: _tie_breaker(op, price) for op, price in problem.prices().items()}
+    """The fewest bytes: all but random numbers and exact values can be computed again, at a price that breaks ties."""
+    prices = {op: p if op in problem.exact else _tie_breaker(op, p) for op, p in problem.prices().items()}
     keeps = {op: 1.0 if op.kind is INPUT and op not in problem.written else k for op, k in problem.keeps().items()}
     return problem.solve(prices, keeps)
 

@@ -22,6 +22,7 @@ from enum import IntEnum
 
 import torch
 
+from .exact_values import exact_values
 from .max_flow import Network
 from .ops import CALL, CONSTANT, INPUT, TANGENT, Op, is_random, is_view, must_stay, operands
 from .recompute import ALONE, NEVER, family
@@ -55,6 +56,8 @@ class Problem:
         self.in_forward = _ancestors(results)
         self.reading = _reading(ops, self.needs_tangent, self.readers)
         self.leaving = _leaving(self.known, results, self.readers)
+        read = [op for op in ops if op in self.needs_tangent or self.reading[op] is not Reading.NOT]
+        self.exact = exact_values(ops, read, self.in_forward)
 
     def prices(self) -> dict[Op, float]:
         return {op: self._price(op) for op in self.known}
@@ -92,7 +95,7 @@ class Problem:
 
     def _price(self, op: Op) -> float:
         """What computing ``op`` in backward costs, in bytes. Nothing if forward does not compute it anyway."""
-        if op.kind is INPUT:
+        if op.kind is INPUT or op in self.exact:
             return math.inf
         if op.kind is CONSTANT:
             return 0.0
@@ -110,11 +113,11 @@ class Problem:
 
     def _keep(self, op: Op) -> float:
         """What saving ``op`` costs. Inputs are alive anyway, so they cost little; views and tuples are never saved, nor
-        what a checkpointed function computes for itself, random numbers apart.
+        what a checkpointed function computes for itself, random numbers and exact values apart.
         """
         if op.kind is CONSTANT or is_view(op) or not isinstance(op.val, torch.Tensor):
             return math.inf
-        if op.region is not None and not _drawn(op):
+        if op.region is not None and not _drawn(op) and op not in self.exact:
             return math.inf
         size = max(size_of(op), 1)
         if op.kind is INPUT:
