@@ -38,12 +38,15 @@ class _Narrowing:
     dims: Sequence[Size]
     body: list[Operation] = field(default_factory=list)
     ranges: dict[str, Range] = field(default_factory=dict)  # of values in 32 bits
+    numbers: dict[str, Const] = field(default_factory=dict)  # those of them that are constants, as they were
     wide: dict[str, str] = field(default_factory=dict)  # names under which they are in 64
 
     def add(self, op: Operation) -> None:
         """Append an operation, in 32 bits if it may be."""
         if isinstance(op, (Const, Index, Compute)) and (found := self._range(op)) is not None:
             self.ranges[op.result] = found
+            if isinstance(op, Const):
+                self.numbers[op.result] = op
             op = replace(op, dtype="int32")
         elif isinstance(op, Compute) and not self._takes_narrow(op):
             op = replace(op, args=tuple(map(self._widened, op.args)))
@@ -59,8 +62,9 @@ class _Narrowing:
         if name not in self.ranges:
             return name
         if name not in self.wide:
-            self.wide[name] = f"{name}_wide"
-            self.body.append(Compute(self.wide[name], "cast", (name,), "int64"))
+            wide, number = f"{name}_wide", self.numbers.get(name)
+            self.wide[name] = wide
+            self.body.append(replace(number, result=wide) if number else Compute(wide, "cast", (name,), "int64"))
         return self.wide[name]
 
     def _range(self, op: Const | Index | Compute) -> Range | None:
