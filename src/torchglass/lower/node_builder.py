@@ -7,6 +7,13 @@ from typing import Any
 from torch import fx
 
 
+def working_copy(gm: fx.GraphModule) -> fx.Graph:
+    """A copy of the module's graph for a pass to rewrite: other passes and targets still have the original."""
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(gm.graph, {}))
+    return graph
+
+
 class NodeBuilder:
     """Makes nodes ahead of ``node``, as from its place in the user's code; ``val``: what the value is like."""
 

@@ -26,6 +26,7 @@ from torch import fx
 from ...records.sizes import Size, all_known
 from ...records.target import Cpu
 from ...torch_compat import OpOverload
+from ..node_builder import working_copy
 from ..rules.views import SPLITTING_OPS, VIEW_OPS
 from ..strategies import Request, graph_strategy
 from ..strides import channels_last, is_dense
@@ -123,8 +124,7 @@ def propagate_layouts(gm: fx.GraphModule, cpu: Cpu, request: Request) -> tuple[f
 
 def _started(gm: fx.GraphModule, cpu: Cpu, request: Request) -> _Pass:
     """A copy of the graph whose inputs lie as they arrive."""
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(gm.graph, {}))
+    graph = working_copy(gm)
     work = _Pass(graph, cpu, frozen=request.frozen)
     for node, strides in _elsewhere(graph, request).items():
         val = node.meta["val"]

@@ -19,7 +19,7 @@ from torch import fx
 
 from ...records.sizes import all_known
 from ...records.target import Cpu
-from ..node_builder import NodeBuilder
+from ..node_builder import NodeBuilder, working_copy
 from ..strategies import Request, graph_strategy
 
 aten = torch.ops.aten
@@ -31,8 +31,7 @@ def merge_products(gm: fx.GraphModule, cpu: Cpu, request: Request) -> tuple[fx.G
     fewest, frozen = cpu.lowering.merged_products, request.frozen
     if not any(_products(node, frozen, fewest) for node in gm.graph.nodes):
         return gm, ""
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(gm.graph, {}))
+    graph = working_copy(gm)
     merged = []
     for node in list(graph.nodes):
         if products := _products(node, frozen, fewest):

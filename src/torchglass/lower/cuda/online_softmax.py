@@ -21,7 +21,7 @@ from torch import fx
 
 from ...records.sizes import all_known
 from ...records.target import Gpu
-from ..node_builder import NodeBuilder
+from ..node_builder import NodeBuilder, working_copy
 from ..rules.centered import part_size
 from ..strategies import Request, graph_strategy
 
@@ -33,8 +33,7 @@ def online_softmax(gm: fx.GraphModule, gpu: Gpu, request: Request) -> tuple[fx.G
     """The graph with such reductions in parts, and what was done."""
     if not any(_part(gpu, node) for node in gm.graph.nodes):
         return gm, ""
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(gm.graph, {}))
+    graph = working_copy(gm)
     done = []
     for node in list(graph.nodes):
         if (size := _part(gpu, node)) is not None:

@@ -21,7 +21,7 @@ from torch import fx
 
 from ...records.sizes import all_known
 from ...records.target import Gpu
-from ..node_builder import NodeBuilder
+from ..node_builder import NodeBuilder, working_copy
 from ..strategies import Request, graph_strategy
 
 aten = torch.ops.aten
@@ -39,8 +39,7 @@ def patch_products(gm: fx.GraphModule, gpu: Gpu, request: Request) -> tuple[fx.G
 
     if not any(map(of_patches, gm.graph.nodes)):
         return gm, ""
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(gm.graph, {}))
+    graph = working_copy(gm)
     done = []
     for node in list(filter(of_patches, graph.nodes)):
         done.append(f"{node.name} is a product of patches")
