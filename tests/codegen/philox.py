@@ -5,7 +5,7 @@ numbers(6, vector=1, most=512, seed=1, offset=0)      -> six float32 of (0, 1]
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -73,3 +73,14 @@ def mask(x: torch.Tensor, p: float, most: int, seed: int, offset: int, shift: in
     return torch.empty_like(x, dtype=torch.bool).as_strided((x.numel(),), (1,)).copy_(kept).as_strided(
         x.shape, torch.empty_like(x).stride()
     )  # fmt: skip
+
+
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "transposed": lambda x: x.transpose(1, 2),
+    "permuted": lambda x: x.permute(2, 0, 1),
+    "every second": lambda x: x[..., ::2],
+    "columns": lambda x: x[..., 4:8],
+    "odd": lambda x: x[:3, :5, :7].transpose(0, 1).contiguous().transpose(0, 1),
+    "repeated": lambda x: x[:1].expand(3, -1, -1),
+}
+"""Ways in which what is dropped out lies, of a tensor of three dimensions."""

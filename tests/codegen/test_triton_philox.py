@@ -135,22 +135,12 @@ def test_seeds(seed: int, p: float, check: Callable[..., LoopGraph]) -> None:
     check(make(65, 36), p, seed=seed, offset=2**34 - 4)
 
 
-LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "transposed": lambda x: x.transpose(1, 2),
-    "permuted": lambda x: x.permute(2, 0, 1),
-    "every second": lambda x: x[..., ::2],
-    "columns": lambda x: x[..., 4:8],
-    "odd": lambda x: x[:3, :5, :7].transpose(0, 1).contiguous().transpose(0, 1),
-    "repeated": lambda x: x[:1].expand(3, -1, -1),
-}
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", philox.LAYOUTS)
 def test_layouts(name: str, dtype: torch.dtype, check: Callable[..., LoopGraph]) -> None:
     x = make(5, 12, 64, dtype=dtype)
-    check(LAYOUTS[name](x))
-    check(x, before=lambda x: LAYOUTS[name](x * 2))
+    check(philox.LAYOUTS[name](x))
+    check(x, before=lambda x: philox.LAYOUTS[name](x * 2))
 
 
 def test_a_single_number(check: Callable[..., LoopGraph]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.codegen import philox
 from tests.gpu.compiled import DEVICE, alike, generated, make, needs_gpu, tensors
 
 import torchglass as tg
@@ -109,15 +110,7 @@ def test_seeds(seed: int, p: float) -> None:
     same(of_both(p), make(65, 36), seed=seed, offset=2**34 - 4)
 
 
-LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "transposed": lambda x: x.transpose(1, 2),
-    "permuted": lambda x: x.permute(2, 0, 1),
-    "every second": lambda x: x[..., ::2],
-    "columns": lambda x: x[..., 4:8],
-    "odd": lambda x: x[:3, :5, :7].transpose(0, 1).contiguous().transpose(0, 1),
-    "repeated": lambda x: x[:1].expand(3, -1, -1),
-    "no dimensions": lambda x: x[0, 0, 0],
-}
+LAYOUTS = {**philox.LAYOUTS, "no dimensions": lambda x: x[0, 0, 0]}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
