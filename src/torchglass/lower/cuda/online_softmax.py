@@ -62,8 +62,10 @@ def _part(gpu: Gpu, total: fx.Node) -> int | None:
 
 def _keeps_last(node: fx.Node) -> bool:
     """Whether a reduction is over the last dimension, which stays."""
+    if len(node.args) != 3 or node.args[2] is not True or not node.args[1]:
+        return False
     rank = node.args[0].meta["val"].dim()
-    return len(node.args) == 3 and node.args[2] is True and [d % rank for d in node.args[1]] == [rank - 1]
+    return rank > 0 and [d % rank for d in node.args[1]] == [rank - 1]
 
 
 def _join(total: fx.Node, size: int) -> None:
