@@ -16,6 +16,7 @@ from torchglass.process import interrupts
 from torchglass.runtime import triton_compiler
 from torchglass.runtime.toolchain import ToolchainError
 from torchglass.runtime.triton_kernels import Compiling
+from torchglass.runtime.triton_worker import without_packed_adds
 
 pytest.importorskip("triton")
 
@@ -33,6 +34,13 @@ CONFIGURATIONS = {{
     "kernel_0": {{"signature": "*fp32:16 *fp32:16", "grid": ["XBLOCK"], "XBLOCK": 128, "num_warps": 4}},
 }}
 """
+
+
+def test_no_two_halves_of_a_word_are_added_at_once() -> None:
+    ptx = "mov.b32 %r5, -64160724;\nadd.s16x2 \t%r178, %r142, %r5;\nadd.s32 %r1, %r2, %r3;\n"
+    mended = without_packed_adds(ptx)
+    assert "16x2" not in mended and mended.count("add.s16 ") == 2 and "mov.b32 %r178, {a, b};" in mended
+    assert without_packed_adds(mended) == mended
 
 
 def compiling(folder: Path, factor: str = "2", kept: bool = True) -> Compiling:

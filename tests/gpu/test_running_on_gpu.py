@@ -287,6 +287,12 @@ def test_max_pool_and_its_places() -> None:
     check(lambda x: F.max_pool2d(torch.relu(x * 2), 3, 2, 1, return_indices=True)[0] * 3, x)
 
 
+def test_sums_of_what_was_joined() -> None:
+    """Of places that fit 16 bits, of which ptxas loses constants (``triton_worker.without_packed_adds``)."""
+    parts = [make(2, 32, n, seed=n) for n in (784, 196, 49, 16)]
+    check(lambda *parts: ((rows := torch.cat(parts, 2).transpose(1, 2).contiguous()), rows.sum((0, 1))), *parts, tol=1e-4)
+
+
 def test_pinned_memory_stays_pinned() -> None:
     def staged(x: torch.Tensor) -> torch.Tensor:
         out = torch.empty(5, pin_memory=True)

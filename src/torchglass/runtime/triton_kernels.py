@@ -35,6 +35,7 @@ import torch
 from . import files, library, triton_compiler, triton_interpreter
 from .toolchain import ToolchainError
 from .triton_compiler import Compiled
+from .triton_worker import SETTINGS
 
 try:
     from .._native import CudaKernel
@@ -159,7 +160,7 @@ def _without_alignment(signature: str) -> str:
 
 # -- machine code that is kept ---------------------------------------------------------------------------------------
 def _key(text: str, capability: int) -> str:
-    named = f"{text}\nsm_{capability}\ntriton {_version()}"
+    named = f"{text}\nsm_{capability}\ntriton {_version()}\n{SETTINGS}"
     return hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 

@@ -19,6 +19,7 @@ import contextlib
 import linecache
 import os
 import pickle
+import re
 import selectors
 import signal
 import struct
@@ -27,7 +28,16 @@ import tempfile
 IDLE = 20.0
 HEADER = struct.Struct("<Q")
 OPTIONS = ("num_warps", "maxnreg")  # what of a configuration Triton is told, by its own names
+SETTINGS = {
+    "enable_fp_fusion": False,  # eager's operators are kernels of their own: no sum there is one with a product
+    "enable_reflect_ftz": False,  # and they do not take the smallest numbers for 0
+}
 BLOCKS = "BLOCK"  # constants of a kernel end so
+PACKED_ADD = re.compile(r"\badd\.[su]16x2\s+(%\w+), (%\w+), (%\w+);")
+ADDS_APART = (
+    r"{ .reg .b16 a, b, c, d; mov.b32 {a, b}, \2; mov.b32 {c, d}, \3; "
+    r"add.s16 a, a, c; add.s16 b, b, d; mov.b32 \1, {a, b}; }"
+)
 NOTHING = """import triton
 import triton.language as tl
 
@@ -182,6 +192,28 @@ def loaded(path: str, text: str) -> dict:
     return names
 
 
+def without_packed_adds(ptx: str) -> str:
+    """PTX whose additions of two 16-bit numbers at once are two additions.
+
+    ptxas 12.8 and 12.9, which come with Triton 3.6 and 3.9, assemble one with a constant as ``VIADD.16x2 R, R, 0x0``
+    for sm_90: it adds nothing. LLVM writes them where it finds that places in a tile of less than 65,536 elements fit
+    16 bits, and so ``i % 1045 - 980 < 49``, of a concatenation, was false everywhere.
+    """
+    return PACKED_ADD.sub(ADDS_APART, ptx)
+
+
+@contextlib.contextmanager
+def correct_assembly():
+    from triton.backends.nvidia.compiler import CUDABackend
+
+    made = CUDABackend.make_cubin
+    CUDABackend.make_cubin = lambda backend, ptx, *rest: made(backend, without_packed_adds(ptx), *rest)
+    try:
+        yield
+    finally:
+        CUDABackend.make_cubin = made
+
+
 def compiled(names: dict, kernel: str, aligned: bool, capability: int) -> tuple:
     """Machine code, what its function is called, and the bytes of shared memory that it needs."""
     import triton
@@ -194,12 +226,11 @@ def compiled(names: dict, kernel: str, aligned: bool, capability: int) -> tuple:
     kinds = [*(t.partition(":")[0] for t in types), *("constexpr" for _ in function.arg_names[len(types) :])]
     divisible = {(n,): [["tt.divisibility", 16]] for n, t in enumerate(types) if aligned and t.endswith(":16")}
     source = ASTSource(function, dict(zip(function.arg_names, kinds)), constants, divisible)
-    # eager's operators are kernels of their own: no sum there is one with a product
-    options = {name: configuration[name] for name in OPTIONS if name in configuration}
-    options["enable_fp_fusion"] = False
+    options = SETTINGS | {name: configuration[name] for name in OPTIONS if name in configuration}
     with tempfile.TemporaryDirectory(prefix="torchglass-triton-") as folder:
         os.environ["TRITON_CACHE_DIR"] = folder  # what is worth keeping the caller keeps
-        made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+        with correct_assembly():
+            made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
         cubin = made.asm["cubin"]
     scratch = getattr(made.metadata, "global_scratch_size", 0)
     if scratch:
