@@ -28,9 +28,7 @@ import torch
 from .. import options as own
 from ..process import changes, fallbacks
 from ..process.locks import fork_safe_lock
-
-DEVICES: tuple[str, ...] = ("cpu",)
-"""Types of devices that we compile for."""
+from ..records.target import DEVICES
 
 NOT_OURS = ("torch.nn.attention.flex_attention", "torch._higher_order_ops", "torch.distributed")
 """Modules whose functions are made for PyTorch's compiler: flex_attention, create_block_mask and their kin."""
