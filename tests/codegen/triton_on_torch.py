@@ -116,6 +116,13 @@ class Language(types.SimpleNamespace):
         return torch.where(condition, a, b)
 
     @staticmethod
+    def fma(a: Any, b: Any, c: Any) -> Any:
+        """In twice the digits, which is once rounded but for float64."""
+        wide = [torch.as_tensor(x).double() for x in (a, b, c)]
+        dtype = next(x.dtype for x in (a, b, c) if isinstance(x, torch.Tensor))
+        return block((wide[0] * wide[1] + wide[2]).to(dtype))
+
+    @staticmethod
     def range(start: int, end: int, step: int, num_stages: int) -> range:
         assert 1 < num_stages < 6
         return builtins.range(start, end, step)

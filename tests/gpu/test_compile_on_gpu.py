@@ -58,6 +58,14 @@ def test_special_values() -> None:
     check(lambda x: (x.exp(), x.sqrt(), x.relu(), x.clamp(-1, 1), x / 0, torch.maximum(x, x.flip(0)), x.sign()), x)
 
 
+def test_smallest_numbers() -> None:
+    """Eager takes none of them for 0, and rounds a sum with a multiple once."""
+    x = torch.tensor([1e-45, -1e-45, 3e-41, -6e-39, 1.0, 3e38, -0.0], device=DEVICE)
+    check(lambda x: (x.floor(), x.ceil(), x % 1, torch.fmod(x, x.flip(0)), x.rsqrt(), torch.nextafter(x, -x)), x, tol=0)
+    check(lambda x: (torch.add(-x, x, alpha=2), torch.rsub(x, x, alpha=3), torch.lerp(x, -x, 0.7)), x, tol=0)
+    check(lambda x: (x.half(), x.bfloat16()), torch.tensor([65519.999999999, 1.00390625000001], device=DEVICE).double())
+
+
 # -- models ----------------------------------------------------------------------------------------------------------
 def mlp(width: int = 32) -> nn.Module:
     torch.manual_seed(0)

@@ -11,7 +11,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from ..records.loops import OPS
+from ..records.loops import HALF, OPS
 from ..records.triton_support import TYPES
 from .prelude import words_of
 from .triton_philox import HELPERS as PHILOX
@@ -186,12 +186,16 @@ def _where(dtype: str, operand: str, c: str, a: str, b: str) -> str:
 
 @prints("fma")
 def _fma(dtype: str, operand: str, a: str, b: str, c: str) -> str:
-    return f"{a} * {b} + {c}"
+    return f"tl.fma({a}, {b}, {c})"
 
 
 @prints("cast")
 def _cast(dtype: str, operand: str, a: str) -> str:
-    return f"{a} != 0" if dtype == "bool" else f"{a}.to({TYPES[dtype]})"
+    if dtype == "bool":
+        return f"{a} != 0"
+    if dtype in HALF and operand == "float64":  # as eager does, which rounds twice
+        a = f"{a}.to(tl.float32)"
+    return f"{a}.to({TYPES[dtype]})"
 
 
 @prints("philox")

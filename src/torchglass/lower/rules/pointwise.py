@@ -179,8 +179,16 @@ def _category(dtype: torch.dtype) -> int:
 
 
 # -- arithmetic ------------------------------------------------------------------------------------------------------
-def _scaled(y: V | Number, alpha: Number) -> V | Number:
-    return y if alpha == 1 else y * alpha
+def multiplied_and_added(x: V, y: V | Number, z: V | Number) -> V:
+    """``x * y + z``, rounded once where eager's compiled operators do so: not of integers."""
+    return x.do("fma", y, z) if is_float(x.dtype) else x * y + z
+
+
+def _sum_of_scaled(x: V | Number, y: V | Number, alpha: Number) -> V:
+    """``x + alpha * y``"""
+    if alpha == 1 or not isinstance(y, V):
+        return x + (y if alpha == 1 else y * alpha)
+    return multiplied_and_added(y, alpha, x)
 
 
 @pointwise("add")
@@ -189,17 +197,17 @@ def _add(x: V, y: V | Number, alpha: Number = 1) -> V:
         x = y.lift(x)
     if x.dtype == "bool":
         return x.do("or", y) if alpha else x
-    return x + _scaled(y, alpha)
+    return _sum_of_scaled(x, y, alpha)
 
 
 @pointwise("sub")
 def _sub(x: V, y: V | Number, alpha: Number = 1) -> V:
-    return x - _scaled(y, alpha)
+    return x - y if alpha == 1 else _sum_of_scaled(x, y, -alpha)
 
 
 @pointwise("rsub")
 def _rsub(x: V, y: V | Number, alpha: Number = 1) -> V:
-    return (y if isinstance(y, V) else x.lift(y)) - _scaled(x, alpha)
+    return (y if isinstance(y, V) else x.lift(y)) - x if alpha == 1 else _sum_of_scaled(y, x, -alpha)
 
 
 @pointwise("mul")
@@ -281,7 +289,7 @@ def _power_by_number(x: V, y: Number, stored: str) -> V:
 
 @pointwise("addcmul")
 def _addcmul(x: V, a: V, b: V, value: Number = 1) -> V:
-    return x + _scaled(a * b, value)
+    return _sum_of_scaled(x, a * b, value)
 
 
 @pointwise("addcdiv")
@@ -291,7 +299,8 @@ def _addcdiv(x: V, a: V, b: V, value: Number = 1) -> V:
 
 @pointwise("lerp.Scalar")
 def _lerp(x: V, y: V, weight: Number) -> V:
-    return x + weight * (y - x) if abs(weight) < 0.5 else y - (y - x) * (1 - weight)
+    d = y - x
+    return multiplied_and_added(d, weight, x) if abs(weight) < 0.5 else multiplied_and_added(d, weight - 1, y)
 
 
 @pointwise("maximum")

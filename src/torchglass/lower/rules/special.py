@@ -17,7 +17,7 @@ from ...records.sizes import all_known
 from ..context import Lowering, dtype_name
 from ..table import NotLowered, rule
 from ..values import Number, V, absolute, exp, is_float, log, nearest, sin, where
-from .pointwise import both, pointwise
+from .pointwise import both, multiplied_and_added, pointwise
 
 
 def _times_logarithm(logarithm: str) -> Callable[..., V]:
@@ -82,7 +82,9 @@ def _rad2deg(x: V) -> V:
 # -- extremes, signs, sums of exponentials -----------------------------------------------------------------------------
 @pointwise("lerp.Tensor")
 def _lerp_tensor(x: V, y: V, weight: V) -> V:
-    return where(absolute(weight) < 0.5, x + weight * (y - x), y - (y - x) * (1 - weight))
+    d = y - x
+    near, far = multiplied_and_added(d, weight, x), multiplied_and_added(d, weight - 1, y)
+    return where(absolute(weight) < 0.5, near, far)
 
 
 def _numbers_extreme(of_integers: str, order: str, of_bfloat16: str) -> Callable[..., V]:
