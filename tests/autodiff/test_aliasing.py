@@ -491,3 +491,17 @@ def test_views_of_a_result_in_other_dtypes(show, grad, make):
         assert torch.equal(one, other) and one.dtype is other.dtype and one.requires_grad == other.requires_grad
         assert one.stride() == other.stride() and one.storage_offset() == other.storage_offset()
     assert len({one.untyped_storage().data_ptr() for one in got}) == 1
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_what_is_detached_is_no_view(requires_grad):
+    def function(x):
+        y = x * 2
+        return x.detach(), x.view(-1).detach(), y, y.detach(), x.detach().t()
+
+    tg.reset()
+    x = tensor(3, 4).requires_grad_(requires_grad)
+    for got, want in zip(tg.compile(function)(x), function(x)):
+        assert (got._is_view(), got._base is None) == (want._is_view(), want._base is None)
+        assert got.requires_grad == want.requires_grad
+    tg.compile(function)(x)[0].detach_()

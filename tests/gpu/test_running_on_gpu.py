@@ -289,8 +289,12 @@ def test_max_pool_and_its_places() -> None:
 
 def test_sums_of_what_was_joined() -> None:
     """Of places that fit 16 bits, of which ptxas loses constants (``triton_worker.without_packed_adds``)."""
-    parts = [make(2, 32, n, seed=n) for n in (784, 196, 49, 16)]
-    check(lambda *parts: ((rows := torch.cat(parts, 2).transpose(1, 2).contiguous()), rows.sum((0, 1))), *parts, tol=1e-4)
+
+    def rows_and_sum(*parts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = torch.cat(parts, 2).transpose(1, 2).contiguous()
+        return rows, rows.sum((0, 1))
+
+    check(rows_and_sum, *(make(2, 32, n, seed=n) for n in (784, 196, 49, 16)), tol=1e-4)
 
 
 def test_pinned_memory_stays_pinned() -> None:

@@ -213,3 +213,17 @@ def test_logit_at_its_ends(dtype: torch.dtype, eps: float | None) -> None:
         x = torch.tensor([place], dtype=dtype, requires_grad=True)
         for got, want in zip(tg.compile(values)(x), values(x)):
             torch.testing.assert_close(got, want, rtol=4 * torch.finfo(dtype).eps, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_sums_with_multiples_round_once(dtype: torch.dtype) -> None:
+    """As eager's vectors do: what is added may be more than the dtype holds."""
+    most = torch.finfo(dtype).max
+    x, y = torch.cat([torch.randn(2, 64, dtype=dtype), torch.tensor([[math.inf, 1.5], [-most, most]], dtype=dtype)], 1)
+
+    def sums(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        scaled = torch.add(x, y, alpha=3), torch.sub(x, y, alpha=2.3), torch.rsub(y, x, alpha=2.0)
+        return *scaled, torch.addcmul(x, x, y, value=0.5), torch.lerp(x, y, 0.3), torch.lerp(x, y, 0.8)
+
+    for got, want in zip(tg.compile(sums)(x, y), sums(x, y), strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)

@@ -175,7 +175,7 @@ class _Describer:
         """
         steps = _steps(self._op(base), self._op(value))
         if _has_history_of_view(base, value, steps):
-            if value._base is None and not tracked(value) and not _is_parted(steps):  # to autograd what ``detach()`` gives is no view
+            if value._base is None and not tracked(value) and not _is_parted(steps):  # what ``detach()`` gives
                 steps = (*steps, ViewStep(torch.ops.aten.detach.default))
             return ViewOf(place, steps, base.requires_grad and not value.requires_grad, _is_leaf(value))
         return self._computed(self.add_result(value), value, StorageAlias(place, steps))

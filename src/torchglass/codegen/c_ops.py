@@ -156,7 +156,7 @@ def _where(dtype: str, operand: str, args: Sequence[str]) -> str:
 
 @printer("fma")
 def _fma(dtype: str, operand: str, args: Sequence[str]) -> str:
-    return f"{args[0]} * {args[1]} + {args[2]}"
+    return f"__builtin_fma{'f' if dtype == 'float32' else ''}({', '.join(args)})"
 
 
 # Eager's way for numbers out of range, which C leaves open: without a step between, GCC writes back to float as trunc.

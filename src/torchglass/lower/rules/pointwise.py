@@ -185,10 +185,11 @@ def multiplied_and_added(x: V, y: V | Number, z: V | Number) -> V:
 
 
 def _sum_of_scaled(x: V | Number, y: V | Number, alpha: Number) -> V:
-    """``x + alpha * y``"""
-    if alpha == 1 or not isinstance(y, V):
-        return x + (y if alpha == 1 else y * alpha)
-    return multiplied_and_added(y, alpha, x)
+    """``x + alpha * y``, one of them a value."""
+    if isinstance(y, V) and alpha != 1:
+        return multiplied_and_added(y, alpha, x)
+    x, y = both(x, y)
+    return x + (y if alpha == 1 else y * alpha)
 
 
 @pointwise("add")
@@ -289,7 +290,7 @@ def _power_by_number(x: V, y: Number, stored: str) -> V:
 
 @pointwise("addcmul")
 def _addcmul(x: V, a: V, b: V, value: Number = 1) -> V:
-    return _sum_of_scaled(x, a * b, value)
+    return x + a * b if value == 1 else multiplied_and_added(a * value, b, x)
 
 
 @pointwise("addcdiv")
@@ -299,7 +300,7 @@ def _addcdiv(x: V, a: V, b: V, value: Number = 1) -> V:
 
 @pointwise("lerp.Scalar")
 def _lerp(x: V, y: V, weight: Number) -> V:
-    d = y - x
+    d, weight = y - x, weight if x.dtype == "float64" else nearest(weight, "float32")
     return multiplied_and_added(d, weight, x) if abs(weight) < 0.5 else multiplied_and_added(d, weight - 1, y)
 
 
