@@ -27,7 +27,7 @@ from torchglass.runtime.load import load
 TYPES = "float32 float64 bfloat16 float16 int64 int32 int16 int8 uint8"
 FUNCTIONS = """
 exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma
-rsqrt sqrt floor ceil trunc pow atan2 fmod copysign
+rsqrt sqrt floor ceil trunc pow atan2 fmod copysign hypot nextafter
 """
 
 
@@ -194,8 +194,8 @@ class Function:
         return self.fn(*args)
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
-        def launch(*args: Any, num_warps: int, **constants: int) -> None:
-            assert num_warps in (1, 2, 4, 8, 16, 32)
+        def launch(*args: Any, num_warps: int, maxnreg: int = 0, **constants: int) -> None:
+            assert num_warps in (1, 2, 4, 8, 16, 32) and maxnreg % 8 == 0
             inspect.signature(self.fn).bind(*args, **constants)
             values = [Pointer(_memory(a)) if isinstance(a, torch.Tensor) else a for a in args]
             assert all(size <= 65_535 for size in grid[1:])

@@ -1,13 +1,16 @@
 """PyTorch's operator database through ``tg.compile``: every operator, every sample input, against eager.
 
     python -m tests.sweep.op_db --backend glass --dtype float32 [--only NAME ...] [--every N] [--samples N] [--jobs N]
-        [--together N] [--device cuda] [--shard K/N] --json FILE
+        [--together N] [--device cuda] [--target gpu] [--shard K/N] --json FILE
 
 ``--every N`` takes each Nth operator, ``--samples N`` at most N of an operator's samples, evenly spread. Forward
 always; backward where the operator can be differentiated in that dtype (``--no-backward`` leaves it out). Each operator
 runs in a forked process: one that dies or hangs counts as a crash of the sample it was at, and the next sample gets a
 new one. With ``--device cuda`` samples are made there, and processes are started anew rather than forked, since CUDA
 does not work in a fork of a process that has used it; each judges one operator after the other until it dies.
+
+``--target gpu`` compiles samples on the CPU as for a GPU, and runs the kernels without one (``stand_in.py``);
+``--target small-gpu`` for one on which small samples are long rows.
 
 ``--together N`` puts N samples into one graph, and judges them one by one only where that graph is not right.
 
@@ -35,6 +38,7 @@ from typing import Any, NamedTuple
 
 from tests.sweep.forked import forked, messages, speaking
 from tests.sweep.op_samples import BREAKS, CRASHED, REFUSED, SKIPPED, WHOLE, WRONG, judge
+from tests.sweep.stand_in import GPUS, standing_in
 
 RESULTS = (WHOLE, BREAKS, REFUSED, WRONG, CRASHED, SKIPPED)
 
@@ -49,6 +53,7 @@ class Plan(NamedTuple):
     timeout: float = 60.0  # seconds for one sample
     together: int = 1  # samples in one graph, judged one by one only where that graph is not right
     device: str = "cpu"
+    target: str = ""  # a GPU that what is on the CPU is compiled for
 
 
 @dataclass
@@ -112,7 +117,7 @@ def run_child(op: Any, plan: Plan, after: int, alone: int, pipe: int) -> None:
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    with os.fdopen(pipe, "w") as out:
+    with os.fdopen(pipe, "w") as out, standing_in(plan.target) if plan.target else contextlib.nullcontext():
 
         def say(*message: Any) -> None:
             out.write(json.dumps(message) + "\n")
@@ -316,6 +321,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--together", type=int, default=1)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--target", default="", choices=["", *GPUS])
     parser.add_argument("--spawn", action="store_true", help="start processes anew, as on any device but a CPU")
     parser.add_argument("--shard", default="0/1", help="k/n: every n-th operator from the k-th on")
     parser.add_argument("--json")
@@ -326,7 +332,10 @@ def main() -> int:
         answer(Plan(*fields), pipe)
         return 0
     backward = not chosen.no_backward
-    plan = Plan(chosen.backend, chosen.dtype, backward, chosen.samples, chosen.timeout, chosen.together, chosen.device)
+    plan = Plan(
+        chosen.backend, chosen.dtype, backward, chosen.samples, chosen.timeout, chosen.together, chosen.device,
+        chosen.target,
+    )  # fmt: skip
     first, step = map(int, chosen.shard.split("/"))
     ops = operators(chosen.dtype, chosen.only, chosen.every, chosen.device)[first::step]
     rows = []
@@ -336,6 +345,7 @@ def main() -> int:
             print(row.operator, row.counts, row.why[0], flush=True)
     print("generated:", dict(Counter(row.lowered for row in rows)))
     where = "" if plan.device == "cpu" else f" on {plan.device}"
+    where += f" for {plan.target}" if plan.target else ""
     counted = f"{len(rows)} operators, {share_whole(rows):.1f} % whole; samples: {sums(rows)}"
     print(f"{plan.backend} {plan.dtype}{where}: {counted}")
     if chosen.json:
