@@ -105,6 +105,7 @@ class KernelPrinter:
         step: Size = 1
         for k in reversed(axis.dims):
             size = self.schedule.dims[k]
+            size = 1 if size == 0 else size  # of no points: nothing is to be divided by zero
             rest = counter if step == 1 else f"{counter} // {text(step, 'triton')}"
             yield f"i{k} = {rest}" if k == axis.dims[0] else f"i{k} = {rest} % {text(size, 'triton')}"
             step = step * size
