@@ -143,6 +143,11 @@ CALLS = {
         for scores in (x, x[0], number)
         for reduction in (0, 1, 2)
     ],
+    aten.nansum.default: [
+        (z, dims, keepdim) for z in (x, number) for dims in ([], [0], None) for keepdim in (True, False)
+    ],
+    aten.any.dims: [(z, dims) for z in (x, gaps, gray, number) for dims in ([], [0], None)],
+    aten.all.dims: [(z, dims) for z in (x, gaps, gray, number) for dims in ([], [0], None)],
     aten.roll.default: [
         (gray, [1], [1]),
         (images[:1], [1], [0]),

@@ -205,7 +205,7 @@ def test_integers(dtype: torch.dtype, tmp_path: Path) -> None:
 
 def test_bools(tmp_path: Path) -> None:
     def fn(x: torch.Tensor, y: torch.Tensor) -> Any:
-        counts = (x.sum(), x.sum(0), x.any(), x.all(1), x.any(0))
+        counts = (x.sum(), x.sum(0), x.any(), x.all(1), x.any(0), x.all(()), x.any((), keepdim=True))
         return (x & y, x | y, x ^ y, ~x, x + y, x * y, x == y, x < y, x.float(), x.logical_xor(y), *counts)
 
     run(fn, torch.bool, tmp_path, make(7, 33, dtype=torch.bool), make(9, 33, dtype=torch.bool)[2:])

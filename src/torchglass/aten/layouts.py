@@ -349,6 +349,21 @@ def _loss_of_one(result: Any, args: tuple[Any, ...]) -> Any:
     return (result[0].reshape(()), *result[1:]) if args[0].dim() < 2 else result
 
 
+@layout(aten.nansum.default)
+def _sum_of_numbers(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
+    """No dimensions are all of them, for the meta function none."""
+    x, *dims = args[:2]
+    if dims != [[]]:
+        return result
+    return result.new_empty([1] * x.dim() if args[2:3] == (True,) else [])
+
+
+@layout(aten.any.dims, aten.all.dims)
+def _truth_of_each(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
+    """No dimensions are none, and each element is asked."""
+    return result.contiguous() if args[1:2] == ([],) else result
+
+
 @layout(aten._fft_c2c.default)
 def _transformed(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
     return _innermost(result, args[0], _outer_first(args[0], args[1])) if args[1] else result

@@ -94,7 +94,7 @@ def truth(v: V) -> V:
 def _truth_reduction(kind: str) -> Callable[..., View]:
     def lower(low: Lowering, node: fx.Node, x: Any, dims: Any = None, keepdim: bool = False) -> View:
         to = dtype_name(node.meta["val"].dtype)  # that of uint8 is uint8
-        over = normalize_dims(dims, len(x.shape))
+        over = [] if dims == [] else normalize_dims(dims, len(x.shape))  # no dimensions are none here
         return to_node(low, node, kind, [x], over, keepdim, truth, lambda v: v.cast(to))
 
     return lower
