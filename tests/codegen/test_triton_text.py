@@ -239,6 +239,8 @@ LAYOUTS: dict[str, tuple[Callable[..., Any], list[torch.Tensor]]] = {
     "one element": (lambda x: x.sin() + 1, [torch.tensor(0.5)]),
     "no elements": (lambda x: x * 2, [torch.zeros(0, 3)]),
     "a total of no elements": (lambda x: (x.sum(), x.t().sum()), [torch.zeros(5, 0)]),
+    "no rows": (lambda x: (x.double().sum(0), x.double().softmax(1)), [torch.zeros(1, 5).expand(0, 5)]),
+    "rows of no elements": (lambda x: (x.double().sum(0), x.double().softmax(0)), [torch.zeros(1).expand(0)]),
     "a total and what waits for it": (lambda x: (x.square().sum().sqrt(), x * 2), [make(64, 40)]),
     "one row": (lambda x: x.log_softmax(0), [make(40)]),
     "constants": (lambda x: torch.where(x > 0, 0.1, x.double()), [make(9)]),

@@ -21,7 +21,7 @@ from torch import fx
 
 from ..records import check_loops
 from ..records.launch import RESERVED
-from ..records.loops import Access, Buffer, Compute, Const, ExternCall, Loop, Node, Operation, View, compute_dtype
+from ..records.loops import Access, Buffer, Compute, Const, ExternCall, Load, Loop, Node, Operation, View, compute_dtype
 from ..records.origin import UNKNOWN, Origin
 from ..records.sizes import Size, is_known, product
 from ..records.target import Gpu, Target, Targets
@@ -81,9 +81,12 @@ def count_of(shape: Sequence[Size], dims: Iterable[int] | None = None) -> int:
     return known_size(product(shape if dims is None else [shape[d] for d in dims]))
 
 
-def _never_failing(op: Operation) -> Operation:
-    """An operation of a loop over no points: what does not depend on the point would be checked before the loop."""
-    return Const(op.result, 0, op.dtype) if isinstance(op, Compute) and op.op == "bound" else op
+def _of_nothing(op: Operation) -> Operation:
+    """An operation of a loop over no points: what does not depend on the point would be read, and checked, before the
+    loop, of memory that may not be there.
+    """
+    reads = isinstance(op, Load) or (isinstance(op, Compute) and op.op == "bound")
+    return Const(op.result, 0, op.dtype) if reads else op
 
 
 class Lowering:
@@ -256,7 +259,7 @@ class Lowering:
     def append(self, name: str, shape: tuple[Size, ...], body: Body, reduced: tuple[bool, ...] | None = None) -> None:
         """Append a loop for the node at hand."""
         reduced = (False,) * len(shape) if reduced is None else reduced
-        ops = tuple(map(_never_failing, body.ops) if 0 in shape else body.ops)
+        ops = tuple(map(_of_nothing, body.ops) if 0 in shape else body.ops)
         self.nodes.append(Loop(name, shape, reduced, ops, (self.op,), (self.origin,)))
 
     def copy_into(self, whole: View, x: View | Splat, place: Size, name: str) -> View:
