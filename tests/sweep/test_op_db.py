@@ -28,6 +28,17 @@ def test_some_operators():
     assert share(judged("--samples", "3", "--only", *QUICK)) == 100.0
 
 
+def test_some_operators_as_for_a_gpu():
+    judged("--target", "small-gpu", "--every", "11", "--samples", "1", backend="glass")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["gpu", "small-gpu"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_operator_as_for_a_gpu(dtype, target):
+    judged("--target", target, "--dtype", dtype, "--together", "16", "--jobs", "2", backend="glass")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_operator(dtype):

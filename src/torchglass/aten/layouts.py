@@ -176,7 +176,11 @@ def laid_out(target: Any, result: Any, args: tuple[Any, ...], kwargs: dict[str, 
         return result
     values = result if isinstance(result, tuple) else (result,)
     on_cpu = all(value is None or value.device.type == "cpu" for value in values)
-    return LAYOUTS[target](result, args) if on_cpu else result
+    return LAYOUTS[target](result, args) if on_cpu or target in _ON_ALL_DEVICES else result
+
+
+_ON_ALL_DEVICES = frozenset((aten.nansum.default, aten.any.dims, aten.all.dims))
+"""Operators whose results are laid out before it is asked for which device they are."""
 
 
 @layout(

@@ -85,8 +85,9 @@ def _of_nothing(op: Operation) -> Operation:
     """An operation of a loop over no points: what does not depend on the point would be read, and checked, before the
     loop, of memory that may not be there.
     """
-    reads = isinstance(op, Load) or (isinstance(op, Compute) and op.op == "bound")
-    return Const(op.result, 0, op.dtype) if reads else op
+    if isinstance(op, Load) or (isinstance(op, Compute) and op.op == "bound"):
+        return Const(op.result, 0, op.dtype)
+    return op
 
 
 class Lowering:
