@@ -28,10 +28,6 @@ def test_some_operators():
     assert share(judged("--samples", "3", "--only", *QUICK)) == 100.0
 
 
-def test_some_operators_as_for_a_gpu():
-    judged("--target", "small-gpu", "--every", "11", "--samples", "1", backend="glass")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["gpu", "small-gpu"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 from tests.codegen import triton_on_torch
-from tests.sweep.op_samples import WHOLE, WRONG, Verdict, judge
+from tests.sweep.op_db import Plan, operators, samples_of
+from tests.sweep.op_samples import BREAKS, SKIPPED, WHOLE, WRONG, Verdict, judge
 from tests.sweep.stand_in import GPUS, standing_in
 from torch.testing._internal.opinfo.core import SampleInput
 
@@ -54,3 +55,15 @@ def test_wrong_numbers_show(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_inputs() -> None:
     assert judged(lambda x: torch.arange(9) * 2, torch.ones(())).result == WHOLE
+
+
+def test_some_operators() -> None:
+    """A sample of each 17th operator, in this process: all of them are in ``test_op_db``."""
+    plan, bad = Plan("glass", "float32", samples=1), {}
+    with standing_in("small-gpu"):
+        for op in operators(plan.dtype, every=17):
+            for _, sample in samples_of(op, plan):
+                verdict = judge(op, [sample], plan.backend, plan.backward)
+                if verdict.result not in (WHOLE, BREAKS, SKIPPED):
+                    bad[op.full_name] = verdict.why
+    assert not bad
