@@ -228,6 +228,11 @@ def test_integers(name: str, dtype: torch.dtype, check: Callable[..., KernelSour
     check(INTEGERS[name], [i.to(dtype), i.flip(0, 1).to(dtype)])
 
 
+def first(x: torch.Tensor, shape: list[int]) -> torch.Tensor:
+    """Zeros but for ``x`` at the first place."""
+    return torch.ops.aten.select_backward(x, shape, 0, 0)
+
+
 LAYOUTS: dict[str, tuple[Callable[..., Any], list[torch.Tensor]]] = {
     "transposed": (lambda x, y: x.t() * 2 + y, [make(5, 7), make(7, 5)]),
     "broadcast": (lambda x, y: x[:, None] * y + 1, [make(5), make(3, 1, 4)]),
@@ -241,6 +246,10 @@ LAYOUTS: dict[str, tuple[Callable[..., Any], list[torch.Tensor]]] = {
     "a total of no elements": (lambda x: (x.sum(), x.t().sum()), [torch.zeros(5, 0)]),
     "no rows": (lambda x: (x.double().sum(0), x.double().softmax(1)), [torch.zeros(1, 5).expand(0, 5)]),
     "rows of no elements": (lambda x: (x.double().sum(0), x.double().softmax(0)), [torch.zeros(1).expand(0)]),
+    "a place of a place": (
+        lambda x, y: first(first(x.sum(), [3]), [5, 3]) + first(y.sum(0), [5, 3]),
+        [make(5, 3), make(5, 3, seed=1)],
+    ),
     "a total and what waits for it": (lambda x: (x.square().sum().sqrt(), x * 2), [make(64, 40)]),
     "one row": (lambda x: x.log_softmax(0), [make(40)]),
     "constants": (lambda x: torch.where(x > 0, 0.1, x.double()), [make(9)]),

@@ -208,9 +208,11 @@ class BodyPrinter:
         known = self.values.get(op.access.buffer)
         if known is None:
             known = self._read(op, env, condition)
+            if op.other == 0:  # as it is where the mask is false
+                return known
         elif op.access.buffer in self.buffers and known.dtype != op.dtype:
             known = self._converted(known, op.dtype)
-        if condition is None or (op.other == 0 and known.text.startswith("m")):
+        if condition is None:
             return known
         other = self.block(Value(literal(op.other, op.dtype), op.dtype, frozenset(), PRE, is_literal=True))
         text = f"tl.where({self.block(condition)}, {self.block(known)}, {other})"
