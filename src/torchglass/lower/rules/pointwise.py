@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from ...records.loops import HALF, Compute, Loop, Store, View, compute_dtype
+from ...records.target import Gpu
 from ..context import Lowering, Splat, dtype_name
 from ..table import NotLowered, add_rule
 from ..values import Number, V, absolute, clamp_max, clamp_min, exp, fits, is_float, nearest, rsqrt, sqrt, where
@@ -45,14 +46,15 @@ FITTING: dict[str, tuple[int | str, ...]] = {
 
 
 def pointwise(
-    *names: str, cast: str = "result", keep: Sequence[int] = (), jumps: bool = False, told: bool = False
+    *names: str, cast: str = "result", keep: Sequence[int] = (), jumps: bool = False, told: Sequence[str] = ()
 ) -> Callable[[Callable[..., V]], Callable[..., V]]:
     """Register an element-wise rule ``fn(*values) -> V``.
 
     ``cast``: convert tensor arguments to the dtype of the "result", to their common dtype ("operands"), or "none".
     Arguments whose positions are in ``keep`` are never converted. ``jumps``: nearly equal numbers give different
-    results, so that half-precision operands are rounded as eager's are; comparisons do so, too. ``told``: the rule gets
-    as ``stored`` the dtype that eager's kernel computes in, a half where we compute in float32 (see ``OPMATH``).
+    results, so that half-precision operands are rounded as eager's are; comparisons do so, too. ``told``: what
+    the rule gets by name beside: ``stored``, the dtype that eager's kernel computes in, a half where we compute in
+    float32 (see ``OPMATH``); ``gpu``, whether it is that of a GPU, which for some edges is another.
     """
     exact = jumps or cast == "operands"
 
@@ -72,7 +74,8 @@ def pointwise(
             rounds &= {k for k, dtype in dtypes.items() if dtype != stored and not _is_held(low, given[k])}
             inexact = {k for k, x in given.items() if exact and may_be_unrounded(low, x)}
             to = compute_dtype(stored) if stored else None
-            more = {"stored": to if wide else stored} if told else {}
+            facts = {"stored": to if wide else stored, "gpu": isinstance(low.target, Gpu)}
+            more = {name: facts[name] for name in told}
 
             def ready(k: int | str, value: Any) -> Any:
                 if not isinstance(value, V):
@@ -224,7 +227,7 @@ def _div(x: V | Number, y: V | Number) -> V:
     return x / y
 
 
-@pointwise("div.Tensor_mode", "div.Scalar_mode", jumps=True, told=True)
+@pointwise("div.Tensor_mode", "div.Scalar_mode", jumps=True, told=("stored",))
 def _rounded_div(x: V | Number, y: V | Number, rounding_mode: str | None = None, *, stored: str) -> V:
     x, y = both(x, y)
     if rounding_mode is None:
@@ -256,8 +259,8 @@ def both(x: V | Number, y: V | Number) -> tuple[V, V]:
     return first.lift(x), first.lift(y)
 
 
-@pointwise("pow", told=True)
-def _pow(x: V | Number, y: V | Number, stored: str) -> V:
+@pointwise("pow", told=("stored", "gpu"))
+def _pow(x: V | Number, y: V | Number, *, stored: str, gpu: bool) -> V:
     if not isinstance(x, V):
         assert isinstance(y, V)
         if not is_float(y.dtype):
@@ -267,10 +270,10 @@ def _pow(x: V | Number, y: V | Number, stored: str) -> V:
         if not is_float(x.dtype):
             raise NotLowered("integer power")
         return x.do("pow", y)
-    return _power_by_number(x, y, stored)
+    return _power_by_number(x, y, root_of_infinity=gpu or stored != "float16")
 
 
-def _power_by_number(x: V, y: Number, stored: str) -> V:
+def _power_by_number(x: V, y: Number, root_of_infinity: bool) -> V:
     if not is_float(x.dtype):
         return power(x, y)
     if y in (1, 2, 3, 4):
@@ -278,7 +281,7 @@ def _power_by_number(x: V, y: Number, stored: str) -> V:
         return {1: x, 2: square, 3: square * x, 4: square * square}[int(y)]
     if y in (0.5, -0.5):
         root, of_infinity = (sqrt, math.inf) if y > 0 else (rsqrt, 0.0)
-        if stored != "float16":
+        if root_of_infinity:
             return root(x)
         return where(x.do("eq", -math.inf), of_infinity, root(x + 0.0))  # eager takes powers: of -0. as of 0.
     if y == -1:
@@ -288,9 +291,11 @@ def _power_by_number(x: V, y: Number, stored: str) -> V:
     return x.do("pow", y)
 
 
-@pointwise("addcmul")
-def _addcmul(x: V, a: V, b: V, value: Number = 1) -> V:
-    return x + a * b if value == 1 else multiplied_and_added(a * value, b, x)
+@pointwise("addcmul", told=("gpu",))
+def _addcmul(x: V, a: V, b: V, value: Number = 1, *, gpu: bool) -> V:
+    if value == 1:
+        return x + a * b
+    return multiplied_and_added(a * b, value, x) if gpu else multiplied_and_added(a * value, b, x)
 
 
 @pointwise("addcdiv")
@@ -358,21 +363,25 @@ pointwise("round.default", jumps=True)(_rounding("round"))
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------
-@pointwise("clamp", "clip")
-def _clamp(x: V, low: V | Number | None = None, high: V | Number | None = None) -> V:
-    if low is not None:
-        x = clamp_min(x, low)
-    return x if high is None else clamp_max(x, high)
+@pointwise("clamp", "clip", told=("gpu",))
+def _clamp(x: V, low: V | Number | None = None, high: V | Number | None = None, *, gpu: bool) -> V:
+    x = x if low is None else _clamp_min(x, low, gpu=gpu)
+    return x if high is None else _clamp_max(x, high, gpu=gpu)
 
 
-@pointwise("clamp_min")
-def _clamp_min(x: V, low: V | Number) -> V:
-    return clamp_min(x, low)
+@pointwise("clamp_min", told=("gpu",))
+def _clamp_min(x: V, low: V | Number, *, gpu: bool) -> V:
+    return x if gpu and _is_nan(low) else clamp_min(x, low)
 
 
-@pointwise("clamp_max")
-def _clamp_max(x: V, high: V | Number) -> V:
-    return clamp_max(x, high)
+@pointwise("clamp_max", told=("gpu",))
+def _clamp_max(x: V, high: V | Number, *, gpu: bool) -> V:
+    return x if gpu and _is_nan(high) else clamp_max(x, high)
+
+
+def _is_nan(bound: V | Number) -> bool:
+    """A number that is none, which on GPUs bounds nothing in eager."""
+    return isinstance(bound, float) and math.isnan(bound)
 
 
 # -- comparisons, logic, selection -----------------------------------------------------------------------------------

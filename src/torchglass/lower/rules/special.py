@@ -44,7 +44,7 @@ def _sinc(x: V) -> V:
     return where(x.do("eq", 0), 1, sin(x * math.pi) / (x * math.pi))
 
 
-@pointwise("logit", told=True)
+@pointwise("logit", told=("stored",))
 def _logit(x: V, eps: Number | None = None, *, stored: str) -> V:
     if eps is not None:
         low, high = _logit_bounds(eps, stored)
@@ -99,8 +99,8 @@ def _numbers_extreme(of_integers: str, order: str, of_bfloat16: str) -> Callable
     return element
 
 
-pointwise("fmax", told=True)(_numbers_extreme("maximum", "gt", "ge"))
-pointwise("fmin", told=True)(_numbers_extreme("minimum", "lt", "le"))
+pointwise("fmax", told=("stored",))(_numbers_extreme("maximum", "gt", "ge"))
+pointwise("fmin", told=("stored",))(_numbers_extreme("minimum", "lt", "le"))
 
 
 @pointwise("frac", jumps=True)
@@ -192,7 +192,7 @@ def _angle(x: V) -> V:
     return where(x.do("isnan"), x, where(x < 0, x.lift(math.pi), x.lift(0)))
 
 
-@pointwise("logit_backward", told=True)
+@pointwise("logit_backward", told=("stored",))
 def _logit_backward(grad: V, x: V, eps: Number | None = None, *, stored: str) -> V:
     """As ATen's scalar kernel; its vectors differ in NaN and -0.0."""
     low, high = _logit_bounds(eps, stored)
