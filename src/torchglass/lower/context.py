@@ -11,7 +11,7 @@ A softmax by these verbs::
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -81,13 +81,14 @@ def count_of(shape: Sequence[Size], dims: Iterable[int] | None = None) -> int:
     return known_size(product(shape if dims is None else [shape[d] for d in dims]))
 
 
-def _of_nothing(op: Operation) -> Operation:
-    """An operation of a loop over no points: what does not depend on the point would be read, and checked, before the
-    loop, of memory that may not be there.
+def _of_nothing(op: Operation, dims: Sequence[Size], buffers: Mapping[str, Buffer]) -> Operation:
+    """An operation of a loop over no points: what does not depend on the point would be checked before the loop, and
+    read there, from memory that is none.
     """
-    if isinstance(op, Load) or (isinstance(op, Compute) and op.op == "bound"):
-        return Const(op.result, 0, op.dtype)
-    return op
+    if isinstance(op, Load) and 0 in buffers[op.access.buffer].shape:
+        still = all(s == 0 for s, d in zip(op.access.strides, dims) if d == 0)
+        return Const(op.result, 0, op.dtype) if still else op
+    return Const(op.result, 0, op.dtype) if isinstance(op, Compute) and op.op == "bound" else op
 
 
 class Lowering:
@@ -260,7 +261,7 @@ class Lowering:
     def append(self, name: str, shape: tuple[Size, ...], body: Body, reduced: tuple[bool, ...] | None = None) -> None:
         """Append a loop for the node at hand."""
         reduced = (False,) * len(shape) if reduced is None else reduced
-        ops = tuple(map(_of_nothing, body.ops) if 0 in shape else body.ops)
+        ops = tuple(_of_nothing(op, shape, self.buffers) if 0 in shape else op for op in body.ops)
         self.nodes.append(Loop(name, shape, reduced, ops, (self.op,), (self.origin,)))
 
     def copy_into(self, whole: View, x: View | Splat, place: Size, name: str) -> View:

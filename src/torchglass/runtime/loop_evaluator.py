@@ -60,6 +60,8 @@ OPERATIONS: dict[str, Callable[..., Tensor]] = {
 REDUCTIONS: dict[str, Callable[..., Tensor]] = {
     "sum": torch.sum, "prod": torch.prod, "max": torch.amax, "min": torch.amin, "any": torch.any, "all": torch.all,
 }  # fmt: skip
+OF_NOTHING = {"max": -inf, "min": inf}
+"""What torch's reductions refuse to say: the extremes of no elements, which softmax takes."""
 SCANS: dict[str, Callable[[Tensor, int], Tensor]] = {
     "sum": torch.cumsum,
     "prod": torch.cumprod,
@@ -237,7 +239,7 @@ def evaluate(kernel: KernelText, memory: Memory, sizes: Sizes) -> None:
     device = next(iter(memory.flat.values())).device
     for loop in kernel.loops:
         dims = [number(one.removeprefix("reduce "), sizes) for one in loop.dims]
-        if 0 not in dims or not any(one.startswith("reduce ") for one in loop.dims):
+        if not any(size == 0 and not one.startswith("reduce ") for one, size in zip(loop.dims, dims)):
             _Evaluation(loop, dims, memory, sizes, device).run()
 
 
@@ -296,6 +298,8 @@ class _Evaluation:
         value = self.values[arg]
         value = value.expand([d if k in self.reduced else -1 for k, d in enumerate(self.dims)])
         for dim in self.reduced:
+            if value.shape[dim] == 0 and kind in OF_NOTHING:
+                value = value.new_full([1 if k == dim else d for k, d in enumerate(value.shape)], OF_NOTHING[kind])
             value = REDUCTIONS[kind](value, dim, keepdim=True)
         return value
 
