@@ -52,7 +52,7 @@ choices = st.randoms(use_true_random=False)
 
 
 @seed(1)
-@settings(max_examples=130, **QUICK, phases=[Phase.generate, Phase.shrink])
+@settings(max_examples=70, **QUICK, phases=[Phase.generate, Phase.shrink])
 @given(choices)
 def test_programs(choices):
     check(program(choices))
