@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.codegen import triton_on_torch
 from tests.codegen.harness import compare, tensors
 from tests.codegen.test_graphs import GRAPHS, with_gradients
 from tests.codegen.test_triton_text import (
@@ -47,7 +48,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
         kernels = {one.name: evaluating(one) for one in reversed(found)}
         monkeypatch.setattr(load, "_of_file", lambda path: kernels)
         wrapper = tmp_path / "forward_wrapper.py"
-        wrapper.write_text(sources.wrapper_text.replace("device('cuda')", "device('cpu')"))  # no tensor says where
+        wrapper.write_text(triton_on_torch.on_cpu(sources.wrapper_text))
         call = load.load(wrapper, constants=sources.plan.handed)
         for want, got in zip(tensors(fn(*args)), call(list(args)), strict=True):
             compare(want, got, tol)

@@ -211,12 +211,16 @@ def _memory(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((items,), (1,))
 
 
+def on_cpu(wrapper: str) -> str:
+    """A wrapper's text for tensors on a CPU, also where none of them says where they are."""
+    return wrapper.replace("device('cuda')", "device('cpu')")
+
+
 def loaded(sources: KernelSources, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str = "forward") -> Any:
     """The wrapper of a graph's kernels, which lie in ``folder`` then; those of Triton run through the stand-in."""
     for language, text in sources.texts.items():
         (folder / launch.FILES[language].format(name)).write_text(text)
-    text = sources.wrapper_text.replace("device('cuda')", "device('cpu')")  # no tensor says where
-    (folder / f"{name}_wrapper.py").write_text(text)
+    (folder / f"{name}_wrapper.py").write_text(on_cpu(sources.wrapper_text))
     with monkeypatch.context() as patch:  # not while tracing: torch's own modules look for Triton too
         install(patch)
         return load(folder / f"{name}_wrapper.py", constants=sources.plan.handed)

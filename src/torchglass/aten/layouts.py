@@ -16,16 +16,19 @@ import torch
 aten = torch.ops.aten
 Rule = Callable[[Any, tuple[Any, ...]], Any]
 LAYOUTS: dict[Any, Rule] = {}
+_ANYWHERE: set[Any] = set()
 
 
-def layout(*targets: Any) -> Callable[[Rule], Rule]:
-    """Enter a rule for some operators."""
+def layout(*targets: Any, anywhere: bool = False) -> Callable[[Rule], Rule]:
+    """Enter a rule for some operators. ``anywhere``: kernels of every device lay results out so, not only the CPU's."""
 
     def enter(rule: Rule) -> Rule:
         for target in targets:
             if target in LAYOUTS:
                 raise AssertionError(f"{target} has a rule already")
             LAYOUTS[target] = rule
+        if anywhere:
+            _ANYWHERE.update(targets)
         return rule
 
     return enter
@@ -176,11 +179,7 @@ def laid_out(target: Any, result: Any, args: tuple[Any, ...], kwargs: dict[str, 
         return result
     values = result if isinstance(result, tuple) else (result,)
     on_cpu = all(value is None or value.device.type == "cpu" for value in values)
-    return LAYOUTS[target](result, args) if on_cpu or target in _ON_ALL_DEVICES else result
-
-
-_ON_ALL_DEVICES = frozenset((aten.nansum.default, aten.any.dims, aten.all.dims))
-"""Operators whose results are laid out before it is asked for which device they are."""
+    return LAYOUTS[target](result, args) if on_cpu or target in _ANYWHERE else result
 
 
 @layout(
@@ -353,7 +352,7 @@ def _loss_of_one(result: Any, args: tuple[Any, ...]) -> Any:
     return (result[0].reshape(()), *result[1:]) if args[0].dim() < 2 else result
 
 
-@layout(aten.nansum.default)
+@layout(aten.nansum.default, anywhere=True)
 def _sum_of_numbers(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
     """No dimensions are all of them, for the meta function none."""
     x, *dims = args[:2]
@@ -362,7 +361,7 @@ def _sum_of_numbers(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor
     return result.new_empty([1] * x.dim() if args[2:3] == (True,) else [])
 
 
-@layout(aten.any.dims, aten.all.dims)
+@layout(aten.any.dims, aten.all.dims, anywhere=True)
 def _truth_of_each(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
     """No dimensions are none, and each element is asked."""
     return result.contiguous() if args[1:2] == ([],) else result

@@ -211,7 +211,8 @@ def _sub(x: V, y: V | Number, alpha: Number = 1) -> V:
 
 @pointwise("rsub")
 def _rsub(x: V, y: V | Number, alpha: Number = 1) -> V:
-    return (y if isinstance(y, V) else x.lift(y)) - x if alpha == 1 else _sum_of_scaled(y, x, -alpha)
+    x, y = both(x, y)
+    return _sub(y, x, alpha)
 
 
 @pointwise("mul")
