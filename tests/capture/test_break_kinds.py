@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import torchglass as tg
-from torchglass.capture import breaks
+from torchglass import capture
+from torchglass.capture.entry import breaks
 
 from .test_programs import same
 
@@ -492,7 +493,7 @@ REASONS = ("Unsupported", "NeedsData", "Fails", "CannotResume", "GraphBreak")
 
 def reasons():
     """Each reason and hint that capture may give, as written, with what it fills in as {}."""
-    for path in Path(breaks.__file__).parent.rglob("*.py"):
+    for path in Path(capture.__file__).parent.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text())):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in REASONS:
                 for text in [t for a in call.args for t in ((a.body, a.orelse) if isinstance(a, ast.IfExp) else (a,))]:

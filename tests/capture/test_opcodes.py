@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from torchglass.capture import ops  # noqa: F401  (fills the tables)
-from torchglass.capture.ops.registry import BREAKS_THE_GRAPH, HANDLERS, NEVER_REACHED, REGISTERED
+from torchglass.capture.interp import ops  # noqa: F401  (fills the tables)
+from torchglass.capture.interp.ops.registry import BREAKS_THE_GRAPH, HANDLERS, NEVER_REACHED, REGISTERED
 
 LIST = (
     "import dis, json; print(json.dumps([n for n, c in dis.opmap.items() if c < 256 "

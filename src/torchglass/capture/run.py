@@ -29,12 +29,12 @@ from ..records.guards import Guard
 from ..records.literals import one_line
 from ..records.origin import Origin
 from ..records.sources import STACK, Cell, Local
-from . import breaks, checked, failing, function_modes, inference, relied, saved_tensor_hooks, told_apart
-from .draws import must_run
-from .emit import Emitter
-from .emit_effects import emit_effects
-from .emit_resume import entry_point, slot_text
-from .entry_text import entry_source
+from .entry import breaks
+from .entry.effects import emit_effects
+from .entry.emitter import Emitter
+from .entry.module_text import entry_source
+from .entry.resume_call import entry_point, slot_text
+from .entry.resume_code import EntryPoint, in_original, live_cells, live_locals, protection, resume_code
 from .errors import (
     BreaksThisCall,
     CannotResume,
@@ -47,10 +47,17 @@ from .errors import (
     Unsupported,
     UserError,
 )
-from .frame import Frame
-from .machine import Machine
-from .resume import EntryPoint, in_original, live_cells, live_locals, protection, resume_code
-from .tensor_ops import MODE_CHANGES
+from .guarding import class_guards as relied
+from .guarding import no_alias_guards as told_apart
+from .interp.frame import Frame
+from .interp.machine import Machine
+from .torch_api import deferred_asserts as checked
+from .torch_api import fallible_ops as failing
+from .torch_api import inference_mode as inference
+from .torch_api import saved_tensor_hooks
+from .torch_api import torch_function as function_modes
+from .torch_api.operations import MODE_CHANGES
+from .torch_api.random_ops import must_run
 from .values.base import NULL, Lazy, Value
 from .values.constant import ConstantV
 from .values.containers import CellV, TupleV

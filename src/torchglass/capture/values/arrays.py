@@ -12,7 +12,7 @@ from .base import Value, home_of
 from .constant import NUMPY_SCALARS
 
 if TYPE_CHECKING:
-    from ..machine import Machine
+    from ..interp.machine import Machine
 
 # Methods of arrays that look at them, and make new ones.
 READING_METHODS = frozenset([

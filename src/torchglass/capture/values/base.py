@@ -16,7 +16,7 @@ from ...records.sources import Source
 from ..errors import Unsupported
 
 if TYPE_CHECKING:
-    from ..machine import Machine
+    from ..interp.machine import Machine
 
 # The end of what Python says of an attribute that an object has no place for.
 NO_ROOM = " and no __dict__ for setting new attributes" if sys.version_info >= (3, 13) else ""

@@ -16,7 +16,7 @@ from .base import home_of
 from .known import KnownV
 
 if TYPE_CHECKING:
-    from ..machine import Machine
+    from ..interp.machine import Machine
 
 WHY = "it was called or read"
 

@@ -14,7 +14,7 @@ from ..errors import Unsupported
 from .base import Value
 
 if TYPE_CHECKING:
-    from ..machine import Machine
+    from ..interp.machine import Machine
 
 ENUM_NAMES = frozenset({"_value_", "_name_", "_sort_order_", "__objclass__"})  # what a member of an enum is made of
 

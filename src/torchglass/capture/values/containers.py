@@ -20,7 +20,7 @@ from .constant import ConstantV
 from .hashing import IdentityKey, hash_key
 
 if TYPE_CHECKING:
-    from ..machine import Machine
+    from ..interp.machine import Machine
 
 
 def _held(real: Any) -> Iterator[Any]:

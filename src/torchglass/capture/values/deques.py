@@ -12,7 +12,7 @@ from .containers import ListV
 from .iterators import ReversedV, SequenceIterV
 
 if TYPE_CHECKING:
-    from ..machine import Machine
+    from ..interp.machine import Machine
 
 MUTATED = "deque mutated during iteration"
 

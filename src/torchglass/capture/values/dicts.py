@@ -18,7 +18,7 @@ from .constant import NONE, ConstantV, is_constant_object
 from .hashing import EqualKey, IdentityKey, hash_key, rely_on, says_what_is_equal
 
 if TYPE_CHECKING:
-    from ..machine import Machine
+    from ..interp.machine import Machine
     from .iterators import DictIterV
 
 

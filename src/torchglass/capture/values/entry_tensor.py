@@ -19,8 +19,8 @@ from .number import NumberV
 from .tensor import TensorV
 
 if TYPE_CHECKING:
-    from ..emit import Emitter
-    from ..machine import Machine
+    from ..entry.emitter import Emitter
+    from ..interp.machine import Machine
 
 
 class EntryTensorV(TensorV):

@@ -16,7 +16,7 @@ from .containers import CellV, TupleV
 from .dicts import DictV
 
 if TYPE_CHECKING:
-    from ..machine import Machine
+    from ..interp.machine import Machine
 
 
 class CallableV(Value):
@@ -263,7 +263,7 @@ class SuperV(Value):
         return super
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        from ..relied import look_up_behind
+        from ..guarding.class_guards import look_up_behind
         from .binding import bind
 
         if name == "__class__":

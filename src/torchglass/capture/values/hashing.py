@@ -9,7 +9,7 @@ from ..errors import Unsupported
 from .base import NotConstant, Value
 
 if TYPE_CHECKING:
-    from ..machine import Machine
+    from ..interp.machine import Machine
 
 
 class IdentityKey:

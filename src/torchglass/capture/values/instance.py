@@ -27,7 +27,7 @@ from .dicts import DictV
 from .number import NumberV
 
 if TYPE_CHECKING:
-    from ..machine import Machine
+    from ..interp.machine import Machine
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 

@@ -14,8 +14,8 @@ from .base import Value
 from .containers import SequenceV, SetV
 
 if TYPE_CHECKING:
-    from ..frame import Frame
-    from ..machine import Machine
+    from ..interp.frame import Frame
+    from ..interp.machine import Machine
     from .dicts import DictViewV
 
 

@@ -13,7 +13,7 @@ from .binding import MISSING, RUN_BY_CALLS, bind, class_lookup
 from .constant import ConstantV
 
 if TYPE_CHECKING:
-    from ..machine import Machine
+    from ..interp.machine import Machine
 
 
 OF_EVERY_CLASS = frozenset({"__name__", "__qualname__", "__mro__", "__bases__", "__module__", "__doc__", "__class__"})
@@ -103,7 +103,7 @@ class KnownV(Value):
 
     def _global_source(self, m: Machine, name: str) -> Source | None:
         if m.is_stable_module(self.real):
-            from ..namespaces import library_data
+            from ..interp.globals import library_data
 
             return library_data(m, self.real, name)
         return Item(InstanceDict(self.source), name) if self.source else None

@@ -22,7 +22,7 @@ from .containers import CellV
 from .known import KnownV
 
 if TYPE_CHECKING:
-    from ..machine import Machine
+    from ..interp.machine import Machine
 
 
 class Mark:

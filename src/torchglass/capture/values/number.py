@@ -25,7 +25,7 @@ from .containers import SequenceV
 from .functions import BuiltinMethodV
 
 if TYPE_CHECKING:
-    from ..machine import Machine
+    from ..interp.machine import Machine
 
 # A float on which the program branched with so many values is no constant of entries any more: the branch breaks.
 MOST_VALUES = 8

@@ -11,7 +11,7 @@ from ..errors import Unsupported
 from .base import Value
 
 if TYPE_CHECKING:
-    from ..machine import Machine
+    from ..interp.machine import Machine
 
 
 class OpaqueV(Value):

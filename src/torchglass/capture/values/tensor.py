@@ -16,7 +16,7 @@ from .binding import bind
 from .constant import ConstantV
 
 if TYPE_CHECKING:
-    from ..machine import Machine
+    from ..interp.machine import Machine
 
 # Attributes that read no data and are plain Python values of a fake tensor.
 METADATA = frozenset(
@@ -171,7 +171,7 @@ class TensorV(Value):
             m.torch_method(self, "requires_grad_", [value], {})
             return
         if name in ("grad", "data") and self.real is not None and self.source is not None:
-            from .. import fields
+            from ..torch_api import tensor_attributes as fields
 
             write = fields.write_grad if name == "grad" else fields.write_data
             write(m, self, value)

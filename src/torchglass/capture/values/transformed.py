@@ -9,7 +9,7 @@ from .base import Value
 from .functions import CallableV
 
 if TYPE_CHECKING:
-    from ..machine import Machine
+    from ..interp.machine import Machine
 
 Transform = Callable[..., Callable[..., Any]]
 

@@ -1,0 +1,51 @@
+"""Modes that the program leaves changed where its entry ends: grad mode, autocast, inference mode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...torch_compat import InferenceMode, Modes
+
+if TYPE_CHECKING:
+    from ..torch_api.inference_mode import InferenceV
+    from .emitter import Emitter
+
+
+def left(e: Emitter) -> list[str]:
+    """Statements after which the thread is in the modes that the program is in."""
+    return changes(_entered(e, e.m.inference), Modes())
+
+
+def changes(before: Modes, after: Modes) -> list[str]:
+    """Statements that take the thread from one to the other; backend switches are never left changed."""
+    made = [] if before.grad == after.grad else [f"torch._C._set_grad_enabled({after.grad})"]
+    for (device, was_on, old), (_, on, dtype) in zip(before.autocast, after.autocast):
+        if was_on != on:
+            made.append(f"torch.set_autocast_enabled({device!r}, {on})")
+        if old != dtype:
+            made.append(f"torch.set_autocast_dtype({device!r}, {dtype})")
+    if before.cache != after.cache:
+        made.append(f"torch.set_autocast_cache_enabled({after.cache})")
+    deeper = after.nesting - before.nesting
+    return made + [f"torch.autocast_{'increment' if deeper > 0 else 'decrement'}_nesting()"] * abs(deeper)
+
+
+def _entered(e: Emitter, guards: list[InferenceV]) -> Modes:
+    """Write the guards that are not yet written; the modes behind them."""
+    modes = e.m.modes
+    for v in guards:
+        e.expr(v)
+        modes = v.after
+    return modes
+
+
+def guard(e: Emitter, v: InferenceV) -> str:
+    """The guard of ``torch.inference_mode``."""
+    made = f"{e.pin(InferenceMode, 'InferenceMode')}({v.mode})"
+    if v not in e.m.inference:
+        name = e.name_value(v, "inference_mode", made)
+        e.line(f"{name}.__exit__(None, None, None)")
+        return name
+    # making it enters the mode: what was entered around it comes before
+    e.body += changes(_entered(e, e.m.inference[: e.m.inference.index(v)]), v.before)
+    return e.name_value(v, "inference_mode", made)

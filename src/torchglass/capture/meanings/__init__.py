@@ -1,0 +1,1 @@
+"""What calling Python's builtins, types and library means on symbolic values."""

@@ -1,0 +1,590 @@
+"""Builtin and library functions with a meaning of their own here: one table, keyed by the function itself."""
+
+from __future__ import annotations
+
+import _collections
+import _thread
+import builtins
+import functools
+import heapq
+import inspect
+import itertools
+import json
+import math
+import operator
+import os
+import re
+import sys
+import typing
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.autograd.profiler import record_function
+
+from ... import torch_compat
+from ...marks import markers
+from ...operators.traced_arrays import TRACED_METHODS
+from ..errors import Unsupported, UserError
+from ..guarding import class_guards as relied
+from ..guarding.wrap import KNOWN_TYPES
+from ..polyfills import builtins as polyfills
+from ..values.base import Value, home_of
+from ..values.binding import MISSING
+from ..values.constant import NONE, ConstantV
+from ..values.containers import ListV, TupleV
+from ..values.functions import CallableV, MethodV, SuperV
+from ..values.instance import ExceptionV, InstanceV, check_given, is_own_access
+from ..values.iterators import IteratorV
+from ..values.known import KnownV
+from ..values.number import NumberV
+from ..values.opaque import OpaqueV
+from ..values.tensor import TensorV
+from .of_types.table import METHODS, Table
+
+if TYPE_CHECKING:
+    from ..interp.machine import Machine
+
+Handler = Callable[["Machine", list[Value], dict[str, Value]], Value]
+HANDLERS: dict[int, tuple[Any, Handler]] = Table()
+# Python functions by module and name, of modules that are not loaded for the sake of a question that few ask.
+LATE: dict[tuple[str, str], Handler] = Table()
+
+
+def handles(*functions: Any) -> Callable[[Handler], Handler]:
+    """Register what calling ``functions`` means; each at most once."""
+
+    def register(handler: Handler) -> Handler:
+        for function in functions:
+            HANDLERS[id(function)] = (function, handler)
+        return handler
+
+    return register
+
+
+def lookup(real: Any) -> Handler | None:
+    found = HANDLERS.get(id(real))
+    if found is not None:
+        return found[1]
+    if type(real) is FunctionType:
+        return LATE.get((home_of(real) or "", real.__qualname__))
+    if type(real) is BuiltinFunctionType and real.__module__ in PURE_MODULES:  # of a module that was loaded twice
+        same = getattr(sys.modules.get(real.__module__), real.__name__, None)
+        return lookup(same) if same is not None and same is not real else None
+    return None
+
+
+# --- pure builtins: folded on constants -------------------------------------------------------------------------------
+PURE_MODULES = frozenset(
+    {"math", "cmath", "_operator", "operator", "_struct", "re", "_sre", "fnmatch", "string", "_string", "zlib"}
+)
+PURE_BUILTINS = frozenset(
+    {str.maketrans, bytes.maketrans, sys.intern, os.fspath}
+    | {abs, ascii, bin, chr, divmod, format, hash, hex, oct, ord, pow, round}
+)  # fmt: skip
+CONSTANT_OWNERS = (int, float, complex, str, bytes, bool, range, slice, torch.device, re.Pattern, re.Match)
+
+
+def is_pure(real: Any) -> bool:
+    """Whether a builtin's result depends on its arguments alone and it changes nothing."""
+    if real in PURE_BUILTINS:
+        return True
+    owner = getattr(real, "__self__", None)
+    if isinstance(owner, CONSTANT_OWNERS) and not isinstance(owner, type):
+        return (type(owner), real.__name__) not in METHODS
+    return getattr(real, "__module__", None) in PURE_MODULES
+
+
+def _one(m: Machine, args: list[Value], name: str) -> Value:
+    if len(args) != 1:
+        m.throw(TypeError, f"{name}() takes exactly one argument ({len(args)} given)")
+    return args[0]
+
+
+# --- types and attributes ---------------------------------------------------------------------------------------------
+@handles(isinstance)
+def isinstance_(m, args, kwargs):
+    value, wanted = args
+    return ConstantV(_isinstance(m, value, wanted))
+
+
+def _isinstance(m: Machine, value: Value, wanted: Value) -> bool:
+    if isinstance(wanted, TupleV):
+        return any(_isinstance(m, value, w) for w in wanted.all(m))
+    real = m.as_class(wanted)
+    existing = getattr(value, "real", None)
+    answers = m.class_lookup(type(real), "__instancecheck__") if isinstance(real, type) else type.__instancecheck__
+    custom = answers is not type.__instancecheck__
+    if type(answers) is FunctionType and m.may_change(type(real)):
+        return m.truth(m.call(m.wrap_known(answers), [m.wrap_known(real), value], {}))
+    if isinstance(value, TensorV) and existing is None:
+        # made inside: a plain torch.Tensor, of which metaclasses ask the dtype (torch.FloatTensor) or attributes
+        existing = torch.empty(0, dtype=value.fake.dtype, device=value.fake.device)
+    found = _is_one(m, value, real, existing, custom)
+    if custom:
+        relied.rely_on_kind(m, value, value.python_type(), real, found)
+    return found
+
+
+def _is_one(m: Machine, value: Value, real: Any, existing: Any, custom: bool) -> bool:
+    if isinstance(value, (KnownV, TensorV)) or (custom and existing is not None):
+        return bool(m.real(isinstance, existing, real))
+    if isinstance(value, NumberV):
+        return bool(m.real(isinstance, value.known, real))
+    if isinstance(value, ConstantV):
+        return bool(m.real(isinstance, value.value, real))
+    m.rely_on_bases(value.python_type())
+    if m.real(issubclass, value.python_type(), real):
+        return True
+    pretended = _pretended_class(m, value)
+    return pretended is not None and bool(m.real(issubclass, pretended, real))
+
+
+def _pretended_class(m: Machine, value: Value) -> type | None:
+    """What the object says of its class by itself, as proxies and mocks do."""
+    if not isinstance(value, InstanceV):
+        return None
+    plain = is_own_access(m.class_lookup(value.cls, "__getattribute__"), "__getattribute__")
+    if plain and m.class_lookup(value.cls, "__class__") is object.__dict__["__class__"]:
+        return None
+    found = m.get_attr(value, "__class__")
+    return found.real if isinstance(found, KnownV) and isinstance(found.real, type) else None
+
+
+@handles(issubclass)
+def issubclass_(m, args, kwargs):
+    return ConstantV(m.is_subclass(m.as_class(args[0]), args[1]))
+
+
+def _attribute_name(value: Value) -> str:
+    if isinstance(value, ConstantV) and isinstance(value.value, str):
+        return value.value
+    raise Unsupported("an attribute whose name is no constant string")
+
+
+@handles(getattr)
+def getattr_(m, args, kwargs):
+    owner, name = args[0], _attribute_name(args[1])
+    try:
+        return m.get_attr(owner, name)
+    except UserError as error:
+        if len(args) == 3 and issubclass(error.value.python_type(), AttributeError):
+            return args[2]
+        raise
+
+
+@handles(hasattr)
+def hasattr_(m, args, kwargs):
+    try:
+        m.get_attr(args[0], _attribute_name(args[1]))
+    except UserError as error:
+        if issubclass(error.value.python_type(), AttributeError):
+            return ConstantV(False)
+        raise
+    return ConstantV(True)
+
+
+@handles(setattr)
+def setattr_(m, args, kwargs):
+    args[0].set_attr(m, _attribute_name(args[1]), args[2])
+    return NONE
+
+
+@handles(delattr)
+def delattr_(m, args, kwargs):
+    args[0].del_attr(m, _attribute_name(args[1]))
+    return NONE
+
+
+@handles(callable)
+def callable_(m, args, kwargs):
+    value = _one(m, args, "callable")
+    if isinstance(value, CallableV):
+        return ConstantV(True)
+    if isinstance(value, KnownV):
+        return ConstantV(callable(value.real))
+    return ConstantV(m.class_lookup(value.python_type(), "__call__") is not MISSING)
+
+
+@handles(id)
+def id_(m, args, kwargs):
+    value = args[0]
+    constant = isinstance(value, ConstantV) and not isinstance(value, NumberV)
+    real = value.value if constant else getattr(value, "real", None)
+    if real is None or value.source is None:
+        # made inside: the number is as arbitrary as eager's, and unique while this capture lasts
+        m.kept.append(value)
+        return ConstantV(id(value if real is None else real))
+    if not isinstance(value, KnownV):
+        m.guard(value.source, "identity", real, "its id() was taken")
+    return ConstantV(id(real))
+
+
+@handles(vars)
+def vars_(m, args, kwargs):
+    return m.get_attr(_one(m, args, "vars"), "__dict__")
+
+
+def _left_to_python(function: Any) -> None:
+    @handles(function)
+    def refuse(m, args, kwargs):
+        raise Unsupported(f"`{function.__name__}()`, which looks at or changes what no graph holds")
+
+
+for _builtin in (dir, globals, eval, exec, compile, input, open, breakpoint, memoryview):
+    _left_to_python(_builtin)
+
+
+@handles(markers.graph_break)
+def graph_break(m, args, kwargs):
+    raise Unsupported("tg.graph_break()")
+
+
+@handles(print)
+def print_(m, args, kwargs):
+    raise Unsupported("print()", "print outside the compiled function")
+
+
+# --- numbers and truth ------------------------------------------------------------------------------------------------
+@handles(len)
+def len_(m, args, kwargs):
+    value = _one(m, args, "len")
+    return value.changing_length(m) or ConstantV(value.length(m))
+
+
+@handles(abs, operator.abs)
+def abs_(m, args, kwargs):
+    return m.unary(abs, args[0])
+
+
+@handles(operator.index)
+def index_(m, args, kwargs):
+    return m.fold(operator.index, args, kwargs)
+
+
+def _extreme(name: str) -> Handler:
+    def handler(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        values = m.listed(args[0]) if len(args) == 1 else args
+        function = getattr(builtins, name)
+        try:
+            if "key" not in kwargs:
+                return m.fold(function, [TupleV(values)] if len(args) == 1 else values, kwargs)
+        except Unsupported:
+            pass
+        return m.call(m.wrap_known(getattr(polyfills, name)), [TupleV(values)], kwargs)
+
+    return handler
+
+
+for _name in ("min", "max"):
+    HANDLERS[id(getattr(builtins, _name))] = (getattr(builtins, _name), _extreme(_name))
+
+
+@handles(repr)
+def repr_(m, args, kwargs):
+    value = _one(m, args, "repr")
+    if isinstance(value, InstanceV):
+        return check_given(m, "__repr__", value.cls, m.call(m.wrap_known(value.cls.__repr__), [value], {}))
+    lasting = isinstance(getattr(value, "real", None), (type, *KNOWN_TYPES))
+    if isinstance(value, KnownV) and not lasting and (m.mutated or m.overlays):
+        raise Unsupported(f"repr() of {value.a()}, which may show what the program has written")
+    return m.fold(repr, args, kwargs)
+
+
+@handles(hash)
+def hash_(m, args, kwargs):
+    value = args[0]
+    given = value.special(m, "__hash__") if isinstance(value, InstanceV) else None
+    if given is None:
+        return m.fold(hash, args, kwargs)
+    return m.wrap_result(_as_hash(given.value)) if isinstance(given, ConstantV) else given
+
+
+def _as_hash(number: int) -> int:
+    """What ``hash()`` makes of the number that ``__hash__`` gave."""
+    if not -sys.maxsize <= number + 1 <= sys.maxsize + 1:
+        return hash(number)
+    return -2 if number == -1 else int(number)
+
+
+# --- iteration --------------------------------------------------------------------------------------------------------
+@handles(iter)
+def iter_(m, args, kwargs):
+    if len(args) == 2:
+        return m.call(m.wrap_known(polyfills.iterate_until), args, {})
+    return m.iterate(_one(m, args, "iter"))
+
+
+@handles(next)
+def next_(m, args, kwargs):
+    if not isinstance(args[0], (IteratorV, InstanceV, OpaqueV)):
+        m.throw(TypeError, f"'{args[0].python_type().__name__}' object is not an iterator")
+    method = args[0].method(m, "__next__") if isinstance(args[0], InstanceV) else None
+    if method is not None and len(args) == 1:
+        return m.call(method, [], {})
+    value = args[0].next(m)
+    if value is not None:
+        return m.forced(value)
+    if len(args) == 2:
+        return args[1]
+    if isinstance(args[0], IteratorV):
+        args[0].stop(m)
+    m.throw(StopIteration)
+
+
+@handles(sorted)
+def sorted_(m, args, kwargs):
+    result = ListV(m.listed(args[0]))
+    sort_list(m, result, kwargs)
+    return result
+
+
+def sort_list(m: Machine, target: ListV, kwargs: dict[str, Value]) -> None:
+    """``list.sort``: keys must be constants or comparable by methods."""
+    key, reverse = kwargs.get("key", NONE), kwargs.get("reverse")
+    values = target.all(m)
+    plain = isinstance(key, ConstantV)
+    keys = values if plain else [m.call(key, [v], {}) for v in values]
+
+    def less(a: Value, b: Value) -> bool:
+        return m.truth(m.binary(operator.lt, a, b))
+
+    class Ranked:  # sorted() asks for `<` alone, in an order that `__lt__` of the program's may notice
+        def __init__(self, pair: tuple[Value, Value]) -> None:
+            self.key = pair[0]
+
+        def __lt__(self, other: Ranked) -> bool:
+            return less(self.key, other.key)
+
+    descending = reverse is not None and m.truth(reverse)
+    pairs = sorted(zip(keys, values), key=Ranked, reverse=descending)
+    target.items = [v for _, v in pairs]
+
+
+@handles(operator.getitem)
+def getitem_(m, args, kwargs):
+    return m.forced(args[0].get_item(m, args[1]))
+
+
+@handles(operator.setitem)
+def setitem_(m, args, kwargs):
+    args[0].set_item(m, args[1], args[2])
+    return NONE
+
+
+@handles(operator.delitem)
+def delitem_(m, args, kwargs):
+    args[0].del_item(m, args[1])
+    return NONE
+
+
+@handles(operator.call)
+def call_(m, args, kwargs):
+    return m.call(args[0], args[1:], kwargs)
+
+
+@handles(operator.contains)
+def contains_(m, args, kwargs):
+    return ConstantV(m.contains(args[0], args[1]))
+
+
+HANDLERS[id(operator.is_)] = (operator.is_, lambda m, args, kwargs: ConstantV(m.identical(*args)))
+HANDLERS[id(operator.is_not)] = (operator.is_not, lambda m, args, kwargs: ConstantV(not m.identical(*args)))
+HANDLERS[id(operator.not_)] = (operator.not_, lambda m, args, kwargs: ConstantV(not m.truth(args[0])))
+HANDLERS[id(operator.truth)] = (operator.truth, lambda m, args, kwargs: ConstantV(m.truth(args[0])))
+
+
+def _binary_handler(function: Any) -> Handler:
+    return lambda m, args, kwargs: m.binary(function, args[0], args[1])
+
+
+for _name in [
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and_",
+    "or_",
+    "xor",
+    "lshift",
+    "rshift",
+    "iadd",
+    "isub",
+    "imul",
+    "itruediv",
+    "ifloordiv",
+    "imod",
+    "ipow",
+    "imatmul",
+    "iand",
+    "ior",
+    "ixor",
+    "ilshift",
+    "irshift",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+]:
+    _function = getattr(operator, _name)
+    HANDLERS[id(_function)] = (_function, _binary_handler(_function))
+
+
+def _unary_handler(function: Any) -> Handler:
+    return lambda m, args, kwargs: m.unary(function, args[0])
+
+
+for _function in (operator.neg, operator.invert, operator.pos):
+    HANDLERS[id(_function)] = (_function, _unary_handler(_function))
+
+
+def _folded(function: Any) -> Handler:
+    return lambda m, args, kwargs: m.fold(function, args, kwargs)
+
+
+# Python code that ends in C; what it gives depends on its arguments alone.
+for _function in (json.loads, json.dumps, *TRACED_METHODS.values()):
+    HANDLERS[id(_function)] = (_function, _folded(_function))
+
+# Functions replaced by Python that the machine interprets.
+POLYFILLED: dict[Any, Callable[..., Any]] = {
+    any: polyfills.any_, all: polyfills.all_, sum: polyfills.sum_, functools.reduce: polyfills.reduce,
+    _collections._count_elements: polyfills.count_elements, functools.cmp_to_key: polyfills.cmp_to_key,
+    heapq.nlargest: polyfills.nlargest, heapq.nsmallest: polyfills.nsmallest,
+    math.prod: polyfills.prod, itertools.tee: polyfills.tee,
+    operator.concat: polyfills.concat, operator.iconcat: polyfills.iconcat,
+    torch_compat.group_tensors: polyfills.group_tensors, operator.countOf: polyfills.count_of,
+    operator.indexOf: polyfills.index_of,
+    record_function.__enter__: polyfills.enter_label, record_function.__exit__: polyfills.exit_label,
+}  # fmt: skip
+if sys.version_info >= (3, 13):  # where it keeps bound methods by weak reference
+    POLYFILLED[functools.singledispatchmethod.__get__] = polyfills.bound_by_kind
+
+
+def by_polyfill(polyfill: Any) -> Handler:
+    """What a call means for which a Python function is interpreted."""
+    return lambda m, args, kwargs: m.call(m.wrap_known(polyfill), args, kwargs)
+
+
+for _real, _polyfill in POLYFILLED.items():
+    HANDLERS[id(_real)] = (_real, by_polyfill(_polyfill))
+
+
+# --- questions about torch ---------------------------------------------------------------------
+def answers(value: Any, *functions: Any) -> None:
+    for function in functions:
+        if function is not None:
+            HANDLERS[id(function)] = (function, lambda m, args, kwargs: ConstantV(value))
+
+
+answers(False, torch.jit.is_scripting, torch.jit.is_tracing)
+LATE["traceback", "clear_frames"] = lambda m, args, kwargs: NONE  # what they hold here lives no longer for it
+LATE["torch.onnx", "is_in_onnx_export"] = lambda m, args, kwargs: ConstantV(False)
+answers(0, torch_compat.dispatch_mode_count)  # nothing is compiled under a dispatch mode
+answers(None, torch_compat.tracing_state, torch_compat.log_api_usage)
+
+
+@handles(sys.exc_info)
+def exc_info_(m, args, kwargs):
+    value = m.handled()
+    if value is None:
+        return TupleV([NONE, NONE, NONE])
+    trace = value.traceback() if isinstance(value, ExceptionV) else NONE
+    return TupleV([m.wrap_known(value.python_type()), value, trace])
+
+
+@handles(sys.exception)
+def exception_(m, args, kwargs):
+    return m.handled() or NONE
+
+
+@handles(_thread.get_ident)
+def get_ident_(m, args, kwargs):
+    # reprlib and dataclasses take it as part of a key that lives as long as one call
+    return ConstantV(_thread.get_ident())
+
+
+@handles(torch.is_tensor)
+def is_tensor_(m, args, kwargs):
+    return ConstantV(isinstance(args[0], TensorV))
+
+
+@handles(torch.is_floating_point)
+def is_floating_point_(m, args, kwargs):
+    return ConstantV(args[0].fake.is_floating_point())
+
+
+@handles(typing.cast)
+def cast_(m, args, kwargs):
+    return args[1]
+
+
+@handles(inspect.signature)
+def signature_(m, args, kwargs):
+    target = args[0]
+    bound = isinstance(target, MethodV)
+    real = getattr(target.function if isinstance(target, MethodV) else target, "real", None)
+    if real is None or len(args) > 1:
+        raise Unsupported("inspect.signature of a function made inside")
+    # which object the method is bound to does not matter: only its first parameter goes
+    return KnownV(m.real(inspect.signature, MethodType(real, object()) if bound else real))
+
+
+@handles(typing.get_type_hints)
+def get_type_hints_(m, args, kwargs):
+    return m.fold(typing.get_type_hints, args, kwargs)
+
+
+@handles(inspect.getfullargspec)
+def getfullargspec_(m, args, kwargs):
+    real = getattr(args[0].function if isinstance(args[0], MethodV) else args[0], "real", None)
+    if real is None:
+        raise Unsupported("inspect.getfullargspec of a function made inside")
+    return m.wrap_result(m.real(inspect.getfullargspec, real))
+
+
+# --- closures, super --------------------------------------------------------------------------------------------------
+def make_super(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``super()`` and ``super(cls, obj)``."""
+    if not args:
+        frame = m.frames[-1]
+        cell = frame.cells.get("__class__")
+        first = frame.code.co_varnames[0] if frame.code.co_argcount else None
+        owner = frame.locals.get(first) if first else None
+        if owner is None and first in frame.cells:
+            owner = frame.cells[first].get(m)
+        if cell is None or owner is None:
+            m.throw(RuntimeError, "super(): no arguments")
+        found = cell.get(m)
+        if found is None:
+            m.throw(RuntimeError, "super(): empty __class__ cell")
+        args = [m.forced(found), m.forced(owner)]
+    if len(args) != 2 or kwargs or not isinstance(args[0], KnownV) or not isinstance(args[0].real, type):
+        raise Unsupported("`super` called with these arguments")
+    cls_value, owner = args
+    real_cls = cls_value.as_constant()
+    if isinstance(owner, KnownV) and isinstance(owner.real, type) and real_cls in owner.real.__mro__:
+        return SuperV(real_cls, owner, owner.real)
+    of = owner.python_type()
+    if real_cls not in of.__mro__:
+        pretended = _pretended_class(m, owner)
+        if pretended is None or real_cls not in pretended.__mro__:
+            m.throw(TypeError, _no_subtype(owner, real_cls))
+        of = pretended
+    return SuperV(real_cls, owner, of)
+
+
+def _no_subtype(owner: Value, cls: type) -> str:
+    """What ``super(cls, owner)`` says when that cannot be."""
+    if sys.version_info < (3, 13):
+        return "super(type, obj): obj must be an instance or subtype of type"
+    real = getattr(owner, "real", None)
+    told = f"type {real.__name__}" if isinstance(real, type) else f"instance of {owner.python_type().__name__}"
+    return f"super(type, obj): obj ({told}) is not an instance or subtype of type ({cls.__name__})."

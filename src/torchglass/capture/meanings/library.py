@@ -1,0 +1,174 @@
+"""Functions of the standard library and of torch whose insides are not worth interpreting: what calling them means.
+
+``BY_CODE`` knows functions that a factory makes anew each time, like the dispatcher of ``functools.singledispatch``, by
+their code object.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import typing
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...records.sources import Attr, Module
+from ..entry.resume_code import users_code
+from ..errors import Unsupported
+from ..values.arrays import ArrayV
+from ..values.base import Value
+from ..values.constant import ConstantV
+from ..values.dicts import DictV
+from ..values.hashing import hash_key
+from ..values.known import KnownV
+from .builtins import HANDLERS, LATE, Handler, handles
+
+if TYPE_CHECKING:
+    from ..interp.machine import Machine
+
+Maker = Callable[["Machine", KnownV, list[Value], dict[str, Value]], Value]
+BY_CODE: dict[CodeType, Maker] = {}
+
+
+def made_like(example: Any) -> Callable[[Maker], Maker]:
+    """Register what calling a function with the code of ``example`` means."""
+
+    def register(function: Maker) -> Maker:
+        if example.__code__ in BY_CODE:
+            raise ValueError(f"{example}: already handled")
+        BY_CODE[example.__code__] = function
+        return function
+
+    return register
+
+
+def is_made(function: FunctionType) -> bool:
+    """Whether calling ``function`` means something of its own, and its code is not interpreted."""
+    return function.__code__ in BY_CODE
+
+
+# --- functools.singledispatch -----------------------------------------------------------------------------------------
+_generic: Any = functools.singledispatch(lambda value: value)
+
+
+@made_like(_generic)
+def call_generic(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A generic function: the implementation for the class of its first argument."""
+    if not args:
+        m.throw(TypeError, f"{function.real.__name__} requires at least 1 positional argument")
+    chooser = m.get_attr(function, "dispatch")
+    assert isinstance(chooser, KnownV)
+    return m.call(_implementation(m, chooser, m.forced(args[0]).python_type()), args, kwargs)
+
+
+@made_like(_generic.dispatch)
+def dispatch(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return _implementation(m, function, args[0].as_constant())
+
+
+def _implementation(m: Machine, chooser: KnownV, cls: type) -> Value:
+    """What is registered for ``cls``: the entry relies on all that is."""
+    known = m.cells_of(chooser)["registry"].get(m)
+    assert isinstance(known, DictV)
+    registry = known.real
+    if id(known) in m.mutated:
+        raise Unsupported("a generic function that the program has just added to")
+    known.fill(m)
+    chosen = registry[cls] if cls in registry else m.real(functools._find_impl, cls, registry)  # type: ignore[attr-defined]
+    key = next(key for key, function in registry.items() if function is chosen)
+    return known.get_item(m, m.wrap_known(key))
+
+
+# --- torch.distributed: questions about the default group of processes -----------------------------------------------
+_WORLD = Attr(Attr(Module("torch.distributed"), "group"), "WORLD")
+
+
+def _is_initialized(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    world = torch.distributed.group.WORLD
+    m.guard(_WORLD, "type", type(world), "asked whether there is a group of processes")
+    return ConstantV(world is not None)
+
+
+def _of_world(name: str) -> Handler:
+    """A number of the default group; another group's, or one where there is none, is asked of at a break."""
+
+    def answer(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        world = torch.distributed.group.WORLD
+        if world is None or any(not v.is_constant() or v.as_constant() is not None for v in (*args, *kwargs.values())):
+            raise Unsupported(f"calling `torch.distributed.{name}`", "call it outside the compiled function")
+        m.guard(_WORLD, "identity", world, "asked about the group of processes")
+        return ConstantV(m.real(getattr(torch.distributed, name)))
+
+    return answer
+
+
+# By name: there are builds without them.
+LATE["torch.distributed.distributed_c10d", "is_initialized"] = _is_initialized
+for _name in ("get_rank", "get_world_size"):
+    LATE["torch.distributed.distributed_c10d", _name] = _of_world(_name)
+
+
+# --- torch: labels for profilers, questions about devices -------------------------------------------------------------
+def _answered(*functions: Any) -> None:
+    """Questions whose answers do not change while a program runs."""
+    for function in functions:
+        if function is not None:
+            HANDLERS[id(function)] = (function, functools.partial(_ask, function))
+
+
+def _ask(function: Any, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return m.fold(function, args, kwargs)
+
+
+_answered(
+    torch.cuda.is_available, torch.cuda.device_count, torch.cuda.is_bf16_supported, torch.cuda.get_device_capability,
+    torch.cuda.get_device_name, torch.backends.mps.is_available, torch.backends.mps.is_built,
+    torch.backends.cuda.is_built, torch.xpu.is_available, torch.distributed.is_available, sys.getrecursionlimit,
+)  # fmt: skip
+
+record_function = torch.autograd.profiler.record_function
+
+
+@handles(record_function.__init__)
+def make_label(m, args, kwargs):
+    return m.inline(KnownV(record_function.__init__), args, kwargs)
+
+
+# --- NumPy ------------------------------------------------------------------------------------------------------------
+@handles(torch.from_numpy)
+def from_numpy_(m, args, kwargs):
+    """A tensor of an array made inside, which nothing else writes to: a copy of it."""
+    if not (len(args) == 1 and isinstance(args[0], ArrayV)):
+        raise Unsupported("torch.from_numpy of an array that was there before the call")
+    return m.torch_call(torch.tensor, args, {})
+
+
+# --- typing -----------------------------------------------------------------------------------------------------------
+_same = getattr(typing, "_idfunc", None)
+if _same is not None:  # what calling a NewType is until 3.11
+    HANDLERS[id(_same)] = (_same, lambda m, args, kwargs: args[0])
+
+
+# --- looking at frames ------------------------------------------------------------------------------------------------
+@handles(locals)
+def locals_(m, args, kwargs):
+    """The local variables of the innermost frame that is no comprehension: up to 3.12 in one dictionary of the frame,
+    which each call brings up to date, from 3.13 on in a new one.
+    """
+    frame = m.frames[-1]
+    if frame.code.co_name == "<module>" or frame.code.co_flags & 1 == 0:
+        raise Unsupported("locals() outside a function")
+    code = users_code(frame.code)
+    names = [*code.co_varnames, *code.co_cellvars, *code.co_freevars]
+    found = DictV() if frame.locals_given is None or sys.version_info >= (3, 13) else frame.locals_given
+    frame.locals_given = found
+    for name in dict.fromkeys(names):
+        value = frame.cells[name].get(m) if name in frame.cells else frame.locals.get(name)
+        if value is not None:
+            found.set_item(m, ConstantV(name), m.forced(value))
+        elif found.lookup(m, hash_key(ConstantV(name))) is not None:
+            found.del_item(m, ConstantV(name))
+    return found

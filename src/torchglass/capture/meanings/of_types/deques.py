@@ -1,0 +1,126 @@
+"""Methods of deques."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ...values.constant import NONE, ConstantV
+from ...values.deques import DequeV
+from .lists import ONE, ZERO, grow
+from .table import METHODS, method
+
+
+@method(deque)
+def append(m, self, value):
+    self.grow(m, [value])
+    return NONE
+
+
+@method(deque)
+def appendleft(m, self, value):
+    self.change(m)
+    self.items.insert(0, value)
+    if self.maxlen is not None:
+        del self.items[self.maxlen :]
+    return NONE
+
+
+@method(deque)
+def extend(m, self, values):
+    grow(m, self, values)
+    return NONE
+
+
+@method(deque)
+def extendleft(m, self, values):
+    for value in m.listed(values):
+        appendleft(m, self, value)
+    return NONE
+
+
+@method(deque)
+def insert(m, self, index, value):
+    if self.maxlen is not None and len(self.items) >= self.maxlen:
+        m.throw(IndexError, "deque already at its maximum size")
+    self.change(m)
+    self.items.insert(m.as_index(index), value)
+    return NONE
+
+
+@method(deque, name="pop")
+def deque_pop(m, self):
+    return _taken(m, self, -1)
+
+
+@method(deque)
+def popleft(m, self):
+    return _taken(m, self, 0)
+
+
+def _taken(m, self, index):
+    if not self.items:
+        m.throw(IndexError, "pop from an empty deque")
+    self.change(m)
+    return self.items.pop(index)
+
+
+@method(deque, name="remove")
+def deque_remove(m, self, value):
+    for n, item in enumerate(self.all(m)):
+        state = self.state
+        found = m.equal(item, value)
+        if self.state != state:
+            m.throw(IndexError, "deque mutated during iteration")
+        if found:
+            self.change(m)
+            del self.items[n]
+            return NONE
+    _refuse_missing(m, value)
+
+
+@method(deque, name="clear")
+def deque_clear(m, self):
+    self.replace(m, [])
+    return NONE
+
+
+@method(deque, name="index")
+def deque_index(m, self, value, start=ZERO, stop=NONE):
+    window = range(*slice(m.as_index(start), stop.as_constant()).indices(len(self.items)))
+    for n, item in enumerate(self.compared(m)):
+        if n in window and m.equal(item, value):
+            return ConstantV(n)
+    _refuse_missing(m, value)
+
+
+def _refuse_missing(m, value):
+    m.throw(ValueError, f"{m.call(m.wrap_known(repr), [value], {}).as_constant()} is not in deque")
+
+
+@method(deque, name="count")
+def deque_count(m, self, value):
+    return ConstantV(sum(m.equal(item, value) for item in self.compared(m)))
+
+
+@method(deque, name="reverse")
+def deque_reverse(m, self):
+    m.mutate(self)
+    self.all(m)
+    self.items.reverse()
+    return NONE
+
+
+@method(deque)
+def rotate(m, self, steps=ONE):
+    self.change(m)
+    cut = -m.as_index(steps) % len(self.items) if self.items else 0
+    self.items[:] = self.items[cut:] + self.items[:cut]
+    return NONE
+
+
+@method(deque, name="copy")
+def deque_copy(m, self):
+    return DequeV.of(list(self.all(m)), self.maxlen)
+
+
+METHODS[deque, "__iadd__"] = METHODS[list, "__iadd__"]

@@ -1,0 +1,146 @@
+"""Methods of lists and tuples."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING
+
+from ...errors import Unsupported
+from ...values.constant import NONE, ConstantV
+from ...values.containers import ListV, SequenceV, TupleV
+from ...values.instance import InstanceV
+from .table import METHODS, method
+
+if TYPE_CHECKING:
+    pass
+
+
+MOST_ITEMS = 1_000_000
+LAST = ConstantV(-1)
+ZERO = ConstantV(0)
+ONE = ConstantV(1)
+
+
+@method(list)
+def append(m, self, value):
+    self.grow(m, [value])
+    return NONE
+
+
+@method(list)
+def extend(m, self, values):
+    grow(m, self, values)
+    return NONE
+
+
+def grow(m, target, values):
+    """``target += values``: what a generator gave before it raised is there. Itself it takes as it was before."""
+    if isinstance(values, InstanceV) and values.payload is target:
+        values = target
+    if isinstance(values, SequenceV):
+        target.grow(m, values.all(m))
+        return
+    iterator = m.iterate(values)
+    for _ in range(MOST_ITEMS):
+        item = iterator.next(m)
+        if item is None:
+            return
+        target.grow(m, [m.forced(item)])
+    raise Unsupported(f"an iteration of over {MOST_ITEMS:,} steps")
+
+
+@method(list)
+def insert(m, self, index, value):
+    self.all(m)
+    m.mutate(self)
+    self.items.insert(m.as_index(index), value)
+    return NONE
+
+
+@method(list, name="pop")
+def list_pop(m, self, index=LAST):
+    if not self.items:
+        m.throw(IndexError, "pop from empty list")
+    if self.real is not None:
+        self.all(m)
+    m.mutate(self)
+    return m.real(self.items.pop, m.as_index(index))
+
+
+@method(list, name="remove")
+def list_remove(m, self, value):
+    for n, item in enumerate(self.all(m)):
+        if m.equal(item, value):
+            m.mutate(self)
+            del self.items[n]
+            return NONE
+    m.throw(ValueError, _missing(m, self, value, "remove"))
+
+
+@method(list, name="clear")
+def list_clear(m, self):
+    m.mutate(self)
+    self.items.clear()
+    return NONE
+
+
+@method(list, tuple)
+def index(m, self, value, start=ZERO, stop=NONE):
+    items = self.all(m)
+    window = range(*slice(m.as_index(start), stop.as_constant()).indices(len(items)))
+    for n in window:
+        if m.equal(items[n], value):
+            return ConstantV(n)
+    m.throw(ValueError, _missing(m, self, value, "index"))
+
+
+def _missing(m, self, value, name):
+    """Python's words for a value that is not among the items: tuples and ``list.remove`` do not show it."""
+    kind = "tuple" if isinstance(self, TupleV) else "list"
+    if kind == "tuple" or (kind == "list" and name == "remove"):
+        return f"{kind}.{name}(x): x not in {kind}"
+    return f"{m.call(m.wrap_known(repr), [value], {}).as_constant()} is not in {kind}"
+
+
+@method(list, tuple)
+def count(m, self, value):
+    return ConstantV(sum(m.equal(item, value) for item in self.all(m)))
+
+
+@method(list)
+def reverse(m, self):
+    self.all(m)
+    m.mutate(self)
+    self.items.reverse()
+    return NONE
+
+
+@method(list)
+def sort(m, self, **kwargs):
+    from ..builtins import sort_list
+
+    m.mutate(self)
+    sort_list(m, self, kwargs)
+    return NONE
+
+
+@method(list, name="copy")
+def list_copy(m, self):
+    return ListV(list(self.all(m)), self.cls)
+
+
+def _in_place(name):
+    function = getattr(operator, name)
+    return lambda m, left, right: m.binary(function, left, right)
+
+
+METHODS[list, "__iadd__"] = _in_place("iadd")
+
+
+@method(list, name="__init__")
+def list_init(m, self, values=None):
+    m.mutate(self)
+    self.items.clear()
+    if values is not None:
+        grow(m, self, values)
+    return NONE

@@ -1,0 +1,97 @@
+"""Branches on a tensor of which one side raises: the graph takes the other, and the entry looks whether it may.
+
+    if (x < 0).any():            any_1, mul = graph_0(*fetched)
+        raise ValueError(x)      if any_1:
+    return x * 2                     return reconstruct.plainly(...)  # Python runs the call, and raises
+                                 return mul
+
+That is how PyTorch's distributions look at their arguments, and what ``assert`` says of tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from ...bytecode import Instruction
+from ..entry.resume_code import NO_FALL
+from ..errors import Unchecked
+from ..values.base import Value
+from ..values.tensor import TensorV
+from .graph_builder import GraphBuilder
+
+if TYPE_CHECKING:
+    from ..interp.frame import Frame
+    from ..interp.machine import Machine
+
+RAISES = ("RAISE_VARARGS", "RERAISE")
+# What ends a path without raising; a loop may go on for ever.
+GOES_ON = ("RETURN", "YIELD", "SEND", "JUMP_BACKWARD")
+
+
+@dataclass(frozen=True)
+class Check:
+    """The program raises where the truth of ``tensor`` is not ``passing``."""
+
+    tensor: TensorV
+    passing: bool
+
+
+def truth(m: Machine, frame: Frame, value: Value) -> bool:
+    """Which way a jump goes that looks at ``value``."""
+    if isinstance(value, TensorV) and _may_wait(m, value):
+        passing = _passing(frame)
+        if passing is not None:
+            m.checks.append(Check(value, passing))
+            return passing
+    return m.truth(value)
+
+
+def _may_wait(m: Machine, value: TensorV) -> bool:
+    """Whether the tensor may be looked at when the graph has run."""
+    plain = type(m.builder) is GraphBuilder and not m.function_modes and not m.sealed_by
+    return plain and not m.checks_break and value.fake.numel() == 1 and m.constant_tensor(value) is None
+
+
+def _passing(frame: Frame) -> bool | None:
+    """The truth that does not lead to a ``raise``; None where no side or both do."""
+    jump = frame.instructions[frame.pc - 1]
+    after = frame.pc
+    if jump.opname == "TO_BOOL":
+        jump, after = frame.instructions[frame.pc], frame.pc + 1
+    if jump.target is None or not jump.opname.startswith("POP_JUMP"):
+        return None
+    taken, passed = (_raises(frame.instructions, at) for at in (jump.target, after))
+    return None if taken is passed else jump.opname.endswith("TRUE") is passed
+
+
+def _raises(instructions: tuple[Instruction, ...], start: int) -> bool:
+    """Whether all paths from here end in a ``raise``."""
+    reached: set[int] = set()
+    todo = [start]
+    while todo:
+        at = todo.pop()
+        i = instructions[at]
+        if at in reached or i.opname in RAISES:
+            continue
+        if i.opname.startswith(GOES_ON):
+            return False
+        reached.add(at)
+        if i.target is not None:
+            todo.append(i.target)
+        if i.opname not in NO_FALL:
+            todo.append(at + 1)
+    return True
+
+
+def refuse_unfit(m: Machine) -> None:
+    """A check that fails is found when the graph has run, and then Python runs the call from the start: nothing may
+    have happened that this would do twice.
+    """
+    if not m.checks:
+        return
+    written = m.builder.writes_inputs() or any(m.builder.wrote_to(check.tensor.fake) for check in m.checks)
+    if written or any(isinstance(held, torch.Generator) for held in m.builder.held.values()):
+        raise Unchecked("a check of a tensor in a graph that cannot be run twice")

@@ -1,0 +1,612 @@
+"""The graph under construction: symbolic operations in, torch.fx nodes out.
+
+Every operation runs once on fake tensors; its result's metadata is what the rest of the capture sees.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+import torch.fx
+
+from ... import torch_compat
+from ...aten.layouts import as_kernels_take
+from ...operators.traced_arrays import NotTraced, TracedArrays
+from ...records.origin import Origin
+from ...records.sources import Source
+from ...records.tensor_spec import TensorSpec
+from ..errors import NeedsData, Unsupported
+from ..values.arrays import is_array
+from ..values.base import Lazy, NotConstant, Value
+from ..values.constant import NUMPY_FLOATS, ConstantV
+from ..values.containers import ListV, SequenceV, SliceV, TupleV
+from ..values.dicts import DictV
+from ..values.entry_tensor import EntryTensorV, ListCall, ListTensorV, NumberTensorV
+from ..values.instance import InstanceV
+from ..values.number import NumberV
+from ..values.tensor import TensorV
+
+Made = TypeVar("Made", bound=EntryTensorV)
+
+RECURRENT = frozenset((torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu))
+SPARSE = frozenset((torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc))
+MOST_TRIED = 1 << 16  # elements
+NUMBER_DTYPES = {int: torch.int64, **dict.fromkeys((float, *NUMPY_FLOATS), torch.float64)}
+
+
+class GraphBuilder:
+    """Nodes, placeholders and fakes of one capture."""
+
+    parent: GraphBuilder | None = None  # of a graph inside a graph
+    traces_arrays = False  # whether tensors give NumPy arrays that are traced
+
+    def __init__(self, fake_mode: Any = None) -> None:
+        self.graph = torch.fx.Graph()
+        self.fake_mode = fake_mode or torch_compat.new_fake_mode()
+        self.inputs: list[TensorV] = []
+        self.by_fake: dict[int, TensorV] = {}
+        self.root = torch.nn.Module()
+        self.changed_data = False
+        self.written: set[int] = set()  # storages
+        self.changed: list[torch.Tensor] = []
+        self.region: int | None = None  # of the torch.utils.checkpoint call that nodes now belong to
+        self.regions = 0
+        self.held: dict[str, Any] = {}
+        self.without_derivative: dict[Any, str] = {}  # nodes of autograd's graph that raise, what they are of
+        self.inner_leaves: list[torch.Tensor] = []  # made to require grad inside: eager would keep them as leaves
+        self.flagged: list[TensorV] = []  # inputs that the entry makes require grad before the graph runs
+        self.numbers: list[EntryTensorV] = []
+        self.computed: set[torch.fx.Node] = set()  # constants that are results of operations on constants
+        self._placeholder_anchor: torch.fx.Node | None = None
+
+    def number(self, number: NumberV, dtype: torch.dtype | None = None) -> NumberTensorV:
+        """The graph input for a number that changes from call to call; these come after all tensors."""
+        dtype = dtype or NUMBER_DTYPES[type(number.known)]
+        for known in self.numbers:
+            if not isinstance(known, NumberTensorV) or known.fake.dtype is not dtype:
+                continue
+            if known.number is number or (number.source is not None and known.number.source == number.source):
+                return known
+        with self.fake_mode:
+            fake = torch.empty((), dtype=dtype)
+        name = readable_name(number.source) if number.source is not None else "number"
+        return self._made_by_entry(NumberTensorV(self._after_tensors(name), fake, number))
+
+    def listed(self, call: ListCall) -> ListTensorV:
+        """The graph input for a tensor made of lists of numbers that change."""
+        fake = torch_compat.fake_of(self.fake_mode, call.result)
+        return self._made_by_entry(ListTensorV(self._after_tensors("data"), fake, call))
+
+    def _made_by_entry(self, value: Made) -> Made:
+        value.node.meta["example_value"] = value.node.meta["val"] = value.fake
+        self.numbers.append(value)
+        self.by_fake[id(value.fake)] = value
+        return value
+
+    def _after_tensors(self, name: str) -> torch.fx.Node:
+        last = self.numbers[-1].node if self.numbers else self._placeholder_anchor
+        where = self.graph.inserting_after(last) if last is not None else self.graph.inserting_before(self._first())
+        with where:
+            return self._named(name)
+
+    def _named(self, name: str) -> torch.fx.Node:
+        """A placeholder whose parameter has the node's own, unique name."""
+        node = self.graph.placeholder(name)
+        node.target = node.name
+        return node
+
+    def _first(self) -> torch.fx.Node | None:
+        return next(iter(self.graph.nodes), None)
+
+    def placeholder(self, real: torch.Tensor, source: Source) -> TensorV:
+        """A graph input for a real tensor."""
+        fake = torch_compat.fake_of(self.fake_mode, real)
+        if self._placeholder_anchor is None:
+            with self.graph.inserting_before(self._first()):
+                node = self._named(readable_name(source))
+        else:
+            with self.graph.inserting_after(self._placeholder_anchor):
+                node = self._named(readable_name(source))
+        self._placeholder_anchor = node
+        node.meta["example_value"] = node.meta["val"] = fake
+        node.meta["source"] = source
+        value = TensorV(node, fake, real, source)
+        self.inputs.append(value)
+        self.by_fake[id(fake)] = value
+        return value
+
+    def constant(self, real: torch.Tensor) -> TensorV:
+        """A tensor that no source reaches: an attribute of the graph module."""
+        if real.requires_grad:
+            raise Unsupported("a tensor that requires grad and is reached through no argument, global or closure")
+        name = f"constant_{len(list(self.root.named_buffers()))}"
+        self.root.register_buffer(name, real)
+        fake = torch_compat.fake_of(self.fake_mode, real)
+        node = self.graph.get_attr(name)
+        node.meta["example_value"] = node.meta["val"] = fake
+        value = TensorV(node, fake, real, None)
+        self.by_fake[id(fake)] = value
+        return value
+
+    def require_grad(self, value: TensorV) -> bool:
+        """Make an unused input require grad, as the entry will before the graph; False where it cannot."""
+        if value.node.graph is not self.graph or self.parent is not None or self.region is not None:
+            return False
+        try:
+            value.fake.requires_grad_()
+        except RuntimeError:  # integers
+            return False
+        self.flagged.append(value)
+        return True
+
+    def refuse_inner_leaves(self, outputs: list[TensorV]) -> None:
+        """What leaves the graph must not be a leaf made inside, nor owe its gradient to such leaves alone: later stages
+        differentiate by the graph's inputs only. Raises Unsupported.
+        """
+        inner = {id(leaf) for leaf in self.inner_leaves}
+        written = [v for v in self.inputs if inner and self.is_written(v)]
+        for output in (*outputs, *written) if inner else ():
+            leaves = {id(leaf) for leaf in leaves_of(output.fake)}
+            if id(output.fake) in inner or (leaves & inner and not leaves - inner):
+                raise Unsupported("a tensor made to require grad in the graph that leaves it", "make it before")
+
+    def refuse_freed_histories(self, outputs: list[TensorV]) -> None:
+        """What leaves the graph must not have a history that ``torch.autograd.grad`` freed: later stages could not
+        differentiate it, while eager's raises when it is asked. Raises Unsupported.
+        """
+        if not any(node.target is torch.autograd.grad for node in self.graph.nodes):
+            return
+        leaving = [v.fake for v in outputs] + [v.fake for v in self.inputs if self.is_written(v)]
+        if any(map(_is_freed, history_of(leaving))):
+            raise Unsupported(*FREES_HISTORY)
+
+    def refuse_missing_derivatives(self, outputs: list[TensorV]) -> None:
+        """What leaves the graph must not depend on an operator that autograd has no derivative of: later stages could
+        not differentiate it, while eager's raises when it is asked. Raises Unsupported.
+        """
+        if self.without_derivative:
+            leaving = [v.fake for v in outputs] + [v.fake for v in self.inputs if self.is_written(v)]
+            for node in history_of(leaving):
+                if node in self.without_derivative:
+                    raise Unsupported(*no_derivative(self.without_derivative[node]))
+
+    def evaluate(self, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Any:
+        """The result of an operation on fake tensors. PyTorch's own errors come through as they are."""
+        fake_args = [fake_of(a) for a in args]
+        fake_kwargs = {k: fake_of(v) for k, v in kwargs.items()}
+        if fake_kwargs.get("pin_memory") is True:  # which a value of a graph is not
+            raise Unsupported("an operation that makes pinned memory", "make it outside what is compiled")
+        versions = [(t, _version(t)) for t in tensors_in((*fake_args, fake_kwargs))]
+        if function in RECURRENT and any(t.device.type == "cuda" for t, _ in versions):
+            raise Unsupported("a recurrent layer of cuDNN, which looks for its weights in memory")
+        # the operators say what they write to: inference tensors count no versions, nor do fakes in lists
+        # (torch._foreach_mul_), and some operators write without counting (what GradScaler finds)
+        written: list[torch.Tensor] = []
+        self.fake_mode.writes = written
+        given = [t for t, _ in versions if self._is_given(t)]
+        layouts = [_layout(t) for t in given]
+        try:
+            histories = [_history(t) for t in given]
+            if versions and not any(t.numel() for t, _ in versions):
+                # fake kernels let pass what real ones refuse (the maximum of nothing); without data both are at hand
+                function(*[convert(a, _empty) for a in args], **{k: convert(v, _empty) for k, v in kwargs.items()})
+            with self.fake_mode:
+                result = function(*as_kernels_take(function, fake_args, fake_kwargs), **fake_kwargs)
+            if isinstance(result, torch.Tensor) and result.layout in SPARSE:
+                raise Unsupported("an operation that makes a sparse tensor", "work with it outside what is compiled")
+            if function is operator.getitem and _has_list(fake_args[1]) and result.numel() <= MOST_TRIED:
+                function(*[convert(a, _zeros) for a in args])  # nor do they see whether these places are there
+            # an operation that returns its argument changed something about it: data, or a flag
+            storages = set(map(storage, written))
+            self.changed = [
+                t for t, version in versions if _version(t) != version or (storages and storage(t) in storages)
+            ]
+            self.changed_data = bool(self.changed) or any(t is result for t, _ in versions)
+            self.written.update(map(storage, self.changed))
+            # a graph works on aliases of its inputs: what changes about one beside its data is lost
+            if any(_layout(t) != before for t, before in zip(given, layouts)):
+                raise Unsupported("an operation that changes the shape of an input in place")
+            unwritten = {*map(id, given)} - {*map(id, self.changed)}
+            if any(id(t) in unwritten and _detached(t, before) for t, before in zip(given, histories)):
+                raise Unsupported("an operation that takes an input out of its history in place", "use `.detach()`")
+            if self.changed and overlaps(function, fake_args, [t for t, _ in versions], self.changed):
+                raise Unsupported("writing to a tensor whose elements share memory")  # most kernels refuse
+            return result
+        except Exception as error:
+            if not torch_compat.needs_data(error):
+                raise
+            name = getattr(function, "__name__", str(function))
+            raise NeedsData(
+                f"`{name}` needs the data of a tensor ({type(error).__name__})",
+                "move it out of the compiled function, or compile the parts around it",
+            ) from None
+        finally:
+            self.fake_mode.writes = None
+
+    def _is_given(self, fake: torch.Tensor) -> bool:
+        """Whether the graph gets a tensor, that of the program or one that stands for it."""
+        known = self.by_fake.get(id(fake))
+        return known is not None and (known.real is not None or known.node.op == "placeholder")
+
+    def writes_inputs(self) -> bool:
+        """Whether an operation writes to memory that was there before the call."""
+        return any(storage(v.fake) in self.written for v in self.by_fake.values() if v.real is not None)
+
+    def wrote_to(self, fake: torch.Tensor) -> bool:
+        """Whether an operation has written to the memory of a tensor."""
+        return storage(fake) in self.written
+
+    def is_written(self, value: TensorV) -> bool:
+        """Whether an operation writes to this input's memory."""
+        return storage(value.fake) in self.written
+
+    def record(
+        self, op: str, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any, origin: Origin, stack: str
+    ) -> Value:
+        """Add a node whose fake result is ``result`` and wrap it."""
+        arguments = tuple(self._argument(a) for a in args), {k: self._argument(v) for k, v in kwargs.items()}
+        return self.record_node(op, target, *arguments, result, origin, stack)
+
+    def record_node(
+        self, op: str, target: Any, args: Any, kwargs: dict[str, Any], result: Any, origin: Origin, stack: str
+    ) -> Value:
+        """``record`` of arguments that are a node's already."""
+        self._refuse_double_writes()
+        node = self.graph.create_node(op, target, args, kwargs)
+        self._mark(node, origin)
+        node.meta["effect"] = result is None or self.changed_data
+        node.stack_trace = stack
+        return self._wrap(node, result, origin)
+
+    def mark_mode(self, target: Callable[..., Any], args: tuple[Any, ...], origin: Origin) -> torch.fx.Node:
+        """A node that changes how the ones after it run."""
+        node = self.graph.call_function(target, args)
+        self._mark(node, origin)
+        node.meta |= {"effect": True, "val": None, "example_value": None}
+        return node
+
+    def _argument(self, value: Value) -> Any:
+        """A value as an argument of a node; an object that no text says is an attribute of the graph module."""
+        return convert(value, self.argument_tensor, self._held)
+
+    def argument_tensor(self, value: TensorV) -> torch.fx.Node:
+        """The node of a tensor; one of another graph has left the function that it was made in."""
+        if value.node.graph is not self.graph:
+            raise Unsupported("a tensor that left the function under torch.func that made it")
+        return value.node
+
+    def _held(self, real: Any) -> Any:
+        if type(real) in PRINTED or isinstance(real, (enum.Enum, slice, torch_compat.OpOverload)):
+            return real
+        if is_array(real):
+            real = real.copy()  # the program may write to its own later
+        for name, held in self.held.items():
+            if held is real:
+                return self.graph.get_attr(name)
+        name = f"{re.sub(r'[^a-z0-9]', '_', type(real).__name__.lower())}_{len(self.held)}"
+        self.held[name] = real
+        setattr(self.root, name, real)
+        return self.graph.get_attr(name)
+
+    def _mark(self, node: torch.fx.Node, origin: Origin) -> None:
+        node.meta["origin"] = origin
+        if self.region is not None:
+            node.meta["checkpoint_region"] = self.region
+
+    def _refuse_double_writes(self) -> None:
+        """Eager runs a checkpointed function twice: what it writes to must be its own."""
+        if self.region is None:
+            return
+        for tensor in self.changed:
+            for written in (tensor, tensor._base):
+                known = self.by_fake.get(id(written))
+                if known is not None and known.node.meta.get("checkpoint_region") != self.region:
+                    raise Unsupported("a checkpointed function, which writes to a tensor made before it")
+
+    def _wrap(self, node: torch.fx.Node, result: Any, origin: Origin) -> Value:
+        node.meta["example_value"] = node.meta["val"] = result
+        if isinstance(result, torch.Tensor):
+            known = self.by_fake.get(id(result))
+            if known is not None and known.fake is result:
+                return known
+            value = TensorV(node, result)
+            self.by_fake[id(result)] = value
+            return value
+        if isinstance(result, (tuple, list)):
+            items: list[Value] = []
+            for n, item in enumerate(result):
+                if isinstance(item, (torch.Tensor, tuple, list)):
+                    part = self.graph.call_function(operator.getitem, (node, n))
+                    self._mark(part, origin)
+                    part.stack_trace = node.stack_trace
+                    items.append(self._wrap(part, item, origin))
+                else:
+                    items.append(ConstantV(item))
+            return ListV(items) if isinstance(result, list) else TupleV(items, type(result))
+        return ConstantV(result)
+
+
+def leaves_of(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The leaves that the gradient of ``tensor`` flows to."""
+    leaves = (getattr(node, "variable", None) for node in history_of([tensor]))
+    return [leaf for leaf in leaves if leaf is not None]
+
+
+def history_of(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
+    """The nodes of autograd's graph that the gradients of ``tensors`` flow through."""
+    seen: set[Any] = set()
+    waiting = [tensor.grad_fn for tensor in tensors]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        waiting += [following for following, _ in node.next_functions]
+
+
+def no_derivative(name: str) -> tuple[str, str]:
+    """Why such an operator breaks the graph, and what to do instead."""
+    return f"`{name}`, which has no derivative", "if none is needed, take its operand's `.detach()`"
+
+
+FREES_HISTORY = (
+    "torch.autograd.grad, which frees the history of what leaves the graph",
+    "return what `.detach()` gives, or keep the history by `retain_graph=True`",
+)
+"""Why such a call breaks the graph, and what to do instead."""
+
+
+def _is_freed(node: Any) -> bool:
+    """Whether a backward pass has freed what a node of autograd's saved."""
+    for name in dir(node):
+        if name.startswith("_saved_"):
+            try:
+                getattr(node, name)
+            except RuntimeError:
+                return True
+    return False
+
+
+@contextmanager
+def tracing_arrays(mode: TracedArrays) -> Iterator[None]:
+    """Tensors give arrays that are traced; what else is done with these cannot be in the graph."""
+    try:
+        with mode:
+            yield
+    except NotTraced as error:
+        raise Unsupported(str(error), "move it out of the compiled function") from None
+
+
+class RehearsalBuilder(GraphBuilder):
+    """A builder whose graph is thrown away: for code that is interpreted only to know what it relies on.
+
+    ``what`` names that code in messages. It may use the tensors it is given, as ``stand_in``s, and no others.
+    """
+
+    def __init__(self, fake_mode: Any, what: str) -> None:
+        super().__init__(fake_mode)
+        self.what = what
+        self.arrays = TracedArrays(self._numpy_call)
+
+    traces_arrays = True
+
+    def evaluate(self, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Any:
+        with tracing_arrays(self.arrays):
+            return super().evaluate(function, args, kwargs)
+
+    def _numpy_call(self, expression: str, tensors: tuple[torch.Tensor, ...], spec: TensorSpec) -> torch.Tensor:
+        with self.fake_mode:
+            return torch.empty_strided(spec.shape, spec.strides, dtype=spec.dtype, device=spec.device)
+
+    def stand_in(self, fake: torch.Tensor) -> TensorV:
+        """A tensor of the rehearsal with the metadata of ``fake``; what happens to it does not happen to ``fake``."""
+        copy = fake.detach().requires_grad_(fake.requires_grad)
+        value = TensorV(self.graph.placeholder("argument"), copy)
+        self.by_fake[id(copy)] = value
+        return value
+
+    def placeholder(self, real: torch.Tensor, source: Source) -> TensorV:
+        raise Unsupported(f"{self.what}, which reads `{source.render()}`, a tensor that is no argument", "pass it in")
+
+    def constant(self, real: torch.Tensor) -> TensorV:
+        raise Unsupported(f"{self.what}, which reads a tensor that is no argument", "pass it in")
+
+    def argument_tensor(self, value: TensorV) -> torch.fx.Node:
+        if value.node.graph is not self.graph:
+            raise Unsupported(f"{self.what}, which reads a tensor that is no argument", "pass it in")
+        return value.node
+
+
+def readable_name(source: Source) -> str:
+    """A Python identifier for a placeholder: ``self.layer[0].weight`` gives ``self_layer_0_weight``."""
+    text = source.render()
+    text = re.sub(r"\.__dict__|\b_parameters\b|\b_buffers\b|\b_modules\b", "", text)
+    text = re.sub(r"\bG\b|\bC\b|cell_contents|\bvars\b|\bsys\.modules\b", "", text)
+    text = re.sub(r"\W+", "_", text).strip("_")
+    return text if text and not text[0].isdigit() else f"input_{text}"
+
+
+# Constants that torch.fx writes as they are.
+PRINTED = frozenset(
+    [int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range, torch.dtype, torch.device]
+    + [torch.layout, torch.memory_format]
+)
+
+
+def convert(
+    value: Value | Lazy,
+    leaf: Callable[[TensorV], Any],
+    constant_of: Callable[[Any], Any] = lambda real: real,
+    instance: Callable[[InstanceV], Any] | None = None,
+) -> Any:
+    """A value as an argument of a node: containers are rebuilt, tensors go through ``leaf``, what holds no tensor
+    through ``constant_of``, and objects of the user's, which a node cannot take, through ``instance``.
+    """
+    if isinstance(value, Lazy):
+        if isinstance(value.real, torch.Tensor):
+            raise NotConstant(value)
+        return constant_of(value.real)
+    if isinstance(value, TensorV):
+        return leaf(value)
+    if isinstance(value, ConstantV):
+        return constant_of(value.value)
+    if isinstance(value, SliceV):
+        return slice(*[convert(p, leaf, constant_of, instance) for p in value.parts])
+    if isinstance(value, SequenceV):
+        items = [convert(i, leaf, constant_of, instance) for i in value.items]
+        if isinstance(value, ListV):
+            return items
+        return value.cls._make(items) if hasattr(value.cls, "_make") else tuple(items)
+    if isinstance(value, DictV) and value.complete:
+        return {k: convert(v, leaf, constant_of, instance) for k, v in value.items.items()}
+    if instance is not None and isinstance(value, InstanceV):
+        return instance(value)
+    try:
+        constant = value.as_constant()
+    except NotConstant:
+        raise Unsupported(f"{value.a()} as argument of a tensor operation") from None
+    if callable(constant) and not isinstance(constant, type):
+        raise Unsupported(f"{value.a()} as argument of a tensor operation")
+    return constant_of(constant)
+
+
+def fake_of(value: Value) -> Any:
+    return convert(value, _fake)
+
+
+def _fake(value: TensorV) -> torch.Tensor:
+    if value.replaced:
+        raise Unsupported("reading a tensor whose `.data` the program has written")
+    return value.fake
+
+
+def _empty(value: TensorV) -> torch.Tensor:
+    """A real tensor like one that has no elements."""
+    t = value.fake
+    return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
+
+
+def _zeros(value: TensorV) -> torch.Tensor:
+    """A real tensor like one, without memory of its own."""
+    return torch.zeros((), dtype=value.fake.dtype).expand(value.fake.shape)
+
+
+def _has_list(index: Any) -> bool:
+    return isinstance(index, list) or (isinstance(index, tuple) and any(isinstance(i, list) for i in index))
+
+
+def has_tensor(value: Any) -> bool:
+    """Whether a tensor stands anywhere in a value that may become an argument of an operation."""
+    if isinstance(value, TensorV):
+        return True
+    if isinstance(value, SequenceV):
+        return any(has_tensor(i) for i in value.items)
+    if isinstance(value, SliceV):
+        return any(has_tensor(p) for p in value.parts)
+    if isinstance(value, DictV):
+        return any(has_tensor(v) for v in value.items.values())
+    if isinstance(value, Lazy):
+        return isinstance(value.real, torch.Tensor) or (
+            isinstance(value.real, (list, tuple)) and any(isinstance(i, torch.Tensor) for i in value.real)
+        )
+    return False
+
+
+def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], written: list[torch.Tensor]) -> bool:
+    """Whether elements that an operation wrote share memory with each other, or with other ones of another tensor.
+
+    PyTorch's kernels refuse this where it is easy to see, and what they make of the rest depends on the order in which
+    they go through memory. Fake tensors do not look.
+    """
+    if function is operator.setitem:
+        shared = any(storage(t) == storage(args[0]) for t in tensors[1:])
+        written = [args[0][args[1]] if shared else args[0]]
+        tensors = tensors[1:]
+    for target in written:
+        if _may_cross_itself(target):
+            return True
+        if any(storage(other) == storage(target) and _cross(target, other) for other in tensors):
+            return True
+    return False
+
+
+def _layout(t: torch.Tensor) -> tuple[Any, ...]:
+    return t.shape, t.stride(), t.storage_offset()
+
+
+def _history(t: torch.Tensor) -> tuple[bool, Any]:
+    return t.requires_grad, t.grad_fn
+
+
+def _detached(t: torch.Tensor, before: tuple[bool, Any]) -> bool:
+    """Whether a tensor that nothing wrote to lost its history, or its wish for a gradient."""
+    required, history = before
+    return (required and not t.requires_grad) or t.grad_fn is not history
+
+
+def _version(t: torch.Tensor) -> int:
+    return 0 if t.is_inference() else t._version
+
+
+def storage(t: torch.Tensor) -> int:
+    """Which memory a fake tensor lies in."""
+    return torch_compat.without_transforms(t).untyped_storage()._cdata
+
+
+def _may_cross_itself(t: torch.Tensor) -> bool:
+    """Whether a dimension's steps are shorter than what lies inside it: then two elements may be one."""
+    extent = 1
+    for stride, size in sorted(zip(t.stride(), t.shape)):
+        if size > 1:
+            if stride < extent:
+                return True
+            extent += stride * (size - 1)
+    return False
+
+
+def _cross(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one storage share bytes without being one and the same view of it."""
+    first, second = _span(one), _span(other)
+    same = first == second and (one.shape, one.stride()) == (other.shape, other.stride())
+    if same or first[0] >= second[1] or second[0] >= first[1]:
+        return False
+    if all(end - begin == t.nbytes for (begin, end), t in ((first, one), (second, other))):
+        return True  # neither has gaps
+    unit = math.gcd(one.itemsize, other.itemsize, *first, *second)
+    size = max(first[1], second[1]) // unit
+    return bool((_marked(one, size, unit) & _marked(other, size, unit)).any())
+
+
+def _span(t: torch.Tensor) -> tuple[int, int]:
+    """Where a tensor begins and ends in its storage, in bytes."""
+    if not t.numel():
+        return 0, 0
+    last = sum((size - 1) * stride for size, stride in zip(t.shape, t.stride()))
+    return t.storage_offset() * t.itemsize, (t.storage_offset() + last + 1) * t.itemsize
+
+
+def _marked(t: torch.Tensor, size: int, unit: int) -> torch.Tensor:
+    """Which units of its storage a tensor lies in."""
+    marks, wide = torch.zeros(size, dtype=torch.bool, device="cpu"), t.itemsize // unit
+    strides = [stride * wide for stride in t.stride()]
+    marks.as_strided((*t.shape, wide), (*strides, 1), t.storage_offset() * wide).fill_(True)
+    return marks
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """All tensors in a structure of tuples, lists and dicts."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (tuple, list)):
+        return [t for item in value for t in tensors_in(item)]
+    if isinstance(value, dict):
+        return [t for item in value.values() for t in tensors_in(item)]
+    return []

@@ -1,0 +1,494 @@
+"""Which callables are tensor operations, and what calling one does: a graph node, a constant, or a break."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from types import BuiltinFunctionType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.utils.checkpoint
+
+from ... import torch_compat
+from ...aten import masked_writes
+from ...marks.markers import DISABLED, IN_GRAPH, REASON
+from ...records.literals import literal
+from ...records.sources import Computed, Constant
+from ..errors import Fails, NeedsData, Unsupported
+from ..meanings import diagnostics
+from ..values.base import Lazy, Value, home_of
+from ..values.constant import ConstantV
+from ..values.containers import SequenceV, is_size
+from ..values.dicts import DictV
+from ..values.functions import CallableV, TensorMethodV
+from ..values.instance import InstanceV
+from ..values.opaque import is_opaque as is_opaque_object
+from ..values.tensor import TensorV
+from . import constant_folding as constant_tensors
+from . import fallible_ops as failing
+from . import op_derivatives
+from . import scalar_operands as numbers
+from . import storage_offsets as starts
+from .graph_builder import fake_of, has_tensor
+
+if TYPE_CHECKING:
+    from ..interp.machine import Machine
+
+# Python functions of these modules are one node each: their bodies are PyTorch's business.
+LEAF_MODULES = frozenset(
+    [
+        "torch",
+        "torch.nn.functional",
+        "torch.functional",
+        "torch._tensor",
+        "torch._jit_internal",
+        "torch.special",
+        "torch.linalg",
+        "torch.fft",
+        "torch._C._nn",
+        "torch._refs",
+        "torch.nn.init",
+        "torch._lowrank",
+        "torch._linalg_utils",
+    ]
+)
+# Python functions below these prefixes are neither captured nor inlined.
+REFUSED_PREFIXES = (
+    "torch._dynamo", "torch._inductor", "torch._functorch", "torch.func", "torch._higher_order_ops",
+    "torch.distributed",
+    "torch.jit", "torch.onnx", "torch.export", "torch.autograd.functional", "torch.autograd.gradcheck", "torch.random",
+    "torch.serialization", "torch.multiprocessing", "torch.utils.data", "torch.profiler", "torch.autograd.profiler",
+    "torch.cuda", "torch.library", "torch._library", "torch.utils.checkpoint", "torch.autograd.function",
+    "torch.autograd.graph", "torch.overrides", "torch._prims", "torch.quantization", "torch.ao",
+    "torch.testing._comparison",
+    "torch.optim._muon",  # its rate is a constant of the graph, and iterations in bfloat16 amplify other rounding
+)  # fmt: skip
+TRANSFORMING = ("torch._dynamo", "torch._functorch", "torch.func")
+# Writes at places that may be a mask, named as nodes name them.
+MASKED_WRITES = frozenset((operator.setitem, torch.index_put, "__setitem__", "index_put", "index_put_"))
+# Functions of torch that answer from global state or from constants alone; others show it by what they give.
+QUERY_PREFIXES = (
+    "is_",
+    "get_",
+    "_get_",
+    "_is_",
+    "are_",
+    "result_type",
+    "promote_types",
+    "can_cast",
+    "broadcast_shapes",
+)
+# Builtins that change it: the state while capturing must be that of the call, before and behind.
+SETTER_PREFIXES = ("set_", "_set_")
+# Those that are written in Python around a builtin.
+IN_PYTHON = frozenset([torch.get_float32_matmul_precision, torch.is_warn_always_enabled])
+# Builtins that change global state for the operations that follow: they stay in the graph in their place.
+STATE_SETTERS = frozenset(
+    f
+    for f in (
+        torch_compat.set_grad_mode,
+        torch.set_autocast_enabled,
+        torch.set_autocast_dtype,
+        torch.set_autocast_cache_enabled,
+        torch.autocast_increment_nesting,
+        torch.autocast_decrement_nesting,
+        torch.clear_autocast_cache,
+    )
+)
+# Nodes that change how others run, and that need no graph where there is nothing else in it.
+MODE_CHANGES = STATE_SETTERS | {torch_compat.enter_inference_mode, torch_compat.exit_inference_mode}
+# Of these only the count at the end matters, which the entry sets.
+COUNTERS = frozenset([torch.autocast_increment_nesting, torch.autocast_decrement_nesting])
+FORBIDDEN = frozenset(
+    [
+        "manual_seed",
+        "seed",
+        "set_rng_state",
+        "set_default_dtype",
+        "set_default_device",
+        "set_num_threads",
+        "set_grad_enabled",
+        "use_deterministic_algorithms",
+        "set_deterministic_debug_mode",
+        "set_flush_denormal",
+        "set_printoptions",
+        "save",
+        "load",
+        "compile",
+        "vmap",
+        "set_num_interop_threads",
+        "from_numpy",
+        "frombuffer",
+        "from_dlpack",
+        "to_dlpack",
+        "_push_on_torch_dispatch_stack",
+        "_pop_torch_dispatch_stack",
+        "_set_dispatch_mode",
+        "_unset_dispatch_mode",
+        "_push_on_torch_function_stack",
+        "_pop_torch_function_stack",
+        "set_default_tensor_type",
+        # what they make is float32 to fake tensors
+        "quantize_per_tensor",
+        "quantize_per_tensor_dynamic",
+        "quantize_per_channel",
+        "_empty_affine_quantized",
+        "_empty_per_channel_affine_quantized",
+        "_make_per_tensor_quantized_tensor",
+        "_make_per_channel_quantized_tensor",
+    ]
+)
+# Tensor methods whose result is data: the graph ends before them.
+DATA_METHODS = frozenset(
+    [
+        "item",
+        "tolist",
+        "numpy",
+        "__bool__",
+        "__int__",
+        "__float__",
+        "__index__",
+        "__array__",
+        "data_ptr",
+        "backward",
+        "register_hook",
+        "retain_grad",
+        "set_",
+        "share_memory_",
+        "storage",
+        "untyped_storage",
+        "__dlpack__",
+        "is_set_to",
+        "resize_",
+        "record_stream",
+        "cuda",
+        "pin_memory",
+        "register_post_accumulate_grad_hook",
+        "__reduce_ex__",
+        "__deepcopy__",
+        "map_",
+        "apply_",
+        "map2_",
+        "__repr__",
+        "__str__",
+        "__format__",
+        "__reduce__",
+        "__complex__",
+        "__contains__",
+        "is_shared",
+        "is_pinned",
+        "as_subclass",
+    ]
+)
+
+
+READING_METHODS = frozenset(["item", "tolist", "__bool__", "__int__", "__float__", "__index__"])
+
+
+def is_operation(real: Any) -> bool:
+    """Whether calling ``real`` is a tensor operation of PyTorch."""
+    if isinstance(real, (torch_compat.OpOverload, torch_compat.OpOverloadPacket)):
+        return True
+    if type(real) is FunctionType:
+        if in_graph(real):
+            return True
+        return real.__module__ in LEAF_MODULES and _is_pytorchs(real)
+    if isinstance(real, BuiltinFunctionType):
+        module = getattr(real, "__module__", None) or ""
+        owner = real.__self__
+        return (
+            module.startswith("torch")
+            or any(owner is known for known in torch_compat.OPERATION_OWNERS)
+            or _is_functions_class(owner)
+        )
+    return False
+
+
+def _is_pytorchs(function: Any) -> bool:
+    """Whether a function and those it wraps are PyTorch's: a wrapper of the user's says it is in PyTorch's module."""
+    while type(function) is FunctionType:
+        if not _is_below(home_of(function) or "", "torch"):
+            return False
+        function = function.__dict__.get("__wrapped__")
+    return True
+
+
+def takes_code(real: Any, values: list[Value]) -> bool:
+    """Whether a function of PyTorch's in Python gets objects or functions of the user's, and so is interpreted."""
+    if is_opaque(real):
+        return type(real) is FunctionType and not any(map(has_tensor, values))  # a node needs one
+    return any(isinstance(v, (CallableV, InstanceV)) and getattr(v, "payload", None) is None for v in values)
+
+
+def is_opaque(real: Any) -> bool:
+    """Whether there is no code of an operation to interpret, or the user wants it not to be."""
+    return type(real) is not FunctionType or in_graph(real)
+
+
+def in_graph(function: FunctionType) -> bool:
+    """Whether ``tg.allow_in_graph`` or ``torch.compiler.allow_in_graph`` named the function."""
+    return bool(function.__dict__.get(IN_GRAPH)) or torch_compat.is_allowed_in_graph(function)
+
+
+def _is_functions_class(owner: Any) -> bool:
+    return owner is not None and getattr(owner, "__name__", type(owner).__name__).startswith("_VariableFunctions")
+
+
+# Functions below REFUSED_PREFIXES that are inlined all the same.
+INLINED = frozenset(
+    [
+        torch.utils.checkpoint.checkpoint_sequential,
+        torch.overrides.is_tensor_like,
+        torch.autograd.graph.saved_tensors_hooks.__init__,
+    ]
+)
+
+
+def check_not_disabled(function: FunctionType) -> None:
+    """Break the graph at a function marked by ``tg.disable`` or ``torch.compiler.disable``."""
+    marks = function.__dict__
+    if DISABLED in marks or (marks.get("_torchdynamo_disable") and torch_compat.untagged(function) is function):
+        reason = marks.get(REASON) or marks.get("_torchdynamo_disable_msg")
+        raise Unsupported(f"`{function.__qualname__}` is disabled" + (f": {reason}" if reason else ""))
+
+
+def refused(function: FunctionType) -> tuple[str, str] | None:
+    """Reason and hint when a Python function must not be inlined."""
+    if function in INLINED or function.__name__ == "__torch_function__":
+        return None  # what a mode or a class means is in its code, wherever that stands
+    home, named = home_of(function) or "", function.__module__ or ""
+    # what PyTorch wraps around a user's function is the user's, but for transforms, which stay entered
+    modules, prefixes = ((home, named), REFUSED_PREFIXES) if _is_pytorchs(function) else ((home,), TRANSFORMING)
+    for module in modules:
+        if any(_is_below(module, prefix) for prefix in prefixes):
+            return f"calling `{module}.{function.__qualname__}`", "call it outside the compiled function"
+    return None
+
+
+def _is_below(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
+
+
+def call_function(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call a torch function, an operator, or ``getattr`` on tensors."""
+    name = getattr(function, "__name__", str(function))
+    if name in FORBIDDEN:
+        raise Unsupported(f"calling `torch.{name}`", "call it outside the compiled function")
+    made = numbers.made_of_list(m, function, args, kwargs)
+    if made is not None:
+        return made
+    answer = m.overridden(function, args, kwargs)
+    if answer is not None:
+        return answer
+    args, kwargs = _ready(m, args, kwargs)
+    answer = m.dispatched(function, args, kwargs) if function not in COUNTERS else None
+    if answer is not None:
+        return answer
+    if function in STATE_SETTERS:
+        return _set_state(m, function, args, kwargs)
+    tensors = any(map(has_tensor, args)) or any(map(has_tensor, kwargs.values()))
+    if not tensors and args and _takes_tensor(function):
+        raise Unsupported(f"`{function}` of numbers alone", "give it a tensor")
+    if not tensors and name.startswith(SETTER_PREFIXES) and function not in torch_compat.SWITCH_SETTERS:
+        raise Unsupported(f"calling `{name}`, which changes PyTorch's state", "call it outside the compiled function")
+    if not tensors and name.startswith(QUERY_PREFIXES) and getattr(function, "__module__", "") != "torch.nn.functional":
+        return _answer(m, function, args, kwargs)
+    return _operate(m, "call_function", function, function, args, kwargs)
+
+
+def _takes_tensor(operator: Any) -> bool:
+    """Whether an operator of ``torch.ops`` wants a tensor first: of a number it makes one by itself."""
+    if isinstance(operator, torch_compat.OpOverloadPacket):
+        operator = getattr(operator, operator.overloads()[0])
+    if not isinstance(operator, torch_compat.OpOverload):
+        return False
+    parameters = operator._schema.arguments
+    return bool(parameters) and isinstance(parameters[0].type, torch.TensorType)
+
+
+def _answer(m: Machine, question: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """What a question to PyTorch gets, from its arguments alone or from its state."""
+    if question in IN_PYTHON:
+        return m.inline(m.wrap_known(question), args, kwargs)
+    return _relied_on(m, question, args, kwargs, m.fold(question, args, kwargs))
+
+
+def _relied_on(m: Machine, question: Any, args: list[Value], kwargs: dict[str, Value], found: Value) -> Value:
+    """An answer from PyTorch's state, which is guarded as it was before the program turned any of it."""
+    if not isinstance(question, BuiltinFunctionType) or question in torch_compat.STATELESS_QUESTIONS:
+        return found
+    values = [m.settle(arg).as_constant() for arg in args]
+    given = {name: m.settle(arg).as_constant() for name, arg in kwargs.items()}
+    texts = [literal(value) for value in values]
+    if None in texts or not found.is_constant():
+        raise Unsupported(f"`{question.__name__}`, which asks for PyTorch's state", "ask outside the compiled function")
+    asked = functools.partial(question, **given) if given else question
+    before = m.modes.answer(question, *values) if not given else asked(*values)
+    if before is NotImplemented:
+        return found
+    parts = tuple(Constant(text or "", value) for text, value in zip(texts, values))
+    home = "torch" if getattr(torch, question.__name__, None) is question else "torch._C"
+    named = [f"{name}={value!r}" for name, value in given.items()]
+    text = f"{home}.{question.__name__}({', '.join(['{}' for _ in parts] + named)})"
+    m.guard(Computed(asked, text, parts), "constant", before, "PyTorch's state was asked for")
+    return m.wrap_result(before) if question in ANOMALY else found
+
+
+ANOMALY = (torch.is_anomaly_enabled, torch.is_anomaly_check_nan_enabled)  # off while anything is compiled
+
+
+def call_method(m: Machine, owner: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call a method of a tensor."""
+    if name == "__iter__":
+        return m.iterate(owner)
+    if name in READING_METHODS and isinstance(owner, TensorV):
+        real = constant_tensors.value_of(m, owner)
+        if real is not None:
+            return m.wrap_result(m.real(getattr(real, name), *[a.as_constant() for a in args]))
+    if name in DATA_METHODS and not (name == "numpy" and m.builder.traces_arrays):
+        raise Unsupported(
+            f"`.{name}()` of a tensor reads its data"
+            if name not in ("backward", "register_hook")
+            else f"`.{name}()` of a tensor",
+            "move it out of the compiled function",
+        )
+    answer = m.overridden(_method_function(name), [owner, *args], kwargs)
+    if answer is not None:
+        return answer
+    args, kwargs = _ready(m, args, kwargs)
+    if name == "new" and is_size(args):  # a node's arguments are plain tuples, which `new` takes for data
+        name = "new_empty"
+    answer = m.dispatched(_method_function(name), [owner, *args], kwargs)
+    if answer is not None:
+        return answer
+    if name in torch_compat.PLACE_QUESTIONS and isinstance(owner, TensorV):
+        answer = starts.answer(m, name, owner)
+        if answer is not None:
+            return answer
+    if name == "requires_grad_" and isinstance(owner, TensorV) and _flag_set(m, owner, [*args, *kwargs.values()]):
+        return owner
+    return _operate(m, "call_method", name, _method_function(name), [owner, *args], kwargs)
+
+
+def _flag_set(m: Machine, owner: TensorV, wanted: list[Value]) -> bool:
+    """Whether ``owner.requires_grad_(wanted)`` needs no node: the flag is so already, or this is an input that nothing
+    has used yet, whose flag the entry sets before the graph runs.
+    """
+    flag = wanted[0].as_constant() if wanted else True
+    if type(flag) is not bool or len(wanted) > 1:
+        return False
+    if flag is owner.fake.requires_grad:
+        return True
+    if owner.source is None:
+        return False
+    if not flag or owner.node.users or m.builder.wrote_to(owner.fake) or not m.builder.require_grad(owner):
+        raise Unsupported("`requires_grad` of an input, which is changed after its use", "change it before")
+    m.refuse_when_sealed()
+    return True
+
+
+def _method_function(name: str) -> Any:
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self, name)(*args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Evaluate on fakes; results with tensors become nodes, other results are constants."""
+    if target in MASKED_WRITES and _has_no_choice(args):
+        raise Unsupported("assignment through a mask of values that need a gradient", "torch.where chooses without one")
+    if starts.counts_from_start(target):
+        starts.rely_on_starts(m, args[:1])
+    if failing.may_fail(target) and failing.is_caught(m):
+        name = getattr(target, "__name__", target)
+        raise Unsupported(f"`{name}`, which fails for some values, within a `try`", "move it out of the `try`")
+    made = numbers.reflected(m, target, args) or numbers.made(m, target, args, kwargs)
+    if made is not None:
+        return made
+    args, kwargs = numbers.scaled(m, target, args, kwargs)
+    args = numbers.operands(m, target, args, kwargs)
+    try:
+        with diagnostics.watched(m):
+            result = m.builder.evaluate(function, args, kwargs)
+    except NeedsData as error:
+        replaced = constant_tensors.as_numbers(m, args)
+        if replaced is not None:
+            return _operate(m, op, target, function, replaced, kwargs)
+        return constant_tensors.result_of(m, error, function, args, kwargs)
+    except Unsupported:
+        raise
+    except Exception as error:
+        raise Fails(f"the program raises {type(error).__name__}") from None
+    op_derivatives.check(m, target, args, kwargs, result)
+    asked = target == "requires_grad_" or ("requires_grad" in kwargs and m.truth(kwargs["requires_grad"]))
+    if asked and isinstance(result, torch.Tensor) and result.requires_grad and result.is_leaf:
+        if m.leaves_break:
+            raise Unsupported("a tensor made to require grad in the graph that leaves it", "make it before")
+        m.builder.inner_leaves.append(result)
+    in_place = (
+        isinstance(result, torch.Tensor)
+        or (op == "call_method" and str(target).endswith("_"))
+        or target is operator.setitem
+    )
+    if not _holds_tensor(result) and not in_place:
+        if result is None and target is not getattr:
+            return m.builder.record(op, target, args, kwargs, result, m.origin(), m.stack_trace())
+        if is_opaque_object(result):  # an iterator over fake tensors, say
+            raise Unsupported(f"`{getattr(target, '__name__', target)}`, which makes a {type(result).__name__}")
+        found = m.wrap_result(result)
+        asked = op == "call_function" and target is not getattr and not any(map(has_tensor, (*args, *kwargs.values())))
+        return _relied_on(m, target, args, kwargs, found) if asked else found
+    return m.builder.record(op, target, args, kwargs, result, m.origin(), m.stack_trace())
+
+
+def _has_no_choice(args: list[Value]) -> bool:
+    """A write through a mask, of values whose gradient has a size that is data."""
+    if len(args) < 3 or not isinstance(args[2], TensorV):
+        return False  # a number may be an input: to look at it would make it a constant
+    written, indices, values = map(fake_of, args[:3])
+    return masked_writes.needs_choice(indices, values) and masked_writes.choice(written, indices, values) is None
+
+
+def _holds_tensor(result: Any) -> bool:
+    if isinstance(result, torch.Tensor):
+        return True
+    if isinstance(result, (tuple, list)):
+        return any(_holds_tensor(r) for r in result)
+    if isinstance(result, (dict, set)):
+        raise Unsupported("a tensor operation that returns a dict or set")
+    return False
+
+
+def _ready(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> tuple[list[Value], dict[str, Value]]:
+    """Wrap whatever lies unread in containers, and give generators and builtin subclasses their plain form."""
+    return [_ready_one(m, a) for a in args], {k: _ready_one(m, v) for k, v in kwargs.items()}
+
+
+def _ready_one(m: Machine, value: Value | Lazy) -> Value:
+    if isinstance(value, Lazy):
+        value = m.force(value)
+    if isinstance(value, InstanceV) and value.payload is not None:
+        value = value.payload
+    if isinstance(value, SequenceV):
+        for n, item in enumerate(value.all(m)):
+            ready = _ready_one(m, item)
+            if ready is not item:
+                copy = type(value)(list(value.items), value.cls)
+                copy.items[n] = ready
+                value = copy
+    elif isinstance(value, DictV):
+        value.pairs(m)
+    elif isinstance(value, TensorMethodV):
+        raise Unsupported("a tensor's method as argument of an operation")
+    return value
+
+
+def _set_state(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Change grad mode or autocast: for the rest of the capture, and by a node for the rest of the graph."""
+    result = m.real(function, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
+    if function not in COUNTERS:
+        m.builder.record("call_function", function, args, kwargs, None, m.origin(), m.stack_trace())
+    return ConstantV(result)

@@ -1,0 +1,51 @@
+"""Where inputs begin in memory, for what asks: ``x.as_strided((3,), (2,), 1)`` counts from the storage's start.
+
+Fake tensors begin where their own memory does. An entry relies on it that the input does too, as far as it is asked;
+one that begins elsewhere ends the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ...records.sources import Computed
+from ...torch_compat import PLACE_QUESTIONS
+from ..errors import Unsupported
+from ..values.base import Value
+from ..values.constant import ConstantV
+from ..values.tensor import TensorV
+from .graph_builder import storage
+
+if TYPE_CHECKING:
+    from ..interp.machine import Machine
+
+
+def answer(m: Machine, name: str, tensor: TensorV) -> Value | None:
+    """What an input says to one of PLACE_QUESTIONS, which the entry relies on; None for tensors made inside."""
+    if tensor.real is None:
+        if name == "storage_offset":
+            rely_on_starts(m, [tensor])
+        return None
+    if tensor.source is None:
+        raise Unsupported(f"`{name}()` of a tensor that no argument, global or closure leads to")
+    question = PLACE_QUESTIONS[name]
+    found = question(tensor.real)
+    m.guard(Computed(question, f"{{}}.{name}()", (tensor.source,)), "constant", found, f"asked for `{name}()`")
+    return ConstantV(found)
+
+
+def counts_from_start(target: Any) -> bool:
+    """Whether an operation takes offsets from the start of a storage."""
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    return name.startswith("as_strided")  # `as_strided.default` of torch.ops, too
+
+
+def rely_on_starts(m: Machine, tensors: Iterable[Value]) -> None:
+    """Rely on it that the inputs in whose memory these lie begin it."""
+    asked = {storage(v.fake) for v in tensors if isinstance(v, TensorV)}
+    for given in m.builder.inputs:
+        if storage(given.fake) in asked:
+            if given.real is None or given.source is None or given.real.storage_offset():
+                raise Unsupported("a place in the memory of an input that does not begin there", "clone the input")
+            answer(m, "storage_offset", given)
