@@ -61,7 +61,7 @@ from .torch_api.random_ops import must_run
 from .values.base import NULL, Lazy, Value
 from .values.constant import ConstantV
 from .values.containers import CellV, TupleV
-from .values.number import varies
+from .values.number import ComputedNumbers, varies
 
 RECURSION_LIMIT = 20_000
 RUNS_LATER = {
@@ -230,7 +230,7 @@ class _Attempt:
         for slot in frame.stack:
             if slot is not NULL:
                 slot_text(e, slot)
-        for generator in self.m.waiting():
+        for generator in self.m.generators.alive():
             e.expr(generator)  # what it leaves open runs when the entry returns, also if nothing asks it again
         emit_effects(e)
         function_modes.push_modes(e)
@@ -313,11 +313,11 @@ class _Attempt:
         m, e = self.m, self.emitter
         told_apart.guard_told_apart(m)
         checked.refuse_unfit(m)
-        for check in m.checks:
+        for check in m.state(checked.Checks).waiting:
             e.expr(check.tensor)
         inputs, module = self._graph()
         numbers = [v for v in m.builder.numbers if module is not None and v.node.users]
-        for number in m.fallible:
+        for number in m.state(ComputedNumbers).fallible:
             e.expr(number)
         e.number_inputs += [tensor.text(e) for tensor in numbers]
         for value in m.builder.flagged:
@@ -368,7 +368,7 @@ class _Attempt:
             builder.refuse_missing_derivatives(outputs)
         except Unsupported as error:
             raise LeafLeaves(error.reason, error.hint) from None
-        for guard in reversed(self.m.inference):
+        for guard in reversed(self.m.state(inference.EnteredInference).guards):
             builder.mark_mode(torch_compat.exit_inference_mode, (guard.node,), self.m.origin())
         graph.output(tuple(builder.argument_tensor(v) for v in outputs))
         switches = [n for n in graph.nodes if n.target is torch_compat.set_grad_mode]

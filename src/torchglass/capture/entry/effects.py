@@ -35,13 +35,13 @@ def emit_effects(e: Emitter) -> None:
             if isinstance(value, kind):
                 statements += writer(e, value)
                 break
-    for (_, name), (owner, value) in e.m.overlays.items():
+    for (_, name), (owner, value) in e.m.overlays.attributes.items():
         # what a metaclass's own method does was interpreted
         quiet = isinstance(owner, KnownV) and isinstance(type(owner.real).__setattr__, FunctionType)
         write = "type.__setattr__" if quiet and issubclass(owner.python_type(), type) else "setattr"
         statements.append(f"{write}({e.expr(owner)}, {name!r}, {e.expr(value)})")
-    for (module, name), value in e.m.written_globals.items():
-        space = e.m.namespace_of(module)
+    for (module, name), value in e.m.overlays.globals.items():
+        space = e.m.overlays.namespace_of(module)
         if name in space and unchanged(e, value, Global(name, module), space[name]):
             continue
         table = e.pin(space, "globals_of_" + (module or "function"))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...records.literals import identifier
 from ...records.sources import InstanceDict, Local, Source
 from ..errors import CannotResume
+from ..meanings.class_statement import StandIns
 from ..values.base import Lazy, Value
 from ..values.dicts import DictV
 from ..values.made import MadeV
@@ -47,6 +48,7 @@ class Emitter:
         self.kept: list[Any] = []
         self.fetch: list[Source] = []
         self.building: set[int] = set()
+        self.filled_cells: set[int] = set()
         self.numbers: list[str] = []  # computed before the graph is called
         self.number_inputs: list[str] = []
 
@@ -78,7 +80,7 @@ class Emitter:
         if known is not None:
             return known
         twin = self.m.wrapped.get(id(real))
-        if twin is not None and (isinstance(twin[1], MadeV) or id(twin[1]) in self.m.stand_ins):
+        if twin is not None and (isinstance(twin[1], MadeV) or id(twin[1]) in self.m.state(StandIns).made):
             return self.expr(twin[1])  # it stands for an object made inside
         hint = hint or getattr(real, "__name__", "") or f"a_{type(real).__name__}"
         if getattr(builtins, hint, None) is real:

@@ -7,6 +7,7 @@ no other thread, and entries rely on that. With others about, taking a lock brea
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...records.sources import Global
@@ -23,9 +24,14 @@ LOCKS = (type(threading.Lock()), type(threading.RLock()))
 THREADS = Global("_active", "threading")
 
 
+@dataclass
+class Locks:
+    steps: list[tuple[Value, bool]] = field(default_factory=list)  # taken (True) and given back, in order
+
+
 def _taken(m: Machine, lock: Any) -> int:
     """How often more the program has taken a lock here than given it back."""
-    return sum(1 if taken else -1 for other, taken in m.locks if getattr(other, "real", None) is lock)
+    return sum(1 if taken else -1 for other, taken in m.state(Locks).steps if getattr(other, "real", None) is lock)
 
 
 @method(*LOCKS, name="acquire")
@@ -39,7 +45,7 @@ def acquire(m: Machine, self: Any, *args: Value, **kwargs: Value) -> Value:
         raise Unsupported("taking a lock while there are other threads", "take it outside the compiled function")
     m.guard(THREADS, "length", 1, "a lock was taken, which other threads may wait for")
     m.refuse_when_sealed()
-    m.locks.append((self, True))
+    m.state(Locks).steps.append((self, True))
     return ConstantV(True)
 
 
@@ -49,7 +55,7 @@ def release(m: Machine, self: Any, *error: Value) -> Value:
     if _taken(m, self.real) <= 0 and not _is_held(self.real):
         raise Unsupported("releasing a lock that is not held")
     m.refuse_when_sealed()
-    m.locks.append((self, False))
+    m.state(Locks).steps.append((self, False))
     return NONE
 
 
@@ -63,7 +69,7 @@ def held(e: Emitter, statements: list[str]) -> list[str]:
     """
     within: list[str] = []
     kept: list[str] = []
-    for lock, taken in e.m.locks:
+    for lock, taken in e.m.state(Locks).steps:
         name = e.expr(lock)
         if taken:
             kept.append(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...torch_compat import InferenceMode, Modes
+from ..torch_api.inference_mode import EnteredInference
 
 if TYPE_CHECKING:
     from ..torch_api.inference_mode import InferenceV
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 def left(e: Emitter) -> list[str]:
     """Statements after which the thread is in the modes that the program is in."""
-    return changes(_entered(e, e.m.inference), Modes())
+    return changes(_entered(e, e.m.state(EnteredInference).guards), Modes())
 
 
 def changes(before: Modes, after: Modes) -> list[str]:
@@ -42,10 +43,11 @@ def _entered(e: Emitter, guards: list[InferenceV]) -> Modes:
 def guard(e: Emitter, v: InferenceV) -> str:
     """The guard of ``torch.inference_mode``."""
     made = f"{e.pin(InferenceMode, 'InferenceMode')}({v.mode})"
-    if v not in e.m.inference:
+    entered = e.m.state(EnteredInference).guards
+    if v not in entered:
         name = e.name_value(v, "inference_mode", made)
         e.line(f"{name}.__exit__(None, None, None)")
         return name
     # making it enters the mode: what was entered around it comes before
-    e.body += changes(_entered(e, e.m.inference[: e.m.inference.index(v)]), v.before)
+    e.body += changes(_entered(e, entered[: entered.index(v)]), v.before)
     return e.name_value(v, "inference_mode", made)

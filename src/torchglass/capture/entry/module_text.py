@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ...records.literals import one_line
+from ..torch_api.deferred_asserts import Checks
 from ..torch_api.operations import MODE_CHANGES
 from .emitter import Emitter
 
@@ -78,9 +79,10 @@ def _checked(e: Emitter, names: list[str], graph_call: list[str]) -> list[str]:
     """Look at what the program checks when the graph has run; where that fails, Python runs the call from the start,
     with the modes and random numbers of then, and raises at the user's line.
     """
-    if not e.m.checks:
+    checks = e.m.state(Checks).waiting
+    if not checks:
         return graph_call
-    fails = " or ".join(f"not {e.expr(c.tensor)}" if c.passing else e.expr(c.tensor) for c in e.m.checks)
+    fails = " or ".join(f"not {e.expr(c.tensor)}" if c.passing else e.expr(c.tensor) for c in checks)
     changed = [("modes", "reconstruct.Modes()" if _sets_modes(e) else ""), ("random", _random(e))]
     before = [(e.fresh(name), text) for name, text in changed if text]
     return [

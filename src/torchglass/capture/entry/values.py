@@ -216,8 +216,8 @@ def _function(e: Emitter, v: FunctionV) -> str:
         parts.append(f"annotations={e.mapping(v.annotations)}")
     name = e.name_value(v, v.code.co_name, f"reconstruct.function({', '.join(parts)})")
     for cell, cell_name in zip(v.closure, cells):
-        if cell.real is None and cell.content is not None and id(cell) not in e.m.filled_cells:
-            e.m.filled_cells.add(id(cell))
+        if cell.real is None and cell.content is not None and id(cell) not in e.filled_cells:
+            e.filled_cells.add(id(cell))
             e.line(f"{cell_name}.cell_contents = {e.expr(cell.content)}")
     return name
 
@@ -353,7 +353,7 @@ def _new_class(e: Emitter, v: MadeV, recipe: ClassRecipe) -> str:
     if cell is not None and _new_cell(e, cell):
         # its methods refer to the class through the cell, which is filled when there is a class
         e.name_value(cell, "cell", "reconstruct.cell()")
-        e.m.filled_cells.add(id(cell))
+        e.filled_cells.add(id(cell))
     bases = f"({e.listing(recipe.bases)}{',' if recipe.bases else ''})"
     namespace = "{" + ", ".join(f"{k!r}: {e.expr(x)}" for k, x in recipe.namespace.items()) + "}"
     keywords = "{" + ", ".join(f"{k!r}: {e.expr(x)}" for k, x in recipe.keywords.items()) + "}"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -36,13 +37,20 @@ WHY = {
 }
 
 
+@dataclass
+class ReliedNames:
+    of_classes: dict[type, set[str] | None] = field(default_factory=dict)
+    of_libraries: dict[str, dict[str, Any]] = field(default_factory=dict)  # by module and name
+
+
 def names_of(m: Machine, cls: type) -> set[str] | None:
     """The names that were looked up in a class; None for one that cannot change, or was made inside."""
     if is_made(m, cls) or not isinstance(cls, type):  # typing.Dict is asked as a class is
         return None
-    if cls not in m.relied_classes:
-        m.relied_classes[cls] = set() if is_python_class(cls) and not is_ours(cls) else None
-    return m.relied_classes[cls]
+    known = m.state(ReliedNames).of_classes
+    if cls not in known:
+        known[cls] = set() if is_python_class(cls) and not is_ours(cls) else None
+    return known[cls]
 
 
 def is_ours(cls: type) -> bool:
@@ -67,13 +75,13 @@ def rely_on_name(m: Machine, module: str, name: str, real: Any) -> None:
         return  # a namespace that no module is reached by
     is_data = kind in DATA or isinstance(real, io.IOBase)
     if not is_data and not module.startswith("torchglass") and not is_ours(kind):
-        m.library_names.setdefault(module, {})[name] = real
+        m.state(ReliedNames).of_libraries.setdefault(module, {})[name] = real
 
 
 def guards_on_names(m: Machine) -> list[Guard]:
     return [
         Guard(Module(module), "names", tuple(names.items()), "it was taken from a library")
-        for module, names in m.library_names.items()
+        for module, names in m.state(ReliedNames).of_libraries.items()
     ]
 
 

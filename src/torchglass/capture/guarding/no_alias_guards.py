@@ -46,7 +46,7 @@ def guard_told_apart(m: Machine) -> None:
     owners = {id(part): v for v in existing for part in (getattr(v, "attrs", None), getattr(v, "payload", None))}
     written = [owners.get(id(v), v) for v in m.mutated.values()]
     _guard_kinds(m, [v for v in written if not isinstance(v, CellV)], existing, "one of them is written to")
-    changed = [owner for owner, _ in m.overlays.values() if isinstance(owner, TensorV)]
+    changed = [owner for owner, _ in m.overlays.attributes.values() if isinstance(owner, TensorV)]
     _guard_kinds(m, changed, [v for v in existing if isinstance(v, TensorV)], "an attribute of one of them is written")
     _guard_kinds(m, m.keys.values(), (), "they were different keys")
     if m.builder.flagged:

@@ -114,7 +114,7 @@ class Frame:
         except UserError as error:
             if not self.unwind(m, error, instruction.index):
                 raise
-        if m.dropped:
+        if m.generators.dropped:
             close_dropped(m)
 
     def unwind(self, m: Machine, error: UserError, index: int) -> bool:
@@ -136,7 +136,7 @@ class Frame:
 
     def leave(self, m: Machine) -> None:
         """Let go of the variables at the end, as Python does; of a frame that was called, its values die with it."""
-        if m.watched:
+        if m.generators.watched:
             self.locals, self.cells = {}, {}
             close_dropped(m)
 

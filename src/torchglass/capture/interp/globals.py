@@ -16,12 +16,12 @@ from ...records.sources import Attr, Fixed, Global, Item, Module, Source
 from ..guarding import class_guards as relied
 from ..values.base import Value
 from ..values.known import KnownV
+from ..values.overlays import UNREACHABLE
 
 if TYPE_CHECKING:
     from .frame import Frame
     from .machine import Machine
 
-UNREACHABLE = "!"  # begins the names of namespaces that belong to no imported module
 # What programs change in modules of the standard library, which are otherwise taken as they are.
 OF_PROGRAMS = frozenset(
     {("os", "environ"), ("warnings", "filters"), ("warnings", "defaultaction"), ("warnings", "showwarning")}
@@ -30,7 +30,7 @@ OF_PROGRAMS = frozenset(
 
 
 def load_global(m: Machine, frame: Frame, name: str) -> Value:
-    written = m.written_globals.get((frame.module, name))
+    written = m.overlays.globals.get((frame.module, name))
     if written is not None:
         return written
     if name in frame.namespace:
@@ -53,13 +53,13 @@ def _guard_no_global(m: Machine, frame: Frame, namespace: dict[str, Any], name: 
     """Note that the name was looked for in vain, so that builtins were asked next."""
     if m.is_stable(frame.namespace.get("__name__")):
         return
-    reached = m.namespace_sources.get(frame.module) if namespace is frame.namespace else None
+    reached = m.overlays.sources.get(frame.module) if namespace is frame.namespace else None
     if reached is not None or not frame.module.startswith(UNREACHABLE):
         m.guard(reached or Fixed(namespace), "dict_lacks", name, "a builtin was called by that name")
 
 
 def _source_of(m: Machine, frame: Frame, name: str) -> Source | None:
-    reached = m.namespace_sources.get(frame.module)
+    reached = m.overlays.sources.get(frame.module)
     if reached is not None:
         return Item(reached, name)
     stable = m.is_stable(frame.namespace.get("__name__")) or frame.module.startswith(UNREACHABLE)
@@ -104,7 +104,7 @@ def _counts_hooks(m: Machine, frame: Frame, name: str) -> bool:
 
 def store_global(m: Machine, frame: Frame, name: str, value: Value) -> None:
     m.refuse_when_sealed()
-    m.written_globals[(frame.module, name)] = value
+    m.overlays.globals[(frame.module, name)] = value
 
 
 def import_name(m: Machine, frame: Frame, name: str, names: Any, level: int) -> Value:
@@ -125,7 +125,7 @@ def import_from(m: Machine, module: Value, name: str) -> Value:
 
 def library_data(m: Machine, module: ModuleType, name: str) -> Source | None:
     """How to reach what programs change in the modules of a library, where the program reads it: ``sys.argv``."""
-    if m.module_key(module) != module.__name__:
+    if m.overlays.module_key(module) != module.__name__:
         return None
     relied.rely_on_name(m, module.__name__, name, module.__dict__[name])
     if (module.__name__, name) in OF_PROGRAMS:

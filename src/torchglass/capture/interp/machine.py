@@ -12,10 +12,10 @@ import os
 import sys
 import sysconfig
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from types import FunctionType, ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, cast
 
 import torch
 
@@ -31,14 +31,12 @@ from ..guarding import wrap
 from ..meanings import calls
 from ..meanings import class_statement as class_bodies
 from ..torch_api import constant_folding as constant_tensors
-from ..torch_api import deferred_asserts as checked
 from ..torch_api import graph_builder as graph
-from ..torch_api import inference_mode as inference
 from ..torch_api import operations as tensor_ops
 from ..torch_api import torch_function as function_modes
 from ..values import hashing
 from ..values import symbolic_strings as texts
-from ..values.arrays import ArrayV, is_array
+from ..values.arrays import is_array
 from ..values.base import Lazy, NotConstant, Value
 from ..values.binding import MISSING, bind, is_of_compiled_module
 from ..values.constant import ConstantV
@@ -46,18 +44,19 @@ from ..values.containers import CellV, SequenceV, SliceV, TupleV
 from ..values.dicts import DictV
 from ..values.functions import FunctionV
 from ..values.instance import ExceptionV, InstanceV
+from ..values.iterators import WaitingGenerators
 from ..values.known import KnownV
 from ..values.number import NumberV
 from ..values.opaque import is_opaque
+from ..values.overlays import Overlays
 from ..values.tensor import TensorV
 from .frame import Frame
-from .globals import UNREACHABLE
 
+S = TypeVar("S")
 MAX_DEPTH = 150
 MOST_IDLE_STEPS = 1_000_000  # without anything for the graph; capturing so many takes seconds, running them a blink
-OURS = os.path.join(
-    os.path.dirname(os.path.dirname(os.path.dirname(__file__))), ""
-)  # what stands in for functions written in C
+# What stands in for functions written in C.
+OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "")
 NOT_THE_USERS = (OURS, os.path.join(torch.__path__[0], ""), "<")
 
 
@@ -78,41 +77,32 @@ class Machine:
         self.builder = graph.GraphBuilder()
         self.frames: list[Frame] = []
         self.guards: dict[tuple[Any, ...], Guard] = {}
-        self.arrays: dict[int, ArrayV] = {}
         self.wrapped: dict[int, tuple[Any, Value]] = {}
         self.mutated: dict[int, Value] = {}
+        self.overlays = Overlays(function)
         self.keys: dict[int, Value] = {}  # objects of before the call that were keys or members
-        self.overlays: dict[tuple[int, str], tuple[KnownV | TensorV | DictV, Value]] = {}
-        self.written_globals: dict[tuple[str, str], Value] = {}
-        self.computed: dict[Hashable, NumberV] = {}  # what numbers that change were computed to be
-        self.fallible: list[NumberV] = []  # numbers whose computation may raise for other values
         self.modes = torch_compat.Modes()
         self.function_modes: list[InstanceV] = []  # entered inside, innermost last
-        self.device_contexts: list[list[InstanceV]] = []  # what stood there before each `with torch.device(...)`
-        self.probe: function_modes.Probe | None = None
-        self.inference: list[inference.InferenceV] = []  # entered inside, innermost last
         self.class_sources: dict[type, Source] = {}
-        self.relied_classes: dict[type, set[str] | None] = {}
-        self.library_names: dict[str, dict[str, Any]] = {}
-        self.namespace_sources: dict[str, Source] = {}
-        self.pinned: dict[int, dict[str, Any]] = {}
         self.kept: list[Any] = []
         self.settling: set[int] = set()
-        self.stand_ins: dict[int, tuple[Value, Any]] = {}
-        self.fixed_cells: dict[int, Any] = {}
-        self.filled_cells: set[int] = set()
         self.sealed_by = ""
         self.leaves_break = False  # whether what must not leave the graph ends it: see LeafLeaves
-        self.checks: list[checked.Check] = []
         self.checks_break = False  # whether a tensor is looked at before the program goes on
+        self.generators = WaitingGenerators()
+        self.states: dict[type, Any] = {}  # what features keep of one capture, by the class of it: see ``state``
         self.steps, self.patience, self.nodes_seen = 0, MOST_IDLE_STEPS, 0
-        self.locks: list[tuple[Value, bool]] = []  # taken (True) and given back, in order
-        self.watched: dict[Frame, Any] = {}  # of generators that wait in a `try` or a `with`
-        self.dropped: list[Frame] = []  # those of them that nothing refers to any more
 
     def forget(self) -> None:
         """Let go of the call's objects at the end: values refer to the machine, and it to them."""
         vars(self).clear()
+
+    def state(self, kind: type[S]) -> S:
+        """What a feature keeps of this capture: one object of its class, made when first asked for."""
+        found = self.states.get(kind)
+        if found is None:
+            found = self.states[kind] = kind()
+        return cast(S, found)
 
     # --- where we are ----------------------------------------------------------------------------------------------
     def origin(self) -> Origin:
@@ -536,15 +526,6 @@ class Machine:
             frame.push(value)
         return self.run_frame(frame)
 
-    def pin_namespace(self, function: FunctionType, source: Source | None) -> str:
-        """The module name of globals that belong to no imported module: they are reached through the function."""
-        namespace = function.__globals__
-        name = f"{UNREACHABLE}{id(namespace)}"
-        self.pinned[id(namespace)] = namespace
-        if source is not None and not self.is_stable(namespace.get("__name__")):
-            self.namespace_sources.setdefault(name, Attr(source, "__globals__"))
-        return name
-
     def dispatched(self, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
         return function_modes.dispatched(self, function, args, kwargs) if self.function_modes else None
 
@@ -552,10 +533,6 @@ class Machine:
         """What ``function(*args, **kwargs)`` means to objects among its arguments; None where none says so."""
         asked = function_modes.overridden(self, args, kwargs)
         return function_modes.dispatched(self, function, args, kwargs) if asked else None
-
-    def waiting(self) -> list[Value]:
-        """The generators that wait in a `try` or a `with`."""
-        return [generator for reference in self.watched.values() if (generator := reference()) is not None]
 
     # --- effects ---------------------------------------------------------------------------------------------------
     @contextmanager
@@ -577,59 +554,7 @@ class Machine:
             self.refuse_when_sealed()
             self.mutated.setdefault(id(value), value)
 
-    def attribute_overlay(self, real: Any, name: str) -> Value | None:
-        if isinstance(real, ModuleType) and self.written_globals:
-            key = self.module_key(real)
-            return self.written_globals.get((key, name)) if key is not None else None
-        found = self.overlays.get((id(real), name))
-        return found[1] if found is not None else None
-
-    def overlaid(self, real: Any) -> list[str]:
-        """The names of the attributes that the program wrote to an object."""
-        return [name for key, name in self.overlays if key == id(real)]
-
-    def class_overlay(self, cls: type, name: str) -> Value | None:
-        """What the program wrote to the class attribute that a look-up through ``cls`` finds, None if it did not."""
-        if not self.overlays:
-            return None
-        for base in cls.__mro__:
-            found = self.overlays.get((id(base), name))
-            if found is not None:
-                return found[1]
-            if name in base.__dict__:
-                return None
-        return None
-
-    def module_key(self, module: ModuleType) -> str | None:
-        """How sources name a module's globals: '' for the compiled function's own; None if it is not to be imported."""
-        if module.__dict__ is self.function.__globals__:
-            return ""
-        return module.__name__ if sys.modules.get(module.__name__) is module else None
-
-    def set_overlay(self, owner: KnownV | TensorV | DictV, name: str, value: Value) -> None:
-        key = self.module_key(owner.real) if isinstance(owner.real, ModuleType) else None
-        if owner.source is None and key is None:
-            raise Unsupported(f"writing attribute `{name}` of the {owner.describe()}")
-        if isinstance(owner.real, type):
-            written = getattr(value, "real", None)
-            special = name.startswith("__") or self.is_data_descriptor(self.class_lookup(owner.real, name))
-            if special or (written is not None and hasattr(type(written), "__get__")) or isinstance(value, FunctionV):
-                raise Unsupported(f"writing attribute `{name}` of the {owner.describe()}")
-        self.refuse_when_sealed()
-        if key is not None:
-            self.written_globals[(key, name)] = value
-            return
-        self.overlays[(id(owner.real), name)] = (owner, value)
-
     # --- globals --------------------------------------------------------------------------------------------------
-    def namespace_of(self, module: str) -> dict[str, Any]:
-        """The globals that a Global source's ``module`` names."""
-        if module == "":
-            return self.function.__globals__
-        if module.startswith(UNREACHABLE):
-            return self.pinned[int(module.removeprefix(UNREACHABLE))]
-        return sys.modules[module].__dict__
-
     def is_stable(self, module: str | None) -> bool:
         """Whether a module's functions and classes are taken as they are; what stands for its name may be anything."""
         top = module.partition(".")[0] if isinstance(module, str) else ""

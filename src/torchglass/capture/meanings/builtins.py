@@ -287,7 +287,7 @@ def repr_(m, args, kwargs):
     if isinstance(value, InstanceV):
         return check_given(m, "__repr__", value.cls, m.call(m.wrap_known(value.cls.__repr__), [value], {}))
     lasting = isinstance(getattr(value, "real", None), (type, *KNOWN_TYPES))
-    if isinstance(value, KnownV) and not lasting and (m.mutated or m.overlays):
+    if isinstance(value, KnownV) and not lasting and (m.mutated or m.overlays.attributes):
         raise Unsupported(f"repr() of {value.a()}, which may show what the program has written")
     return m.fold(repr, args, kwargs)
 

@@ -261,7 +261,7 @@ def inline(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value
 def _name_of(m: Machine, function: Any, name: str) -> str:
     if isinstance(function, FunctionV):
         return function.called(m, name)
-    written = m.attribute_overlay(function.real, name)
+    written = m.overlays.attribute(function.real, name)
     return str(getattr(function.real, name) if written is None else written.as_constant())
 
 
@@ -275,7 +275,7 @@ def module_of(m: Machine, function: FunctionType, source: Source | None) -> str:
     module = sys.modules.get(name)
     if module is not None and module.__dict__ is function.__globals__:
         return str(name)
-    return m.pin_namespace(function, source)
+    return m.overlays.pin(function, None if m.is_stable(name) else source)
 
 
 def source_of(m: Machine, function: KnownV) -> Source | None:

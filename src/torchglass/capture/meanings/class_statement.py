@@ -18,6 +18,7 @@ import enum
 import functools
 import types
 import typing
+from dataclasses import dataclass, field
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -71,16 +72,22 @@ for _factory in FACTORIES:
 
 
 # --- stand-ins --------------------------------------------------------------------------------------------------------
+@dataclass
+class StandIns:
+    made: dict[int, tuple[Value, Any]] = field(default_factory=dict)  # by the id of the value
+    cells: dict[int, Any] = field(default_factory=dict)  # what methods of such classes read around them
+
+
 def stand_in(m: Machine, value: Value | Lazy) -> Any:
     """A real object that stands for ``value``; reading it through ``Machine.wrap`` gives the value again."""
     value = m.forced(value)
-    known = m.stand_ins.get(id(value))
+    known = m.state(StandIns).made.get(id(value))
     if known is not None:
         return known[1]
     if isinstance(value, (ConstantV, KnownV)):
         return value.as_constant()
     real = _new_stand_in(m, value)
-    m.stand_ins[id(value)] = (value, real)
+    m.state(StandIns).made[id(value)] = (value, real)
     m.wrapped.setdefault(id(real), (real, value))
     _fill(m, value, real)
     return real
@@ -146,9 +153,10 @@ def current_cells(m: Machine, cls: type) -> None:
                 raise Unsupported(f"`{cls.__name__}`, whose methods read variables around it that are no constants")
             real = stand_in(m, cell)
             now = stand_in(m, content)
-            if cell.written and id(cell) in m.fixed_cells and m.fixed_cells[id(cell)] is not now:
+            fixed = m.state(StandIns).cells
+            if cell.written and id(cell) in fixed and fixed[id(cell)] is not now:
                 raise Unsupported(f"`{cls.__name__}`, whose methods read variables around it that change")
-            m.fixed_cells[id(cell)] = real.cell_contents = now
+            fixed[id(cell)] = real.cell_contents = now
 
 
 def _is_fixed(value: Value) -> bool:

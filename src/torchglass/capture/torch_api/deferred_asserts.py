@@ -10,7 +10,7 @@ That is how PyTorch's distributions look at their arguments, and what ``assert``
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -39,12 +39,17 @@ class Check:
     passing: bool
 
 
+@dataclass
+class Checks:
+    waiting: list[Check] = field(default_factory=list)
+
+
 def truth(m: Machine, frame: Frame, value: Value) -> bool:
     """Which way a jump goes that looks at ``value``."""
     if isinstance(value, TensorV) and _may_wait(m, value):
         passing = _passing(frame)
         if passing is not None:
-            m.checks.append(Check(value, passing))
+            m.state(Checks).waiting.append(Check(value, passing))
             return passing
     return m.truth(value)
 
@@ -90,8 +95,9 @@ def refuse_unfit(m: Machine) -> None:
     """A check that fails is found when the graph has run, and then Python runs the call from the start: nothing may
     have happened that this would do twice.
     """
-    if not m.checks:
+    checks = m.state(Checks).waiting
+    if not checks:
         return
-    written = m.builder.writes_inputs() or any(m.builder.wrote_to(check.tensor.fake) for check in m.checks)
+    written = m.builder.writes_inputs() or any(m.builder.wrote_to(check.tensor.fake) for check in checks)
     if written or any(isinstance(held, torch.Generator) for held in m.builder.held.values()):
         raise Unchecked("a check of a tensor in a graph that cannot be run twice")

@@ -10,6 +10,7 @@ what may be done with them. A graph that ends inside leaves the mode, and the en
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -52,14 +53,20 @@ class InferenceV(Value):
         self.node = m.builder.mark_mode(torch_compat.enter_inference_mode, (self.mode,), m.origin())
         self.guard = torch_compat.InferenceMode(self.mode)
         self.after = torch_compat.Modes()
-        m.inference.append(self)
+        m.state(EnteredInference).guards.append(self)
 
     def leave(self, m: Machine) -> None:
-        if not m.inference or m.inference[-1] is not self:
+        entered = m.state(EnteredInference).guards
+        if not entered or entered[-1] is not self:
             raise Unsupported("leaving torch.inference_mode, which was not entered last")
-        m.inference.pop()
+        entered.pop()
         m.builder.mark_mode(torch_compat.exit_inference_mode, (self.node,), m.origin())
         self.guard.__exit__(None, None, None)
+
+
+@dataclass
+class EnteredInference:
+    guards: list[InferenceV] = field(default_factory=list)  # innermost last
 
 
 class GuardMethodV(CallableV):
@@ -79,5 +86,6 @@ def inference_guard(m, args, kwargs):
 
 def left_for_real(m: Machine) -> None:
     """The capture is over: the modes that its program is still in are left."""
-    while m.inference:
-        m.inference.pop().guard.__exit__(None, None, None)
+    entered = m.state(EnteredInference).guards
+    while entered:
+        entered.pop().guard.__exit__(None, None, None)

@@ -19,6 +19,7 @@ from ..polyfills import builtins as polyfills
 from ..polyfills import optimizers as polyfill_optimizers
 from ..values.base import Value
 from ..values.constant import ConstantV
+from ..values.overlays import set_overlay
 from ..values.tensor import TensorV
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def write_grad(m: Machine, owner: TensorV, value: Value) -> None:
             raise Unsupported("a gradient that has a gradient, written to `.grad`", "write what `.detach()` gives")
     elif not (isinstance(value, ConstantV) and value.value is None):
         raise Fails("the program raises TypeError")
-    m.set_overlay(owner, "grad", value)
+    set_overlay(m, owner, "grad", value)
 
 
 def write_data(m: Machine, owner: TensorV, value: Value) -> None:
@@ -45,7 +46,7 @@ def write_data(m: Machine, owner: TensorV, value: Value) -> None:
         return
     if not _alike(owner.fake, value.fake):
         raise Unsupported("writing other sizes or another type to `.data` of a tensor")
-    m.set_overlay(owner, "data", value)
+    set_overlay(m, owner, "data", value)
     owner.replaced = True
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -72,7 +73,7 @@ def make_device(m, args, kwargs):
 def enter_device(m, self):
     """There is one device at most, below all other modes."""
     make_device(m, [self], {})  # as DeviceContext.__init__ does
-    m.device_contexts.append(m.function_modes)
+    m.state(FunctionModes).device_contexts.append(m.function_modes)
     mode = InstanceV(DeviceContext, DeviceContext(self.as_constant()))
     m.function_modes = [mode, *(other for other in m.function_modes if other.cls is not DeviceContext)]
     return self
@@ -80,9 +81,9 @@ def enter_device(m, self):
 
 @method(torch.device, name="__exit__")
 def leave_device(m, self, *error):
-    if not m.device_contexts:
+    if not m.state(FunctionModes).device_contexts:
         raise Unsupported("leaving a torch.device that was entered before the call")
-    before = m.device_contexts.pop()
+    before = m.state(FunctionModes).device_contexts.pop()
     others = [mode for mode in m.function_modes if mode.cls is not DeviceContext]
     m.function_modes = [*(mode for mode in before if mode.cls is DeviceContext), *others]
     return NONE
@@ -138,6 +139,12 @@ def push_modes(e: Emitter) -> None:
 
 
 # --- asking -----------------------------------------------------------------------------------------------------------
+@dataclass
+class FunctionModes:
+    device_contexts: list[list[InstanceV]] = field(default_factory=list)  # what stood there before each was entered
+    probe: Probe | None = None
+
+
 class Probe(TorchFunctionMode):
     """Answers what PyTorch asks a mode by having the machine interpret the innermost symbolic one."""
 
@@ -251,8 +258,9 @@ def _tensor_of(builder: GraphBuilder, fake: torch.Tensor) -> TensorV | None:
 
 def ask(m: Machine, func: Any, types: TupleV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What the innermost mode answers; while it does, it is off."""
-    modes, probe = m.function_modes, m.probe
-    mode, m.function_modes, m.probe = modes[-1], modes[:-1], None
+    state = m.state(FunctionModes)
+    modes, probe = m.function_modes, state.probe
+    mode, m.function_modes, state.probe = modes[-1], modes[:-1], None
     try:
         if mode.cls is DeviceContext:
             if func in torch_compat.device_constructors() and _is_none(kwargs.get("device", NONE)):
@@ -260,7 +268,7 @@ def ask(m: Machine, func: Any, types: TupleV, args: list[Value], kwargs: dict[st
             return m.call(m.wrap_known(func), args, kwargs)
         return _answer(m, mode, func, types, args, kwargs)
     finally:
-        m.function_modes, m.probe = modes, probe
+        m.function_modes, state.probe = modes, probe
 
 
 def _answer(m: Machine, asked: Value, func: Any, types: TupleV, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -296,18 +304,20 @@ def probing(m: Machine, probe: Probe | None = None) -> Iterator[None]:
     if not m.function_modes:
         yield
         return
-    before, m.probe = m.probe, probe or Probe(m)
+    state = m.state(FunctionModes)
+    before, state.probe = state.probe, probe or Probe(m)
     try:
-        with m.probe:
+        with state.probe:
             yield
     finally:
-        m.probe = before
+        state.probe = before
 
 
 @contextmanager
 def outside_probe(m: Machine) -> Iterator[None]:
     """The machine goes on inside of what PyTorch runs under a probe (a function that ``vmap`` calls)."""
-    probe, m.probe = m.probe, None
+    state = m.state(FunctionModes)
+    probe, state.probe = state.probe, None
     if probe is not None:
         probe.__exit__(None, None, None)
     try:
@@ -315,7 +325,7 @@ def outside_probe(m: Machine) -> Iterator[None]:
     finally:
         if probe is not None:
             probe.__enter__()
-        m.probe = probe
+        state.probe = probe
 
 
 # --- what a mode's code does with what it gets ------------------------------------------------------------------------

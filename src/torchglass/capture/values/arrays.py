@@ -30,6 +30,10 @@ IMPURE = frozenset([
 ])  # fmt: skip
 
 
+class KnownArrays(dict[int, "ArrayV"]):
+    """The value of each array, by the id of the array."""
+
+
 class ArrayV(Value):
     """A ``numpy.ndarray`` computed from constants while capturing; ``root`` is the array that it is a view of.
 
@@ -44,13 +48,14 @@ class ArrayV(Value):
     @classmethod
     def of(cls, m: Machine, array: Any) -> ArrayV:
         """The one value for ``array``."""
-        known = m.arrays.get(id(array))
+        arrays = m.state(KnownArrays)
+        known = arrays.get(id(array))
         if known is not None:
             return known
         base = array.base
         if base is not None and not is_array(base):
             raise Unsupported("a NumPy array in memory of others")
-        known = m.arrays[id(array)] = cls(array, None if base is None else cls.of(m, base))
+        known = arrays[id(array)] = cls(array, None if base is None else cls.of(m, base))
         return known
 
     def offset(self) -> int:

@@ -16,6 +16,7 @@ from .base import Lazy, NotConstant, Value
 from .binding import MISSING
 from .constant import NONE, ConstantV, is_constant_object
 from .hashing import EqualKey, IdentityKey, hash_key, rely_on, says_what_is_equal
+from .overlays import set_overlay
 
 if TYPE_CHECKING:
     from ..interp.machine import Machine
@@ -181,7 +182,7 @@ class DictV(Value):
             raise Unsupported("`__dict__` of an OrderedDict", "read the attributes by name")
         if self.real is None:
             return self.attrs.get(name)
-        written = m.attribute_overlay(self.real, name)
+        written = m.overlays.attribute(self.real, name)
         if written is not None or self.source is None:
             return written
         place = InstanceDict(self.source)
@@ -196,7 +197,7 @@ class DictV(Value):
             return self.attrs
         if self.source is not None:
             m.guard(InstanceDict(self.source), "dict_keys", list(self.real.__dict__), "all attributes were read")
-        names = dict.fromkeys([*self.real.__dict__, *m.overlaid(self.real)])
+        names = dict.fromkeys([*self.real.__dict__, *m.overlays.names(self.real)])
         found = {name: self.attribute(m, name) for name in names}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -208,7 +209,7 @@ class DictV(Value):
         elif self.real is None:
             self.attrs[name] = value
         else:
-            m.set_overlay(self, name, value)
+            set_overlay(m, self, name, value)
 
     def truth(self, m: Machine) -> bool:
         length = self.changing_length(m)

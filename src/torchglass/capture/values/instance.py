@@ -135,7 +135,7 @@ class InstanceV(Value):
             found = self.attrs.lookup(m, name)
             if found is not None:
                 return found
-        overlay = m.class_overlay(self.cls, name)
+        overlay = m.overlays.of_class(self.cls, name)
         if overlay is not None:
             return overlay
         if attribute is not MISSING:

@@ -6,6 +6,7 @@ import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -272,6 +273,17 @@ def _unless_over(step: Callable[[], Value | None]) -> Value | None:
         raise
 
 
+@dataclass
+class WaitingGenerators:
+    """Generators that wait in a ``try`` or a ``with``, by their frames."""
+
+    watched: dict[Frame, weakref.ref[GeneratorV]] = field(default_factory=dict)
+    dropped: list[Frame] = field(default_factory=list)  # of those that nothing refers to any more
+
+    def alive(self) -> list[GeneratorV]:
+        return [generator for reference in self.watched.values() if (generator := reference()) is not None]
+
+
 class GeneratorV(IteratorV):
     """A generator made inside: its frame, suspended at a yield."""
 
@@ -351,9 +363,10 @@ class GeneratorV(IteratorV):
         """Tell the machine when nothing of the program refers to it any more. The program's references are those that
         values and frames hold to this object, so that it dies here when it would die in Python.
         """
-        frame, dropped = self.frame, m.dropped
-        if frame not in m.watched:
-            m.watched[frame] = weakref.ref(self, lambda _: dropped.append(frame))
+        frame, waiting = self.frame, m.generators
+        if frame not in waiting.watched:
+            dropped = waiting.dropped
+            waiting.watched[frame] = weakref.ref(self, lambda _: dropped.append(frame))
 
     def throw(self, m: Machine, error: UserError) -> Value | None:
         """Raise ``error`` where the generator is suspended; None when it returned."""
@@ -406,9 +419,10 @@ class GeneratorV(IteratorV):
 
 def close_dropped(m: Machine) -> None:
     """Close the generators that wait in a ``try`` or a ``with`` and that nothing refers to any more."""
-    while m.dropped:
-        frame = m.dropped.pop()
-        del m.watched[frame]
+    waiting = m.generators
+    while waiting.dropped:
+        frame = waiting.dropped.pop()
+        del waiting.watched[frame]
         if frame.finished is None or frame.finished[0] != "yield":
             continue
         try:

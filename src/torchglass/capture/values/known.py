@@ -11,6 +11,7 @@ from ..errors import Unsupported
 from .base import Value
 from .binding import MISSING, RUN_BY_CALLS, bind, class_lookup
 from .constant import ConstantV
+from .overlays import set_overlay
 
 if TYPE_CHECKING:
     from ..interp.machine import Machine
@@ -70,13 +71,13 @@ class KnownV(Value):
         return m.call_known(self, args, kwargs)
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        overlay = m.attribute_overlay(self.real, name)
+        overlay = m.overlays.attribute(self.real, name)
         if overlay is not None:
             return overlay
-        if name == "__dict__" and m.overlaid(self.real):
+        if name == "__dict__" and m.overlays.names(self.real):
             raise Unsupported(f"`__dict__` of the {self.describe()} after a write", "read the attributes by name")
         if isinstance(self.real, type):
-            overlay = m.class_overlay(self.real, name)
+            overlay = m.overlays.of_class(self.real, name)
             return self._class_attr(m, name) if overlay is None else overlay
         if isinstance(self.real, ModuleType) and name in self.real.__dict__ and name != "__dict__":
             return m.wrap(self.real.__dict__[name], self._global_source(m, name), self.real)
@@ -156,7 +157,7 @@ class KnownV(Value):
 
     def store(self, m: Machine, name: str, value: Value) -> None:
         """Write an attribute without asking a metaclass of the user's."""
-        m.set_overlay(self, name, value)
+        set_overlay(m, self, name, value)
 
     def _by_metaclass(self, m: Machine, name: str, *args: Value) -> Value | None:
         """A class's own ``len``, iteration, ...: the metaclass's method in Python, None where there is none."""

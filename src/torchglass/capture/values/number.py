@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from types import BuiltinFunctionType, MethodDescriptorType, NoneType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
@@ -193,14 +194,21 @@ def varies(m: Machine, value: Value | Lazy | str | None) -> bool:
     return isinstance(value, (str, NumberV))
 
 
+@dataclass
+class ComputedNumbers:
+    by_parts: dict[Hashable, NumberV] = field(default_factory=dict)
+    fallible: list[NumberV] = field(default_factory=list)  # whose computation may raise for other values
+
+
 def computed(m: Machine, function: Callable[..., Any], text: str, parts: tuple[Value, ...]) -> NumberV | None:
     """``function`` of numbers and texts, computed anew at each call; None when a part or the result is neither."""
     reals = [part.known if isinstance(part, NumberV) else getattr(part, "value", None) for part in parts]
     if not all(isinstance(part, NumberV) or _is_plain(part) for part in parts):
         return None
     key = (function, text, *map(_identity, parts))
-    if key in m.computed:
-        return m.computed[key]
+    known = m.state(ComputedNumbers)
+    if key in known.by_parts:
+        return known.by_parts[key]
     try:
         result = function(*reals)
     except Exception:
@@ -209,8 +217,8 @@ def computed(m: Machine, function: Callable[..., Any], text: str, parts: tuple[V
         return None
     number = NumberV(m, result, None, function, text, parts)
     if function not in NEVER_FAIL:
-        m.fallible.append(number)
-    m.computed[key] = number
+        known.fallible.append(number)
+    known.by_parts[key] = number
     return number
 
 

@@ -120,7 +120,7 @@ class TensorV(Value):
     def _grad(self, m: Machine) -> Value:
         if self.real is None or self.source is None:
             raise Unsupported("`.grad` of a tensor made inside the graph")
-        written = m.attribute_overlay(self.real, "grad")
+        written = m.overlays.attribute(self.real, "grad")
         if written is not None:
             return written
         return m.wrap(self.real.grad, Attr(self.source, "grad"))
