@@ -23,7 +23,7 @@ from types import CodeType
 from typing import Any
 
 from torchglass.decompiler import DecompileError, decompile
-from torchglass.decompiler.verify import source_difference, source_value_difference
+from torchglass.decompiler.compare.instructions import source_difference, source_value_difference
 
 LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "site-packages", "__pycache__"}
 TIME_LIMIT = 5.0

@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch")
 from torch._dynamo.convert_frame import register_bytecode_hook  # noqa: E402
 
 from torchglass.decompiler import decompile, readable  # noqa: E402
-from torchglass.decompiler.equivalence import value_difference  # noqa: E402
-from torchglass.decompiler.verify import compiled  # noqa: E402
+from torchglass.decompiler.compare.instructions import compiled  # noqa: E402
+from torchglass.decompiler.compare.meaning import value_difference  # noqa: E402
 from torchglass.inspector.torch_compile.factories import with_factories  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))

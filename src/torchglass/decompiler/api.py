@@ -11,10 +11,12 @@ import ast
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-from .cells import with_free_cells
-from .check import check_tree
+from .compare.instructions import LAMBDA, source_difference, source_value_difference
 from .errors import UNEXPECTED, DecompileError
-from .function import (
+from .expressions.values import Function
+from .instructions.cells import with_free_cells
+from .instructions.peel import resumes
+from .pipeline import (
     MODES,
     FinalError,
     NoExpression,
@@ -24,9 +26,7 @@ from .function import (
     lambda_expression,
     unused_free_variables,
 )
-from .peel import resumes
-from .values import Function
-from .verify import LAMBDA, source_difference, source_value_difference
+from .statements.check import check_tree
 
 
 def decompile(function_or_code: Any, *, verify: bool = False, name: str | None = None) -> str:
@@ -199,7 +199,7 @@ def definition_tree(
     """The definition of ``code`` as a module, wrapped in a function that binds its free variables if it has any."""
     function = Function(code)
     if type(target) is FunctionType:
-        from .signature import fill_signature
+        from .expressions.signature import fill_signature
 
         fill_signature(function, target)
     kind = code.co_name
@@ -214,7 +214,7 @@ def definition_tree(
     elif kind == "<lambda>" and name is None:
         stmt = _lambda(function, outer)
     elif kind == "<module>":
-        from .function import declared_body
+        from .pipeline import declared_body
 
         return ast.Module(_with_docstring(declared_body(code, outer)), [])
     else:

@@ -1,0 +1,404 @@
+"""One pattern of a ``match`` statement, read off the instructions that test it.
+
+``Reader.run`` runs the instructions on a stack of *holes*: each test says something about a hole, each unpacking makes
+new ones, each store names one.  ``Hole.pattern`` is then the pattern.  Example: MATCH_SEQUENCE, BRANCH, GET_LEN,
+LOAD_CONST 2, COMPARE ==, BRANCH, UNPACK_SEQUENCE 2, STORE a, STORE b leave a hole whose pattern is ``[a, b]``.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from ...bytecode.canonical import Ins
+from ..instructions.flow import skip
+from ..instructions.minimize import alike
+from .constants import constant
+
+
+class NoPattern(Exception):
+    """These instructions test no pattern."""
+
+
+class Hole:
+    """A value a pattern is matched against, and what is known of the pattern so far."""
+
+    def __init__(self) -> None:
+        self.value: Any = None  # a finished pattern: value, singleton
+        self.kind = ""
+        self.length: tuple[str, int] | None = None
+        self.parts: dict[int, Hole] = {}
+        self.star: int | None = None
+        self.keys: Any = None
+        self.rest: str | None = None
+        self.cls: Any = None
+        self.names: list[str] = []
+        self.choices: list[Hole] = []
+        self.twins: list[Hole] = []
+
+    def pattern(self) -> Any:
+        node = self._bare()
+        for name in self.names:
+            node = ast.MatchAs(node, name)
+        return node if node is not None else ast.MatchAs(None, None)
+
+    def _bare(self) -> Any:
+        if self.choices:
+            return ast.MatchOr([c.pattern() for c in self.choices])
+        if self.value is not None:
+            return self.value
+        if self.kind == "sequence":
+            return ast.MatchSequence(self._elements())
+        if self.kind == "mapping":
+            keys = self.keys or []
+            return ast.MatchMapping(list(keys), [self.parts[n].pattern() for n in range(len(keys))], self.rest)
+        if self.kind == "class":
+            cls, count, names = self.cls
+            parts = [self._part(n) for n in range(count + len(names))]
+            return ast.MatchClass(cls, parts[:count], list(names), parts[count:])
+        return None
+
+    def _elements(self) -> list[Any]:
+        sign, size = self.length or (">=", 0)
+        star = self.star
+        if star is None and sign == ">=":
+            # by subscripts: positions from the front are >= 0, those from the back < 0
+            front = [n for n in self.parts if n >= 0]
+            star = max(front) + 1 if front else 0
+            back = size - star
+            items = [self._part(n) for n in range(star)]
+            return items + [ast.MatchStar(None)] + [self._part(n) for n in range(-back, 0)]
+        items = []
+        for n in range(size + (star is not None)):
+            if n == star:
+                hole = self.parts.get(n)
+                items.append(ast.MatchStar(hole.names[0] if hole is not None and hole.names else None))
+            else:
+                items.append(self._part(n))
+        return items
+
+    def _part(self, n: int) -> Any:
+        return self.parts[n].pattern() if n in self.parts else ast.MatchAs(None, None)
+
+
+class Token:
+    """Anything else on the stack: the outcome of a test, a length, unpackable attributes, the rest of a mapping."""
+
+    def __init__(self, kind: str, hole: Hole | None = None, value: Any = None) -> None:
+        self.kind = kind
+        self.hole = hole
+        self.value = value
+
+
+class Reader:
+    """Runs the instructions of one pattern."""
+
+    def __init__(self, code: list[Ins], base: int) -> None:
+        self.code = code
+        self.base = base
+        self.fails: list[tuple[int, int]] = []
+        self.stores: list[Ins] = []
+        self.budget = 600
+
+    def run(self, at: int, stack: list[Any], until_jump: bool) -> tuple[int, list[Any]]:
+        """Run from ``at``; stops when the stack is back at ``base`` or, inside an alternative, at a JUMP."""
+        stack = list(stack)
+        while True:
+            self.budget -= 1
+            if self.budget < 0:
+                raise NoPattern
+            ins = self.code[at]
+            if ins.op == "NOP":
+                at = ins.nxt
+                continue
+            if not until_jump and len(stack) <= self.base:
+                return at, stack
+            if until_jump and (ins.op == "JUMP" or (ins.op == "POP_TOP" and len(stack) == self.base)):
+                return at, stack  # a POP_TOP here drops the subject: the jump to the common end was replaced by a copy
+            if ins.op == "JUMP":
+                raise NoPattern
+            if ins.op == "COPY" and ins.arg == 1 and isinstance(stack[-1], Hole):
+                known = [(v, dict(v.__dict__, names=list(v.names))) for v in stack if isinstance(v, Hole)]
+                chosen = self._alternatives(at, stack)
+                if chosen is None:
+                    for hole, state in known:
+                        hole.__dict__.update(state)
+                if chosen is not None:
+                    at, stack = chosen
+                    continue
+            function = _OPS.get(ins.op)
+            if function is None:
+                raise NoPattern
+            try:
+                function(self, ins, stack)
+            except (IndexError, AttributeError, TypeError) as error:
+                raise NoPattern from error
+            if len(stack) < self.base:
+                raise NoPattern
+            at = ins.to if ins.op == "BRANCH" and ins.arg == "bool" and ins.jump_if else ins.nxt
+
+    def _alternatives(self, at: int, stack: list[Any]) -> tuple[int, list[Any]] | None:
+        size = len(stack)
+        ends: set[int] = set()
+        choices: list[Hole] = []
+        outcomes: list[list[Any]] = []
+        stores: list[Ins] = []
+        place = at
+        while self.code[place].op == "COPY" and self.code[place].arg == 1:
+            reader = Reader(self.code, size)
+            reader.budget = self.budget
+            hole = Hole()
+            try:
+                jump, after = reader.run(self.code[place].nxt, [*stack, hole], True)
+                if len(after) < size or not all(isinstance(v, Hole) for v in after[size:]):
+                    return None
+                if any(a is not b for a, b in zip(after, stack)):
+                    return None
+                place = reader.next_case(size)
+            except NoPattern:
+                return None
+            ends.add(skip(self.code, self.code[jump].to if self.code[jump].op == "JUMP" else jump))
+            choices.append(hole)
+            outcomes.append(after)
+            stores += reader.stores
+        if (
+            len(choices) < 2
+            or not self._one_place(ends)
+            or len({len(o) for o in outcomes}) != 1
+            or self.code[place].op != "POP_TOP"
+        ):
+            return None
+        self.fails.append((place, size))
+        self.stores += stores
+        merged = list(stack)
+        for column in zip(*[o[size:] for o in outcomes]):
+            hole = Hole()
+            hole.twins = list(column)
+            merged.append(hole)
+        top = stack[-1]
+        top.choices = choices
+        return min(ends), merged
+
+    def _one_place(self, ends: set[int]) -> bool:
+        first = min(ends)
+        return all(e == first or alike(self.code, first, e, False) is not None for e in ends)
+
+    def next_case(self, size: int) -> int:
+        """Where all failed tests lead once they have dropped what lies above ``size``."""
+        places = set()
+        for at, depth in self.fails:
+            while depth > size:
+                at = skip(self.code, at)
+                if self.code[at].op != "POP_TOP":
+                    raise NoPattern
+                at = self.code[at].nxt
+                depth -= 1
+            places.add(skip(self.code, at))
+        if len(places) != 1:
+            raise NoPattern
+        return places.pop()
+
+
+def _op_copy(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    stack.append(stack[-ins.arg])
+
+
+def _op_pop(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    stack.pop()
+
+
+def _op_swap(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    stack[-1], stack[-ins.arg] = stack[-ins.arg], stack[-1]
+
+
+def _op_rot(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    stack.insert(len(stack) - ins.arg, stack.pop())
+
+
+def _op_const(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    stack.append(Token("const", None, ins.arg))
+
+
+def _op_name(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    stack.append(Token("expr", None, ast.Name(ins.arg, ast.Load())))
+
+
+def _op_attr(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    stack[-1] = Token("expr", None, ast.Attribute(_expression(stack[-1]), ins.arg, ast.Load()))
+
+
+def _expression(token: Any) -> Any:
+    if not isinstance(token, Token) or token.kind not in ("const", "expr"):
+        raise NoPattern
+    return constant(token.value) if token.kind == "const" else token.value
+
+
+def _op_compare(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    right, left = stack.pop(), stack.pop()
+    if isinstance(left, Token) and left.kind == "length" and ins.arg in ("==", ">="):
+        stack.append(Token("test", left.hole, ("length", ins.arg, right.value)))
+    elif isinstance(left, Token) and left.kind == "attributes" and ins.arg == "is not":
+        stack.append(Token("test", left.hole, ("found",)))
+    elif isinstance(left, Hole) and ins.arg == "==":
+        stack.append(Token("test", left, ("value", ast.MatchValue(_expression(right)))))
+    elif isinstance(left, Hole) and ins.arg == "is":
+        stack.append(Token("test", left, ("value", ast.MatchSingleton(right.value))))
+    else:
+        raise NoPattern
+
+
+def _op_branch(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    token = stack.pop()
+    if ins.arg == "none":
+        if isinstance(token, Hole) and not ins.jump_if:
+            token.value = ast.MatchSingleton(None)
+        elif not (isinstance(token, Token) and token.kind == "attributes" and ins.jump_if):
+            raise NoPattern
+    else:
+        # 3.13 may turn a test round: then the fall-through is the jump to the next case
+        if ins.arg != "bool" or token.kind != "test" or (ins.jump_if and r.code[ins.nxt].op not in ("JUMP", "NOP")):
+            raise NoPattern
+        what = token.value
+        if what[0] == "length":
+            token.hole.length = (what[1], what[2])
+        elif what[0] == "value":
+            token.hole.value = what[1]
+        elif what[0] == "kind":
+            token.hole.kind = what[1]
+    turned = ins.arg == "bool" and ins.jump_if
+    r.fails.append((ins.nxt if turned else ins.to, len(stack)))
+
+
+def _op_match_kind(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    if not isinstance(stack[-1], Hole):
+        raise NoPattern
+    kind = "sequence" if ins.op == "MATCH_SEQUENCE" else "mapping"
+    stack.append(Token("test", stack[-1], ("kind", kind)))
+
+
+def _op_len(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    stack.append(Token("length", stack[-1]))
+
+
+def _op_keys(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    keys, hole = stack[-1], stack[-2]
+    values = [constant(v) for v in keys.value] if keys.kind == "const" else [_expression(v) for v in keys.value]
+    hole.keys = values
+    keys.size = len(values)
+    stack.append(Token("attributes", hole, len(values)))
+    _old_outcome(r, hole, stack)
+
+
+def _old_outcome(r: Reader, hole: Hole, stack: list[Any]) -> None:
+    from ...bytecode.canonical import VERSION
+
+    if VERSION < (3, 11):
+        stack.append(Token("test", hole, ("found",)))
+
+
+def _op_class(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    names, cls, hole = stack.pop(), stack.pop(), stack.pop()
+    if not isinstance(hole, Hole):
+        raise NoPattern
+    hole.kind = "class"
+    hole.cls = (_expression(cls), ins.arg, names.value)
+    stack.append(Token("attributes", hole, ins.arg + len(names.value)))
+    _old_outcome(r, hole, stack)
+
+
+def _op_unpack(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    top = stack.pop()
+    count, star = ins.arg, None
+    if ins.op == "UNPACK_EX":
+        before, after = ins.arg & 255, ins.arg >> 8
+        count, star = before + 1 + after, before
+    if isinstance(top, Token) and top.kind in ("const", "tuple"):  # the keys, once more, for ``**rest``
+        stack.extend(Token("key") for _ in range(count))
+        return
+    hole = top.hole if isinstance(top, Token) and top.kind == "attributes" else top
+    if not isinstance(hole, Hole):
+        raise NoPattern
+    hole.parts = {n: Hole() for n in range(count)}
+    hole.star = star
+    if hole.kind == "sequence" and hole.length is None:
+        hole.length = (">=", count - 1)
+    stack.extend(hole.parts[n] for n in range(count - 1, -1, -1))
+
+
+def _op_subscript(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    index, hole = stack.pop(), stack.pop()
+    n = index.value if index.kind == "const" else -index.value
+    if isinstance(hole, Token) and hole.kind == "attributes":
+        hole = hole.hole
+    if index.kind not in ("const", "from_end") or not isinstance(hole, Hole):
+        raise NoPattern
+    part = hole.parts[n] = Hole()
+    stack.append(part)
+
+
+def _op_binary(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    right, left = stack.pop(), stack.pop()
+    if ins.arg != "-" or left.kind != "length":
+        raise NoPattern
+    stack.append(Token("from_end", left.hole, right.value))
+
+
+def _op_build_map(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    if ins.arg:
+        raise NoPattern
+    stack.append(Token("rest"))
+
+
+def _op_build_tuple(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    values = stack[len(stack) - ins.arg :]
+    del stack[len(stack) - ins.arg :]
+    stack.append(Token("tuple", None, values))
+
+
+def _op_dict_update(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    hole = stack.pop()
+    rest = stack[-ins.arg]
+    if not isinstance(hole, Hole) or rest.kind != "rest":
+        raise NoPattern
+    rest.hole = hole
+
+
+def _op_delete(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    key, rest = stack.pop(), stack.pop()
+    if key.kind != "key" or rest.kind != "rest":
+        raise NoPattern
+
+
+def _op_without_keys(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    stack.pop()
+    stack.append(Token("rest", stack[-1]))
+
+
+def _op_store(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    value = stack.pop()
+    if isinstance(value, Token) and value.kind == "rest" and value.hole is not None:
+        value.hole.rest = ins.arg
+    elif isinstance(value, Hole):
+        _name(value, ins.arg)
+    else:
+        raise NoPattern
+    r.stores.append(ins)
+
+
+def _name(hole: Hole, name: str) -> None:
+    hole.names.append(name)
+    for twin in hole.twins:
+        _name(twin, name)
+
+
+_OPS: dict[str, Any] = {
+    "COPY": _op_copy, "POP_TOP": _op_pop, "SWAP": _op_swap, "ROT": _op_rot, "LOAD_CONST": _op_const,
+    "LOAD_FAST": _op_name, "LOAD_NAME": _op_name, "LOAD_GLOBAL": _op_name, "LOAD_DEREF": _op_name,
+    "LOAD_ATTR": _op_attr,
+    "COMPARE": _op_compare, "BRANCH": _op_branch, "MATCH_SEQUENCE": _op_match_kind, "MATCH_MAPPING": _op_match_kind,
+    "GET_LEN": _op_len, "MATCH_KEYS": _op_keys, "MATCH_CLASS": _op_class, "UNPACK_SEQUENCE": _op_unpack,
+    "UNPACK_EX": _op_unpack, "BINARY_SUBSCR": _op_subscript, "BINARY": _op_binary, "BUILD_MAP": _op_build_map,
+    "BUILD_TUPLE": _op_build_tuple, "DICT_UPDATE": _op_dict_update, "DELETE_SUBSCR": _op_delete,
+    "COPY_DICT_WITHOUT_KEYS": _op_without_keys, "STORE_FAST": _op_store, "STORE_NAME": _op_store,
+    "STORE_GLOBAL": _op_store, "STORE_DEREF": _op_store,
+}  # fmt: skip

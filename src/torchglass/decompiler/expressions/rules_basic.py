@@ -1,0 +1,249 @@
+"""Rules for loads, stores, deletes, stack shuffling and imports."""
+
+from __future__ import annotations
+
+import ast
+
+from ...bytecode.canonical import VERSION, Ins
+from ..errors import DecompileError
+from .assign import drop_import, drop_item, unpack
+from .constants import bounds, constant, constant_tuple, is_none
+from .machine import DEL, LOAD, STORE, Machine, rule
+from .values import (
+    Import,
+    Imported,
+    Item,
+    Iterating,
+    Marker,
+    UnpackItem,
+)
+
+
+# -- loads ----------------------------------------------------------------------------------------------------------
+@rule("LOAD_CONST")
+def load_const(m: Machine, ins: Ins) -> None:
+    m.push(constant(ins.arg))
+
+
+@rule("LOAD_FAST", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_CLOSURE")
+def load_name(m: Machine, ins: Ins) -> None:
+    m.push(ast.Name(m.scope.local(ins.arg), LOAD))
+
+
+@rule("LOAD_GLOBAL")
+def load_global(m: Machine, ins: Ins) -> None:
+    m.scope.saw_global(ins.arg)
+    m.push(ast.Name(ins.arg, LOAD))
+
+
+@rule("LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS")
+def load_from_dict(m: Machine, ins: Ins) -> None:
+    m.pop()
+    m.push(ast.Name(ins.arg, LOAD))
+
+
+@rule("LOAD_LOCALS")
+def load_locals(m: Machine, ins: Ins) -> None:
+    m.push(Marker("locals"))
+
+
+@rule("LOAD_BUILD_CLASS", "LOAD_ASSERTION_ERROR")
+def load_special(m: Machine, ins: Ins) -> None:
+    name = ast.Name("__build_class__" if ins.op == "LOAD_BUILD_CLASS" else "AssertionError", LOAD)
+    name.special = True  # type: ignore[attr-defined]
+    m.push(name)
+
+
+@rule("PUSH_NULL")
+def push_null(m: Machine, ins: Ins) -> None:
+    m.push(Marker("null"))
+
+
+@rule("LOAD_ATTR")
+def load_attr(m: Machine, ins: Ins) -> None:
+    top = m.stack[-1] if m.stack else None
+    m.push(ast.Attribute(m.expr(), ins.arg, LOAD)) if top is not None else m.pop()
+
+
+@rule("LOAD_METHOD")
+def load_method(m: Machine, ins: Ins) -> None:
+    value = m.expr()
+    m.push(Marker("null"))
+    m.push(ast.Attribute(value, ins.arg, LOAD))
+
+
+@rule("LOAD_SUPER_ATTR")
+def load_super(m: Machine, ins: Ins) -> None:
+    name, method, two = ins.arg
+    this, owner, function = m.expr(), m.expr(), m.expr()
+    call = ast.Call(function, [owner, this] if two else [], [])
+    if method:
+        m.push(Marker("null"))
+    m.push(ast.Attribute(call, name, LOAD))
+
+
+# -- stores and deletes ---------------------------------------------------------------------------------------------
+@rule("STORE_FAST", "STORE_NAME")
+def store_name(m: Machine, ins: Ins) -> None:
+    if m.stack and isinstance(m.stack[-1], Marker) and m.stack[-1].kind == "saved":
+        m.pop()  # an inlined comprehension gives a variable its old value back
+        return
+    m.store(ast.Name(m.scope.local(ins.arg), STORE))
+
+
+@rule("STORE_DEREF")
+def store_deref(m: Machine, ins: Ins) -> None:
+    if ins.arg == "__classdict__" and m.stack and isinstance(m.stack[-1], Marker):
+        m.pop()  # a class that has type parameters in it keeps its own namespace
+        return
+    m.scope.stored_free(ins.arg)
+    m.store(ast.Name(ins.arg, STORE))
+
+
+@rule("STORE_GLOBAL")
+def store_global(m: Machine, ins: Ins) -> None:
+    m.scope.globals.add(ins.arg)
+    m.store(ast.Name(ins.arg, STORE))
+
+
+@rule("STORE_ATTR")
+def store_attr(m: Machine, ins: Ins) -> None:
+    m.store(ast.Attribute(m.expr(), ins.arg, STORE))
+
+
+@rule("STORE_SUBSCR")
+def store_subscr(m: Machine, ins: Ins) -> None:
+    index, owner = m.expr(), m.expr()
+    if m.scope.is_class and m.scope.annotate(m, owner, index):
+        return
+    m.store(ast.Subscript(owner, index, STORE))
+
+
+@rule("STORE_SLICE")
+def store_slice(m: Machine, ins: Ins) -> None:
+    upper, lower, owner = m.expr(), m.expr(), m.expr()
+    m.store(ast.Subscript(owner, bounds(lower, upper), STORE))
+
+
+@rule("DELETE_FAST", "DELETE_NAME")
+def delete_name(m: Machine, ins: Ins) -> None:
+    m.emit(ast.Delete([ast.Name(m.scope.local(ins.arg), DEL)]))
+
+
+@rule("DELETE_DEREF")
+def delete_deref(m: Machine, ins: Ins) -> None:
+    m.scope.stored_free(ins.arg)
+    m.emit(ast.Delete([ast.Name(ins.arg, DEL)]))
+
+
+@rule("DELETE_GLOBAL")
+def delete_global(m: Machine, ins: Ins) -> None:
+    m.scope.globals.add(ins.arg)
+    m.emit(ast.Delete([ast.Name(ins.arg, DEL)]))
+
+
+@rule("DELETE_ATTR")
+def delete_attr(m: Machine, ins: Ins) -> None:
+    m.emit(ast.Delete([ast.Attribute(m.expr(), ins.arg, DEL)]))
+
+
+@rule("DELETE_SUBSCR")
+def delete_subscr(m: Machine, ins: Ins) -> None:
+    index, owner = m.expr(), m.expr()
+    m.emit(ast.Delete([ast.Subscript(owner, index, DEL)]))
+
+
+@rule("UNPACK_SEQUENCE")
+def unpack_sequence(m: Machine, ins: Ins) -> None:
+    unpack(m, ins.arg, None)
+
+
+@rule("UNPACK_EX")
+def unpack_ex(m: Machine, ins: Ins) -> None:
+    before, after = ins.arg & 255, ins.arg >> 8
+    unpack(m, before + 1 + after, before)
+
+
+# -- the stack ------------------------------------------------------------------------------------------------------
+@rule("POP_TOP")
+def pop_top(m: Machine, ins: Ins) -> None:
+    value = m.pop()
+    if isinstance(value, Import):
+        drop_import(m, value)
+    elif isinstance(value, UnpackItem):
+        drop_item(m, value)
+    elif isinstance(value, (Marker, Item, Iterating)) or (isinstance(value, Imported) and value.owner.names is None):
+        return
+    elif getattr(value, "copied", False) or any(other is value for other in m.stack):
+        return  # the other copy was used: this ends a chained comparison or a value kept for later
+    elif isinstance(value, ast.Name) and value.id in m.scope.constants:
+        return  # a temporary or a restored stack value that is no longer needed
+    else:
+        m.emit(ast.Expr(m.as_expr(value)))
+
+
+@rule("COPY")
+def copy(m: Machine, ins: Ins) -> None:
+    if len(m.stack) < ins.arg:
+        raise DecompileError("stack underflow")
+    value = m.stack[-ins.arg]
+    if isinstance(value, ast.AST):
+        value.copied = True  # type: ignore[attr-defined]
+    m.stack.append(value)
+
+
+@rule("BIND_SUBJECT")
+def bind_subject(m: Machine, ins: Ins) -> None:
+    subject = m.pop()
+    if not (isinstance(subject, Marker) and subject.kind == "subject"):
+        subject = Marker("subject", m.as_expr(subject))
+    m.stack.extend((subject, subject))
+
+
+@rule("DUP_TOP_TWO")
+def dup_top_two(m: Machine, ins: Ins) -> None:
+    for value in m.stack[-2:]:
+        value.copied = True
+    m.stack.extend(m.stack[-2:])
+
+
+@rule("SWAP")
+def swap(m: Machine, ins: Ins) -> None:
+    if len(m.stack) < ins.arg:
+        raise DecompileError("stack underflow")
+    m.stack[-1], m.stack[-ins.arg] = m.stack[-ins.arg], m.stack[-1]
+
+
+@rule("ROT")
+def rotate(m: Machine, ins: Ins) -> None:
+    if len(m.stack) < ins.arg:
+        raise DecompileError("stack underflow")
+    m.stack.insert(len(m.stack) - ins.arg, m.stack.pop())
+
+
+# -- imports ------------------------------------------------------------------------------------
+@rule("IMPORT_NAME")
+def import_name(m: Machine, ins: Ins) -> None:
+    names, level = m.pop(), m.pop()
+    if not isinstance(level, ast.Constant) or not isinstance(level.value, int):
+        raise DecompileError("an import with a computed level")
+    value = None if is_none(names) else constant_tuple(names)
+    m.push(Import(ins.arg, level.value, value))
+
+
+@rule("IMPORT_FROM")
+def import_from(m: Machine, ins: Ins) -> None:
+    owner = m.stack[-1]
+    if isinstance(owner, Imported):
+        owner = owner.owner
+    if not isinstance(owner, Import):
+        raise DecompileError("IMPORT_FROM something that is no import")
+    m.push(Imported(owner, ins.arg))
+
+
+@rule("IMPORT_STAR")
+def import_star(m: Machine, ins: Ins) -> None:
+    owner = m.pop()
+    if VERSION >= (3, 12):
+        m.push(Marker("nothing"))
+    m.emit(ast.ImportFrom(owner.module or None, [ast.alias("*", None)], owner.level))

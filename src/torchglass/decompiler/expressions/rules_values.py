@@ -1,0 +1,248 @@
+"""Rules for operators, displays and f-strings: instructions that make one value of others."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+from ...bytecode.canonical import Ins
+from ..errors import DecompileError
+from .constants import bounds, constant, constant_tuple, starred_elements
+from .machine import LOAD, Machine, rule
+from .values import (
+    Collected,
+    Inplace,
+    Marker,
+)
+
+_OPERATORS: dict[str, type[ast.operator]] = {
+    "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "//": ast.FloorDiv, "%": ast.Mod, "**": ast.Pow,
+    "@": ast.MatMult, "<<": ast.LShift, ">>": ast.RShift, "&": ast.BitAnd, "|": ast.BitOr, "^": ast.BitXor,
+}  # fmt: skip
+_COMPARISONS: dict[str, type[ast.cmpop]] = {
+    "<": ast.Lt, "<=": ast.LtE, "==": ast.Eq, "!=": ast.NotEq, ">": ast.Gt, ">=": ast.GtE,
+    "is": ast.Is, "is not": ast.IsNot, "in": ast.In, "not in": ast.NotIn,
+}  # fmt: skip
+
+
+# -- operators ------------------------------------------------------------------------------------------------------
+@rule("BINARY")
+def binary(m: Machine, ins: Ins) -> None:
+    right, left = m.expr(), m.pop()
+    text = ins.arg
+    if text[-1] == "=":
+        m.push(Inplace(m.as_expr(left), _OPERATORS[text[:-1]](), right))
+    else:
+        left = m.as_expr(left)
+        if text == "%" and would_become_fstring(left, right):
+            left = ast.JoinedStr([left])
+        m.push(ast.BinOp(left, _OPERATORS[text](), right))
+
+
+_PLAIN_FORMAT = re.compile(r"%(?:%|[-+ #0]*\d{0,2}(?:\.\d{0,2})?([sra]))")
+
+
+def would_become_fstring(left: Any, right: Any) -> bool:
+    """The compiler turns ``"%s" % (a,)`` into an f-string; where it did not, the left side was no plain constant."""
+    if not isinstance(left, ast.Constant) or not isinstance(left.value, str) or not isinstance(right, ast.Tuple):
+        return False
+    if any(isinstance(e, ast.Starred) for e in right.elts) or all(isinstance(e, ast.Constant) for e in right.elts):
+        return False
+    rest = _PLAIN_FORMAT.sub("", left.value)
+    return "%" not in rest and sum(bool(m.group(1)) for m in _PLAIN_FORMAT.finditer(left.value)) == len(right.elts)
+
+
+@rule("BINARY_SUBSCR")
+def binary_subscr(m: Machine, ins: Ins) -> None:
+    index, owner = m.expr(), m.expr()
+    m.push(ast.Subscript(owner, index, LOAD))
+
+
+@rule("BINARY_SLICE")
+def binary_slice(m: Machine, ins: Ins) -> None:
+    upper, lower, owner = m.expr(), m.expr(), m.expr()
+    m.push(ast.Subscript(owner, bounds(lower, upper), LOAD))
+
+
+@rule("BUILD_SLICE")
+def build_slice(m: Machine, ins: Ins) -> None:
+    parts = m.exprs(ins.arg)
+    piece = bounds(parts[0], parts[1])
+    if ins.arg == 3:
+        piece.step = parts[2]
+    m.push(piece)
+
+
+@rule("UNARY_NOT")
+def unary_not(m: Machine, ins: Ins) -> None:
+    m.push(ast.UnaryOp(ast.Not(), m.expr()))
+
+
+@rule("UNARY_NEGATIVE")
+def unary_negative(m: Machine, ins: Ins) -> None:
+    m.push(ast.UnaryOp(ast.USub(), m.expr()))
+
+
+@rule("UNARY_POSITIVE")
+def unary_positive(m: Machine, ins: Ins) -> None:
+    m.push(ast.UnaryOp(ast.UAdd(), m.expr()))
+
+
+@rule("UNARY_INVERT")
+def unary_invert(m: Machine, ins: Ins) -> None:
+    m.push(ast.UnaryOp(ast.Invert(), m.expr()))
+
+
+@rule("COMPARE")
+def compare(m: Machine, ins: Ins) -> None:
+    right, left = m.expr(), m.expr()
+    if isinstance(right, ast.Constant) and isinstance(right.value, frozenset):
+        right = ast.Set([constant(v) for v in sorted(right.value, key=repr)])
+    m.push(ast.Compare(left, [_COMPARISONS[ins.arg]()], [right]))
+
+
+# -- containers -----------------------------------------------------------------------------------------------------
+@rule("BUILD_TUPLE")
+def build_tuple(m: Machine, ins: Ins) -> None:
+    m.push(ast.Tuple(m.exprs(ins.arg), LOAD))
+
+
+def _starts_comprehension(m: Machine, ins: Ins) -> bool:
+    """In a comprehension's function the first empty display is what the elements go into."""
+    if not m.scope.is_comprehension or m.scope.collector is not None or ins.arg or m.scope.is_generator_expression:
+        return False
+    m.scope.collector = Marker("collector")
+    m.push(m.scope.collector)
+    return True
+
+
+@rule("BUILD_LIST")
+def build_list(m: Machine, ins: Ins) -> None:
+    if _starts_comprehension(m, ins):
+        return
+    m.push(ast.List(m.exprs(ins.arg), LOAD))
+
+
+@rule("BUILD_SET")
+def build_set(m: Machine, ins: Ins) -> None:
+    if _starts_comprehension(m, ins):
+        return
+    m.push(ast.Set(m.exprs(ins.arg)))
+
+
+@rule("BUILD_MAP")
+def build_map(m: Machine, ins: Ins) -> None:
+    if _starts_comprehension(m, ins):
+        return
+    values = m.exprs(2 * ins.arg)
+    m.push(ast.Dict(values[::2], values[1::2]))
+
+
+@rule("BUILD_CONST_KEY_MAP")
+def build_const_key_map(m: Machine, ins: Ins) -> None:
+    keys = m.pop()
+    values = m.exprs(ins.arg)
+    m.push(ast.Dict([constant(k) for k in constant_tuple(keys)], values))
+
+
+@rule("LIST_EXTEND", "SET_UPDATE")
+def list_extend(m: Machine, ins: Ins) -> None:
+    value = m.expr()
+    into = m.stack[-ins.arg]
+    if not isinstance(into, (ast.List, ast.Set)):
+        raise DecompileError(f"{ins.op} into something that is no display")
+    into.elts.extend(starred_elements(value, not into.elts))
+
+
+@rule("LIST_TO_TUPLE")
+def list_to_tuple(m: Machine, ins: Ins) -> None:
+    value = m.expr()
+    if not isinstance(value, ast.List):
+        raise DecompileError("LIST_TO_TUPLE of something that is no display")
+    m.push(ast.Tuple(value.elts, LOAD))
+
+
+@rule("DICT_UPDATE", "DICT_MERGE")
+def dict_update(m: Machine, ins: Ins) -> None:
+    value = m.expr()
+    into = m.stack[-ins.arg]
+    if not isinstance(into, ast.Dict):
+        raise DecompileError(f"{ins.op} into something that is no display")
+    if ins.op == "DICT_UPDATE" and _continues_display(into, value):
+        into.keys.extend(value.keys)
+        into.values.extend(value.values)
+        into.group = len(value.keys)  # type: ignore[attr-defined]
+        return
+    into.keys.append(None)
+    into.values.append(value)
+    into.group = 0  # type: ignore[attr-defined]
+
+
+def _continues_display(into: ast.Dict, value: Any) -> bool:
+    """Whether ``value`` is one more run of entries: after ``**x`` or a full run; a short one would have taken them."""
+    if not isinstance(value, ast.Dict) or not value.keys or None in value.keys or not into.keys:
+        return False
+    run = getattr(into, "group", len(into.keys))
+    return run == 0 or run >= 15
+
+
+@rule("LIST_APPEND", "SET_ADD")
+def list_append(m: Machine, ins: Ins) -> None:
+    value = m.expr()
+    into = m.stack[-ins.arg]
+    if isinstance(into, Marker) and into.kind == "collector":
+        m.emit(Collected(ins.op, value))
+        return
+    if not isinstance(into, (ast.List, ast.Set)):
+        raise DecompileError(f"{ins.op} into something that is no display")
+    into.elts.append(value)
+
+
+@rule("MAP_ADD")
+def map_add(m: Machine, ins: Ins) -> None:
+    value, key = m.expr(), m.expr()
+    into = m.stack[-ins.arg]
+    if isinstance(into, Marker) and into.kind == "collector":
+        m.emit(Collected(ins.op, value, key))
+        return
+    if not isinstance(into, ast.Dict):
+        raise DecompileError("MAP_ADD into something that is no display")
+    into.keys.append(key)
+    into.values.append(value)
+
+
+# -- f-strings ------------------------------------------------------------------------------------------------------
+@rule("CONVERT_VALUE")
+def convert_value(m: Machine, ins: Ins) -> None:
+    piece = ast.FormattedValue(m.expr(), ins.arg, None)
+    piece.pending = True  # type: ignore[attr-defined]
+    m.push(piece)
+
+
+@rule("FORMAT_VALUE")
+def format_value(m: Machine, ins: Ins) -> None:
+    conversion, has_spec = ins.arg
+    spec = m.expr() if has_spec else None
+    value = m.expr()
+    if getattr(value, "pending", False):
+        conversion, value = value.conversion, value.value
+    if spec is not None and not isinstance(spec, ast.JoinedStr):
+        if (isinstance(spec, ast.Constant) and isinstance(spec.value, str)) or isinstance(spec, ast.FormattedValue):
+            spec = ast.JoinedStr([spec])
+        else:
+            raise DecompileError("a format specification that is no string")
+    piece = ast.FormattedValue(value, conversion, spec)
+    m.push(ast.JoinedStr([piece]))
+
+
+@rule("BUILD_STRING")
+def build_string(m: Machine, ins: Ins) -> None:
+    pieces: list[Any] = []
+    for value in m.exprs(ins.arg):
+        if isinstance(value, ast.JoinedStr):
+            pieces.extend(value.values)
+        else:  # a piece that was restored is a string already
+            whole = isinstance(value, (ast.Constant, ast.FormattedValue))
+            pieces.append(value if whole else ast.FormattedValue(value, -1, None))
+    m.push(ast.JoinedStr(pieces))

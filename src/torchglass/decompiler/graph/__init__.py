@@ -1,0 +1,1 @@
+"""Basic blocks and their dominators: the control-flow graph of simplified instructions."""

@@ -1,0 +1,377 @@
+"""Canonical instructions in, the same program with the compiler's own bookkeeping removed.
+
+Each pass recognises what CPython's compiler emits *around* the user's code and takes it away, leaving instructions
+whose meaning is one to one with source: ``await`` loops become one YIELD_FROM, the handlers that only restore the
+exception state vanish, ``e = None; del e`` after ``except … as e`` vanishes, the three Nones and the call that leave a
+``with`` become one WITH_END, ``async for`` becomes FOR_ITER.  Example: ``await x`` on 3.11 is GET_AWAITABLE,
+LOAD_CONST, SEND, YIELD_VALUE, RESUME, JUMP_BACKWARD_NO_INTERRUPT; after ``simplify`` it is GET_AWAITABLE, LOAD_CONST,
+YIELD_FROM.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from ...bytecode.canonical import Ins
+
+#: instructions that cannot raise: whether a handler covers them does not matter
+SAFE = frozenset(
+    {"NOP", "POP_TOP", "JUMP", "SWAP", "ROT", "COPY", "LOAD_CONST", "STORE_FAST", "RETURN_VALUE", "PUSH_NULL",
+     "WITH_END",     "POP_EXCEPT", "POP_BLOCK", "STORE_DEREF", "PUSH_EXC_INFO", "STORE_GLOBAL", "SETUP_FINALLY",
+     "LOAD_CLOSURE", "UNREACHABLE"}
+)  # fmt: skip
+
+
+def simplify(code: list[Ins], plain: bool = False) -> dict[int, str]:
+    """Rewrite ``code`` in place; returns the handlers that mean something, each with its kind.
+
+    Kinds: ``except``, ``star``, ``finally``, ``with``.
+    """
+    _drop_block_marks(code)
+    _fold_awaits(code)
+    _drop_cleanup_handlers(code)
+    _fold_async_for(code)
+    if not plain:  # a state machine unbinds the names of exceptions itself
+        _drop_exception_name_cleanup(code)
+    _cover_branches(code)
+    _drop_loop_ends(code)
+    _keep_tested_values(code)
+    kinds = handler_kinds(code)
+    if "star" in kinds.values():
+        from .exception_groups import rewrite_group_handlers
+
+        rewrite_group_handlers(code)
+    if "with" in kinds.values():
+        _fold_with_ends(code, kinds)
+    return kinds
+
+
+def handler_kinds(code: list[Ins]) -> dict[int, str]:
+    """What each handler in use is: ``except``, ``star``, ``finally`` or ``with``."""
+    return {h: _handler_kind(code, h) for h in {ins.eh for ins in code if ins.eh >= 0}}
+
+
+def following(code: list[Ins], at: int, count: int) -> list[Ins]:
+    """The next ``count`` instructions from ``at`` on, straight ahead, NOPs and jumps skipped."""
+    out: list[Ins] = []
+    steps = 0
+    while 0 <= at < len(code) and len(out) < count and steps < 64:
+        ins = code[at]
+        steps += 1
+        if ins.op == "JUMP":
+            at = ins.to
+            continue
+        if ins.op != "NOP":
+            out.append(ins)
+            if ins.op.startswith("BRANCH") or ins.nxt < 0:
+                break
+        at = ins.nxt
+    return out
+
+
+def skip(code: list[Ins], at: int) -> int:
+    """The first instruction from ``at`` on that is neither NOP nor JUMP (a loop of those stays where it is)."""
+    seen = 0
+    while 0 <= at < len(code) and seen < 1000:
+        ins = code[at]
+        if ins.op == "NOP":
+            at = ins.nxt
+        elif ins.op == "JUMP":
+            at = ins.to
+        else:
+            return at
+        seen += 1
+    return at
+
+
+def _nop(ins: Ins) -> None:
+    ins.op, ins.arg, ins.to = "NOP", None, -1
+
+
+def _drop_block_marks(code: list[Ins]) -> None:
+    """3.10 marks protected regions with instructions; which handler protects what is known by now."""
+    for ins in code:
+        if ins.op in ("POP_BLOCK", "SETUP_FINALLY", "SETUP_ASYNC_WITH"):
+            _nop(ins)
+
+
+def _fold_awaits(code: list[Ins]) -> None:
+    for ins in code:
+        if ins.op == "SEND":
+            ins.op = "YIELD_FROM"
+            ins.nxt, ins.to = ins.to, -1
+
+
+def _drop_cleanup_handlers(code: list[Ins]) -> None:
+    """Handlers that only undo what entering another handler did: their ranges fall to the handler around them."""
+    known: dict[int, bool] = {}
+    for ins in code:
+        while ins.eh >= 0:
+            handler = ins.eh
+            if handler not in known:
+                known[handler] = _is_cleanup(code, handler)
+            if not known[handler]:
+                break
+            outer = code[handler]
+            if outer.eh == handler:
+                ins.eh = -1
+                break
+            ins.eh, ins.depth, ins.lasti = outer.eh, outer.depth, outer.lasti
+
+
+def _is_cleanup(code: list[Ins], handler: int) -> bool:
+    first = following(code, handler, 6)
+    ops = [i.op for i in first]
+    if ops[:3] == ["COPY", "POP_EXCEPT", "RERAISE"] and first[0].arg == 3:
+        return True
+    if ops[:1] in (["CLEANUP_THROW"], ["SWAP"]):  # leaving an await or an inlined comprehension
+        return True
+    if ops[:1] == ["LIST_APPEND"] or (ops[:1] == ["LOAD_CONST"] and ops[3:4] == ["LIST_APPEND"]):
+        return True  # files what an except* clause raised
+    if ops[:2] == ["INTRINSIC_1", "RERAISE"] and first[0].arg == "STOPITERATION_ERROR":
+        return True
+    if len(ops) >= 4 and ops[0] == "LOAD_CONST" and first[0].arg is None and ops[3] == "RERAISE":
+        return ops[1].startswith("STORE_") and ops[2].startswith("DELETE_") and first[1].arg == first[2].arg
+    return False
+
+
+def _fold_async_for(code: list[Ins]) -> None:
+    for ins in code:
+        if ins.op != "GET_ANEXT" or ins.eh < 0:
+            continue
+        handler = code[skip(code, ins.eh)]
+        if handler.op != "END_ASYNC_FOR":
+            continue
+        steps = following(code, ins.nxt, 2)
+        if [s.op for s in steps] != ["LOAD_CONST", "YIELD_FROM"]:
+            continue
+        end = ins.eh
+        ins.op, ins.arg = "FOR_ITER", "async"
+        ins.nxt, ins.to = steps[1].nxt, handler.nxt
+        for other in code:
+            if other.eh == end:
+                other.eh, other.depth, other.lasti = handler.eh, handler.depth, handler.lasti
+
+
+def _drop_exception_name_cleanup(code: list[Ins]) -> None:
+    for ins in code:
+        if ins.op != "POP_EXCEPT":
+            continue
+        rest = following(code, ins.nxt, 3)
+        if (
+            len(rest) == 3
+            and rest[0].op == "LOAD_CONST"
+            and rest[0].arg is None
+            and rest[1].op.startswith("STORE_")
+            and rest[2].op.startswith("DELETE_")
+            and rest[1].arg == rest[2].arg
+            and isinstance(rest[1].arg, str)
+        ):
+            for other in rest:
+                _nop(other)
+
+
+def _drop_loop_ends(code: list[Ins]) -> None:
+    """3.13 leaves a ``for`` through END_FOR and POP_TOP; in our dialect FOR_ITER's exit has popped the iterator."""
+    from ...bytecode.canonical import VERSION
+
+    if VERSION < (3, 13):
+        return
+    for ins in code:
+        if ins.op == "FOR_ITER" and ins.arg != "async":
+            end = code[ins.to]
+            follower = code[end.nxt] if end.op == "NOP" else end
+            if follower.op == "POP_TOP":
+                _nop(follower)
+
+
+def _cover_branches(code: list[Ins]) -> None:
+    """3.12+ may leave a jump in a region uncovered (it was turned round late): it belongs to what comes before it."""
+    from ...bytecode.canonical import VERSION
+
+    if VERSION < (3, 12):
+        return
+    for before, ins in itertools.pairwise(code):
+        if before.eh < 0 or ins.eh == before.eh or before.nxt != ins.index:
+            continue
+        if ins.op == "BRANCH" or (ins.op == "NOP" and code[skip(code, ins.index)].op == "BRANCH"):
+            ins.eh, ins.depth, ins.lasti = before.eh, before.depth, before.lasti
+
+
+def _keep_tested_values(code: list[Ins]) -> None:
+    """COPY, test, POP_TOP (3.12+) is what JUMP_IF_x_OR_POP was before: BRANCH_KEEP."""
+    for ins in code:
+        if ins.op != "COPY" or ins.arg != 1 or ins.nxt < 0:
+            continue
+        branch = code[skip(code, ins.nxt)]
+        if branch.op != "BRANCH" or branch.arg != "bool":
+            continue
+        drop = code[skip(code, branch.nxt)]
+        if drop.op == "POP_TOP":
+            _nop(ins)
+            branch.op = "BRANCH_KEEP"
+            branch.nxt = drop.nxt
+
+
+def _handler_kind(code: list[Ins], handler: int) -> str:
+    if code[handler].arg == "entered" and code[handler].op == "PUSH_EXC_INFO":
+        return "except"
+    ops = [i.op for i in following(code, handler, 3)]
+    if ops[:1] == ["PUSH_EXC_INFO"]:
+        ops = ops[1:]
+    if ops[:1] == ["WITH_EXCEPT_START"]:
+        return "with"
+    return _except_or_finally(code, handler)
+
+
+def _except_or_finally(code: list[Ins], handler: int) -> str:
+    """Look along the straight line for the test of an ``except`` clause before anything of a ``finally`` body."""
+    at = handler
+    pushed = 0
+    for _ in range(400):
+        at = skip(code, at)
+        ins = code[at]
+        op = ins.op
+        if op in ("CHECK_EXC_MATCH",) or (op == "BRANCH" and ins.arg == "exc"):
+            return "except"
+        if op == "CHECK_EG_MATCH":
+            return "star"
+        if op == "POP_TOP" and pushed == 0:
+            return "except"
+        if op == "POP_TOP" or op.startswith("STORE_") or op in ("RERAISE", "RETURN_VALUE", "RAISE") or ins.nxt < 0:
+            return "finally"
+        if op != "PUSH_EXC_INFO":
+            pushed += 1
+        at = ins.nxt
+    return "finally"
+
+
+def _fold_with_ends(code: list[Ins], kinds: dict[int, str]) -> None:
+    """``exit(None, None, None)`` at the end of a with block becomes one WITH_END, protected by that block's handler."""
+    predecessors: dict[int, list[int]] = {}
+    for ins in code:
+        for target in (ins.nxt, ins.to):
+            if target >= 0:
+                predecessors.setdefault(target, []).append(ins.index)
+    for ins in code:
+        if ins.op != "LOAD_CONST" or ins.arg is not None:
+            continue
+        steps = _with_end_steps(code, ins)
+        if steps is None:
+            continue
+        ins.op = "WITH_END"
+        for other in steps[1:]:
+            _nop(other)
+        ins.nxt = steps[-1].nxt
+        _extend_with(code, ins, predecessors, kinds)
+
+
+def _with_end_steps(code: list[Ins], first: Ins) -> list[Ins] | None:
+    steps = following(code, first.index, 9)
+    ops = [s.op for s in steps]
+    if ops[:4] == ["LOAD_CONST", "LOAD_CONST", "LOAD_CONST", "CALL"] and steps[3].arg == (2, None):
+        if any(s.arg is not None for s in steps[:3]):
+            return None
+        length = 4
+    elif ops[:4] == ["LOAD_CONST", "COPY", "COPY", "CALL_FUNCTION"] and steps[3].arg == (3, None):
+        length = 4
+    else:
+        return None
+    if ops[length : length + 3] == ["GET_AWAITABLE", "LOAD_CONST", "YIELD_FROM"]:
+        length += 3
+    if ops[length : length + 1] != ["POP_TOP"]:
+        return None
+    return steps[: length + 1]
+
+
+def _extend_with(code: list[Ins], end: Ins, predecessors: dict[int, list[int]], kinds: dict[int, str]) -> None:
+    """The handler that the end of a with block closes: the innermost ``with`` still open before it."""
+    at = end.index
+    for _ in range(10000):
+        before = predecessors.get(at)
+        if not before:
+            return
+        at = before[0]
+        ins = code[at]
+        if ins.op in ("NOP", "SWAP", "ROT", "JUMP", "LOAD_CONST", "POP_BLOCK", "POP_TOP") and ins.eh == end.eh:
+            continue
+        handler, depth, lasti = ins.eh, ins.depth, ins.lasti
+        if ins.op == "WITH_END" and handler >= 0:
+            outer = code[handler]
+            handler, depth, lasti = outer.eh, outer.depth, outer.lasti
+        while handler >= 0 and kinds.get(handler) != "with":
+            outer = code[handler]
+            handler, depth, lasti = outer.eh, outer.depth, outer.lasti
+        if handler >= 0:
+            end.eh, end.depth, end.lasti = handler, depth, lasti
+        return
+
+
+def with_after(code: list[Ins], handler: int) -> int | None:
+    """Where a with statement continues when its context manager swallowed the exception; None if not recognised."""
+    at = handler
+    for _ in range(12):
+        at = skip(code, at)
+        ins = code[at]
+        if ins.op == "BRANCH":
+            if not ins.jump_if:
+                return None
+            at = ins.to
+            break
+        at = ins.nxt
+        if at < 0:
+            return None
+    pops = ["POP_TOP"] * 3 + ["POP_EXCEPT", "POP_TOP"] if _is_310() else ["POP_TOP", "POP_EXCEPT", "POP_TOP", "POP_TOP"]
+    for expected in pops:
+        at = skip(code, at)
+        if code[at].op != expected:
+            return None
+        at = code[at].nxt
+    return at
+
+
+def _is_310() -> bool:
+    from ...bytecode.canonical import VERSION
+
+    return VERSION < (3, 11)
+
+
+def label(ins: Ins) -> Any:
+    """What makes two instructions the same, jump polarity aside (constants with their types)."""
+    arg = ins.arg
+    if ins.op == "LOAD_CONST":
+        arg = constant_key(arg)
+    op = ins.op
+    return (op, arg)
+
+
+def constant_key(value: Any) -> Any:
+    kind = type(value)
+    if kind in (tuple, frozenset):
+        return (
+            (kind, tuple(constant_key(v) for v in value))
+            if kind is tuple
+            else (kind, frozenset(constant_key(v) for v in value))
+        )
+    if kind in (float, complex):
+        return (kind, repr(value))
+    if kind in (int, str, bytes, bool) or value is None or value is Ellipsis:
+        return (kind, value)
+    return (kind, id(value))
+
+
+def branch_ways(ins: Ins) -> tuple[int, int]:
+    """``(where to when the test is true, when false)``."""
+    return (ins.to, ins.nxt) if ins.jump_if else (ins.nxt, ins.to)
+
+
+def successors(ins: Ins) -> tuple[int, ...]:
+    """The normal successors, in an order that does not depend on how the jump was encoded."""
+    if ins.op.startswith("BRANCH"):
+        return branch_ways(ins)
+    if ins.op == "JUMP":
+        return (ins.to,)
+    if ins.to >= 0 and ins.op != "SETUP_FINALLY" and not ins.op.startswith("SETUP_"):
+        return (ins.nxt, ins.to)
+    return (ins.nxt,) if ins.nxt >= 0 else ()

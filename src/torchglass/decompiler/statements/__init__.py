@@ -1,0 +1,1 @@
+"""An executed graph in, nested statements out: if, while, for, try, with, match, or a state machine."""
