@@ -23,7 +23,7 @@ from types import CodeType
 from typing import Any
 
 from torchglass.decompiler import DecompileError, decompile
-from torchglass.decompiler.compare.instructions import source_difference, source_value_difference
+from torchglass.decompiler.compare.sameness import source_difference
 
 LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "site-packages", "__pycache__"}
 TIME_LIMIT = 5.0
@@ -96,16 +96,16 @@ def judge(decompiler: Callable[[CodeType], str], code: CodeType) -> tuple[str, s
         signal.setitimer(signal.ITIMER_PROF, 0)
     seconds = time.process_time() - start
     try:
-        why = source_difference(text, code)
+        why = source_difference(text, code, by_meaning=False)
     except DecompileError as error:
         return "does not compile", str(error), seconds
     if why is None:
         return "equal", "", seconds
-    by_value = source_value_difference(text, code)
+    by_meaning = source_difference(text, code)
     if text.startswith("# control flow"):
-        compared = "its operations and values are the same" if by_value is None else f"not compared: {by_value}"
+        compared = "its operations and values are the same" if by_meaning is None else f"not compared: {by_meaning}"
         return "state machine", f"{text.splitlines()[0][2:]} ({compared})", seconds
-    if by_value is None:
+    if by_meaning is None:
         return "same operations", f"other instructions for the same operations on the same values: {why}", seconds
     said = text.startswith("# not the same bytecode")
     return ("differs, and says so" if said else "differs silently"), why, seconds

@@ -12,7 +12,7 @@ import pytest
 from bytecode import Bytecode, Instr, Label
 
 from torchglass.decompiler import decompile
-from torchglass.decompiler.compare.instructions import compiled, difference
+from torchglass.decompiler.compare.sameness import compiled, difference
 
 SOURCE = Path(__file__).parents[2] / "src"
 

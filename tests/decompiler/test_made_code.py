@@ -14,8 +14,7 @@ torch = pytest.importorskip("torch")
 from torch._dynamo.convert_frame import register_bytecode_hook  # noqa: E402
 
 from torchglass.decompiler import decompile, readable  # noqa: E402
-from torchglass.decompiler.compare.instructions import compiled  # noqa: E402
-from torchglass.decompiler.compare.meaning import value_difference  # noqa: E402
+from torchglass.decompiler.compare.sameness import compiled, difference  # noqa: E402
 from torchglass.inspector.torch_compile.factories import with_factories  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -123,14 +122,14 @@ def function(body: str) -> CodeType:
 
 @pytest.mark.parametrize("one, two", ALIKE)
 def test_same_operations_on_the_same_values(one: str, two: str) -> None:
-    assert value_difference(function(one), function(two)) is None
-    assert value_difference(function(two), function(one)) is None
+    assert difference(function(one), function(two)) is None
+    assert difference(function(two), function(one)) is None
 
 
 @pytest.mark.parametrize("one, two", DIFFERENT)
 def test_another_program_is_told_apart(one: str, two: str) -> None:
-    assert value_difference(function(one), function(two)) is not None
-    assert value_difference(function(two), function(one)) is not None
+    assert difference(function(one), function(two)) is not None
+    assert difference(function(two), function(one)) is not None
 
 
 def test_text_without_shuffling() -> None:

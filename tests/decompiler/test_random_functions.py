@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from torchglass.decompiler import decompile
-from torchglass.decompiler.compare.instructions import compiled
+from torchglass.decompiler.compare.sameness import compiled
 
 NAMES = ["a", "b", "c"]
 ATOMS = st.sampled_from([*NAMES, "0", "1", "2", "a + 1", "b * 2", "f(a)", "f(b, c)", "(a, b)", "None"])

@@ -4,7 +4,7 @@ from types import FunctionType
 from typing import Any
 
 from torchglass.decompiler import readable
-from torchglass.decompiler.compare.instructions import compiled
+from torchglass.decompiler.compare.sameness import compiled
 from torchglass.inspector.torch_compile.factories import with_factories
 from torchglass.inspector.torch_compile.names import renamed, shown_names
 

@@ -49,12 +49,33 @@ class Ins:
         self.depth = 0
         self.lasti = False
 
+    @property
+    def region(self) -> tuple[int, int, bool]:
+        """What protects it: ``eh``, ``depth`` and ``lasti`` together."""
+        return self.eh, self.depth, self.lasti
+
+    @region.setter
+    def region(self, region: tuple[int, int, bool]) -> None:
+        self.eh, self.depth, self.lasti = region
+
+    def drop(self) -> None:
+        """From now on it does nothing."""
+        self.op, self.arg, self.to = "NOP", None, -1
+
     def __repr__(self) -> str:
         jump = (
             f" -> {self.to}{' if ' + str(self.jump_if) if self.op.startswith('BRANCH') else ''}" if self.to >= 0 else ""
         )
         handler = f" !{self.eh}" if self.eh >= 0 else ""
         return f"{self.index} {self.op} {self.arg!r}{jump}{handler}"
+
+
+def append(code: list[Ins], op: str, arg: Any, like: Ins) -> Ins:
+    """A new instruction at the end of ``code``, protected as ``like`` is; where it goes on is for the caller to set."""
+    ins = Ins(len(code), like.offset, op, arg, None)
+    ins.region = like.region
+    code.append(ins)
+    return ins
 
 
 TERMINAL = frozenset({"RETURN_VALUE", "RAISE", "RERAISE"})
@@ -190,7 +211,7 @@ def _protect_branches(out: list[Ins]) -> None:
     """3.13 takes the truth of a value before the jump, which raises nothing: here the branch does both."""
     for before, ins in itertools.pairwise(out):
         if ins.op == "BRANCH" and ins.arg == "bool":
-            ins.eh, ins.depth, ins.lasti = before.eh, before.depth, before.lasti
+            ins.region = before.region
 
 
 def _reads_in_comprehension(out: list[Ins], start: Ins) -> list[int]:

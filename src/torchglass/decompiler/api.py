@@ -11,21 +11,26 @@ import ast
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-from .compare.instructions import LAMBDA, source_difference, source_value_difference
+from .compare.sameness import source_difference
 from .errors import UNEXPECTED, DecompileError
-from .expressions.values import Function
-from .instructions.cells import with_free_cells
-from .instructions.peel import resumes
-from .pipeline import (
-    MODES,
-    FinalError,
+from .expressions.definitions import (
     NoExpression,
-    Scope,
     class_body,
+    declared_body,
+    docstring_statement,
     function_definition,
     lambda_expression,
     unused_free_variables,
+    with_type_params,
 )
+from .expressions.signature import fill_signature
+from .expressions.trees import load
+from .expressions.values import Function
+from .instructions.cells import with_free_cells
+from .instructions.peel import resumes
+from .names import LAMBDA, identifier
+from .pipeline import MODES, FinalError, attempt
+from .scope import Scope
 from .statements.check import check_tree
 
 
@@ -104,25 +109,21 @@ def _place(code: CodeType) -> str:
 def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, str | None]:
     """The best source and how it differs from ``code``.
 
-    Best is what compiles to the same instructions, then what does the same with the same values, structured before
-    state machine, then the first that was found.
+    Best is what compiles to the same instructions, then what means the same, structured before state machine, then
+    the first that was found.
     """
-    texts: list[tuple[str, str | None]] = []
+    texts: list[str] = []
     failure: DecompileError | None = None
     made = _made(code)
     # a tool's code is no compiler's copies: its temporaries are read by name
     order = sorted(range(len(MODES)), key=lambda n: MODES[n] != "named") if made else range(len(MODES))
     readings = [(0, k) for k in range(1, _READINGS)]
     for tried, (n, reading) in enumerate([*((n, 0) for n in order), *readings]):
-        if made and tried in (1, len(order)):
-            # no source compiles to the same instructions, and other readings are no better
-            by_value = _same_by_value(texts, code, name)
-            if by_value is not None:
-                return by_value, None
+        if made and tried in (1, len(order)) and (same := _first_same(texts, code, name)):
+            return same, None  # no source compiles to the same instructions, and other readings are no better
         try:
-            modes = MODES[n:] + MODES[:n]
-            text = _source(target, code, name, modes if not reading else modes[:1], reading)
-            why = source_difference(text, code, name)
+            text = _source(target, code, name, MODES[n:] + MODES[:n] if not reading else (MODES[n],), reading)
+            why = source_difference(text, code, name, by_meaning=False)
         except DecompileError as error:
             failure = failure or error
             if isinstance(error, FinalError) and not reading:
@@ -130,24 +131,37 @@ def _best_source(target: Any, code: CodeType, name: str | None) -> tuple[str, st
             continue
         if why is None:
             return text, None
-        if text not in [t for t, _ in texts]:
-            texts.append((text, why))
-    by_value = _same_by_value(texts, code, name)
-    if by_value is not None:
-        return by_value, None
+        if text not in texts:
+            texts.append(text)
+    if same := _first_same(texts, code, name):
+        return same, None
+    return _next_best(target, code, name, texts, failure)
+
+
+def _first_same(texts: list[str], code: CodeType, name: str | None) -> str | None:
+    """Sorts ``texts``, the best first, and returns the first that means what ``code`` does."""
+    texts.sort(key=lambda text: (text.startswith(_STATES), text.count("\n")))
+    return next((text for text in texts if source_difference(text, code, name) is None), None)
+
+
+def _next_best(
+    target: Any, code: CodeType, name: str | None, texts: list[str], failure: DecompileError | None
+) -> tuple[str, str | None]:
+    """What is shown where no text is known to mean the same, and why it is not."""
+    # of a module or class the functions would be written as state machines, not itself
+    states = _as_states(target, code, name) if code.co_flags & 1 else None
     if not texts:
         assert failure is not None
-        states = _as_states(target, code, name) if code.co_flags & 1 else None
         if states is None:
             raise failure
         return states
-    text, why = texts[0]
-    if not code.co_flags & 1:  # a module or class: its functions would be written as state machines, not itself
-        return texts[0]
-    states = _as_states(target, code, name)
-    if resumes(code) and not text.startswith(_STATES) and (states is None or states[1] is not None):
-        return f"{_RESUMES}\n{text}", why  # the prologue may do what source cannot say
-    return states or texts[0]
+    text = texts[0]
+    resumed = code.co_flags & 1 and resumes(code) and not text.startswith(_STATES)
+    if resumed and (states is None or states[1] is not None):
+        text = f"{_RESUMES}\n{text}"  # the prologue may do what source cannot say
+    elif states is not None:
+        return states
+    return text, source_difference(texts[0], code, name)
 
 
 def _made(code: CodeType) -> bool:
@@ -156,88 +170,45 @@ def _made(code: CodeType) -> bool:
     return len(set(positions)) * 6 < len(positions)
 
 
-def _same_by_value(texts: list[tuple[str, str | None]], code: CodeType, name: str | None) -> str | None:
-    """Sorts ``texts``, the best first, and returns the first that does the same with the same values."""
-    texts.sort(key=lambda pair: (pair[0].startswith(_STATES), pair[0].count("\n")))
-    for n, (text, _) in enumerate(texts):
-        by_value = source_value_difference(text, code, name)
-        if by_value is None:
-            return text
-        texts[n] = (text, by_value)
-    return None
-
-
-def _source(target: Any, code: CodeType, name: str | None, modes: tuple[str, ...], reading: int = 0) -> str:
-    notes: list[str] = []
-    tree = definition_tree(target, code, name, modes, notes, reading)
-    check_tree(tree)
-    return _with_notes(ast.unparse(tree), notes)
-
-
 def _as_states(target: Any, code: CodeType, name: str | None) -> tuple[str, str | None] | None:
     """``code`` as state machines throughout: what is shown when the structured form is not the same program."""
     try:
         text = _source(target, code, name, ())
-        why = source_difference(text, code, name)
-        return text, why and source_value_difference(text, code, name)
+        return text, source_difference(text, code, name)
     except (DecompileError, *UNEXPECTED):
         return None
 
 
-def _with_notes(text: str, notes: list[str]) -> str:
-    return "".join(f"# {' '.join(note.split())}\n" for note in notes) + text
+def _source(target: Any, code: CodeType, name: str | None, modes: tuple[str, ...], reading: int = 0) -> str:
+    outer = Scope(code, None, attempt(modes, reading))
+    outer.names = set(code.co_freevars)  # all that is known around the code
+    tree = definition_tree(target, code, name, outer)
+    check_tree(tree)
+    notes = "".join(f"# {' '.join(note.split())}\n" for note in outer.attempt.notes)
+    return notes + ast.unparse(tree)
 
 
-def definition_tree(
-    target: Any,
-    code: CodeType,
-    name: str | None,
-    modes: tuple[str, ...] = MODES,
-    notes: list[str] | None = None,
-    reading: int = 0,
-) -> ast.AST:
+def definition_tree(target: Any, code: CodeType, name: str | None, outer: Scope) -> ast.Module:
     """The definition of ``code`` as a module, wrapped in a function that binds its free variables if it has any."""
+    kind = code.co_name
     function = Function(code)
     if type(target) is FunctionType:
-        from .expressions.signature import fill_signature
-
         fill_signature(function, target)
-    kind = code.co_name
-    outer = _OuterScope(code)
-    outer.modes, outer.reading = modes, reading
-    if notes is not None:
-        outer.notes = notes
     if not code.co_flags & 1 and "__module__" in code.co_names and "__qualname__" in code.co_names:
-        stmt: ast.stmt = ast.ClassDef(name or kind, [], [], class_body(code, outer), [])
-        if hasattr(ast, "TypeVar"):
-            stmt.type_params = []  # type: ignore[attr-defined]
+        body = class_body(outer.nested(code))
+        stmt: ast.stmt = with_type_params(ast.ClassDef(name or kind, [], [], body, []))
     elif kind == "<lambda>" and name is None:
         stmt = _lambda(function, outer)
     elif kind == "<module>":
-        from .pipeline import declared_body
-
-        return ast.Module(_with_docstring(declared_body(code, outer)), [])
+        first, *rest = declared_body(outer.nested(code))
+        return ast.Module([docstring_statement(first) or first, *rest], [])
     else:
-        clean = "".join(c if c.isalnum() or c == "_" else "_" for c in kind)
-        stmt = function_definition(function, outer, name or clean, [])
+        stmt = function_definition(function, outer, name or identifier(kind), [])
     if code.co_freevars:
         stmt = _factory(stmt, code)
     imports = [ast.ImportFrom("torchglass.decompiler", [ast.alias("reentered", None)], 0)]
-    return ast.Module([*(imports if _reenters(stmt) else []), stmt], [])
-
-
-def _with_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
-    """A module's first statement ``__doc__ = "..."`` is its docstring."""
-    first = body[0]
-    if isinstance(first, ast.Assign) and ast.unparse(first.targets[0]) == "__doc__":
-        value = first.value
-        if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            return [ast.Expr(value), *body[1:]]
-    return body
-
-
-def _reenters(stmt: ast.stmt) -> bool:
-    return any(getattr(node, "reenters", False) for node in ast.walk(stmt))
+    reenters = any(getattr(node, "reenters", False) for node in ast.walk(stmt))
+    return ast.Module([*(imports if reenters else []), stmt], [])
 
 
 def _lambda(function: Function, outer: Scope) -> ast.stmt:
@@ -250,23 +221,11 @@ def _lambda(function: Function, outer: Scope) -> ast.stmt:
     return function_definition(function, outer, LAMBDA, [])
 
 
-class _OuterScope(Scope):
-    """The scope around the code object that was asked for: knows nothing but its free variables."""
-
-    def __init__(self, code: CodeType) -> None:
-        super().__init__(code, None)
-        self.names = set(code.co_freevars)
-
-
 def _factory(stmt: ast.stmt, code: CodeType) -> ast.stmt:
     """``def`` around a closure: its parameters are the free variables."""
     args = ast.arguments([], [ast.arg(n, None) for n in code.co_freevars], None, [], [], None, [])
     if isinstance(stmt, ast.Expr):
-        result: ast.stmt = ast.Return(stmt.value)
-        body = [result]
+        body: list[ast.stmt] = [ast.Return(stmt.value)]
     else:
-        body = [stmt, ast.Return(ast.Name(stmt.name, ast.Load()))]  # type: ignore[attr-defined]
-    node = ast.FunctionDef("make_closure", args, body, [], None, None, lineno=0)
-    if hasattr(ast, "TypeVar"):
-        node.type_params = []  # type: ignore[attr-defined]
-    return node
+        body = [stmt, ast.Return(load(stmt.name))]  # type: ignore[attr-defined]
+    return with_type_params(ast.FunctionDef("make_closure", args, body, [], None, None, lineno=0))

@@ -11,17 +11,13 @@ from types import CodeType
 from typing import Any
 
 from ...bytecode.canonical import VERSION, Ins, canonical
-from ...process.warning_filters import ignored
-from ..errors import DecompileError
-from ..instructions.flow import branch_ways, skip
-from .meaning import value_difference
+from ...bytecode.flow import SAFE, skip, successors
+from ...bytecode.parameters import parameter_names
+from .difference import Differs, other_instruction
 
 #: instructions that cannot raise: a handler over them means nothing
-_QUIET = frozenset(
-    {"NOP", "POP_TOP", "JUMP", "SWAP", "ROT", "COPY", "DUP_TOP_TWO", "LOAD_CONST", "STORE_FAST", "RETURN_VALUE",
-     "PUSH_NULL", "POP_EXCEPT", "POP_BLOCK", "STORE_DEREF", "PUSH_EXC_INFO", "SETUP_FINALLY", "LOAD_CLOSURE",
-     "LOAD_FAST_AND_CLEAR", "RETURN_GENERATOR", "BUILD_TUPLE", "MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"}
-)  # fmt: skip
+_QUIET = SAFE | {"DUP_TOP_TWO", "LOAD_FAST_AND_CLEAR", "RETURN_GENERATOR", "BUILD_TUPLE", "MAKE_FUNCTION",
+                 "SET_FUNCTION_ATTRIBUTE"}  # fmt: skip
 #: which of the two an attribute of a called name takes depends on whether the module imports that name
 _METHOD = {"LOAD_ATTR", "LOAD_METHOD"}
 #: a convention of calls, and 3.10's block marks: which handler protects an instruction is compared as such
@@ -29,9 +25,16 @@ _MARKS = frozenset({"PUSH_NULL", "SETUP_FINALLY", "SETUP_ASYNC_WITH", "POP_BLOCK
 _FLAGS = 0x4 | 0x8 | 0x20 | 0x80 | 0x200
 
 
-def difference(a: CodeType, b: CodeType, name: bool = True) -> str | None:
-    """What distinguishes ``b`` from ``a``; None when they mean the same."""
-    return outside_difference(a, b, name) or _walk(a, b)
+def instruction_difference(a: CodeType, b: CodeType, name: bool = True) -> str | None:
+    """What distinguishes ``b`` from ``a``; None when they have the same instructions."""
+    why = outside_difference(a, b, name)
+    if why is not None:
+        return why
+    try:
+        _walk(canonical(a), canonical(b))
+    except Differs as error:
+        return str(error)
+    return None
 
 
 def outside_difference(a: CodeType, b: CodeType, name: bool) -> str | None:
@@ -43,9 +46,8 @@ def outside_difference(a: CodeType, b: CodeType, name: bool) -> str | None:
         return f"flags: {a.co_flags & _FLAGS:#x} and {b.co_flags & _FLAGS:#x}"
     if name and a.co_name != b.co_name:
         return f"name: {a.co_name} and {b.co_name}"
-    count = a.co_argcount + a.co_kwonlyargcount + bool(a.co_flags & 4) + bool(a.co_flags & 8)
-    if a.co_varnames[:count] != b.co_varnames[:count]:
-        return f"parameters: {a.co_varnames[:count]} and {b.co_varnames[:count]}"
+    if parameter_names(a) != parameter_names(b):
+        return f"parameters: {parameter_names(a)} and {parameter_names(b)}"
     if set(a.co_freevars) != set(b.co_freevars):
         return f"free variables: {a.co_freevars} and {b.co_freevars}"
     if _docstring(a) != _docstring(b):
@@ -61,8 +63,7 @@ def _docstring(code: CodeType) -> Any:
     return first if isinstance(first, str) else None
 
 
-def _walk(a: CodeType, b: CodeType) -> str | None:
-    left, right = canonical(a), canonical(b)
+def _walk(left: list[Ins], right: list[Ins]) -> None:
     seen: set[tuple[int, int]] = set()
     work = [(0, 0)]
     while work:
@@ -74,18 +75,16 @@ def _walk(a: CodeType, b: CodeType) -> str | None:
         if i >= len(left) or j >= len(right):
             if i >= len(left) and j >= len(right):
                 continue
-            return f"one code ends at {i}, {j}"
+            raise Differs(f"one code ends at {i}, {j}")
         x, y = left[i], right[j]
-        reason = None if _is_qualified_name(left, right, x, y) else _instruction(x, y)
-        if reason is not None:
-            return reason
+        if not _is_qualified_name(left, right, x, y):
+            _compare(x, y)
         if x.op not in _QUIET and not (x.op == "BRANCH" and VERSION >= (3, 13)):  # there TO_BOOL has called __bool__
             if (x.eh < 0) != (y.eh < 0):
-                return f"{x.offset}: {x.op} {x.arg!r} is protected in one code only"
+                raise Differs("is protected in one code only", x)
             if x.eh >= 0:
                 work.append((x.eh, y.eh))
-        work.extend(zip(_ways(x), _ways(y)))
-    return None
+        work.extend(zip(successors(x), successors(y)))
 
 
 def _is_qualified_name(left: list[Ins], right: list[Ins], x: Ins, y: Ins) -> bool:
@@ -109,103 +108,25 @@ def _skip(code: list[Ins], at: int) -> int:
     return at
 
 
-def _ways(ins: Ins) -> tuple[int, ...]:
-    if ins.op.startswith("BRANCH"):
-        return branch_ways(ins)
-    if ins.to >= 0 and not ins.op.startswith("SETUP_"):
-        return (ins.nxt, ins.to)
-    return (ins.nxt,) if ins.nxt >= 0 else ()
-
-
-def _instruction(x: Ins, y: Ins) -> str | None:
+def _compare(x: Ins, y: Ins) -> None:
     if x.op != y.op and {x.op, y.op} != _METHOD:
-        return f"{x.offset}: {x.op} {_short(x.arg)} and {y.op} {_short(y.arg)}"
-    if x.op == "LOAD_CONST":
-        why = _constants(x.arg, y.arg)
-        return None if why is None else f"{x.offset}: {why}"
-    if x.arg != y.arg:
-        return f"{x.offset}: {x.op} {_short(x.arg)} and {_short(y.arg)}"
-    return None
+        raise other_instruction(x, y)
+    if x.op == "LOAD_CONST" and isinstance(x.arg, CodeType) and isinstance(y.arg, CodeType):
+        why = instruction_difference(x.arg, y.arg)
+        if why is not None:
+            raise Differs(f"in {x.arg.co_name}: {why}")
+    elif not (_same_constant(x.arg, y.arg) if x.op == "LOAD_CONST" else x.arg == y.arg):
+        raise other_instruction(x, y)
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) < 60 else text[:57] + "..."
-
-
-def _constants(a: Any, b: Any) -> str | None:
-    if isinstance(a, CodeType) and isinstance(b, CodeType):
-        why = difference(a, b)
-        return None if why is None else f"in {a.co_name}: {why}"
+def _same_constant(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
-        return f"constants {_short(a)} and {_short(b)}"
+        return False
     if isinstance(a, tuple):
-        if len(a) != len(b):
-            return f"constants {_short(a)} and {_short(b)}"
-        for u, v in zip(a, b):
-            why = _constants(u, v)
-            if why:
-                return why
-        return None
+        return len(a) == len(b) and all(map(_same_constant, a, b))
     if isinstance(a, (float, complex)):
-        return None if repr(a) == repr(b) else f"constants {a!r} and {b!r}"
+        return repr(a) == repr(b)
     if isinstance(a, frozenset):
         key = lambda v: (type(v).__name__, repr(v))
-        return None if sorted(map(key, a)) == sorted(map(key, b)) else f"constants {_short(a)} and {_short(b)}"
-    return None if a == b else f"constants {_short(a)} and {_short(b)}"
-
-
-def find_code(module: CodeType, name: str, like: CodeType) -> CodeType | None:
-    """The code object called ``name`` in the compiled output, outermost first."""
-    level = [module]
-    while level:
-        following = []
-        for code in level:
-            for const in code.co_consts:
-                if isinstance(const, CodeType):
-                    if const.co_name == name:
-                        return const
-                    following.append(const)
-        level = following
-    return None
-
-
-#: what a lambda is called whose body holds statements
-LAMBDA = "_lambda"
-
-
-def compiled(text: str, code: CodeType, name: str | None) -> CodeType:
-    """Compile decompiled ``text`` and find the code object that stands for ``code``."""
-    try:
-        with ignored():
-            module = compile(text, code.co_filename, "exec", 0, True)
-    except (SyntaxError, ValueError) as error:
-        raise DecompileError(f"{code.co_name}: the output does not compile: {error}") from error
-    if code.co_name == "<module>":
-        return module
-    wanted = name or code.co_name
-    if wanted == "<lambda>" and f"def {LAMBDA}(" in text:
-        wanted = LAMBDA
-    if not wanted.isidentifier() and wanted != "<lambda>":
-        wanted = "".join(c if c.isalnum() or c == "_" else "_" for c in wanted)
-    found = find_code(module, wanted, code)
-    if found is None:
-        raise DecompileError(f"{code.co_name}: not found in its own output")
-    return found
-
-
-def source_value_difference(text: str, code: CodeType, name: str | None = None) -> str | None:
-    """How what the code that ``text`` compiles to does, and with which values, differs from ``code``."""
-    other = compiled(text, code, name)
-    named = name is None and code.co_name.isidentifier()
-    return outside_difference(code, other, named) or value_difference(code, other)
-
-
-def source_difference(text: str, code: CodeType, name: str | None = None) -> str | None:
-    """How the code that ``text`` compiles to differs from ``code``; None when it does not."""
-    named = name is None and code.co_name.isidentifier()
-    why = difference(code, compiled(text, code, name), name=named)
-    if why is not None and VERSION >= (3, 12) and "super" in text:
-        # a module that mentions super elsewhere gets the plain call instead of LOAD_SUPER_ATTR
-        return difference(code, compiled(text + "\nsuper", code, name), name=named)
-    return why
+        return sorted(map(key, a)) == sorted(map(key, b))
+    return bool(a == b)

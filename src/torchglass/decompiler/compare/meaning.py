@@ -1,7 +1,7 @@
 """Whether two code objects do the same operations, in the same order, on the same values.
 
-``difference`` in ``verify.py`` compares instructions.  That is too strict for code no compiler made: a resume function
-restores a stack, a tool shuffles values that source must give names to.  Here both codes run in step on symbols
+Comparing instructions is too strict for code no compiler made: a resume function restores a stack, a tool shuffles
+values that source must give names to.  Here both codes run in step on symbols
 (``symbolic.py``) and every observable operation of one must meet the same operation of the other, with equal operands,
 an equal handler, and equal ways on.  Where control comes back to a pair of places with other values, what the two
 visits have in common is kept (anti-unification) and the pair is run again, until nothing changes.
@@ -11,17 +11,18 @@ Not compared: how long a value is kept alive, and what ``locals()`` shows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import CodeType
-from typing import Any
 
-from ...bytecode.canonical import VERSION, Ins, canonical
+from ...bytecode.canonical import Ins, canonical
+from ...bytecode.flow import branch_ways, reachable_instructions, skip
 from ...bytecode.parameters import parameter_names
-from ..expressions.naming import STAND_IN
 from ..instructions.entered import raised_names
-from ..instructions.flow import _drop_loop_ends, _fold_awaits, branch_ways, skip
-from ..instructions.minimize import reachable_instructions
 from ..instructions.peel import restored_names
-from .symbolic import NESTED, UNBOUND, Event, Incomparable, Run, State, Term
+from ..instructions.simplify import drop_loop_ends, fold_awaits
+from ..names import STAND_IN
+from .difference import Differs, other_instruction
+from .symbolic import NESTED, UNBOUND, Event, Run, State, Term, with_parts
 
 #: events that cannot raise: which handler protects them does not matter
 _QUIET = frozenset(
@@ -32,16 +33,19 @@ _LAST = frozenset({"RETURN_VALUE", "RAISE", "RERAISE"})
 _BUDGET = 20000
 
 
-def value_difference(a: CodeType, b: CodeType) -> str | None:
+#: how two constants that are code are compared; None when they mean the same
+Nested = Callable[[CodeType, CodeType], "str | None"]
+
+
+def meaning_difference(a: CodeType, b: CodeType, nested: Nested) -> str | None:
     """Why ``b`` is not known to do what ``a`` does; None when it does.  Both must have the same signature."""
-    if VERSION < (3, 11):
-        return "values are only followed on Python 3.11 and later"
     try:
-        return _Pairing(a, b).run()
-    except Incomparable as error:
+        _Pairing(a, b, nested).run()
+    except Differs as error:
         return str(error)
     except (IndexError, KeyError) as error:
         return f"no stack machine does this: {error!r}"
+    return None
 
 
 def _called(code: CodeType) -> State:
@@ -51,8 +55,8 @@ def _called(code: CodeType) -> State:
 
 def _prepared(code: CodeType) -> list[Ins]:
     instructions = canonical(code)
-    _fold_awaits(instructions)
-    _drop_loop_ends(instructions)
+    fold_awaits(instructions)
+    drop_loop_ends(instructions)
     _fold_cells(instructions)
     _fold_keyword_dictionaries(instructions)
     _fold_catch_alls(instructions)
@@ -67,7 +71,7 @@ def _fold_keyword_dictionaries(code: list[Ins]) -> None:
         if [s.op for s in steps] != ["BUILD_MAP", "LOAD_FAST", "DICT_MERGE", "CALL_EX"] or steps[0].arg != 0:
             continue
         for step in (steps[0], steps[2]):
-            step.op = "NOP"
+            step.drop()
 
 
 def _fold_cells(code: list[Ins]) -> None:
@@ -96,7 +100,7 @@ def _fold_reentered(code: list[Ins]) -> list[Ins]:
         if ops != shape or steps[2].arg != (1, None):
             continue
         for step in [*(s for s in near if s.op == "PUSH_NULL" and s.index < steps[2].index), steps[0], *steps[2:]]:
-            step.op, step.arg = "NOP", None
+            step.drop()
     return code
 
 
@@ -130,15 +134,12 @@ def _fold_catch_alls(code: list[Ins]) -> None:
             ins.op, ins.arg, ins.nxt, ins.to = "JUMP", None, -1, branch_ways(branch)[0]
 
 
-class _Mismatch(Exception):
-    pass
-
-
 class _Pairing:
     """Both codes in step.  ``known`` holds, for each pair of events, the most special state all visits agree on."""
 
-    def __init__(self, a: CodeType, b: CodeType) -> None:
+    def __init__(self, a: CodeType, b: CodeType, nested: Nested) -> None:
         self.codes = (a, b)
+        self.nested = nested
         left = _prepared(a)
         names = parameter_names(a)
         restored = frozenset(("p", names.index(n)) for n in restored_names(left) if n in names)
@@ -146,19 +147,16 @@ class _Pairing:
         right = _fold_stand_ins(_fold_reentered(_prepared(b)), a)
         self.left, self.right = Run(left), Run(right, restored, raised)
         self.fresh = 0
-        self.known: dict[tuple[int, int], Any] = {}
+        self.known: dict[tuple[int, int], tuple[State, State]] = {}
         self.work: list[tuple[int, int, State, State]] = []
 
-    def run(self) -> str | None:
+    def run(self) -> None:
         self.work.append((0, 0, _called(self.codes[0]), _called(self.codes[1])))
         for _ in range(_BUDGET):
             if not self.work:
-                return None
-            try:
-                self.step(*self.work.pop())
-            except _Mismatch as error:
-                return str(error)
-        raise Incomparable("too many places to compare")
+                return
+            self.step(*self.work.pop())
+        raise Differs("too many places to compare")
 
     def value(self) -> Term:
         self.fresh += 1
@@ -181,44 +179,36 @@ class _Pairing:
         self.compare(x, y, a, b)
         self.follow(x, y, a, b)
 
-    def states(self, form: Any) -> tuple[State, State]:
+    def states(self, form: tuple[State, State]) -> tuple[State, State]:
         """Fresh states of the shape ``form``; its variables get numbers of this pairing."""
-        (stack_a, names_a, stack_b, names_b), lists_a, lists_b = form
         values: dict[Term, Term] = {}
 
         def term(t: Term) -> Term:
-            if t[0] == "v":
-                if t not in values:
-                    values[t] = self.value()
-                return values[t]
-            return (t[0], tuple(term(u) for u in t[1])) if t[0] in NESTED else t
+            if t[0] != "v":
+                return with_parts(t, term)
+            if t not in values:
+                values[t] = self.value()
+            return values[t]
 
-        out = []
-        for run, stack, names, lists in (
-            (self.left, stack_a, names_a, lists_a),
-            (self.right, stack_b, names_b, lists_b),
-        ):
-            run.list_count = max([run.list_count, *lists])
-            held = {n: [term(t) for t in elements] for n, elements in lists.items()}
-            out.append(State([term(t) for t in stack], {k: term(t) for k, t in names.items()}, held))
-        return out[0], out[1]
+        for run, side in zip((self.left, self.right), form):
+            run.list_count = max([run.list_count, *side.lists])
+        left, right = (_with_terms(side, term) for side in form)
+        return left, right
 
     def compare(self, x: Event, y: Event, a: State, b: State) -> None:
-        if x.op != y.op or x.arg != y.arg or x.results != y.results:
-            raise _Mismatch(f"{x.ins.offset}: {x.op} {x.arg!r} and {y.op} {y.arg!r}")
-        if len(x.operands) != len(y.operands):
-            raise _Mismatch(f"{x.ins.offset}: {x.op} has other operands")
+        if x.op != y.op or x.arg != y.arg or x.results != y.results or len(x.operands) != len(y.operands):
+            raise other_instruction(x.ins, y.ins)
         shown: dict[int, tuple[int, Term]] = {}
         for s, t in zip(x.operands, y.operands):
             if t[0] == "piece" and x.op == "BUILD_STRING":
                 t = t[1]
             if not self.match(s, t, a, b, shown):
-                raise _Mismatch(f"{x.ins.offset}: {x.op} {x.arg!r} is given another value")
+                raise Differs("is given another value", x.ins)
         if shown:
             _show(a, {m: v for m, (_, v) in shown.items()})
             _show(b, dict(shown.values()))
         if x.op not in _QUIET and (x.ins.eh < 0) != (y.ins.eh < 0):
-            raise _Mismatch(f"{x.ins.offset}: {x.op} {x.arg!r} is protected in one code only")
+            raise Differs("is protected in one code only", x.ins)
 
     def match(self, s: Term, t: Term, a: State, b: State, shown: dict[int, tuple[int, Term]]) -> bool:
         if s[0] != t[0]:
@@ -232,11 +222,7 @@ class _Pairing:
             left, right = a.lists[s[1]], b.lists[t[1]]
             return len(left) == len(right) and all(self.match(u, v, a, b, shown) for u, v in zip(left, right))
         if s[0] == "c" and isinstance(s[2], CodeType) and isinstance(t[2], CodeType):
-            from .instructions import difference, outside_difference
-
-            if difference(s[2], t[2]) is None:
-                return True
-            return outside_difference(s[2], t[2], True) is None and value_difference(s[2], t[2]) is None
+            return self.nested(s[2], t[2]) is None
         return s[:2] == t[:2]
 
     # -- where it goes on --------------------------------------------------------------------------------------------
@@ -281,102 +267,94 @@ def _same_operation(x: Ins, y: Ins, a: State, b: State) -> bool:
 
 def _handling(event: Event, state: State, raised: Term, place: Term) -> State:
     """The frame as ``event``'s handler finds it."""
-    ins = event.ins
-    full = state.stack + list(event.operands)
-    out = State(full[: ins.depth], dict(state.locals), {n: list(v) for n, v in state.lists.items()})
-    if ins.lasti:
-        out.stack.append(place)
-    out.stack.append(raised)
+    out = state.copy()
+    out.stack = [*state.stack, *event.operands][: event.ins.depth]
+    out.stack += [place, raised] if event.ins.lasti else [raised]
     return out
+
+
+def _with_terms(state: State, term: Callable[[Term], Term]) -> State:
+    """A state of the same shape, each term changed."""
+    names = {k: term(t) for k, t in state.locals.items()}
+    return State([term(t) for t in state.stack], names, {n: [term(t) for t in v] for n, v in state.lists.items()})
 
 
 def _show(state: State, values: dict[int, Term]) -> None:
     """Lists that an operation was given are plain values from then on."""
 
     def term(t: Term) -> Term:
-        if t[0] == "l":
-            return values.get(t[1], t)
-        return (t[0], tuple(term(u) for u in t[1])) if t[0] in NESTED else t
+        return values.get(t[1], t) if t[0] == "l" else with_parts(t, term)
 
     for n in values:
         state.lists.pop(n, None)
-    state.stack[:] = [term(t) for t in state.stack]
-    state.locals = {k: term(t) for k, t in state.locals.items()}
-    state.lists = {n: [term(t) for t in v] for n, v in state.lists.items()}
+    new = _with_terms(state, term)
+    state.stack, state.locals, state.lists = new.stack, new.locals, new.lists
 
 
 # -- shapes of states ---------------------------------------------------------------------------------------------
-def _canonical(a: State, b: State) -> Any:
+def _canonical(a: State, b: State) -> tuple[State, State]:
     """Both states with variables and lists numbered in the order in which they are met; equal iff alike."""
     values: dict[Term, Term] = {}
 
-    def side(state: State) -> tuple[Any, Any, Any]:
+    def side(state: State) -> State:
         numbers: dict[int, int] = {}
-        lists: dict[int, Any] = {}
+        lists: dict[int, list[Term]] = {}
 
         def term(t: Term) -> Term:
             if t[0] == "v":
                 return values.setdefault(t, ("v", len(values)))
-            if t[0] in NESTED:
-                return (t[0], tuple(term(u) for u in t[1]))
-            if t[0] == "l" and t[1] not in numbers:
-                numbers[t[1]] = len(numbers) + 1
-                lists[numbers[t[1]]] = None
-                lists[numbers[t[1]]] = [term(u) for u in state.lists[t[1]]]
-            return ("l", numbers[t[1]]) if t[0] == "l" else t
+            if t[0] != "l":
+                return with_parts(t, term)
+            if t[1] not in numbers:
+                n = numbers[t[1]] = len(numbers) + 1
+                lists[n] = []  # numbered before those inside it
+                lists[n] = [term(u) for u in state.lists[t[1]]]
+            return ("l", numbers[t[1]])
 
-        stack = tuple(term(t) for t in state.stack)
-        return stack, {k: term(state.locals[k]) for k in sorted(state.locals)}, lists
+        stack = [term(t) for t in state.stack]
+        return State(stack, {k: term(state.locals[k]) for k in sorted(state.locals)}, lists)
 
-    (stack_a, names_a, lists_a), (stack_b, names_b, lists_b) = side(a), side(b)
-    return (stack_a, names_a, stack_b, names_b), lists_a, lists_b
+    return side(a), side(b)
 
 
-def _common(old: Any, new: Any) -> Any:
+def _common(old: tuple[State, State], new: tuple[State, State]) -> tuple[State, State]:
     """The most special form that both are instances of: what differs becomes a variable, equal pairs the same one."""
-    shapes = [[[(n, len(v)) for n, v in lists.items()] for lists in form[1:]] for form in (old, new)]
+    shapes = [[[(n, len(v)) for n, v in side.lists.items()] for side in form] for form in (old, new)]
     if shapes[0] != shapes[1]:
-        old, new = _without_lists(old), _without_lists(new)
-    (stack_a, names_a, stack_b, names_b), lists_a, lists_b = old
-    (other_a, others_a, other_b, others_b), new_a, new_b = new
-    if len(stack_a) != len(other_a) or len(stack_b) != len(other_b):
-        raise _Mismatch("stacks of different depth meet")
+        old, new = _without_lists(*old), _without_lists(*new)
+    if any(len(one.stack) != len(two.stack) for one, two in zip(old, new)):
+        raise Differs("stacks of different depth meet")
     pairs: dict[tuple[Term, Term], Term] = {}
 
     def term(s: Term, t: Term) -> Term:
         if s == t and s[0] != "v" and s[0] not in NESTED:
             return s
         if s[0] == t[0] and s[0] in NESTED and len(s[1]) == len(t[1]):
-            return (s[0], tuple(term(u, v) for u, v in zip(s[1], t[1])))
+            return (s[0], tuple(map(term, s[1], t[1])))
         return pairs.setdefault((s, t), ("v", len(pairs)))
 
-    def names(one: dict[str, Term], two: dict[str, Term]) -> dict[str, Term]:
-        both = {k: term(one.get(k, UNBOUND), two.get(k, UNBOUND)) for k in sorted({*one, *two})}
-        return {k: t for k, t in both.items() if t is not UNBOUND}
+    def side(one: State, two: State) -> State:
+        names = sorted({*one.locals, *two.locals})
+        both = {k: term(one.locals.get(k, UNBOUND), two.locals.get(k, UNBOUND)) for k in names}
+        held = {n: list(map(term, v, two.lists[n])) for n, v in one.lists.items()}
+        bound = {k: t for k, t in both.items() if t is not UNBOUND}
+        return State(list(map(term, one.stack, two.stack)), bound, held)
 
-    stacks = tuple(term(s, t) for s, t in zip(stack_a, other_a)), tuple(term(s, t) for s, t in zip(stack_b, other_b))
-    locals_a, locals_b = names(names_a, others_a), names(names_b, others_b)
-    held_a = {n: [term(t, u) for t, u in zip(v, new_a[n])] for n, v in lists_a.items()}
-    held_b = {n: [term(t, u) for t, u in zip(v, new_b[n])] for n, v in lists_b.items()}
-    return _canonical(State(list(stacks[0]), locals_a, held_a), State(list(stacks[1]), locals_b, held_b))
+    return _canonical(*map(side, old, new))
 
 
-def _without_lists(form: Any) -> Any:
+def _without_lists(a: State, b: State) -> tuple[State, State]:
     """The form in which each list under construction is a plain value: the same for lists of the same elements."""
-    (stack_a, names_a, stack_b, names_b), lists_a, lists_b = form
-    left = State(list(stack_a), dict(names_a), {n: list(v) for n, v in lists_a.items()})
-    right = State(list(stack_b), dict(names_b), {n: list(v) for n, v in lists_b.items()})
-    role = {t[1]: names_b.get(name) for name, t in names_a.items() if t[0] == "l"}
-    for k in range(len(lists_a)):
+    left, right = a.copy(), b.copy()
+    role = {t[1]: b.locals.get(name) for name, t in a.locals.items() if t[0] == "l"}
+    for k in range(len(a.lists)):
         n = max(left.lists)  # numbered as they are met: those inside come last
-        elements = left.lists[n]
-        same = [m for m, v in right.lists.items() if v == elements]
+        same = [m for m, v in right.lists.items() if v == left.lists[n]]
         if not same:
-            raise Incomparable("lists under construction meet")
+            raise Differs("lists under construction meet")
         m = next((m for m in same if role.get(n) == ("l", m)), same[0])
-        value = ("v", f"list {k}")
-        _show(left, {n: value})
-        _show(right, {m: value})
+        _show(left, {n: ("v", f"list {k}")})
+        _show(right, {m: ("v", f"list {k}")})
     if right.lists:
-        raise Incomparable("lists under construction meet")
+        raise Differs("lists under construction meet")
     return _canonical(left, right)

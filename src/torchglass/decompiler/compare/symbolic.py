@@ -8,63 +8,78 @@ Terms: ``("v", n)`` some value, ``("p", n)`` what parameter ``n`` was called wit
 ``("t", terms)`` a tuple, ``("l", n)`` a list that nothing else has seen yet (its elements are in ``State.lists``),
 ``("s", terms)`` a slice, ``("is none", terms)`` and its negation what a comparison gave, ``("h", terms)`` what
 PUSH_EXC_INFO saved, with the exception handled, ``("cell", name)``, ``("piece", term)`` a restored piece of an
-f-string, ``NULL`` and ``UNBOUND``.  Lists become plain values when an event takes them.
+f-string, ``NULL`` and ``UNBOUND``.  Lists become plain values when an event takes them.  For Python 3.11 and later.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...bytecode.canonical import VERSION, Ins
-from ..instructions.flow import branch_ways, constant_key
+from ...bytecode.flow import branch_ways, constant_key
+from ...bytecode.operators import SHUFFLES, unpacked
+from .difference import Differs
 
 Term = tuple[Any, ...]
 NULL: Term = ("null",)
 UNBOUND: Term = ("unbound",)
 #: kinds of terms that hold terms
 NESTED = ("t", "s", "h", "is none", "is not none")
-NONE: Term = ("c", constant_key(None), None)
 
 
-class Incomparable(Exception):
-    """An instruction or a situation that this module has no model for."""
+def constant(value: Any) -> Term:
+    return ("c", constant_key(value), value)
 
 
+NONE: Term = constant(None)
+
+
+def with_parts(term: Term, change: Callable[[Term], Term]) -> Term:
+    """``term`` with each term that it holds changed."""
+    return (term[0], tuple(map(change, term[1]))) if term[0] in NESTED else term
+
+
+@dataclass(slots=True)
 class State:
     """What a frame holds: its stack, its locals, and the elements of lists that were built but not yet shown."""
 
-    __slots__ = ("lists", "locals", "stack", "tested")
-
-    def __init__(self, stack: list[Term], names: dict[str, Term], lists: dict[int, list[Term]]) -> None:
-        self.stack = stack
-        self.locals = names
-        self.lists = lists
-        #: the value that the event just passed has tested, and the outcome: testing it once more tells nothing new
-        #: (CPython's compiler leaves such second tests out, or not, as its jumps happen to lie)
-        self.tested: tuple[Term, bool] | None = None
+    stack: list[Term]
+    locals: dict[str, Term]
+    lists: dict[int, list[Term]]
+    #: the value that the event just passed has tested, and the outcome: testing it once more tells nothing new
+    #: (CPython's compiler leaves such second tests out, or not, as its jumps happen to lie)
+    tested: tuple[Term, bool] | None = field(default=None, compare=False)
 
     def copy(self) -> State:
         return State(list(self.stack), dict(self.locals), {n: list(v) for n, v in self.lists.items()})
 
+    def take(self, count: int) -> list[Term]:
+        """Pop ``count`` values, the last of them the top."""
+        at = len(self.stack) - count
+        if at < 0:
+            raise Differs("the stack runs empty")
+        values = self.stack[at:]
+        del self.stack[at:]
+        return values
 
+
+@dataclass(slots=True, eq=False)
 class Event:
     """An observable operation: ``op`` with ``arg`` on ``operands``; ``results`` is how many values it pushes.
 
     Of a branch, ``flipped`` says that it is on the opposite of what its instruction tests, ``kept`` what it tests.
     """
 
-    __slots__ = ("arg", "flipped", "ins", "kept", "op", "operands", "results")
-
-    def __init__(self, ins: Ins, op: str, arg: Any, operands: list[Term], results: int) -> None:
-        self.ins = ins
-        self.op = op
-        self.arg = arg
-        self.operands = operands
-        self.results = results
-        self.flipped = False
-        self.kept: Term = NONE
+    ins: Ins
+    op: str
+    arg: Any
+    operands: list[Term]
+    results: int
+    flipped: bool = False
+    kept: Term = NONE
 
 
 class Run:
@@ -85,14 +100,14 @@ class Run:
         """Execute from ``at`` what cannot be observed; the index of the next event."""
         for _ in range(20000):
             if not 0 <= at < len(self.code):
-                raise Incomparable("control leaves the code")
+                raise Differs("control leaves the code")
             ins = self.code[at]
             silent = _SILENT.get(ins.op)
             following = silent(self, ins, state) if silent is not None else None
             if following is None:
                 return at
             at = following
-        raise Incomparable("a loop in which nothing happens")
+        raise Differs("a loop in which nothing happens")
 
     def repeats(self, at: int, state: State) -> bool:
         """Whether the event at ``at`` does once more what had been done to a restored value before the entry.
@@ -114,7 +129,7 @@ class Run:
         ins = self.code[at]
         make = _EVENTS.get(ins.op)
         if make is None:
-            raise Incomparable(f"no model of {ins.op}")
+            raise Differs(f"no model of {ins.op}")
         return make(ins, state)
 
     def new_list(self, state: State, elements: list[Term]) -> Term:
@@ -127,22 +142,23 @@ class Run:
 Silent = Callable[[Run, Ins, State], "int | None"]
 
 
-def _go_on(run: Run, ins: Ins, state: State) -> int:
+def _does(change: Callable[[State, Any], Any]) -> Silent:
+    """Nothing but a change of the frame, given the argument."""
+
+    def silent(run: Run, ins: Ins, state: State) -> int:
+        change(state, ins.arg)
+        return ins.nxt
+
+    return silent
+
+
+def _shuffle(run: Run, ins: Ins, state: State) -> int:
+    SHUFFLES[ins.op](state.stack, ins.arg)
     return ins.nxt
 
 
 def _jump(run: Run, ins: Ins, state: State) -> int:
     return ins.to
-
-
-def _load_const(run: Run, ins: Ins, state: State) -> int:
-    state.stack.append(("c", constant_key(ins.arg), ins.arg))
-    return ins.nxt
-
-
-def _push_null(run: Run, ins: Ins, state: State) -> int:
-    state.stack.append(NULL)
-    return ins.nxt
 
 
 def _load_fast(run: Run, ins: Ins, state: State) -> int | None:
@@ -153,75 +169,12 @@ def _load_fast(run: Run, ins: Ins, state: State) -> int | None:
     return ins.nxt
 
 
-def _store_fast(run: Run, ins: Ins, state: State) -> int:
-    state.locals[ins.arg] = state.stack.pop()
-    return ins.nxt
-
-
 def _delete_fast(run: Run, ins: Ins, state: State) -> int | None:
     return ins.nxt if state.locals.pop(ins.arg, None) is not None else None
 
 
-def _load_and_clear(run: Run, ins: Ins, state: State) -> int:
-    state.stack.append(state.locals.pop(ins.arg, UNBOUND))
-    return ins.nxt
-
-
-def _load_closure(run: Run, ins: Ins, state: State) -> int:
-    state.stack.append(("cell", ins.arg))
-    return ins.nxt
-
-
-def _pop(run: Run, ins: Ins, state: State) -> int:
-    state.stack.pop()
-    return ins.nxt
-
-
-def _copy(run: Run, ins: Ins, state: State) -> int:
-    state.stack.append(state.stack[-ins.arg])
-    return ins.nxt
-
-
-def _copy_two(run: Run, ins: Ins, state: State) -> int:
-    state.stack.extend(state.stack[-2:])
-    return ins.nxt
-
-
-def _swap(run: Run, ins: Ins, state: State) -> int:
-    stack = state.stack
-    stack[-1], stack[-ins.arg] = stack[-ins.arg], stack[-1]
-    return ins.nxt
-
-
-def _rotate(run: Run, ins: Ins, state: State) -> int:
-    stack = state.stack
-    stack.insert(len(stack) - ins.arg, stack.pop())
-    return ins.nxt
-
-
-def _take(state: State, count: int) -> list[Term]:
-    if len(state.stack) < count:
-        raise Incomparable("the stack runs empty")
-    if not count:
-        return []
-    values = state.stack[-count:]
-    del state.stack[-count:]
-    return values
-
-
-def _build_tuple(run: Run, ins: Ins, state: State) -> int:
-    state.stack.append(("t", tuple(_take(state, ins.arg))))
-    return ins.nxt
-
-
 def _build_list(run: Run, ins: Ins, state: State) -> int:
-    elements = _take(state, ins.arg)
-    state.stack.append(run.new_list(state, elements))
-    return ins.nxt
-
-
-def _build_slice(run: Run, ins: Ins, state: State) -> int:
-    state.stack.append(("s", tuple(_take(state, ins.arg))))
+    state.stack.append(run.new_list(state, state.take(ins.arg)))
     return ins.nxt
 
 
@@ -230,7 +183,7 @@ def _elements(state: State, term: Term) -> list[Term] | None:
     if term[0] == "t":
         return list(term[1])
     if term[0] == "c" and type(term[2]) is tuple:
-        return [("c", constant_key(v), v) for v in term[2]]
+        return [constant(v) for v in term[2]]
     return state.lists.get(term[1]) if term[0] == "l" else None
 
 
@@ -268,12 +221,16 @@ def _binary_slice(run: Run, ins: Ins, state: State) -> int | None:
     return _subscript(run, ins, state)
 
 
+def _held(state: State, term: Term) -> list[Term] | None:
+    """The elements of a list that nothing else has seen, to be changed."""
+    return state.lists.get(term[1]) if term[0] == "l" else None
+
+
 def _store_subscript(run: Run, ins: Ins, state: State) -> int | None:
     value, owner, where = state.stack[-3:]
-    index = _index(where)
-    if owner[0] != "l" or owner[1] not in state.lists or index is None:
+    index, elements = _index(where), _held(state, owner)
+    if elements is None or index is None:
         return None
-    elements = state.lists[owner[1]]
     if isinstance(index, slice):
         new = _elements(state, value)
         if new is None or index.step is not None:
@@ -299,11 +256,11 @@ def _store_slice(run: Run, ins: Ins, state: State) -> int | None:
 
 def _delete_subscript(run: Run, ins: Ins, state: State) -> int | None:
     owner, where = state.stack[-2:]
-    index = _index(where)
-    if owner[0] != "l" or owner[1] not in state.lists or index is None:
+    index, elements = _index(where), _held(state, owner)
+    if elements is None or index is None:
         return None
     try:
-        del state.lists[owner[1]][index]
+        del elements[index]
     except IndexError:
         return None
     del state.stack[-2:]
@@ -311,22 +268,20 @@ def _delete_subscript(run: Run, ins: Ins, state: State) -> int | None:
 
 
 def _list_extend(run: Run, ins: Ins, state: State) -> int | None:
-    value, into = state.stack[-1], state.stack[-1 - ins.arg]
-    elements = _elements(state, value)
-    if into[0] != "l" or into[1] not in state.lists or elements is None:
+    elements, into = _elements(state, state.stack[-1]), _held(state, state.stack[-1 - ins.arg])
+    if into is None or elements is None:
         return None
     state.stack.pop()
-    state.lists[into[1]].extend(list(elements))
+    into.extend(list(elements))
     return ins.nxt
 
 
 def _list_append(run: Run, ins: Ins, state: State) -> int | None:
     """To a list right below the value: how CPython collects the arguments of a call that has more than thirty."""
-    value, into = state.stack[-1], state.stack[-1 - ins.arg]
-    if ins.arg != 1 or into[0] != "l" or into[1] not in state.lists:
+    into = _held(state, state.stack[-1 - ins.arg])
+    if ins.arg != 1 or into is None:
         return None
-    state.stack.pop()
-    state.lists[into[1]].append(value)
+    into.append(state.stack.pop())
     return ins.nxt
 
 
@@ -369,7 +324,7 @@ def _compare(run: Run, ins: Ins, state: State) -> int | None:
         return None
     del state.stack[-2:]
     value = test(a[2], b[2])
-    state.stack.append(("c", constant_key(value), value))
+    state.stack.append(constant(value))
     return ins.nxt
 
 
@@ -395,16 +350,20 @@ def _branch(run: Run, ins: Ins, state: State) -> int | None:
 
 
 _SILENT: dict[str, Silent] = {
-    "NOP": _go_on, "POP_BLOCK": _go_on, "SETUP_FINALLY": _go_on, "SETUP_ASYNC_WITH": _go_on, "JUMP": _jump,
-    "LOAD_CONST": _load_const, "PUSH_NULL": _push_null, "LOAD_FAST": _load_fast, "STORE_FAST": _store_fast,
-    "DELETE_FAST": _delete_fast, "LOAD_FAST_AND_CLEAR": _load_and_clear, "LOAD_CLOSURE": _load_closure,
-    "POP_TOP": _pop, "COPY": _copy, "DUP_TOP_TWO": _copy_two, "SWAP": _swap, "ROT": _rotate,
-    "BUILD_TUPLE": _build_tuple, "BUILD_LIST": _build_list, "BUILD_SLICE": _build_slice,
+    **dict.fromkeys(SHUFFLES, _shuffle), "NOP": _does(lambda state, arg: None), "JUMP": _jump,
+    "LOAD_CONST": _does(lambda state, arg: state.stack.append(constant(arg))),
+    "PUSH_NULL": _does(lambda state, arg: state.stack.append(NULL)),
+    "STORE_FAST": _does(lambda state, arg: state.locals.update({arg: state.stack.pop()})),
+    "LOAD_FAST_AND_CLEAR": _does(lambda state, arg: state.stack.append(state.locals.pop(arg, UNBOUND))),
+    "LOAD_CLOSURE": _does(lambda state, arg: state.stack.append(("cell", arg))),
+    "POP_TOP": _does(lambda state, arg: state.stack.pop()),
+    "BUILD_TUPLE": _does(lambda state, arg: state.stack.append(("t", tuple(state.take(arg))))),
+    "BUILD_SLICE": _does(lambda state, arg: state.stack.append(("s", tuple(state.take(arg))))),
+    "LOAD_FAST": _load_fast, "DELETE_FAST": _delete_fast, "BUILD_LIST": _build_list,
     "BINARY_SUBSCR": _subscript, "BINARY_SLICE": _binary_slice, "STORE_SUBSCR": _store_subscript,
-    "STORE_SLICE": _store_slice,
-    "DELETE_SUBSCR": _delete_subscript, "LIST_EXTEND": _list_extend, "LIST_APPEND": _list_append,
-    "LIST_TO_TUPLE": _list_to_tuple, "UNPACK_SEQUENCE": _unpack, "COMPARE": _compare, "BRANCH": _branch,
-    "BRANCH_KEEP": _branch, "RAISE": _raise,
+    "STORE_SLICE": _store_slice, "DELETE_SUBSCR": _delete_subscript, "LIST_EXTEND": _list_extend,
+    "LIST_APPEND": _list_append, "LIST_TO_TUPLE": _list_to_tuple, "UNPACK_SEQUENCE": _unpack, "COMPARE": _compare,
+    "BRANCH": _branch, "BRANCH_KEEP": _branch, "RAISE": _raise,
 }  # fmt: skip
 
 
@@ -418,7 +377,7 @@ def _plain(pops: int | Callable[[Any], int], pushes: int | Callable[[Any], int] 
     def make(ins: Ins, state: State) -> Event:
         count = pops(ins.arg) if callable(pops) else pops
         results = pushes(ins.arg) if callable(pushes) else pushes
-        return Event(ins, ins.op, ins.arg, _take(state, count), results)
+        return Event(ins, ins.op, ins.arg, state.take(count), results)
 
     return make
 
@@ -436,8 +395,8 @@ def _sliced(op: str, below: int, pushes: int) -> Maker:
     """``op`` on ``below`` values and a slice, whose two ends are apart on the stack (Python 3.12)."""
 
     def make(ins: Ins, state: State) -> Event:
-        ends = _take(state, 2)
-        return Event(ins, op, None, [*_take(state, below), ("s", tuple(ends))], pushes)
+        ends = state.take(2)
+        return Event(ins, op, None, [*state.take(below), ("s", tuple(ends))], pushes)
 
     return make
 
@@ -446,7 +405,7 @@ def _into(values: int) -> Maker:
     """SET_ADD and its kind: ``values`` from the top go into the container ``arg`` places below them."""
 
     def make(ins: Ins, state: State) -> Event:
-        given = _take(state, values)
+        given = state.take(values)
         return Event(ins, ins.op, None, [state.stack[-ins.arg], *given], 0)
 
     return make
@@ -458,31 +417,26 @@ def _call(ins: Ins, state: State) -> Event:
 
 def _call_kw(ins: Ins, state: State) -> Event:
     """A call (3.13) whose keyword names are on the stack: a constant that was not pushed last."""
-    names = _elements(state, *_take(state, 1))
+    names = _elements(state, *state.take(1))
     if names is None or any(name[0] != "c" for name in names):
-        raise Incomparable("keyword names that are no constant")
+        raise Differs("keyword names that are no constant")
     return _call_with(ins, state, ins.arg, tuple(name[2] for name in names))
 
 
 def _call_with(ins: Ins, state: State, count: int, names: tuple[str, ...] | None) -> Event:
-    args = _take(state, count)
-    pair = [t for t in _take(state, 2) if t is not NULL]
+    args = state.take(count)
+    pair = [t for t in state.take(2) if t is not NULL]
     return Event(ins, "CALL", (len(pair) + count - 1, names), [*pair, *args], 1)
 
 
-def _call_function(ins: Ins, state: State) -> Event:
-    args = _take(state, ins.arg[0] + 1)
-    return Event(ins, "CALL", ins.arg, args, 1)
-
-
 def _call_ex(ins: Ins, state: State) -> Event:
-    named = _take(state, 1) if ins.arg else []
-    (positional,) = _take(state, 1)
-    (function,) = _take(state, 1)
-    if VERSION >= (3, 11) and state.stack and state.stack[-1] is NULL:
+    named = state.take(1) if ins.arg else []
+    (positional,) = state.take(1)
+    (function,) = state.take(1)
+    if state.stack and state.stack[-1] is NULL:
         state.stack.pop()
     elif function is NULL:  # 3.13 keeps NULL above the function
-        (function,) = _take(state, 1)
+        (function,) = state.take(1)
     elements = _elements(state, positional)
     if elements is not None and not named:
         return Event(ins, "CALL", (len(elements), None), [function, *elements], 1)
@@ -491,13 +445,13 @@ def _call_ex(ins: Ins, state: State) -> Event:
 
 def _method(ins: Ins, state: State) -> Event:
     """LOAD_METHOD is LOAD_ATTR with room for ``self``."""
-    event = Event(ins, "LOAD_ATTR", ins.arg, _take(state, 1), 1)
+    event = Event(ins, "LOAD_ATTR", ins.arg, state.take(1), 1)
     state.stack.append(NULL)
     return event
 
 
 def _super_attr(ins: Ins, state: State) -> Event:
-    event = Event(ins, ins.op, (ins.arg[0], ins.arg[2]), _take(state, 3), 1)
+    event = Event(ins, ins.op, (ins.arg[0], ins.arg[2]), state.take(3), 1)
     if ins.arg[1]:
         state.stack.append(NULL)
     return event
@@ -505,27 +459,21 @@ def _super_attr(ins: Ins, state: State) -> Event:
 
 def _make_function(ins: Ins, state: State) -> Event:
     if VERSION >= (3, 13):
-        return Event(ins, ins.op, None, _take(state, 1), 1)
-    if VERSION < (3, 11):
-        _take(state, 1)  # the qualified name says where it stands, not what it does
-    code = _take(state, 1)
-    return Event(ins, ins.op, ins.arg, _take(state, bin(ins.arg).count("1")) + code, 1)
+        return Event(ins, ins.op, None, state.take(1), 1)
+    code = state.take(1)
+    return Event(ins, ins.op, ins.arg, state.take(bin(ins.arg).count("1")) + code, 1)
 
 
 def _const_key_map(ins: Ins, state: State) -> Event:
     """BUILD_MAP with its keys as one constant."""
-    (keys,) = _take(state, 1)
-    values = _take(state, ins.arg)
-    names = [("c", constant_key(key), key) for key in keys[2]]
+    (keys,) = state.take(1)
+    values = state.take(ins.arg)
+    names = [constant(key) for key in keys[2]]
     return Event(ins, "BUILD_MAP", ins.arg, [t for pair in zip(names, values) for t in pair], 1)
 
 
-def _import_from(ins: Ins, state: State) -> Event:
-    return Event(ins, ins.op, ins.arg, state.stack[-1:], 1)
-
-
 def _exception_match(ins: Ins, state: State) -> Event:
-    (kind,) = _take(state, 1)
+    (kind,) = state.take(1)
     return Event(ins, ins.op, None, [state.stack[-1], kind], 1)
 
 
@@ -536,16 +484,16 @@ def _with_except(ins: Ins, state: State) -> Event:
 def _raised(ins: Ins, state: State) -> Event:
     """A bare ``raise`` is RERAISE of what is being handled."""
     if ins.op == "RERAISE":
-        return Event(ins, "RERAISE", None, _take(state, 1), 0)
+        return Event(ins, "RERAISE", None, state.take(1), 0)
     handled = next((t[1][0] for t in reversed(state.stack) if t[0] == "h"), None)
     if ins.arg == 0 and handled is not None:
         return Event(ins, "RERAISE", None, [handled], 0)
-    return Event(ins, "RAISE", ins.arg, _take(state, ins.arg), 0)
+    return Event(ins, "RAISE", ins.arg, state.take(ins.arg), 0)
 
 
 def _test(ins: Ins, state: State) -> Event:
     """A branch; one on what a comparison with None gave is a branch on None."""
-    (value,) = _take(state, 1)
+    (value,) = state.take(1)
     if ins.arg == "bool" and value[0] in ("is none", "is not none"):
         event = Event(ins, "BRANCH", "none", list(value[1]), 0)
         event.flipped = value[0] == "is not none"
@@ -565,8 +513,8 @@ _EVENTS: dict[str, Maker] = {
     "STORE_SUBSCR": _plain(3, 0), "STORE_SLICE": _sliced("STORE_SUBSCR", 2, 0),
     "DELETE_NAME": _plain(0, 0), "DELETE_GLOBAL": _plain(0, 0), "DELETE_DEREF": _plain(0, 0),
     "DELETE_ATTR": _plain(1, 0), "DELETE_SUBSCR": _plain(2, 0),
-    "UNPACK_SEQUENCE": _plain(1, lambda n: n), "UNPACK_EX": _plain(1, lambda n: (n & 255) + 1 + (n >> 8)),
-    "IMPORT_NAME": _plain(2), "IMPORT_FROM": _import_from,
+    "UNPACK_SEQUENCE": _plain(1, lambda n: n), "UNPACK_EX": _plain(1, lambda n: unpacked("UNPACK_EX", n)[0]),
+    "IMPORT_NAME": _plain(2), "IMPORT_FROM": _looks(1),
     "GET_ITER": _plain(1), "GET_AITER": _plain(1), "GET_AWAITABLE": _plain(1), "GET_YIELD_FROM_ITER": _plain(1),
     "YIELD_VALUE": _plain(1), "YIELD_FROM": _plain(2), "RETURN_GENERATOR": _plain(0),
     "BINARY": _plain(2), "COMPARE": _plain(2),
@@ -577,7 +525,7 @@ _EVENTS: dict[str, Maker] = {
     "SET_ADD": _into(1), "SET_UPDATE": _into(1), "DICT_UPDATE": _into(1), "DICT_MERGE": _into(1), "MAP_ADD": _into(2),
     "LIST_APPEND": _into(1), "LIST_EXTEND": _into(1),
     "FORMAT_VALUE": _plain(lambda a: 1 + a[1]), "CONVERT_VALUE": _plain(1),
-    "CALL": _call, "CALL_KW_DYNAMIC": _call_kw, "CALL_FUNCTION": _call_function, "CALL_EX": _call_ex,
+    "CALL": _call, "CALL_KW_DYNAMIC": _call_kw, "CALL_EX": _call_ex,
     "MAKE_FUNCTION": _make_function, "SET_FUNCTION_ATTRIBUTE": _plain(2),
     "RETURN_VALUE": _plain(1, 0), "RAISE": _raised, "RERAISE": _raised,
     "BEFORE_WITH": _plain(1, 2), "BEFORE_ASYNC_WITH": _plain(1, 2), "WITH_EXCEPT_START": _with_except,

@@ -10,9 +10,9 @@ import ast
 from typing import Any
 
 from ..errors import DecompileError
-from .values import Chained, Class, Function, Import, Imported, Inplace, Item, Marker, Unpacking, UnpackItem, is_silent
-
-STORE = ast.Store()
+from .definitions import definition
+from .trees import STORE, assign_to, load
+from .values import Chained, Function, Import, Imported, Inplace, Item, Unpacking, UnpackItem, is_marker, is_silent
 
 
 def store(machine: Any, target: Any) -> None:
@@ -20,18 +20,13 @@ def store(machine: Any, target: Any) -> None:
     if machine.scope.is_generic:
         _store_generic(machine, value, target)
         return
-    if isinstance(value, UnpackItem):
-        fill(machine, value, target)
-        return
-    if isinstance(value, Imported):
-        _import_from(machine, value, target)
-        return
-    if isinstance(value, Import):
-        _import(machine, value, target)
+    take = _TAKEN_BY.get(type(value))
+    if take is not None:
+        take(machine, value, target)
         return
     stack = machine.stack
-    if isinstance(value, Marker) and value.kind == "subject":
-        machine.emit(ast.Assign([target], value, lineno=0))  # type: ignore[arg-type]
+    if is_marker(value, "subject"):
+        machine.emit(ast.Assign([target], value, lineno=0))
         return
     inner = value.value if isinstance(value, Chained) else value
     if isinstance(inner, Function):
@@ -41,12 +36,18 @@ def store(machine: Any, target: Any) -> None:
         stack[-1] = Chained(inner, targets)
         stack[-1].when = getattr(inner, "when", 0)
         return
-    if not isinstance(inner, Item) and (machine.group or not _clean(machine)):
-        machine.group.append((targets, inner))
-        if _clean(machine):
-            close_group(machine)
-        return
-    assign(machine, targets, inner)
+    if not _grouped(machine, targets, inner):
+        assign(machine, targets, inner)
+
+
+def _grouped(machine: Any, targets: list[Any], value: Any) -> bool:
+    """Whether the store is one of several that make one statement: the last of them closes it."""
+    if isinstance(value, Item) or (not machine.group and _clean(machine)):
+        return False
+    machine.group.append((targets, value))
+    if _clean(machine):
+        close_group(machine)
+    return True
 
 
 def _store_generic(machine: Any, value: Any, target: Any) -> None:
@@ -82,9 +83,9 @@ def assign(machine: Any, targets: list[Any], value: Any) -> None:
         _augmented(machine, targets, value)
         return
     if len(targets) == 1 and isinstance(targets[0], ast.Name):
-        definition = machine.scope.definition(targets[0].id, value)
-        if definition is not None:
-            machine.emit(definition)
+        defined = definition(machine.scope, targets[0].id, value)
+        if defined is not None:
+            machine.emit(defined)
             return
     machine.emit(ast.Assign(targets, value, lineno=0))
 
@@ -99,9 +100,9 @@ def _augmented(machine: Any, targets: list[Any], value: Inplace) -> None:
         raise DecompileError("an in-place operation stored somewhere else")
     # a tool or a continuation has put the old value elsewhere
     name = machine.scope.temporary()
-    machine.emit(ast.Assign([ast.Name(name, STORE)], left, lineno=0))
+    machine.emit(assign_to(name, left))
     machine.emit(ast.AugAssign(ast.Name(name, STORE), value.op, value.right))
-    machine.emit(ast.Assign(targets, ast.Name(name, ast.Load()), lineno=0))
+    machine.emit(ast.Assign(targets, load(name), lineno=0))
 
 
 def _same_place(target: Any, left: Any) -> bool:
@@ -150,15 +151,12 @@ def fill(machine: Any, item: UnpackItem, target: Any) -> None:
 def drop_item(machine: Any, item: UnpackItem) -> None:
     """An unpacked value thrown away: the compiler found the same name stored again right after."""
     owner = item.owner
-    owner.targets[item.index] = ast.Name("_", STORE)
-    owner.filled += 1
-    owner.dropped = getattr(owner, "dropped", []) + [item.index]  # type: ignore[attr-defined]
-    if owner.filled == len(owner.targets):
-        _complete(machine, owner)
+    owner.dropped.append(item.index)
+    fill(machine, item, ast.Name("_", STORE))
 
 
 def _complete(machine: Any, owner: Unpacking) -> None:
-    for index in getattr(owner, "dropped", ()):
+    for index in owner.dropped:
         later = [t for t in owner.targets[index + 1 :] if isinstance(t, ast.Name)]
         name = later[0] if later else ast.Name("_", STORE)
         owner.targets[index] = ast.Starred(name, STORE) if owner.star == index else name
@@ -175,12 +173,8 @@ def _complete(machine: Any, owner: Unpacking) -> None:
     if owner.shared and stack and stack[-1] is inner:
         stack[-1] = Chained(inner, targets)
         return
-    if not isinstance(inner, Item) and (machine.group or not _clean(machine)):
-        machine.group.append((targets, inner))
-        if _clean(machine):
-            close_group(machine)
-        return
-    machine.emit(ast.Assign(targets, inner, lineno=0))
+    if not _grouped(machine, targets, inner):
+        machine.emit(ast.Assign(targets, inner, lineno=0))
 
 
 # -- imports --------------------------------------------------------------------------------------------------------
@@ -212,13 +206,4 @@ def drop_import(machine: Any, value: Import) -> None:
     machine.emit(ast.ImportFrom(value.module or None, value.aliases, value.level))
 
 
-def unwrap_decorators(value: Any) -> tuple[list[Any], Any]:
-    """``(decorators, function or class)`` of a value built by decorator calls."""
-    decorators = []
-    while isinstance(value, ast.Call) and len(value.args) == 1 and not value.keywords:
-        inner = value.args[0]
-        if not isinstance(inner, (Function, Class, ast.Call)):
-            break
-        decorators.append(value.func)
-        value = inner
-    return decorators, value
+_TAKEN_BY: dict[type, Any] = {UnpackItem: fill, Imported: _import_from, Import: _import}

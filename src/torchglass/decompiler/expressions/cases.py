@@ -2,44 +2,15 @@
 
 Before: COPY, MATCH_SEQUENCE, BRANCH, GET_LEN, LOAD_CONST, COMPARE, BRANCH, UNPACK_SEQUENCE, STORE a, STORE b.  After:
 one BRANCH whose argument is ``Case([a, b])`` (read by ``pattern.py``).  Whatever does not fit leaves the instructions
-as they are.  Once there are statements, the tests of one subject become the ``match`` they were.
+as they are.  Once there are statements, ``statements/match.py`` makes of the tests what they were.
 """
 
 from __future__ import annotations
 
-import ast
-from typing import Any
-
 from ...bytecode.canonical import Ins
-from ..instructions.flow import skip
+from ...bytecode.flow import skip
 from .pattern import Hole, NoPattern, Reader, Token
-from .values import Marker
-
-
-class Case:
-    """One ``case``: its pattern, the variables it stores, and whether the subject was used up by it."""
-
-    def __init__(self, pattern: Any, stores: list[Ins], last: bool) -> None:
-        self.pattern = pattern
-        self.stores = stores
-        self.last = last
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Case) and ast.dump(self.pattern) == ast.dump(other.pattern)
-
-    def __hash__(self) -> int:
-        return hash(ast.dump(self.pattern))
-
-
-class CaseTest(ast.expr):
-    """The condition of a ``case``: ``subject`` is a Marker that all cases of one statement share."""
-
-    _fields = ()
-
-    def __init__(self, subject: Any, pattern: Any) -> None:
-        self.subject = subject
-        self.pattern = pattern
-
+from .values import Case
 
 _TELLING = frozenset({"MATCH_SEQUENCE", "MATCH_MAPPING", "MATCH_CLASS"})
 
@@ -146,72 +117,3 @@ def _extract_case(code: list[Ins], at: int, last: bool, done: set[int], choices:
     ins.op, ins.arg, ins.jump_if = "BRANCH", Case(pattern, reader.stores, last), False
     ins.nxt, ins.to = success, failure
     return failure
-
-
-def match_statement(stmts: list[ast.stmt]) -> tuple[Any, list[ast.stmt]]:
-    """The ``match`` that the tests of one subject at the start of ``stmts`` are, and the statements after it."""
-    from ..statements.structure import terminates
-
-    first = stmts[0]
-    subject = first.value if isinstance(first, ast.Assign) else case_test(first.test).subject  # type: ignore[attr-defined]
-    cases: list[ast.match_case] = []
-    after: list[ast.stmt] = []
-    rest = stmts[:1] if isinstance(first, ast.If) else stmts
-    tail = stmts[1:] if isinstance(first, ast.If) else []
-    while True:
-        rest = _captured(rest, subject, cases)
-        current = rest[0] if rest else None
-        if not isinstance(current, ast.If) or case_test(current.test) is None:
-            break
-        leaving = all(terminates(c.body) for c in cases)
-        if case_test(current.test).subject is not subject or (len(rest) > 1 and not leaving):
-            break
-        after = rest[1:] + after
-        values = current.test.values[1:] if isinstance(current.test, ast.BoolOp) else []
-        guard = values[0] if len(values) == 1 else ast.BoolOp(ast.And(), values) if values else None
-        cases.append(ast.match_case(case_test(current.test).pattern, guard, current.body or [ast.Pass()]))
-        rest = current.orelse
-    match = ast.Match(subject.expr, cases)  # type: ignore[union-attr]
-    if rest and all(terminates(c.body) for c in cases):
-        after = rest + after
-    elif rest:
-        cases.append(ast.match_case(ast.MatchAs(None, None), None, rest))
-    return match, after + tail
-
-
-def starts_match(stmt: ast.stmt) -> bool:
-    """Whether ``stmt`` is the first test of a match statement."""
-    if isinstance(stmt, ast.If):
-        return case_test(stmt.test) is not None
-    return isinstance(stmt, ast.Assign) and isinstance(stmt.value, Marker) and stmt.value.kind == "subject"
-
-
-def _captured(rest: list[ast.stmt], subject: Any, cases: list[ast.match_case]) -> list[ast.stmt]:
-    """``case name:`` tests nothing: it shows as an assignment of the subject (and an ``if`` for its guard)."""
-    while rest:
-        first = rest[0]
-        if not (isinstance(first, ast.Assign) and first.value is subject and isinstance(first.targets[0], ast.Name)):
-            break
-        pattern = ast.MatchAs(None, first.targets[0].id)
-        guarded = rest[1] if len(rest) > 1 else None
-        if isinstance(guarded, ast.If) and case_test(guarded.test) is None and (guarded.orelse or len(rest) > 2):
-            from ..statements.structure import terminates
-
-            if (guarded.orelse and len(rest) > 2) or not (guarded.orelse or terminates(guarded.body)):
-                cases.append(ast.match_case(pattern, None, rest[1:]))
-                return []
-            cases.append(ast.match_case(pattern, guarded.test, guarded.body))
-            rest = guarded.orelse or rest[2:]
-            continue
-        cases.append(ast.match_case(pattern, None, rest[1:] or [ast.Pass()]))
-        return []
-    return rest
-
-
-def case_test(test: Any) -> Any:
-    """The CaseTest that ``test`` is or begins with, or None."""
-    if isinstance(test, CaseTest):
-        return test
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and isinstance(test.values[0], CaseTest):
-        return test.values[0]
-    return None

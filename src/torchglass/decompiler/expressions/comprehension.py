@@ -6,25 +6,19 @@ Before: ``for x in xs: if x: <collect x + 1>``.  After: ``[x + 1 for x in xs if 
 from __future__ import annotations
 
 import ast
+from inspect import CO_COROUTINE
 from typing import Any
 
 from ..errors import DecompileError
+from ..scope import Scope
 from .values import Collected, Function, Iterating
 
-_CO_COROUTINE = 0x80
-_KINDS = {"<listcomp>": "LIST_APPEND", "<setcomp>": "SET_ADD", "<dictcomp>": "MAP_ADD", "<genexpr>": "YIELD"}
 
-
-def build_comprehension(function: Function, iterated: Any, parent: Any) -> Any:
+def build_comprehension(function: Function, iterated: Any, parent: Scope) -> Any:
     """The comprehension that calling ``function`` (its code is ``<listcomp>`` or the like) on ``iterated`` was."""
-    from ..pipeline import Scope, body_of
-
-    code = function.code
-    stmts = body_of(code, Scope(code, parent))
-    if isinstance(iterated, Iterating):
-        iterated = iterated.value
-    node = from_loops(stmts, iterated)
-    node.awaited = bool(code.co_flags & _CO_COROUTINE)
+    stmts = parent.nested(function.code).body()
+    node = from_loops(stmts, iterated.value if isinstance(iterated, Iterating) else iterated)
+    node.awaited = bool(function.code.co_flags & CO_COROUTINE)
     return node
 
 

@@ -6,7 +6,8 @@ import ast
 from typing import Any
 
 from ...bytecode.canonical import VERSION
-from .cases import case_test
+from .trees import is_none
+from .values import CaseTest
 
 
 def join_bool(op: ast.boolop, first: Any, second: Any) -> Any:
@@ -25,7 +26,7 @@ def negatable(test: Any) -> bool:
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return True
     if type(test.ops[0]) in (ast.Is, ast.IsNot) and VERSION >= (3, 11):
-        return isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
+        return is_none(test.comparators[0])
     return type(test.ops[0]) not in (ast.In, ast.NotIn, ast.Is, ast.IsNot)
 
 
@@ -38,7 +39,15 @@ def negate(test: Any) -> Any:
         return test.operand
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         op = test.ops[0]
-        is_none = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
-        if type(op) in (ast.Is, ast.IsNot) and is_none and VERSION >= (3, 11):
+        if type(op) in (ast.Is, ast.IsNot) and is_none(test.comparators[0]) and VERSION >= (3, 11):
             return ast.Compare(test.left, [_OPPOSITE[type(op)]()], test.comparators)
     return ast.UnaryOp(ast.Not(), test)
+
+
+def case_test(test: Any) -> Any:
+    """The CaseTest that ``test`` is or begins with, or None."""
+    if isinstance(test, CaseTest):
+        return test
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and isinstance(test.values[0], CaseTest):
+        return test.values[0]
+    return None

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 import math
-from types import CodeType
 from typing import Any
 
 from ..errors import DecompileError
-
-LOAD = ast.Load()
+from .trees import LOAD, is_none
 
 
 def constant(value: Any) -> Any:
@@ -49,15 +47,6 @@ def starred_elements(value: Any, first: bool) -> list[Any]:
     if first and isinstance(value, ast.Tuple) and hasattr(value, "constant_value"):
         return list(value.elts)
     return [ast.Starred(value, LOAD)]
-
-
-def is_code(value: Any) -> bool:
-    return isinstance(value, ast.Constant) and isinstance(value.value, CodeType)
-
-
-def is_none(value: Any) -> bool:
-    """Whether ``value`` is the expression ``None``."""
-    return isinstance(value, ast.Constant) and value.value is None
 
 
 def bounds(lower: Any, upper: Any) -> ast.Slice:

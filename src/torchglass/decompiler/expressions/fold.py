@@ -10,11 +10,10 @@ import ast
 from typing import Any
 
 from ..graph.cfg import Node
-from .cases import CaseTest, case_test
-from .conditions import join_bool, negatable, negate
+from .conditions import case_test, join_bool, negatable, negate
 from .machine import Machine
 from .stacks import all_same, stacks_into
-from .values import Match, is_silent
+from .values import CaseTest, Match, is_silent
 
 
 class Folding:

@@ -7,19 +7,32 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...bytecode.canonical import Ins
 from ..errors import DecompileError
-from .cases import Case, CaseTest
-from .values import Chained, Function, Import, Item, Iterating, Marker, UnpackItem, is_silent
+from ..graph.cfg import Node
+from ..scope import Scope
+from . import assign
+from .definitions import lambda_expression
+from .trees import STORE, load
+from .values import (
+    Case,
+    CaseTest,
+    Chained,
+    Function,
+    Import,
+    Item,
+    Marker,
+    Match,
+    UnpackItem,
+    is_marker,
+    is_silent,
+)
 
 Rule = Callable[["Machine", Ins], None]
 RULES: dict[str, Rule] = {}
-LOAD = ast.Load()
-STORE = ast.Store()
-DEL = ast.Del()
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -38,9 +51,9 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 class Machine:
     """Symbolic execution of one function. ``scope`` gives what depends on the function around the code."""
 
-    rules = RULES
+    rules: Mapping[str, Rule] = RULES
 
-    def __init__(self, scope: Any) -> None:
+    def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.stack: list[Any] = []
         self.stmts: list[ast.stmt] = []
@@ -49,9 +62,9 @@ class Machine:
         self.node: Any = None
 
     # -- running ------------------------------------------------------------------------------------------------
-    def run(self, node: Any) -> None:
+    def run(self, node: Node) -> None:
         """Execute ``node`` from ``node.stack``; fills ``stmts``, ``cond``, ``base``, ``out`` (one per successor)."""
-        self.stack = list(node.stack)
+        self.stack = list(node.stack or ())
         self.stmts = node.stmts
         self.node = node
         if node.kind == "try":
@@ -83,8 +96,6 @@ class Machine:
         if ins.arg == "exc":
             kind = self.expr()
             self.pop()
-            from .values import Match
-
             test: Any = Match(kind)
         else:
             test = self.expr()
@@ -109,7 +120,7 @@ class Machine:
 
     def _case(self, node: Any, case: Case) -> None:
         subject = self.pop()
-        if not (isinstance(subject, Marker) and subject.kind == "subject"):
+        if not is_marker(subject, "subject"):
             subject = Marker("subject", self.as_expr(subject))
         for store in case.stores:
             if store.op == "STORE_GLOBAL":
@@ -121,13 +132,12 @@ class Machine:
         node.keep = None
         node.out = [node.base, node.base]
 
-    def _for(self, node: Any) -> None:
+    def _for(self, node: Node) -> None:
         if not self.stack:
             raise DecompileError("a for loop without an iterator")
         node.iterator = self.stack[-1]
         node.base = self.stack
-        item = Item("for")
-        node.out = [self.stack + [item], self.stack[:-1]]
+        node.out = [[*self.stack, Item("for")], self.stack[:-1]]
 
     # -- the stack ----------------------------------------------------------------------------------------------
     def push(self, value: Any) -> None:
@@ -138,8 +148,7 @@ class Machine:
         self.stack.append(value)
 
     def pop(self) -> Any:
-        if not self.stack:
-            raise DecompileError("stack underflow")
+        self.need(1)
         return self.stack.pop()
 
     def expr(self) -> Any:
@@ -155,21 +164,25 @@ class Machine:
                 result = ast.NamedExpr(target, result)
             return result
         if isinstance(value, Function) and value.code.co_name == "<lambda>":
-            from ..pipeline import lambda_expression
-
             return lambda_expression(value, self.scope)
         if isinstance(value, (Marker, UnpackItem, Import)):
             raise DecompileError(f"{value!r} used as a value")
         return value
 
     def exprs(self, count: int) -> list[Any]:
-        if not count:
-            return []
+        return [self.as_expr(v) for v in self.take(count)]
+
+    def take(self, count: int) -> list[Any]:
+        """Pop ``count`` values, the last of them the top."""
+        self.need(count)
+        at = len(self.stack) - count
+        values = self.stack[at:]
+        del self.stack[at:]
+        return values
+
+    def need(self, count: int) -> None:
         if len(self.stack) < count:
             raise DecompileError("stack underflow")
-        values = [self.as_expr(v) for v in self.stack[-count:]]
-        del self.stack[-count:]
-        return values
 
     # -- statements ---------------------------------------------------------------------------------------------
     def emit(self, stmt: ast.stmt) -> None:
@@ -191,7 +204,7 @@ class Machine:
         """Whether ``value`` stays the same while a loop runs."""
         return self.harmless(value)
 
-    def settle(self, node: Any) -> None:
+    def settle(self, node: Node) -> None:
         """Control leaves a protected region: what was computed inside must not be evaluated outside."""
         self.stack = node.out[0] = node.base = list(node.out[0])
         self.spill()
@@ -200,26 +213,20 @@ class Machine:
         value = self.stack[n]
         if getattr(value, "copied", False):
             raise DecompileError("a value used twice crosses a statement")
-        name = self.scope.temporary()
+        name = self.temporary_name()
         targets = value.targets if isinstance(value, Chained) else []
         inner = self.as_expr(value.value if isinstance(value, Chained) else value)
-        self.stmts.append(ast.Assign([ast.Name(name, STORE), *targets], inner, lineno=0))
-        replacement = ast.Name(name, LOAD)
-        replacement.when = 0  # type: ignore[attr-defined]
-        for k, other in enumerate(self.stack):
-            if other is value:
-                self.stack[k] = replacement
+        self.stmts.append(ast.Assign([ast.Name(name.id, STORE), *targets], inner, lineno=0))
+        self.stack[:] = [name if other is value else other for other in self.stack]
+
+    def temporary_name(self) -> ast.Name:
+        name = load(self.scope.temporary())
+        name.when = 0  # type: ignore[attr-defined]
+        return name
 
     def store(self, target: Any) -> None:
         """The top of the stack goes to ``target``."""
-        from .assign import store
-
-        store(self, target)
+        assign.store(self, target)
 
     def close_group(self) -> None:
-        from .assign import close_group
-
-        close_group(self)
-
-    def iterating(self, value: Any) -> Any:
-        return value.value if isinstance(value, Iterating) else value
+        assign.close_group(self)

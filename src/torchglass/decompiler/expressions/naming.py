@@ -9,18 +9,18 @@ BUILD_LIST, LIST_EXTEND, SWAP, CALL_FUNCTION_EX.  After: ``_value_0 = f(x)`` and
 from __future__ import annotations
 
 import ast
+from collections import ChainMap
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
 from ...bytecode.canonical import Ins
-from ..errors import DecompileError
-from .machine import LOAD, RULES, STORE, Machine, Rule
-from .values import Marker, is_silent
+from ..names import STAND_IN
+from .machine import RULES, Machine, Rule
+from .trees import LOAD, assign_to, load
+from .values import Fresh, is_marker, is_silent
 
 NAMED: dict[str, Rule] = {}
-#: what the names of constants that source cannot write begin with; their index in ``co_consts`` follows
-STAND_IN = "_constant_"
 
 
 def _described(value: Any) -> str:
@@ -30,35 +30,27 @@ def _described(value: Any) -> str:
     return f"a {type(value).__qualname__}"
 
 
-def named(*names: str) -> Callable[[Rule], Rule]:
-    """Register the rule that replaces the ordinary one for ``names`` here."""
+def named(*names: str) -> Callable[[Callable[[Any, Ins], bool]], Callable[[Any, Ins], bool]]:
+    """Register what is tried before the ordinary rule for ``names``; it returns whether it did it."""
 
-    def register(function: Rule) -> Rule:
+    def register(function: Callable[[Any, Ins], bool]) -> Callable[[Any, Ins], bool]:
+        def rule(machine: Any, ins: Ins) -> None:
+            if not function(machine, ins):
+                RULES[ins.op](machine, ins)
+
         for name in names:
             if name in NAMED:
                 raise RuntimeError(f"{name} has two rules")
-            NAMED[name] = function
+            NAMED[name] = rule
         return function
 
     return register
 
 
-class Fresh(ast.expr):
-    """A list or tuple that was just built and that only the stack knows; never changed, but replaced."""
-
-    _fields = ()
-
-    def __init__(self, kind: Any, elements: list[Any]) -> None:
-        self.kind = kind
-        self.elements = elements
-
-
 class NamingMachine(Machine):
     """A Machine whose stack holds, apart from values just computed, only names, constants and fresh containers."""
 
-    @property
-    def rules(self) -> dict[str, Rule]:  # type: ignore[override]
-        return {**RULES, **NAMED}
+    rules = ChainMap(NAMED, RULES)
 
     # -- what may wait -------------------------------------------------------------------------------------------
     def simple(self, value: Any) -> bool:
@@ -85,7 +77,7 @@ class NamingMachine(Machine):
                 bound = {stmt.name}
             for name in sorted(bound & {value.id for value in held}):
                 waiting = [value for value in self._local_names(self.stack) if value.id == name]
-                kept = self.assign(ast.Name(name, LOAD))
+                kept = self.assign(load(name))
                 for value in waiting:
                     self.substitute(value, kept)
         self.stmts.append(stmt)
@@ -123,12 +115,11 @@ class NamingMachine(Machine):
     def assign(self, value: Any) -> ast.Name:
         if isinstance(value, ast.Slice):
             parts = [p or ast.Constant(None) for p in (value.lower, value.upper)]
-            value = ast.Call(ast.Name("slice", LOAD), parts + ([value.step] if value.step else []), [])
-        name = self.scope.temporary()
-        self.stmts.append(ast.Assign([ast.Name(name, STORE)], value, lineno=0))
-        result = ast.Name(name, LOAD)
-        result.when, result.home = 0, self.node.id  # type: ignore[attr-defined]
-        return result
+            value = ast.Call(load("slice"), parts + ([value.step] if value.step else []), [])
+        name = self.temporary_name()
+        name.home = self.node.id  # type: ignore[attr-defined]
+        self.stmts.append(assign_to(name.id, value))
+        return name
 
     def substitute(self, old: Any, new: Any) -> None:
         """Put ``new`` where ``old`` is on the stack; containers that hold it are replaced, once each."""
@@ -156,9 +147,9 @@ class NamingMachine(Machine):
 
     # -- values become expressions ---------------------------------------------------------------------------------
     def as_expr(self, value: Any) -> Any:
-        if isinstance(value, Marker) and value.kind == "cell":
+        if is_marker(value, "cell"):
             # the cell itself, which source can only reach through a function that closes over it
-            function = ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Name(value.expr, LOAD))
+            function = ast.Lambda(ast.arguments([], [], None, [], [], None, []), load(value.expr))
             closure = ast.Attribute(function, "__closure__", LOAD)
             return ast.Subscript(closure, ast.Constant(0), LOAD)
         if isinstance(value, ast.Constant) and not isinstance(value.value, _WRITABLE):
@@ -175,21 +166,18 @@ class NamingMachine(Machine):
         """A name for a constant that no source can write (tools put any object among a code's constants)."""
         at = next(n for n, const in enumerate(self.scope.code.co_consts) if const is value)
         name = STAND_IN + str(at)
-        self.scope.note(f"{name} stands for {_described(value)}")
-        return ast.Name(name, LOAD)
+        self.scope.attempt.note(f"{name} stands for {_described(value)}")
+        return load(name)
 
     def display(self, value: Fresh) -> Any:
         return value.kind([self.as_expr(e) for e in value.elements], LOAD)
 
     def exprs(self, count: int) -> list[Any]:
+        self.need(count)
         for value in self.stack[len(self.stack) - count :]:
             if isinstance(value, Fresh) and value.kind is ast.List and self.uses(value) > 1:
                 self.substitute(value, self.assign(self.display(value)))
-        values = self.stack[len(self.stack) - count :]
-        if len(values) < count:
-            raise DecompileError("stack underflow")
-        del self.stack[len(self.stack) - count :]
-        return [self.as_expr(v) for v in values]
+        return super().exprs(count)
 
     def store(self, target: Any) -> None:
         if self.stack and isinstance(self.stack[-1], Fresh):

@@ -8,12 +8,15 @@ LOAD_CONST 2, COMPARE ==, BRANCH, UNPACK_SEQUENCE 2, STORE a, STORE b leave a ho
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from typing import Any
 
-from ...bytecode.canonical import Ins
-from ..instructions.flow import skip
+from ...bytecode.canonical import VERSION, Ins
+from ...bytecode.flow import skip
+from ...bytecode.operators import SHUFFLES, unpacked
 from ..instructions.minimize import alike
 from .constants import constant
+from .trees import LOAD, load
 
 
 class NoPattern(Exception):
@@ -81,13 +84,13 @@ class Hole:
         return self.parts[n].pattern() if n in self.parts else ast.MatchAs(None, None)
 
 
+@dataclass(eq=False)
 class Token:
     """Anything else on the stack: the outcome of a test, a length, unpackable attributes, the rest of a mapping."""
 
-    def __init__(self, kind: str, hole: Hole | None = None, value: Any = None) -> None:
-        self.kind = kind
-        self.hole = hole
-        self.value = value
+    kind: str
+    hole: Hole | None = None
+    value: Any = None
 
 
 class Reader:
@@ -120,12 +123,11 @@ class Reader:
             if ins.op == "COPY" and ins.arg == 1 and isinstance(stack[-1], Hole):
                 known = [(v, dict(v.__dict__, names=list(v.names))) for v in stack if isinstance(v, Hole)]
                 chosen = self._alternatives(at, stack)
-                if chosen is None:
-                    for hole, state in known:
-                        hole.__dict__.update(state)
                 if chosen is not None:
                     at, stack = chosen
                     continue
+                for hole, state in known:
+                    hole.__dict__.update(state)
             function = _OPS.get(ins.op)
             if function is None:
                 raise NoPattern
@@ -199,20 +201,12 @@ class Reader:
         return places.pop()
 
 
-def _op_copy(r: Reader, ins: Ins, stack: list[Any]) -> None:
-    stack.append(stack[-ins.arg])
+def _op_shuffle(r: Reader, ins: Ins, stack: list[Any]) -> None:
+    SHUFFLES[ins.op](stack, ins.arg)
 
 
 def _op_pop(r: Reader, ins: Ins, stack: list[Any]) -> None:
     stack.pop()
-
-
-def _op_swap(r: Reader, ins: Ins, stack: list[Any]) -> None:
-    stack[-1], stack[-ins.arg] = stack[-ins.arg], stack[-1]
-
-
-def _op_rot(r: Reader, ins: Ins, stack: list[Any]) -> None:
-    stack.insert(len(stack) - ins.arg, stack.pop())
 
 
 def _op_const(r: Reader, ins: Ins, stack: list[Any]) -> None:
@@ -220,11 +214,11 @@ def _op_const(r: Reader, ins: Ins, stack: list[Any]) -> None:
 
 
 def _op_name(r: Reader, ins: Ins, stack: list[Any]) -> None:
-    stack.append(Token("expr", None, ast.Name(ins.arg, ast.Load())))
+    stack.append(Token("expr", None, load(ins.arg)))
 
 
 def _op_attr(r: Reader, ins: Ins, stack: list[Any]) -> None:
-    stack[-1] = Token("expr", None, ast.Attribute(_expression(stack[-1]), ins.arg, ast.Load()))
+    stack[-1] = Token("expr", None, ast.Attribute(_expression(stack[-1]), ins.arg, LOAD))
 
 
 def _expression(token: Any) -> Any:
@@ -284,14 +278,11 @@ def _op_keys(r: Reader, ins: Ins, stack: list[Any]) -> None:
     keys, hole = stack[-1], stack[-2]
     values = [constant(v) for v in keys.value] if keys.kind == "const" else [_expression(v) for v in keys.value]
     hole.keys = values
-    keys.size = len(values)
     stack.append(Token("attributes", hole, len(values)))
     _old_outcome(r, hole, stack)
 
 
 def _old_outcome(r: Reader, hole: Hole, stack: list[Any]) -> None:
-    from ...bytecode.canonical import VERSION
-
     if VERSION < (3, 11):
         stack.append(Token("test", hole, ("found",)))
 
@@ -308,10 +299,7 @@ def _op_class(r: Reader, ins: Ins, stack: list[Any]) -> None:
 
 def _op_unpack(r: Reader, ins: Ins, stack: list[Any]) -> None:
     top = stack.pop()
-    count, star = ins.arg, None
-    if ins.op == "UNPACK_EX":
-        before, after = ins.arg & 255, ins.arg >> 8
-        count, star = before + 1 + after, before
+    count, star = unpacked(ins.op, ins.arg)
     if isinstance(top, Token) and top.kind in ("const", "tuple"):  # the keys, once more, for ``**rest``
         stack.extend(Token("key") for _ in range(count))
         return
@@ -392,7 +380,7 @@ def _name(hole: Hole, name: str) -> None:
 
 
 _OPS: dict[str, Any] = {
-    "COPY": _op_copy, "POP_TOP": _op_pop, "SWAP": _op_swap, "ROT": _op_rot, "LOAD_CONST": _op_const,
+    "COPY": _op_shuffle, "POP_TOP": _op_pop, "SWAP": _op_shuffle, "ROT": _op_shuffle, "LOAD_CONST": _op_const,
     "LOAD_FAST": _op_name, "LOAD_NAME": _op_name, "LOAD_GLOBAL": _op_name, "LOAD_DEREF": _op_name,
     "LOAD_ATTR": _op_attr,
     "COMPARE": _op_compare, "BRANCH": _op_branch, "MATCH_SEQUENCE": _op_match_kind, "MATCH_MAPPING": _op_match_kind,

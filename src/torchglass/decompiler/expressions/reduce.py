@@ -6,15 +6,15 @@ meeting point branches that only make a value are folded (``fold.py``); values t
 
 from __future__ import annotations
 
-import ast
 from typing import Any
 
 from ...bytecode.canonical import VERSION
 from ..errors import DecompileError
 from ..graph.cfg import Node
 from .fold import Folding
-from .machine import LOAD, STORE, Machine
+from .machine import Machine
 from .stacks import all_same, edges_into, equal_markers, stacks_into
+from .trees import assign_to
 from .values import Marker, is_silent
 
 
@@ -128,13 +128,11 @@ def _merge_into_temporaries(node: Node, done: set[int], machine: Machine) -> Non
             continue
         if any(is_silent(o[slot]) for o in outs):
             raise DecompileError("different values meet in a way that is no expression")
-        name = machine.scope.temporary()
-        replacement = ast.Name(name, LOAD)
-        replacement.when = 0  # type: ignore[attr-defined]
+        replacement = machine.temporary_name()
         for (pred, n), out in zip(edges, outs):
             if pred.kind == "cond":
                 raise DecompileError("different values meet behind a branch")
-            pred.stmts.append(ast.Assign([ast.Name(name, STORE)], machine.as_expr(out[slot]), lineno=0))
+            pred.stmts.append(assign_to(replacement.id, machine.as_expr(out[slot])))
             pred.out[n] = out[:slot] + [replacement] + out[slot + 1 :]
         outs = [p.out[n] for p, n in edges]
 
@@ -149,11 +147,9 @@ def _hold(node: Node, stack: list[Any], done: set[int], machine: Machine) -> Non
     for slot, value in enumerate(stack):
         if is_silent(value) or machine.lasting(value):
             continue
-        name = machine.scope.temporary()
-        replacement = ast.Name(name, LOAD)
-        replacement.when = 0  # type: ignore[attr-defined]
+        replacement = machine.temporary_name()
         stack[slot] = replacement
         for pred, n in edges:
             out = pred.out[n]
-            pred.stmts.append(ast.Assign([ast.Name(name, STORE)], machine.as_expr(out[slot]), lineno=0))
+            pred.stmts.append(assign_to(replacement.id, machine.as_expr(out[slot])))
             pred.out[n] = out[:slot] + [replacement] + out[slot + 1 :]

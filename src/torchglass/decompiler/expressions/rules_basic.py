@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 from ...bytecode.canonical import VERSION, Ins
+from ...bytecode.operators import SHUFFLES, unpacked
 from ..errors import DecompileError
 from .assign import drop_import, drop_item, unpack
-from .constants import bounds, constant, constant_tuple, is_none
-from .machine import DEL, LOAD, STORE, Machine, rule
-from .values import (
-    Import,
-    Imported,
-    Item,
-    Iterating,
-    Marker,
-    UnpackItem,
-)
+from .constants import bounds, constant, constant_tuple
+from .definitions import stored_name
+from .machine import Machine, rule
+from .trees import DEL, LOAD, STORE, is_none, load
+from .values import Import, Imported, Item, Iterating, Marker, UnpackItem, is_marker
 
 
 # -- loads ----------------------------------------------------------------------------------------------------------
@@ -27,19 +24,19 @@ def load_const(m: Machine, ins: Ins) -> None:
 
 @rule("LOAD_FAST", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_CLOSURE")
 def load_name(m: Machine, ins: Ins) -> None:
-    m.push(ast.Name(m.scope.local(ins.arg), LOAD))
+    m.push(load(m.scope.local(ins.arg)))
 
 
 @rule("LOAD_GLOBAL")
 def load_global(m: Machine, ins: Ins) -> None:
     m.scope.saw_global(ins.arg)
-    m.push(ast.Name(ins.arg, LOAD))
+    m.push(load(ins.arg))
 
 
 @rule("LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS")
 def load_from_dict(m: Machine, ins: Ins) -> None:
     m.pop()
-    m.push(ast.Name(ins.arg, LOAD))
+    m.push(load(ins.arg))
 
 
 @rule("LOAD_LOCALS")
@@ -49,7 +46,7 @@ def load_locals(m: Machine, ins: Ins) -> None:
 
 @rule("LOAD_BUILD_CLASS", "LOAD_ASSERTION_ERROR")
 def load_special(m: Machine, ins: Ins) -> None:
-    name = ast.Name("__build_class__" if ins.op == "LOAD_BUILD_CLASS" else "AssertionError", LOAD)
+    name = load("__build_class__" if ins.op == "LOAD_BUILD_CLASS" else "AssertionError")
     name.special = True  # type: ignore[attr-defined]
     m.push(name)
 
@@ -61,8 +58,7 @@ def push_null(m: Machine, ins: Ins) -> None:
 
 @rule("LOAD_ATTR")
 def load_attr(m: Machine, ins: Ins) -> None:
-    top = m.stack[-1] if m.stack else None
-    m.push(ast.Attribute(m.expr(), ins.arg, LOAD)) if top is not None else m.pop()
+    m.push(ast.Attribute(m.expr(), ins.arg, LOAD))
 
 
 @rule("LOAD_METHOD")
@@ -85,7 +81,7 @@ def load_super(m: Machine, ins: Ins) -> None:
 # -- stores and deletes ---------------------------------------------------------------------------------------------
 @rule("STORE_FAST", "STORE_NAME")
 def store_name(m: Machine, ins: Ins) -> None:
-    if m.stack and isinstance(m.stack[-1], Marker) and m.stack[-1].kind == "saved":
+    if m.stack and is_marker(m.stack[-1], "saved"):
         m.pop()  # an inlined comprehension gives a variable its old value back
         return
     m.store(ast.Name(m.scope.local(ins.arg), STORE))
@@ -114,9 +110,22 @@ def store_attr(m: Machine, ins: Ins) -> None:
 @rule("STORE_SUBSCR")
 def store_subscr(m: Machine, ins: Ins) -> None:
     index, owner = m.expr(), m.expr()
-    if m.scope.is_class and m.scope.annotate(m, owner, index):
+    if m.scope.is_class and _annotates(m, owner, index):
         return
     m.store(ast.Subscript(owner, index, STORE))
+
+
+def _annotates(m: Machine, owner: Any, index: Any) -> bool:
+    """``__annotations__[name] = annotation`` in a class body is an annotated assignment."""
+    if not (isinstance(owner, ast.Name) and owner.id == "__annotations__" and isinstance(index, ast.Constant)):
+        return False
+    name, annotation = str(index.value), m.expr()
+    last = m.stmts[-1] if m.stmts else None
+    value = last.value if isinstance(last, ast.Assign) and stored_name(last) == name else None
+    if value is not None:
+        m.stmts.pop()
+    m.emit(ast.AnnAssign(ast.Name(name, STORE), annotation, value, 1))
+    return True
 
 
 @rule("STORE_SLICE")
@@ -153,15 +162,9 @@ def delete_subscr(m: Machine, ins: Ins) -> None:
     m.emit(ast.Delete([ast.Subscript(owner, index, DEL)]))
 
 
-@rule("UNPACK_SEQUENCE")
+@rule("UNPACK_SEQUENCE", "UNPACK_EX")
 def unpack_sequence(m: Machine, ins: Ins) -> None:
-    unpack(m, ins.arg, None)
-
-
-@rule("UNPACK_EX")
-def unpack_ex(m: Machine, ins: Ins) -> None:
-    before, after = ins.arg & 255, ins.arg >> 8
-    unpack(m, before + 1 + after, before)
+    unpack(m, *unpacked(ins.op, ins.arg))
 
 
 # -- the stack ------------------------------------------------------------------------------------------------------
@@ -182,43 +185,22 @@ def pop_top(m: Machine, ins: Ins) -> None:
         m.emit(ast.Expr(m.as_expr(value)))
 
 
-@rule("COPY")
-def copy(m: Machine, ins: Ins) -> None:
-    if len(m.stack) < ins.arg:
-        raise DecompileError("stack underflow")
-    value = m.stack[-ins.arg]
-    if isinstance(value, ast.AST):
-        value.copied = True  # type: ignore[attr-defined]
-    m.stack.append(value)
+@rule("COPY", "DUP_TOP_TWO", "SWAP", "ROT")
+def shuffle(m: Machine, ins: Ins) -> None:
+    m.need(ins.arg or 2)
+    copied = {"COPY": m.stack[-(ins.arg or 2) :][:1], "DUP_TOP_TWO": m.stack[-2:]}.get(ins.op, [])
+    for value in copied:
+        if isinstance(value, ast.AST):
+            value.copied = True  # type: ignore[attr-defined]
+    SHUFFLES[ins.op](m.stack, ins.arg)
 
 
 @rule("BIND_SUBJECT")
 def bind_subject(m: Machine, ins: Ins) -> None:
     subject = m.pop()
-    if not (isinstance(subject, Marker) and subject.kind == "subject"):
+    if not is_marker(subject, "subject"):
         subject = Marker("subject", m.as_expr(subject))
     m.stack.extend((subject, subject))
-
-
-@rule("DUP_TOP_TWO")
-def dup_top_two(m: Machine, ins: Ins) -> None:
-    for value in m.stack[-2:]:
-        value.copied = True
-    m.stack.extend(m.stack[-2:])
-
-
-@rule("SWAP")
-def swap(m: Machine, ins: Ins) -> None:
-    if len(m.stack) < ins.arg:
-        raise DecompileError("stack underflow")
-    m.stack[-1], m.stack[-ins.arg] = m.stack[-ins.arg], m.stack[-1]
-
-
-@rule("ROT")
-def rotate(m: Machine, ins: Ins) -> None:
-    if len(m.stack) < ins.arg:
-        raise DecompileError("stack underflow")
-    m.stack.insert(len(m.stack) - ins.arg, m.stack.pop())
 
 
 # -- imports ------------------------------------------------------------------------------------

@@ -8,14 +8,12 @@ from typing import Any
 
 from ...bytecode.canonical import VERSION, Ins
 from ..errors import DecompileError
-from .machine import LOAD, Machine, rule
-from .values import Class, Function, Iterating, Marker
-
-COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
-
-
-def _is_null(value: Any) -> bool:
-    return isinstance(value, Marker) and value.kind == "null"
+from ..scope import COMPREHENSIONS
+from .comprehension import build_comprehension, from_loops
+from .definitions import generic_definition
+from .machine import Machine, rule
+from .trees import LOAD
+from .values import Class, Function, Iterating, Marker, is_marker
 
 
 @rule("CALL")
@@ -35,9 +33,9 @@ def call_kw(m: Machine, ins: Ins) -> None:
 def _call(m: Machine, count: int, names: tuple[str, ...] | None) -> None:
     args = m.exprs(count)
     second, first = m.pop(), m.pop()
-    if _is_null(first):
+    if is_marker(first, "null"):
         function = m.as_expr(second)
-    elif _is_null(second):
+    elif is_marker(second, "null"):
         function = m.as_expr(first)
     else:
         function = m.as_expr(first)
@@ -64,9 +62,9 @@ def make_call(m: Machine, function: Any, args: list[Any], keywords: list[ast.key
     if isinstance(function, Function):
         name = function.code.co_name
         if name in COMPREHENSIONS and len(args) == 1:
-            return m.scope.comprehension(function, args[0])
+            return build_comprehension(function, args[0], m.scope)
         if name.startswith("<generic parameters of"):
-            return m.scope.generic(function, args)
+            return generic_definition(function, args, m.scope)
     if getattr(function, "special", False) and function.id == "__build_class__":
         if len(args) < 2 or not isinstance(args[0], Function) or not isinstance(args[1], ast.Constant):
             raise DecompileError("a class statement of unknown shape")
@@ -83,17 +81,15 @@ def call_ex(m: Machine, ins: Ins) -> None:
         keywords = _keywords(m.expr())
     args = _arguments(m.expr())
     function = m.pop()
-    if _is_null(function):
+    if is_marker(function, "null"):
         function = m.pop()
-    elif m.stack and _is_null(m.stack[-1]):
+    elif m.stack and is_marker(m.stack[-1], "null"):
         m.pop()
     m.push(make_call(m, m.as_expr(function), args, keywords))
 
 
 def _arguments(value: Any) -> list[Any]:
-    if isinstance(value, (ast.Tuple, ast.List)) and not (isinstance(value, ast.List)):
-        if hasattr(value, "constant_value") and value.elts:
-            return [ast.Starred(value, LOAD)]
+    if isinstance(value, ast.Tuple) and not (hasattr(value, "constant_value") and value.elts):
         return list(value.elts)
     return [ast.Starred(value, LOAD)]
 
@@ -162,3 +158,17 @@ def set_attribute(m: Machine, function: Function, flag: int, value: Any) -> None
             raise DecompileError("annotations that are no tuple")
         elts = value.elts
         function.annotations = {k.value: v for k, v in zip(elts[::2], elts[1::2])}  # type: ignore[attr-defined]
+
+
+# -- inlined comprehensions (3.12) ----------------------------------------------------------------------------------
+@rule("COMPREHENSION")
+def comprehension(m: Machine, ins: Ins) -> None:
+    iterator = m.pop()
+    source = iterator.value if isinstance(iterator, Iterating) else m.as_expr(iterator)
+    inner = Iterating(source, getattr(iterator, "asynchronous", False))
+    m.push(from_loops(m.scope.attempt.decompile_loop(m.scope, ins.arg, [Marker("collector"), inner]), source))
+
+
+@rule("LOAD_FAST_AND_CLEAR")
+def load_fast_and_clear(m: Machine, ins: Ins) -> None:
+    m.push(Marker("saved"))

@@ -6,22 +6,16 @@ import ast
 
 from ...bytecode.canonical import Ins
 from ..errors import DecompileError
-from .constants import is_none
-from .machine import LOAD, Machine, rule
-from .values import (
-    Awaitable,
-    Collected,
-    Item,
-    Iterating,
-    Marker,
-)
+from .machine import Machine, rule
+from .trees import is_none, load
+from .values import Awaitable, Collected, Item, Iterating, Marker, Match, is_marker
 
 
 # -- iteration, waiting, raising ------------------------------------------------------------------------------------
 @rule("GET_ITER")
 def get_iter(m: Machine, ins: Ins) -> None:
     if m.scope.named_iterators:
-        m.push(ast.Call(ast.Name("iter", LOAD), [m.expr()], []))
+        m.push(ast.Call(load("iter"), [m.expr()], []))
         m.spill_at(len(m.stack) - 1)
         return
     m.push(Iterating(m.expr()))
@@ -102,8 +96,6 @@ def push_exc_info(m: Machine, ins: Ins) -> None:
 
 @rule("CHECK_EXC_MATCH")
 def check_exc_match(m: Machine, ins: Ins) -> None:
-    from .values import Match
-
     m.push(Match(m.expr()))
 
 
@@ -127,8 +119,7 @@ def before_with(m: Machine, ins: Ins) -> None:
 @rule("WITH_END")
 def with_end(m: Machine, ins: Ins) -> None:
     for n in range(len(m.stack) - 1, -1, -1):
-        value = m.stack[n]
-        if isinstance(value, Marker) and value.kind == "exit":
+        if is_marker(m.stack[n], "exit"):
             del m.stack[n]
             return
     raise DecompileError("the end of a with statement without its start")

@@ -1,48 +1,23 @@
-"""Type parameters (3.12): ``def f[T](x)``, ``class A[T]``, ``type B[T] = …``.
-
-The compiler wraps such a definition in a function ``<generic parameters of f>`` that makes the parameters and returns
-the finished function, class or alias.  Running that function symbolically gives the definition back, with its
-parameters attached.
-"""
+"""Rules for type parameters (3.12): ``def f[T](x)``, ``class A[T]``, ``type B[T] = …``."""
 
 from __future__ import annotations
 
 import ast
 from typing import Any
 
-from ...bytecode.canonical import VERSION, Ins
+from ...bytecode.canonical import Ins
 from ..errors import DecompileError
+from .definitions import as_expression
 from .machine import Machine, rule
-from .values import Class, Function
-
-
-class Parameter(ast.expr):
-    """One type parameter on the stack."""
-
-    _fields = ()
-
-    def __init__(self, node: Any) -> None:
-        self.node = node
-
-
-class Alias(ast.expr):
-    """The value of a ``type`` statement."""
-
-    _fields = ()
-
-    def __init__(self, name: str, parameters: list[Any], value: Any) -> None:
-        self.name = name
-        self.parameters = parameters
-        self.value = value
+from .trees import load
+from .values import Alias, Function, Parameter
 
 
 def _lazy(m: Machine, value: Any) -> Any:
     """Bounds, constraints, defaults and alias values are functions that compute them."""
-    from ..pipeline import Scope, as_expression, body_of
-
     if not isinstance(value, Function):
         raise DecompileError("a type parameter's bound of unknown shape")
-    return as_expression(body_of(value.code, Scope(value.code, m.scope)))
+    return as_expression(m.scope.nested(value.code).body())
 
 
 def _text(value: Any) -> str:
@@ -58,7 +33,7 @@ def intrinsic_1(m: Machine, ins: Ins) -> None:
         m.push(Parameter(getattr(ast, kind)(_text(m.pop()))))
     elif ins.arg == "SUBSCRIPT_GENERIC":
         m.pop()
-        m.push(ast.Name(".generic_base", ast.Load()))
+        m.push(load(".generic_base"))
     elif ins.arg == "TYPEALIAS":
         parts = m.pop()
         if not isinstance(parts, ast.Tuple) or len(parts.elts) != 3:
@@ -91,41 +66,3 @@ def _node(value: Any) -> Any:
     if not isinstance(value, Parameter):
         raise DecompileError("a type parameter of unknown shape")
     return value.node
-
-
-def generic_definition(function: Function, args: list[Any], scope: Any) -> Any:
-    """What calling ``<generic parameters of …>`` returns: a Function, Class or Alias with its parameters."""
-    from ..pipeline import Scope, body_of
-
-    inner = Scope(function.code, scope)
-    inner.generic_arguments = args
-    stmts = body_of(function.code, inner)
-    last = stmts[-1] if stmts else None
-    if len(stmts) != 1 or not isinstance(last, ast.Return):
-        raise DecompileError("a generic definition of unknown shape")
-    value: Any = last.value
-    if isinstance(value, Class):
-        value.bases = [b for b in value.bases if not (isinstance(b, ast.Name) and b.id == ".generic_base")]
-        value.type_params = inner.type_parameters
-    elif isinstance(value, Function):
-        _fill_defaults(value, args, function.code.co_varnames)
-    elif not isinstance(value, Alias):
-        raise DecompileError("a generic definition of unknown shape")
-    value.owner = inner
-    return value
-
-
-def _fill_defaults(value: Function, args: list[Any], names: tuple[str, ...]) -> None:
-    """Defaults are computed outside and handed in as ``.defaults`` and ``.kwdefaults``."""
-    given = dict(zip(names, args))
-    defaults, keywords = given.get(".defaults"), given.get(".kwdefaults")
-    if defaults is not None:
-        value.defaults = list(defaults.elts)
-    if keywords is not None:
-        value.kwdefaults = {k.value: v for k, v in zip(keywords.keys, keywords.values)}
-
-
-def alias_statement(value: Alias, name: str) -> ast.stmt:
-    """``type name[…] = …``."""
-    assert VERSION >= (3, 12)
-    return ast.TypeAlias(ast.Name(name, ast.Store()), value.parameters, value.value)  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
 """Rules of the NamingMachine: shuffling the stack, and containers that only the stack knows.
 
-Each falls back to the ordinary rule of its instruction where nothing special is known.
+Each says whether it applied; where nothing special is known, the ordinary rule of its instruction runs.
 """
 
 from __future__ import annotations
@@ -9,94 +9,76 @@ import ast
 from typing import Any
 
 from ...bytecode.canonical import Ins
-from ..errors import DecompileError
-from .machine import LOAD, RULES
-from .naming import Fresh, named
-from .values import Marker
+from ...bytecode.operators import SHUFFLES
+from .naming import NAMED, named
+from .trees import LOAD, is_none, load
+from .values import Fresh, Marker, is_marker
 
 
 # -- the stack ------------------------------------------------------------------------------------------------------
 @named("LOAD_FAST")
-def _load_fast(m: Any, ins: Ins) -> None:
-    name = ast.Name(m.scope.local(ins.arg), LOAD)
+def _load_fast(m: Any, ins: Ins) -> bool:
+    name = load(m.scope.local(ins.arg))
     name.is_local = ins.arg not in m.scope.code.co_cellvars  # type: ignore[attr-defined]
     m.push(name)
+    return True
 
 
 @named("LOAD_CLOSURE")
-def _load_closure(m: Any, ins: Ins) -> None:
+def _load_closure(m: Any, ins: Ins) -> bool:
     m.push(Marker("cell", ins.arg))
+    return True
 
 
 @named("COPY")
-def _copy(m: Any, ins: Ins) -> None:
-    if len(m.stack) < ins.arg:
-        raise DecompileError("stack underflow")
+def _copy(m: Any, ins: Ins) -> bool:
+    m.need(ins.arg)
     place = len(m.stack) - ins.arg
     if m.waits(m.stack[place]):
         for n in range(place + 1):
             if m.waits(m.stack[n]):
                 m.spill_at(n)
     m.stack.append(m.stack[place])
+    return True
 
 
 @named("DUP_TOP_TWO")
-def _copy_two(m: Any, ins: Ins) -> None:
+def _copy_two(m: Any, ins: Ins) -> bool:
     m.spill()
     m.stack.extend(m.stack[-2:])
+    return True
 
 
-def _reordered(m: Any, stack: list[Any]) -> None:
-    if m.keeps_order(stack):
-        m.stack[:] = stack
-        return
+@named("SWAP", "ROT")
+def _reorder(m: Any, ins: Ins) -> bool:
+    m.need(ins.arg)
     before = list(m.stack)
-    m.spill()
-    now = {id(old): new for old, new in zip(before, m.stack)}
-    m.stack[:] = [now.get(id(v), v) for v in stack]
-
-
-@named("SWAP")
-def _swap(m: Any, ins: Ins) -> None:
-    if len(m.stack) < ins.arg:
-        raise DecompileError("stack underflow")
-    stack = list(m.stack)
-    stack[-1], stack[-ins.arg] = stack[-ins.arg], stack[-1]
-    _reordered(m, stack)
-
-
-@named("ROT")
-def _rotate(m: Any, ins: Ins) -> None:
-    if len(m.stack) < ins.arg:
-        raise DecompileError("stack underflow")
-    stack = list(m.stack)
-    stack.insert(len(stack) - ins.arg, stack.pop())
-    _reordered(m, stack)
+    stack = list(before)
+    SHUFFLES[ins.op](stack, ins.arg)
+    if not m.keeps_order(stack):
+        m.spill()
+        now = {id(old): new for old, new in zip(before, m.stack)}
+        stack = [now.get(id(v), v) for v in stack]
+    m.stack[:] = stack
+    return True
 
 
 @named("POP_TOP")
-def _pop_top(m: Any, ins: Ins) -> None:
-    value = m.stack[-1] if m.stack else None
-    if value is not None and m.simple(value):
-        m.pop()
-        return
-    RULES["POP_TOP"](m, ins)
+def _pop_top(m: Any, ins: Ins) -> bool:
+    if not m.stack or not m.simple(m.stack[-1]):
+        return False
+    m.pop()
+    return True
 
 
 # -- containers -----------------------------------------------------------------------------------------------------
 @named("BUILD_LIST", "BUILD_TUPLE")
-def _build(m: Any, ins: Ins) -> None:
-    top = m.stack[len(m.stack) - ins.arg :] if ins.arg else []
-    if len(m.stack) < ins.arg or not all(m.simple(v) or _is_cell(v) for v in top):
-        RULES[ins.op](m, ins)
-        return
-    if ins.arg:
-        del m.stack[-ins.arg :]
-    m.push(Fresh(ast.List if ins.op == "BUILD_LIST" else ast.Tuple, list(top)))
-
-
-def _is_cell(value: Any) -> bool:
-    return isinstance(value, Marker) and value.kind == "cell"
+def _build(m: Any, ins: Ins) -> bool:
+    top = m.stack[len(m.stack) - ins.arg :]
+    if len(m.stack) < ins.arg or not all(m.simple(v) or is_marker(v, "cell") for v in top):
+        return False
+    m.push(Fresh(ast.List if ins.op == "BUILD_LIST" else ast.Tuple, m.take(ins.arg)))
+    return True
 
 
 def _index(node: Any) -> Any:
@@ -113,10 +95,10 @@ def _index(node: Any) -> Any:
     return None
 
 
-def _known(m: Any, depth: int, index: Any) -> tuple[Fresh | None, Any]:
-    """The fresh container ``depth`` places below the top and the constant ``index``, if both are known."""
-    owner = m.stack[-depth] if len(m.stack) >= depth else None
-    where = _index(index)
+def _known(m: Any) -> tuple[Fresh | None, Any]:
+    """The fresh container below the top and the constant index on top, if both are known."""
+    owner = m.stack[-2] if len(m.stack) > 1 else None
+    where = _index(m.stack[-1])
     if not isinstance(owner, Fresh) or where is None:
         return None, None
     size = len(owner.elements)
@@ -126,143 +108,118 @@ def _known(m: Any, depth: int, index: Any) -> tuple[Fresh | None, Any]:
 
 
 @named("BINARY_SUBSCR")
-def _subscript(m: Any, ins: Ins) -> None:
-    owner, where = _known(m, 2, m.stack[-1])
+def _subscript(m: Any, ins: Ins) -> bool:
+    owner, where = _known(m)
     if owner is None:
-        RULES[ins.op](m, ins)
-        return
-    del m.stack[-2:]
+        return False
     found = owner.elements[where]
-    m.stack.append(Fresh(owner.kind, found) if isinstance(where, slice) else found)
+    m.stack[-2:] = [Fresh(owner.kind, found) if isinstance(where, slice) else found]
+    return True
 
 
 @named("STORE_SUBSCR")
-def _store_subscript(m: Any, ins: Ins) -> None:
+def _store_subscript(m: Any, ins: Ins) -> bool:
     if len(m.stack) > 2 and isinstance(m.stack[-2], Fresh) and m.waits(m.stack[-3]):
         m.spill()
-    owner, where = _known(m, 2, m.stack[-1])
+    owner, where = _known(m)
     value = m.stack[-3] if len(m.stack) > 2 else None
-    if owner is None or owner.kind is not ast.List or not (m.simple(value) or _is_cell(value)):
-        RULES[ins.op](m, ins)
-        return
+    if owner is None or owner.kind is not ast.List or not (m.simple(value) or is_marker(value, "cell")):
+        return False
     if isinstance(where, slice) and not isinstance(value, Fresh):
-        RULES[ins.op](m, ins)
-        return
+        return False
     elements = list(owner.elements)
     elements[where] = list(value.elements) if isinstance(where, slice) else value  # type: ignore[union-attr]
     del m.stack[-3:]
     m.substitute(owner, Fresh(ast.List, elements))
+    return True
 
 
-@named("BINARY_SLICE")
-def _binary_slice(m: Any, ins: Ins) -> None:
-    """``x[a:b]`` in one instruction, as Python 3.12 has it."""
-    if isinstance(_slice_on_top(m, 3), ast.Slice):
-        _subscript(m, Ins(ins.index, ins.offset, "BINARY_SUBSCR", None, ins.pos))
-        return
-    RULES[ins.op](m, ins)
-
-
-@named("STORE_SLICE")
-def _store_slice(m: Any, ins: Ins) -> None:
-    if isinstance(_slice_on_top(m, 3), ast.Slice):
-        _store_subscript(m, Ins(ins.index, ins.offset, "STORE_SUBSCR", None, ins.pos))
-        return
-    RULES[ins.op](m, ins)
-
-
-def _slice_on_top(m: Any, depth: int) -> ast.Slice | None:
-    """Puts the two constant ends on top together as a slice, if what they cut is a fresh container; else None."""
-    if len(m.stack) < depth or not isinstance(m.stack[-depth], Fresh):
-        return None
-    ends = [None if isinstance(e, ast.Constant) and e.value is None else e for e in m.stack[-2:]]
-    if not all(e is None or _index(e) is not None for e in ends):
-        return None
-    del m.stack[-2:]
-    both = ast.Slice(*ends)
-    m.stack.append(both)
-    return both
+@named("BINARY_SLICE", "STORE_SLICE")
+def _sliced(m: Any, ins: Ins) -> bool:
+    """``x[a:b]`` in one instruction, as Python 3.12 has it: two constant ends on top go together as a slice."""
+    ends = [None if is_none(end) else end for end in m.stack[-2:]]
+    if len(m.stack) < 3 or not isinstance(m.stack[-3], Fresh) or _index(ast.Slice(*ends)) is None:
+        return False
+    m.stack[-2:] = [ast.Slice(*ends)]
+    whole = ins.op.replace("SLICE", "SUBSCR")
+    NAMED[whole](m, Ins(ins.index, ins.offset, whole, None, ins.pos))
+    return True
 
 
 @named("DELETE_SUBSCR")
-def _delete_subscript(m: Any, ins: Ins) -> None:
-    owner, where = _known(m, 2, m.stack[-1])
+def _delete_subscript(m: Any, ins: Ins) -> bool:
+    owner, where = _known(m)
     if owner is None or owner.kind is not ast.List:
-        RULES[ins.op](m, ins)
-        return
+        return False
     elements = list(owner.elements)
     del elements[where]
     del m.stack[-2:]
     m.substitute(owner, Fresh(ast.List, elements))
+    return True
 
 
 @named("LIST_EXTEND")
-def _list_extend(m: Any, ins: Ins) -> None:
+def _list_extend(m: Any, ins: Ins) -> bool:
     value, into = m.stack[-1], m.stack[-1 - ins.arg]
     if isinstance(into, Fresh) and isinstance(value, Fresh):
         m.pop()
         m.substitute(into, Fresh(ast.List, into.elements + value.elements))
-        return
+        return True
     if isinstance(into, Fresh) and m.uses(into) > 1:
         m.substitute(into, m.assign(m.display(into)))
         into = m.stack[-1 - ins.arg]
     if isinstance(into, ast.Name):
         given = m.expr()
         m.emit(ast.Expr(ast.Call(ast.Attribute(into, "extend", LOAD), [given], [])))
-        return
-    if isinstance(into, Fresh):
+    elif isinstance(into, Fresh):
         m.spill()
         given = m.expr()
         display = m.display(into)
         display.when, display.home = m.clock, m.node.id
         display.elts.append(ast.Starred(given, LOAD))
         m.stack[-ins.arg] = display
-        return
-    if isinstance(into, ast.List) and isinstance(value, Fresh):
+    elif isinstance(into, ast.List) and isinstance(value, Fresh):
         m.pop()
         into.elts.extend(m.as_expr(e) for e in value.elements)
-        return
-    RULES[ins.op](m, ins)
+    else:
+        return False
+    return True
 
 
 @named("LIST_TO_TUPLE")
-def _list_to_tuple(m: Any, ins: Ins) -> None:
-    value = m.stack[-1] if m.stack else None
-    if isinstance(value, Fresh):
-        m.stack[-1] = Fresh(ast.Tuple, value.elements)
-        return
-    RULES[ins.op](m, ins)
+def _list_to_tuple(m: Any, ins: Ins) -> bool:
+    if not m.stack or not isinstance(m.stack[-1], Fresh):
+        return False
+    m.stack[-1] = Fresh(ast.Tuple, m.stack[-1].elements)
+    return True
 
 
 @named("UNPACK_SEQUENCE")
-def _unpack(m: Any, ins: Ins) -> None:
+def _unpack(m: Any, ins: Ins) -> bool:
     value = m.stack[-1] if m.stack else None
-    if isinstance(value, Fresh) and len(value.elements) == ins.arg:
-        m.pop()
-        m.stack.extend(reversed(value.elements))
-        return
-    RULES[ins.op](m, ins)
+    if not isinstance(value, Fresh) or len(value.elements) != ins.arg:
+        return False
+    m.stack[-1:] = reversed(value.elements)
+    return True
 
 
-# -- calls ----------------------------------------------------------------------------------------------------------
+# -- calls: what is prepared here, the ordinary rule finishes -------------------------------------------------------
 @named("CALL_EX")
-def _call_ex(m: Any, ins: Ins) -> None:
+def _call_ex(m: Any, ins: Ins) -> bool:
     args = m.stack[-1] if m.stack else None
     if not ins.arg and isinstance(args, Fresh):
-        count = len(args.elements)
         m.pop()
         if m.ends_with_call(ins):
             _forget_below(m)
         m.stack.extend(args.elements)
-        values = m.exprs(count)
-        m.push(ast.Tuple(values, LOAD))
-    RULES[ins.op](m, ins)
+        m.push(ast.Tuple(m.exprs(len(args.elements)), LOAD))
+    return False
 
 
 def _forget_below(m: Any) -> None:
     """The last call is about to be made: what lies below its function (and NULL) is not needed any more."""
     at = len(m.stack) - 1
-    while at > 0 and isinstance(m.stack[at - 1], Marker) and m.stack[at - 1].kind == "null":
+    while at > 0 and is_marker(m.stack[at - 1], "null"):
         at -= 1
     if isinstance(m.stack[-1], Marker):  # 3.13: NULL lies above the function
         at -= 1
@@ -270,8 +227,9 @@ def _forget_below(m: Any) -> None:
 
 
 @named("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE")
-def _make_function(m: Any, ins: Ins) -> None:
+def _make_function(m: Any, ins: Ins) -> bool:
     for n, value in enumerate(m.stack):
-        if isinstance(value, Fresh) and value.kind is ast.Tuple and not any(_is_cell(e) for e in value.elements):
-            m.stack[n] = m.display(value)
-    RULES[ins.op](m, ins)
+        if isinstance(value, Fresh) and value.kind is ast.Tuple:
+            closure = any(is_marker(e, "cell") for e in value.elements)
+            m.stack[n] = value if closure else m.display(value)
+    return False

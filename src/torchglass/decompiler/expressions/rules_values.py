@@ -7,23 +7,12 @@ import re
 from typing import Any
 
 from ...bytecode.canonical import Ins
+from ...bytecode.operators import BINARY, COMPARE, UNARY
 from ..errors import DecompileError
 from .constants import bounds, constant, constant_tuple, starred_elements
-from .machine import LOAD, Machine, rule
-from .values import (
-    Collected,
-    Inplace,
-    Marker,
-)
-
-_OPERATORS: dict[str, type[ast.operator]] = {
-    "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "//": ast.FloorDiv, "%": ast.Mod, "**": ast.Pow,
-    "@": ast.MatMult, "<<": ast.LShift, ">>": ast.RShift, "&": ast.BitAnd, "|": ast.BitOr, "^": ast.BitXor,
-}  # fmt: skip
-_COMPARISONS: dict[str, type[ast.cmpop]] = {
-    "<": ast.Lt, "<=": ast.LtE, "==": ast.Eq, "!=": ast.NotEq, ">": ast.Gt, ">=": ast.GtE,
-    "is": ast.Is, "is not": ast.IsNot, "in": ast.In, "not in": ast.NotIn,
-}  # fmt: skip
+from .machine import Machine, rule
+from .trees import LOAD
+from .values import Collected, Inplace, Marker, is_marker
 
 
 # -- operators ------------------------------------------------------------------------------------------------------
@@ -32,12 +21,12 @@ def binary(m: Machine, ins: Ins) -> None:
     right, left = m.expr(), m.pop()
     text = ins.arg
     if text[-1] == "=":
-        m.push(Inplace(m.as_expr(left), _OPERATORS[text[:-1]](), right))
+        m.push(Inplace(m.as_expr(left), BINARY[text[:-1]](), right))
     else:
         left = m.as_expr(left)
         if text == "%" and would_become_fstring(left, right):
             left = ast.JoinedStr([left])
-        m.push(ast.BinOp(left, _OPERATORS[text](), right))
+        m.push(ast.BinOp(left, BINARY[text](), right))
 
 
 _PLAIN_FORMAT = re.compile(r"%(?:%|[-+ #0]*\d{0,2}(?:\.\d{0,2})?([sra]))")
@@ -74,24 +63,9 @@ def build_slice(m: Machine, ins: Ins) -> None:
     m.push(piece)
 
 
-@rule("UNARY_NOT")
-def unary_not(m: Machine, ins: Ins) -> None:
-    m.push(ast.UnaryOp(ast.Not(), m.expr()))
-
-
-@rule("UNARY_NEGATIVE")
-def unary_negative(m: Machine, ins: Ins) -> None:
-    m.push(ast.UnaryOp(ast.USub(), m.expr()))
-
-
-@rule("UNARY_POSITIVE")
-def unary_positive(m: Machine, ins: Ins) -> None:
-    m.push(ast.UnaryOp(ast.UAdd(), m.expr()))
-
-
-@rule("UNARY_INVERT")
-def unary_invert(m: Machine, ins: Ins) -> None:
-    m.push(ast.UnaryOp(ast.Invert(), m.expr()))
+@rule(*UNARY)
+def unary(m: Machine, ins: Ins) -> None:
+    m.push(ast.UnaryOp(UNARY[ins.op](), m.expr()))
 
 
 @rule("COMPARE")
@@ -99,7 +73,7 @@ def compare(m: Machine, ins: Ins) -> None:
     right, left = m.expr(), m.expr()
     if isinstance(right, ast.Constant) and isinstance(right.value, frozenset):
         right = ast.Set([constant(v) for v in sorted(right.value, key=repr)])
-    m.push(ast.Compare(left, [_COMPARISONS[ins.arg]()], [right]))
+    m.push(ast.Compare(left, [COMPARE[ins.arg]()], [right]))
 
 
 # -- containers -----------------------------------------------------------------------------------------------------
@@ -108,35 +82,18 @@ def build_tuple(m: Machine, ins: Ins) -> None:
     m.push(ast.Tuple(m.exprs(ins.arg), LOAD))
 
 
-def _starts_comprehension(m: Machine, ins: Ins) -> bool:
-    """In a comprehension's function the first empty display is what the elements go into."""
-    if not m.scope.is_comprehension or m.scope.collector is not None or ins.arg or m.scope.is_generator_expression:
-        return False
-    m.scope.collector = Marker("collector")
-    m.push(m.scope.collector)
-    return True
-
-
-@rule("BUILD_LIST")
-def build_list(m: Machine, ins: Ins) -> None:
-    if _starts_comprehension(m, ins):
-        return
-    m.push(ast.List(m.exprs(ins.arg), LOAD))
-
-
-@rule("BUILD_SET")
-def build_set(m: Machine, ins: Ins) -> None:
-    if _starts_comprehension(m, ins):
-        return
-    m.push(ast.Set(m.exprs(ins.arg)))
-
-
-@rule("BUILD_MAP")
-def build_map(m: Machine, ins: Ins) -> None:
-    if _starts_comprehension(m, ins):
-        return
-    values = m.exprs(2 * ins.arg)
-    m.push(ast.Dict(values[::2], values[1::2]))
+@rule("BUILD_LIST", "BUILD_SET", "BUILD_MAP")
+def build_display(m: Machine, ins: Ins) -> None:
+    scope = m.scope
+    if scope.is_comprehension and scope.collector is None and not ins.arg and not scope.is_generator_expression:
+        # in a comprehension's function the first empty display is what the elements go into
+        scope.collector = Marker("collector")
+        m.push(scope.collector)
+    elif ins.op == "BUILD_MAP":
+        values = m.exprs(2 * ins.arg)
+        m.push(ast.Dict(values[::2], values[1::2]))
+    else:
+        m.push(ast.List(m.exprs(ins.arg), LOAD) if ins.op == "BUILD_LIST" else ast.Set(m.exprs(ins.arg)))
 
 
 @rule("BUILD_CONST_KEY_MAP")
@@ -191,7 +148,7 @@ def _continues_display(into: ast.Dict, value: Any) -> bool:
 def list_append(m: Machine, ins: Ins) -> None:
     value = m.expr()
     into = m.stack[-ins.arg]
-    if isinstance(into, Marker) and into.kind == "collector":
+    if is_marker(into, "collector"):
         m.emit(Collected(ins.op, value))
         return
     if not isinstance(into, (ast.List, ast.Set)):
@@ -203,7 +160,7 @@ def list_append(m: Machine, ins: Ins) -> None:
 def map_add(m: Machine, ins: Ins) -> None:
     value, key = m.expr(), m.expr()
     into = m.stack[-ins.arg]
-    if isinstance(into, Marker) and into.kind == "collector":
+    if is_marker(into, "collector"):
         m.emit(Collected(ins.op, value, key))
         return
     if not isinstance(into, ast.Dict):

@@ -7,7 +7,7 @@ from typing import Any
 from ...bytecode.canonical import VERSION
 from ..errors import DecompileError
 from ..graph.cfg import Node
-from .values import Item, Marker
+from .values import Item, Marker, is_marker
 
 
 def incoming(pred: Node, node: Node) -> list[list[Any]]:
@@ -34,19 +34,18 @@ def incoming(pred: Node, node: Node) -> list[list[Any]]:
 def _below_exit(node: Node) -> list[Any]:
     stack = node.stack or []
     for n in range(len(stack) - 1, -1, -1):
-        if isinstance(stack[n], Marker) and stack[n].kind == "exit":
+        if is_marker(stack[n], "exit"):
             return stack[:n]
     raise DecompileError("a with region entered without its context manager")
 
 
+def _arrived(node: Node, done: set[int]) -> list[Node]:
+    """The predecessors of ``node`` that have been executed, each once."""
+    return [pred for pred in {p.id: p for p in node.preds}.values() if pred.id in done]
+
+
 def stacks_into(node: Node, done: set[int]) -> list[list[Any]]:
-    out: list[list[Any]] = []
-    seen = set()
-    for pred in node.preds:
-        if pred.id in done and pred.id not in seen:
-            seen.add(pred.id)
-            out.extend(incoming(pred, node))
-    return out
+    return [stack for pred in _arrived(node, done) for stack in incoming(pred, node)]
 
 
 def all_same(stacks: list[list[Any]]) -> bool:
@@ -62,10 +61,4 @@ def equal_markers(a: Any, b: Any) -> bool:
 
 
 def edges_into(node: Node, done: set[int]) -> list[tuple[Node, int]]:
-    seen = set()
-    out: list[tuple[Node, int]] = []
-    for pred in node.preds:
-        if pred.id in done and pred.id not in seen:
-            seen.add(pred.id)
-            out.extend((pred, n) for n, s in enumerate(pred.succ) if s is node)
-    return out
+    return [(pred, n) for pred in _arrived(node, done) for n, s in enumerate(pred.succ) if s is node]

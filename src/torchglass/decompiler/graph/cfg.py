@@ -6,82 +6,56 @@ a node of kind ``try`` with two successors, the region and its handler, so that 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
+from ...bytecode.canonical import Ins
+from ...bytecode.flow import handlers_around, reachable_instructions, skip, successors
 from ..errors import DecompileError
-from ..instructions.finally_copies import chain
-from ..instructions.flow import Ins, branch_ways, skip, with_after
-from ..instructions.minimize import reachable_instructions, returning
+from ..instructions.minimize import returning
+from ..instructions.simplify import with_after
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Node:
     """A basic block: ``code`` plus how it ends.
 
     ``kind``: jump, cond, for, return, raise, try, end.  ``succ``: cond → (when true, when false), for → (body, exit),
-    try → (region, handler or the place after a with).  The other fields are filled by later stages.
+    try → (region, handler or the place after a with).
     """
 
-    __slots__ = (
-        "base",
-        "code",
-        "cond",
-        "copy",
-        "depth",
-        "eh",
-        "end",
-        "entry",
-        "fall",
-        "handler",
-        "id",
-        "idom",
-        "iterator",
-        "keep",
-        "kids",
-        "kind",
-        "loop",
-        "order",
-        "out",
-        "pos",
-        "preds",
-        "stack",
-        "stmts",
-        "succ",
-        "try_kind",
-    )  # fmt: skip
-
-    def __init__(self, ident: int, kind: str, eh: int) -> None:
-        self.id = ident
-        self.kind = kind
-        self.eh = eh
-        self.code: list[Ins] = []
-        self.succ: list[Node] = []
-        self.preds: list[Node] = []
-        self.handler = -1
-        self.try_kind = ""
-        self.stmts: list[Any] = []
-        self.cond: Any = None
-        self.keep: bool | None = None
-        self.stack: list[Any] | None = None
-        self.base: list[Any] = []
-        self.out: list[list[Any]] = []
-        self.order = -1
-        self.pos = 1 << 30
-        self.idom: Node | None = None
-        self.kids: list[Node] = []
-        self.loop: Any = None
-        self.iterator: Any = None
-        self.entry = False
-        self.copy = False
-        self.depth = 0
-        self.fall = 0
-        self.end: Node | None = None
+    id: int
+    kind: str
+    eh: int
+    code: list[Ins] = field(default_factory=list)
+    succ: list[Node] = field(default_factory=list)
+    preds: list[Node] = field(default_factory=list)
+    pos: int = 1 << 30
+    entry: bool = False
+    fall: int = 0  # the successor that a branch falls through to
+    # of a try: where its handler begins, what that is, the stack depth below it
+    handler: int = -1
+    try_kind: str = ""
+    depth: int = 0
+    # set by dominance
+    order: int = -1
+    idom: Node | None = None
+    kids: list[Node] = field(default_factory=list)
+    end: Node | None = None  # of a finally: where all ways out of its body meet
+    # set by execution: the stack on arrival, what remains below a test, what each successor finds
+    stack: list[Any] | None = None
+    base: list[Any] = field(default_factory=list)
+    out: list[list[Any]] = field(default_factory=list)
+    stmts: list[Any] = field(default_factory=list)
+    cond: Any = None
+    keep: bool | None = None  # of a branch that keeps what it tested: on which side
+    iterator: Any = None
 
     def __repr__(self) -> str:
         return f"<{self.id} {self.kind} {[i.op for i in self.code][:4]} -> {[s.id for s in self.succ]}>"
 
 
 _ENDS = {"RETURN_VALUE": "return", "RAISE": "raise", "RERAISE": "raise", "UNREACHABLE": "end"}
-_STACK_ONLY = frozenset({"POP_TOP", "SWAP", "ROT", "POP_BLOCK"})
 
 
 class Graph:
@@ -98,7 +72,7 @@ class Graph:
         self._region_starts = self._find_region_starts()
         self._blocks: dict[int, Node] = {}
         self._inner = start != 0
-        self.entry = self._make("jump", code[skip(code, start)].eh)
+        self.entry = self.make("jump", code[skip(code, start)].eh)
         self.entry.entry = True
         if not self._inner:
             self.entry.eh = -1
@@ -107,7 +81,7 @@ class Graph:
     def chain(self, handler: int) -> list[int]:
         known = self._chains.get(handler)
         if known is None:
-            known = self._chains[handler] = chain(self.code, handler)
+            known = self._chains[handler] = handlers_around(self.code, handler)
         return known
 
     def _find_region_starts(self) -> set[int]:
@@ -131,17 +105,17 @@ class Graph:
                 leaders.add(skip(self.code, ins.nxt))
         return leaders
 
-    def _make(self, kind: str, eh: int) -> Node:
+    def make(self, kind: str, eh: int) -> Node:
         node = Node(len(self.nodes), kind, eh)
         self.nodes.append(node)
         return node
 
     def _fill(self, node: Node, at: int) -> None:
         """Build everything reachable with an explicit work list (deep functions must not recurse)."""
-        work: list[tuple[Node, int, int]] = []
+        work: list[tuple[Node, int]] = []
         node.succ = [self._edge(self.chain(node.eh) if self._inner else [], at, work)]
         while work:
-            block, position, _ = work.pop()
+            block, position = work.pop()
             self._read_block(block, position, work)
 
     def _edge(self, from_chain: list[int], at: int, work: list[Any]) -> Node:
@@ -149,7 +123,7 @@ class Graph:
         source = from_chain[0] if from_chain else -1
         place = skip(self.code, at)
         if source >= 0 and source not in self.chain(self.code[place].eh):
-            tail = self._returning(place)
+            tail = returning(self.code, place)
             if tail is not None:
                 return self._tail(place, source, tail)
         for _ in range(10000):
@@ -175,9 +149,9 @@ class Graph:
     def _block(self, at: int, work: list[Any]) -> Node:
         block = self._blocks.get(at)
         if block is None:
-            block = self._blocks[at] = self._make("jump", self.code[at].eh)
+            block = self._blocks[at] = self.make("jump", self.code[at].eh)
             block.pos = at
-            work.append((block, at, 0))
+            work.append((block, at))
         return block
 
     def _try(self, handler: int, inner: Node, depth: int, work: list[Any]) -> Node:
@@ -185,7 +159,7 @@ class Graph:
         node = self._tries.get(key)
         if node is None:
             outer = self.code[handler].eh
-            node = self._tries[key] = self._make("try", outer)
+            node = self._tries[key] = self.make("try", outer)
             node.handler = handler
             node.depth = depth
             node.pos = inner.pos
@@ -206,44 +180,32 @@ class Graph:
         first = True
         while True:
             ins = code[at]
-            if not first and (at in self._leaders or ins.eh != block.eh) and ins.op not in ("NOP", "JUMP"):
-                block.succ = [self._edge(here, at, work)]
-                return
+            leads = not first and (at in self._leaders or ins.eh != block.eh) and ins.op != "NOP"
+            if ins.op == "JUMP" or leads:
+                break
             first = False
-            if ins.op.startswith("BRANCH"):
-                block.code.append(ins)
-                block.kind = "cond"
-                block.fall = 1 if ins.jump_if else 0
-                yes, no = branch_ways(ins)
-                block.succ = [self._edge(here, yes, work), self._edge(here, no, work)]
-                return
-            if ins.op == "FOR_ITER":
-                block.code.append(ins)
-                block.kind = "for"
-                block.succ = [self._edge(here, ins.nxt, work), self._edge(here, ins.to, work)]
-                return
-            if ins.op in _ENDS:
-                block.code.append(ins)
-                block.kind = _ENDS[ins.op]
-                return
-            if ins.op == "JUMP":
-                block.succ = [self._edge(here, at, work)]
-                return
             if ins.op != "NOP":
                 block.code.append(ins)
+            if ins.op.startswith("BRANCH") or ins.op == "FOR_ITER":
+                block.kind = "for" if ins.op == "FOR_ITER" else "cond"
+                block.fall = 1 if ins.jump_if else 0
+                block.succ = [self._edge(here, way, work) for way in successors(ins)]
+                return
+            if ins.op in _ENDS:
+                block.kind = _ENDS[ins.op]
+                return
             at = ins.nxt
-            if self._ends_statement(block, ins) and self._returning(at) is None:
-                block.succ = [self._edge(here, at, work)]
-                return
+            if self._ends_statement(block, ins) and returning(self.code, at) is None:
+                break
             if at in self._leaders and block.code and skip(code, at) != at:
-                block.succ = [self._edge(here, at, work)]
-                return
+                break
+        block.succ = [self._edge(here, at, work)]
 
     def _tail(self, at: int, handler: int, code: list[Ins]) -> Node:
         """One node for the rest of a ``return``, shared by all ways to it from the region of ``handler``."""
         node = self._tails.get((at, handler))
         if node is None:
-            node = self._tails[at, handler] = self._make("return", handler)
+            node = self._tails[at, handler] = self.make("return", handler)
             node.code = code
             node.pos = at
         return node
@@ -251,91 +213,3 @@ class Graph:
     def _ends_statement(self, block: Node, ins: Ins) -> bool:
         """After POP_EXCEPT an except clause is over; a leading POP_TOP may drop the iterator of a loop that is left."""
         return ins.op == "POP_EXCEPT" or (ins.op == "POP_TOP" and len(block.code) == 1)
-
-    def _returning(self, at: int) -> list[Ins] | None:
-        return returning(self.code, at)
-
-
-def order(graph: Graph) -> list[Node]:
-    """Reverse postorder from the entry; sets ``order`` and ``preds`` and drops what cannot be reached."""
-    post: list[Node] = []
-    seen = {graph.entry.id}
-    stack: list[tuple[Node, int]] = [(graph.entry, 0)]
-    while stack:
-        node, n = stack.pop()
-        # visit the second successor first, so that the first comes earlier in reverse postorder
-        if n < len(node.succ):
-            stack.append((node, n + 1))
-            child = node.succ[len(node.succ) - 1 - n]
-            if child.id not in seen:
-                seen.add(child.id)
-                stack.append((child, 0))
-        else:
-            post.append(node)
-    nodes = post[::-1]
-    for n, node in enumerate(nodes):
-        node.order = n
-        node.preds = []
-    for node in nodes:
-        for child in node.succ:
-            child.preds.append(node)
-    return nodes
-
-
-def split_stack_cleanups(graph: Graph, nodes: list[Node]) -> bool:
-    """Give each predecessor its own copy of a block that only drops stack values (the ends of chained comparisons)."""
-    changed = False
-    for node in nodes:
-        if node.kind != "jump" or len(node.preds) < 2 or node.entry or not node.code:
-            continue
-        if any(i.op not in _STACK_ONLY for i in node.code) or node.succ[0] is node:
-            continue
-        for pred in node.preds[1:]:
-            twin = graph._make("jump", node.eh)
-            twin.code = list(node.code)
-            twin.succ = list(node.succ)
-            twin.pos = node.pos
-            pred.succ = [twin if s is node else s for s in pred.succ]
-            changed = True
-    return changed
-
-
-def dominators(nodes: list[Node]) -> None:
-    """Set ``idom`` and ``kids`` (Cooper, Harvey, Kennedy: A Simple, Fast Dominance Algorithm)."""
-    for node in nodes:
-        node.idom = None
-        node.kids = []
-    entry = nodes[0]
-    entry.idom = entry
-    changed = True
-    while changed:
-        changed = False
-        for node in nodes[1:]:
-            new: Node | None = None
-            for pred in node.preds:
-                if pred.idom is not None:
-                    new = pred if new is None else _meet(pred, new)
-            if new is not node.idom:
-                node.idom = new
-                changed = True
-    for node in nodes[1:]:
-        assert node.idom is not None
-        node.idom.kids.append(node)
-
-
-def _meet(a: Node, b: Node) -> Node:
-    while a is not b:
-        while a.order > b.order:
-            assert a.idom is not None
-            a = a.idom
-        while b.order > a.order:
-            assert b.idom is not None
-            b = b.idom
-    return a
-
-
-def dominates(a: Node, b: Node) -> bool:
-    while b.order > a.order:
-        assert b.idom is not None
-        b = b.idom
-    return a is b

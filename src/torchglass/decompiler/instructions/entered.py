@@ -15,10 +15,10 @@ from __future__ import annotations
 import itertools
 from types import CodeType
 
-from ...bytecode.canonical import Ins
+from ...bytecode.canonical import Ins, append
+from ...bytecode.flow import handlers_around, skip
 from ...bytecode.parameters import parameter_names
-from .finally_copies import chain
-from .flow import handler_kinds, simplify, skip
+from .exception_groups import unbinds_name
 from .peel import (
     ENTERED,
     adopt_handlers,
@@ -29,6 +29,7 @@ from .peel import (
     set_aside_skipped,
     stack_depths,
 )
+from .simplify import handler_kinds, simplify
 
 
 def simplify_entered(instructions: list[Ins], code: CodeType, rounds: bool) -> dict[int, str]:
@@ -79,10 +80,10 @@ def raise_where_handled(code: list[Ins]) -> dict[int, str]:
         and all(i.op == "LOAD_FAST" for i in before[-1 - region.lasti :])
     ):
         if region.lasti:
-            before[-2].op, before[-2].arg = "NOP", None
+            before[-2].drop()
         jump.op, jump.arg, jump.to, jump.nxt, jump.pos = "RAISE", 1, -1, -1, ENTERED
         for ins in (jump, before[-1]):
-            ins.eh, ins.depth, ins.lasti = region.eh, region.depth, region.lasti
+            ins.region = region.region
     return names
 
 
@@ -100,7 +101,7 @@ def raise_handled(code: list[Ins], names: dict[int, str], parameters: tuple[str,
     around = (-1, 0, False)
     for n, ins in enumerate(before):
         if ins.eh < 0:
-            ins.eh, ins.depth, ins.lasti = around
+            ins.region = around
         if n and _restores_handled(before[n - 1], ins):
             depth -= 1
             around = _outer(code, target, depth)
@@ -112,7 +113,7 @@ def raise_handled(code: list[Ins], names: dict[int, str], parameters: tuple[str,
         else:
             depth += {"LOAD_FAST": 1, "PUSH_NULL": 1, "COPY": 1, "POP_TOP": -1, "STORE_FAST": -1}.get(ins.op, 0)
     if handled and jump.op == "JUMP":
-        jump.eh, jump.depth, jump.lasti = around
+        jump.region = around
     return handled
 
 
@@ -128,20 +129,18 @@ def _region(code: list[Ins], at: int) -> Ins | None:
 
 def _clause(code: list[Ins], load: Ins, push: Ins, depth: int, around: tuple[int, int, bool]) -> Ins:
     """PUSH_EXC_INFO becomes a ``raise``, caught by a handler that goes on where PUSH_EXC_INFO did."""
-    clause = Ins(len(code), push.offset, "PUSH_EXC_INFO", ENTERED, None)
-    clause.nxt = push.index + 1
-    clause.eh, clause.depth, clause.lasti = around
-    code.append(clause)
+    clause = append(code, "PUSH_EXC_INFO", ENTERED, push)
+    clause.nxt, clause.region = push.index + 1, around
     push.op, push.arg, push.nxt = "RAISE", 1, -1
     for ins in (load, push):
-        ins.eh, ins.depth, ins.lasti = clause.index, depth, False
+        ins.region = clause.index, depth, False
     return clause
 
 
 def _outer(code: list[Ins], target: Ins, depth: int) -> tuple[int, int, bool]:
     """The handler around a clause of which ``target`` is part and below which ``depth`` values lie."""
     inside = target
-    for handler in chain(code, target.eh):
+    for handler in handlers_around(code, target.eh):
         if inside.depth <= depth:
             return handler, inside.depth, inside.lasti
         inside = code[handler]
@@ -151,10 +150,9 @@ def _outer(code: list[Ins], target: Ins, depth: int) -> tuple[int, int, bool]:
 def _clause_names(code: list[Ins], target: Ins) -> dict[int, str]:
     names: dict[int, str] = {}
     inside = target
-    for handler in chain(code, target.eh):
+    for handler in handlers_around(code, target.eh):
         steps = code[handler : handler + 4]
-        ops = [s.op.partition("_")[0] for s in steps]
-        if ops == ["LOAD", "STORE", "DELETE", "RERAISE"] and steps[0].arg is None and steps[1].op == "STORE_FAST":
+        if len(steps) == 4 and unbinds_name(steps) and steps[1].op == "STORE_FAST" and steps[-1].op == "RERAISE":
             names.setdefault(inside.depth - 1, steps[1].arg)
         inside = code[handler]
     return names
@@ -162,23 +160,14 @@ def _clause_names(code: list[Ins], target: Ins) -> dict[int, str]:
 
 def _bind(code: list[Ins], clause: Ins, drop: Ins, name: str, passed: bool) -> None:
     """The clause binds ``name``; what the parameter of that name holds is kept for its body."""
-    store = Ins(len(code), drop.offset, "STORE_FAST", name, None)
-    store.eh, store.depth, store.lasti = drop.eh, drop.depth, drop.lasti
-    code.append(store)
+    store = append(code, "STORE_FAST", name, drop)
     clause.nxt = store.index
     store.nxt = drop.nxt
     if not passed:
         return
     kept = f"{name}_of_caller"
-    saved = [_like(code, code[0], "LOAD_FAST", name), _like(code, code[0], "STORE_FAST", kept)]
+    saved = [append(code, "LOAD_FAST", name, code[0]), append(code, "STORE_FAST", kept, code[0])]
     saved[0].nxt, saved[1].nxt = saved[1].index, code[0].nxt
     code[0].nxt = saved[0].index
-    again = [_like(code, store, "LOAD_FAST", kept), _like(code, store, "STORE_FAST", name)]
+    again = [append(code, "LOAD_FAST", kept, store), append(code, "STORE_FAST", name, store)]
     again[0].nxt, again[1].nxt, store.nxt = again[1].index, drop.nxt, again[0].index
-
-
-def _like(code: list[Ins], near: Ins, op: str, arg: str) -> Ins:
-    ins = Ins(len(code), near.offset, op, arg, None)
-    ins.eh, ins.depth, ins.lasti = near.eh, near.depth, near.lasti
-    code.append(ins)
-    return ins

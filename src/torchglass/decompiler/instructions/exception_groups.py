@@ -6,8 +6,8 @@ the end of a clause POP_EXCEPT, and what no clause took RERAISE.
 
 from __future__ import annotations
 
-from ...bytecode.canonical import Ins
-from .flow import following, skip
+from ...bytecode.canonical import Ins, append
+from ...bytecode.flow import following, skip
 
 
 def rewrite_group_handlers(code: list[Ins]) -> None:
@@ -32,7 +32,7 @@ def _drop_preparation(code: list[Ins], push: Ins) -> None:
     else:
         return
     for step in steps[:count]:
-        step.op, step.arg = "NOP", None
+        step.drop()
 
 
 def _rewrite_clause(code: list[Ins], test: Ins) -> None:
@@ -40,30 +40,24 @@ def _rewrite_clause(code: list[Ins], test: Ins) -> None:
     if copy.op != "COPY" or branch.op != "BRANCH" or branch.arg != "none" or not branch.jump_if:
         return
     test.op = "CHECK_EXC_MATCH"
-    copy.op, copy.arg = "NOP", None
+    copy.drop()
     branch.arg, branch.jump_if = "bool", False
     miss = code[skip(code, branch.to)]
     if miss.op != "POP_TOP":
         return
-    miss.op = "NOP"
+    miss.drop()
     onward = skip(code, miss.nxt)
-    done = _new(code, "POP_EXCEPT", test)
+    done = append(code, "POP_EXCEPT", None, test)
+    done.pos = test.pos
     done.nxt = _end(code, onward)
     ends = {onward}
     if _is_final(code, onward):
-        raising = _new(code, "RERAISE", test)
-        raising.nxt = -1
+        raising = append(code, "RERAISE", None, test)
+        raising.pos, raising.nxt = test.pos, -1
         miss.nxt = raising.index
         ends |= {i.index for i in code if _is_final(code, i.index)}
     _redirect(code, ends, done.index, miss.index)
     _drop_name_cleanup(code, done.index)
-
-
-def _new(code: list[Ins], op: str, like: Ins) -> Ins:
-    ins = Ins(len(code), like.offset, op, None, like.pos)
-    ins.eh, ins.depth, ins.lasti = like.eh, like.depth, like.lasti
-    code.append(ins)
-    return ins
 
 
 def _is_final(code: list[Ins], at: int) -> bool:
@@ -113,15 +107,17 @@ def _passes(code: list[Ins], at: int, place: int) -> bool:
 
 def _drop_name_cleanup(code: list[Ins], done: int) -> None:
     for ins in code:
-        if ins.op != "LOAD_CONST" or ins.arg is not None:
-            continue
-        steps = following(code, ins.index, 4)
-        if (
-            len(steps) == 4
-            and steps[1].op.startswith("STORE_")
-            and steps[2].op.startswith("DELETE_")
-            and steps[1].arg == steps[2].arg
-            and steps[3].index == done
-        ):
-            for step in steps[:3]:
-                step.op, step.arg, step.to = "NOP", None, -1
+        if ins.op == "LOAD_CONST" and ins.arg is None:
+            steps = following(code, ins.index, 4)
+            if unbinds_name(steps) and len(steps) == 4 and steps[3].index == done:
+                for step in steps[:3]:
+                    step.drop()
+
+
+def unbinds_name(steps: list[Ins]) -> bool:
+    """Whether ``steps`` begin with what ends every clause that says ``as e``: ``e = None; del e``."""
+    if len(steps) < 3 or steps[0].op != "LOAD_CONST" or steps[0].arg is not None:
+        return False
+    store, delete = steps[1:3]
+    named = store.op.startswith("STORE_") and delete.op.startswith("DELETE_")
+    return named and store.arg == delete.arg and isinstance(store.arg, str)

@@ -7,19 +7,10 @@ handler, g, RERAISE.  After: f, return, with the handler as the only g.
 
 from __future__ import annotations
 
-from typing import Any
-
-from .flow import Ins, label, skip, successors
+from ...bytecode.canonical import Ins
+from ...bytecode.flow import handlers_around, label, reachable_instructions, skip, successors
 from .minimize import alike
-
-
-def chain(code: list[Ins], handler: int) -> list[int]:
-    """``handler`` and the handlers around it, innermost first."""
-    out: list[int] = []
-    while handler >= 0 and handler not in out:
-        out.append(handler)
-        handler = code[handler].eh
-    return out
+from .simplify import with_after
 
 
 def strip_finally_copies(code: list[Ins], kinds: dict[int, str]) -> set[int]:
@@ -28,7 +19,7 @@ def strip_finally_copies(code: list[Ins], kinds: dict[int, str]) -> set[int]:
     handlers = [h for h, kind in kinds.items() if kind == "finally"]
     if not handlers:
         return failed
-    chains = {h: chain(code, h) for h in kinds}
+    chains = {h: handlers_around(code, h) for h in kinds}
     handlers.sort(key=lambda h: -len(chains[h]))
     end = Ins(len(code), -1, "UNREACHABLE", None, None)
     end.nxt = -1
@@ -43,7 +34,7 @@ def strip_finally_copies(code: list[Ins], kinds: dict[int, str]) -> set[int]:
 
 def _strip(code: list[Ins], handler: int, chains: dict[int, list[int]], end: int) -> bool:
     inside = {ins.index for ins in code if ins.eh >= 0 and handler in chains[ins.eh]}
-    alive = _reachable(code, inside, handler)
+    alive = set(reachable_instructions(code))
     changes: list[tuple[Ins, str, int]] = []
     for at in sorted(inside & alive):
         if not _exit_changes(code, code[at], inside, handler, end, changes):
@@ -51,21 +42,6 @@ def _strip(code: list[Ins], handler: int, chains: dict[int, list[int]], end: int
     for ins, field, after in changes:
         setattr(ins, field, after)
     return True
-
-
-def _reachable(code: list[Ins], inside: set[int], handler: int) -> set[int]:
-    seen: set[int] = set()
-    work = [0]
-    while work:
-        at = work.pop()
-        if at in seen or at < 0 or at >= len(code):
-            continue
-        seen.add(at)
-        ins = code[at]
-        work.extend(successors(ins))
-        if ins.eh >= 0:
-            work.append(ins.eh)
-    return seen
 
 
 def _exit_changes(
@@ -142,8 +118,6 @@ def _skip_unwinding(code: list[Ins], at: int) -> int:
 
 def unify_with_exits(code: list[Ins], kinds: dict[int, str]) -> None:
     """The normal end of a with block and its swallowed exception continue at one place, even where that was copied."""
-    from .flow import with_after
-
     places = {h: with_after(code, h) for h, kind in kinds.items() if kind == "with"}
     for ins in code:
         if ins.op != "WITH_END" or ins.eh < 0:
@@ -154,24 +128,3 @@ def unify_with_exits(code: list[Ins], kinds: dict[int, str]) -> None:
         a, b = skip(code, ins.nxt), skip(code, after)
         if a != b and alike(code, b, a, False) is not None:
             ins.nxt = b
-
-
-def join_finally_ends(graph: Any, nodes: list[Any]) -> None:
-    """Every way out of a finally body reaches one end node, so that the body's own branches meet there."""
-    from ..graph.cfg import dominates
-
-    for node in nodes:
-        if node.kind != "try" or node.try_kind != "finally":
-            continue
-        handler = node.succ[1]
-        inner = [n for n in nodes if dominates(handler, n)]
-        exception = handler.stack[-1]
-        end = graph._make("end", node.eh)
-        for member in inner:
-            last = member.stmts[-1] if member.kind == "raise" and member.stmts else None
-            if last is None or getattr(last, "implicit", None) is not exception:
-                continue
-            member.kind = "jump"
-            member.stmts.pop()
-            member.succ = [end]
-        node.end = end

@@ -8,10 +8,7 @@ end in UNREACHABLE, so that they can be decompiled on their own.
 from __future__ import annotations
 
 from ...bytecode.canonical import VERSION, Ins
-from ..expressions.comprehension import from_loops
-from ..expressions.machine import Machine, rule
-from ..expressions.values import Iterating, Marker
-from .flow import skip
+from ...bytecode.flow import skip
 
 _DISPLAYS = frozenset({"BUILD_LIST", "BUILD_SET", "BUILD_MAP"})
 
@@ -38,23 +35,3 @@ def extract_comprehensions(code: list[Ins]) -> None:
         ins.op, ins.arg = "COMPREHENSION", head.index
         ins.nxt = head.to
         head.to = end
-
-
-@rule("COMPREHENSION")
-def comprehension(m: Machine, ins: Ins) -> None:
-    from ..pipeline import statements_of
-    from ..statements.finish import finish
-
-    iterator = m.pop()
-    source = iterator.value if isinstance(iterator, Iterating) else m.as_expr(iterator)
-    inner = Iterating(source, getattr(iterator, "asynchronous", False))
-    code, kinds = m.scope.instructions
-    named, m.scope.named_iterators = m.scope.named_iterators, False
-    stmts = statements_of(code, kinds, m.scope, ins.arg, [Marker("collector"), inner])
-    m.scope.named_iterators = named
-    m.push(from_loops(finish(stmts), source))
-
-
-@rule("LOAD_FAST_AND_CLEAR")
-def load_fast_and_clear(m: Machine, ins: Ins) -> None:
-    m.push(Marker("saved"))

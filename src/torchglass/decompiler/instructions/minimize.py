@@ -6,7 +6,8 @@ are merged, never two like-looking statements of the user, as long as the code h
 
 from __future__ import annotations
 
-from .flow import SAFE, Ins, label, skip, successors
+from ...bytecode.canonical import Ins
+from ...bytecode.flow import SAFE, label, reachable_instructions, skip, successors
 
 _ENDING = frozenset({"SWAP", "ROT", "POP_TOP", "POP_EXCEPT", "WITH_END", "POP_BLOCK", "RETURN_VALUE"})
 
@@ -136,24 +137,6 @@ def alike(
         pairs.append((a, b))
         work.extend(zip(successors(x), successors(y)))
     return pairs
-
-
-def reachable_instructions(code: list[Ins], start: int = 0) -> list[int]:
-    """The indices that normal flow or a handler reaches, in order."""
-    seen: set[int] = set()
-    work = [start]
-    while work:
-        at = work.pop()
-        if at in seen or at < 0 or at >= len(code):
-            continue
-        seen.add(at)
-        ins = code[at]
-        work.extend(successors(ins))
-        if ins.op.startswith("SETUP_"):
-            work.append(ins.to)
-        if ins.eh >= 0:
-            work.append(ins.eh)
-    return sorted(seen)
 
 
 def merge_plain_returns(code: list[Ins]) -> None:

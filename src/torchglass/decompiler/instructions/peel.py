@@ -11,11 +11,9 @@ from __future__ import annotations
 import dis
 from types import CodeType
 
-from ...bytecode.canonical import TERMINAL, VERSION, Ins, canonical
+from ...bytecode.canonical import TERMINAL, VERSION, Ins, append, canonical
 from ...bytecode.exceptions import parse_table
-from .finally_copies import chain
-from .flow import skip, successors
-from .minimize import reachable_instructions
+from ...bytecode.flow import handlers_around, reachable_instructions, skip, successors
 
 #: the position of a RAISE that stands for a jump to a handler, and the argument of a clause made for an entry
 ENTERED = "entered"
@@ -73,19 +71,15 @@ def _single_round(code: list[Ins], jump: Ins, head: int, depth: int, tails: dict
             at = ins.index
     names = {ins.arg for ins in code if ins.op.endswith("_FAST")}
     flag = next(name for n in range(len(code)) if (name := f"_entered_{n}" if n else "_entered") not in names)
-    new = []
-    for op, arg in (("LOAD_CONST", True), ("STORE_FAST", flag), ("LOAD_FAST", flag), ("BRANCH", "bool"),
-                    ("LOAD_CONST", False), ("STORE_FAST", flag)):  # fmt: skip
-        ins = Ins(len(code), code[at].offset, op, arg, None)
-        ins.eh, ins.depth, ins.lasti = code[head].eh, code[head].depth, code[head].lasti
-        code.append(ins)
-        new.append(ins)
+    steps = (("LOAD_CONST", True), ("STORE_FAST", flag), ("LOAD_FAST", flag), ("BRANCH", "bool"),
+             ("LOAD_CONST", False), ("STORE_FAST", flag))  # fmt: skip
+    new = [append(code, op, arg, code[head]) for op, arg in steps]
     new[3].to = head
     before = tails.get(at, code[at])
     before.nxt, new[5].nxt, tails[at] = new[0].index, at + 1, new[5]
     code[at].pos = WRAPPED
     for ins in code[at + 1 : jump.index + 1]:
-        ins.eh, ins.depth, ins.lasti = (ins.eh, ins.depth, ins.lasti) if ins.eh >= 0 else (new[0].eh, depth, False)
+        ins.region = ins.region if ins.eh >= 0 else (new[0].eh, depth, False)
     return new[2].index
 
 
@@ -129,7 +123,7 @@ def enter_behind_exit(code: list[Ins]) -> None:
     before = [ins for ins in code[max(jump.to - 7, 0) : jump.to] if ins.op != "NOP"][-4:]
     if [ins.op for ins in before] != ["LOAD_CONST"] * 3 + ["CALL"] or before[3].arg != (2, None):
         return
-    code[jump.index - 1].op, code[jump.index - 1].arg = "NOP", None
+    code[jump.index - 1].drop()
     jump.to = code[jump.to].nxt
 
 
@@ -141,15 +135,14 @@ def adopt_handlers(code: list[Ins]) -> None:
     jump = entry_jump(code)
     if jump is None or jump.op == "RAISE":
         return
-    own, others = chain(code, jump.eh), chain(code, code[skip(code, jump.to)].eh)
+    own, others = handlers_around(code, jump.eh), handlers_around(code, code[skip(code, jump.to)].eh)
     if len(own) != len(others) or own == others:
         return
     adopted = dict(zip(own, others))
     like = {ins.eh: ins for ins in code if ins.eh in others}
     for ins in code[: jump.index + 1]:
         if ins.eh in adopted and adopted[ins.eh] in like:
-            region = like[adopted[ins.eh]]
-            ins.eh, ins.depth, ins.lasti = region.eh, region.depth, region.lasti
+            ins.region = like[adopted[ins.eh]].region
 
 
 def resumes(code: CodeType) -> bool:

@@ -11,16 +11,8 @@ from typing import Any
 
 from ..errors import DecompileError
 from ..expressions import values
-from ..expressions.cases import CaseTest
-from ..expressions.naming import Fresh
-from ..expressions.rules_generics import Alias, Parameter
 
-_OURS = tuple(v for v in vars(values).values() if isinstance(v, type) and v.__module__ == values.__name__) + (
-    CaseTest,
-    Alias,
-    Parameter,
-    Fresh,
-)
+_OURS = tuple(v for v in vars(values).values() if isinstance(v, type) and v.__module__ == values.__name__)
 _SHAREABLE = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ..expressions.cases import match_statement, starts_match
 from ..expressions.conditions import negate
+from ..expressions.trees import some
+from .match import match_statement, starts_match
 
 
 def finish(stmts: list[ast.stmt]) -> list[ast.stmt]:
@@ -57,3 +58,25 @@ def _assertion_message(stmt: ast.Raise) -> tuple[Any] | None:
     if isinstance(exc, ast.Call) and getattr(exc.func, "special", False) and len(exc.args) == 1:
         return (exc.args[0],)
     return None
+
+
+def drop_plain_return(stmts: list[ast.stmt]) -> list[ast.stmt]:
+    """Leave out ``return`` where the end of the function follows anyway."""
+    while stmts:
+        last = stmts[-1]
+        if isinstance(last, ast.Return) and last.value is None:
+            stmts.pop()
+            continue
+        if isinstance(last, ast.If):
+            last.body = some(drop_plain_return(last.body))
+            last.orelse = drop_plain_return(last.orelse)
+        elif isinstance(last, (ast.With, ast.AsyncWith)):
+            last.body = some(drop_plain_return(last.body))
+        elif isinstance(last, ast.Try) and not last.finalbody:
+            if not last.orelse:
+                last.body = some(drop_plain_return(last.body))
+            last.orelse = drop_plain_return(last.orelse)
+            for handler in last.handlers:
+                handler.body = some(drop_plain_return(handler.body))
+        break
+    return stmts

@@ -7,58 +7,47 @@ place after the loop.  Which place that is follows from where the ways out meet 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...bytecode.flow import SAFE
 from ..expressions.conditions import negatable, negate
+from ..expressions.trees import some
 from ..expressions.values import Iterating
-from ..graph.cfg import Node, dominates
-from ..instructions.flow import SAFE
+from ..graph.cfg import Node
+from ..graph.dominance import dominates
+from .places import Loop, Place, Unstructured, takes_item
+from .structurer import Structurer, writes
 
-if TYPE_CHECKING:
-    from .structure import Loop, Place, Structurer
 
-
-def write_loop(s: Structurer, loop: Loop, head: Node, place: Place, out: list[ast.stmt]) -> Node | None:
-    """Append the loop to ``out``; returns the node after it."""
-    from .structure import Place, takes_item
-
-    is_for = head.kind == "for" and not head.stmts
+@writes("loop")
+def write_loop(s: Structurer, head: Node, place: Place, out: list[ast.stmt]) -> Node | None:
+    """Append the loop that begins at ``head`` to ``out``; returns the node after it."""
+    loop = s.loops[head.id]
     body_node, exit_node, test = _test(loop, head)
     after = s.follower(head, _after(s, loop, head, exit_node, place), place)
     loop.after = after
-    pending = place.pending | {head.id} | ({after.id} if after is not None else set())
-    inner = Place(head, loop, place.eh, pending, place.handling)
-    if is_for:
+    inner = Place(head, loop, place.eh, place.without(head, after).pending, place.handling)
+    if head.kind == "for" and not head.stmts:
         s.claim(head, place)
         body = s.go(body_node, inner)
         target = takes_item(body, "for")
         if target is None:
-            raise _unstructured("a for loop that binds nothing")
+            raise Unstructured("a for loop that binds nothing")
         iterator = head.iterator
         source: Any = iterator.value if isinstance(iterator, Iterating) else iterator
         kind: Any = ast.AsyncFor if head.code[-1].arg == "async" else ast.For
-        stmt: Any = kind(target, source, trim(body), [], lineno=0)
+        stmt: Any = kind(target, source, some(body), [], lineno=0)
     elif test is not None:
         s.claim(head, place)
-        stmt = ast.While(test, trim(s.go(body_node, inner)), [])
+        stmt = ast.While(test, some(s.go(body_node, inner)), [])
     else:
         exit_node = None
-        stmt = ast.While(ast.Constant(True), trim(s.block(head, inner)), [])
+        stmt = ast.While(ast.Constant(True), some(s.block(head, inner)), [])
         stmt.endless = after is None
     if exit_node is not None and exit_node is not after:
         stmt.orelse = s.go(exit_node, place.before(after))
     out.append(stmt)
     return after
-
-
-def trim(body: list[ast.stmt]) -> list[ast.stmt]:
-    return body or [ast.Pass()]
-
-
-def _unstructured(text: str) -> Exception:
-    from .structure import Unstructured
-
-    return Unstructured(text)
 
 
 def _test(loop: Loop, head: Node) -> tuple[Any, Any, Any]:

@@ -16,10 +16,11 @@ from typing import Any
 
 from ...bytecode.canonical import VERSION
 from ..errors import DecompileError
+from ..expressions.trees import STORE, assign_to, load, some
 from ..expressions.values import Item, Marker, Match
 from ..graph.cfg import Graph, Node
+from .tries import exit_marker, with_statement
 
-LOAD, STORE = ast.Load(), ast.Store()
 Context = tuple[tuple[str, Node], ...]
 
 
@@ -34,7 +35,6 @@ class _States:
         self.nodes = nodes
         self.number = {node.id: n for n, node in enumerate(nodes)}
         self.context: dict[int, Context] = {}
-        self.items: dict[int, str] = {}
 
     def run(self) -> list[ast.stmt]:
         self._place(self.nodes[0], ())
@@ -82,15 +82,15 @@ class _States:
 
     # -- writing ---------------------------------------------------------------------------------------------------
     def go(self, node: Node) -> ast.stmt:
-        return ast.Assign([ast.Name("_state", STORE)], ast.Constant(self.number[node.id]), lineno=0)
+        return assign_to("_state", ast.Constant(self.number[node.id]))
 
     def loop(self, context: Context) -> list[ast.stmt]:
         """The loop over all states of one region."""
         members = [n for n in self.nodes if self.context.get(n.id) == context]
-        body: list[ast.stmt] = [ast.Break()] if context else [ast.Raise(ast.Name("AssertionError", LOAD), None)]
+        body: list[ast.stmt] = [ast.Break()] if context else [ast.Raise(load("AssertionError"), None)]
         for node in reversed(members):
-            test = ast.Compare(ast.Name("_state", LOAD), [ast.Eq()], [ast.Constant(self.number[node.id])])
-            body = [ast.If(test, self.state(node) or [ast.Pass()], body)]
+            test = ast.Compare(load("_state"), [ast.Eq()], [ast.Constant(self.number[node.id])])
+            body = [ast.If(test, some(self.state(node)), body)]
         return [ast.While(ast.Constant(True), body, [])]
 
     def state(self, node: Node) -> list[ast.stmt]:
@@ -109,7 +109,7 @@ class _States:
     def _test(self, node: Node) -> Any:
         if not isinstance(node.cond, Match):
             return node.cond
-        return ast.Call(ast.Name("isinstance", LOAD), [ast.Name(self._caught(node), LOAD), node.cond.type], [])
+        return ast.Call(load("isinstance"), [load(self._caught(node)), node.cond.type], [])
 
     def _caught(self, node: Node) -> str:
         for kind, around in reversed(self.context[node.id]):
@@ -122,16 +122,16 @@ class _States:
         if isinstance(stmt, ast.Assign) and isinstance(stmt.value, Item):
             kind = stmt.value.kind
             name = self._caught(node) if kind == "except" else "_item"
-            return ast.Assign(stmt.targets, ast.Name(name, LOAD), lineno=0)
+            return ast.Assign(stmt.targets, load(name), lineno=0)
         return stmt
 
     def _next(self, node: Node) -> list[ast.stmt]:
         iterator = node.iterator
         if not isinstance(iterator, ast.Name) or node.code[-1].arg == "async":
             raise DecompileError("a loop over something that has no name")
-        call = ast.Call(ast.Name("next", LOAD), [ast.Name(iterator.id, LOAD)], [])
-        take = ast.Assign([ast.Name("_item", STORE)], call, lineno=0)
-        stop = ast.ExceptHandler(ast.Name("StopIteration", LOAD), None, [self.go(node.succ[1])])
+        call = ast.Call(load("next"), [load(iterator.id)], [])
+        take = assign_to("_item", call)
+        stop = ast.ExceptHandler(load("StopIteration"), None, [self.go(node.succ[1])])
         return [ast.Try([take], [stop], [self.go(node.succ[0])], [])]
 
     def _try(self, node: Node) -> list[ast.stmt]:
@@ -139,20 +139,13 @@ class _States:
         context = self.context[node.id]
         body = [self.go(node.succ[0]), *self.loop((*context, ("try", node)))]
         handling = [self.go(node.succ[1]), *self.loop((*context, ("handler", node)))]
-        clause = ast.ExceptHandler(ast.Name("BaseException", LOAD), f"_caught_{number}", handling)
+        clause = ast.ExceptHandler(load("BaseException"), f"_caught_{number}", handling)
         return [ast.Try(body, [clause], [], [])]
 
     def _with(self, node: Node) -> list[ast.stmt]:
-        from .tries import _exit_marker, reentered_item
-
-        marker = _exit_marker(node)
         body = [self.go(node.succ[0]), *self.loop((*self.context[node.id], ("try", node)))]
         done = f"_done_{self.number[node.id]}"
-        item = ast.withitem(marker.expr, ast.Name("_item", STORE))
-        if marker.resumed:
-            item = reentered_item(marker.expr)
-        body.append(ast.Assign([ast.Name(done, STORE)], ast.Constant(True), lineno=0))
-        kind: Any = ast.AsyncWith if marker.flag else ast.With
-        swallowed = ast.UnaryOp(ast.Not(), ast.Name(done, LOAD))
-        start = ast.Assign([ast.Name(done, STORE)], ast.Constant(False), lineno=0)
-        return [start, kind([item], body, lineno=0), ast.If(swallowed, [self.go(node.succ[1])], [])]
+        body.append(assign_to(done, ast.Constant(True)))
+        entered = with_statement(exit_marker(node), ast.Name("_item", STORE), body)
+        swallowed = ast.If(ast.UnaryOp(ast.Not(), load(done)), [self.go(node.succ[1])], [])
+        return [assign_to(done, ast.Constant(False)), entered, swallowed]

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from ...bytecode.canonical import VERSION
-from ..expressions.values import Item, Marker, Match
-from ..graph.cfg import Node, dominates
-
-if TYPE_CHECKING:
-    from .structure import Place, Structurer
-
-
-def write_try(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> Node | None:
-    if node.try_kind == "with":
-        return _with(s, node, place, out)
-    if node.try_kind == "finally":
-        return _finally(s, node, place, out)
-    if node.try_kind in ("except", "star"):
-        return _except(s, node, place, out)
-    from .structure import Unstructured
-
-    raise Unstructured(f"a handler of kind {node.try_kind}")
+from ..expressions.trees import load, some
+from ..expressions.values import Marker, Match, is_marker
+from ..graph.cfg import Node
+from ..graph.dominance import dominates
+from .places import Place, Unstructured, takes_item
+from .structurer import Structurer, writes
 
 
 def _inside(s: Structurer, node: Node) -> list[Node]:
@@ -44,10 +34,7 @@ def _exits(s: Structurer, members: list[Node], place: Place) -> list[Node]:
 
 
 def _region_place(node: Node, place: Place, follow: Node | None) -> Place:
-    from .structure import Place
-
-    inner = place.before(follow) if follow is not None else place
-    return Place(follow, inner.loop, node.handler, inner.pending, inner.handling)
+    return Place(follow, place.loop, node.handler, place.without(follow).pending, place.handling)
 
 
 def _choose(s: Structurer, exits: list[Node]) -> Node | None:
@@ -61,43 +48,35 @@ def _choose(s: Structurer, exits: list[Node]) -> Node | None:
     return max(pool, key=lambda n: (sum(p.order < n.order for p in n.preds), n.order))
 
 
+@writes("with")
 def _with(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> Node | None:
     after = node.succ[1]
     body = s.go(node.succ[0], _region_place(node, place, after))
-    marker = _exit_marker(node)
-    target = None
-    if body and isinstance(body[0], ast.Assign) and isinstance(body[0].value, Item) and body[0].value.kind == "with":
-        from .structure import takes_item
-
-        target = takes_item(body, "with")
-    kind: Any = ast.AsyncWith if marker.flag else ast.With
-    item = ast.withitem(marker.expr, target)
-    if marker.resumed:
-        item = reentered_item(marker.expr)
-    body = body or [ast.Pass()]
-    out.append(kind([item], body, lineno=0))
+    marker = exit_marker(node)
+    out.append(with_statement(marker, takes_item(body, "with"), some(body)))
     return after
 
 
-def reentered_item(exit_function: Any) -> ast.withitem:
-    """A context that has been entered already, of which only the exit function is at hand."""
-    call = ast.Call(ast.Name("reentered", ast.Load()), [exit_function], [])
-    call.reenters = True  # type: ignore[attr-defined]
-    return ast.withitem(call, None)
+def with_statement(marker: Marker, target: Any, body: list[ast.stmt]) -> Any:
+    """``with``; of a context that has been entered already only the exit function is at hand."""
+    kind: Any = ast.AsyncWith if marker.flag else ast.With
+    item = ast.withitem(marker.expr, target)
+    if marker.resumed:
+        call = ast.Call(load("reentered"), [marker.expr], [])
+        call.reenters = True  # type: ignore[attr-defined]
+        item = ast.withitem(call, None)
+    return kind([item], body, lineno=0)
 
 
-def _exit_marker(node: Node) -> Marker:
-    from .structure import Unstructured
-
+def exit_marker(node: Node) -> Marker:
     for value in reversed(node.stack or []):
-        if isinstance(value, Marker) and value.kind == "exit":
+        if is_marker(value, "exit"):
             return value
     raise Unstructured("a with region without its context manager")
 
 
+@writes("finally")
 def _finally(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> Node | None:
-    from .structure import Place
-
     members = _inside(s, node)
     exits = _exits(s, members, place)
     merges = [k for k in s.merges(node, place) if k in exits]
@@ -109,17 +88,16 @@ def _finally(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> No
     final = s.go(node.succ[1], Place(node.end, place.loop, place.eh, place.before(after).pending, place.handling))
     only: Any = body[0] if len(body) == 1 else None
     if type(only).__name__ in ("Try", "TryStar") and not only.finalbody:
-        stmt: Any = only
-        stmt.finalbody = final or [ast.Pass()]
+        only.finalbody = some(final)
     else:
-        stmt = ast.Try(body or [ast.Pass()], [], [], final or [ast.Pass()])
-    out.append(stmt)
+        only = ast.Try(some(body), [], [], some(final))
+    out.append(only)
     return after
 
 
+@writes("except")
+@writes("star")
 def _except(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> Node | None:
-    from .structure import Place
-
     members = _inside(s, node)
     handler = node.succ[1]
     handler_nodes = [n for n in s.nodes if dominates(handler, n)]
@@ -129,15 +107,12 @@ def _except(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> Nod
     after = s.follower(node, after, place)
     else_node = else_node if else_node is not after else None
     rest = place.before(after) if after is not None else place
-    body_follow = else_node if else_node is not None else after
-    body_place = _region_place(node, rest, body_follow)
-    body = s.go(node.succ[0], body_place)
-    pending = rest.pending | ({else_node.id} if else_node is not None else set())
-    inner = Place(after, place.loop, place.eh, pending, place.handling)
+    body = s.go(node.succ[0], _region_place(node, rest, else_node or after))
+    inner = Place(after, place.loop, place.eh, rest.without(else_node).pending, place.handling)
     handlers = _clauses(s, handler, inner)
-    orelse = s.go(else_node, rest) if else_node is not None and else_node is not after else []
+    orelse = s.go(else_node, rest) if else_node is not None else []
     kind: Any = ast.TryStar if node.try_kind == "star" else ast.Try
-    out.append(kind(body or [ast.Pass()], handlers, orelse, []))
+    out.append(kind(some(body), handlers, orelse, []))
     return after
 
 
@@ -161,15 +136,10 @@ def _after_try(
         others = [n for n in others if n not in merges]
         return after, _choose(s, others)
     candidate = _choose(s, body_exits)
-    if beyond is not None:
-        if candidate is not None and s.plain_exit(candidate):
-            candidate = None
-        return beyond, candidate
     falls = place.follow is not None and any(c is place.follow for n in handler_nodes for c in n.succ)
-    if falls:
-        if candidate is not None and s.plain_exit(candidate):
-            candidate = None
-        return place.follow, candidate
+    if beyond is not None or falls:
+        plain = candidate is not None and s.plain_exit(candidate)
+        return beyond or place.follow, None if plain else candidate
     if candidate is not None:
         return candidate, None
     if handler_exits:
@@ -201,8 +171,6 @@ def _beyond_handler(s: Structurer, node: Node, handler_nodes: list[Node]) -> Nod
 
 
 def _clauses(s: Structurer, node: Node, place: Place) -> list[ast.ExceptHandler]:
-    from .structure import Place, Unstructured, takes_item
-
     handlers: list[ast.ExceptHandler] = []
     first = node
     for passed in _before_test(node):
@@ -217,9 +185,7 @@ def _clauses(s: Structurer, node: Node, place: Place) -> list[ast.ExceptHandler]
             if not all(s.plain_exit(merge) for merge in merges):
                 raise Unstructured("except clauses that meet before the end of their statement")
             # one ``return`` that several clauses share: each writes its own
-            pending = place.pending | {merge.id for merge in merges}
-            inner = Place(place.follow, place.loop, place.eh, pending, place.handling + 1)
-            body = s.go(node.succ[0], inner)
+            body = s.go(node.succ[0], replace(place.without(*merges), handling=place.handling + 1))
             handlers.append(_clause(node.cond.type, body, takes_item(body, "except")))
             node = node.succ[1]
             continue
@@ -228,10 +194,9 @@ def _clauses(s: Structurer, node: Node, place: Place) -> list[ast.ExceptHandler]
             return handlers
         if node.id in place.pending or node is place.follow:
             raise Unstructured("an except clause of unknown shape")
-        inner = Place(place.follow, place.loop, place.eh, place.pending, place.handling + (node is not first))
-        body = s.block(node, inner)
+        body = s.block(node, replace(place, handling=place.handling + (node is not first)))
         target = takes_item(body, "except")  # only a clause made for an entry names what it catches without a test
-        handlers.append(_clause(ast.Name("BaseException", ast.Load()) if target is not None else None, body, target))
+        handlers.append(_clause(load("BaseException") if target is not None else None, body, target))
         return handlers
     raise Unstructured("too many except clauses")
 
@@ -247,4 +212,4 @@ def _before_test(node: Node) -> list[Node]:
 
 def _clause(kind: Any, body: list[ast.stmt], target: Any) -> ast.ExceptHandler:
     name = target.id if isinstance(target, ast.Name) else None
-    return ast.ExceptHandler(kind, name, body or [ast.Pass()])
+    return ast.ExceptHandler(kind, name, some(body))

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ...decompiler import readable
-from ...decompiler.compare.instructions import compiled
+from ...decompiler.compare.sameness import compiled
 from .factories import with_factories
 from .graphs import graph_file
 from .guards import guard_lines, guards_file

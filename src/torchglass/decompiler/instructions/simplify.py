@@ -11,16 +11,10 @@ YIELD_FROM.
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
-from ...bytecode.canonical import Ins
-
-#: instructions that cannot raise: whether a handler covers them does not matter
-SAFE = frozenset(
-    {"NOP", "POP_TOP", "JUMP", "SWAP", "ROT", "COPY", "LOAD_CONST", "STORE_FAST", "RETURN_VALUE", "PUSH_NULL",
-     "WITH_END",     "POP_EXCEPT", "POP_BLOCK", "STORE_DEREF", "PUSH_EXC_INFO", "STORE_GLOBAL", "SETUP_FINALLY",
-     "LOAD_CLOSURE", "UNREACHABLE"}
-)  # fmt: skip
+from ...bytecode.canonical import VERSION, Ins
+from ...bytecode.flow import following, skip
+from .exception_groups import rewrite_group_handlers, unbinds_name
 
 
 def simplify(code: list[Ins], plain: bool = False) -> dict[int, str]:
@@ -29,18 +23,16 @@ def simplify(code: list[Ins], plain: bool = False) -> dict[int, str]:
     Kinds: ``except``, ``star``, ``finally``, ``with``.
     """
     _drop_block_marks(code)
-    _fold_awaits(code)
+    fold_awaits(code)
     _drop_cleanup_handlers(code)
     _fold_async_for(code)
     if not plain:  # a state machine unbinds the names of exceptions itself
         _drop_exception_name_cleanup(code)
     _cover_branches(code)
-    _drop_loop_ends(code)
+    drop_loop_ends(code)
     _keep_tested_values(code)
     kinds = handler_kinds(code)
     if "star" in kinds.values():
-        from .exception_groups import rewrite_group_handlers
-
         rewrite_group_handlers(code)
     if "with" in kinds.values():
         _fold_with_ends(code, kinds)
@@ -52,51 +44,14 @@ def handler_kinds(code: list[Ins]) -> dict[int, str]:
     return {h: _handler_kind(code, h) for h in {ins.eh for ins in code if ins.eh >= 0}}
 
 
-def following(code: list[Ins], at: int, count: int) -> list[Ins]:
-    """The next ``count`` instructions from ``at`` on, straight ahead, NOPs and jumps skipped."""
-    out: list[Ins] = []
-    steps = 0
-    while 0 <= at < len(code) and len(out) < count and steps < 64:
-        ins = code[at]
-        steps += 1
-        if ins.op == "JUMP":
-            at = ins.to
-            continue
-        if ins.op != "NOP":
-            out.append(ins)
-            if ins.op.startswith("BRANCH") or ins.nxt < 0:
-                break
-        at = ins.nxt
-    return out
-
-
-def skip(code: list[Ins], at: int) -> int:
-    """The first instruction from ``at`` on that is neither NOP nor JUMP (a loop of those stays where it is)."""
-    seen = 0
-    while 0 <= at < len(code) and seen < 1000:
-        ins = code[at]
-        if ins.op == "NOP":
-            at = ins.nxt
-        elif ins.op == "JUMP":
-            at = ins.to
-        else:
-            return at
-        seen += 1
-    return at
-
-
-def _nop(ins: Ins) -> None:
-    ins.op, ins.arg, ins.to = "NOP", None, -1
-
-
 def _drop_block_marks(code: list[Ins]) -> None:
     """3.10 marks protected regions with instructions; which handler protects what is known by now."""
     for ins in code:
         if ins.op in ("POP_BLOCK", "SETUP_FINALLY", "SETUP_ASYNC_WITH"):
-            _nop(ins)
+            ins.drop()
 
 
-def _fold_awaits(code: list[Ins]) -> None:
+def fold_awaits(code: list[Ins]) -> None:
     for ins in code:
         if ins.op == "SEND":
             ins.op = "YIELD_FROM"
@@ -117,7 +72,7 @@ def _drop_cleanup_handlers(code: list[Ins]) -> None:
             if outer.eh == handler:
                 ins.eh = -1
                 break
-            ins.eh, ins.depth, ins.lasti = outer.eh, outer.depth, outer.lasti
+            ins.region = outer.region
 
 
 def _is_cleanup(code: list[Ins], handler: int) -> bool:
@@ -131,9 +86,7 @@ def _is_cleanup(code: list[Ins], handler: int) -> bool:
         return True  # files what an except* clause raised
     if ops[:2] == ["INTRINSIC_1", "RERAISE"] and first[0].arg == "STOPITERATION_ERROR":
         return True
-    if len(ops) >= 4 and ops[0] == "LOAD_CONST" and first[0].arg is None and ops[3] == "RERAISE":
-        return ops[1].startswith("STORE_") and ops[2].startswith("DELETE_") and first[1].arg == first[2].arg
-    return False
+    return unbinds_name(first) and ops[3:4] == ["RERAISE"]
 
 
 def _fold_async_for(code: list[Ins]) -> None:
@@ -151,7 +104,7 @@ def _fold_async_for(code: list[Ins]) -> None:
         ins.nxt, ins.to = steps[1].nxt, handler.nxt
         for other in code:
             if other.eh == end:
-                other.eh, other.depth, other.lasti = handler.eh, handler.depth, handler.lasti
+                other.region = handler.region
 
 
 def _drop_exception_name_cleanup(code: list[Ins]) -> None:
@@ -159,23 +112,13 @@ def _drop_exception_name_cleanup(code: list[Ins]) -> None:
         if ins.op != "POP_EXCEPT":
             continue
         rest = following(code, ins.nxt, 3)
-        if (
-            len(rest) == 3
-            and rest[0].op == "LOAD_CONST"
-            and rest[0].arg is None
-            and rest[1].op.startswith("STORE_")
-            and rest[2].op.startswith("DELETE_")
-            and rest[1].arg == rest[2].arg
-            and isinstance(rest[1].arg, str)
-        ):
+        if unbinds_name(rest):
             for other in rest:
-                _nop(other)
+                other.drop()
 
 
-def _drop_loop_ends(code: list[Ins]) -> None:
+def drop_loop_ends(code: list[Ins]) -> None:
     """3.13 leaves a ``for`` through END_FOR and POP_TOP; in our dialect FOR_ITER's exit has popped the iterator."""
-    from ...bytecode.canonical import VERSION
-
     if VERSION < (3, 13):
         return
     for ins in code:
@@ -183,20 +126,18 @@ def _drop_loop_ends(code: list[Ins]) -> None:
             end = code[ins.to]
             follower = code[end.nxt] if end.op == "NOP" else end
             if follower.op == "POP_TOP":
-                _nop(follower)
+                follower.drop()
 
 
 def _cover_branches(code: list[Ins]) -> None:
     """3.12+ may leave a jump in a region uncovered (it was turned round late): it belongs to what comes before it."""
-    from ...bytecode.canonical import VERSION
-
     if VERSION < (3, 12):
         return
     for before, ins in itertools.pairwise(code):
         if before.eh < 0 or ins.eh == before.eh or before.nxt != ins.index:
             continue
         if ins.op == "BRANCH" or (ins.op == "NOP" and code[skip(code, ins.index)].op == "BRANCH"):
-            ins.eh, ins.depth, ins.lasti = before.eh, before.depth, before.lasti
+            ins.region = before.region
 
 
 def _keep_tested_values(code: list[Ins]) -> None:
@@ -209,7 +150,7 @@ def _keep_tested_values(code: list[Ins]) -> None:
             continue
         drop = code[skip(code, branch.nxt)]
         if drop.op == "POP_TOP":
-            _nop(ins)
+            ins.drop()
             branch.op = "BRANCH_KEEP"
             branch.nxt = drop.nxt
 
@@ -262,7 +203,7 @@ def _fold_with_ends(code: list[Ins], kinds: dict[int, str]) -> None:
             continue
         ins.op = "WITH_END"
         for other in steps[1:]:
-            _nop(other)
+            other.drop()
         ins.nxt = steps[-1].nxt
         _extend_with(code, ins, predecessors, kinds)
 
@@ -296,16 +237,19 @@ def _extend_with(code: list[Ins], end: Ins, predecessors: dict[int, list[int]], 
         ins = code[at]
         if ins.op in ("NOP", "SWAP", "ROT", "JUMP", "LOAD_CONST", "POP_BLOCK", "POP_TOP") and ins.eh == end.eh:
             continue
-        handler, depth, lasti = ins.eh, ins.depth, ins.lasti
-        if ins.op == "WITH_END" and handler >= 0:
-            outer = code[handler]
-            handler, depth, lasti = outer.eh, outer.depth, outer.lasti
-        while handler >= 0 and kinds.get(handler) != "with":
-            outer = code[handler]
-            handler, depth, lasti = outer.eh, outer.depth, outer.lasti
-        if handler >= 0:
-            end.eh, end.depth, end.lasti = handler, depth, lasti
+        if ins.op == "WITH_END" and ins.eh >= 0:
+            ins = code[ins.eh]
+        while ins.eh >= 0 and kinds.get(ins.eh) != "with":
+            ins = code[ins.eh]
+        if ins.eh >= 0:
+            end.region = ins.region
         return
+
+
+#: what takes the exception and the exit function off the stack
+_AFTER_EXIT = ["POP_TOP", "POP_EXCEPT", "POP_TOP", "POP_TOP"]
+if VERSION < (3, 11):
+    _AFTER_EXIT = ["POP_TOP", "POP_TOP", "POP_TOP", "POP_EXCEPT", "POP_TOP"]
 
 
 def with_after(code: list[Ins], handler: int) -> int | None:
@@ -322,56 +266,9 @@ def with_after(code: list[Ins], handler: int) -> int | None:
         at = ins.nxt
         if at < 0:
             return None
-    pops = ["POP_TOP"] * 3 + ["POP_EXCEPT", "POP_TOP"] if _is_310() else ["POP_TOP", "POP_EXCEPT", "POP_TOP", "POP_TOP"]
-    for expected in pops:
+    for expected in _AFTER_EXIT:
         at = skip(code, at)
         if code[at].op != expected:
             return None
         at = code[at].nxt
     return at
-
-
-def _is_310() -> bool:
-    from ...bytecode.canonical import VERSION
-
-    return VERSION < (3, 11)
-
-
-def label(ins: Ins) -> Any:
-    """What makes two instructions the same, jump polarity aside (constants with their types)."""
-    arg = ins.arg
-    if ins.op == "LOAD_CONST":
-        arg = constant_key(arg)
-    op = ins.op
-    return (op, arg)
-
-
-def constant_key(value: Any) -> Any:
-    kind = type(value)
-    if kind in (tuple, frozenset):
-        return (
-            (kind, tuple(constant_key(v) for v in value))
-            if kind is tuple
-            else (kind, frozenset(constant_key(v) for v in value))
-        )
-    if kind in (float, complex):
-        return (kind, repr(value))
-    if kind in (int, str, bytes, bool) or value is None or value is Ellipsis:
-        return (kind, value)
-    return (kind, id(value))
-
-
-def branch_ways(ins: Ins) -> tuple[int, int]:
-    """``(where to when the test is true, when false)``."""
-    return (ins.to, ins.nxt) if ins.jump_if else (ins.nxt, ins.to)
-
-
-def successors(ins: Ins) -> tuple[int, ...]:
-    """The normal successors, in an order that does not depend on how the jump was encoded."""
-    if ins.op.startswith("BRANCH"):
-        return branch_ways(ins)
-    if ins.op == "JUMP":
-        return (ins.to,)
-    if ins.to >= 0 and ins.op != "SETUP_FINALLY" and not ins.op.startswith("SETUP_"):
-        return (ins.nxt, ins.to)
-    return (ins.nxt,) if ins.nxt >= 0 else ()

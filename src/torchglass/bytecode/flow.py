@@ -1,0 +1,111 @@
+"""Where control goes between canonical instructions, and which of them are one and the same.
+
+``skip`` and ``following`` look along a straight line, ``successors`` at one instruction, ``reachable_instructions`` at
+all.  Indices are those of the list, -1 is nowhere.  Imports no torch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .canonical import Ins
+
+#: instructions that cannot raise: whether a handler covers them does not matter
+SAFE = frozenset(
+    {"NOP", "POP_TOP", "JUMP", "SWAP", "ROT", "COPY", "LOAD_CONST", "STORE_FAST", "RETURN_VALUE", "PUSH_NULL",
+     "WITH_END", "POP_EXCEPT", "POP_BLOCK", "STORE_DEREF", "PUSH_EXC_INFO", "STORE_GLOBAL", "SETUP_FINALLY",
+     "LOAD_CLOSURE", "UNREACHABLE"}
+)  # fmt: skip
+
+
+def branch_ways(ins: Ins) -> tuple[int, int]:
+    """``(where to when the test is true, when false)``."""
+    return (ins.to, ins.nxt) if ins.jump_if else (ins.nxt, ins.to)
+
+
+def successors(ins: Ins) -> tuple[int, ...]:
+    """The normal successors, in an order that does not depend on how the jump was encoded."""
+    if ins.op.startswith("BRANCH"):
+        return branch_ways(ins)
+    if ins.op == "JUMP":
+        return (ins.to,)
+    if ins.to >= 0 and not ins.op.startswith("SETUP_"):
+        return (ins.nxt, ins.to)
+    return (ins.nxt,) if ins.nxt >= 0 else ()
+
+
+def skip(code: list[Ins], at: int) -> int:
+    """The first instruction from ``at`` on that is neither NOP nor JUMP (a loop of those stays where it is)."""
+    seen = 0
+    while 0 <= at < len(code) and seen < 1000:
+        ins = code[at]
+        if ins.op == "NOP":
+            at = ins.nxt
+        elif ins.op == "JUMP":
+            at = ins.to
+        else:
+            return at
+        seen += 1
+    return at
+
+
+def following(code: list[Ins], at: int, count: int) -> list[Ins]:
+    """The next ``count`` instructions from ``at`` on, straight ahead, NOPs and jumps skipped."""
+    out: list[Ins] = []
+    steps = 0
+    while 0 <= at < len(code) and len(out) < count and steps < 64:
+        ins = code[at]
+        steps += 1
+        if ins.op == "JUMP":
+            at = ins.to
+            continue
+        if ins.op != "NOP":
+            out.append(ins)
+            if ins.op.startswith("BRANCH") or ins.nxt < 0:
+                break
+        at = ins.nxt
+    return out
+
+
+def reachable_instructions(code: list[Ins], start: int = 0) -> list[int]:
+    """The indices that normal flow or a handler reaches, in order."""
+    seen: set[int] = set()
+    work = [start]
+    while work:
+        at = work.pop()
+        if at in seen or at < 0 or at >= len(code):
+            continue
+        seen.add(at)
+        ins = code[at]
+        work.extend(successors(ins))
+        if ins.op.startswith("SETUP_"):
+            work.append(ins.to)
+        if ins.eh >= 0:
+            work.append(ins.eh)
+    return sorted(seen)
+
+
+def handlers_around(code: list[Ins], handler: int) -> list[int]:
+    """``handler`` and the handlers around it, innermost first."""
+    out: list[int] = []
+    while handler >= 0 and handler not in out:
+        out.append(handler)
+        handler = code[handler].eh
+    return out
+
+
+def label(ins: Ins) -> Any:
+    """What makes two instructions the same, jump polarity aside (constants with their types)."""
+    return (ins.op, constant_key(ins.arg) if ins.op == "LOAD_CONST" else ins.arg)
+
+
+def constant_key(value: Any) -> Any:
+    """Equal for constants that no program can tell apart: ``1``, ``True`` and ``1.0`` differ, as do signed zeros."""
+    kind = type(value)
+    if kind in (tuple, frozenset):
+        return (kind, kind(map(constant_key, value)))
+    if kind in (float, complex):
+        return (kind, repr(value))
+    if kind in (int, str, bytes, bool) or value is None or value is Ellipsis:
+        return (kind, value)
+    return (kind, id(value))
