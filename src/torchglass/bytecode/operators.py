@@ -25,6 +25,21 @@ UNARY: dict[str, type[ast.unaryop]] = {
 }  # fmt: skip
 
 
+def part(lower: Any, upper: Any) -> ast.Slice:
+    """``lower:upper``; a bound that is None is left out."""
+    ends = [None if isinstance(end, ast.Constant) and end.value is None else end for end in (lower, upper)]
+    return ast.Slice(*ends)
+
+
+#: what LOAD_ATTR, STORE_SUBSCR, DELETE_SUBSCR and their kind name, by the end of the instruction's name: how many
+#: operands are on the stack, and the tree of the argument, the context (load, store, delete) and the operands
+PLACES: dict[str, tuple[int, Callable[..., ast.expr]]] = {
+    "ATTR": (1, lambda name, context, owner: ast.Attribute(owner, name, context)),
+    "SUBSCR": (2, lambda _, context, owner, index: ast.Subscript(owner, index, context)),
+    "SLICE": (3, lambda _, context, owner, lower, upper: ast.Subscript(owner, part(lower, upper), context)),
+}
+
+
 def _copy(stack: list[Any], n: int) -> None:
     stack.append(stack[-n])
 

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from ..errors import DecompileError
-from .trees import LOAD, is_none
+from .trees import LOAD
 
 
 def constant(value: Any) -> Any:
@@ -47,11 +47,6 @@ def starred_elements(value: Any, first: bool) -> list[Any]:
     if first and isinstance(value, ast.Tuple) and hasattr(value, "constant_value"):
         return list(value.elts)
     return [ast.Starred(value, LOAD)]
-
-
-def bounds(lower: Any, upper: Any) -> ast.Slice:
-    """``lower:upper``; a bound that is None is left out."""
-    return ast.Slice(None if is_none(lower) else lower, None if is_none(upper) else upper)
 
 
 def constant_tuple(value: Any) -> tuple[Any, ...]:

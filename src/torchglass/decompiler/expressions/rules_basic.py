@@ -6,10 +6,10 @@ import ast
 from typing import Any
 
 from ...bytecode.canonical import VERSION, Ins
-from ...bytecode.operators import SHUFFLES, unpacked
+from ...bytecode.operators import PLACES, SHUFFLES, unpacked
 from ..errors import DecompileError
 from .assign import drop_import, drop_item, unpack
-from .constants import bounds, constant, constant_tuple
+from .constants import constant, constant_tuple
 from .definitions import stored_name
 from .machine import Machine, rule
 from .trees import DEL, LOAD, STORE, is_none, load
@@ -56,9 +56,15 @@ def push_null(m: Machine, ins: Ins) -> None:
     m.push(Marker("null"))
 
 
-@rule("LOAD_ATTR")
-def load_attr(m: Machine, ins: Ins) -> None:
-    m.push(ast.Attribute(m.expr(), ins.arg, LOAD))
+def _place(m: Machine, ins: Ins, context: ast.expr_context) -> Any:
+    """The attribute, element or part that an instruction loads, stores or deletes."""
+    count, make = PLACES[ins.op.partition("_")[2]]
+    return make(ins.arg, context, *m.exprs(count))
+
+
+@rule("LOAD_ATTR", "BINARY_SUBSCR", "BINARY_SLICE")
+def load_place(m: Machine, ins: Ins) -> None:
+    m.push(_place(m, ins, LOAD))
 
 
 @rule("LOAD_METHOD")
@@ -102,17 +108,11 @@ def store_global(m: Machine, ins: Ins) -> None:
     m.store(ast.Name(ins.arg, STORE))
 
 
-@rule("STORE_ATTR")
-def store_attr(m: Machine, ins: Ins) -> None:
-    m.store(ast.Attribute(m.expr(), ins.arg, STORE))
-
-
-@rule("STORE_SUBSCR")
-def store_subscr(m: Machine, ins: Ins) -> None:
-    index, owner = m.expr(), m.expr()
-    if m.scope.is_class and _annotates(m, owner, index):
-        return
-    m.store(ast.Subscript(owner, index, STORE))
+@rule("STORE_ATTR", "STORE_SUBSCR", "STORE_SLICE")
+def store_place(m: Machine, ins: Ins) -> None:
+    place = _place(m, ins, STORE)
+    if not (m.scope.is_class and isinstance(place, ast.Subscript) and _annotates(m, place.value, place.slice)):
+        m.store(place)
 
 
 def _annotates(m: Machine, owner: Any, index: Any) -> bool:
@@ -128,38 +128,19 @@ def _annotates(m: Machine, owner: Any, index: Any) -> bool:
     return True
 
 
-@rule("STORE_SLICE")
-def store_slice(m: Machine, ins: Ins) -> None:
-    upper, lower, owner = m.expr(), m.expr(), m.expr()
-    m.store(ast.Subscript(owner, bounds(lower, upper), STORE))
-
-
-@rule("DELETE_FAST", "DELETE_NAME")
+@rule("DELETE_FAST", "DELETE_NAME", "DELETE_DEREF", "DELETE_GLOBAL")
 def delete_name(m: Machine, ins: Ins) -> None:
-    m.emit(ast.Delete([ast.Name(m.scope.local(ins.arg), DEL)]))
+    if ins.op == "DELETE_DEREF":
+        m.scope.stored_free(ins.arg)
+    elif ins.op == "DELETE_GLOBAL":
+        m.scope.globals.add(ins.arg)
+    local = ins.op in ("DELETE_FAST", "DELETE_NAME")
+    m.emit(ast.Delete([ast.Name(m.scope.local(ins.arg) if local else ins.arg, DEL)]))
 
 
-@rule("DELETE_DEREF")
-def delete_deref(m: Machine, ins: Ins) -> None:
-    m.scope.stored_free(ins.arg)
-    m.emit(ast.Delete([ast.Name(ins.arg, DEL)]))
-
-
-@rule("DELETE_GLOBAL")
-def delete_global(m: Machine, ins: Ins) -> None:
-    m.scope.globals.add(ins.arg)
-    m.emit(ast.Delete([ast.Name(ins.arg, DEL)]))
-
-
-@rule("DELETE_ATTR")
-def delete_attr(m: Machine, ins: Ins) -> None:
-    m.emit(ast.Delete([ast.Attribute(m.expr(), ins.arg, DEL)]))
-
-
-@rule("DELETE_SUBSCR")
-def delete_subscr(m: Machine, ins: Ins) -> None:
-    index, owner = m.expr(), m.expr()
-    m.emit(ast.Delete([ast.Subscript(owner, index, DEL)]))
+@rule("DELETE_ATTR", "DELETE_SUBSCR")
+def delete_place(m: Machine, ins: Ins) -> None:
+    m.emit(ast.Delete([_place(m, ins, DEL)]))
 
 
 @rule("UNPACK_SEQUENCE", "UNPACK_EX")

@@ -7,9 +7,9 @@ import re
 from typing import Any
 
 from ...bytecode.canonical import Ins
-from ...bytecode.operators import BINARY, COMPARE, UNARY
+from ...bytecode.operators import BINARY, COMPARE, UNARY, part
 from ..errors import DecompileError
-from .constants import bounds, constant, constant_tuple, starred_elements
+from .constants import constant, constant_tuple, starred_elements
 from .machine import Machine, rule
 from .trees import LOAD
 from .values import Collected, Inplace, Marker, is_marker
@@ -42,22 +42,10 @@ def would_become_fstring(left: Any, right: Any) -> bool:
     return "%" not in rest and sum(bool(m.group(1)) for m in _PLAIN_FORMAT.finditer(left.value)) == len(right.elts)
 
 
-@rule("BINARY_SUBSCR")
-def binary_subscr(m: Machine, ins: Ins) -> None:
-    index, owner = m.expr(), m.expr()
-    m.push(ast.Subscript(owner, index, LOAD))
-
-
-@rule("BINARY_SLICE")
-def binary_slice(m: Machine, ins: Ins) -> None:
-    upper, lower, owner = m.expr(), m.expr(), m.expr()
-    m.push(ast.Subscript(owner, bounds(lower, upper), LOAD))
-
-
 @rule("BUILD_SLICE")
 def build_slice(m: Machine, ins: Ins) -> None:
     parts = m.exprs(ins.arg)
-    piece = bounds(parts[0], parts[1])
+    piece = part(parts[0], parts[1])
     if ins.arg == 3:
         piece.step = parts[2]
     m.push(piece)
