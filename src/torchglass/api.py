@@ -22,7 +22,7 @@ import torch
 from . import _native, torch_compat
 from .backends import registry
 from .bytecode.objects import new_class
-from .capture.meanings.library import is_made
+from .capture.meanings.registry import is_made
 from .inspector import reports
 from .marks.markers import allow_in_graph, disable, graph_break, is_compiling
 from .options import CompileOptions

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...records.sources import Global
 from ..errors import Unsupported
-from ..meanings.of_types.table import method
+from ..meanings.registry import method
 from ..values.base import Value
 from ..values.constant import NONE, ConstantV
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _collections
 import _thread
-import builtins
 import functools
 import heapq
 import inspect
@@ -13,11 +12,9 @@ import json
 import math
 import operator
 import os
-import re
 import sys
 import typing
-from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,7 +27,7 @@ from ..errors import Unsupported, UserError
 from ..guarding import class_guards as relied
 from ..guarding.wrap import KNOWN_TYPES
 from ..polyfills import builtins as polyfills
-from ..values.base import Value, home_of
+from ..values.base import Value
 from ..values.binding import MISSING
 from ..values.constant import NONE, ConstantV
 from ..values.containers import ListV, TupleV
@@ -41,59 +38,19 @@ from ..values.known import KnownV
 from ..values.number import NumberV
 from ..values.opaque import OpaqueV
 from ..values.tensor import TensorV
-from .of_types.table import METHODS, Table
+from .registry import Answer, Apply, Fold, answers, folded, handles, named, of_modules, polyfilled, refuses
 
 if TYPE_CHECKING:
     from ..interp.machine import Machine
 
-Handler = Callable[["Machine", list[Value], dict[str, Value]], Value]
-HANDLERS: dict[int, tuple[Any, Handler]] = Table()
-# Python functions by module and name, of modules that are not loaded for the sake of a question that few ask.
-LATE: dict[tuple[str, str], Handler] = Table()
-
-
-def handles(*functions: Any) -> Callable[[Handler], Handler]:
-    """Register what calling ``functions`` means; each at most once."""
-
-    def register(handler: Handler) -> Handler:
-        for function in functions:
-            HANDLERS[id(function)] = (function, handler)
-        return handler
-
-    return register
-
-
-def lookup(real: Any) -> Handler | None:
-    found = HANDLERS.get(id(real))
-    if found is not None:
-        return found[1]
-    if type(real) is FunctionType:
-        return LATE.get((home_of(real) or "", real.__qualname__))
-    if type(real) is BuiltinFunctionType and real.__module__ in PURE_MODULES:  # of a module that was loaded twice
-        same = getattr(sys.modules.get(real.__module__), real.__name__, None)
-        return lookup(same) if same is not None and same is not real else None
-    return None
-
-
-# --- pure builtins: folded on constants -------------------------------------------------------------------------------
-PURE_MODULES = frozenset(
-    {"math", "cmath", "_operator", "operator", "_struct", "re", "_sre", "fnmatch", "string", "_string", "zlib"}
+# --- computed from constants -----------------------------------------------------------------------------------------
+of_modules(
+    Fold, "math", "cmath", "_operator", "operator", "_struct", "re", "_sre", "fnmatch", "string", "_string", "zlib"
 )
-PURE_BUILTINS = frozenset(
-    {str.maketrans, bytes.maketrans, sys.intern, os.fspath}
-    | {abs, ascii, bin, chr, divmod, format, hash, hex, oct, ord, pow, round}
+folded(
+    str.maketrans, bytes.maketrans, sys.intern, os.fspath, ascii, bin, chr, divmod, format, hex, oct, ord, pow, round,
+    operator.index, typing.get_type_hints, json.loads, json.dumps, *TRACED_METHODS.values(),
 )  # fmt: skip
-CONSTANT_OWNERS = (int, float, complex, str, bytes, bool, range, slice, torch.device, re.Pattern, re.Match)
-
-
-def is_pure(real: Any) -> bool:
-    """Whether a builtin's result depends on its arguments alone and it changes nothing."""
-    if real in PURE_BUILTINS:
-        return True
-    owner = getattr(real, "__self__", None)
-    if isinstance(owner, CONSTANT_OWNERS) and not isinstance(owner, type):
-        return (type(owner), real.__name__) not in METHODS
-    return getattr(real, "__module__", None) in PURE_MODULES
 
 
 def _one(m: Machine, args: list[Value], name: str) -> Value:
@@ -226,24 +183,10 @@ def vars_(m, args, kwargs):
     return m.get_attr(_one(m, args, "vars"), "__dict__")
 
 
-def _left_to_python(function: Any) -> None:
-    @handles(function)
-    def refuse(m, args, kwargs):
-        raise Unsupported(f"`{function.__name__}()`, which looks at or changes what no graph holds")
-
-
 for _builtin in (dir, globals, eval, exec, compile, input, open, breakpoint, memoryview):
-    _left_to_python(_builtin)
-
-
-@handles(markers.graph_break)
-def graph_break(m, args, kwargs):
-    raise Unsupported("tg.graph_break()")
-
-
-@handles(print)
-def print_(m, args, kwargs):
-    raise Unsupported("print()", "print outside the compiled function")
+    refuses(_builtin, f"`{_builtin.__name__}()`, which looks at or changes what no graph holds")
+refuses(markers.graph_break, "tg.graph_break()")
+refuses(print, "print()", "print outside the compiled function")
 
 
 # --- numbers and truth ------------------------------------------------------------------------------------------------
@@ -258,27 +201,18 @@ def abs_(m, args, kwargs):
     return m.unary(abs, args[0])
 
 
-@handles(operator.index)
-def index_(m, args, kwargs):
-    return m.fold(operator.index, args, kwargs)
+def _extreme(function: Any, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    values = m.listed(args[0]) if len(args) == 1 else args
+    try:
+        if "key" not in kwargs:
+            return m.fold(function, [TupleV(values)] if len(args) == 1 else values, kwargs)
+    except Unsupported:
+        pass
+    return m.call(m.wrap_known(getattr(polyfills, function.__name__)), [TupleV(values)], kwargs)
 
 
-def _extreme(name: str) -> Handler:
-    def handler(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        values = m.listed(args[0]) if len(args) == 1 else args
-        function = getattr(builtins, name)
-        try:
-            if "key" not in kwargs:
-                return m.fold(function, [TupleV(values)] if len(args) == 1 else values, kwargs)
-        except Unsupported:
-            pass
-        return m.call(m.wrap_known(getattr(polyfills, name)), [TupleV(values)], kwargs)
-
-    return handler
-
-
-for _name in ("min", "max"):
-    HANDLERS[id(getattr(builtins, _name))] = (getattr(builtins, _name), _extreme(_name))
+for _function in (min, max):
+    handles(_function)(functools.partial(_extreme, _function))
 
 
 @handles(repr)
@@ -389,72 +323,31 @@ def contains_(m, args, kwargs):
     return ConstantV(m.contains(args[0], args[1]))
 
 
-HANDLERS[id(operator.is_)] = (operator.is_, lambda m, args, kwargs: ConstantV(m.identical(*args)))
-HANDLERS[id(operator.is_not)] = (operator.is_not, lambda m, args, kwargs: ConstantV(not m.identical(*args)))
-HANDLERS[id(operator.not_)] = (operator.not_, lambda m, args, kwargs: ConstantV(not m.truth(args[0])))
-HANDLERS[id(operator.truth)] = (operator.truth, lambda m, args, kwargs: ConstantV(m.truth(args[0])))
+handles(operator.is_)(lambda m, args, kwargs: ConstantV(m.identical(*args)))
+handles(operator.is_not)(lambda m, args, kwargs: ConstantV(not m.identical(*args)))
+handles(operator.not_)(lambda m, args, kwargs: ConstantV(not m.truth(args[0])))
+handles(operator.truth)(lambda m, args, kwargs: ConstantV(m.truth(args[0])))
 
 
-def _binary_handler(function: Any) -> Handler:
+def _binary(function: Any) -> Apply:
     return lambda m, args, kwargs: m.binary(function, args[0], args[1])
 
 
-for _name in [
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "matmul",
-    "and_",
-    "or_",
-    "xor",
-    "lshift",
-    "rshift",
-    "iadd",
-    "isub",
-    "imul",
-    "itruediv",
-    "ifloordiv",
-    "imod",
-    "ipow",
-    "imatmul",
-    "iand",
-    "ior",
-    "ixor",
-    "ilshift",
-    "irshift",
-    "eq",
-    "ne",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-]:
-    _function = getattr(operator, _name)
-    HANDLERS[id(_function)] = (_function, _binary_handler(_function))
-
-
-def _unary_handler(function: Any) -> Handler:
+def _unary(function: Any) -> Apply:
     return lambda m, args, kwargs: m.unary(function, args[0])
 
 
-for _function in (operator.neg, operator.invert, operator.pos):
-    HANDLERS[id(_function)] = (_function, _unary_handler(_function))
-
-
-def _folded(function: Any) -> Handler:
-    return lambda m, args, kwargs: m.fold(function, args, kwargs)
-
-
-# Python code that ends in C; what it gives depends on its arguments alone.
-for _function in (json.loads, json.dumps, *TRACED_METHODS.values()):
-    HANDLERS[id(_function)] = (_function, _folded(_function))
+for _name in (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
+    "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior", "ixor", "ilshift",
+    "irshift", "eq", "ne", "lt", "le", "gt", "ge",
+):  # fmt: skip
+    handles(getattr(operator, _name))(_binary(getattr(operator, _name)))
+for _operator in (operator.neg, operator.invert, operator.pos):
+    handles(_operator)(_unary(_operator))
 
 # Functions replaced by Python that the machine interprets.
-POLYFILLED: dict[Any, Callable[..., Any]] = {
+polyfilled({
     any: polyfills.any_, all: polyfills.all_, sum: polyfills.sum_, functools.reduce: polyfills.reduce,
     _collections._count_elements: polyfills.count_elements, functools.cmp_to_key: polyfills.cmp_to_key,
     heapq.nlargest: polyfills.nlargest, heapq.nsmallest: polyfills.nsmallest,
@@ -463,30 +356,15 @@ POLYFILLED: dict[Any, Callable[..., Any]] = {
     torch_compat.group_tensors: polyfills.group_tensors, operator.countOf: polyfills.count_of,
     operator.indexOf: polyfills.index_of,
     record_function.__enter__: polyfills.enter_label, record_function.__exit__: polyfills.exit_label,
-}  # fmt: skip
+})  # fmt: skip
 if sys.version_info >= (3, 13):  # where it keeps bound methods by weak reference
-    POLYFILLED[functools.singledispatchmethod.__get__] = polyfills.bound_by_kind
-
-
-def by_polyfill(polyfill: Any) -> Handler:
-    """What a call means for which a Python function is interpreted."""
-    return lambda m, args, kwargs: m.call(m.wrap_known(polyfill), args, kwargs)
-
-
-for _real, _polyfill in POLYFILLED.items():
-    HANDLERS[id(_real)] = (_real, by_polyfill(_polyfill))
+    polyfilled({functools.singledispatchmethod.__get__: polyfills.bound_by_kind})
 
 
 # --- questions about torch ---------------------------------------------------------------------
-def answers(value: Any, *functions: Any) -> None:
-    for function in functions:
-        if function is not None:
-            HANDLERS[id(function)] = (function, lambda m, args, kwargs: ConstantV(value))
-
-
 answers(False, torch.jit.is_scripting, torch.jit.is_tracing)
-LATE["traceback", "clear_frames"] = lambda m, args, kwargs: NONE  # what they hold here lives no longer for it
-LATE["torch.onnx", "is_in_onnx_export"] = lambda m, args, kwargs: ConstantV(False)
+named("traceback", "clear_frames")(Answer(None))  # what they hold here lives no longer for it
+named("torch.onnx", "is_in_onnx_export")(Answer(False))
 answers(0, torch_compat.dispatch_mode_count)  # nothing is compiled under a dispatch mode
 answers(None, torch_compat.tracing_state, torch_compat.log_api_usage)
 
@@ -535,11 +413,6 @@ def signature_(m, args, kwargs):
         raise Unsupported("inspect.signature of a function made inside")
     # which object the method is bound to does not matter: only its first parameter goes
     return KnownV(m.real(inspect.signature, MethodType(real, object()) if bound else real))
-
-
-@handles(typing.get_type_hints)
-def get_type_hints_(m, args, kwargs):
-    return m.fold(typing.get_type_hints, args, kwargs)
 
 
 @handles(inspect.getfullargspec)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import operator
+import re
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from types import (
     GenericAlias,
     MethodDescriptorType,
     MethodWrapperType,
+    ModuleType,
     WrapperDescriptorType,
 )
 from typing import TYPE_CHECKING, Any
@@ -60,97 +62,240 @@ from . import copying, diagnostics, equality
 from . import library as standard_library
 from . import methods as builtin_methods
 from .of_types.lists import MOST_ITEMS, grow
+from .registry import (
+    BY_CODE,
+    BY_MODULE,
+    HIGHER_ORDER,
+    METHODS,
+    Fold,
+    Inline,
+    Meaning,
+    Node,
+    OfObject,
+    Polyfill,
+    Refuse,
+    entered,
+    meaning_of,
+    named,
+    rule,
+    ruled,
+)
 
 if TYPE_CHECKING:
     from ..interp.machine import Machine
 
 # Imported for the handlers that they enter.
 WITH_HANDLERS = (
-    autograd_functions, checkpoints, checks, class_bodies, copying, diagnostics, fields, foreach, gradients,
-    higher_order, optimizers, standard_library, transforms, vjp, wrappers,
+    autograd_functions, builtin_functions, checkpoints, checks, class_bodies, copying, diagnostics, fields, foreach,
+    gradients, higher_order, optimizers, standard_library, transforms, vjp, wrappers,
 )  # fmt: skip
 
-# Functions of PyTorch's that are not followed, by name, and what is interpreted in their place.
-OF_PYTORCH = {**polyfill_scans.BY_NAME, **polyfill_wrappers.BY_NAME}
+# Functions of PyTorch's that are not followed, by name: they are imported by nobody but the program.
+for (_module, _name), _polyfill in (polyfill_scans.BY_NAME | polyfill_wrappers.BY_NAME).items():
+    named(_module, _name)(Polyfill(_polyfill))
 
 IN_PYTHON = (FunctionType, _native.CompiledFunction)  # methods whose code can be followed
 CODE_COROUTINE = 0x80 | 0x200
+# Whose methods look at nothing else.
+CONSTANT_OWNERS = (int, float, complex, str, bytes, bool, range, slice, torch.device, re.Pattern, re.Match)
 
 
 def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call an existing function, class or builtin."""
     real = function.real
-    if type(real) is FunctionType:
-        tensor_ops.check_not_disabled(real)
-        if real.__dict__.get(CONSTANT):
-            found = compiler_functions.constant_result(m, real, args, kwargs)
-            if found is not None:
-                return found
-    substitute = compiler_functions.substitute_of(real)
-    if substitute is not None:
-        return m.call(m.wrap_known(substitute), args, kwargs)
+    said = said_by_program(real)
+    if said is not None:
+        return said.call(m, function, args, kwargs)
     if id(real) in number.FUNCTIONS and not kwargs:
         found = number.called(m, real, args)
         if found is not None:
             return found
-    handler = builtin_functions.lookup(real)
-    if handler is not None:
+    row = entered(real)
+    if row is not None:
         arguments.check(m, real, args, kwargs)
-        return fitting(getattr(real, "__name__", "a builtin"), handler, m, args, kwargs)
-    if isinstance(real, _native.CompiledFunction):
-        # a compiled function called from compiled code is inlined like any other
-        base = Attr(function.source, "bound") if function.source else None
-        bound = [m.wrap(b, Item(base, i) if base else None) for i, b in enumerate(real.bound)]
-        inner = Attr(function.source, "function") if function.source else None
-        return m.call(m.wrap(real.function, inner), [*bound, *args], kwargs)
-    if isinstance(real, weakref.ref):
-        return m.wrap(real(), Referent(function.source) if function.source else None)
-    if isinstance(real, type):
-        return classes.construct(m, real, args, kwargs)
-    if isinstance(real, GenericAlias) and not getattr(real.__origin__, "__dictoffset__", 1):
-        return m.call(m.wrap_known(real.__origin__), args, kwargs)  # other instances keep what they were made of
-    if is_numpy_function(real):
-        return m.fold(real, args, kwargs)
-    if isinstance(real, (MethodDescriptorType, WrapperDescriptorType)):
-        return call_descriptor(m, real, args, kwargs)
-    if tensor_ops.is_operation(real) and not tensor_ops.takes_code(real, [*args, *kwargs.values()]):
-        try:
-            return tensor_ops.call_function(m, real, args, kwargs)
-        except NeedsData as error:
-            if tensor_ops.is_opaque(real):
-                raise
-            return _by_its_code(m, function, args, kwargs, error)
+        return fitting(getattr(real, "__name__", "a builtin"), row.apply, m, args, kwargs)
+    return ruled(real).call(m, function, args, kwargs)
+
+
+def said_by_program(real: Any) -> Meaning | None:
+    """What the program says that calling ``real`` means, which goes before what we say."""
     if type(real) is FunctionType:
-        plain = torch_compat.untagged(real)
-        if plain is not real:
-            return m.call(m.wrap_known(plain), args, kwargs)
-        made_by = standard_library.BY_CODE.get(real.__code__)
-        if made_by is not None:
-            return made_by(m, function, args, kwargs)
-        refusal = tensor_ops.refused(real)
-        if refusal is not None:
-            stands_for = OF_PYTORCH.get(f"{real.__module__}.{real.__qualname__}")
-            if stands_for is None:
-                raise Unsupported(*refusal)
-            return m.call(m.wrap_known(stands_for), args, kwargs)
-        return inline(m, function, args, kwargs)
-    if isinstance(real, MethodWrapperType):
-        owner = m.wrap(real.__self__, None)
-        return call_descriptor(m, getattr(type(real.__self__), real.__name__), [owner, *args], kwargs)
-    if isinstance(real, torch_compat.HigherOrderOperator):
-        return higher_order.call(m, real, args, kwargs)
-    if isinstance(real, torch.library.CustomOpDef):
-        if m.function_modes:
-            raise Unsupported("a custom operator under a TorchFunctionMode")
-        return tensor_ops.call_function(m, real._opoverload, args, kwargs)
-    if isinstance(real, BuiltinFunctionType):
-        return _call_builtin(m, function, args, kwargs)
-    wrapped = getattr(real, "__wrapped__", None)
-    if type(real) is functools._lru_cache_wrapper and wrapped is not None:
-        return _call_cached(m, real, wrapped, args, kwargs)
+        reason = tensor_ops.disabled(real)
+        if reason is not None:
+            return Refuse(reason)
+        if real.__dict__.get(CONSTANT):
+            return OfObject(_assumed_constant)
+    substitute = compiler_functions.substitute_of(real)
+    return None if substitute is None else Polyfill(substitute)
+
+
+def _assumed_constant(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    found = compiler_functions.constant_result(m, function.real, args, kwargs)
+    return meaning_of(function.real).call(m, function, args, kwargs) if found is None else found
+
+
+# --- what things mean that have no row of their own -------------------------------------------------------------------
+@rule(FunctionType)
+def _function(real: FunctionType) -> Meaning:
+    if is_numpy_function(real):
+        return Fold(real)
+    return NODE if tensor_ops.is_operation(real) else _by_code(real)
+
+
+def _by_code(real: FunctionType) -> Meaning:
+    plain = torch_compat.untagged(real)
+    if plain is not real:
+        return Polyfill(plain)
+    made_by = BY_CODE.get(real.__code__)
+    if made_by is not None:
+        return made_by
+    refusal = tensor_ops.refused(real)
+    return INLINE if refusal is None else Refuse(*refusal)
+
+
+@rule(BuiltinFunctionType)
+def _builtin(real: Any) -> Meaning:
+    owner = real.__self__
+    if is_numpy_function(real):
+        return Fold(real)
+    if tensor_ops.is_operation(real):
+        return NODE
+    if isinstance(owner, CONSTANT_OWNERS) and not isinstance(owner, type):
+        pure = (type(owner), real.__name__) not in METHODS
+    else:
+        pure = BY_MODULE.get(real.__module__) is Fold
+    if pure:
+        return Fold(real)
+    if isinstance(owner, type):  # a class method of a C type: dict.fromkeys, int.from_bytes, object.__new__
+        return CLASS_METHOD
+    if owner is not None and not isinstance(owner, ModuleType):
+        method = getattr(type(owner), real.__name__, None)
+        if isinstance(method, (MethodDescriptorType, WrapperDescriptorType)):
+            return BOUND_METHOD
+    hint = "call it outside the compiled function, or let the graph break"
+    return Refuse(f"calling the builtin {KnownV(real).describe()}", hint)
+
+
+def _class_method(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return builtin_methods.call_class_method(m, function.real.__self__, function.real, args, kwargs)
+
+
+def _bound_method(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    real = function.real
+    owner = m.wrap(real.__self__, Attr(function.source, "__self__") if function.source else None)
+    return call_descriptor(m, getattr(type(real.__self__), real.__name__), [owner, *args], kwargs)
+
+
+@rule(MethodWrapperType)
+def _slot(real: Any) -> Meaning:
+    return SLOT
+
+
+def _call_slot(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    real = function.real
+    owner = m.wrap(real.__self__, None)
+    return call_descriptor(m, getattr(type(real.__self__), real.__name__), [owner, *args], kwargs)
+
+
+@rule(MethodDescriptorType, WrapperDescriptorType)
+def _descriptor(real: Any) -> Meaning:
+    return DESCRIPTOR
+
+
+@rule(torch_compat.OpOverload, torch_compat.OpOverloadPacket)
+def _operator(real: Any) -> Meaning:
+    return NODE
+
+
+def _operate(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A node; PyTorch's function in Python is followed where it gets what no node takes, or asks for data."""
+    real = function.real
+    if tensor_ops.takes_code(real, [*args, *kwargs.values()]):
+        return _by_code(real).call(m, function, args, kwargs)
+    try:
+        return tensor_ops.call_function(m, real, args, kwargs)
+    except NeedsData as error:
+        if tensor_ops.is_opaque(real):
+            raise
+        try:  # what it asks of data may be a check that can wait
+            return inline(m, function, args, kwargs)
+        except Unsupported:
+            raise error from None
+
+
+@rule(torch_compat.HigherOrderOperator)
+def _higher_order(real: Any) -> Meaning:
+    return HIGHER_ORDER.get(real.name()) or Refuse(f"torch.ops.higher_order.{real.name()}")
+
+
+@rule(torch.library.CustomOpDef)
+def _custom(real: Any) -> Meaning:
+    return Node(_call_custom)
+
+
+def _call_custom(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if m.function_modes:
+        raise Unsupported("a custom operator under a TorchFunctionMode")
+    return tensor_ops.call_function(m, function.real._opoverload, args, kwargs)
+
+
+@rule(_native.CompiledFunction)
+def _compiled(real: Any) -> Meaning:
+    return Inline(_call_compiled)
+
+
+def _call_compiled(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A compiled function called from compiled code is inlined like any other."""
+    real = function.real
+    base = Attr(function.source, "bound") if function.source else None
+    bound = [m.wrap(b, Item(base, i) if base else None) for i, b in enumerate(real.bound)]
+    inner = Attr(function.source, "function") if function.source else None
+    return m.call(m.wrap(real.function, inner), [*bound, *args], kwargs)
+
+
+@rule(weakref.ref)
+def _reference(real: Any) -> Meaning:
+    return OfObject(_call_reference)
+
+
+def _call_reference(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return m.wrap(function.real(), Referent(function.source) if function.source else None)
+
+
+@rule(type)
+def _class(real: type) -> Meaning:
+    return CLASS
+
+
+def _construct(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return classes.construct(m, function.real, args, kwargs)
+
+
+@rule(GenericAlias)
+def _alias(real: Any) -> Meaning:
+    """Instances that have a ``__dict__`` keep what they were made of."""
+    return _object(real) if getattr(real.__origin__, "__dictoffset__", 1) else Polyfill(real.__origin__)
+
+
+@rule(functools._lru_cache_wrapper)
+def _cached(real: Any) -> Meaning:
+    return _object(real) if getattr(real, "__wrapped__", None) is None else OfObject(_call_cached)
+
+
+@rule(torch.jit.ScriptFunction)
+def _scripted(real: Any) -> Meaning:
+    """Before its class, whose ``__call__`` torch.testing puts a function of its own on."""
     scripted = _scripted_from(real)
-    if scripted is not None:  # before its class, whose __call__ torch.testing puts a function of its own on
-        return m.call(m.wrap_known(scripted), args, kwargs)
+    return _object(real) if scripted is None else Polyfill(scripted)
+
+
+@rule(object)
+def _object(real: Any) -> Meaning:
+    return Fold(real) if is_numpy_function(real) else OBJECT
+
+
+def _call_object(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    real = function.real
     method = m.class_lookup(type(real), "__call__")
     if isinstance(method, IN_PYTHON):
         return m.call(m.wrap_known(method), [function, *args], kwargs)
@@ -159,8 +304,10 @@ def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str
     raise Unsupported(f"calling the {function.describe()}")
 
 
-def _call_cached(m: Machine, real: Any, wrapped: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def _call_cached(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A function under ``functools.lru_cache``: its author promised that only the arguments matter."""
+    real = function.real
+    wrapped = real.__wrapped__
     cells = getattr(wrapped, "__closure__", None) or ()
     written = any(isinstance(v, CellV) and any(v.real is cell for cell in cells) for v in m.mutated.values())
     if not written and all(isinstance(a, ConstantV) for a in (*args, *kwargs.values())):
@@ -195,32 +342,6 @@ def _scripted_from(real: Any) -> FunctionType | None:
         return None
     original = real.__dict__.get("_torchdynamo_inline")
     return original if type(original) is FunctionType else None
-
-
-def _by_its_code(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value], error: NeedsData) -> Value:
-    """An operation that PyTorch writes in Python: what it asks of data may be a check that can wait."""
-    try:
-        return inline(m, function, args, kwargs)
-    except Unsupported:
-        raise error from None
-
-
-def _call_builtin(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    real = function.real
-    owner = getattr(real, "__self__", None)
-    if builtin_functions.is_pure(real):
-        return m.fold(real, args, kwargs)
-    if isinstance(owner, type):
-        # a class method of a C type: dict.fromkeys, int.from_bytes, object.__new__
-        return builtin_methods.call_class_method(m, owner, real, args, kwargs)
-    if owner is not None and not isinstance(owner, type(operator)):
-        method = getattr(type(owner), real.__name__, None)
-        if isinstance(method, (MethodDescriptorType, WrapperDescriptorType)):
-            source = Attr(function.source, "__self__") if function.source else None
-            return call_descriptor(m, method, [m.wrap(owner, source), *args], kwargs)
-    raise Unsupported(
-        f"calling the builtin {function.describe()}", "call it outside the compiled function, or let the graph break"
-    )
 
 
 def call_descriptor(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -304,6 +425,12 @@ def defaults_of(m: Machine, function: FunctionType, source: Source | None) -> tu
         return defaults, {key.as_constant(): value for key, value in written.pairs(m)}
     kwdefaults = {k: Lazy(v, Item(kwbase, k) if kwbase else None) for k, v in (function.__kwdefaults__ or {}).items()}
     return defaults, kwdefaults
+
+
+NODE, INLINE = Node(_operate), Inline(inline)
+CLASS, OBJECT = OfObject(_construct), OfObject(_call_object)
+CLASS_METHOD, BOUND_METHOD, SLOT = OfObject(_class_method), OfObject(_bound_method), OfObject(_call_slot)
+DESCRIPTOR = OfObject(lambda m, function, args, kwargs: call_descriptor(m, function.real, args, kwargs))
 
 
 # --- modules ----------------------------------------------------------------------------------------------------------

@@ -34,8 +34,7 @@ from ..values.functions import FunctionV
 from ..values.instance import InstanceV
 from ..values.known import KnownV
 from ..values.made import ClassRecipe, MadeV, Mark, Recipe, Step
-from .builtins import handles
-from .of_types.table import METHODS, method
+from .registry import handles, method
 
 if TYPE_CHECKING:
     from ..interp.machine import Machine
@@ -353,7 +352,7 @@ def type_init(m, self, /, *args, **kwargs):
     return NONE
 
 
-METHODS[type, "__prepare__"] = lambda m, self, *args, **kwargs: DictV()
+method(type, name="__prepare__")(lambda m, self, *args, **kwargs: DictV())
 
 
 # --- what is done to classes ------------------------------------------------------------------------------------------
@@ -396,7 +395,7 @@ def _property_part(name: str) -> Any:
 
 
 for _name in ("getter", "setter", "deleter"):
-    METHODS[property, _name] = _property_part(_name)
+    method(property, name=_name)(_property_part(_name))
 
 
 # --- type() -----------------------------------------------------------------------------------------------------------

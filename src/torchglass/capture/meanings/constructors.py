@@ -9,7 +9,7 @@ import itertools
 import operator
 import weakref
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import EnumMeta
 from types import FunctionType, MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -38,39 +38,26 @@ from ..values.tensor import TensorV
 from . import arity as arguments
 from . import class_statement as class_bodies
 from . import exception_groups
-from .builtins import by_polyfill, handles, make_super
+from .builtins import make_super
+from .registry import Apply, Handler, Polyfill, entered, folded, handles
 
 if TYPE_CHECKING:
     from ..interp.machine import Machine
-
-Constructor = Callable[["Machine", list[Value], dict[str, Value]], Value]
-CONSTRUCTORS: dict[type, Constructor] = {}
-
-
-def constructs(*classes: type) -> Callable[[Constructor], Constructor]:
-    def register(function: Constructor) -> Constructor:
-        for cls in classes:
-            if cls in CONSTRUCTORS:
-                raise ValueError(f"{cls.__name__}: already handled")
-            CONSTRUCTORS[cls] = function
-        return function
-
-    return register
 
 
 def construct(
     m: Machine, cls: type, args: list[Value], kwargs: dict[str, Value], through_metaclass: bool = True
 ) -> Value:
     """``cls(*args, **kwargs)``."""
-    constructor = CONSTRUCTORS.get(cls)
-    if constructor is not None:
+    row = entered(cls)
+    if row is not None:
         arguments.check(m, cls, args, kwargs)
-        return fitting(cls.__name__, constructor, m, args, kwargs)
+        return fitting(cls.__name__, row.apply, m, args, kwargs)
     if issubclass(cls, torch.Tensor):
         return _tensor(m, cls, args, kwargs)
     if isinstance(cls, EnumMeta) and not cls.__members__:
         return class_bodies.make_enum(m, cls, args, kwargs)
-    if isinstance(cls, EnumMeta) or cls in FOLDED or is_scalar_class(cls):
+    if isinstance(cls, EnumMeta) or is_scalar_class(cls):
         return m.fold(cls, args, kwargs)
     if issubclass(cls, torch.autograd.Function):
         raise Unsupported("an instance of torch.autograd.Function")
@@ -136,8 +123,9 @@ def new(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return exception_groups.make(m, cls, args[1:])
     if issubclass(cls, BaseException):
         return ExceptionV(cls, args[1:])
-    if cls in CONSTRUCTORS:
-        return CONSTRUCTORS[cls](m, args[1:], kwargs)
+    row = entered(cls)
+    if isinstance(row, (Handler, Polyfill)):
+        return row.apply(m, args[1:], kwargs)
     if issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields"):
         return _struct_sequence(m, cls, args[1:], kwargs)
     if issubclass(cls, (tuple, frozenset)):
@@ -170,10 +158,10 @@ def new(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return result
 
 
-FOLDED = frozenset(
-    {torch.device, torch.finfo, torch.iinfo, range, complex, int, float, bytes, decimal.Decimal}
-    | {datetime.timedelta, datetime.date, datetime.datetime, datetime.time, *NUMPY_CONSTANTS}
-)
+folded(
+    torch.finfo, torch.iinfo, range, bytes, decimal.Decimal, datetime.timedelta, datetime.date,
+    datetime.datetime, datetime.time, *dict.fromkeys(NUMPY_CONSTANTS),
+)  # fmt: skip
 
 
 def _tensor(m: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -184,7 +172,7 @@ def _tensor(m: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) 
     raise Unsupported(f"making a {cls.__name__}", "make parameters in __init__")
 
 
-def _of_dtype(dtype: torch.dtype) -> Constructor:
+def _of_dtype(dtype: torch.dtype) -> Apply:
     """``torch.FloatTensor`` and its like, which programs from before dtypes use: of sizes, or of a list of numbers."""
 
     def make(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -212,7 +200,7 @@ def _kinds_within(m: Machine, values: Value) -> Iterator[type]:
 
 for _name in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool"):
     _old = getattr(torch, f"{_name}Tensor")
-    CONSTRUCTORS[_old] = _of_dtype(_old.dtype)
+    handles(_old)(_of_dtype(_old.dtype))
 
 
 def _struct_sequence(m: Machine, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -241,31 +229,31 @@ def _namedtuple(m: Machine, cls: Any, args: list[Value], kwargs: dict[str, Value
 
 
 # --- builtin classes --------------------------------------------------------------------------------------------------
-@constructs(object)
+@handles(object)
 def make_object(m, args, kwargs):
     if args or kwargs:
         m.throw(TypeError, "object() takes no arguments")
     return InstanceV(object)
 
 
-@constructs(list)
+@handles(list)
 def make_list(m, args, kwargs):
     return ListV(list(m.listed(args[0])) if args else [])
 
 
-@constructs(tuple)
+@handles(tuple)
 def make_tuple(m, args, kwargs):
     if args and isinstance(args[0], TupleV) and args[0].cls is tuple:
         return args[0]
     return TupleV(list(m.listed(args[0])) if args else [])
 
 
-@constructs(torch.Size)
+@handles(torch.Size)
 def make_size(m, args, kwargs):
     return TupleV(list(m.listed(args[0])) if args else [], torch.Size)
 
 
-@constructs(deque)
+@handles(deque)
 def make_deque(m, args, kwargs):
     options = {name: value.as_constant() for name, value in kwargs.items() if name != "iterable"}
     empty = m.real(deque, (), *[a.as_constant() for a in args[1:]], **options)  # raises what Python raises
@@ -273,17 +261,19 @@ def make_deque(m, args, kwargs):
     return DequeV.of(list(m.listed(values)), empty.maxlen)
 
 
-CONSTRUCTORS[set] = lambda m, args, kwargs: SetV(_members(m, args), set)
-CONSTRUCTORS[frozenset] = lambda m, args, kwargs: (
-    args[0] if args and args[0].python_type() is frozenset else SetV(_members(m, args), frozenset)
-)
+handles(set)(lambda m, args, kwargs: SetV(_members(m, args), set))
+
+
+@handles(frozenset)
+def make_frozenset(m, args, kwargs):
+    return args[0] if args and args[0].python_type() is frozenset else SetV(_members(m, args), frozenset)
 
 
 def _members(m: Machine, args: list[Value]) -> list[Value]:
     return [m.settled_key(v) for v in m.listed(args[0])] if args else []
 
 
-def _make_dict(cls: type) -> Constructor:
+def _make_dict(cls: type) -> Apply:
     def make(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         from .of_types.dicts import dict_update
 
@@ -297,21 +287,21 @@ def _make_dict(cls: type) -> Constructor:
 
 
 for _mapping in (dict, OrderedDict, defaultdict):
-    CONSTRUCTORS[_mapping] = _make_dict(_mapping)
+    handles(_mapping)(_make_dict(_mapping))
 
 
-@constructs(slice)
+@handles(slice)
 def make_slice(m, args, kwargs):
     parts = {1: [NONE, *args, NONE], 2: [*args, NONE], 3: args}[len(args)]
     return SliceV(parts)
 
 
-@constructs(bool)
+@handles(bool)
 def make_bool(m, args, kwargs):
     return ConstantV(m.truth(args[0]) if args else False)
 
 
-@constructs(str)
+@handles(str)
 def make_str(m, args, kwargs):
     value = args[0] if args else kwargs.get("object", ConstantV(""))
     if isinstance(value, TensorV):
@@ -326,7 +316,7 @@ def make_str(m, args, kwargs):
     return m.fold(str, args, kwargs)
 
 
-def _make_number(cls: type, name: str) -> Constructor:
+def _make_number(cls: type, name: str) -> Apply:
     def make(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if args and isinstance(args[0], TensorV):
             real = constant_tensors.value_of(m, args[0])
@@ -345,33 +335,33 @@ def _make_number(cls: type, name: str) -> Constructor:
 
 
 for _number, _name in ((int, "__int__"), (float, "__float__"), (complex, "__complex__")):
-    CONSTRUCTORS[_number] = _make_number(_number, _name)
+    handles(_number)(_make_number(_number, _name))
 
 
-@constructs(enumerate)
+@handles(enumerate)
 def make_enumerate(m, args, kwargs):
     iterator = m.iterate(args[0])
     start = kwargs.get("start", args[1] if len(args) > 1 else ConstantV(0)).as_constant()
     return EnumerateV(iterator, m.as_index(ConstantV(start)))
 
 
-@constructs(zip)
+@handles(zip)
 def make_zip(m, args, kwargs):
     strict = m.truth(kwargs["strict"]) if "strict" in kwargs else False
     return ZipV([m.iterate(a) for a in args], strict)
 
 
-@constructs(map)
+@handles(map)
 def make_map(m, args, kwargs):
     return MapV(args[0], ZipV([m.iterate(a) for a in args[1:]]))
 
 
-@constructs(filter)
+@handles(filter)
 def make_filter(m, args, kwargs):
     return FilterV(args[0], m.iterate(args[1]))
 
 
-@constructs(reversed)
+@handles(reversed)
 def make_reversed(m, args, kwargs):
     if isinstance(args[0], InstanceV):
         method = args[0].method(m, "__reversed__")
@@ -386,12 +376,12 @@ def make_reversed(m, args, kwargs):
     return SequenceIterV(list(reversed(m.listed(args[0]))))
 
 
-@constructs(super)
+@handles(super)
 def make_super_(m, args, kwargs):
     return make_super(m, args, kwargs)
 
 
-@constructs(functools.partial)
+@handles(functools.partial)
 def make_partial(m, args, kwargs):
     if isinstance(args[0], PartialV):
         inner = args[0]
@@ -403,7 +393,7 @@ def _keywords(kwargs: dict[str, Value]) -> DictV:
     return DictV.of([(ConstantV(name), value) for name, value in kwargs.items()])
 
 
-@constructs(weakref.ref)
+@handles(weakref.ref)
 def make_reference(m, args, kwargs):
     if len(args) > 1 and not (isinstance(args[1], ConstantV) and args[1].value is None):
         raise Unsupported("a weak reference with a callback")
@@ -418,7 +408,7 @@ def make_reference(m, args, kwargs):
     return KnownV(m.real(weakref.ref, real))
 
 
-@constructs(MethodType)
+@handles(MethodType)
 def make_method(m, args, kwargs):
     return MethodV(args[0], args[1])
 
@@ -426,5 +416,5 @@ def make_method(m, args, kwargs):
 for _module in (itertools, operator):
     for _name in dir(polyfills):
         _real = getattr(_module, _name, None)
-        if isinstance(_real, type) and _real not in CONSTRUCTORS:
-            CONSTRUCTORS[_real] = by_polyfill(getattr(polyfills, _name))
+        if isinstance(_real, type) and entered(_real) is None:
+            handles(_real)(Polyfill(getattr(polyfills, _name)))

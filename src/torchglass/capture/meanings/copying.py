@@ -24,7 +24,7 @@ from ..values.instance import InstanceV
 from ..values.known import KnownV
 from ..values.made import MadeV
 from ..values.tensor import TensorV
-from .builtins import handles
+from .registry import handles
 
 # Objects that never change, so that their copies may be themselves; modules cannot be copied.
 UNCHANGING: tuple[Any, ...] = (

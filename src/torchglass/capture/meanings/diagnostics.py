@@ -24,7 +24,7 @@ from ..values.base import Value
 from ..values.constant import NONE, ConstantV
 from ..values.instance import ExceptionV
 from ..values.known import CalledAtTheEnd
-from .builtins import handles
+from .registry import handles
 
 if TYPE_CHECKING:
     from ..interp.machine import Machine

@@ -18,8 +18,7 @@ from ..values.base import HandledV, Value
 from ..values.constant import NONE, ConstantV
 from ..values.containers import ListV, SequenceV, TupleV
 from ..values.instance import ExceptionV
-from .builtins import handles
-from .of_types.table import METHODS, method
+from .registry import handles, method
 
 if TYPE_CHECKING:
     from ..interp.frame import Frame
@@ -114,12 +113,14 @@ def derive(m, self, exceptions):
     return m.call(m.wrap_known(BaseExceptionGroup), [m.get_attr(self, "message"), exceptions], {})
 
 
-METHODS[BaseExceptionGroup, "split"] = lambda m, self, condition: m.call(
-    m.polyfill("split_group"), [self, condition], {}
-)
-METHODS[BaseExceptionGroup, "subgroup"] = lambda m, self, condition: m.call(
-    m.polyfill("subgroup"), [self, condition], {}
-)
+@method(BaseExceptionGroup)
+def split(m, self, condition):
+    return m.call(m.polyfill("split_group"), [self, condition], {})
+
+
+@method(BaseExceptionGroup)
+def subgroup(m, self, condition):
+    return m.call(m.polyfill("subgroup"), [self, condition], {})
 
 
 @method(BaseExceptionGroup, name="__str__")

@@ -18,7 +18,7 @@ from ..values.constant import ConstantV
 from ..values.containers import ListV, TupleV
 from ..values.instance import InstanceV
 from ..values.known import KnownV, is_made
-from .builtins import handles
+from .registry import handles
 
 if TYPE_CHECKING:
     from ..interp.machine import Machine

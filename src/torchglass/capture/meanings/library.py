@@ -1,16 +1,10 @@
-"""Functions of the standard library and of torch whose insides are not worth interpreting: what calling them means.
-
-``BY_CODE`` knows functions that a factory makes anew each time, like the dispatcher of ``functools.singledispatch``, by
-their code object.
-"""
+"""Functions of the standard library and of torch whose insides are not worth interpreting: what calling them means."""
 
 from __future__ import annotations
 
 import functools
 import sys
 import typing
-from collections.abc import Callable
-from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,37 +18,17 @@ from ..values.constant import ConstantV
 from ..values.dicts import DictV
 from ..values.hashing import hash_key
 from ..values.known import KnownV
-from .builtins import HANDLERS, LATE, Handler, handles
+from .registry import Apply, folded, handles, made_like, named
 
 if TYPE_CHECKING:
     from ..interp.machine import Machine
-
-Maker = Callable[["Machine", KnownV, list[Value], dict[str, Value]], Value]
-BY_CODE: dict[CodeType, Maker] = {}
-
-
-def made_like(example: Any) -> Callable[[Maker], Maker]:
-    """Register what calling a function with the code of ``example`` means."""
-
-    def register(function: Maker) -> Maker:
-        if example.__code__ in BY_CODE:
-            raise ValueError(f"{example}: already handled")
-        BY_CODE[example.__code__] = function
-        return function
-
-    return register
-
-
-def is_made(function: FunctionType) -> bool:
-    """Whether calling ``function`` means something of its own, and its code is not interpreted."""
-    return function.__code__ in BY_CODE
 
 
 # --- functools.singledispatch -----------------------------------------------------------------------------------------
 _generic: Any = functools.singledispatch(lambda value: value)
 
 
-@made_like(_generic)
+@made_like(_generic.__code__)
 def call_generic(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A generic function: the implementation for the class of its first argument."""
     if not args:
@@ -64,7 +38,7 @@ def call_generic(m: Machine, function: KnownV, args: list[Value], kwargs: dict[s
     return m.call(_implementation(m, chooser, m.forced(args[0]).python_type()), args, kwargs)
 
 
-@made_like(_generic.dispatch)
+@made_like(_generic.dispatch.__code__)
 def dispatch(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return _implementation(m, function, args[0].as_constant())
 
@@ -92,7 +66,7 @@ def _is_initialized(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> 
     return ConstantV(world is not None)
 
 
-def _of_world(name: str) -> Handler:
+def _of_world(name: str) -> Apply:
     """A number of the default group; another group's, or one where there is none, is asked of at a break."""
 
     def answer(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -106,24 +80,14 @@ def _of_world(name: str) -> Handler:
 
 
 # By name: there are builds without them.
-LATE["torch.distributed.distributed_c10d", "is_initialized"] = _is_initialized
+named("torch.distributed.distributed_c10d", "is_initialized")(_is_initialized)
 for _name in ("get_rank", "get_world_size"):
-    LATE["torch.distributed.distributed_c10d", _name] = _of_world(_name)
+    named("torch.distributed.distributed_c10d", _name)(_of_world(_name))
 
 
 # --- torch: labels for profilers, questions about devices -------------------------------------------------------------
-def _answered(*functions: Any) -> None:
-    """Questions whose answers do not change while a program runs."""
-    for function in functions:
-        if function is not None:
-            HANDLERS[id(function)] = (function, functools.partial(_ask, function))
-
-
-def _ask(function: Any, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return m.fold(function, args, kwargs)
-
-
-_answered(
+# Their answers do not change while a program runs.
+folded(
     torch.cuda.is_available, torch.cuda.device_count, torch.cuda.is_bf16_supported, torch.cuda.get_device_capability,
     torch.cuda.get_device_name, torch.backends.mps.is_available, torch.backends.mps.is_built,
     torch.backends.cuda.is_built, torch.xpu.is_available, torch.distributed.is_available, sys.getrecursionlimit,
@@ -149,7 +113,7 @@ def from_numpy_(m, args, kwargs):
 # --- typing -----------------------------------------------------------------------------------------------------------
 _same = getattr(typing, "_idfunc", None)
 if _same is not None:  # what calling a NewType is until 3.11
-    HANDLERS[id(_same)] = (_same, lambda m, args, kwargs: args[0])
+    handles(_same)(lambda m, args, kwargs: args[0])
 
 
 # --- looking at frames ------------------------------------------------------------------------------------------------

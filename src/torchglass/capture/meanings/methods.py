@@ -28,7 +28,7 @@ from ..values.iterators import IteratorV
 from ..values.known import KnownV
 from . import arity as arguments
 from . import of_types as methods
-from .of_types.table import METHODS
+from .registry import METHODS, OF_DERIVED, PROTOCOLS, of_derived, protocols
 
 if TYPE_CHECKING:
     from ..interp.machine import Machine
@@ -45,8 +45,7 @@ PURE_OWNERS: tuple[Any, ...] = (
 PURE_CLASSES = frozenset({int, float, complex, bool, str, bytes, object, type, tuple, frozenset, torch.Size})
 CONTAINERS = (dict, OrderedDict, defaultdict, list, tuple, set, frozenset, deque)
 
-# Methods that look at more than what an object of a class derived from theirs holds.
-OF_DERIVED: dict[tuple[type, str], Callable[..., Any]] = {
+of_derived({
     (OrderedDict, "__init__"): polyfill_dicts.update_of_ordered,
     (OrderedDict, "update"): polyfill_dicts.update_of_ordered,
     (OrderedDict, "setdefault"): polyfill_dicts.setdefault_of_ordered,
@@ -56,7 +55,7 @@ OF_DERIVED: dict[tuple[type, str], Callable[..., Any]] = {
     (defaultdict, "__copy__"): polyfill_dicts.copy_of_defaulting,
     (defaultdict, "__init__"): polyfill_dicts.start_of_defaulting,
     (defaultdict, "__missing__"): polyfill_dicts.default_of,
-}
+})  # fmt: skip
 
 # The package is imported for the handlers that it enters.
 WITH_HANDLERS = methods
@@ -141,7 +140,7 @@ def _comparison(name: str) -> Callable[..., Value]:
     return lambda m, left, right: m.binary(function, left, right)
 
 
-PROTOCOLS: dict[str, Callable[..., Value]] = {
+protocols({
     "__len__": lambda m, o: o.changing_length(m) or ConstantV(o.length(m)),
     "__iter__": lambda m, o: m.iterate(o),
     "__contains__": lambda m, o, x: ConstantV(o.contains(m, x)),
@@ -154,7 +153,7 @@ PROTOCOLS: dict[str, Callable[..., Value]] = {
     **{f"__{n}__": _comparison(n) for n in ("eq", "ne", "lt", "le", "gt", "ge", "add", "mul", "sub")},
     "__or__": _comparison("or_"),
     "__and__": _comparison("and_"),
-}
+})  # fmt: skip
 
 
 def _next(m: Machine, iterator: Value) -> Value:

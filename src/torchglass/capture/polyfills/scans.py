@@ -79,6 +79,6 @@ def _filled(like, leaves):
 
 # By the names of the functions that they stand for, which are imported by nobody but the program.
 BY_NAME = {
-    "torch._higher_order_ops.associative_scan.associative_scan": associative_scan,
-    "torch._higher_order_ops.scan.scan": scan,
+    ("torch._higher_order_ops.associative_scan", "associative_scan"): associative_scan,
+    ("torch._higher_order_ops.scan", "scan"): scan,
 }

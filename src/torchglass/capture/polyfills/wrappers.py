@@ -41,4 +41,4 @@ OPERATORS = {
 }
 
 # Functions of PyTorch's, by name as polyfill_scans has them.
-BY_NAME = {"torch._higher_order_ops._invoke_quant.InvokeQuant.__call__": invoke_quant}
+BY_NAME = {("torch._higher_order_ops._invoke_quant", "InvokeQuant.__call__"): invoke_quant}

@@ -19,7 +19,7 @@ import torch
 
 from ..errors import Unsupported, UserError
 from ..meanings import class_statement as class_bodies
-from ..meanings.builtins import handles
+from ..meanings.registry import handles
 from ..polyfills.builtins import FunctionContext
 from ..values.base import NotConstant, Value
 from ..values.binding import class_lookup

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..errors import Unsupported, UserError
-from ..meanings.builtins import handles
+from ..meanings.registry import handles
 from ..values.base import Value
 from ..values.constant import ConstantV
 from ..values.containers import TupleV

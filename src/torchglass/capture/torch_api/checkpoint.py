@@ -16,7 +16,7 @@ import torch
 import torch.utils.checkpoint as torch_checkpoint
 
 from ..errors import Unsupported
-from ..meanings.builtins import handles
+from ..meanings.registry import handles
 from ..polyfills import builtins as polyfills
 from ..values.base import Value
 from ..values.constant import ConstantV

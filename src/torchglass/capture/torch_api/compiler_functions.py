@@ -14,9 +14,9 @@ import torch
 from ... import torch_compat
 from ...marks import markers
 from ..errors import Unsupported
-from ..meanings.builtins import LATE, answers, handles
+from ..meanings.registry import Answer, answers, handles, named
 from ..values.base import Value
-from ..values.constant import NONE, ConstantV
+from ..values.constant import ConstantV
 from ..values.instance import InstanceV
 from ..values.known import KnownV
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 answers(True, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, markers.is_compiling)
 answers(False, getattr(torch.compiler, "is_exporting", None), markers.is_exporting)
 answers(None, torch.compiler.cudagraph_mark_step_begin, markers.cudagraph_mark_step_begin)
-LATE["torch._dynamo.external_utils", "is_compiling"] = lambda m, args, kwargs: ConstantV(True)
-LATE["torch._dynamo.decorators", "mark_static"] = lambda m, args, kwargs: NONE  # every size is static yet
+named("torch._dynamo.external_utils", "is_compiling")(Answer(True))
+named("torch._dynamo.decorators", "mark_static")(Answer(None))  # every size is static yet
 
 
 @handles(torch.compiler.disable, markers.disable)

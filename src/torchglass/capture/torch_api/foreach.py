@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..meanings.builtins import handles
+from ..meanings.registry import handles
 from ..values.base import Lazy, Value
 from ..values.constant import ConstantV
 from ..values.containers import ListV, SequenceV, TupleV

@@ -11,7 +11,7 @@ and PyTorch says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from ... import torch_compat
 from ...records.sources import Source
 from ...records.tensor_spec import is_continuous
 from ..errors import Unsupported, UserError
-from ..meanings.builtins import LATE, Handler, handles
+from ..meanings.registry import handles, higher_order, named
 from ..polyfills import scans as polyfill_scans
 from ..values.base import Value
 from ..values.constant import ConstantV
@@ -37,38 +37,6 @@ from .transforms import BodyBuilder, known
 
 if TYPE_CHECKING:
     from ..interp.machine import Machine
-
-RAW: dict[str, Handler] = {}
-"""Operators of ``torch.ops.higher_order`` by name."""
-
-
-def _enters(module: str, *names: str) -> Callable[[Handler], Handler]:
-    """Register what calling functions of ``torch._higher_order_ops.<module>`` means."""
-
-    def register(handler: Handler) -> Handler:
-        for name in names:
-            LATE[(f"torch._higher_order_ops.{module}", name)] = handler
-        return handler
-
-    return register
-
-
-def enters_raw(name: str) -> Callable[[Handler], Handler]:
-    def register(handler: Handler) -> Handler:
-        if name in RAW:
-            raise ValueError(f"{name}: already handled")
-        RAW[name] = handler
-        return handler
-
-    return register
-
-
-def call(m: Machine, operator: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Call an operator of ``torch.ops.higher_order``."""
-    handler = RAW.get(operator.name())
-    if handler is None:
-        raise Unsupported(f"torch.ops.higher_order.{operator.name()}")
-    return handler(m, args, kwargs)
 
 
 # --- structures -------------------------------------------------------------------------------------------------------
@@ -320,7 +288,7 @@ def bound(names: Sequence[str], args: list[Value], kwargs: dict[str, Value], **d
 
 
 # --- cond -------------------------------------------------------------------------------------------------------------
-@_enters("cond", "cond")
+@named("torch._higher_order_ops.cond", "cond")
 def cond(m, args, kwargs):
     names = ("pred", "true_fn", "false_fn", "operands")
     pred, true_fn, false_fn, operands = bound(names, args, kwargs, operands=TupleV([]))
@@ -332,7 +300,7 @@ def cond(m, args, kwargs):
     return _cond(m, pred, true_fn, false_fn, operands)
 
 
-@enters_raw("cond")
+@higher_order("cond")
 def raw_cond(m, args, kwargs):
     pred, true_fn, false_fn, operands = bound(("pred", "true_fn", "false_fn", "operands"), args, kwargs)
     return cond(m, [pred, true_fn, false_fn, operands], {})
@@ -356,13 +324,13 @@ def _cond(m: Machine, pred: TensorV, true_fn: Value, false_fn: Value, operands: 
 
 
 # --- while_loop -------------------------------------------------------------------------------------------------------
-@_enters("while_loop", "while_loop")
+@named("torch._higher_order_ops.while_loop", "while_loop")
 def while_loop(m, args, kwargs):
     cond_fn, body_fn, carried = bound(("cond_fn", "body_fn", "carried_inputs"), args, kwargs)
     return _while_loop(m, cond_fn, body_fn, m.forced(carried), TupleV([]))
 
 
-@enters_raw("while_loop")
+@higher_order("while_loop")
 def raw_while_loop(m, args, kwargs):
     return _while_loop(m, *bound(("cond_fn", "body_fn", "carried_inputs", "additional_inputs"), args, kwargs))
 
@@ -417,14 +385,14 @@ def _laid_out(m: Machine, tensor: TensorV) -> TensorV:
 
 
 # --- map and scan -----------------------------------------------------------------------------------------------------
-@_enters("map", "map")
+@named("torch._higher_order_ops.map", "map")
 def map_(m, args, kwargs):
     if len(args) < 2 or kwargs:
         raise Unsupported("a call of torch's map with named arguments")
     return _map(m, args[0], [args[1]], args[2:])
 
 
-@enters_raw("map_impl")
+@higher_order("map_impl")
 def raw_map(m, args, kwargs):
     function, xs, others = bound(("f", "xs", "pos_args"), args, kwargs)
     return _map(m, function, m.listed(xs), m.listed(others))
@@ -460,7 +428,7 @@ def scan_rows(m, args, kwargs):
     return rebuilt(found, results)
 
 
-@enters_raw("scan")
+@higher_order("scan")
 def raw_scan(m, args, kwargs):
     combine, init, xs, others = bound(("combine_fn", "init", "xs", "additional_inputs"), args, kwargs)
     parts = [flattened(m, TupleV(m.listed(part)), "the operands of a scan") for part in (init, xs, others)]

@@ -17,7 +17,7 @@ import torch
 
 from ... import torch_compat
 from ..errors import Unsupported
-from ..meanings.builtins import handles
+from ..meanings.registry import handles
 from ..values.base import Value
 from ..values.constant import NONE
 from ..values.functions import CallableV

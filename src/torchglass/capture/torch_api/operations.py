@@ -17,6 +17,7 @@ from ...records.literals import literal
 from ...records.sources import Computed, Constant
 from ..errors import Fails, NeedsData, Unsupported
 from ..meanings import diagnostics
+from ..meanings.registry import BY_MODULE, Node, of_modules
 from ..values.base import Lazy, Value, home_of
 from ..values.constant import ConstantV
 from ..values.containers import SequenceV, is_size
@@ -36,23 +37,11 @@ if TYPE_CHECKING:
     from ..interp.machine import Machine
 
 # Python functions of these modules are one node each: their bodies are PyTorch's business.
-LEAF_MODULES = frozenset(
-    [
-        "torch",
-        "torch.nn.functional",
-        "torch.functional",
-        "torch._tensor",
-        "torch._jit_internal",
-        "torch.special",
-        "torch.linalg",
-        "torch.fft",
-        "torch._C._nn",
-        "torch._refs",
-        "torch.nn.init",
-        "torch._lowrank",
-        "torch._linalg_utils",
-    ]
-)
+of_modules(
+    Node, "torch", "torch.nn.functional", "torch.functional", "torch._tensor", "torch._jit_internal", "torch.special",
+    "torch.linalg", "torch.fft", "torch._C._nn", "torch._refs", "torch.nn.init", "torch._lowrank",
+    "torch._linalg_utils",
+)  # fmt: skip
 # Python functions below these prefixes are neither captured nor inlined.
 REFUSED_PREFIXES = (
     "torch._dynamo", "torch._inductor", "torch._functorch", "torch.func", "torch._higher_order_ops",
@@ -193,7 +182,7 @@ def is_operation(real: Any) -> bool:
     if type(real) is FunctionType:
         if in_graph(real):
             return True
-        return real.__module__ in LEAF_MODULES and _is_pytorchs(real)
+        return BY_MODULE.get(real.__module__) is Node and _is_pytorchs(real)
     if isinstance(real, BuiltinFunctionType):
         module = getattr(real, "__module__", None) or ""
         owner = real.__self__
@@ -245,12 +234,13 @@ INLINED = frozenset(
 )
 
 
-def check_not_disabled(function: FunctionType) -> None:
-    """Break the graph at a function marked by ``tg.disable`` or ``torch.compiler.disable``."""
+def disabled(function: FunctionType) -> str | None:
+    """Why the graph breaks at a function marked by ``tg.disable`` or ``torch.compiler.disable``."""
     marks = function.__dict__
     if DISABLED in marks or (marks.get("_torchdynamo_disable") and torch_compat.untagged(function) is function):
         reason = marks.get(REASON) or marks.get("_torchdynamo_disable_msg")
-        raise Unsupported(f"`{function.__qualname__}` is disabled" + (f": {reason}" if reason else ""))
+        return f"`{function.__qualname__}` is disabled" + (f": {reason}" if reason else "")
+    return None
 
 
 def refused(function: FunctionType) -> tuple[str, str] | None:

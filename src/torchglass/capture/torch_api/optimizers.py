@@ -18,8 +18,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from ... import torch_compat
 from ..errors import BreaksThisCall, Unsupported
-from ..meanings.builtins import Handler, by_polyfill, handles
-from ..meanings.library import BY_CODE
+from ..meanings.registry import Apply, Polyfill, handles, made_like
 from ..polyfills import optimizers as polyfill_optimizers
 from ..values.base import Value
 from ..values.constant import NONE, ConstantV
@@ -31,13 +30,11 @@ if TYPE_CHECKING:
     from ..interp.machine import Machine
 
 
+@made_like(torch_compat.OPTIMIZER_STEP_WRAPPER)
 def step_in_grad_mode(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The wrapper around the `step` of PyTorch's optimizers, which breaks the graph twice for torch.compile."""
     step = m.cells_of(function)["func"].get(m)
     return m.call(m.wrap_known(polyfill_optimizers.in_grad_mode_of_optimizer), [m.forced(step), *args], kwargs)
-
-
-BY_CODE[torch_compat.OPTIMIZER_STEP_WRAPPER] = step_in_grad_mode
 
 
 @handles(torch_compat.value_for_optimizer)
@@ -62,7 +59,7 @@ def _of_optimizers(names: dict[str, Any], meaning: Callable[[Any, Any], Any]) ->
             handles(function)(meaning(function, fact))
 
 
-def _selecting(formula: Any, scalars: int) -> Handler:
+def _selecting(formula: Any, scalars: int) -> Apply:
     """Formulas that branch on step counts, but not for CUDA graphs; whose gradients need counts that change no more."""
 
     def handler(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -74,7 +71,7 @@ def _selecting(formula: Any, scalars: int) -> Handler:
     return handler
 
 
-def _in_one_kernel(formula: Any, one_by_one: str) -> Handler:
+def _in_one_kernel(formula: Any, one_by_one: str) -> Apply:
     """Fused formulas: ours is one pass, too, whichever of PyTorch's formulas it is made of."""
 
     def handler(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -90,7 +87,7 @@ _of_optimizers(
     dict.fromkeys(
         ("_adafactor._single_tensor_adafactor", "_adafactor._multi_tensor_adafactor"), polyfill_optimizers.adafactor
     ),
-    lambda formula, polyfill: by_polyfill(polyfill),
+    lambda formula, polyfill: Polyfill(polyfill),
 )
 _of_optimizers(
     {f"{name}._fused_{name}": f"{name}._single_tensor_{name}" for name in ("adam", "sgd", "adagrad")}, _in_one_kernel

@@ -16,7 +16,7 @@ import torch
 from ... import torch_compat
 from ..entry import breaks
 from ..errors import EntersHooks, Unsupported
-from ..meanings.builtins import handles
+from ..meanings.registry import handles
 from ..values.base import Value
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import torch
 
 from ..errors import Fails, Unsupported
 from ..interp.binding import bind_arguments
-from ..meanings.builtins import handles
+from ..meanings.registry import handles
 from ..polyfills import builtins as polyfills
 from ..polyfills import optimizers as polyfill_optimizers
 from ..values.base import Value

@@ -9,7 +9,7 @@ import torch
 
 from ... import torch_compat
 from ..errors import Unsupported
-from ..meanings.builtins import HANDLERS, handles
+from ..meanings.registry import handles
 from ..values.base import Value
 from ..values.constant import NONE, ConstantV
 from ..values.tensor import TensorV
@@ -33,7 +33,7 @@ def _raising(error: type[Exception]) -> Callable[..., Value]:
 
 
 for _check, _error in torch_compat.CHECKS.items():
-    HANDLERS[id(_check)] = (_check, _raising(_error))
+    handles(_check)(_raising(_error))
 
 
 @handles(*torch_compat.TENSOR_CHECKS)

@@ -25,8 +25,7 @@ from torch.overrides import TorchFunctionMode
 
 from ... import torch_compat
 from ..errors import Fails, Unsupported, UserError
-from ..meanings.builtins import handles
-from ..meanings.of_types.table import METHODS, method
+from ..meanings.registry import handles, method
 from ..polyfills import builtins as polyfills
 from ..values.base import NotConstant, Value
 from ..values.constant import NONE, ConstantV
@@ -329,6 +328,7 @@ def outside_probe(m: Machine) -> Iterator[None]:
 
 
 # --- what a mode's code does with what it gets ------------------------------------------------------------------------
+@method(type(torch.Tensor.shape), name="__get__")
 def _read_attribute(m: Machine, descriptor: Value, owner: Value, cls: Value = NONE) -> Value:
     """``torch.Tensor.shape.__get__(x)``."""
     real = descriptor.as_constant()
@@ -337,4 +337,3 @@ def _read_attribute(m: Machine, descriptor: Value, owner: Value, cls: Value = NO
     raise Unsupported(f"`__get__` of the {descriptor.describe()}")
 
 
-METHODS[type(torch.Tensor.shape), "__get__"] = _read_attribute

@@ -20,8 +20,7 @@ from torch.fx.immutable_collections import immutable_dict, immutable_list
 from ... import torch_compat
 from ...records.sources import Source
 from ..errors import Unsupported, UserError
-from ..meanings.builtins import handles
-from ..meanings.library import made_like
+from ..meanings.registry import handles, made_like
 from ..values.base import Lazy, Value
 from ..values.constant import ConstantV
 from ..values.containers import ListV, SequenceV, TupleV
@@ -270,7 +269,7 @@ def _enter(transform: Any) -> None:
         options = {name: m.settle(value).as_constant() for name, value in given.items()}
         return TransformedV(transform, options, args[0])
 
-    @made_like(transform(lambda x: x))
+    @made_like(transform(lambda x: x).__code__)
     def call_made(m, function, args, kwargs):
         """A function that was transformed before the call: its options are in its closure."""
         cells = function.real.__closure__ or ()

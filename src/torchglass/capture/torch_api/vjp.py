@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import Unsupported
-from ..meanings.builtins import handles
+from ..meanings.registry import handles
 from ..values.base import Value
 from ..values.containers import TupleV
 from ..values.functions import CallableV

@@ -14,7 +14,7 @@ import torch
 import torch.fx
 
 from ..errors import Unsupported
-from ..meanings.builtins import by_polyfill
+from ..meanings.registry import Polyfill, higher_order
 from ..polyfills import builtins as polyfills
 from ..polyfills import wrappers as polyfill_wrappers
 from ..values.base import Value
@@ -22,23 +22,24 @@ from ..values.constant import ConstantV
 from ..values.containers import TupleV
 from ..values.instance import InstanceV
 from .checkpoint import checkpoint
-from .higher_order import RAW, bound, enters_raw, flattened, interpreted
+from .higher_order import bound, flattened, interpreted
 
 if TYPE_CHECKING:
     from ..interp.machine import Machine
 
 
-RAW.update({name: by_polyfill(function) for name, function in polyfill_wrappers.OPERATORS.items()})
+for _name, _function in polyfill_wrappers.OPERATORS.items():
+    higher_order(_name)(Polyfill(_function))
 
 
 # --- without a derivative ---------------------------------------------------------------------------------------------
-@enters_raw("strict_mode")
+@higher_order("strict_mode")
 def strict_mode(m, args, kwargs):
     function, operands = bound(("callable", "operands"), args, kwargs)
     return _without_derivative(m, "strict_mode", function, m.listed(operands))
 
 
-@enters_raw("hints_wrapper")
+@higher_order("hints_wrapper")
 def hints_wrapper(m, args, kwargs):
     """The hints tell a compiler how to make code, and change no result."""
     function, operands, named, _ = bound(("body_fn", "args", "kwargs", "hints"), args, kwargs)
@@ -56,14 +57,14 @@ def _without_derivative(m: Machine, what: str, function: Value, operands: list[V
 
 
 # --- differentiated by their operands alone ---------------------------------------------------------------------------
-@enters_raw("invoke_quant")
-@enters_raw("invoke_quant_packed")
+@higher_order("invoke_quant")
+@higher_order("invoke_quant_packed")
 def invoke_quant(m, args, kwargs):
     """Keyword arguments say how a compiler is to make code of it."""
     return _of_operands(m, "invoke_quant", args[0], args[1:])
 
 
-@enters_raw("invoke_subgraph")
+@higher_order("invoke_subgraph")
 def invoke_subgraph(m, args, kwargs):
     """Outside torch.compile it can only be called where nothing is differentiated."""
     function, _, *operands = args
@@ -81,8 +82,8 @@ def _of_operands(m: Machine, what: str, function: Value, operands: list[Value]) 
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------
-@enters_raw("wrap_activation_checkpoint")
-@enters_raw("tag_activation_checkpoint")
+@higher_order("wrap_activation_checkpoint")
+@higher_order("tag_activation_checkpoint")
 def activation_checkpoint(m, args, kwargs):
     """``torch.utils.checkpoint`` of a graph module."""
     function = m.forced(args[0])

@@ -6,8 +6,8 @@ from collections import deque
 
 from ...values.constant import NONE, ConstantV
 from ...values.deques import DequeV
+from ..registry import method
 from .lists import ONE, ZERO, grow
-from .table import METHODS, method
 
 
 @method(deque)
@@ -121,6 +121,3 @@ def rotate(m, self, steps=ONE):
 @method(deque, name="copy")
 def deque_copy(m, self):
     return DequeV.of(list(self.all(m)), self.maxlen)
-
-
-METHODS[deque, "__iadd__"] = METHODS[list, "__iadd__"]

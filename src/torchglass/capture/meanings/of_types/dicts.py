@@ -10,7 +10,7 @@ from ...values.constant import NONE, ConstantV
 from ...values.containers import TupleV
 from ...values.dicts import DictV, DictViewV
 from ...values.hashing import hash_key
-from .table import METHODS, method
+from ..registry import method
 
 if TYPE_CHECKING:
     pass
@@ -142,8 +142,17 @@ def defaultdict_init(m, self, default_factory=NONE, other=None, /, **kwargs):
     return dict_update(m, self, other, **kwargs)
 
 
-for _cls in (dict, OrderedDict):
-    METHODS[_cls, "__setitem__"] = lambda m, self, key, value: (self.set_item(m, key, value), NONE)[1]
-    METHODS[_cls, "__delitem__"] = lambda m, self, key: (self.del_item(m, key), NONE)[1]
-METHODS[dict, "__getitem__"] = lambda m, self, key: self.get_item(m, key)
-METHODS[dict, "__contains__"] = lambda m, self, key: ConstantV(self.contains(m, key))
+@method(dict, OrderedDict, name="__setitem__")
+def dict_setitem(m, self, key, value):
+    self.set_item(m, key, value)
+    return NONE
+
+
+@method(dict, OrderedDict, name="__delitem__")
+def dict_delitem(m, self, key):
+    self.del_item(m, key)
+    return NONE
+
+
+method(dict, name="__getitem__")(lambda m, self, key: self.get_item(m, key))
+method(dict, name="__contains__")(lambda m, self, key: ConstantV(self.contains(m, key)))

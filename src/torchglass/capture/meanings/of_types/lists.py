@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
+from collections import deque
 from typing import TYPE_CHECKING
 
 from ...errors import Unsupported
 from ...values.constant import NONE, ConstantV
 from ...values.containers import ListV, SequenceV, TupleV
 from ...values.instance import InstanceV
-from .table import METHODS, method
+from ..registry import method
 
 if TYPE_CHECKING:
     pass
@@ -129,12 +130,9 @@ def list_copy(m, self):
     return ListV(list(self.all(m)), self.cls)
 
 
-def _in_place(name):
-    function = getattr(operator, name)
-    return lambda m, left, right: m.binary(function, left, right)
-
-
-METHODS[list, "__iadd__"] = _in_place("iadd")
+@method(list, deque, name="__iadd__")
+def list_iadd(m, left, right):
+    return m.binary(operator.iadd, left, right)
 
 
 @method(list, name="__init__")

@@ -15,7 +15,7 @@ from ...values.dicts import DictV
 from ...values.functions import MethodV
 from ...values.instance import ExceptionV, InstanceV
 from ...values.iterators import GeneratorV
-from .table import METHODS, method
+from ..registry import method
 
 if TYPE_CHECKING:
     pass
@@ -126,7 +126,7 @@ def add_note(m, self, note):
         self.attrs.set_item(m, ConstantV("__notes__"), notes)
     if not isinstance(notes, ListV):
         m.throw(TypeError, "Cannot add note: __notes__ is not a list")
-    return METHODS[list, "append"](m, notes, note)
+    return m.call_descriptor(list.append, [notes, note], {})
 
 
 @method(BaseException, name="__reduce__")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...values.constant import NONE, ConstantV
 from ...values.containers import SetV, combined
 from ...values.hashing import hash_key
-from .table import method
+from ..registry import method
 
 if TYPE_CHECKING:
     pass

@@ -10,7 +10,7 @@ from ...values import symbolic_strings as texts
 from ...values.base import Value
 from ...values.containers import TupleV
 from ...values.tensor import TensorV
-from .table import METHODS, method
+from ..registry import method
 
 NAMES = (
     "format", "capitalize", "casefold", "center", "expandtabs", "ljust", "lower", "lstrip", "removeprefix",
@@ -38,4 +38,5 @@ def _handler(name: str) -> Callable[..., Value]:
     return handler
 
 
-METHODS |= {(str, name): _handler(name) for name in NAMES}
+for _name in NAMES:
+    method(str, name=_name)(_handler(_name))
