@@ -414,7 +414,7 @@ def make_method(m, args, kwargs):
 
 
 for _module in (itertools, operator):
-    for _name in dir(polyfills):
+    for _name, _polyfill in vars(polyfills).items():
         _real = getattr(_module, _name, None)
-        if isinstance(_real, type) and entered(_real) is None:
-            handles(_real)(Polyfill(getattr(polyfills, _name)))
+        if isinstance(_real, type) and type(_polyfill) is FunctionType and entered(_real) is None:
+            handles(_real)(Polyfill(_polyfill))

@@ -335,5 +335,3 @@ def _read_attribute(m: Machine, descriptor: Value, owner: Value, cls: Value = NO
     if isinstance(owner, TensorV) and issubclass(torch.Tensor, real.__objclass__):
         return m.get_attr(owner, real.__name__)
     raise Unsupported(f"`__get__` of the {descriptor.describe()}")
-
-
