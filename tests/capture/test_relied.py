@@ -232,6 +232,25 @@ class Asking(type):
         return super().__subclasscheck__(other)
 
 
+def test_bases_that_the_program_asks_type_for_are_relied_on():
+    class Wanted:
+        pass
+
+    class Base:
+        pass
+
+    class Given(Base):
+        pass
+
+    def f(x, given):
+        return x + type.__instancecheck__(Wanted, given) + 2 * type.__subclasscheck__(Wanted, Given)
+
+    compiled, x = tg.compile(f, backend="eager", fullgraph=True), torch.zeros(2)
+    assert torch.equal(compiled(x, Given()), f(x, Given()))
+    Given.__bases__ = (Wanted,)
+    assert torch.equal(compiled(x, Given()), f(x, Given())) and f(x, Given())[0] == 3
+
+
 def test_bases_that_a_metaclass_asks_type_for_are_relied_on():
     class Wanted(metaclass=Asking):
         pass

@@ -9,6 +9,7 @@ import argparse
 import builtins
 import functools
 import importlib
+import inspect
 import operator
 import sys
 from collections.abc import Iterable, Iterator
@@ -115,14 +116,15 @@ def _of_object(real: Any, meaning: OfObject, lines: bool) -> str:
         return _of_method(real.__objclass__, real.__name__, lines)
     if isinstance(real, type):
         return _of_class(real, lines)
-    call = getattr(type(real), "__call__", None)
     if meaning is OBJECT:
+        call = inspect.getattr_static(type(real), "__call__", None)
         return (
             f"followed into its Python code{_place(_code_place(call), lines)}"
             if type(call) is FunctionType
             else f"breaks the graph: calling the {KnownV(real).describe()}"
         )
-    cls, name = getattr(real, "__self__", None), getattr(real, "__name__", "")
+    cls: Any = getattr(real, "__self__", None)
+    name = getattr(real, "__name__", "")
     if meaning is CLASS_METHOD and name not in CLASS_METHODS:
         return "computed while capturing" if cls in PURE_CLASSES else f"breaks the graph: `{cls.__name__}.{name}()`"
     return f"a handler{_place(_code_place(meaning.call), lines)}"
@@ -134,7 +136,7 @@ def _of_class(cls: type, lines: bool) -> str:
         return "a node of the graph"
     if isinstance(cls, EnumMeta) or is_scalar_class(cls):
         return "computed while capturing"
-    written = [part for part in (cls.__new__, cls.__init__) if type(part) is FunctionType]
+    written = [part for part in (getattr(cls, name) for name in ("__new__", "__init__")) if type(part) is FunctionType]
     if written:
         return f"an object of ours, made by its Python code{_place(_code_place(written[0]), lines)}"
     if issubclass(cls, BaseException) or is_heap_type(cls):
@@ -213,7 +215,7 @@ def page() -> str:
     modules = [(f"{name}.*", kinds[kind]) for name, kind in registry.BY_MODULE.items()]
     modules += [(f"{prefix}.*", "breaks the graph, but for what is listed") for prefix in REFUSED_PREFIXES]
     texts.append(_table("Whole modules", modules))
-    methods = [(f"{_shown(cls)}.{name}", _of_method(cls, name, False)) for cls, name in registry.METHODS]
+    methods = [(f"{_shown(cls)}.{name}", _of_method(cls, name, False)) for (cls, name), _ in _places(registry.METHODS)]
     texts.append(_table("Methods of types in C", methods))
     derived = ((f"{cls.__name__}.{name}", _of_polyfill(f, False)) for (cls, name), f in registry.OF_DERIVED.items())
     texts.append(_table("Methods of classes derived from types in C", derived))
