@@ -211,7 +211,7 @@ def page() -> str:
     ):
         texts.append(_table(title, ((name, treatment(real, lines=False)) for name, real in functions.items())))
     texts.append(_table("Functions known by name", ((f"{m}.{n}", _of_row(m, n)) for m, n in registry.BY_NAME)))
-    kinds = {Fold: "computed while capturing", Node: "a node of the graph"}
+    kinds: dict[type, str] = {Fold: "computed while capturing", Node: "a node of the graph"}
     modules = [(f"{name}.*", kinds[kind]) for name, kind in registry.BY_MODULE.items()]
     modules += [(f"{prefix}.*", "breaks the graph, but for what is listed") for prefix in REFUSED_PREFIXES]
     texts.append(_table("Whole modules", modules))
