@@ -47,7 +47,7 @@ class Plain(Model):
 class Broken(Model):
     def forward(self, x):
         y = self.inner(x)
-        print(end="")
+        tg.graph_break()
         return y.relu() * 2
 
 

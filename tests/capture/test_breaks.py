@@ -351,7 +351,7 @@ def loop_over_generator_expression(x, log):
     total = x.sum()
     for row in (r * 3 for r in x):
         total = total + row
-        print(end="") if row > 2 else log.append("small")
+        tg.graph_break() if row > 2 else log.append("small")
     return total
 
 

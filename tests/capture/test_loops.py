@@ -18,7 +18,7 @@ ROUNDS = 1500  # more than Python lets nest
 def plain(x, n, log):
     for _ in range(n):
         x = x + 1
-        print(end="")
+        tg.graph_break()
         x = x * 0.5
     return x
 
@@ -27,7 +27,7 @@ def in_with(x, n, log):
     for _ in range(n):
         with torch.no_grad():
             x = x + 1
-            print(end="")
+            tg.graph_break()
             x = x * 0.5
     return x, torch.is_grad_enabled()
 
@@ -36,7 +36,7 @@ def in_try(x, n, log):
     try:
         for _ in range(n):
             x = x + 1
-            print(end="")
+            tg.graph_break()
         raise ValueError(n)
     except ValueError as error:
         return x, error.args
@@ -48,14 +48,14 @@ def nested(x, n, log):
     for _ in range(n // 2):
         for _ in range(2):
             x = x + 1
-            print(end="")
+            tg.graph_break()
         x = x.cos()
     return x
 
 
 def broken_helper(x):
     x = x + 1
-    print(end="")
+    tg.graph_break()
     return x.sin()
 
 
@@ -77,14 +77,14 @@ def generated(x, n, log):
 
 def _rounds(x, n, log):
     for _ in range(n):
-        print(end="")
+        tg.graph_break()
         yield x * 2
 
 
 def raising(x, n, log):
     for _ in range(n):
         x = x + 1
-        print(end="")
+        tg.graph_break()
     log.append("before")
     raise KeyError("after")
 
@@ -113,7 +113,7 @@ def test_many_rounds_are_one_piece_of_code(program: Any) -> None:
 @pytest.mark.complains("64 entries")
 def test_recursion_of_the_user_stays_recursion() -> None:
     def deep(x, n):
-        print(end="")
+        tg.graph_break()
         return x if n == 0 else deep(x + 1, n - 1)
 
     compiled = tg.compile(deep, backend="eager")

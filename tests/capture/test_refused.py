@@ -251,7 +251,7 @@ def test_a_view_that_autograd_lets_nobody_read():
         for view in x:
             del view
             x[1:].add_(weight)
-            print(end="")
+            tg.graph_break()
             rounds += 1
         return rounds
 

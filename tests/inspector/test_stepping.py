@@ -112,7 +112,7 @@ def helper(x):
 @tg.compile
 def f(x):
     y = helper(x)
-    print("break")
+    tg.graph_break()
     z = y * 2      # the user's line of the resume function
     with open("/dev/null"):
         z = z + 1

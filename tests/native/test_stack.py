@@ -63,12 +63,12 @@ WITH_A_GRAPH_BREAK = (
     + """
 import torchglass as tg
 def recursive(x, n):
-    print(end='')
+    tg.graph_break()
     return x + 1 if n == 0 else recursive(x, n - 1) * 1
 def plain(n):
     return 1 + plain(n - 1) if n else 0
 def calling(x):
-    print(end='')
+    tg.graph_break()
     return x + plain(10**7)
 recursive = tg.compile(recursive)
 for call in (lambda: recursive(torch.ones(4), 10**7), lambda: tg.compile(calling)(torch.ones(4))):

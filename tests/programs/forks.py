@@ -29,7 +29,7 @@ class Deep(torch.nn.Module):
     def forward(self, x):
         for layer in self.layers:
             x = torch.relu(layer(x)).sin() + x
-        print("", end="")
+        tg.graph_break()
         return x.sum()
 
 

@@ -34,7 +34,7 @@ def program():
         y = torch.relu(x @ w).sin() + x.t() * 2
         with torch.no_grad():
             scale = y.abs().max()
-        print("", end="")
+        tg.graph_break()
         with torch.autocast("cpu", dtype=torch.bfloat16):
             z = y @ w
         return (y / scale).sum() + z.float().view(-1)[:4].prod()

@@ -65,6 +65,10 @@ class Unchecked(CannotResume):
     """A check of a tensor cannot wait until the graph has run: the graph must end where it is."""
 
 
+class OutOfOrder(CannotResume):
+    """A call that leaves a trace cannot wait until the graph has run: the graph must end where it is."""
+
+
 class UserError(Exception):
     """The user's program raised: unwinds symbolic frames. ``value`` is the exception as a symbolic value."""
 

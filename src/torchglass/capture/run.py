@@ -41,6 +41,7 @@ from .errors import (
     EntersHooks,
     Fails,
     LeafLeaves,
+    OutOfOrder,
     Restart,
     StaysInPython,
     Unchecked,
@@ -93,12 +94,13 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
     marked: _Mark | None = None
-    leaves_break = checks_break = False
+    leaves_break = checks_break = effects_break = False
     try:
         while True:
             with _state_kept():
                 attempt = _Attempt(request, state, marked)
                 attempt.m.leaves_break, attempt.m.checks_break = leaves_break, checks_break
+                attempt.m.effects.breaks = effects_break
                 try:
                     return attempt.capture()
                 except Restart:
@@ -109,6 +111,8 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
                     marked, leaves_break = None, True
                 except Unchecked:
                     marked, checks_break = None, True
+                except OutOfOrder:
+                    marked, effects_break = None, True
                 except CannotResume as error:
                     found = (
                         marked.found if marked is not None else GraphBreak(str(error), attempt.m.origin(), error.hint)
@@ -313,6 +317,7 @@ class _Attempt:
         m, e = self.m, self.emitter
         told_apart.guard_told_apart(m)
         checked.refuse_unfit(m)
+        failing.refuse_unfit(m)
         for check in m.state(checked.Checks).waiting:
             e.expr(check.tensor)
         inputs, module = self._graph()
@@ -346,7 +351,7 @@ class _Attempt:
             breaks=found,
             grad_enabled=m.modes.grad,
             written_inputs=tuple(n for n, v in enumerate(inputs) if m.builder.is_written(v)),
-            may_fail=failing.in_graph(m),
+            may_fail=failing.in_graph(m) or failing.would_lose_effects(m),
         )
 
     def _renumber(self, order: list[Any]) -> None:

@@ -8,11 +8,13 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ...records.sources import Global, Item, Source
+from ..errors import CannotResume, OutOfOrder
 from ..values.base import Lazy, Value
 from ..values.constant import ConstantV
-from ..values.containers import CellV, ListV, SetV
+from ..values.containers import CellV, ListV, SetV, TupleV
 from ..values.deques import DequeV
 from ..values.dicts import DELETED, DictV
+from ..values.effects_log import DeferredCall
 from ..values.hashing import IdentityKey
 from ..values.instance import InstanceV
 from ..values.known import CalledAtTheEnd, KnownV
@@ -28,7 +30,11 @@ LITERALS = (int, str, bytes, bool, type(None), type(Ellipsis))
 
 
 def emit_effects(e: Emitter) -> None:
-    """Replay what was written to objects that existed before the call, in order of the first write."""
+    """Make the deferred calls, then replay what was written to objects that existed before the call, in order of the
+    first write.
+    """
+    for call in e.m.effects.calls:
+        e.line(_deferred(e, call))
     statements: list[str] = []
     for value in list(e.m.mutated.values()):
         for kind, writer in WRITERS:
@@ -47,6 +53,20 @@ def emit_effects(e: Emitter) -> None:
         table = e.pin(space, "globals_of_" + (module or "function"))
         statements.append(f"{table}[{name!r}] = {e.expr(value)}")
     e.body += [*locks.held(e, statements), *emit_modes.left(e)]
+
+
+def _deferred(e: Emitter, call: DeferredCall) -> str:
+    try:
+        parts = [e.written_out(e.expr(arg)) if isinstance(arg, TupleV) else e.expr(arg) for arg in call.args]
+        parts += [f"{name}={e.expr(arg)}" for name, arg in call.kwargs.items()]
+        function = e.expr(call.function)
+        if call.caller is None:
+            return f"{function}({', '.join(parts)})"
+        at = call.caller
+        place = f"{at.file!r}, {at.line}, {at.function!r}, {e.pin(at.namespace, 'globals_of_function')}"
+        return f"reconstruct.call_from({place}, {', '.join([function, *parts])})"
+    except CannotResume as error:
+        raise OutOfOrder(error.reason) from None
 
 
 def unchanged(e: Emitter, value: Any, place: Source | None, original: Any) -> bool:

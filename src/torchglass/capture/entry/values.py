@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...records.literals import literal
-from ..errors import CannotResume
+from ..errors import CannotResume, OutOfOrder
 from ..torch_api.inference_mode import GuardMethodV, InferenceV
 from ..values.arrays import ArrayV
 from ..values.base import Value
@@ -22,6 +22,7 @@ from ..values.constant import ConstantV
 from ..values.containers import CellV, SequenceV, SetV, SliceV, TupleV
 from ..values.deques import DequeIterV
 from ..values.dicts import DictV, DictViewV
+from ..values.effects_log import SnapshotV
 from ..values.functions import BuiltinMethodV, FunctionV, MethodV, PartialV, SuperV, TensorMethodV, WeakRefV
 from ..values.instance import ExceptionV, InstanceV, TracebackV
 from ..values.iterators import (
@@ -87,6 +88,16 @@ def _tensor(e: Emitter, v: TensorV) -> str:
 
 def _known(e: Emitter, v: KnownV) -> str:
     return e.existing(v) or e.pin(v.real)
+
+
+def _snapshot(e: Emitter, v: SnapshotV) -> str:
+    if e.m.builder.flagged:
+        raise OutOfOrder("an input that is made to require grad")
+    if e.m.builder.writes == v.writes:
+        return e.expr(v.value)
+    if v.copy is None:
+        raise OutOfOrder("the graph writes to what may be shown")
+    return e.expr(v.copy)
 
 
 def _sequence(e: Emitter, v: SequenceV) -> str:
@@ -378,6 +389,7 @@ BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
     (NumberV, _number),
     (ConstantV, _constant),
     (TensorV, _tensor),
+    (SnapshotV, _snapshot),
     (KnownV, _known),
     (OpaqueV, _known),
     (ArrayV, _array),

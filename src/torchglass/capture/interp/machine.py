@@ -42,6 +42,7 @@ from ..values.binding import MISSING, bind, is_of_compiled_module
 from ..values.constant import ConstantV
 from ..values.containers import CellV, SequenceV, SliceV, TupleV
 from ..values.dicts import DictV
+from ..values.effects_log import EffectsLog
 from ..values.functions import FunctionV
 from ..values.instance import ExceptionV, InstanceV
 from ..values.iterators import WaitingGenerators
@@ -88,6 +89,7 @@ class Machine:
         self.settling: set[int] = set()
         self.sealed_by = ""
         self.leaves_break = False  # whether what must not leave the graph ends it: see LeafLeaves
+        self.effects = EffectsLog()
         self.checks_break = False  # whether a tensor is looked at before the program goes on
         self.generators = WaitingGenerators()
         self.states: dict[type, Any] = {}  # what features keep of one capture, by the class of it: see ``state``

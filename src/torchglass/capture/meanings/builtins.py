@@ -186,7 +186,6 @@ def vars_(m, args, kwargs):
 for _builtin in (dir, globals, eval, exec, compile, input, open, breakpoint, memoryview):
     refuses(_builtin, f"`{_builtin.__name__}()`, which looks at or changes what no graph holds")
 refuses(markers.graph_break, "tg.graph_break()")
-refuses(print, "print()", "print outside the compiled function")
 
 
 # --- numbers and truth ------------------------------------------------------------------------------------------------

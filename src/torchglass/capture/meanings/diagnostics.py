@@ -1,33 +1,79 @@
-"""Log records and warnings: those that nobody is shown are nothing, others end the graph as ``print`` does.
+"""print, log records and warnings: they wait until the graph has run, and those that nobody is shown are nothing.
 
     log.debug("shape %s", x.shape)   # below the logger's level: nothing, and the entry relies on all levels that say so
-    log.error("NaN in loss")         # done by Python between two graphs
+    log.error("NaN in loss")         # made by the entry, from the program's line, when the graph has run
 
-The Python code of ``logging`` and ``warnings`` is interpreted; here is what it ends in. A warning that one of PyTorch's
-own functions gives is shown while it is captured, if it is one to be shown once.
+The Python code of ``logging`` and ``warnings`` is interpreted; here is what it ends in. What cannot wait ends the
+graph. A warning that one of PyTorch's own functions gives is shown while it is captured, if it is one to be shown once.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import torch_compat
 from ...records.sources import Fixed
-from ..errors import Shown, Unsupported
+from ..errors import Shown, Unsupported, UserError
 from ..polyfills import warnings as polyfill_warnings
 from ..values.base import Value
 from ..values.constant import NONE, ConstantV
-from ..values.instance import ExceptionV
-from ..values.known import CalledAtTheEnd
+from ..values.effects_log import CallerPlace, DeferredCall, is_stream
+from ..values.instance import ExceptionV, InstanceV
+from ..values.known import CalledAtTheEnd, KnownV
+from .deferred_calls import as_of_now, may_wait, nothing_written
 from .registry import handles
 
 if TYPE_CHECKING:
+    from ..interp.frame import Frame
     from ..interp.machine import Machine
+
+
+# --- print ------------------------------------------------------------------------------------------------------------
+@handles(print)
+def print_(m, args, kwargs):
+    """Made when the graph has run, of what there is to show now: the objects, copies of them, or their texts."""
+    refused = Unsupported("print()", "print outside the compiled function")
+    written = m.overlays.attribute(sys, "stdout")
+    if written is not None and getattr(written, "real", None) is not sys.stdout:
+        kwargs = {"file": written, **kwargs}  # by `contextlib.redirect_stdout` inside
+    before = len(m.effects.calls)
+    if not may_wait(m) or not all(map(_is_option, kwargs, kwargs.values())):
+        raise refused
+    shown = _all_of([as_of_now(m, arg) or _text(m, arg) for arg in args])
+    if shown is None or len(m.effects.calls) != before:
+        raise refused  # or it prints while it makes its text
+    m.effects.calls.append(DeferredCall(KnownV(print), shown, kwargs))
+    return NONE
+
+
+def _all_of(values: list[Value | None]) -> tuple[Value, ...] | None:
+    found = tuple(value for value in values if value is not None)
+    return found if len(found) == len(values) else None
+
+
+def _text(m: Machine, value: Value) -> Value | None:
+    """The text of an object; None where it has none here, or where reading all of it would be relied on."""
+    if getattr(value, "real", None) is not None and not isinstance(value, InstanceV):
+        return None
+    try:
+        text = m.call(m.wrap_known(str), [value], {})
+    except UserError:
+        return None  # what came before it has been printed
+    return text if isinstance(text, ConstantV) else None
+
+
+def _is_option(name: str, value: Value) -> bool:
+    """Whether this is an option of ``print`` that may wait."""
+    if isinstance(value, ConstantV):
+        kinds = {"sep": (str, NoneType), "end": (str, NoneType), "file": (NoneType,), "flush": (bool, int)}
+        return issubclass(value.python_type(), kinds.get(name, ()))
+    return name == "file" and is_stream(getattr(value, "real", None))
 
 
 # --- logging ----------------------------------------------------------------------------------------------------------
@@ -38,12 +84,50 @@ def is_enabled_for(m, args, kwargs):
     return m.call(m.wrap_known(polyfill_warnings.is_enabled_for), [*args, manager], kwargs)
 
 
+RECORD = ("self", "level", "msg", "args", "exc_info", "extra", "stack_info", "stacklevel")
+HINT = "log outside the compiled function"
+
+
 @handles(logging.Logger._log)
 def write_record(m, args, kwargs):
-    raise Shown(f"a log record of `{args[0].real.name}`" if args[0].real else "a log record", HINT)
+    given = {**dict(zip(RECORD, args)), **kwargs}
+    logger = given["self"].real
+    refused = Shown(f"a log record of `{logger.name}`" if logger else "a log record", HINT)
+    level = given.get("stacklevel", ConstantV(1))
+    frame = _frame_at(m, level.as_constant(), logging.Logger._log.__code__.co_filename) if level.is_constant() else None
+    looks = not (_is_false(given.get("stack_info")) and _is_false(given.get("exc_info")))
+    if not may_wait(m) or frame is None or looks or not isinstance(logger, logging.Logger) or _is_touched(m, logger):
+        raise refused
+    shown = _all_of([as_of_now(m, given[name]) for name in ("msg", "args", "extra") if name in given])
+    if shown is None:
+        raise refused
+    named = {"extra": shown[2]} if "extra" in given else {}
+    at = frame.origin()
+    caller = CallerPlace(at.file, at.line, at.function, frame.namespace)
+    function = KnownV(logging.Logger._log)
+    m.effects.calls.append(DeferredCall(function, (given["self"], given["level"], *shown[:2]), named, caller))
+    return NONE
 
 
-HINT = "log outside the compiled function"
+def _is_false(value: Value | None) -> bool:
+    return value is None or (isinstance(value, ConstantV) and not value.as_constant())
+
+
+def _is_touched(m: Machine, logger: logging.Logger) -> bool:
+    """Whether the program may have changed what becomes of a record: it wrote to a logger's or handler's state, or to
+    anything while these run code of the program's.
+    """
+    if nothing_written(m):
+        return False
+    parts: list[Any] = []
+    chain: logging.Logger | None = logger
+    while chain is not None:
+        parts += [chain, chain.handlers, chain.filters]
+        parts += [part for h in chain.handlers for part in (h, h.filters, h.formatter, *h.filters)] + chain.filters
+        chain = chain.parent if chain.propagate else None
+    written = {id(getattr(v, "real", None)) for v in m.mutated.values()} | {owner for owner, _ in m.overlays.attributes}
+    at_home = all(type(part).__module__ in ("builtins", "logging", "logging.handlers") for part in parts)
+    return not at_home or any(id(part) in written for part in parts)
 
 
 def _left_to_python(function: Any) -> None:
@@ -71,7 +155,7 @@ class Place(NamedTuple):
     file: str
     line: int
     module: str
-    namespace: dict[str, Any]
+    namespace: dict[str, Any] | None
 
 
 NAMES = ("message", "category", "stacklevel", "source")
@@ -92,9 +176,11 @@ def warn(m, args, kwargs):
 @handles(warnings.warn_explicit)
 def warn_explicit(m, args, kwargs):
     given = {**dict(zip(NAMES_EXPLICIT, args)), **kwargs}
+    if len(given) > len(set(given) & set(NAMES_EXPLICIT)) or len(args) > len(NAMES_EXPLICIT):
+        raise Shown("`warnings.warn_explicit` called with these arguments")
     file, line, module = (m.settle(given.get(name, NONE)).as_constant() for name in ("filename", "lineno", "module"))
     module = (file.removesuffix(".py") or "<unknown>") if module is None else module
-    return _warn(m, given["message"], given["category"], Place(file, line, module, {}), False)
+    return _warn(m, given["message"], given["category"], Place(file, line, module, None), False)
 
 
 @handles(warnings._filters_mutated)  # type: ignore[attr-defined]
@@ -104,21 +190,37 @@ def filters_mutated(m, args, kwargs):
     return NONE
 
 
-def _of_frame(m: Machine, level: int) -> Place | None:
-    """Where ``stacklevel`` leads to; None beyond the captured function, whose callers differ."""
-    frames = [frame for frame in m.frames if not frame.module_is_ours()]
+def _frame_at(m: Machine, level: int, inner: str = "") -> Frame | None:
+    """The frame that ``stacklevel`` leads to, not counting code of the file ``inner``; None beyond the captured
+    function, whose callers differ.
+    """
+    frames = [f for f in m.frames if not f.module_is_ours() and f.code.co_filename != inner]
     level = max(level, 1)
-    if level > len(frames):
+    return frames[-level] if level <= len(frames) else None
+
+
+def _of_frame(m: Machine, level: int) -> Place | None:
+    frame = _frame_at(m, level)
+    if frame is None:
         return None
-    frame = frames[-level]
     at = frame.origin()
     return Place(at.file, at.line, frame.namespace.get("__name__") or "<string>", frame.namespace)
 
 
-def _warn(m: Machine, message: Value, category: Value, place: Place | None, pytorchs: bool) -> Value:
+def _warn(
+    m: Machine, message: Value, category: Value, place: Place | None, pytorchs: bool, waits: bool = True
+) -> Value:
     text, kind = _text_and_category(m, message, category)
     action = _action(m, text, kind, place)
     if action == "ignore":
+        return NONE
+    if waits and action == "error":
+        raise UserError(m.exception_from(message if isinstance(message, ExceptionV) else _made(m, text, kind)))
+    if waits and place is not None and action is not None and may_wait(m) and not _filters_touched(m):
+        registry = place.namespace.setdefault("__warningregistry__", {}) if place.namespace is not None else None
+        where = [ConstantV(place.file), ConstantV(place.line), ConstantV(place.module), KnownV(registry)]
+        given = (ConstantV(text), m.wrap_known(kind), *where[: 4 if registry is not None else 3])
+        m.effects.calls.append(DeferredCall(KnownV(warnings.warn_explicit), given))
         return NONE
     if action in SHOWN_ONCE and pytorchs and place is not None:
         _show(m, text, kind, place)
@@ -129,10 +231,21 @@ def _warn(m: Machine, message: Value, category: Value, place: Place | None, pyto
 SHOWN_ONCE = ("default", "module", "once")
 
 
+def _made(m: Machine, text: str, kind: type[Warning]) -> Value:
+    return m.call(m.wrap_known(kind), [ConstantV(text)], {})
+
+
+def _filters_touched(m: Machine) -> bool:
+    """Whether the program has written to what decides which warnings are shown, and how."""
+    if id(warnings) in m.mutated or id(warnings.filters) in {id(getattr(v, "real", None)) for v in m.mutated.values()}:
+        return True
+    return any(module == "warnings" for module, _ in m.overlays.globals)
+
+
 def _text_and_category(m: Machine, message: Value, category: Value) -> tuple[Any, Any]:
     if isinstance(message, ExceptionV):
-        if not issubclass(message.cls, Warning):
-            raise Shown("a warning that is no Warning")
+        if not issubclass(message.cls, Warning) or len(message.args) != 1:
+            raise Shown("a warning that is no text")
         return m.settle(m.call(m.wrap_known(str), [message], {})).as_constant(), message.cls
     message = m.settle(message)
     if not message.is_constant():
@@ -152,7 +265,7 @@ def _action(m: Machine, text: Any, kind: Any, place: Place | None) -> str | None
 
 
 def _show(m: Machine, text: str, kind: type[Warning], place: Place) -> None:
-    registry = place.namespace.setdefault("__warningregistry__", {})
+    registry = (place.namespace or {}).setdefault("__warningregistry__", {})
     m.real(warnings.warn_explicit, text, kind, place.file, place.line, place.module, registry)
 
 
@@ -168,7 +281,7 @@ def watched(m: Machine) -> Iterator[None]:
     with torch_compat.warnings_heard(hear):
         yield
     for message, category, place in seen:
-        _warn(m, m.wrap_result(message), m.wrap_result(category), place, True)
+        _warn(m, m.wrap_result(message), m.wrap_result(category), place, True, waits=False)
 
 
 def _of_caller(m: Machine, frame: FrameType | None, level: int) -> Place | None:

@@ -13,6 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.fx
+
+from ..errors import OutOfOrder
 
 if TYPE_CHECKING:
     from ..interp.frame import Frame
@@ -25,6 +28,28 @@ _LINALG = (
 _NAMES = ("cholesky", "cholesky_inverse", "inverse", "logdet", "lu", "pinverse", "svd")
 FAILING: frozenset[Any] = frozenset(
     [getattr(torch.linalg, name) for name in _LINALG] + [getattr(torch, name) for name in _NAMES] + list(_NAMES)
+)
+# What refuses floats that are no probabilities or deviations, and what takes any whole numbers.
+_LOOKING = frozenset({"multinomial", "bernoulli", "binomial", "poisson", "normal"})
+_ELEMENTWISE = frozenset(
+    {"add", "iadd", "sub", "isub", "mul", "imul", "neg", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor"}
+    | {
+        "invert",
+        "to",
+        "float",
+        "double",
+        "half",
+        "bfloat16",
+        "int",
+        "long",
+        "bool",
+        "clone",
+        "detach",
+        "copy",
+        "where",
+        "view",
+    }
+    | {"zero", "fill", "batch_norm", "sum", "mean", "any", "all", "logical_not", "masked_fill", "getattr"}
 )
 # What an ``except`` clause does before it compares types goes on; these end the search for that comparison.
 _NO_CLAUSE = ("POP_TOP", "STORE", "RERAISE", "RETURN", "JUMP", "POP_JUMP", "WITH_EXCEPT_START")
@@ -46,6 +71,31 @@ def is_caught(m: Machine) -> bool:
 def in_graph(m: Machine) -> bool:
     """Whether the graph has such an operation."""
     return any(n.op in ("call_function", "call_method") and may_fail(n.target) for n in m.builder.graph.nodes)
+
+
+def refuse_unfit(m: Machine) -> None:
+    """Where a graph fails, Python runs the call from the start, and makes the deferred calls that come before. One that
+    has written to its inputs cannot be run twice. Raises OutOfOrder; ``fullgraph`` has the inputs copied instead.
+    """
+    if would_lose_effects(m) and not m.fullgraph:
+        raise OutOfOrder("a call that leaves a trace, before an operation that may fail, in a graph that writes")
+
+
+def would_lose_effects(m: Machine) -> bool:
+    """Whether the graph may fail after writing to its inputs, while calls wait for it."""
+    waits = bool(m.effects.calls) and m.builder.writes_inputs()
+    return waits and any(map(_looks_at_data, m.builder.graph.nodes))
+
+
+def _looks_at_data(node: torch.fx.Node) -> bool:
+    """Whether an operation may fail on what its operands hold: whole numbers may say where to read."""
+    if node.op not in ("call_function", "call_method") or not node.all_input_nodes:
+        return False
+    name = str(getattr(node.target, "__name__", node.target)).strip("_")
+    held = [n.meta.get("example_value") for n in node.all_input_nodes]
+    whole = any(isinstance(t, torch.Tensor) and not (t.is_floating_point() or t.is_complex()) for t in held)
+    custom = isinstance(node.target, torch._ops.OperatorBase)
+    return may_fail(node.target) or name in _LOOKING or ((whole or custom) and name not in _ELEMENTWISE)
 
 
 def _catches(frame: Frame) -> bool:

@@ -55,6 +55,7 @@ class GraphBuilder:
         self.root = torch.nn.Module()
         self.changed_data = False
         self.written: set[int] = set()  # storages
+        self.writes = 0  # operations that write
         self.changed: list[torch.Tensor] = []
         self.region: int | None = None  # of the torch.utils.checkpoint call that nodes now belong to
         self.regions = 0
@@ -210,6 +211,7 @@ class GraphBuilder:
             ]
             self.changed_data = bool(self.changed) or any(t is result for t, _ in versions)
             self.written.update(map(storage, self.changed))
+            self.writes += self.changed_data
             # a graph works on aliases of its inputs: what changes about one beside its data is lost
             if any(_layout(t) != before for t, before in zip(given, layouts)):
                 raise Unsupported("an operation that changes the shape of an input in place")

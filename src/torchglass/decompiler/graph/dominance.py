@@ -12,6 +12,7 @@ def ordered(graph: Graph) -> list[Node]:
     nodes = order(graph)
     return order(graph) if _split_stack_cleanups(graph, nodes) else nodes
 
+
 def order(graph: Graph) -> list[Node]:
     """Reverse postorder from the entry; sets ``order`` and ``preds`` and drops what cannot be reached."""
     post: list[Node] = []
