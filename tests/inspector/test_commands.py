@@ -17,6 +17,7 @@ class Scale:
 def scaled(x, n=2, *, scale=Scale):
     x = x * scale.by
     tg.graph_break()
+    print("break")
     return x * n
 
 if __name__ == "__main__":

@@ -585,7 +585,11 @@ def _guard_key(source: Source, check: str, expected: Any) -> tuple[Any, ...]:
         key: tuple[Any, ...] = (source, check, expected, type(expected))
         hash(key)
     except TypeError:
-        key = (source, check, repr(expected))
+        key = (
+            source,
+            check,
+            id(expected) if check == "identity" else repr(expected),
+        )  # which may be the program's code
     return key
 
 

@@ -196,7 +196,9 @@ def _frame_at(m: Machine, level: int, inner: str = "") -> Frame | None:
     """
     frames = [f for f in m.frames if not f.module_is_ours() and f.code.co_filename != inner]
     level = max(level, 1)
-    return frames[-level] if level <= len(frames) else None
+    # a module's forward is called without the frames that eager has of `nn.Module.__call__`
+    past_a_module = any(frame.code.co_name == "forward" for frame in frames[len(frames) - level + 1 :])
+    return frames[-level] if level <= len(frames) and not past_a_module else None
 
 
 def _of_frame(m: Machine, level: int) -> Place | None:
