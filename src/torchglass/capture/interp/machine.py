@@ -28,7 +28,7 @@ from ..errors import StaysInPython, Unsupported, UserError
 from ..guarding import class_guards as relied
 from ..guarding import no_alias_guards as told_apart
 from ..guarding import wrap
-from ..meanings import calls
+from ..meanings import calls, operators
 from ..meanings import class_statement as class_bodies
 from ..torch_api import constant_folding as constant_tensors
 from ..torch_api import graph_builder as graph
@@ -329,10 +329,10 @@ class Machine:
         return self.identical(left, right) or self.truth(self.binary(operator.eq, left, right))
 
     def binary(self, function: Callable[..., Any], left: Value, right: Value) -> Value:
-        return calls.binary(self, function, left, right)
+        return operators.binary(self, function, left, right)
 
     def unary(self, function: Callable[..., Any], value: Value) -> Value:
-        return calls.unary(self, function, value)
+        return operators.unary(self, function, value)
 
     def format(self, value: Value, conversion: Any, spec: Value) -> Value:
         """One replacement field of an f-string."""
