@@ -3,6 +3,7 @@
 import contextlib
 import io
 import logging
+import subprocess
 import sys
 import warnings
 
@@ -135,9 +136,9 @@ def asks_first(x):
 
 
 def warns(x):
-    warnings.warn("odd")
+    warnings.warn("odd", stacklevel=1)
     print("after")
-    warnings.warn(DeprecationWarning("old"))
+    warnings.warn(DeprecationWarning("old"), stacklevel=1)
     warnings.warn_explicit("there", UserWarning, "there.py", 3)
     for _ in range(2):
         warnings.warn("again", RuntimeWarning, stacklevel=1)
@@ -146,7 +147,7 @@ def warns(x):
 
 def warns_and_catches(x):
     try:
-        warnings.warn("odd", RuntimeWarning)
+        warnings.warn("odd", RuntimeWarning, stacklevel=1)
     except RuntimeWarning as error:
         print("caught", str(error))
         x = x + 1
@@ -249,8 +250,8 @@ def checks(x):
 def filters_inside(x):
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        warnings.warn("inside")
-    warnings.warn("outside")
+        warnings.warn("inside", stacklevel=1)
+    warnings.warn("outside", stacklevel=1)
     return x + 1
 
 
@@ -412,3 +413,22 @@ def test_training_with_prints_that_fail_late_keeps_the_weights():
     """With ``fullgraph`` inputs that are written to are copied where the graph may fail behind a print."""
     compiled = tg.compile(fails_behind_a_write, backend="eager", fullgraph=True)
     assert trace_of(compiled) == trace_of(fails_behind_a_write)
+
+
+FIRST = """
+import torch, torchglass as tg, warnings
+
+def warns(x):
+    warnings.warn("odd", stacklevel=1)
+    return x * 2
+
+for _ in range(2):
+    tg.compile(warns, backend="eager")(torch.ones(2))
+"""
+
+
+def test_the_first_compile_of_a_process_relies_on_filters_as_they_stay(tmp_path):
+    """Libraries that the compiler loads add filters."""
+    (tmp_path / "first.py").write_text(FIRST)
+    done = subprocess.run([sys.executable, str(tmp_path / "first.py")], capture_output=True, text=True, check=True)
+    assert done.stderr.count("UserWarning: odd") == 1 and len(done.stderr.splitlines()) == 2, done.stderr

@@ -9,6 +9,7 @@ graph. A warning that one of PyTorch's own functions gives is shown while it is 
 
 from __future__ import annotations
 
+import importlib
 import logging
 import sys
 import warnings
@@ -258,6 +259,7 @@ def _text_and_category(m: Machine, message: Value, category: Value) -> tuple[Any
 
 def _action(m: Machine, text: Any, kind: Any, place: Place | None) -> str | None:
     """What the filters say of a warning, which are relied on; None where only its place would tell."""
+    importlib.import_module("sympy")  # which fake tensors load, and which adds a filter
     where = (place.module, place.line) if place is not None else (None, None)
     module = m.wrap_known(warnings)
     filters, otherwise = m.get_attr(module, "filters"), m.get_attr(module, "defaultaction")
