@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from ... import torch_compat
 from ..errors import OutOfOrder
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _NAMES = ("cholesky", "cholesky_inverse", "inverse", "logdet", "lu", "pinverse",
 FAILING: frozenset[Any] = frozenset(
     [getattr(torch.linalg, name) for name in _LINALG] + [getattr(torch, name) for name in _NAMES] + list(_NAMES)
 )
+_OPERATORS = (torch_compat.OpOverload, torch_compat.OpOverloadPacket, torch_compat.HigherOrderOperator)
 # What refuses floats that are no probabilities or deviations, and what takes any whole numbers.
 _LOOKING = frozenset({"multinomial", "bernoulli", "binomial", "poisson", "normal"})
 _ELEMENTWISE = frozenset(
@@ -94,7 +96,7 @@ def _looks_at_data(node: torch.fx.Node) -> bool:
     name = str(getattr(node.target, "__name__", node.target)).strip("_")
     held = [n.meta.get("example_value") for n in node.all_input_nodes]
     whole = any(isinstance(t, torch.Tensor) and not (t.is_floating_point() or t.is_complex()) for t in held)
-    custom = isinstance(node.target, torch._ops.OperatorBase)
+    custom = isinstance(node.target, _OPERATORS)
     return may_fail(node.target) or name in _LOOKING or ((whole or custom) and name not in _ELEMENTWISE)
 
 
