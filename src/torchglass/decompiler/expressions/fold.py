@@ -12,7 +12,7 @@ from typing import Any
 from ..graph.cfg import Node
 from .conditions import case_test, join_bool, negatable, negate
 from .machine import Machine
-from .stacks import all_same, stacks_into
+from .stacks import all_same, same_values, stacks_into
 from .values import CaseTest, Match, is_silent
 
 
@@ -70,12 +70,10 @@ class Folding:
             return False
         a, to_a, passed_a = self.follow(node, 0)
         b, to_b, passed_b = self.follow(node, 1)
-        if to_a is not to_b or len(a) != len(b) or not a or to_a.order <= node.order:
+        if to_a is not to_b or not a or not b or to_a.order <= node.order:
             return False
         keep = len(a) - 1
-        if keep > len(node.base) or any(x is not y for x, y in zip(a[:-1], b[:-1])):
-            return False
-        if any(x is not y for x, y in zip(a[:-1], node.base)):
+        if not same_values(a[:-1], b[:-1]) or not same_values(a[:-1], node.base[:keep]):
             return False
         if a[-1] is b[-1] or is_silent(a[-1]) or is_silent(b[-1]):
             return False
@@ -124,11 +122,9 @@ class Folding:
             if kept is None:
                 continue
             chained = _is_chain(node.cond, second.cond) and len(second.base) == len(node.base) - 1
-            if not chained and (len(second.base) != len(stack) or any(x is not y for x, y in zip(second.base, stack))):
+            if not chained and not same_values(second.base, stack):
                 continue
-            if chained and not (side == 0 and k == 1):
-                continue
-            if isinstance(node.cond, CaseTest) and not (side == 0 and k == 1):
+            if (chained or isinstance(node.cond, CaseTest)) and not (side == 0 and k == 1):
                 continue
             negated = side == k
             if kept and negated:
@@ -146,26 +142,20 @@ class Folding:
         free = second.succ[1 - k]
         free_kept = second.keep is not None and second.keep == (k == 1)
         if chained:
-            cond: Any = ast.Compare(first.left, first.ops + then.ops, first.comparators + then.comparators)
+            cond: Any = _chain(first, then)
+        elif side == k and not free_kept and self._flip(side, first, second):
+            # the same decision seen from the shared target: one "not" at the other end
+            cond = join_bool(ast.And() if side == 0 else ast.Or(), first, negate(then))
+            k = 1 - k
+            second.fall = 1 - second.fall
         else:
-            if side == k and not free_kept and self._flip(side, first, second):
-                # the same decision seen from the shared target: one "not" at the other end
-                cond = join_bool(ast.And() if side == 0 else ast.Or(), first, negate(then))
-                k = 1 - k
-                second.fall = 1 - second.fall
-            else:
-                if side == k:
-                    first = negate(first)
-                cond = join_bool(ast.Or() if k == 0 else ast.And(), first, then)
+            cond = join_bool(ast.Or() if k == 0 else ast.And(), negate(first) if side == k else first, then)
         node.fall = second.fall
         cond.when = getattr(node.cond, "when", 0)
         base = second.base
-        outs = [base, base]
-        outs[k] = base + [cond] if kept else base
-        outs[1 - k] = base + [cond] if free_kept else base
-        succ = [free, free]
-        succ[k] = shared
-        node.cond, node.base, node.out, node.succ = cond, base, outs, succ
+        outs = [[*base, cond] if keeps else base for keeps in ((kept, free_kept) if k == 0 else (free_kept, kept))]
+        node.cond, node.base, node.out = cond, base, outs
+        node.succ = [shared, free] if k == 0 else [free, shared]
         node.keep = (k == 0) if kept else ((k == 1) if free_kept else None)
 
     @staticmethod
@@ -180,18 +170,12 @@ class Folding:
     def _conditional(self, node: Node) -> bool:
         if isinstance(node.cond, CaseTest):
             return False
-        _yes_stack, yes, passed_a = self.follow(node, 0)
-        _no_stack, no, passed_b = self.follow(node, 1)
-        if (
-            yes is no
-            or not (self._pure(yes, node) and self._pure(no, node))
-            or yes.keep is not None
-            or no.keep is not None
-        ):
+        (_, yes, passed_a), (_, no, passed_b) = self.follow(node, 0), self.follow(node, 1)
+        if yes is no or not (self._pure(yes, node) and self._pure(no, node)):
             return False
-        if [id(x) for x in yes.base] != [id(x) for x in no.base] or [id(x) for x in yes.base] != [
-            id(x) for x in node.base
-        ]:
+        if yes.keep is not None or no.keep is not None:
+            return False
+        if not (same_values(yes.base, no.base) and same_values(yes.base, node.base)):
             return False
         ways_a = [self.follow(yes, 0), self.follow(yes, 1)]
         ways_b = [self.follow(no, 0), self.follow(no, 1)]
@@ -234,7 +218,7 @@ class Folding:
 
 def _kept(first: Node, second: Node, a: list[Any], b: list[Any]) -> bool | None:
     """Whether the shared edge carries the tested value (True), nothing (False), or the two differ (None)."""
-    if len(a) != len(b) or any(x is not y for x, y in zip(a[:-1], b[:-1])):
+    if not same_values(a[:-1], b[:-1]) or len(a) != len(b):
         return None
     if not a or a[-1] is b[-1]:
         return False
@@ -252,6 +236,11 @@ def _is_chain(first: Any, second: Any) -> bool:
     )
 
 
+def _chain(first: ast.Compare, second: ast.Compare) -> ast.Compare:
+    """``a < b < c`` of ``a < b`` and ``b < c``."""
+    return ast.Compare(first.left, first.ops + second.ops, first.comparators + second.comparators)
+
+
 def _continues_chain(node: Node) -> bool:
     """``g <= 255`` of ``0 <= g <= 255``: it belongs to the branch before it and to nothing else."""
     if len(node.preds) != 1 or node.stmts:
@@ -264,7 +253,7 @@ def _join(node: Node, yes: Any, no: Any, extra: int) -> Any:
     cond = node.cond
     if no is cond:
         if _is_chain(cond, yes) and extra == 1:
-            return ast.Compare(cond.left, cond.ops + yes.ops, cond.comparators + yes.comparators)
+            return _chain(cond, yes)
         return join_bool(ast.And(), cond, yes) if extra == 0 else None
     if extra:
         return None

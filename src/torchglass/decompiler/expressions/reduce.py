@@ -13,7 +13,7 @@ from ..errors import DecompileError
 from ..graph.cfg import Node
 from .fold import Folding
 from .machine import Machine
-from .stacks import all_same, edges_into, equal_markers, stacks_into
+from .stacks import all_same, edges_into, equal_markers, same_values, stacks_into
 from .trees import assign_to
 from .values import Marker, is_silent
 
@@ -78,7 +78,7 @@ def _check_order(alive: list[Node], machine: Machine) -> None:
 
 def _check_back_edge(out: list[Any], head: Node) -> None:
     assert head.stack is not None
-    if len(out) != len(head.stack) or any(a is not b for a, b in zip(out, head.stack)):
+    if not same_values(out, head.stack):
         raise DecompileError("the stack changes around a loop")
 
 

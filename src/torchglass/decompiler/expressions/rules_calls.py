@@ -142,22 +142,24 @@ def set_function_attribute(m: Machine, ins: Ins) -> None:
     m.push(function)
 
 
+#: what MAKE_FUNCTION's flags stand for; 8 is the closure, which source says by itself
+_ATTRIBUTES: dict[int, tuple[str, type]] = {
+    1: ("defaults", ast.Tuple), 2: ("keyword defaults", ast.Dict), 4: ("annotations", ast.Tuple),
+}  # fmt: skip
+
+
 def set_attribute(m: Machine, function: Function, flag: int, value: Any) -> None:
     if m.scope.is_generic and isinstance(value, ast.Name):
         return  # defaults handed in from outside
+    what, kind = _ATTRIBUTES.get(flag, ("", object))
+    if not issubclass(type(value), kind):
+        raise DecompileError(f"{what} of unknown shape")
     if flag == 1:
-        if not isinstance(value, ast.Tuple):
-            raise DecompileError("defaults that are no tuple")
         function.defaults = list(value.elts)
     elif flag == 2:
-        if not isinstance(value, ast.Dict):
-            raise DecompileError("keyword defaults that are no dict")
-        function.kwdefaults = {k.value: v for k, v in zip(value.keys, value.values)}  # type: ignore[union-attr]
+        function.kwdefaults = {k.value: v for k, v in zip(value.keys, value.values)}
     elif flag == 4:
-        if not isinstance(value, ast.Tuple):
-            raise DecompileError("annotations that are no tuple")
-        elts = value.elts
-        function.annotations = {k.value: v for k, v in zip(elts[::2], elts[1::2])}  # type: ignore[attr-defined]
+        function.annotations = {k.value: v for k, v in zip(value.elts[::2], value.elts[1::2])}
 
 
 # -- inlined comprehensions (3.12) ----------------------------------------------------------------------------------

@@ -91,12 +91,18 @@ def build_const_key_map(m: Machine, ins: Ins) -> None:
     m.push(ast.Dict([constant(k) for k in constant_tuple(keys)], values))
 
 
+def _display(m: Machine, ins: Ins, *kinds: type) -> Any:
+    """What an instruction adds to, ``arg`` places below the value just popped; in a comprehension, its collector."""
+    m.need(ins.arg)
+    into = m.stack[-ins.arg]
+    if not isinstance(into, kinds) and not is_marker(into, "collector"):
+        raise DecompileError(f"{ins.op} into something that is no display")
+    return into
+
+
 @rule("LIST_EXTEND", "SET_UPDATE")
 def list_extend(m: Machine, ins: Ins) -> None:
-    value = m.expr()
-    into = m.stack[-ins.arg]
-    if not isinstance(into, (ast.List, ast.Set)):
-        raise DecompileError(f"{ins.op} into something that is no display")
+    value, into = m.expr(), _display(m, ins, ast.List, ast.Set)
     into.elts.extend(starred_elements(value, not into.elts))
 
 
@@ -110,18 +116,11 @@ def list_to_tuple(m: Machine, ins: Ins) -> None:
 
 @rule("DICT_UPDATE", "DICT_MERGE")
 def dict_update(m: Machine, ins: Ins) -> None:
-    value = m.expr()
-    into = m.stack[-ins.arg]
-    if not isinstance(into, ast.Dict):
-        raise DecompileError(f"{ins.op} into something that is no display")
-    if ins.op == "DICT_UPDATE" and _continues_display(into, value):
-        into.keys.extend(value.keys)
-        into.values.extend(value.values)
-        into.group = len(value.keys)  # type: ignore[attr-defined]
-        return
-    into.keys.append(None)
-    into.values.append(value)
-    into.group = 0  # type: ignore[attr-defined]
+    value, into = m.expr(), _display(m, ins, ast.Dict)
+    more = ins.op == "DICT_UPDATE" and _continues_display(into, value)
+    into.keys.extend(value.keys if more else [None])
+    into.values.extend(value.values if more else [value])
+    into.group = len(value.keys) if more else 0
 
 
 def _continues_display(into: ast.Dict, value: Any) -> bool:
@@ -134,27 +133,21 @@ def _continues_display(into: ast.Dict, value: Any) -> bool:
 
 @rule("LIST_APPEND", "SET_ADD")
 def list_append(m: Machine, ins: Ins) -> None:
-    value = m.expr()
-    into = m.stack[-ins.arg]
-    if is_marker(into, "collector"):
+    value, into = m.expr(), _display(m, ins, ast.List, ast.Set)
+    if isinstance(into, Marker):
         m.emit(Collected(ins.op, value))
-        return
-    if not isinstance(into, (ast.List, ast.Set)):
-        raise DecompileError(f"{ins.op} into something that is no display")
-    into.elts.append(value)
+    else:
+        into.elts.append(value)
 
 
 @rule("MAP_ADD")
 def map_add(m: Machine, ins: Ins) -> None:
-    value, key = m.expr(), m.expr()
-    into = m.stack[-ins.arg]
-    if is_marker(into, "collector"):
+    value, key, into = m.expr(), m.expr(), _display(m, ins, ast.Dict)
+    if isinstance(into, Marker):
         m.emit(Collected(ins.op, value, key))
-        return
-    if not isinstance(into, ast.Dict):
-        raise DecompileError("MAP_ADD into something that is no display")
-    into.keys.append(key)
-    into.values.append(value)
+    else:
+        into.keys.append(key)
+        into.values.append(value)
 
 
 # -- f-strings ------------------------------------------------------------------------------------------------------

@@ -48,6 +48,10 @@ def stacks_into(node: Node, done: set[int]) -> list[list[Any]]:
     return [stack for pred in _arrived(node, done) for stack in incoming(pred, node)]
 
 
+def same_values(a: list[Any], b: list[Any]) -> bool:
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b))
+
+
 def all_same(stacks: list[list[Any]]) -> bool:
     first = stacks[0]
     return all(

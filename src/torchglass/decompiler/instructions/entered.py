@@ -25,7 +25,6 @@ from .peel import (
     enter_behind_exit,
     entry_jump,
     peel_entered_loops,
-    prologue,
     set_aside_skipped,
     stack_depths,
 )
@@ -55,7 +54,7 @@ def raised_names(code: list[Ins]) -> set[str]:
     jump = entry_jump(code)
     if jump is None:
         return set()
-    before = prologue(code, jump)
+    before = code[: jump.index]
     found = {load.arg for load, push in itertools.pairwise(before) if _restores_handled(load, push)}
     if before and before[-1].op == "LOAD_FAST" and _region(code, jump.to) is not None:
         found.add(before[-1].arg)
@@ -73,7 +72,7 @@ def raise_where_handled(code: list[Ins]) -> dict[int, str]:
         return {}
     names = _clause_names(code, code[skip(code, jump.to)])
     region = _region(code, jump.to)
-    before = [ins for ins in prologue(code, jump) if ins.op != "NOP"]
+    before = [ins for ins in code[: jump.index] if ins.op != "NOP"]
     if (
         region is not None
         and len(before) > region.lasti
@@ -95,7 +94,7 @@ def raise_handled(code: list[Ins], names: dict[int, str], parameters: tuple[str,
     jump = entry_jump(code)
     if jump is None:
         return False
-    before = prologue(code, jump)
+    before = code[: jump.index]
     target = jump if jump.op == "RAISE" else code[skip(code, jump.to)]
     depth, handled = 0, False
     around = (-1, 0, False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...bytecode.canonical import Ins
 from ...bytecode.flow import SAFE, label, reachable_instructions, skip, successors
 
-_ENDING = frozenset({"SWAP", "ROT", "POP_TOP", "POP_EXCEPT", "WITH_END", "POP_BLOCK", "RETURN_VALUE"})
+_RETURNING = frozenset({"NOP", "SWAP", "ROT", "POP_TOP", "POP_EXCEPT", "WITH_END", "POP_BLOCK"})
 
 
 def merge_copies(code: list[Ins], reachable: list[int], positions: bool = True) -> None:
@@ -52,9 +52,6 @@ def _kind(code: list[Ins], ins: Ins) -> object:
     return tuple(labels)
 
 
-_RETURNING = frozenset({"NOP", "SWAP", "ROT", "POP_TOP", "POP_EXCEPT", "WITH_END", "POP_BLOCK"})
-
-
 def returning(code: list[Ins], at: int) -> list[Ins] | None:
     """The rest of a ``return`` whose value is on the stack already: it belongs to where the value was computed."""
     tail: list[Ins] = []
@@ -80,7 +77,7 @@ def _mergeable(code: list[Ins], at: int) -> bool:
     the instruction before it ends the leaving of a with or finally, which all returns in it share.
     """
     ins = code[at]
-    if ins.op not in _ENDING or returning(code, at) is None:
+    if ins.op not in _RETURNING | {"RETURN_VALUE"} or returning(code, at) is None:
         return True
     if ins.op != "RETURN_VALUE" or at == 0:
         return False

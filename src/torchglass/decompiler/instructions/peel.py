@@ -190,11 +190,6 @@ def set_aside_skipped(code: list[Ins]) -> list[tuple[Ins, str]]:
     return skipped
 
 
-def prologue(code: list[Ins], jump: Ins) -> list[Ins]:
-    """The instructions before ``jump``."""
-    return code[: jump.index]
-
-
 def _original_start(code: list[Ins], jump: Ins) -> int:
     """Where the user's function begins; a function that was resumed more than once has a prologue for each time."""
     while True:

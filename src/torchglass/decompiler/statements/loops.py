@@ -7,6 +7,7 @@ place after the loop.  Which place that is follows from where the ways out meet 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from typing import Any
 
 from ...bytecode.flow import SAFE
@@ -96,7 +97,7 @@ def _after(s: Structurer, loop: Loop, head: Node, exit_node: Node | None, place:
 
 
 def _plain_exit(node: Node) -> bool:
-    return node.kind == "return" and _leaves_plainly(node)
+    return node.kind == "return" and all(i.op in SAFE for i in node.code)
 
 
 def _meeting(loop: Loop, inside: list[Node], behind: set[int], owned: list[Node], place: Place) -> list[Node]:
@@ -104,13 +105,11 @@ def _meeting(loop: Loop, inside: list[Node], behind: set[int], owned: list[Node]
     out = []
     ids = {n.id for n in inside}
     for node in owned:
-        if node.id in loop.nodes or node.id in behind or node.id in place.pending or not behind:
-            continue
         sources = {p.id for p in node.preds if p.order < node.order}
-        if sources & behind and sources & ids:
+        written = node.id in loop.nodes or node.id in behind or node.id in place.pending
+        if not written and sources & behind and sources & ids:
             out.append(node)
-    out.sort(key=lambda n: n.order)
-    return out
+    return sorted(out, key=lambda n: n.order)
 
 
 def _left(loop: Loop, inside: list[Node], head: Node) -> Node | None:
@@ -120,43 +119,33 @@ def _left(loop: Loop, inside: list[Node], head: Node) -> Node | None:
     iterator = head.iterator
     found = []
     for node in inside:
-        if node.id in loop.nodes or _on_stack(node, iterator) or node.kind == "end":
-            continue
-        if node.kind == "return" and _leaves_plainly(node):
+        if node.id in loop.nodes or _on_stack(node, iterator) or node.kind == "end" or _plain_exit(node):
             continue
         if any(_on_stack(p, iterator) for p in node.preds if p is not head):
             found.append(node)
-    return min(found, key=lambda n: n.order) if found else None
+    return _first(found)
+
+
+def _first(nodes: list[Node]) -> Node | None:
+    return min(nodes, key=lambda n: n.order, default=None)
 
 
 def _on_stack(node: Node, value: Any) -> bool:
     return any(v is value for v in node.stack or ())
 
 
-def _leaves_plainly(node: Node) -> bool:
-    return all(i.op in SAFE for i in node.code)
-
-
 def _outside(inside: list[Node], owned: list[Node], head: Node, place: Place) -> Node | None:
     """A place outside that the loop's body jumps to directly."""
     own = {n.id for n in owned}
-    found: dict[int, Node] = {}
-    for node in inside:
-        for child in node.succ:
-            if child.id not in own and child is not head:
-                found[child.id] = child
-    if not found:
-        return None
-    if place.follow is not None and place.follow.id in found:
-        return place.follow
-    return min(found.values(), key=lambda n: n.order)
+    found = [child for node in inside for child in node.succ if child.id not in own and child is not head]
+    return place.follow if place.follow in found else _first(found)
 
 
 def _best_exit(loop: Loop, inside: list[Node]) -> Node | None:
     """``while True``: of the nodes just outside, the one where most ways meet, else the last in the bytecode."""
     within = _within(loop, inside)
     members = {n.id for n in inside}
-    best: tuple[Any, Node] | None = None
+    found: list[tuple[Any, Node]] = []
     for node in inside:
         if node.id in within:
             continue
@@ -165,10 +154,8 @@ def _best_exit(loop: Loop, inside: list[Node]) -> Node | None:
             continue
         if any(p.id not in members for p in sources) or not _near(node, within):
             continue
-        score = (len(sources) > 1, not _leaves(node), node.pos)
-        if best is None or score > best[0]:
-            best = (score, node)
-    return best[1] if best is not None else None
+        found.append(((len(sources) > 1, not _leaves(node), node.pos), node))
+    return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
 def _common_target(loop: Loop, inside: list[Node], owned: list[Node], place: Place) -> Node | None:
@@ -176,14 +163,11 @@ def _common_target(loop: Loop, inside: list[Node], owned: list[Node], place: Pla
     within = _within(loop, inside)
     own = {n.id for n in owned}
     exits = [n for n in inside if n.id not in within and _near(n, within)]
-    reached: dict[int, tuple[Node, int]] = {}
+    reached: Counter[Node] = Counter()
     for node in exits:
-        targets = {c.id: c for n in owned if dominates(node, n) for c in n.succ if c.id not in own}
-        for ident, target in targets.items():
-            count = reached[ident][1] + 1 if ident in reached else 1
-            reached[ident] = (target, count)
-    several = [t for t, count in reached.values() if count > 1]
-    return min(several, key=lambda n: n.order) if several else None
+        reached.update({c for n in owned if dominates(node, n) for c in n.succ if c.id not in own})
+    several = [target for target, count in reached.items() if count > 1]
+    return _first(several)
 
 
 def _within(loop: Loop, inside: list[Node]) -> set[int]:
