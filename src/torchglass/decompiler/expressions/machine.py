@@ -17,19 +17,7 @@ from ..scope import Scope
 from . import assign
 from .definitions import lambda_expression
 from .trees import STORE, load
-from .values import (
-    Case,
-    CaseTest,
-    Chained,
-    Function,
-    Import,
-    Item,
-    Marker,
-    Match,
-    UnpackItem,
-    is_marker,
-    is_silent,
-)
+from .values import Case, CaseTest, Chained, Function, Import, Item, Marker, Match, UnpackItem, is_marker, is_silent
 
 Rule = Callable[["Machine", Ins], None]
 RULES: dict[str, Rule] = {}

@@ -8,7 +8,8 @@ LOAD_CONST 2, COMPARE ==, BRANCH, UNPACK_SEQUENCE 2, STORE a, STORE b leave a ho
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...bytecode.canonical import VERSION, Ins
@@ -23,21 +24,21 @@ class NoPattern(Exception):
     """These instructions test no pattern."""
 
 
+@dataclass(eq=False)
 class Hole:
     """A value a pattern is matched against, and what is known of the pattern so far."""
 
-    def __init__(self) -> None:
-        self.value: Any = None  # a finished pattern: value, singleton
-        self.kind = ""
-        self.length: tuple[str, int] | None = None
-        self.parts: dict[int, Hole] = {}
-        self.star: int | None = None
-        self.keys: Any = None
-        self.rest: str | None = None
-        self.cls: Any = None
-        self.names: list[str] = []
-        self.choices: list[Hole] = []
-        self.twins: list[Hole] = []
+    value: Any = None  # a finished pattern: value, singleton
+    kind: str = ""
+    length: tuple[str, int] | None = None
+    parts: dict[int, Hole] = field(default_factory=dict)
+    star: int | None = None
+    keys: Any = None
+    rest: str | None = None
+    cls: Any = None
+    names: list[str] = field(default_factory=list)
+    choices: list[Hole] = field(default_factory=list)
+    twins: list[Hole] = field(default_factory=list)
 
     def pattern(self) -> Any:
         node = self._bare()
@@ -201,20 +202,11 @@ class Reader:
         return places.pop()
 
 
+Step = Callable[[Reader, Ins, "list[Any]"], Any]
+
+
 def _op_shuffle(r: Reader, ins: Ins, stack: list[Any]) -> None:
     SHUFFLES[ins.op](stack, ins.arg)
-
-
-def _op_pop(r: Reader, ins: Ins, stack: list[Any]) -> None:
-    stack.pop()
-
-
-def _op_const(r: Reader, ins: Ins, stack: list[Any]) -> None:
-    stack.append(Token("const", None, ins.arg))
-
-
-def _op_name(r: Reader, ins: Ins, stack: list[Any]) -> None:
-    stack.append(Token("expr", None, load(ins.arg)))
 
 
 def _op_attr(r: Reader, ins: Ins, stack: list[Any]) -> None:
@@ -268,10 +260,6 @@ def _op_match_kind(r: Reader, ins: Ins, stack: list[Any]) -> None:
         raise NoPattern
     kind = "sequence" if ins.op == "MATCH_SEQUENCE" else "mapping"
     stack.append(Token("test", stack[-1], ("kind", kind)))
-
-
-def _op_len(r: Reader, ins: Ins, stack: list[Any]) -> None:
-    stack.append(Token("length", stack[-1]))
 
 
 def _op_keys(r: Reader, ins: Ins, stack: list[Any]) -> None:
@@ -337,12 +325,6 @@ def _op_build_map(r: Reader, ins: Ins, stack: list[Any]) -> None:
     stack.append(Token("rest"))
 
 
-def _op_build_tuple(r: Reader, ins: Ins, stack: list[Any]) -> None:
-    values = stack[len(stack) - ins.arg :]
-    del stack[len(stack) - ins.arg :]
-    stack.append(Token("tuple", None, values))
-
-
 def _op_dict_update(r: Reader, ins: Ins, stack: list[Any]) -> None:
     hole = stack.pop()
     rest = stack[-ins.arg]
@@ -355,11 +337,6 @@ def _op_delete(r: Reader, ins: Ins, stack: list[Any]) -> None:
     key, rest = stack.pop(), stack.pop()
     if key.kind != "key" or rest.kind != "rest":
         raise NoPattern
-
-
-def _op_without_keys(r: Reader, ins: Ins, stack: list[Any]) -> None:
-    stack.pop()
-    stack.append(Token("rest", stack[-1]))
 
 
 def _op_store(r: Reader, ins: Ins, stack: list[Any]) -> None:
@@ -379,14 +356,29 @@ def _name(hole: Hole, name: str) -> None:
         _name(twin, name)
 
 
-_OPS: dict[str, Any] = {
-    "COPY": _op_shuffle, "POP_TOP": _op_pop, "SWAP": _op_shuffle, "ROT": _op_shuffle, "LOAD_CONST": _op_const,
-    "LOAD_FAST": _op_name, "LOAD_NAME": _op_name, "LOAD_GLOBAL": _op_name, "LOAD_DEREF": _op_name,
-    "LOAD_ATTR": _op_attr,
-    "COMPARE": _op_compare, "BRANCH": _op_branch, "MATCH_SEQUENCE": _op_match_kind, "MATCH_MAPPING": _op_match_kind,
-    "GET_LEN": _op_len, "MATCH_KEYS": _op_keys, "MATCH_CLASS": _op_class, "UNPACK_SEQUENCE": _op_unpack,
+def _pushes(make: Callable[[list[Any], Any], Token], pops: int | None = 0) -> Step:
+    """A token of the stack and the argument, in place of the ``pops`` topmost values (None: as many as ``arg``)."""
+
+    def step(r: Reader, ins: Ins, stack: list[Any]) -> None:
+        token = make(stack, ins.arg)
+        at = len(stack) - (ins.arg if pops is None else pops)
+        stack[at:] = [token]
+
+    return step
+
+
+_NAME = _pushes(lambda stack, arg: Token("expr", None, load(arg)))
+_OPS: dict[str, Step] = {
+    **dict.fromkeys(SHUFFLES, _op_shuffle),
+    **dict.fromkeys(("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF"), _NAME),
+    **dict.fromkeys(("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF"), _op_store),
+    "POP_TOP": lambda r, ins, stack: stack.pop(),
+    "LOAD_CONST": _pushes(lambda stack, arg: Token("const", None, arg)),
+    "GET_LEN": _pushes(lambda stack, arg: Token("length", stack[-1])),
+    "BUILD_TUPLE": _pushes(lambda stack, arg: Token("tuple", None, stack[len(stack) - arg :]), None),
+    "COPY_DICT_WITHOUT_KEYS": _pushes(lambda stack, arg: Token("rest", stack[-2]), 1),
+    "LOAD_ATTR": _op_attr, "COMPARE": _op_compare, "BRANCH": _op_branch, "MATCH_SEQUENCE": _op_match_kind,
+    "MATCH_MAPPING": _op_match_kind, "MATCH_KEYS": _op_keys, "MATCH_CLASS": _op_class, "UNPACK_SEQUENCE": _op_unpack,
     "UNPACK_EX": _op_unpack, "BINARY_SUBSCR": _op_subscript, "BINARY": _op_binary, "BUILD_MAP": _op_build_map,
-    "BUILD_TUPLE": _op_build_tuple, "DICT_UPDATE": _op_dict_update, "DELETE_SUBSCR": _op_delete,
-    "COPY_DICT_WITHOUT_KEYS": _op_without_keys, "STORE_FAST": _op_store, "STORE_NAME": _op_store,
-    "STORE_GLOBAL": _op_store, "STORE_DEREF": _op_store,
+    "DICT_UPDATE": _op_dict_update, "DELETE_SUBSCR": _op_delete,
 }  # fmt: skip

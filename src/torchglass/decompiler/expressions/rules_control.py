@@ -8,7 +8,7 @@ from ...bytecode.canonical import Ins
 from ..errors import DecompileError
 from .machine import Machine, rule
 from .trees import is_none, load
-from .values import Awaitable, Collected, Item, Iterating, Marker, Match, is_marker
+from .values import Awaitable, Collected, Item, Iterating, Marker, Match
 
 
 # -- iteration, waiting, raising ------------------------------------------------------------------------------------
@@ -99,14 +99,20 @@ def check_exc_match(m: Machine, ins: Ins) -> None:
     m.push(Match(m.expr()))
 
 
+def _drop_topmost(m: Machine, *kinds: str) -> bool:
+    """Take the topmost marker of one of ``kinds`` (``item``: bound value) off the stack; whether there was one."""
+    for n in range(len(m.stack) - 1, -1, -1):
+        value = m.stack[n]
+        if ("item" in kinds and isinstance(value, Item)) or (isinstance(value, Marker) and value.kind in kinds):
+            del m.stack[n]
+            return True
+    return False
+
+
 @rule("POP_EXCEPT")
 def pop_except(m: Machine, ins: Ins) -> None:
     for _ in range(m.scope.exception_width):
-        for n in range(len(m.stack) - 1, -1, -1):
-            value = m.stack[n]
-            if (isinstance(value, Marker) and value.kind in ("previous", "exception")) or isinstance(value, Item):
-                del m.stack[n]
-                break
+        _drop_topmost(m, "previous", "exception", "item")
 
 
 @rule("BEFORE_WITH", "SETUP_WITH", "BEFORE_ASYNC_WITH")
@@ -118,11 +124,8 @@ def before_with(m: Machine, ins: Ins) -> None:
 
 @rule("WITH_END")
 def with_end(m: Machine, ins: Ins) -> None:
-    for n in range(len(m.stack) - 1, -1, -1):
-        if is_marker(m.stack[n], "exit"):
-            del m.stack[n]
-            return
-    raise DecompileError("the end of a with statement without its start")
+    if not _drop_topmost(m, "exit"):
+        raise DecompileError("the end of a with statement without its start")
 
 
 @rule("SETUP_FINALLY", "SETUP_ASYNC_WITH", "POP_BLOCK", "RETURN_GENERATOR", "UNREACHABLE", "NOP", "JUMP")
