@@ -2,6 +2,7 @@
 
     python -m benchmarks.gpu --json gpu.json --budget 540
     python -m benchmarks.gpu --json gpu.json --rows bert gpt2 --sides torchglass --merge before.json
+    python -m benchmarks.gpu --json further.json --rows t5 convnext swin    # rows that are measured where they are named
     python -m benchmarks.gpu --json small.json --device cpu --small         # to try this script
 
 A training step is forward, loss and backward, without an optimizer; the gradients are set to None in each. ``cold`` is
@@ -70,7 +71,8 @@ def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write the figures to this file, after every process")
     parser.add_argument("--merge", type=Path, help="take what is not measured from this file")
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
+    usual = [name for name, row in ROWS.items() if not row.further]
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=usual, help=f"without it: {' '.join(usual)}")
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="small models, which a CPU can run")

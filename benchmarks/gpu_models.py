@@ -6,6 +6,7 @@
 transformers' models are made from a configuration (nothing is downloaded), with their default attention (sdpa), without
 an attention mask and without a cache of keys. Dropout is 0, so that sides can be compared number by number; with
 ``dropout=0.1`` they are as they are trained. ResNet-50 is torchvision's in channels last, as its users run it.
+Rows that are marked as further ones are measured where they are asked for by name.
 """
 
 from __future__ import annotations
@@ -46,12 +47,13 @@ Builder = Callable[[bool, float], Case]
 
 @dataclass(frozen=True)
 class Row:
-    """A case by name. ``builder(small, dropout)`` makes it in float32."""
+    """A case by name. ``builder(small, dropout)`` makes it in float32. ``further``: measured only where it is named."""
 
     name: str
     title: str
     training: bool
     builder: Builder
+    further: bool = False
 
     def build(self, device: str, small: bool = False, dropout: float = 0.0) -> Case:
         """In bfloat16 on a device; the same numbers each time."""
@@ -64,13 +66,13 @@ class Row:
 ROWS: dict[str, Row] = {}
 
 
-def row(name: str, title: str, training: bool) -> Callable[[Builder], Builder]:
+def row(name: str, title: str, training: bool, further: bool = False) -> Callable[[Builder], Builder]:
     """Enter a builder."""
 
     def enter(builder: Builder) -> Builder:
         if name in ROWS:
             raise AssertionError(f"two rows are called {name}")
-        ROWS[name] = Row(name, title, training, builder)
+        ROWS[name] = Row(name, title, training, builder, further)
         return builder
 
     return enter
@@ -161,14 +163,18 @@ def _resnet(small: bool, dropout: float) -> Case:
     import torchvision
 
     model = torchvision.models.resnet18(num_classes=10) if small else torchvision.models.resnet50()
-    images, labels = _images(4 if small else 64, 64 if small else 224, 10 if small else 1000)
-    images = images.to(memory_format=torch.channels_last)
+    return _classified(model, *_images(4 if small else 64, 64 if small else 224, 10 if small else 1000), last=True)
+
+
+def _classified(model: nn.Module, images: Tensor, labels: Tensor, last: bool = False) -> Case:
+    """A model of torchvision's with a loss. ``last``: channels last."""
+    memory = torch.channels_last if last else torch.contiguous_format
 
     def run(call: Callable[..., Any], inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         logits = call(inputs["images"])
         return F.cross_entropy(logits, inputs["labels"]), logits
 
-    return Case(model.to(memory_format=torch.channels_last), {"images": images, "labels": labels}, run)
+    return Case(model.to(memory_format=memory), {"images": images.to(memory_format=memory), "labels": labels}, run)
 
 
 def _images(batch: int, size: int, classes: int) -> tuple[Tensor, Tensor]:
@@ -183,3 +189,41 @@ def _mlp(small: bool, dropout: float) -> Case:
         return None, call(inputs["x"])
 
     return Case(nn.Sequential(*blocks), {"x": torch.randn(32, 64)}, run)
+
+
+# -- further rows ----------------------------------------------------------------------------------------------------
+@row("t5", "T5-base 16 x 256 to 128 tokens, training", training=True, further=True)
+def _t5(small: bool, dropout: float) -> Case:
+    """An encoder and a decoder; their attention adds a bias of its own that is trained."""
+    import transformers
+
+    sizes = {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12}
+    if small:
+        sizes = {"d_model": 64, "d_kv": 32, "d_ff": 128, "num_layers": 2, "num_heads": 2, "vocab_size": 512}
+    config = transformers.T5Config(**sizes, dropout_rate=dropout, decoder_start_token_id=0, use_cache=False)
+    batch, source, target = (2, 32, 16) if small else (16, 256, 128)
+    inputs = {"input_ids": _tokens(config.vocab_size, batch, source), "labels": _tokens(config.vocab_size, batch, target)}
+    return Case(transformers.T5ForConditionalGeneration(config), inputs, _own_loss)
+
+
+@row("convnext", "ConvNeXt-tiny 64x224x224, channels last, training", training=True, further=True)
+def _convnext(small: bool, dropout: float) -> Case:
+    """Whole paths are dropped by ``dropout``, at its end."""
+    from torchvision.models import convnext
+
+    widths = [(24, 48, 1), (48, 96, 1), (96, None, 2)] if small else [(96, 192, 3), (192, 384, 3), (384, 768, 9), (768, None, 3)]
+    settings = [convnext.CNBlockConfig(*one) for one in widths]
+    model = convnext.ConvNeXt(settings, stochastic_depth_prob=dropout, num_classes=10 if small else 1000)
+    return _classified(model, *_images(4 if small else 64, 64 if small else 224, 10 if small else 1000), last=True)
+
+
+@row("swin", "Swin-tiny 64x224x224, training", training=True, further=True)
+def _swin(small: bool, dropout: float) -> Case:
+    """Whole paths are dropped by ``dropout``, at its end."""
+    from torchvision.models import swin_transformer
+
+    sizes: dict[str, Any] = {"embed_dim": 96, "depths": [2, 2, 6, 2], "num_heads": [3, 6, 12, 24], "num_classes": 1000}
+    if small:
+        sizes = {"embed_dim": 32, "depths": [2, 2], "num_heads": [2, 4], "num_classes": 10}
+    model = swin_transformer.SwinTransformer([4, 4], window_size=[7, 7], stochastic_depth_prob=dropout, **sizes)
+    return _classified(model, *_images(2 if small else 64, 64 if small else 224, sizes["num_classes"]))
