@@ -86,6 +86,7 @@ def step(row: Row, case: Case, call: Callable[..., Any], between: Callable[[], N
 def of_ours(call: Any) -> dict[str, Any]:
     """What ours says of itself."""
     import torchglass as tg
+    from torchglass.runtime import triton_compiler
 
     report = tg.explain(call)
     graphs = report.graphs()
@@ -96,12 +97,13 @@ def of_ours(call: Any) -> dict[str, Any]:
         "graphs": len(graphs),
         "breaks": [f"{b.reason} at {b.origin}" for b in report.breaks()],
         "kernels": len(report.kernels()),
+        "cubins": triton_compiler.compiled_so_far(),
         "eager": eager,
     }
 
 
 def cubins() -> int:
-    """Binaries of kernels in the caches of this process, which were empty."""
+    """Binaries of kernels in the caches of this process, which were empty; ours leaves none there."""
     folders = {os.environ.get(name) for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME")}
     return sum(1 for folder in folders if folder for _ in Path(folder).rglob("*.cubin"))
 

@@ -48,10 +48,12 @@ def compiling(folder: Path, factor: str = "2", kept: bool = True) -> Compiling:
 
 
 def test_machine_code_is_kept_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = triton_compiler.compiled_so_far()
     assert isinstance(compiling(tmp_path).result()["kernel_0"], _native.CudaKernel)
+    assert triton_compiler.compiled_so_far() == before + 1
     (file,) = tmp_path.glob("*.cubins")
     monkeypatch.setattr(triton_compiler, "helper", lambda: pytest.fail("it was compiled again"))
-    assert compiling(tmp_path).result().keys() == {"kernel_0"}
+    assert compiling(tmp_path).result().keys() == {"kernel_0"} and triton_compiler.compiled_so_far() == before + 1
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(pytest.fail.Exception, match="again"):
         compiling(tmp_path)

@@ -2,6 +2,7 @@
 
     numbers = helper().ask(path, text, ["kernel_0", "kernel_1"], capability=90)
     helper().answers(numbers)       -> [(cubin, function, shared bytes), ...]
+    compiled_so_far()               -> 2
 
 This process never imports Triton, which takes a quarter of a second, nor starts a thread. One helper serves all
 threads; it is started when it is first needed, or ahead of that (``warm_up``), and ends itself after a while without
@@ -148,12 +149,23 @@ class Asked:
                 answers = self._helper.answers(self._numbers)
             except HelperEnded:
                 raise ToolchainError(f"the process that compiles {self._path} was killed") from None
-        return [self._made(kernel, *answer) for kernel, answer in zip(self._kernels, answers)]
+        made = [self._made(kernel, *answer) for kernel, answer in zip(self._kernels, answers)]
+        with _starting:
+            _counted[0] += len(made)
+        return made
 
     def _made(self, kernel: str, made: Compiled | None, why: str) -> Compiled:
         if made is None:
             raise ToolchainError(f"Triton could not compile {kernel} of {self._path}: {why}")
         return made
+
+
+_counted = [0]
+
+
+def compiled_so_far() -> int:
+    """How many kernels this process has had compiled, without those whose machine code was found beside a file."""
+    return _counted[0]
 
 
 def _asked(*job: Any) -> tuple[Helper, list[int]]:
