@@ -2,7 +2,7 @@
 
     python -m benchmarks.gpu --json gpu.json --budget 540
     python -m benchmarks.gpu --json gpu.json --rows bert gpt2 --sides torchglass --merge before.json
-    python -m benchmarks.gpu --json further.json --rows t5 convnext swin    # rows that are measured where they are named
+    python -m benchmarks.gpu --json further.json --rows t5 convnext swin    # these only where they are named
     python -m benchmarks.gpu --json small.json --device cpu --small         # to try this script
 
 A training step is forward, loss and backward, without an optimizer; the gradients are set to None in each. ``cold`` is

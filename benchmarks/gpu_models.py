@@ -202,8 +202,8 @@ def _t5(small: bool, dropout: float) -> Case:
         sizes = {"d_model": 64, "d_kv": 32, "d_ff": 128, "num_layers": 2, "num_heads": 2, "vocab_size": 512}
     config = transformers.T5Config(**sizes, dropout_rate=dropout, decoder_start_token_id=0, use_cache=False)
     batch, source, target = (2, 32, 16) if small else (16, 256, 128)
-    inputs = {"input_ids": _tokens(config.vocab_size, batch, source), "labels": _tokens(config.vocab_size, batch, target)}
-    return Case(transformers.T5ForConditionalGeneration(config), inputs, _own_loss)
+    tokens, labels = (_tokens(config.vocab_size, batch, length) for length in (source, target))
+    return Case(transformers.T5ForConditionalGeneration(config), {"input_ids": tokens, "labels": labels}, _own_loss)
 
 
 @row("convnext", "ConvNeXt-tiny 64x224x224, channels last, training", training=True, further=True)
@@ -211,8 +211,10 @@ def _convnext(small: bool, dropout: float) -> Case:
     """Whole paths are dropped by ``dropout``, at its end."""
     from torchvision.models import convnext
 
-    widths = [(24, 48, 1), (48, 96, 1), (96, None, 2)] if small else [(96, 192, 3), (192, 384, 3), (384, 768, 9), (768, None, 3)]
-    settings = [convnext.CNBlockConfig(*one) for one in widths]
+    stages = [(96, 192, 3), (192, 384, 3), (384, 768, 9), (768, None, 3)]
+    if small:
+        stages = [(24, 48, 1), (48, 96, 1), (96, None, 2)]
+    settings = [convnext.CNBlockConfig(*one) for one in stages]
     model = convnext.ConvNeXt(settings, stochastic_depth_prob=dropout, num_classes=10 if small else 1000)
     return _classified(model, *_images(4 if small else 64, 64 if small else 224, 10 if small else 1000), last=True)
 
