@@ -41,9 +41,10 @@ COPY_BYTES = 1 << 29
 
 @dataclass(frozen=True)
 class Kernel:
-    """``letters`` make its inputs, see ``inputs_of``: ``q`` are heads and ``c`` angles of a rotary embedding.
+    """``letters`` make its inputs, see ``inputs_of``: ``q`` are heads and ``c`` angles of a rotary embedding. Indices
+    are ``i``, of a column for each row, ``t``, of rows, and ``g``, of a column for each element.
 
-    ``forward`` and ``backward`` count the tensors of rows x columns that must be read or written.
+    ``forward`` and ``backward`` count the tensors of rows x columns that must be read or written, an index for four.
     """
 
     fn: Callable[..., Any]
@@ -76,6 +77,8 @@ KERNELS = {
     "rotary": Kernel(PATTERNS["rotary_heads"].fn, "qqcc", 4, 4),
     "cross entropy": Kernel(PATTERNS["cross_entropy"].fn, "xi", 1, 2, "vocabulary"),
     "dropout+add+norm": Kernel(dropout_add_norm, "xxww", 3, 4),
+    "embedding": Kernel(lambda x, t: F.embedding(t, x), "xt", 2, 2),
+    "gather": Kernel(lambda x, g: x.gather(1, g), "xg", 6, 0),
     "adam": Kernel(PATTERNS["adam_step"].fn, "xxxp", 7, 0),
 }
 
@@ -92,6 +95,8 @@ def inputs_of(kernel: Kernel, rows: int, columns: int, device: str, seed: int) -
         "p": lambda: torch.rand(rows, columns, **on) + 0.1,
         "w": lambda: torch.randn(columns, **on) * 0.1 + 1,
         "i": lambda: torch.randint(0, columns, (rows,), **on),
+        "t": lambda: torch.randint(0, rows, (rows,), **on),
+        "g": lambda: torch.randint(0, columns, (rows, columns), **on),
         "q": lambda: torch.randn(rows // 16, 16, columns // head, head, **on).transpose(1, 2),
         "c": lambda: torch.randn(16, head, **on).clamp(-1, 1),
     }

@@ -123,6 +123,21 @@ class Language(types.SimpleNamespace):
         return block((wide[0] * wide[1] + wide[2]).to(dtype))
 
     @staticmethod
+    def cast(value: int, dtype: torch.dtype) -> torch.Tensor:
+        return torch.tensor(value, dtype=dtype)
+
+    @staticmethod
+    def inline_asm_elementwise(
+        asm: str, constraints: str, args: Sequence[Any], dtype: torch.dtype, is_pure: bool, pack: int
+    ) -> Any:
+        """Of ``tg_index``, the only one there is."""
+        index, size = args
+        assert "trap" in asm and index.dtype == size.dtype == dtype and is_pure
+        if not bool(((index >= 0) & (index < size)).all()):
+            raise IndexError("index out of range in self")
+        return index
+
+    @staticmethod
     def range(start: int, end: int, step: int, num_stages: int) -> range:
         assert 1 < num_stages < 6
         return builtins.range(start, end, step)

@@ -297,6 +297,41 @@ def test_sums_of_what_was_joined() -> None:
     check(rows_and_sum, *(make(2, 32, n, seed=n) for n in (784, 196, 49, 16)), tol=1e-4)
 
 
+OUT_OF_RANGE = """
+import torch, torchglass as tg
+import torch.nn.functional as F
+read = {read}
+x, i = torch.randn(100, 64, device="cuda"), torch.arange(1000, device="cuda") % 100
+f = tg.compile(read, fullgraph=True)
+for _ in range(2):
+    torch.testing.assert_close(f(x, i), read(x, i))
+assert {{kernel.language for kernel in tg.explain(f).kernels()}} == {{"triton"}}
+i[777] = {wrong}
+torch.cuda.synchronize()
+try:
+    f(x, i)
+    torch.cuda.synchronize()
+except RuntimeError as error:
+    print(str(error).splitlines()[0])
+"""
+READS = {
+    "embedding": "lambda x, i: F.embedding(i, x) * 2",
+    "gather": "lambda x, i: x.gather(0, i[:, None].expand(-1, 64)) + 1",
+    "index_add": "lambda x, i: x.index_add(0, i, torch.ones(1000, 64, device='cuda'))",
+    "index": "lambda x, i: x[i, i % 64] + 1",
+    "loss": "lambda x, i: F.cross_entropy(x.t()[:1].expand(1000, -1) * 2, i)",
+}
+
+
+@pytest.mark.parametrize("wrong", [100, -101], ids=["one too far", "before the first"])
+@pytest.mark.parametrize("name", READS)
+def test_an_index_out_of_range_ends_the_use_of_cuda(name: str, wrong: int) -> None:
+    """As eager's assertions do."""
+    program = OUT_OF_RANGE.format(read=READS[name], wrong=wrong)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert "CUDA error" in done.stdout, done.stdout + done.stderr
+
+
 def test_pinned_memory_stays_pinned() -> None:
     def staged(x: torch.Tensor) -> torch.Tensor:
         out = torch.empty(5, pin_memory=True)

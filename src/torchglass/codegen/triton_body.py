@@ -198,6 +198,8 @@ class BodyPrinter:
         bare = op.op in INFIX and sum(a.is_literal for a in args) == 1 and all(a.dtype in PLAIN for a in args)
         constant = CONSTANT.get(op.op, ())
         texts = [a.text if bare or k in constant else self.block(a) for k, a in enumerate(args)]
+        if op.op == "bound" and (mask := self.mask(axes)):  # beyond the end an index is whatever was in the register
+            texts[0] = f"tl.where({mask}, {texts[0]}, 0)"
         text = drawn_in_fours(first, texts) if first is not None else None
         text = text or triton_op(op.op, op.dtype, args[-1].dtype, texts)
         return self.define("t", (text, op.dtype), text, op.dtype, axes, level)

@@ -11,6 +11,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+from ..records.index_errors import OF_CPUS_ALONE
 from ..records.loops import HALF, OPS
 from ..records.triton_support import TYPES
 from .prelude import words_of
@@ -27,7 +28,7 @@ LIBDEVICE = (
     "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "rsqrt", "floor", "ceil", "trunc",
 )  # fmt: skip
 
-CONSTANT: dict[str, frozenset[int]] = {"philox": frozenset({2, 5})}
+CONSTANT: dict[str, frozenset[int]] = {"philox": frozenset({2, 5}), "bound": frozenset({1, 2, 3})}
 """Arguments, by position, that where they are literal decide what is compiled of an operation."""
 
 
@@ -143,8 +144,10 @@ def _maximum(dtype: str, operand: str, a: str, b: str) -> str:
 
 @prints("bound")
 def _bound(dtype: str, operand: str, index: str, size: str, error: str, dim: str) -> str:
-    """The index, or 0 where it is out of range; on a GPU nothing is raised yet."""
-    return f"tl.where(({index} >= 0) & ({index} < {size}), {index}, 0)"
+    """The index, after a look at it; of a whole number that is 0 only that."""
+    if error in map(str, OF_CPUS_ALONE):
+        return f"tl.where(({index} >= 0) & ({index} < {size}), {index}, 0)"
+    return f"tg_index({index}, {size})"
 
 
 @prints("neg")
@@ -268,6 +271,14 @@ def scanned(kind: str, dtype: str, value: str) -> str:
 # -- helpers ---------------------------------------------------------------------------------------------------------
 HELPERS = {
     **PHILOX,
+    # Pure, since nobody misses what nobody reads, and equal looks are one then. Triton's own device_assert costs ten
+    # registers and a barrier, and a loop with one is not pipelined, or not compiled.
+    "tg_index": (
+        "def tg_index(index, size):  # out of range the kernel ends with an error, as eager's do\n"
+        '    check: tl.constexpr = "{ .reg .pred wrong; setp.ge.u64 wrong, $1, $2; @wrong trap; mov.b64 $0, $1; }"\n'
+        "    both = [index, tl.cast(size, tl.int64)]\n"
+        '    return tl.inline_asm_elementwise(check, "=l,l,l", both, tl.int64, is_pure=True, pack=1)'
+    ),
     "tg_add": "def tg_add(a, b):\n    return a + b",
     "tg_multiply": "def tg_multiply(a, b):\n    return a * b",
     "tg_or": "def tg_or(a, b):\n    return a | b",

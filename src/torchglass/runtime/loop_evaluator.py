@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..records.index_errors import OF_CPUS_ALONE
+
 Sizes = Mapping[str, int]
 """The values of sizes that a graph leaves open, by their names."""
 
@@ -30,8 +32,11 @@ def _div(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _bound(index: Tensor, size: Tensor, error: Tensor, dim: Tensor) -> Tensor:
-    """The index, or 0 where it is out of range, as on a GPU, where nothing is raised."""
-    return torch.where((index >= 0) & (index < size), index, 0)
+    """The index. Raises IndexError where it is out of range, but for what a GPU lets pass: there it is 0."""
+    within = (index >= 0) & (index < size)
+    if int(error.flatten()[0]) not in OF_CPUS_ALONE and not bool(within.all()):
+        raise IndexError("an index out of range")
+    return torch.where(within, index, 0)
 
 
 SAME_NAME = (

@@ -1,4 +1,6 @@
-"""libdevice's functions for Triton's interpreter, which has none of them: PyTorch's on the CPU take their place."""
+"""What Triton's interpreter lacks: libdevice's functions, in whose place it gets PyTorch's on the CPU, and our look at
+indices, which is in a GPU's own instructions.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +27,21 @@ def supply(libdevice: ModuleType) -> None:
     for name, function in FUNCTIONS.items():
         if hasattr(libdevice, name):
             setattr(libdevice, name, _on_blocks(function))
+
+
+def supply_checks(module: ModuleType) -> None:
+    """Give a kernels file a ``tg_index`` that can be interpreted, if it has one: it raises IndexError."""
+    if type(getattr(module, "tg_index", None)).__module__.startswith("triton."):
+        module.tg_index = _index  # type: ignore[attr-defined]
+
+
+def _index(index: Any, size: Any) -> Any:
+    most = int(size.handle.data.item() if hasattr(size, "handle") else getattr(size, "value", size))
+    numbers = index.handle.data
+    wrong = numbers[(numbers < 0) | (numbers >= most)]
+    if wrong.size:
+        raise IndexError(f"index {int(wrong.flat[0])} is out of range of {most} elements")
+    return index
 
 
 def _on_blocks(function: Callable[..., torch.Tensor]) -> Callable[..., Any]:

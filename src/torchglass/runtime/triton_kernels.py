@@ -76,8 +76,10 @@ class Interpreted:
 def interpreted(module: ModuleType) -> dict[str, Callable[..., None]]:
     """What starts the functions of a kernels file that was run as it is."""
     libdevice = getattr(module, "libdevice", None)
-    if by_interpreter() and isinstance(libdevice, ModuleType):
-        triton_interpreter.supply(libdevice)
+    if by_interpreter():
+        if isinstance(libdevice, ModuleType):
+            triton_interpreter.supply(libdevice)
+        triton_interpreter.supply_checks(module)
     return {name: Interpreted(module, name) for name in getattr(module, TABLE)}
 
 
