@@ -59,6 +59,40 @@ def test_machine_code_is_kept_beside_the_file(tmp_path: Path, monkeypatch: pytes
         compiling(tmp_path)
 
 
+LARGE = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel_0(x_ptr, y_ptr, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):
+    i0 = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
+    i1 = tl.arange(0, RBLOCK)[None, :]
+    a = tl.full([XBLOCK, RBLOCK], 0.0, tl.float32)
+    for start in tl.range(0, 64, 1, num_stages=4):
+        a = a + tl.load(x_ptr + (i0 * 64 + start) * RBLOCK + i1)
+    tl.store(y_ptr + i0, tl.sum(a, 1, keep_dims=True))
+
+
+CONFIGURATIONS = {
+    "kernel_0": {"signature": "*fp32:16 *fp32:16", "grid": ["XBLOCK"], "XBLOCK": 4, "RBLOCK": 1024, "num_warps": 4},
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "room, takes",
+    [(1 << 17, (4, 4)), (1 << 12, (4, 4)), (48, (2, 4)), (16, (1, 4)), (8, (1, 2)), (0, (1, 1))],
+)
+def test_a_kernel_that_is_too_large_is_made_smaller(room: int, takes: tuple[int, int], tmp_path: Path) -> None:
+    """It has room for four blocks of 16 kilobytes, for what the warps tell one another, or not even for that."""
+    made = Compiling(tmp_path / "forward_kernels.py", LARGE, True, 90, most_shared=room)
+    assert made.result().keys() == {"kernel_0"}
+    configuration = made._configurations["kernel_0"]
+    assert (configuration["XBLOCK"], configuration["num_warps"]) == takes
+    assert made._known is not None and made._known["kernel_0"][2] <= room
+    assert bool(list(tmp_path.glob("*.cubins"))) == (room == 1 << 17)
+
+
 def test_errors_say_what_triton_says(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match=r"(?s)could not compile kernel_0 of .*wobble"):
         compiling(tmp_path, "tl.wobble(1)").result()

@@ -11,7 +11,8 @@ say for how many points a program is, for each axis of the grid. A wrapper says 
 
     kernel_0(x, softmax, points=512)
 
-Machine code is kept beside the file, under a name with the hash of all that it was made of.
+Machine code is kept beside the file, under a name with the hash of all that it was made of. A kernel that takes more
+shared memory than the GPU has is compiled again for less of it (``smaller``), and that is not kept.
 
 With ``TRITON_INTERPRET=1`` in the environment Triton's interpreter runs the functions, and pdb stops in them.
 """
@@ -25,13 +26,15 @@ import hashlib
 import importlib.metadata
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 
+from ..records.target import Gpu
 from . import files, library, triton_compiler, triton_interpreter
 from .toolchain import ToolchainError
 from .triton_compiler import Compiled
@@ -86,14 +89,17 @@ def interpreted(module: ModuleType) -> dict[str, Callable[..., None]]:
 class Compiling:
     """A kernels file whose kernels are compiled beside this process."""
 
-    def __init__(self, path: Path, text: str, kept: bool, capability: int) -> None:
+    def __init__(
+        self, path: Path, text: str, kept: bool, capability: int, most_shared: int = Gpu.shared_memory
+    ) -> None:
         """``kept``: machine code that lies beside the file is taken, and left there."""
         self.filename, self.text = path.name, text
-        self._path, self._capability = path, capability
+        self._path, self._capability, self._most_shared = path, capability, most_shared
         self._configurations = configurations(path, text)
         self._key = _key(text, capability)
         self._file = path.with_name(f"{path.stem}.{self._key}.cubins") if kept else None
         self._known = _read(self._file, self._key)
+        self._texts: dict[str, str] = {}  # of kernels that were too large as the file has them
         self._asked: triton_compiler.Asked | None = None
         if self._known is None and self._configurations:
             self._asked = triton_compiler.Asked(str(path), text, list(self._configurations), capability)
@@ -102,12 +108,23 @@ class Compiling:
         """What starts each kernel. Raises ToolchainError."""
         if self._known is None:
             made = [] if self._asked is None else self._asked.result()
-            self._known = dict(zip(self._configurations, made, strict=True))
-            _keep(self._file, self._key, self._known)
+            known = dict(zip(self._configurations, made, strict=True))
+            self._known = {name: self._fitted(name, one) for name, one in known.items()}
+            if not self._texts:
+                _keep(self._file, self._key, self._known)
         return {name: self._launcher(name, made) for name, made in self._known.items()}
 
     def stop(self) -> None:
         """Nobody needs it any more; what is being compiled ends by itself."""
+
+    def _fitted(self, name: str, made: Compiled) -> Compiled:
+        """A kernel that the GPU has shared memory for. The driver says it of one that cannot be made so small."""
+        for text, configuration in smaller(self.text, name, self._configurations[name]):
+            if made[2] <= self._most_shared:
+                break
+            self._texts[name], self._configurations[name] = text, configuration
+            (made,) = triton_compiler.compiled(str(self._path), text, [name], self._capability)
+        return made
 
     def _launcher(self, name: str, made: Compiled, aligned: bool = True) -> CudaKernel:
         cubin, function, shared = made
@@ -121,7 +138,8 @@ class Compiling:
 
     def _unaligned(self, name: str) -> CudaKernel:
         """The same for addresses that are not divisible by 16: compiled when there is such a one."""
-        (made,) = triton_compiler.compiled(str(self._path), self.text, [name], self._capability, aligned=False)
+        text = self._texts.get(name, self.text)
+        (made,) = triton_compiler.compiled(str(self._path), text, [name], self._capability, aligned=False)
         return self._launcher(name, made, aligned=False)
 
 
@@ -139,7 +157,37 @@ def capability() -> int:
 
 def compiling(path: Path, text: str, kept: bool) -> Compiling:
     """The file's kernels for the GPU that is current."""
-    return Compiling(path, text, kept, capability())
+    about = torch.cuda.get_device_properties()
+    most_shared = getattr(about, "shared_memory_per_block_optin", Gpu.shared_memory)
+    return Compiling(path, text, kept, capability(), most_shared)
+
+
+STAGES = re.compile(r"\bnum_stages=\d+")
+
+
+def smaller(text: str, name: str, configuration: Configuration) -> Iterator[tuple[str, Configuration]]:
+    """Texts of a kernels file in which a kernel takes ever less shared memory, and its row of the table there.
+
+    First nothing is loaded ahead of its turn, then blocks have half as many points, then programs half as many warps.
+    What runs along whole rows stays as long as they are.
+    """
+    now: dict[str, Any] = dict(configuration)
+    if STAGES.search(text):
+        text = STAGES.sub("num_stages=1", text)
+        yield text, now
+
+    def halved(constant: str) -> tuple[str, Configuration]:
+        nonlocal now
+        now = {**now, constant: now[constant] // 2}
+        table = {name: now}
+        return f"{text}\n\n{TABLE} |= {table!r}\n", now
+
+    for axis in ("XBLOCK", "YBLOCK"):
+        least = 4 if f"{axis} // 4" in text else 1  # of random numbers, which are drawn in fours
+        while now.get(axis, 0) > least:
+            yield halved(axis)
+    while now["num_warps"] > 1:
+        yield halved("num_warps")
 
 
 def configurations(path: Path, text: str) -> dict[str, Configuration]:
