@@ -73,7 +73,7 @@ def test_what_is_entered_twice_is_an_error(enter):
         ("json.dumps", "computed while capturing, src/"),
         ("logging.Logger.info", "followed into its Python code, "),
         ("torch.compiler.is_compiling", "always True, "),
-        ("print", "breaks the graph: print(); print outside the compiled function"),
+        ("open", "breaks the graph: `open()`, which looks at or changes what no graph holds"),
         ("datetime.datetime.now", "breaks the graph: `datetime.now()`"),
         ("bytearray", "breaks the graph: making an instance of `builtins.bytearray`"),
         ("torch.nn.Linear", "an object of ours, made by its Python code, "),
