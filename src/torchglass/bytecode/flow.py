@@ -25,13 +25,13 @@ def branch_ways(ins: Ins) -> tuple[int, int]:
 
 def successors(ins: Ins) -> tuple[int, ...]:
     """The normal successors, in an order that does not depend on how the jump was encoded."""
+    if ins.to < 0:  # most instructions
+        return (ins.nxt,) if ins.nxt >= 0 else ()
     if ins.op.startswith("BRANCH"):
         return branch_ways(ins)
     if ins.op == "JUMP":
         return (ins.to,)
-    if ins.to >= 0 and not ins.op.startswith("SETUP_"):
-        return (ins.nxt, ins.to)
-    return (ins.nxt,) if ins.nxt >= 0 else ()
+    return (ins.nxt,) if ins.op.startswith("SETUP_") else (ins.nxt, ins.to)
 
 
 def skip(code: list[Ins], at: int) -> int:
@@ -78,7 +78,7 @@ def reachable_instructions(code: list[Ins], start: int = 0) -> list[int]:
         seen.add(at)
         ins = code[at]
         work.extend(successors(ins))
-        if ins.op.startswith("SETUP_"):
+        if ins.to >= 0 and ins.op.startswith("SETUP_"):
             work.append(ins.to)
         if ins.eh >= 0:
             work.append(ins.eh)

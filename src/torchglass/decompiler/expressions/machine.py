@@ -136,7 +136,8 @@ class Machine:
         self.stack.append(value)
 
     def pop(self) -> Any:
-        self.need(1)
+        if not self.stack:
+            raise DecompileError("stack underflow")
         return self.stack.pop()
 
     def expr(self) -> Any:

@@ -169,11 +169,11 @@ def pop_top(m: Machine, ins: Ins) -> None:
 @rule("COPY", "DUP_TOP_TWO", "SWAP", "ROT")
 def shuffle(m: Machine, ins: Ins) -> None:
     m.need(ins.arg or 2)
-    copied = {"COPY": m.stack[-(ins.arg or 2) :][:1], "DUP_TOP_TWO": m.stack[-2:]}.get(ins.op, [])
-    for value in copied:
+    depth = len(m.stack)
+    SHUFFLES[ins.op](m.stack, ins.arg)
+    for value in m.stack[depth:]:
         if isinstance(value, ast.AST):
             value.copied = True  # type: ignore[attr-defined]
-    SHUFFLES[ins.op](m.stack, ins.arg)
 
 
 @rule("BIND_SUBJECT")

@@ -27,7 +27,7 @@ def write_loop(s: Structurer, head: Node, place: Place, out: list[ast.stmt]) -> 
     body_node, exit_node, test = _test(loop, head)
     after = s.follower(head, _after(s, loop, head, exit_node, place), place)
     loop.after = after
-    inner = Place(head, loop, place.eh, place.without(head, after).pending, place.handling)
+    inner = Place(head, loop, place.eh, place.without(head, after), place.handling)
     if head.kind == "for" and not head.stmts:
         s.claim(head, place)
         body = s.go(body_node, inner)

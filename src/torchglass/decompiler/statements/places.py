@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..expressions.values import Item
@@ -41,11 +41,11 @@ class Place:
 
     def before(self, follow: Node | None) -> Place:
         """The place of what ``follow`` comes after."""
-        return replace(self.without(follow), follow=follow)
+        return Place(follow, self.loop, self.eh, self.without(follow), self.handling)
 
-    def without(self, *nodes: Node | None) -> Place:
-        """The same place, where ``nodes`` are still to be written elsewhere."""
-        return replace(self, pending=self.pending.union(n.id for n in nodes if n is not None))
+    def without(self, *nodes: Node | None) -> frozenset[int]:
+        """What is pending where ``nodes`` are still to be written elsewhere, too."""
+        return self.pending.union([n.id for n in nodes if n is not None])
 
 
 def takes_item(stmts: list[ast.stmt], kind: str) -> Any:

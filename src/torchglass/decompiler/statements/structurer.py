@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ...bytecode.canonical import VERSION
@@ -193,7 +194,7 @@ class Structurer:
         inner = place
         if merges and self.goes_on(node, place) and all(self.plain_exit(m) for m in merges):
             # several ways out of the function that were merged: each is written where it stands
-            inner = place.without(*merges)
+            inner = replace(place, pending=place.without(*merges))
             merges = []
         for merge in reversed(merges):
             inner = inner.before(merge)

@@ -34,7 +34,7 @@ def _exits(s: Structurer, members: list[Node], place: Place) -> list[Node]:
 
 
 def _region_place(node: Node, place: Place, follow: Node | None) -> Place:
-    return Place(follow, place.loop, node.handler, place.without(follow).pending, place.handling)
+    return Place(follow, place.loop, node.handler, place.without(follow), place.handling)
 
 
 def _choose(s: Structurer, exits: list[Node]) -> Node | None:
@@ -108,7 +108,7 @@ def _except(s: Structurer, node: Node, place: Place, out: list[ast.stmt]) -> Nod
     else_node = else_node if else_node is not after else None
     rest = place.before(after) if after is not None else place
     body = s.go(node.succ[0], _region_place(node, rest, else_node or after))
-    inner = Place(after, place.loop, place.eh, rest.without(else_node).pending, place.handling)
+    inner = Place(after, place.loop, place.eh, rest.without(else_node), place.handling)
     handlers = _clauses(s, handler, inner)
     orelse = s.go(else_node, rest) if else_node is not None else []
     kind: Any = ast.TryStar if node.try_kind == "star" else ast.Try
@@ -185,7 +185,7 @@ def _clauses(s: Structurer, node: Node, place: Place) -> list[ast.ExceptHandler]
             if not all(s.plain_exit(merge) for merge in merges):
                 raise Unstructured("except clauses that meet before the end of their statement")
             # one ``return`` that several clauses share: each writes its own
-            body = s.go(node.succ[0], replace(place.without(*merges), handling=place.handling + 1))
+            body = s.go(node.succ[0], replace(place, pending=place.without(*merges), handling=place.handling + 1))
             handlers.append(_clause(node.cond.type, body, takes_item(body, "except")))
             node = node.succ[1]
             continue
