@@ -251,7 +251,7 @@ formatwarning('m', UserWarning, 'f.py', 1, 'line')
     "logging": """
 logger.debug('d %s', n), logger.info('i'), logger.log(10, 'l'), logger.isEnabledFor(10), logger.getEffectiveLevel() >= 0
 debug('d'), info('i %d', n)
-breaks: logger.warning('w %s', x.shape), logger.error('e'), logger.critical('c')
+logger.warning('w %s', x.shape), logger.error('e'), logger.critical('c')
 getLogger('tests.capture.library') is logger, getLogger(__name__).name, logger.getChild('z').name, logger.hasHandlers() in (True, False)
 getLevelName(10), getLevelNamesMapping()['INFO'], getLoggerClass().__name__, logger.level, logger.name, logger.parent.name, logger.disabled, logger.propagate
 breaks: warning('w'), error('e'), critical('c'), exception('x'), fatal('f'), logging.log(10, 'l')
