@@ -1,16 +1,18 @@
 """The constructs that capture promises, word by word, each with the programs and tests that hold it to its word.
 
-A name stands in the first table below that has it; ``file:test`` is a test function of ``tests/capture``, and
+A name stands in the first table below that has it; ``file:test`` is a test function in a room of ``tests/capture``, and
 ``construct:name`` one of ``tests/semantics/test_constructs.py``, which runs with a tensor and with a number.
 """
 
 import importlib
+from pathlib import Path
 
 import pytest
 from tests.semantics.test_constructs import CONSTRUCTS
 
-from . import test_breaks, test_messages
-from .library_calls import ROWS
+from . import test_messages
+from .entry import test_breaks
+from .meanings.library_calls import ROWS
 from .test_programs import BREAKING, WHOLE
 from .test_user_programs import PROGRAMS
 
@@ -171,9 +173,10 @@ parameters replaced, .data=, .to, requires_grad_, hooks, submodules: test_change
 
 TABLES = {"python": PYTHON, "objects": OBJECTS, "effects": EFFECTS, "tensors": TENSORS, "breaks": BREAKS,
           "guards": GUARDS}  # fmt: skip
+HERE = Path(__file__).parent
+FILES = {p.stem: "." + ".".join(p.relative_to(HERE).with_suffix("").parts) for p in HERE.rglob("test_*.py")}
 PROGRAM_NAMES = (
-    {name.partition(" of ")[0] for name in (*WHOLE, *BREAKING)}
-    | set(PROGRAMS)
+    {name.partition(" of ")[0] for name in (*WHOLE, *BREAKING, *PROGRAMS)}
     | {function.__name__ for function in test_breaks.PROGRAMS}
     | {name for name, value in vars(test_messages).items() if hasattr(value, "__code__")}
 )
@@ -187,7 +190,7 @@ def exists(name):
         return inner in ROWS
     if not kind.startswith("test_"):
         return name in PROGRAM_NAMES
-    module = importlib.import_module(f".{kind}", __package__)
+    module = importlib.import_module(FILES[kind], __package__)
     return hasattr(module, inner) if inner else True
 
 

@@ -1,20 +1,14 @@
 """Programs as people write them: results, output and what they leave behind are those of eager."""
 
-import contextlib
-import copy
-import io
-import random
-import warnings
-
 import pytest
 import torch
 
 import torchglass as tg
 
-from . import edge_programs, research_programs, user_programs
-from .test_programs import same
+from .compared import run, same
+from .tables import entered, program_files
 
-PROGRAMS = user_programs.PROGRAMS | edge_programs.PROGRAMS | research_programs.PROGRAMS
+PROGRAMS = entered("PROGRAMS", program_files())
 
 
 @pytest.fixture(autouse=True)
@@ -22,30 +16,6 @@ def clean(tmp_path):
     tg.reset()
     with tg.prepare_debug(tmp_path):
         yield
-
-
-def run(function, arguments):
-    """Results (or exceptions) and printed text of each call, in order."""
-    results, out = [], io.StringIO()
-    with contextlib.redirect_stdout(out), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for args in arguments:
-            torch.manual_seed(1)
-            random.seed(1)
-            try:
-                results.append(copied(function(*args)))
-            except Exception as error:
-                results.append((type(error), str(error), type(error.__cause__)))
-    return results, out.getvalue()
-
-
-def copied(result):
-    """Results as they are now: a later call may write to them."""
-    with torch.no_grad():
-        try:
-            return copy.deepcopy(result)
-        except Exception:
-            return result
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
