@@ -12,6 +12,8 @@ from collections import deque
 import numpy as np
 import torch
 
+import torchglass as tg
+
 
 def make_input():
     return torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
@@ -79,3 +81,20 @@ def copied(result):
             return copy.deepcopy(result)
         except Exception:
             return result
+
+
+def in_step(function, *calls):
+    """Call eager and compiled with equal arguments; results and what became of the arguments are equal."""
+    compiled = tg.compile(function, backend="eager")
+    for make in calls:
+        mine, theirs = make(), make()
+        same(outcome(compiled, *mine), outcome(function, *theirs))
+        same(mine, theirs)
+
+
+def same_as_plain(function, *args, whole=True):
+    expected = outcome(function, *args)
+    compiled = tg.compile(function, backend="eager", fullgraph=whole)
+    assert outcome(compiled, *args) == expected
+    assert outcome(compiled, *args) == expected
+    return compiled

@@ -106,7 +106,7 @@ global writes: globals_written global_write
 closure writes: nonlocal_counter closure_across
 buffer writes: buffers buffers_replaced buf_write
 objects made inside and returned: returned_objects returns_of_many_kinds
-aliasing kept: aliasing_of_results test_changes:test_two_lists_or_one
+aliasing kept: aliasing_of_results test_no_alias_guards:test_two_lists_or_one
 """
 
 TENSORS = """
@@ -134,7 +134,7 @@ BREAKS = """
 a value-dependent branch: branch branch_on_value
 an unsupported call: disabled
 print of a tensor: item_and_print
-breakpoint(): test_markers:test_breakpoint_stops_in_the_users_function
+breakpoint(): test_compiler_functions:test_breakpoint_stops_in_the_users_function
 .item(): number
 I/O: json_and_paths
 inside loops: loop_with_breaks nested_loops_with_breaks while_with_break_inside test_loops
@@ -147,11 +147,11 @@ every instruction that may break: test_break_kinds
 where the block cannot be re-entered: dictionaries_while_iterated
 reason, line, hint: test_messages:test_message
 fullgraph=True: test_messages:test_message test_break_kinds
-tg.graph_break(): asked_for test_markers:test_graph_break_and_disable_split_the_graph
+tg.graph_break(): asked_for test_compiler_functions:test_graph_break_and_disable_split_the_graph
 tg.disable: disabled compiler_disable test_called:test_disabled_functions_and_what_they_call_stay_plain
-tg.allow_in_graph: test_markers:test_an_allowed_function_is_one_node
-tg.is_compiling: test_markers:test_is_compiling_only_inside
-tg.reset: test_markers:test_reset_compiles_anew test_called:test_reset_forgets_the_functions_called
+tg.allow_in_graph: test_compiler_functions:test_an_allowed_function_is_one_node
+tg.is_compiling: test_compiler_functions:test_is_compiling_only_inside
+tg.reset: test_compiler_functions:test_reset_compiles_anew test_called:test_reset_forgets_the_functions_called
 frames called from a broken region: test_called:test_each_has_its_folder_and_entries
 only there: test_called:test_tracing_tools_see_the_user_frames
 threads: test_threads:test_one_function_is_compiled_once test_threads:test_each_thread_its_shapes_and_breaks
@@ -163,12 +163,12 @@ a changed value that was read recompiles: test_guards:test_a_change_of_what_was_
 one that was not read does not: test_guards:test_a_change_of_what_was_not_read_does_not
 object identity, types, constants, lengths, keys, tensor metadata: test_guards:KINDS
 global state: test_guards:test_global_state
-module structure: test_changes:test_module_changed test_changes:test_module_changed_after_many_calls
+module structure: test_module_changes:test_module_changed test_module_changes:test_module_changed_after_many_calls
 a recompile names guard, values and line: test_guards:test_a_recompile_names_the_guard_the_values_and_the_line
 most recently hit first: test_guards:test_entries_are_tried_latest_hit_first
 past 64: test_guards:test_past_the_limit_it_says_once_what_kept_failing
 entries die with what they refer to: test_guards:test_nothing_keeps_a_compiled_closure_alive
-parameters replaced, .data=, .to, requires_grad_, hooks, submodules: test_changes:test_module_changed
+parameters replaced, .data=, .to, requires_grad_, hooks, submodules: test_module_changes:test_module_changed
 """
 
 TABLES = {"python": PYTHON, "objects": OBJECTS, "effects": EFFECTS, "tensors": TENSORS, "breaks": BREAKS,

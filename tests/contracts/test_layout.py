@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src" / "torchglass"
+TESTS = Path(__file__).parents[1]
+SOURCE = TESTS.parent / "src" / "torchglass"
 FILES = [p for p in sorted(SOURCE.rglob("*.py")) if p.name != "__init__.py"]
 
 
@@ -50,3 +51,19 @@ def test_nothing_lies_loose_in_the_root():
     rooms = [p for p in SOURCE.iterdir() if p.is_dir() and p.name != "__pycache__"]
     for room in rooms:
         assert ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))), room.name
+
+
+def test_files_of_tests_stay_readable():
+    long = {
+        path.relative_to(TESTS).as_posix(): lines
+        for room in ("capture", "programs")
+        for path in (TESTS / room).rglob("*.py")
+        if (lines := path.read_text(encoding="utf-8").count("\n")) > 600
+    }
+    assert not long
+
+
+def test_tests_of_capture_lie_in_its_rooms():
+    """``applications`` holds whole programs of many fields, which are of no one room."""
+    rooms = {p.parent.name for p in (SOURCE / "capture").glob("*/__init__.py")}
+    assert {p.parent.name for p in (TESTS / "capture").glob("*/__init__.py")} == rooms | {"applications"}
