@@ -7,6 +7,7 @@ import os
 import sys
 import types
 import typing
+import weakref
 from unittest import mock
 
 import pytest
@@ -268,3 +269,98 @@ def test_bases_that_a_metaclass_asks_type_for_are_relied_on():
     assert torch.equal(compiled(x, Given()), f(x, Given()))
     Given.__bases__ = (Wanted,)
     assert torch.equal(compiled(x, Given()), f(x, Given())) and f(x, Given())[0] == 3
+
+
+def classes_of_one_base():
+    """``Given``, ``Wanted``, which has nothing to do with it, and ``Below``, which derives from ``Given``."""
+    base = type("Base", (), {})
+    given = type("Given", (base,), {})
+    return given, type("Wanted", (base,), {}), type("Below", (given,), {})
+
+
+class Pretends:
+    def __init__(self, cls):
+        self.cls = cls
+
+    @property
+    def __class__(self):
+        return self.cls
+
+
+ASKED_OF_TYPE = {
+    "an object made inside": lambda given, wanted, below: type.__instancecheck__(wanted, given()),
+    "a class": lambda given, wanted, below: type.__subclasscheck__(wanted, given),
+    "the methods of the class": lambda given, wanted, below: (
+        wanted.__instancecheck__(given()) + 2 * wanted.__subclasscheck__(given)
+    ),
+    "a base of its base": lambda given, wanted, below: (
+        type.__instancecheck__(wanted, below()) + 2 * type.__subclasscheck__(wanted, below)
+    ),
+    "the class that an object names": lambda given, wanted, below: (
+        type.__instancecheck__(wanted, Pretends(given)) + 2 * isinstance(Pretends(given), wanted)
+    ),
+    "the order of its bases": lambda given, wanted, below: len(given.mro()) + len(type.mro(below)),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED_OF_TYPE.values(), ids=ASKED_OF_TYPE)
+def test_an_entry_is_not_used_after_the_bases_that_it_asked_for_have_changed(asked):
+    given, wanted, below = classes_of_one_base()
+
+    def f(x):
+        return x + asked(given, wanted, below)
+
+    compiled, x = tg.compile(f, backend="eager", fullgraph=True), torch.zeros(2)
+    before = f(x)
+    for _ in range(2):
+        assert torch.equal(compiled(x), before)
+    given.__bases__ = (wanted,)
+    assert not torch.equal(f(x), before)
+    for _ in range(2):
+        assert torch.equal(compiled(x), f(x))
+    assert entries(compiled) == 2
+
+
+def test_type_knows_nothing_of_what_is_registered_with_an_abstract_class():
+    class Kind(abc.ABC):  # noqa: B024
+        pass
+
+    given, _, _ = classes_of_one_base()
+
+    def of_type(x):
+        return x + type.__instancecheck__(Kind, given()) + 2 * type.__subclasscheck__(Kind, given)
+
+    def of_kind(x):
+        return x + isinstance(given(), Kind) + 2 * issubclass(given, Kind)
+
+    def of_its_methods(x):  # these are C's, and look into a registry of their own: the graph breaks
+        return x + Kind.__instancecheck__(given()) + 2 * Kind.__subclasscheck__(given)
+
+    x = torch.zeros(2)
+    compiled = [
+        tg.compile(f, backend="eager", fullgraph=f is not of_its_methods) for f in (of_type, of_kind, of_its_methods)
+    ]
+    assert [f(x)[0].item() for f in compiled] == [0, 0, 0]
+    Kind.register(given)
+    assert [f(x)[0].item() for f in compiled] == [0, 3, 3]
+
+
+def test_classes_that_derive_from_one_are_asked_for_at_each_call():
+    given, _, _ = classes_of_one_base()
+    compiled, x = tg.compile(lambda x: (x + 1, given.__subclasses__()), backend="eager"), torch.zeros(2)
+    assert len(compiled(x)[1]) == 1
+    later = type("Later", (given,), {})
+    assert compiled(x)[1][-1] is later
+
+
+def test_a_weak_proxy_is_of_the_class_that_it_stands_for():
+    given, wanted, _ = classes_of_one_base()
+    kept = given()
+
+    def f(x, proxy):
+        return x + isinstance(proxy, given) + 2 * isinstance(proxy, wanted) + 4 * type.__instancecheck__(given, proxy)
+
+    compiled, x = tg.compile(f, backend="eager"), torch.zeros(2)
+    assert compiled(x, weakref.proxy(kept))[0].item() == 5
+    given.__bases__ = (wanted,)
+    assert compiled(x, weakref.proxy(kept))[0].item() == 7

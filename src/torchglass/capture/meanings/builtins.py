@@ -94,19 +94,24 @@ def _is_one(m: Machine, value: Value, real: Any, existing: Any, custom: bool) ->
     m.rely_on_bases(value.python_type())
     if m.real(issubclass, value.python_type(), real):
         return True
-    pretended = _pretended_class(m, value)
+    pretended = pretended_class(m, value)
     return pretended is not None and bool(m.real(issubclass, pretended, real))
 
 
-def _pretended_class(m: Machine, value: Value) -> type | None:
-    """What the object says of its class by itself, as proxies and mocks do."""
+def pretended_class(m: Machine, value: Value) -> type | None:
+    """What an object says of its class by itself, as proxies and mocks do; the bases of that are relied on."""
+    if isinstance(value, OpaqueV) and value.python_type().__getattribute__ is not object.__getattribute__:
+        raise Unsupported(f"what {value.a()} says is its class")
     if not isinstance(value, InstanceV):
         return None
     plain = is_own_access(m.class_lookup(value.cls, "__getattribute__"), "__getattribute__")
     if plain and m.class_lookup(value.cls, "__class__") is object.__dict__["__class__"]:
         return None
     found = m.get_attr(value, "__class__")
-    return found.real if isinstance(found, KnownV) and isinstance(found.real, type) else None
+    if not isinstance(found, KnownV) or not isinstance(found.real, type):
+        return None
+    m.rely_on_bases(found.real)
+    return found.real
 
 
 @handles(issubclass)
@@ -446,7 +451,7 @@ def make_super(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value
         return SuperV(real_cls, owner, owner.real)
     of = owner.python_type()
     if real_cls not in of.__mro__:
-        pretended = _pretended_class(m, owner)
+        pretended = pretended_class(m, owner)
         if pretended is None or real_cls not in pretended.__mro__:
             m.throw(TypeError, _no_subtype(owner, real_cls))
         of = pretended

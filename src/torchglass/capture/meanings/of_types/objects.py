@@ -15,6 +15,8 @@ from ...values.dicts import DictV
 from ...values.functions import MethodV
 from ...values.instance import ExceptionV, InstanceV
 from ...values.iterators import GeneratorV
+from ...values.known import KnownV
+from ..builtins import pretended_class
 from ..registry import method
 
 if TYPE_CHECKING:
@@ -264,8 +266,13 @@ def close(m, self):
 
 @method(type, name="__instancecheck__")
 def type_instancecheck(m, cls, value):
-    m.rely_on_bases(value.python_type())
-    return ConstantV(cls.as_constant() in value.python_type().__mro__)
+    """By the bases of its class, or else of what it says is its class."""
+    wanted, kind = cls.as_constant(), value.python_type()
+    if isinstance(value, KnownV):
+        return ConstantV(m.real(type.__instancecheck__, wanted, value.real))
+    m.rely_on_bases(kind)
+    pretended = None if wanted in kind.__mro__ else pretended_class(m, value)
+    return ConstantV(wanted in (pretended or kind).__mro__)
 
 
 @method(type, name="__subclasscheck__")
@@ -283,9 +290,10 @@ def type_call(m, self, /, *args, **kwargs):
 
 @method(type)
 def mro(m, self):
-    return m.wrap_result(self.as_constant().mro())
+    m.rely_on_bases(self.as_constant())
+    return m.wrap_result(type.mro(self.as_constant()))
 
 
 @method(type, name="__subclasses__")
 def subclasses(m, self):
-    return m.wrap_result(self.as_constant().__subclasses__())
+    raise Unsupported("`__subclasses__()`, which classes that are made later change")
