@@ -5,7 +5,7 @@ import torch
 
 import torchglass as tg
 
-from .compared import run, same
+from .compared import run, same, seed
 from .tables import entered, program_files
 
 PROGRAMS = entered("PROGRAMS", program_files())
@@ -20,10 +20,10 @@ def clean(tmp_path):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_like_eager(name):
-    torch.manual_seed(0)
+    seed(0)
     function, arguments = PROGRAMS[name]()
     expected = run(function, arguments)
-    torch.manual_seed(0)
+    seed(0)
     function, arguments = PROGRAMS[name]()
     compiled = tg.compile(function, backend="eager")
     got = run(compiled, arguments)
