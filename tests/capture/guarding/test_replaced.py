@@ -3,6 +3,9 @@
 import builtins
 import math
 import string
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -73,17 +76,35 @@ OPERATORS = {
 }
 
 
-@pytest.mark.parametrize("backend", ["eager", "glass"])
-@pytest.mark.parametrize("name", OPERATORS)
-def test_operators_of_tensors(name, backend, monkeypatch):
+def replaced(name, backend):
     function = OPERATORS[name]
     compiled = tg.compile(function, backend=backend)
     assert torch.equal(compiled(x), function(x))
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.Tensor, name, lambda *args: torch.full((2,), 77.0))
         assert compiled(x).tolist() == [77, 77]
         assert tg.compile(lambda x: function(x), backend=backend)(x).tolist() == [77, 77]
     assert torch.equal(compiled(x), function(x))
+
+
+@pytest.mark.parametrize("backend", ["eager", "glass"])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_of_tensors(name, backend):
+    """A class that has had a ``__getitem__`` of Python's is a sequence to C ever after: torch.tensor([x.sum(), 2.0])
+    asks tensors for their length then, in all that this process does later.
+    """
+    if name != "__getitem__":
+        return replaced(name, backend)
+    program = f"""if True:
+        from tests.capture.guarding.test_replaced import replaced
+        from tests.complaints import complaints
+
+        with complaints() as texts:
+            replaced({name!r}, {backend!r})
+        assert not texts, texts
+    """
+    run = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[3], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
