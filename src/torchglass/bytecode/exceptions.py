@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .canonical import Ins
+from .ins import Ins
 
 _SETUP = frozenset({"SETUP_FINALLY", "SETUP_WITH", "SETUP_ASYNC_WITH"})
 _NO_FALL = frozenset({"RETURN_VALUE", "RAISE", "RERAISE", "JUMP"})

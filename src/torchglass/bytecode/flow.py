@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .canonical import Ins
+from .ins import Ins
 
 #: instructions that cannot raise: whether a handler covers them does not matter
 SAFE = frozenset(

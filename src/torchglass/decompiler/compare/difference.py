@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any
 
-from ...bytecode.canonical import Ins
+from ...bytecode.ins import Ins
 
 
 class Differs(Exception):

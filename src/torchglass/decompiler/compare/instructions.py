@@ -10,8 +10,9 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any
 
-from ...bytecode.canonical import VERSION, Ins, canonical
+from ...bytecode.canonical import VERSION, canonical
 from ...bytecode.flow import SAFE, skip, successors
+from ...bytecode.ins import Ins
 from ...bytecode.parameters import parameter_names
 from .difference import Differs, other_instruction
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import CodeType
 
-from ...bytecode.canonical import Ins, canonical
+from ...bytecode.canonical import canonical
 from ...bytecode.flow import branch_ways, reachable_instructions, skip
+from ...bytecode.ins import Ins
 from ...bytecode.parameters import parameter_names
 from ..instructions.entered import raised_names
 from ..instructions.peel import restored_names

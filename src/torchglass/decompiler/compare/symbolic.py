@@ -18,8 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...bytecode.canonical import VERSION, Ins
+from ...bytecode.canonical import VERSION
 from ...bytecode.flow import branch_ways, constant_key
+from ...bytecode.ins import Ins
 from ...bytecode.operators import SHUFFLES, unpacked
 from .difference import Differs
 

@@ -7,8 +7,8 @@ as they are.  Once there are statements, ``statements/match.py`` makes of the te
 
 from __future__ import annotations
 
-from ...bytecode.canonical import Ins
 from ...bytecode.flow import skip
+from ...bytecode.ins import Ins
 from .pattern import Hole, NoPattern, Reader, Token
 from .values import Case
 

@@ -10,8 +10,9 @@ from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_VARARGS, 
 from types import CodeType
 from typing import Any
 
-from ...bytecode.canonical import VERSION, Ins, canonical
+from ...bytecode.canonical import VERSION, canonical
 from ...bytecode.flow import reachable_instructions
+from ...bytecode.ins import Ins
 from ...bytecode.parameters import parameter_names
 from ..errors import DecompileError
 from ..names import same_name

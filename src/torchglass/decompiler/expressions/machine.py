@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...bytecode.canonical import Ins
+from ...bytecode.ins import Ins
 from ..errors import DecompileError
 from ..graph.cfg import Node
 from ..scope import Scope

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from ...bytecode.canonical import Ins
+from ...bytecode.ins import Ins
 from ..names import STAND_IN
 from .machine import RULES, Machine, Rule
 from .trees import LOAD, assign_to, load

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...bytecode.canonical import VERSION, Ins
+from ...bytecode.canonical import VERSION
 from ...bytecode.flow import skip
+from ...bytecode.ins import Ins
 from ...bytecode.operators import SHUFFLES, unpacked
 from ..instructions.minimize import alike
 from .constants import constant

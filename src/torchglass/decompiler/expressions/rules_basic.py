@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ...bytecode.canonical import VERSION, Ins
+from ...bytecode.canonical import VERSION
+from ...bytecode.ins import Ins
 from ...bytecode.operators import PLACES, SHUFFLES, unpacked
 from ..errors import DecompileError
 from .assign import drop_import, drop_item, unpack

@@ -6,7 +6,8 @@ import ast
 from types import CodeType
 from typing import Any
 
-from ...bytecode.canonical import VERSION, Ins
+from ...bytecode.canonical import VERSION
+from ...bytecode.ins import Ins
 from ..errors import DecompileError
 from ..scope import COMPREHENSIONS
 from .comprehension import build_comprehension, from_loops

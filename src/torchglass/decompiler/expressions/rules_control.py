@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from ...bytecode.canonical import Ins
+from ...bytecode.ins import Ins
 from ..errors import DecompileError
 from .machine import Machine, rule
 from .trees import is_none, load

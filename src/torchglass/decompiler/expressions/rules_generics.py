@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ...bytecode.canonical import Ins
+from ...bytecode.ins import Ins
 from ..errors import DecompileError
 from .definitions import as_expression
 from .machine import Machine, rule

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ...bytecode.canonical import Ins
+from ...bytecode.ins import Ins
 from ...bytecode.operators import SHUFFLES
 from .naming import NAMED, named
 from .trees import LOAD, is_none, load

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import Any
 
-from ...bytecode.canonical import Ins
+from ...bytecode.ins import Ins
 from ...bytecode.operators import BINARY, COMPARE, UNARY, part
 from ..errors import DecompileError
 from .constants import constant, constant_tuple, starred_elements

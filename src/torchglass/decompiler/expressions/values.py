@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from ...bytecode.canonical import Ins
+from ...bytecode.ins import Ins
 
 
 @dataclass(eq=False)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...bytecode.canonical import Ins
 from ...bytecode.flow import handlers_around, reachable_instructions, skip, successors
+from ...bytecode.ins import Ins
 from ..errors import DecompileError
 from ..instructions.minimize import returning
 from ..instructions.simplify import with_after

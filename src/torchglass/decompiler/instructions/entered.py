@@ -15,8 +15,8 @@ from __future__ import annotations
 import itertools
 from types import CodeType
 
-from ...bytecode.canonical import Ins, append
 from ...bytecode.flow import handlers_around, skip
+from ...bytecode.ins import Ins, append
 from ...bytecode.parameters import parameter_names
 from .exception_groups import unbinds_name
 from .peel import (

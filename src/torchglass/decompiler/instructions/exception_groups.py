@@ -6,8 +6,8 @@ the end of a clause POP_EXCEPT, and what no clause took RERAISE.
 
 from __future__ import annotations
 
-from ...bytecode.canonical import Ins, append
 from ...bytecode.flow import following, skip
+from ...bytecode.ins import Ins, append
 
 
 def rewrite_group_handlers(code: list[Ins]) -> None:

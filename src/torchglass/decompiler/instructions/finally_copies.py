@@ -7,8 +7,8 @@ handler, g, RERAISE.  After: f, return, with the handler as the only g.
 
 from __future__ import annotations
 
-from ...bytecode.canonical import Ins
 from ...bytecode.flow import handlers_around, label, reachable_instructions, skip, successors
+from ...bytecode.ins import Ins
 from .minimize import alike
 from .simplify import with_after
 

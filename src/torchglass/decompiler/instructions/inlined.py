@@ -7,8 +7,9 @@ end in UNREACHABLE, so that they can be decompiled on their own.
 
 from __future__ import annotations
 
-from ...bytecode.canonical import VERSION, Ins
+from ...bytecode.canonical import VERSION
 from ...bytecode.flow import skip
+from ...bytecode.ins import Ins
 
 _DISPLAYS = frozenset({"BUILD_LIST", "BUILD_SET", "BUILD_MAP"})
 

@@ -6,8 +6,8 @@ are merged, never two like-looking statements of the user, as long as the code h
 
 from __future__ import annotations
 
-from ...bytecode.canonical import Ins
 from ...bytecode.flow import SAFE, label, reachable_instructions, skip, successors
+from ...bytecode.ins import Ins
 
 _RETURNING = frozenset({"NOP", "SWAP", "ROT", "POP_TOP", "POP_EXCEPT", "WITH_END", "POP_BLOCK"})
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import dis
 from types import CodeType
 
-from ...bytecode.canonical import TERMINAL, VERSION, Ins, append, canonical
+from ...bytecode.canonical import TERMINAL, VERSION, canonical
 from ...bytecode.exceptions import parse_table
 from ...bytecode.flow import handlers_around, reachable_instructions, skip, successors
+from ...bytecode.ins import Ins, append
 
 #: the position of a RAISE that stands for a jump to a handler, and the argument of a clause made for an entry
 ENTERED = "entered"

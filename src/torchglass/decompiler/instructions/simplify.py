@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import itertools
 
-from ...bytecode.canonical import VERSION, Ins
+from ...bytecode.canonical import VERSION
 from ...bytecode.flow import following, skip
+from ...bytecode.ins import Ins
 from .exception_groups import rewrite_group_handlers, unbinds_name
 
 
