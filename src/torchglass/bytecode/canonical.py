@@ -21,22 +21,18 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from .decode import PAIRS
+from .decode import PAIRS, Instruction
 from .exceptions import handler_table
 from .ins import Ins
+from .operators import BINARY, CONVERSIONS, NUMBERED
 
 VERSION = sys.version_info[:2]
 
 
 TERMINAL = frozenset({"RETURN_VALUE", "RAISE", "RERAISE"})
 _CACHES = getattr(dis, "_inline_cache_entries", None)
-_BINARY = {
-    "BINARY_POWER": "**", "BINARY_MULTIPLY": "*", "BINARY_MATRIX_MULTIPLY": "@", "BINARY_MODULO": "%",
-    "BINARY_ADD": "+", "BINARY_SUBTRACT": "-", "BINARY_FLOOR_DIVIDE": "//", "BINARY_TRUE_DIVIDE": "/",
-    "BINARY_LSHIFT": "<<", "BINARY_RSHIFT": ">>", "BINARY_AND": "&", "BINARY_XOR": "^", "BINARY_OR": "|",
-}  # fmt: skip
-_BINARY.update({"INPLACE" + name[6:]: text + "=" for name, text in list(_BINARY.items())})
-_NB_OPS = [text for _, text in getattr(dis, "_nb_ops", [])]
+_BINARY = {row.opcode: row.symbol for row in BINARY.values()}
+_BINARY |= {"INPLACE" + name[6:]: text + "=" for name, text in _BINARY.items()}
 _INTRINSIC_1 = getattr(dis, "_intrinsic_1_descs", None) or ()
 _INTRINSIC_2 = getattr(dis, "_intrinsic_2_descs", None) or ()
 _HAS_NAME = set(dis.hasname)
@@ -123,8 +119,7 @@ def canonical(code: CodeType) -> list[Ins]:
     out: list[Ins] = []
     index_at: dict[int, int] = {}
     translate = _TRANSLATE
-    fast = code.co_varnames if VERSION >= (3, 11) else None
-    state = _State(code, fast)
+    state = _State(code)
     for offset, start, op, arg in raws:
         index_at[start] = index_at[offset] = len(out)
         pos = positions[offset // 2]
@@ -146,6 +141,17 @@ def canonical(code: CodeType) -> list[Ins]:
         _name_closures(code, out)
         _protect_branches(out)
     return out
+
+
+def in_dialect(code: CodeType, i: Instruction) -> tuple[str, Any]:
+    """The name and the argument in the dialect of an instruction that is one there, too."""
+    rule = _TRANSLATE[i.opcode]
+    if type(rule) is str:
+        return rule, None
+    out: list[Ins] = []
+    rule(_State(code), out, i.offset, i.opcode, i.arg or 0, None)
+    (ins,) = out
+    return ins.op, ins.arg
 
 
 def _name_closures(code: CodeType, out: list[Ins]) -> None:
@@ -177,7 +183,7 @@ class _State:
 
     __slots__ = ("code", "consts", "deref", "fast", "kw_names", "names")
 
-    def __init__(self, code: CodeType, fast: Any) -> None:
+    def __init__(self, code: CodeType) -> None:
         self.code = code
         self.consts = code.co_consts
         self.names = code.co_names
@@ -295,7 +301,7 @@ def _intrinsic(table: Any, prefix: str) -> Rule:
     return rule
 
 
-_FORMAT_CONVERSION = (-1, 115, 114, 97)
+_FORMAT_CONVERSION = (-1, *CONVERSIONS)
 
 
 def _format(state: _State, arg: int) -> tuple[int, bool]:
@@ -340,7 +346,7 @@ def _translations() -> list[Any]:
         "COMPARE_OP": _emit("COMPARE", _compare),
         "IS_OP": _emit("COMPARE", lambda s, a: "is not" if a else "is"),
         "CONTAINS_OP": _emit("COMPARE", lambda s, a: "not in" if a else "in"),
-        "BINARY_OP": _emit("BINARY", lambda s, a: _NB_OPS[a]),
+        "BINARY_OP": _emit("BINARY", lambda s, a: NUMBERED[a][0]),
         "LOAD_SUPER_ATTR": _super_attr,
         "CALL_INTRINSIC_1": _intrinsic(_INTRINSIC_1, "INTRINSIC_1"),
         "CALL_INTRINSIC_2": _intrinsic(_INTRINSIC_2, "INTRINSIC_2"),

@@ -1,42 +1,83 @@
-"""What instructions do as data: operators by their text, and how the stack is shuffled.  Imports no torch.
+"""Python's operators, a row each, and how instructions shuffle the stack.  Imports no torch.
 
-Keyed as in the dialect of ``canonical.py``: ``BINARY`` carries ``+`` or ``+=``, ``COMPARE`` carries ``is not``.
-
-    >>> ast.unparse(ast.BinOp(ast.Name("a"), BINARY["//"](), ast.Name("b")))
-    'a // b'
+>>> BINARY["|"].function(4, 1), BINARY["|"].reflected, COMPARE["<"].reflected, UNARY["UNARY_NOT"].template
+(5, '__ror__', '__gt__', 'not {}')
 """
 
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable
-from typing import Any
-
-BINARY: dict[str, type[ast.operator]] = {
-    "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "//": ast.FloorDiv, "%": ast.Mod, "**": ast.Pow,
-    "@": ast.MatMult, "<<": ast.LShift, ">>": ast.RShift, "&": ast.BitAnd, "|": ast.BitOr, "^": ast.BitXor,
-}  # fmt: skip
-COMPARE: dict[str, type[ast.cmpop]] = {
-    "<": ast.Lt, "<=": ast.LtE, "==": ast.Eq, "!=": ast.NotEq, ">": ast.Gt, ">=": ast.GtE,
-    "is": ast.Is, "is not": ast.IsNot, "in": ast.In, "not in": ast.NotIn,
-}  # fmt: skip
-UNARY: dict[str, type[ast.unaryop]] = {
-    "UNARY_NOT": ast.Not, "UNARY_NEGATIVE": ast.USub, "UNARY_POSITIVE": ast.UAdd, "UNARY_INVERT": ast.Invert,
-}  # fmt: skip
+from itertools import starmap
+from typing import Any, NamedTuple
 
 
-def part(lower: Any, upper: Any) -> ast.Slice:
-    """``lower:upper``; a bound that is None is left out."""
-    ends = [None if isinstance(end, ast.Constant) and end.value is None else end for end in (lower, upper)]
-    return ast.Slice(*ends)
+class Operator(NamedTuple):
+    """``left + right``, ``left < right`` or ``-value``.
+
+    ``function`` is that of the module ``operator``, ``method`` what the operand, or the left one, is asked for, and
+    ``reflected`` what the right one is; ``inplace`` and ``inplace_method`` are those of ``+=``, and ``opcode`` is the
+    instruction's name (of a binary operator, Python 3.10's).
+    """
+
+    symbol: str
+    tree: Callable[[], Any]
+    function: Callable[..., Any]
+    method: str
+    opcode: str = ""
+    reflected: str = ""
+    inplace: Callable[..., Any] | None = None
+    inplace_method: str = ""
+
+    @property
+    def template(self) -> str:
+        """Its text, with a hole for each operand."""
+        return f"{{}} {self.symbol} {{}}" if self.reflected else f"{self.symbol}{{}}"
 
 
-#: what LOAD_ATTR, STORE_SUBSCR, DELETE_SUBSCR and their kind name, by the end of the instruction's name: how many
-#: operands are on the stack, and the tree of the argument, the context (load, store, delete) and the operands
-PLACES: dict[str, tuple[int, Callable[..., ast.expr]]] = {
-    "ATTR": (1, lambda name, context, owner: ast.Attribute(owner, name, context)),
-    "SUBSCR": (2, lambda _, context, owner, index: ast.Subscript(owner, index, context)),
-    "SLICE": (3, lambda _, context, owner, lower, upper: ast.Subscript(owner, part(lower, upper), context)),
+def _binary(symbol: str, name: str, tree: type[ast.operator], opcode: str) -> Operator:
+    bare = name.rstrip("_")
+    inplace = getattr(operator, f"i{bare}")
+    function = getattr(operator, name)
+    return Operator(symbol, tree, function, f"__{bare}__", f"BINARY_{opcode}", f"__r{bare}__", inplace, f"__i{bare}__")
+
+
+def _compare(symbol: str, name: str, tree: type[ast.cmpop], swapped: str) -> Operator:
+    return Operator(symbol, tree, getattr(operator, name), f"__{name}__", reflected=f"__{swapped}__")
+
+
+def _by_symbol(rows: Any) -> dict[str, Operator]:
+    return {row.symbol: row for row in rows}
+
+
+#: in the order of CPython's NB_* numbers (Include/opcode.h)
+BINARY = _by_symbol(starmap(_binary, (
+    ("+", "add", ast.Add, "ADD"), ("&", "and_", ast.BitAnd, "AND"), ("//", "floordiv", ast.FloorDiv, "FLOOR_DIVIDE"),
+    ("<<", "lshift", ast.LShift, "LSHIFT"), ("@", "matmul", ast.MatMult, "MATRIX_MULTIPLY"),
+    ("*", "mul", ast.Mult, "MULTIPLY"), ("%", "mod", ast.Mod, "MODULO"), ("|", "or_", ast.BitOr, "OR"),
+    ("**", "pow", ast.Pow, "POWER"), (">>", "rshift", ast.RShift, "RSHIFT"), ("-", "sub", ast.Sub, "SUBTRACT"),
+    ("/", "truediv", ast.Div, "TRUE_DIVIDE"), ("^", "xor", ast.BitXor, "XOR"),
+)))  # fmt: skip
+#: what BINARY_OP's argument stands for, by that number: the text (``+`` or ``+=``) and the function
+NUMBERED = (*((row.symbol, row.function) for row in BINARY.values()),
+            *((f"{row.symbol}=", row.inplace) for row in BINARY.values()))  # fmt: skip
+COMPARE = _by_symbol(starmap(_compare, (
+    ("<", "lt", ast.Lt, "gt"), ("<=", "le", ast.LtE, "ge"), ("==", "eq", ast.Eq, "eq"),
+    ("!=", "ne", ast.NotEq, "ne"), (">", "gt", ast.Gt, "lt"), (">=", "ge", ast.GtE, "le"),
+)))  # fmt: skip
+UNARY = {row.opcode: row for row in (
+    Operator("not ", ast.Not, operator.not_, "__bool__", "UNARY_NOT"),
+    Operator("-", ast.USub, operator.neg, "__neg__", "UNARY_NEGATIVE"),
+    Operator("+", ast.UAdd, operator.pos, "__pos__", "UNARY_POSITIVE"),
+    Operator("~", ast.Invert, operator.invert, "__invert__", "UNARY_INVERT"),
+)}  # fmt: skip
+#: what ``!s``, ``!r`` and ``!a`` call, by their number in syntax trees, in the order of their numbers in instructions
+CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("s"): str, ord("r"): repr, ord("a"): ascii}
+#: all of two operands by their function, the in-place one too
+BY_FUNCTION: dict[Callable[..., Any], Operator] = {
+    **{row.function: row for row in (*BINARY.values(), *COMPARE.values())},
+    **{row.inplace: row for row in BINARY.values() if row.inplace is not None},
 }
 
 

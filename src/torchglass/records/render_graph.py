@@ -30,6 +30,7 @@ import torch
 import torch.fx
 import torch.nn.functional as F
 
+from ..bytecode.operators import BINARY, COMPARE, UNARY
 from ..torch_compat import PRIVATE_HOMES, OpOverload, OpOverloadPacket
 from . import own_operators
 from .compilation import NodeRow
@@ -67,28 +68,8 @@ def load(rendered: Rendered, filename: str = "<graph>") -> Any:
 
 
 # --- callables and constants -----------------------------------------------------------------------------------------
-INFIX = {
-    operator.add: "+",
-    operator.sub: "-",
-    operator.mul: "*",
-    operator.truediv: "/",
-    operator.floordiv: "//",
-    operator.mod: "%",
-    operator.pow: "**",
-    operator.matmul: "@",
-    operator.and_: "&",
-    operator.or_: "|",
-    operator.xor: "^",
-    operator.lshift: "<<",
-    operator.rshift: ">>",
-    operator.eq: "==",
-    operator.ne: "!=",
-    operator.lt: "<",
-    operator.le: "<=",
-    operator.gt: ">",
-    operator.ge: ">=",
-}
-PREFIX = {operator.neg: "-", operator.invert: "~", operator.pos: "+"}
+TEMPLATES = {row.function: row.template for row in (*BINARY.values(), *COMPARE.values(), *UNARY.values())}
+"""Operators as text, with a hole for each operand."""
 
 HOMES: tuple[tuple[str, Any], ...] = (
     ("torch", torch),
@@ -371,10 +352,8 @@ class _Printer:
         target: Any = node.target
         args = node.args
         if not node.kwargs:
-            if target in INFIX and len(args) == 2:
-                return f"{self._operand(args[0])} {INFIX[target]} {self._operand(args[1])}"
-            if target in PREFIX and len(args) == 1:
-                return f"{PREFIX[target]}{self._operand(args[0])}"
+            if target in TEMPLATES:
+                return TEMPLATES[target].format(*map(self._operand, args))
             if target is operator.getitem and len(args) == 2:
                 return f"{self._operand(args[0])}[{self._index(args[1])}]"
             if target is getattr and len(args) == 2 and isinstance(args[1], str) and is_name(args[1]):

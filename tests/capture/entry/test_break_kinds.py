@@ -309,6 +309,12 @@ def item_stored(x, odd):
     return x, odd.log
 
 
+@row("STORE_SLICE")
+def slice_stored(x, odd):
+    odd[0:1] = 3
+    return x, odd.log
+
+
 @row("DELETE_SUBSCR")
 def item_deleted(x, odd):
     del odd["x"]

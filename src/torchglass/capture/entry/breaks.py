@@ -6,6 +6,7 @@ returns the paths that lead on: a condition (None for the last), the stack there
 
 from __future__ import annotations
 
+import ast
 import sys
 import warnings
 from collections.abc import Callable
@@ -13,11 +14,13 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType
 
 from ...bytecode import Instruction
+from ...bytecode.canonical import in_dialect
+from ...bytecode.expressions import EXPRESSIONS, Take, place
+from ...bytecode.operators import BINARY, CONVERSIONS, NUMBERED, UNARY, unpacked
 from ...marks.markers import graph_break
 from ..errors import CannotResume
 from ..interp.frame import Frame
 from ..interp.ops.control import call_parts
-from ..interp.ops.operators import CONVERSIONS, binary_function
 from ..torch_api import operations as tensor_ops
 from ..values.base import NULL, Value, home_of
 from ..values.constant import ConstantV
@@ -74,10 +77,7 @@ def write_break(e: Emitter, frame: Frame, instruction: Instruction) -> list[Path
 def _may_call_functions(frame: Frame, instruction: Instruction) -> bool:
     name = instruction.opname
     if name in ("CALL", "CALL_KW"):
-        assert instruction.arg is not None
-        copy = _copy(frame)
-        names = copy.pop().as_constant() if name == "CALL_KW" else frame.kw_names
-        function = call_parts(copy, instruction.arg, names)[0]
+        function = _parts(_copy(frame), instruction)[0]
         real = getattr(function, "real", None)
         plain = (
             isinstance(function, TensorMethodV) or real is print or real is graph_break or _looks_at_caller(function)
@@ -186,11 +186,10 @@ def _to_bool(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------
-@breaks_at("CALL")
+@breaks_at("CALL", "CALL_KW")
 def _call(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     copy = _copy(frame)
-    assert i.arg is not None
-    function, args, kwargs = call_parts(copy, i.arg, frame.kw_names)
+    function, args, kwargs = _parts(copy, i)
     _refuse_frame_readers(function, args)
     return _result(e, i, list(copy.stack), _call_text(e, frame, function, args, kwargs))
 
@@ -220,16 +219,6 @@ def _refuse_frame_readers(function: Value, args: list[Value]) -> None:
         raise CannotResume(f"`{real.__name__}()` looks at the frame that calls it")
 
 
-@breaks_at("CALL_KW")
-def _call_kw(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    copy = _copy(frame)
-    names = copy.pop().as_constant()
-    assert i.arg is not None
-    function, args, kwargs = call_parts(copy, i.arg, names)
-    _refuse_frame_readers(function, args)
-    return _result(e, i, list(copy.stack), _call_text(e, frame, function, args, kwargs))
-
-
 @breaks_at("CALL_FUNCTION_EX")
 def _call_ex(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     copy = _copy(frame)
@@ -248,64 +237,89 @@ def _call_ex(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
 
 def _copy(frame: Frame) -> Frame:
     copy = Frame(frame.code, frame.namespace, frame.module, frame.locals, [])
-    copy.stack = list(frame.stack)
+    copy.stack, copy.kw_names = list(frame.stack), frame.kw_names
     return copy
 
 
-# --- operators --------------------------------------------------------------------------------------------------------
-BINARY_TEXT = ("+", "&", "//", "<<", "@", "*", "%", "|", "**", ">>", "-", "/", "^")
+def _parts(frame: Frame, i: Instruction) -> tuple[Value, list[Value], dict[str, Value]]:
+    """Take the function, the arguments and those by keyword off the stack."""
+    assert i.arg is not None
+    return call_parts(frame, i.arg, frame.pop().as_constant() if i.opname == "CALL_KW" else frame.kw_names)
+
+
+# --- expressions and places -------------------------------------------------------------------------------------------
+def _taken(e: Emitter, stack: Stack) -> Take:
+    """Pops values as trees, so that what binds less than what they become part of gets its brackets."""
+
+    def take(count: int) -> list[ast.expr]:
+        cut = len(stack) - count
+        texts = [slot_text(e, value) for value in stack[cut:]]
+        del stack[cut:]
+        return [ast.parse(text, mode="eval").body for text in texts]
+
+    return take
+
+
+@breaks_at("COMPARE_OP", "CONTAINS_OP", *UNARY, "BINARY_SUBSCR", "BINARY_SLICE", "BUILD_MAP", "BUILD_SET")
+def _expression(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    op, arg = in_dialect(frame.code, i)
+    stack: Stack = list(frame.stack)
+    return _result(e, i, stack, ast.unparse(EXPRESSIONS[op](arg, _taken(e, stack))))
 
 
 @breaks_at("BINARY_OP")
 def _binary(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, (left, right) = _split(frame, 2)
     assert i.arg is not None
-    if i.arg >= len(BINARY_TEXT):
-        import operator
-
-        function = e.pin(getattr(operator, binary_function(i.arg).__name__))
-        return _result(e, i, stack, f"{function}({e.expr(left)}, {e.expr(right)})")
-    return _result(e, i, stack, f"{e.expr(left)} {BINARY_TEXT[i.arg]} {e.expr(right)}")
-
-
-@breaks_at("COMPARE_OP")
-def _compare(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    symbol, function = NUMBERED[i.arg]
+    if symbol in BINARY:
+        return _expression(e, frame, i)
     stack, (left, right) = _split(frame, 2)
-    return _result(e, i, stack, f"{e.expr(left)} {i.argval} {e.expr(right)}")
+    return _result(e, i, stack, f"{e.pin(function)}({e.expr(left)}, {e.expr(right)})")
 
 
-@breaks_at("CONTAINS_OP")
-def _contains(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, (left, right) = _split(frame, 2)
-    return _result(e, i, stack, f"{e.expr(left)} {'not in' if i.arg else 'in'} {e.expr(right)}")
-
-
-UNARY_TEXT = {"UNARY_NOT": "not {}", "UNARY_NEGATIVE": "-{}", "UNARY_INVERT": "~{}", "UNARY_POSITIVE": "+{}",
-              "GET_ITER": "iter({})"}  # fmt: skip
-
-
-@breaks_at(*UNARY_TEXT)
-def _unary(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+@breaks_at("GET_ITER")
+def _iter(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     stack, (value,) = _split(frame, 1)
-    return _result(e, i, stack, UNARY_TEXT[i.opname].format(e.expr(value)))
+    return _result(e, i, stack, f"iter({e.expr(value)})")
 
 
-@breaks_at("FORMAT_VALUE")
-def _format(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+@breaks_at("STORE_ATTR", "STORE_SUBSCR", "STORE_SLICE")
+def _store(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack: Stack = list(frame.stack)
+    take = _taken(e, stack)
+    target = ast.unparse(place(i.opname, i.argval, ast.Store(), take))
+    e.line(f"{target} = {ast.unparse(take(1)[0])}")
+    return [Path(None, stack, i.index + 1)]
+
+
+@breaks_at("DELETE_ATTR", "DELETE_SUBSCR")
+def _delete(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack: Stack = list(frame.stack)
+    e.line(f"del {ast.unparse(place(i.opname, i.argval, ast.Del(), _taken(e, stack)))}")
+    return [Path(None, stack, i.index + 1)]
+
+
+@breaks_at("UNPACK_SEQUENCE", "UNPACK_EX")
+def _unpack(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    stack, (value,) = _split(frame, 1)
     assert i.arg is not None
-    stack, values = _split(frame, 2 if i.arg & 4 else 1)
-    text = e.expr(values[0])
-    conversion = CONVERSIONS.get(i.arg & 3)
-    if conversion is not None:
-        text = f"{conversion.__name__}({text})"
-    return _result(e, i, stack, f"format({text}, {e.expr(values[1])})" if i.arg & 4 else f"format({text})")
+    count, starred = unpacked(i.opname, i.arg)
+    names = [e.fresh("part") for _ in range(count)]
+    targets = [f"*{name}" if n == starred else name for n, name in enumerate(names)]
+    e.line(f"[{', '.join(targets)}] = {e.expr(value)}")
+    return [Path(None, [*stack, *reversed(names)], i.index + 1)]
 
 
-@breaks_at("FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE")
-def _format_13(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, values = _split(frame, 2 if i.opname == "FORMAT_WITH_SPEC" else 1)
-    name = CONVERSIONS[i.arg].__name__ if i.opname == "CONVERT_VALUE" and i.arg else "format"
-    return _result(e, i, stack, f"{name}({e.listing(list(values))})")
+# --- formatting and iteration -----------------------------------------------------------------------------------------
+@breaks_at("FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE")
+def _format(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    op, arg = in_dialect(frame.code, i)
+    conversion, has_spec = arg if op == "FORMAT_VALUE" else (arg, False)
+    stack, values = _split(frame, 1 + has_spec)
+    text, *spec = map(e.expr, values)
+    if conversion in CONVERSIONS:
+        text = f"{CONVERSIONS[conversion].__name__}({text})"
+    return _result(e, i, stack, f"format({', '.join([text, *spec])})" if op == "FORMAT_VALUE" else text)
 
 
 @breaks_at("FOR_ITER")
@@ -329,72 +343,15 @@ def _load_attr(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     stack, (owner,) = _split(frame, 1)
     name = e.fresh(i.argval)
     e.line(f"{name} = {e.owner(owner)}.{i.argval}")
-    assert i.arg is not None
-    method = i.opname == "LOAD_METHOD" or (sys.version_info >= (3, 12) and bool(i.arg & 1))
-    if not method:
-        pushed: Stack = [name]
-    else:
-        pushed = [NULL, name] if sys.version_info < (3, 13) else [name, NULL]
-    return [Path(None, [*stack, *pushed], i.index + 1)]
+    method = in_dialect(frame.code, i)[0] == "LOAD_METHOD"
+    return [Path(None, [*stack, *_loaded(name, method)], i.index + 1)]
 
 
-@breaks_at("STORE_ATTR")
-def _store_attr(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, (value, owner) = _split(frame, 2)
-    e.line(f"{e.owner(owner)}.{i.argval} = {e.expr(value)}")
-    return [Path(None, stack, i.index + 1)]
-
-
-@breaks_at("DELETE_ATTR")
-def _delete_attr(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, (owner,) = _split(frame, 1)
-    e.line(f"del {e.owner(owner)}.{i.argval}")
-    return [Path(None, stack, i.index + 1)]
-
-
-@breaks_at("BINARY_SUBSCR")
-def _subscript(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, (owner, key) = _split(frame, 2)
-    return _result(e, i, stack, f"{e.owner(owner)}[{e.expr(key)}]")
-
-
-@breaks_at("BINARY_SLICE")
-def _slice(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, (owner, start, stop) = _split(frame, 3)
-    return _result(e, i, stack, f"{e.owner(owner)}[{e.expr(start)}:{e.expr(stop)}]")
-
-
-@breaks_at("STORE_SUBSCR")
-def _store_subscript(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, (value, owner, key) = _split(frame, 3)
-    e.line(f"{e.owner(owner)}[{e.expr(key)}] = {e.expr(value)}")
-    return [Path(None, stack, i.index + 1)]
-
-
-@breaks_at("DELETE_SUBSCR")
-def _delete_subscript(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, (owner, key) = _split(frame, 2)
-    e.line(f"del {e.owner(owner)}[{e.expr(key)}]")
-    return [Path(None, stack, i.index + 1)]
-
-
-@breaks_at("UNPACK_SEQUENCE")
-def _unpack(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, (value,) = _split(frame, 1)
-    assert i.arg is not None
-    names = [e.fresh("part") for _ in range(i.arg)]
-    e.line(f"[{', '.join(names)}] = {e.expr(value)}")
-    return [Path(None, [*stack, *reversed(names)], i.index + 1)]
-
-
-@breaks_at("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE")
-def _extend(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, (value,) = _split(frame, 1)
-    assert i.arg is not None
-    target = stack[-i.arg]
-    assert isinstance(target, Value)
-    e.line(f"{e.owner(target)}.{'extend' if i.opname == 'LIST_EXTEND' else 'update'}({e.expr(value)})")
-    return [Path(None, stack, i.index + 1)]
+def _loaded(name: str, to_call: bool) -> Stack:
+    """What a load pushes; where it is to be called, with room for what a method is bound to."""
+    if not to_call:
+        return [name]
+    return [NULL, name] if sys.version_info < (3, 13) else [name, NULL]
 
 
 @breaks_at("LOAD_GLOBAL")
@@ -403,10 +360,7 @@ def _load_global(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     assert i.arg is not None
     value = e.fresh(i.argval)
     e.line(f"{value} = {table}[{i.argval!r}]")
-    pushed: Stack = [value]
-    if i.opname == "LOAD_GLOBAL" and i.arg & 1:
-        pushed = [NULL, value] if sys.version_info < (3, 13) else [value, NULL]
-    return [Path(None, [*frame.stack, *pushed], i.index + 1)]
+    return [Path(None, [*frame.stack, *_loaded(value, bool(i.arg & 1))], i.index + 1)]
 
 
 # --- with -------------------------------------------------------------------------------------------------------------
@@ -425,49 +379,19 @@ def _leave_with(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
 
 
 # --- displays and names -----------------------------------------------------------------------------------------------
-@breaks_at("BUILD_MAP")
-def _build_map(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, values = _split(frame, 2 * (i.arg or 0))
-    pairs = zip(values[::2], values[1::2])
-    return _result(e, i, stack, "{" + ", ".join(f"{e.expr(k)}: {e.expr(v)}" for k, v in pairs) + "}")
+ADDITIONS = {
+    "LIST_EXTEND": "{}.extend({})", "SET_UPDATE": "{}.update({})", "DICT_UPDATE": "{}.update({})",
+    "DICT_MERGE": "reconstruct.merge({}, {})", "SET_ADD": "{}.add({})", "MAP_ADD": "{}[{}] = {}",
+}  # fmt: skip
 
 
-@breaks_at("BUILD_SET")
-def _build_set(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, values = _split(frame, i.arg or 0)
-    return _result(e, i, stack, f"{{{e.listing(values)}}}" if values else "set()")
-
-
-@breaks_at("MAP_ADD")
-def _map_add(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, (key, value) = _split(frame, 2)
-    e.line(f"{slot_text(e, stack[-(i.arg or 1)])}[{e.expr(key)}] = {e.expr(value)}")
+@breaks_at(*ADDITIONS)
+def _add(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
+    """What becomes part of a display or comprehension."""
+    stack, values = _split(frame, 2 if i.opname == "MAP_ADD" else 1)
+    assert i.arg is not None
+    e.line(ADDITIONS[i.opname].format(e.owner(stack[-i.arg]), *map(e.expr, values)))
     return [Path(None, stack, i.index + 1)]
-
-
-@breaks_at("SET_ADD")
-def _set_add(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, (value,) = _split(frame, 1)
-    e.line(f"{slot_text(e, stack[-(i.arg or 1)])}.add({e.expr(value)})")
-    return [Path(None, stack, i.index + 1)]
-
-
-@breaks_at("DICT_MERGE")
-def _dict_merge(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, (value,) = _split(frame, 1)
-    target = slot_text(e, stack[-(i.arg or 1)])
-    e.line(f"reconstruct.merge({target}, {e.expr(value)})")
-    return [Path(None, stack, i.index + 1)]
-
-
-@breaks_at("UNPACK_EX")
-def _unpack_ex(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
-    stack, (value,) = _split(frame, 1)
-    before, after = (i.arg or 0) & 255, (i.arg or 0) >> 8
-    names = [e.fresh("part") for _ in range(before + after + 1)]
-    texts = [*names[:before], f"*{names[before]}", *names[before + 1 :]]
-    e.line(f"[{', '.join(texts)}] = {e.expr(value)}")
-    return [Path(None, [*stack, *reversed(names)], i.index + 1)]
 
 
 @breaks_at("POP_TOP")

@@ -21,6 +21,7 @@ import torch
 from torch.autograd.profiler import record_function
 
 from ... import torch_compat
+from ...bytecode.operators import BY_FUNCTION
 from ...marks import markers
 from ...operators.traced_arrays import TRACED_METHODS
 from ..errors import Unsupported, UserError
@@ -341,12 +342,8 @@ def _unary(function: Any) -> Apply:
     return lambda m, args, kwargs: m.unary(function, args[0])
 
 
-for _name in (
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
-    "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior", "ixor", "ilshift",
-    "irshift", "eq", "ne", "lt", "le", "gt", "ge",
-):  # fmt: skip
-    handles(getattr(operator, _name))(_binary(getattr(operator, _name)))
+for _operator in BY_FUNCTION:
+    handles(_operator)(_binary(_operator))
 for _operator in (operator.neg, operator.invert, operator.pos):
     handles(_operator)(_unary(_operator))
 

@@ -6,7 +6,6 @@ import datetime
 import decimal
 import functools
 import itertools
-import operator
 import re
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...bytecode.operators import BINARY, COMPARE, Operator
 from ..errors import Unsupported, fitting
 from ..guarding.wrap import KNOWN_TYPES
 from ..polyfills import dicts as polyfill_dicts
@@ -135,9 +135,8 @@ def call_class_method(m: Machine, cls: type, real: Any, args: list[Value], kwarg
 
 
 # --- what all kinds answer --------------------------------------------------------------------------------------------
-def _comparison(name: str) -> Callable[..., Value]:
-    function = getattr(operator, name)
-    return lambda m, left, right: m.binary(function, left, right)
+def _binary(row: Operator) -> Callable[..., Value]:
+    return lambda m, left, right: m.binary(row.function, left, right)
 
 
 protocols({
@@ -150,9 +149,7 @@ protocols({
     "__next__": lambda m, o: _next(m, o),
     "__call__": lambda m, o, *args: m.call(o, list(args), {}),
     "__getattribute__": lambda m, o, n: m.get_attr(o, n.as_constant()),
-    **{f"__{n}__": _comparison(n) for n in ("eq", "ne", "lt", "le", "gt", "ge", "add", "mul", "sub")},
-    "__or__": _comparison("or_"),
-    "__and__": _comparison("and_"),
+    **{row.method: _binary(row) for row in (*COMPARE.values(), *(BINARY[symbol] for symbol in "+-*|&"))},
 })  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...bytecode.operators import BY_FUNCTION, UNARY, Operator
 from ..errors import Unsupported
 from ..polyfills import dicts as polyfill_dicts
 from ..values import number
@@ -29,17 +30,7 @@ from .of_types.lists import MOST_ITEMS, grow
 if TYPE_CHECKING:
     from ..interp.machine import Machine
 
-REFLECTED = {
-    operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "truediv",
-    operator.matmul: "matmul",
-    operator.floordiv: "floordiv", operator.mod: "mod", operator.pow: "pow", operator.lshift: "lshift",
-    operator.rshift: "rshift", operator.and_: "and", operator.or_: "or", operator.xor: "xor",
-}  # fmt: skip
 KEPT_BY_OR = (OrderedDict, defaultdict)  # the first of these decides what `|` of dictionaries makes
-INPLACE = {getattr(operator, "i" + name): function for function, name in REFLECTED.items()}
-SWAPPED = {
-    operator.lt: "gt", operator.gt: "lt", operator.le: "ge", operator.ge: "le", operator.eq: "eq", operator.ne: "ne",
-}  # fmt: skip
 
 
 def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) -> Value:
@@ -54,7 +45,8 @@ def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) 
         if result is not None:
             return result
         result = _merged(m, function, left, right) or _of_payloads(m, function, left, right)
-        return left if function in INPLACE and isinstance(left, InstanceV) and result is left.payload else result
+        in_place = function is not BY_FUNCTION[function].function
+        return left if in_place and isinstance(left, InstanceV) and result is left.payload else result
     return _of_payloads(m, function, left, right)
 
 
@@ -72,18 +64,19 @@ def _merged(m: Machine, function: Callable[..., Any], left: Value, right: Value)
 def _of_payloads(m: Machine, function: Callable[..., Any], left: Value, right: Value) -> Value:
     """The operator as builtin types know it."""
     left, right = _payload(left), _payload(right)
-    plain = INPLACE.get(function, function)
+    row = BY_FUNCTION[function]
+    plain = row.function
     if isinstance(left, TensorV):
-        left.rely_on(m, _special_name(function))
+        left.rely_on(m, row.method if function is plain else row.inplace_method)
         return m.torch_call(function, [left, right], {})
     if isinstance(right, TensorV) and issubclass(left.python_type(), (str, bytes)):
         raise Unsupported("formatting a tensor", "print tensors outside the compiled function")
     if isinstance(right, TensorV) and not isinstance(left, SequenceV):
-        right.rely_on(m, _special_name(plain, reflected=True))
+        right.rely_on(m, row.reflected)
         # numbers have no in-place operators: `n += tensor` makes a new tensor
         return m.torch_call(plain, [left, right], {})
     if isinstance(left, NumberV) or isinstance(right, NumberV):
-        found = number.binary(m, plain, left, right)
+        found = number.operation(m, plain, left, right)
         if found is not None:
             return found
     if plain is operator.mod and (text := texts.filled_in(m, left, right)) is not None:
@@ -109,17 +102,15 @@ def _payload(value: Value) -> Value:
 
 def _by_methods(m: Machine, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
     """The special methods of user classes; None when no side defines one (builtin bases may still)."""
-    plain = INPLACE.get(function)
-    if plain is not None:
-        result = _try_method(m, left, _special_name(function), right)
+    row = BY_FUNCTION[function]
+    if function is not row.function:
+        result = _try_method(m, left, row.inplace_method, right)
         if result is not None:
             return result
-        function = plain
-    names = _special_name(function), _special_name(function, reflected=True)
-    tries = [(left, names[0], right), (right, names[1], left)]
-    if _goes_first(m, function, left.python_type(), right.python_type(), names[1]):
+    tries = [(left, row.method, right), (right, row.reflected, left)]
+    if _goes_first(m, row, left.python_type(), right.python_type()):
         tries.reverse()
-    elif function not in SWAPPED and left.python_type() is right.python_type():
+    elif row.inplace is not None and left.python_type() is right.python_type():
         tries.pop()
     for owner, name, other in tries:
         result = _try_method(m, owner, name, other)
@@ -131,20 +122,11 @@ def _by_methods(m: Machine, function: Callable[..., Any], left: Value, right: Va
     return None
 
 
-def _special_name(function: Callable[..., Any], reflected: bool = False) -> str:
-    """The special method of an operator, of its left operand or the right one's."""
-    if function in SWAPPED:
-        return f"__{SWAPPED[function] if reflected else function.__name__}__"
-    if function in INPLACE:
-        return f"__i{REFLECTED[INPLACE[function]]}__"
-    return f"__{'r' if reflected else ''}{REFLECTED[function]}__"
-
-
-def _goes_first(m: Machine, function: Callable[..., Any], left: type, right: type, name: str) -> bool:
+def _goes_first(m: Machine, row: Operator, left: type, right: type) -> bool:
     """Whether the right operand is asked before the left: its class derives from the left's and has its own answer."""
     if left is right or left not in right.__mro__:
         return False
-    return function in SWAPPED or m.class_lookup(right, name) is not m.class_lookup(left, name)
+    return row.inplace is None or m.class_lookup(right, row.reflected) is not m.class_lookup(left, row.reflected)
 
 
 def _try_method(m: Machine, owner: Value, name: str, other: Value) -> Value | None:
@@ -186,7 +168,7 @@ def _sequence_operator(m: Machine, function: Any, plain: Any, left: Value, right
     if asked and (type(left) is not type(right) or len(left.items) != len(right.items)):
         return ConstantV(plain is operator.ne)
     left.all(m), right.all(m)
-    if not asked and (plain not in SWAPPED or type(left) is not type(right)):
+    if not asked and (BY_FUNCTION[plain].inplace is not None or type(left) is not type(right)):
         return None
     if not asked and left.is_constant() and right.is_constant():
         return None
@@ -296,7 +278,7 @@ _CONTAINER_OPERATORS: tuple[tuple[Any, Callable[..., Value | None]], ...] = (
     ((SetV, DictViewV), _set_operator),
 )
 
-UNARY_METHODS = {operator.neg: "__neg__", operator.invert: "__invert__", operator.pos: "__pos__", abs: "__abs__"}
+UNARY_METHODS = {abs: "__abs__", **{row.function: row.method for row in UNARY.values()}}
 
 
 def unary(m: Machine, function: Callable[..., Any], value: Value) -> Value:
@@ -307,5 +289,5 @@ def unary(m: Machine, function: Callable[..., Any], value: Value) -> Value:
         method = value.method(m, UNARY_METHODS[function])
         if method is not None:
             return m.call(method, [], {})
-    found = number.unary(m, function, value) if isinstance(value, NumberV) else None
+    found = number.operation(m, function, value) if isinstance(value, NumberV) else None
     return m.fold(function, [value], {}) if found is None else found

@@ -184,12 +184,12 @@ class ListV(SequenceV):
         return super().truth(m) if length is None else length.truth(m)
 
     def changing_length(self, m: Machine) -> Value | None:
-        from .number import LengthV, binary, called
+        from .number import LengthV, called, operation
 
         if self.machine is None or self.source not in m.changes or type(self.real) not in (list, deque):
             return None
         whole = LengthV(m, self, len(self.real))
-        length = binary(m, operator.add, whole, ConstantV(len(self.tail))) if self.tail else whole
+        length = operation(m, operator.add, whole, ConstantV(len(self.tail))) if self.tail else whole
         if self.maxlen is not None and length is not None:
             length = called(m, min, [length, ConstantV(self.maxlen)])
         return length

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from types import BuiltinFunctionType, MethodDescriptorType, NoneType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
+from ...bytecode.operators import BINARY, COMPARE, UNARY
 from ...records.literals import literal
 from ...records.sources import Computed, Constant, Item, Local, Source
 from ..errors import Unsupported
@@ -31,15 +32,11 @@ if TYPE_CHECKING:
 # A float on which the program branched with so many values is no constant of entries any more: the branch breaks.
 MOST_VALUES = 8
 
-BINARY: dict[Callable[..., Any], str] = {
-    operator.add: "{} + {}", operator.sub: "{} - {}", operator.mul: "{} * {}", operator.truediv: "{} / {}",
-    operator.pow: "{} ** {}", operator.mod: "{} % {}", operator.floordiv: "{} // {}",
+_ROWS = (*COMPARE.values(), UNARY["UNARY_NEGATIVE"], UNARY["UNARY_POSITIVE"], BINARY["+"], BINARY["-"], BINARY["*"])
+_FALLIBLE_ROWS = (BINARY["/"], BINARY["**"], BINARY["%"], BINARY["//"])
+TEMPLATES: dict[Callable[..., Any], str] = {
+    abs: "abs({})", **{row.function: row.template for row in (*_ROWS, *_FALLIBLE_ROWS)},
 }  # fmt: skip
-COMPARISONS: dict[Callable[..., Any], str] = {
-    operator.lt: "{} < {}", operator.le: "{} <= {}", operator.gt: "{} > {}", operator.ge: "{} >= {}",
-    operator.eq: "{} == {}", operator.ne: "{} != {}",
-}  # fmt: skip
-UNARY: dict[Callable[..., Any], str] = {operator.neg: "-{}", operator.pos: "+{}", abs: "abs({})"}
 _FUNCTIONS: tuple[Any, ...] = (
     math.sqrt, math.exp, math.log, math.log2, math.log10, math.log1p, math.expm1, math.sin, math.cos, math.tan,
     math.tanh, math.atan, math.pow, math.floor, math.ceil, math.fabs, min, max, float, int, round, str, repr, ascii,
@@ -55,7 +52,7 @@ CONSTANTS: tuple[type, ...] = (float, int, bool, str, type(None))  # what number
 # The largest computation that a guard repeats; beyond it the numbers that it begins with are guarded.
 MOST_OPERATIONS = 24
 
-NEVER_FAIL = frozenset({operator.add, operator.sub, operator.mul, *COMPARISONS, *UNARY, min, max, str, repr, ascii})
+NEVER_FAIL = frozenset({*(row.function for row in _ROWS), abs, min, max, str, repr, ascii})
 """What raises for no numbers and keeps its type: entry code computes the rest even where nobody needs it."""
 
 
@@ -131,7 +128,7 @@ class NumberV(ConstantV):
             )
         if isinstance(self.known, (bool, str, *NUMPY_BOOLS)):
             return super().truth(m)
-        compared = binary(m, operator.ne, self, ConstantV(0))  # as `if n` asks, of NaN too
+        compared = operation(m, operator.ne, self, ConstantV(0))  # as `if n` asks, of NaN too
         return super().truth(m) if compared is None else compared.truth(m)
 
     def branches_too_often(self) -> bool:
@@ -234,17 +231,9 @@ def _is_plain(value: Value) -> bool:
     return isinstance(value, ConstantV) and type(value.value) in CONSTANTS
 
 
-def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) -> NumberV | None:
-    """``left <operator> right`` of which one is such a number."""
-    number = left if isinstance(left, NumberV) else right
-    assert isinstance(number, NumberV)
-    if function in COMPARISONS:
-        return computed(m, function, COMPARISONS[function], (left, right))
-    return computed(m, function, BINARY[function], (left, right)) if function in BINARY else None
-
-
-def unary(m: Machine, function: Callable[..., Any], value: NumberV) -> NumberV | None:
-    return computed(m, function, UNARY[function], (value,)) if function in UNARY else None
+def operation(m: Machine, function: Callable[..., Any], *operands: Value) -> NumberV | None:
+    """``left <operator> right``, ``-value`` or ``abs(value)`` of which one is such a number."""
+    return computed(m, function, TEMPLATES[function], operands) if function in TEMPLATES else None
 
 
 def called(m: Machine, function: Any, args: list[Value]) -> NumberV | None:

@@ -13,7 +13,6 @@ f-string, ``NULL`` and ``UNBOUND``.  Lists become plain values when an event tak
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 from ...bytecode.canonical import VERSION
 from ...bytecode.flow import branch_ways, constant_key
 from ...bytecode.ins import Ins
-from ...bytecode.operators import SHUFFLES, unpacked
+from ...bytecode.operators import COMPARE, SHUFFLES, UNARY, unpacked
 from .difference import Differs
 
 Term = tuple[Any, ...]
@@ -311,21 +310,15 @@ def _raise(run: Run, ins: Ins, state: State) -> int | None:
     return ins.eh
 
 
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {"==": operator.eq, "!=": operator.ne}
-
-
 def _compare(run: Run, ins: Ins, state: State) -> int | None:
     """Two integer constants: the tests of a state machine.  Whether something is None nobody can observe."""
     a, b = state.stack[-2:]
     if ins.arg in ("is", "is not") and b == NONE and a[0] != "c":
         state.stack[-2:] = [(f"{ins.arg} none", (a,))]
         return ins.nxt
-    test = _COMPARE.get(ins.arg)
-    if test is None or any(t[0] != "c" or type(t[2]) is not int for t in (a, b)):
+    if ins.arg not in ("==", "!=") or any(t[0] != "c" or type(t[2]) is not int for t in (a, b)):
         return None
-    del state.stack[-2:]
-    value = test(a[2], b[2])
-    state.stack.append(constant(value))
+    state.stack[-2:] = [constant(COMPARE[ins.arg].function(a[2], b[2]))]
     return ins.nxt
 
 
@@ -520,7 +513,7 @@ _EVENTS: dict[str, Maker] = {
     "YIELD_VALUE": _plain(1), "YIELD_FROM": _plain(2), "RETURN_GENERATOR": _plain(0),
     "BINARY": _plain(2), "COMPARE": _plain(2),
     "BINARY_SUBSCR": _plain(2), "BINARY_SLICE": _sliced("BINARY_SUBSCR", 1, 1),
-    "UNARY_NOT": _plain(1), "UNARY_NEGATIVE": _plain(1), "UNARY_POSITIVE": _plain(1), "UNARY_INVERT": _plain(1),
+    **dict.fromkeys(UNARY, _plain(1)),
     "BUILD_SET": _plain(lambda n: n), "BUILD_MAP": _plain(lambda n: 2 * n), "BUILD_STRING": _plain(lambda n: n),
     "BUILD_CONST_KEY_MAP": _const_key_map, "LIST_TO_TUPLE": _plain(1),
     "SET_ADD": _into(1), "SET_UPDATE": _into(1), "DICT_UPDATE": _into(1), "DICT_MERGE": _into(1), "MAP_ADD": _into(2),

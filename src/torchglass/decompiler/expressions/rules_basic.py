@@ -6,8 +6,9 @@ import ast
 from typing import Any
 
 from ...bytecode.canonical import VERSION
+from ...bytecode.expressions import place
 from ...bytecode.ins import Ins
-from ...bytecode.operators import PLACES, SHUFFLES, unpacked
+from ...bytecode.operators import SHUFFLES, unpacked
 from ..errors import DecompileError
 from .assign import drop_import, drop_item, unpack
 from .constants import constant, constant_tuple
@@ -57,17 +58,6 @@ def push_null(m: Machine, ins: Ins) -> None:
     m.push(Marker("null"))
 
 
-def _place(m: Machine, ins: Ins, context: ast.expr_context) -> Any:
-    """The attribute, element or part that an instruction loads, stores or deletes."""
-    count, make = PLACES[ins.op.partition("_")[2]]
-    return make(ins.arg, context, *m.exprs(count))
-
-
-@rule("LOAD_ATTR", "BINARY_SUBSCR", "BINARY_SLICE")
-def load_place(m: Machine, ins: Ins) -> None:
-    m.push(_place(m, ins, LOAD))
-
-
 @rule("LOAD_METHOD")
 def load_method(m: Machine, ins: Ins) -> None:
     value = m.expr()
@@ -111,9 +101,9 @@ def store_global(m: Machine, ins: Ins) -> None:
 
 @rule("STORE_ATTR", "STORE_SUBSCR", "STORE_SLICE")
 def store_place(m: Machine, ins: Ins) -> None:
-    place = _place(m, ins, STORE)
-    if not (m.scope.is_class and isinstance(place, ast.Subscript) and _annotates(m, place.value, place.slice)):
-        m.store(place)
+    target = place(ins.op, ins.arg, STORE, m.exprs)
+    if not (m.scope.is_class and isinstance(target, ast.Subscript) and _annotates(m, target.value, target.slice)):
+        m.store(target)
 
 
 def _annotates(m: Machine, owner: Any, index: Any) -> bool:
@@ -141,7 +131,7 @@ def delete_name(m: Machine, ins: Ins) -> None:
 
 @rule("DELETE_ATTR", "DELETE_SUBSCR")
 def delete_place(m: Machine, ins: Ins) -> None:
-    m.emit(ast.Delete([_place(m, ins, DEL)]))
+    m.emit(ast.Delete([place(ins.op, ins.arg, DEL, m.exprs)]))
 
 
 @rule("UNPACK_SEQUENCE", "UNPACK_EX")

@@ -6,8 +6,9 @@ import ast
 import re
 from typing import Any
 
+from ...bytecode.expressions import EXPRESSIONS, part
 from ...bytecode.ins import Ins
-from ...bytecode.operators import BINARY, COMPARE, UNARY, part
+from ...bytecode.operators import BINARY, UNARY
 from ..errors import DecompileError
 from .constants import constant, constant_tuple, starred_elements
 from .machine import Machine, rule
@@ -18,15 +19,13 @@ from .values import Collected, Inplace, Marker, is_marker
 # -- operators ------------------------------------------------------------------------------------------------------
 @rule("BINARY")
 def binary(m: Machine, ins: Ins) -> None:
-    right, left = m.expr(), m.pop()
-    text = ins.arg
-    if text[-1] == "=":
-        m.push(Inplace(m.as_expr(left), BINARY[text[:-1]](), right))
-    else:
-        left = m.as_expr(left)
-        if text == "%" and would_become_fstring(left, right):
-            left = ast.JoinedStr([left])
-        m.push(ast.BinOp(left, BINARY[text](), right))
+    left, right = m.exprs(2)
+    if ins.arg[-1] == "=":
+        m.push(Inplace(left, BINARY[ins.arg[:-1]].tree(), right))
+        return
+    if ins.arg == "%" and would_become_fstring(left, right):
+        left = ast.JoinedStr([left])
+    m.push(EXPRESSIONS["BINARY"](ins.arg, lambda _: [left, right]))
 
 
 _PLAIN_FORMAT = re.compile(r"%(?:%|[-+ #0]*\d{0,2}(?:\.\d{0,2})?([sra]))")
@@ -51,25 +50,20 @@ def build_slice(m: Machine, ins: Ins) -> None:
     m.push(piece)
 
 
-@rule(*UNARY)
-def unary(m: Machine, ins: Ins) -> None:
-    m.push(ast.UnaryOp(UNARY[ins.op](), m.expr()))
+@rule(*UNARY, "LOAD_ATTR", "BINARY_SUBSCR", "BINARY_SLICE", "BUILD_TUPLE")
+def expression(m: Machine, ins: Ins) -> None:
+    m.push(EXPRESSIONS[ins.op](ins.arg, m.exprs))
 
 
 @rule("COMPARE")
 def compare(m: Machine, ins: Ins) -> None:
-    right, left = m.expr(), m.expr()
+    left, right = m.exprs(2)
     if isinstance(right, ast.Constant) and isinstance(right.value, frozenset):
         right = ast.Set([constant(v) for v in sorted(right.value, key=repr)])
-    m.push(ast.Compare(left, [COMPARE[ins.arg]()], [right]))
+    m.push(EXPRESSIONS["COMPARE"](ins.arg, lambda _: [left, right]))
 
 
 # -- containers -----------------------------------------------------------------------------------------------------
-@rule("BUILD_TUPLE")
-def build_tuple(m: Machine, ins: Ins) -> None:
-    m.push(ast.Tuple(m.exprs(ins.arg), LOAD))
-
-
 @rule("BUILD_LIST", "BUILD_SET", "BUILD_MAP")
 def build_display(m: Machine, ins: Ins) -> None:
     scope = m.scope
@@ -77,11 +71,8 @@ def build_display(m: Machine, ins: Ins) -> None:
         # in a comprehension's function the first empty display is what the elements go into
         scope.collector = Marker("collector")
         m.push(scope.collector)
-    elif ins.op == "BUILD_MAP":
-        values = m.exprs(2 * ins.arg)
-        m.push(ast.Dict(values[::2], values[1::2]))
     else:
-        m.push(ast.List(m.exprs(ins.arg), LOAD) if ins.op == "BUILD_LIST" else ast.Set(m.exprs(ins.arg)))
+        m.push(EXPRESSIONS[ins.op](ins.arg, m.exprs))
 
 
 @rule("BUILD_CONST_KEY_MAP")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-LOAD = ast.Load()
+from ...bytecode.expressions import LOAD
+
 STORE = ast.Store()
 DEL = ast.Del()
 

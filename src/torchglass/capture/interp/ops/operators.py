@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-import operator
-from typing import Any
-
+from ....bytecode.operators import COMPARE, CONVERSIONS, NUMBERED, UNARY
 from ...torch_api import deferred_asserts as checked
 from ...values import symbolic_strings as texts
 from ...values.constant import ConstantV
-from .registry import BEFORE_313, SINCE_313, handler
-
-# The order of CPython's NB_* numbers (Include/opcode.h), the same in 3.11 to 3.13.
-BINARY = (
-    operator.add, operator.and_, operator.floordiv, operator.lshift, operator.matmul, operator.mul, operator.mod,
-    operator.or_, operator.pow, operator.rshift, operator.sub, operator.truediv, operator.xor,
-)  # fmt: skip
-INPLACE = (
-    operator.iadd, operator.iand, operator.ifloordiv, operator.ilshift, operator.imatmul, operator.imul, operator.imod,
-    operator.ior, operator.ipow, operator.irshift, operator.isub, operator.itruediv, operator.ixor,
-)  # fmt: skip
-COMPARE = {
-    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
-
-
-def binary_function(arg: int):
-    """The ``operator`` function of a BINARY_OP argument."""
-    return (BINARY + INPLACE)[arg]
+from .registry import BEFORE_312, BEFORE_313, SINCE_313, handler
 
 
 @handler("BINARY_OP")
 def binary_op(m, f, i):
     right, left = f.pop(), f.pop()
-    f.push(m.binary(binary_function(i.arg), left, right))
+    f.push(m.binary(NUMBERED[i.arg][1], left, right))
 
 
 @handler("COMPARE_OP")
 def compare_op(m, f, i):
     right, left = f.pop(), f.pop()
-    f.push(m.binary(COMPARE[i.argval], left, right))
+    f.push(m.binary(COMPARE[i.argval].function, left, right))
 
 
 @handler("IS_OP")
@@ -58,19 +38,10 @@ def unary_not(m, f, i):
     f.push(ConstantV(not m.truth(f.pop())))
 
 
-@handler("UNARY_NEGATIVE")
-def unary_negative(m, f, i):
-    f.push(m.unary(operator.neg, f.pop()))
-
-
-@handler("UNARY_INVERT")
-def unary_invert(m, f, i):
-    f.push(m.unary(operator.invert, f.pop()))
-
-
-@handler("UNARY_POSITIVE", versions=((3, 11), (3, 12)))
-def unary_positive(m, f, i):
-    f.push(m.unary(operator.pos, f.pop()))
+@handler("UNARY_POSITIVE", versions=BEFORE_312)
+@handler("UNARY_NEGATIVE", "UNARY_INVERT")
+def unary(m, f, i):
+    f.push(m.unary(UNARY[i.opname].function, f.pop()))
 
 
 @handler("TO_BOOL", versions=SINCE_313)
@@ -79,19 +50,19 @@ def to_bool(m, f, i):
 
 
 # --- f-strings --------------------------------------------------------------------------------------------------------
-CONVERSIONS: dict[int, Any] = {1: str, 2: repr, 3: ascii}
+_CONVERSIONS = (None, *CONVERSIONS.values())
 
 
 @handler("FORMAT_VALUE", versions=BEFORE_313)
 def format_value(m, f, i):
     spec = f.pop() if i.arg & 4 else ConstantV("")
     value = f.pop()
-    f.push(m.format(value, CONVERSIONS.get(i.arg & 3), spec))
+    f.push(m.format(value, _CONVERSIONS[i.arg & 3], spec))
 
 
 @handler("CONVERT_VALUE", versions=SINCE_313)
 def convert_value(m, f, i):
-    f.push(m.format(f.pop(), CONVERSIONS[i.arg], ConstantV("")))
+    f.push(m.format(f.pop(), _CONVERSIONS[i.arg], ConstantV("")))
 
 
 @handler("FORMAT_SIMPLE", versions=SINCE_313)
