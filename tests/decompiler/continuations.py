@@ -17,7 +17,7 @@ from types import CodeType
 from typing import Any
 
 from torchglass.bytecode import decode, exception_entries
-from torchglass.capture.entry.resume_code import NO_FALL, EntryPoint, Slot, live_locals, resume_code
+from torchglass.capture.entry.resume_code import EntryPoint, Slot, live_locals, resume_code
 from torchglass.decompiler import DecompileError, decompile
 
 BEHIND = ("CALL", "CALL_FUNCTION_EX", "BINARY_OP", "LOAD_ATTR")
@@ -43,14 +43,11 @@ def stacks(code: CodeType) -> dict[int, tuple[tuple[Slot, ...], dict[str, int]]]
             if h.start <= at < h.end:
                 kept = stack[: h.depth] + ((Slot.VALUE,) if h.lasti else ())
                 work.append((h.target, (*kept, Slot.VALUE), names))
-        if i.target is not None:
-            work.append((i.target, after(i, stack, True), names))
-        if i.opname not in NO_FALL:
-            if i.opname == "STORE_FAST":
-                names = {n: slot for n, slot in names.items() if n != i.argval}
-                if stack[-1] is CAUGHT:
-                    names[i.argval] = len(stack) - 2
-            work.append((at + 1, after(i, stack, False), names))
+        if i.opname == "STORE_FAST":
+            names = {n: slot for n, slot in names.items() if n != i.argval}
+            if stack[-1] is CAUGHT:
+                names[i.argval] = len(stack) - 2
+        work += [(to, after(i, stack, to == i.target), names) for to in i.successors]
     return known
 
 

@@ -1,6 +1,6 @@
 """Decoding CPython bytecode. Imports no torch; shared by capture and the decompiler."""
 
-from .decode import PAIRS, ExceptionEntry, Instruction, codes_within, decode, exception_entries
+from .decode import PAIRS, ExceptionEntry, Instruction, codes_within, decode, exception_entries, protection
 from .exceptions import build_table
 from .parameters import parameter_names
 
@@ -13,4 +13,5 @@ __all__ = [
     "decode",
     "exception_entries",
     "parameter_names",
+    "protection",
 ]

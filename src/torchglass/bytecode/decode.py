@@ -17,6 +17,12 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
+from .exceptions import parse_table
+
+_NO_FALL = frozenset(
+    ("RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS", "JUMP_FORWARD", "JUMP_BACKWARD",
+     "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_ABSOLUTE")
+)  # fmt: skip
 _JUMPS = set(dis.hasjrel) | set(dis.hasjabs)
 PAIRS = {
     "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
@@ -39,6 +45,12 @@ class Instruction:
     argval: Any
     line: int | None
     target: int | None
+
+    @property
+    def successors(self) -> list[int]:
+        """Where control goes on but for handlers: at a jump's target, at the next instruction."""
+        jumped = [] if self.target is None else [self.target]
+        return jumped if self.opname in _NO_FALL else [*jumped, self.index + 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +109,15 @@ def exception_entries(code: CodeType) -> tuple[ExceptionEntry, ...]:
     if not getattr(code, "co_exceptiontable", b""):
         return ()
     index_of = _index_by_offset(code, _raw(code))
-    parse = dis._parse_exception_table  # type: ignore[attr-defined]
     return tuple(
-        ExceptionEntry(index_of[e.start], index_of[e.end], index_of[e.target], e.depth, e.lasti) for e in parse(code)
+        ExceptionEntry(index_of[start], index_of[end], index_of[target], depth, lasti)
+        for start, end, target, depth, lasti in parse_table(code.co_exceptiontable)
     )
+
+
+def protection(code: CodeType, index: int) -> ExceptionEntry | None:
+    """The handler that protects an instruction, None when there is none."""
+    return next((h for h in exception_entries(code) if h.start <= index < h.end), None)
 
 
 def _index_by_offset(code: CodeType, raw: list[dis.Instruction]) -> dict[int, int]:

@@ -12,7 +12,6 @@ from typing import Any
 from .ins import Ins
 
 _SETUP = frozenset({"SETUP_FINALLY", "SETUP_WITH", "SETUP_ASYNC_WITH"})
-_NO_FALL = frozenset({"RETURN_VALUE", "RAISE", "RERAISE", "JUMP"})
 
 
 def handler_table(code: CodeType, out: list[Ins], index_at: dict[int, int]) -> None:
@@ -99,9 +98,7 @@ def _from_blocks(out: list[Ins]) -> None:
                 stack = stack[:-1]
             elif ins.to >= 0:
                 work.append((ins.to, stack))
-            if op in _NO_FALL:
-                break
-            at += 1
+            at = ins.nxt
     for at, stack in stacks.items():
         ins = out[at]
         for handler in reversed(stack):

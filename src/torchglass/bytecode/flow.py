@@ -1,14 +1,18 @@
-"""Where control goes between canonical instructions, and which of them are one and the same.
+"""Where control goes between instructions, and which canonical ones are one and the same.
 
-``skip`` and ``following`` look along a straight line, ``successors`` at one instruction, ``reachable_instructions`` at
-all.  Indices are those of the list, -1 is nowhere.  Imports no torch.
+``skip`` and ``following`` look along a straight line, ``successors`` and ``ways`` at one instruction,
+``reachable_instructions`` at all; ``reached`` walks whatever graph it is given.  Indices are those of the list, -1 is
+nowhere.  Imports no torch.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from .ins import Ins
+
+T = TypeVar("T")
 
 #: instructions that cannot raise: whether a handler covers them does not matter
 SAFE = frozenset(
@@ -34,10 +38,30 @@ def successors(ins: Ins) -> tuple[int, ...]:
     return (ins.nxt,) if ins.op.startswith("SETUP_") else (ins.nxt, ins.to)
 
 
-def skip(code: list[Ins], at: int) -> int:
-    """The first instruction from ``at`` on that is neither NOP nor JUMP (a loop of those stays where it is)."""
+def ways(ins: Ins) -> tuple[int, ...]:
+    """Where control may go, handlers included."""
+    out = successors(ins)
+    if ins.to >= 0 and ins.op.startswith("SETUP_"):
+        out = (*out, ins.to)
+    return out if ins.eh < 0 else (*out, ins.eh)
+
+
+def reached(starts: Iterable[T], after: Callable[[T], Iterable[T]]) -> set[T]:
+    """All that is reached from ``starts``, those included, by going on to what follows each."""
+    seen: set[T] = set()
+    work = list(starts)
+    while work:
+        at = work.pop()
+        if at not in seen:
+            seen.add(at)
+            work += after(at)
+    return seen
+
+
+def skip(code: list[Ins], at: int, until: int = -1) -> int:
+    """The first instruction from ``at`` on that is neither NOP nor JUMP, or is ``until`` (a loop of those ends it)."""
     seen = 0
-    while 0 <= at < len(code) and seen < 1000:
+    while 0 <= at < len(code) and seen < 1000 and at != until:
         ins = code[at]
         if ins.op == "NOP":
             at = ins.nxt
@@ -52,17 +76,11 @@ def skip(code: list[Ins], at: int) -> int:
 def following(code: list[Ins], at: int, count: int) -> list[Ins]:
     """The next ``count`` instructions from ``at`` on, straight ahead, NOPs and jumps skipped."""
     out: list[Ins] = []
-    steps = 0
-    while 0 <= at < len(code) and len(out) < count and steps < 64:
+    while len(out) < count and 0 <= (at := skip(code, at)) < len(code):
         ins = code[at]
-        steps += 1
-        if ins.op == "JUMP":
-            at = ins.to
-            continue
-        if ins.op != "NOP":
-            out.append(ins)
-            if ins.op.startswith("BRANCH") or ins.nxt < 0:
-                break
+        out.append(ins)
+        if ins.op.startswith("BRANCH"):
+            break
         at = ins.nxt
     return out
 
@@ -70,18 +88,12 @@ def following(code: list[Ins], at: int, count: int) -> list[Ins]:
 def reachable_instructions(code: list[Ins], start: int = 0) -> list[int]:
     """The indices that normal flow or a handler reaches, in order."""
     seen: set[int] = set()
-    work = [start]
+    work, size = [start], len(code)
     while work:
         at = work.pop()
-        if at in seen or at < 0 or at >= len(code):
-            continue
-        seen.add(at)
-        ins = code[at]
-        work.extend(successors(ins))
-        if ins.to >= 0 and ins.op.startswith("SETUP_"):
-            work.append(ins.to)
-        if ins.eh >= 0:
-            work.append(ins.eh)
+        if at not in seen and 0 <= at < size:
+            seen.add(at)
+            work += ways(code[at])
     return sorted(seen)
 
 

@@ -22,7 +22,7 @@ import torch
 import torch.fx
 
 from .. import torch_compat
-from ..bytecode import parameter_names
+from ..bytecode import parameter_names, protection
 from ..options import CompileOptions
 from ..records.capture import Capture, GraphBreak, Request, Resume
 from ..records.guards import Guard
@@ -34,7 +34,7 @@ from .entry.effects import emit_effects
 from .entry.emitter import Emitter
 from .entry.module_text import entry_source
 from .entry.resume_call import entry_point, slot_text
-from .entry.resume_code import EntryPoint, in_original, live_cells, live_locals, protection, resume_code
+from .entry.resume_code import EntryPoint, in_original, live_cells, live_locals, resume_code
 from .errors import (
     BreaksThisCall,
     CannotResume,

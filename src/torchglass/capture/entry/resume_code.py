@@ -19,14 +19,11 @@ from weakref import WeakKeyDictionary
 from bytecode import Bytecode, CellVar, Instr, Label
 from bytecode.instr import TryBegin, TryEnd
 
-from ...bytecode import ExceptionEntry, build_table, decode, exception_entries
+from ...bytecode import build_table, decode, exception_entries, protection
+from ...bytecode.flow import reached
 from ...bytecode.pairs import split_pairs
 from ...records.sources import SHARED, STACK
 
-NO_FALL = frozenset(
-    ("RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS", "JUMP_FORWARD", "JUMP_BACKWARD",
-     "JUMP_BACKWARD_NO_INTERRUPT")
-)  # fmt: skip
 # 3.12: the depth of blocks; at 1 (some patch releases) closing the generator would skip the handlers that it waits in.
 # 3.13: whether it is part of a `yield from`.
 YIELD_ARGUMENT = () if sys.version_info < (3, 12) else (2,) if sys.version_info < (3, 13) else (0,)
@@ -81,24 +78,12 @@ def live_cells(code: CodeType, index: int) -> set[str]:
 def _used(code: CodeType, index: int, by: tuple[str, ...]) -> set[str]:
     instructions = decode(code)
 
-    handlers = exception_entries(code)
-    reached: set[int] = set()
-    todo = [index]
-    names = {receiver(code)} - {""}
-    while todo:
-        at = todo.pop()
-        if at in reached or at >= len(instructions):
-            continue
-        reached.add(at)
-        i = instructions[at]
-        if i.target is not None:
-            todo.append(i.target)
-        if i.opname not in NO_FALL:
-            todo.append(at + 1)
-        todo += [h.target for h in handlers if h.start <= at < h.end]
-        if i.opname.startswith(by):
-            names.add(i.argval)
-    return names
+    def following(at: int) -> list[int]:
+        handler = protection(code, at)
+        return instructions[at].successors + ([] if handler is None else [handler.target])
+
+    used = (instructions[at] for at in reached([index], following))
+    return {receiver(code), *(i.argval for i in used if i.opname.startswith(by))} - {""}
 
 
 def users_code(code: CodeType) -> CodeType:
@@ -220,8 +205,3 @@ def _with_cells(code: CodeType, prologue: int, cells: Iterable[str]) -> CodeType
                 raise ValueError("a shared variable in a function of over 255 variables")
             text[i.offset + 1] = slot
     return code.replace(co_code=bytes(text))
-
-
-def protection(code: CodeType, index: int) -> ExceptionEntry | None:
-    """The handler that protects an instruction, None when there is none."""
-    return next((h for h in exception_entries(code) if h.start <= index < h.end), None)

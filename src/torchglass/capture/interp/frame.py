@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from ...bytecode import ExceptionEntry, Instruction, decode, exception_entries
+from ...bytecode import Instruction, decode, protection
 from ...process import interrupts
 from ...records.origin import Origin
 from ..errors import Unsupported, UserError
@@ -47,13 +47,6 @@ class Frame:
         self.steps = 0
         self.locals_given: Value | None = None  # the dictionary that locals() gave, up to 3.12
         self.raised: dict[int, tuple[Value, int]] = {}  # exceptions that came to a handler here, and at which step
-        self._exceptions: tuple[ExceptionEntry, ...] | None = None
-
-    @property
-    def exceptions(self) -> tuple[ExceptionEntry, ...]:
-        if self._exceptions is None:
-            self._exceptions = exception_entries(self.code)
-        return self._exceptions
 
     # --- the stack -------------------------------------------------------------------------------------------------
     def push(self, value: Value) -> None:
@@ -83,9 +76,9 @@ class Frame:
 
     def is_protected(self) -> bool:
         """Whether a handler of the program's stands around the instruction it is at."""
-        index = self.instruction().index
-        around = (self.instructions[e.target] for e in self.exceptions if e.start <= index < e.end)
-        return any(i.opname != "CALL_INTRINSIC_1" for i in around)  # which 3.12 puts around all that a generator does
+        entry = protection(self.code, self.instruction().index)
+        # which 3.12 puts around all that a generator does
+        return entry is not None and self.instructions[entry.target].opname != "CALL_INTRINSIC_1"
 
     # --- where we are ----------------------------------------------------------------------------------------------
     def instruction(self) -> Instruction:
@@ -119,20 +112,20 @@ class Frame:
 
     def unwind(self, m: Machine, error: UserError, index: int) -> bool:
         """Go to the handler that protects instruction ``index``; False when there is none."""
-        for entry in self.exceptions:
-            if entry.start <= index < entry.end:
-                self.raised.setdefault(id(error.value), (error.value, self.steps - 1))
-                m.chain(error.value)
-                if isinstance(error.value, ExceptionV) and error.value.trace is None:
-                    error.value.trace = object()
-                del self.stack[entry.depth :]
-                if entry.lasti:
-                    # where it was raised, for tracebacks only; the real number means nothing in a resume function
-                    self.push(ConstantV(0))
-                self.push(error.value)
-                self.pc = entry.target
-                return True
-        return False
+        entry = protection(self.code, index)
+        if entry is None:
+            return False
+        self.raised.setdefault(id(error.value), (error.value, self.steps - 1))
+        m.chain(error.value)
+        if isinstance(error.value, ExceptionV) and error.value.trace is None:
+            error.value.trace = object()
+        del self.stack[entry.depth :]
+        if entry.lasti:
+            # where it was raised, for tracebacks only; the real number means nothing in a resume function
+            self.push(ConstantV(0))
+        self.push(error.value)
+        self.pc = entry.target
+        return True
 
     def leave(self, m: Machine) -> None:
         """Let go of the variables at the end, as Python does; of a frame that was called, its values die with it."""

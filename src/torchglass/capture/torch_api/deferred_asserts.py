@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ...bytecode import Instruction
-from ..entry.resume_code import NO_FALL
+from ...bytecode.flow import reached
 from ..errors import Unchecked
 from ..values.base import Value
 from ..values.tensor import TensorV
@@ -74,21 +74,12 @@ def _passing(frame: Frame) -> bool | None:
 
 def _raises(instructions: tuple[Instruction, ...], start: int) -> bool:
     """Whether all paths from here end in a ``raise``."""
-    reached: set[int] = set()
-    todo = [start]
-    while todo:
-        at = todo.pop()
+
+    def following(at: int) -> list[int]:
         i = instructions[at]
-        if at in reached or i.opname in RAISES:
-            continue
-        if i.opname.startswith(GOES_ON):
-            return False
-        reached.add(at)
-        if i.target is not None:
-            todo.append(i.target)
-        if i.opname not in NO_FALL:
-            todo.append(at + 1)
-    return True
+        return [] if i.opname in RAISES or i.opname.startswith(GOES_ON) else i.successors
+
+    return not any(instructions[at].opname.startswith(GOES_ON) for at in reached([start], following))
 
 
 def refuse_unfit(m: Machine) -> None:

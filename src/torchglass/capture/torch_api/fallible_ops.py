@@ -16,6 +16,7 @@ import torch
 import torch.fx
 
 from ... import torch_compat
+from ...bytecode import protection
 from ..errors import OutOfOrder
 
 if TYPE_CHECKING:
@@ -35,23 +36,8 @@ _OPERATORS = (torch_compat.OpOverload, torch_compat.OpOverloadPacket, torch_comp
 _LOOKING = frozenset({"multinomial", "bernoulli", "binomial", "poisson", "normal"})
 _ELEMENTWISE = frozenset(
     {"add", "iadd", "sub", "isub", "mul", "imul", "neg", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor"}
-    | {
-        "invert",
-        "to",
-        "float",
-        "double",
-        "half",
-        "bfloat16",
-        "int",
-        "long",
-        "bool",
-        "clone",
-        "detach",
-        "copy",
-        "where",
-        "view",
-    }
-    | {"zero", "fill", "batch_norm", "sum", "mean", "any", "all", "logical_not", "masked_fill", "getattr"}
+    | {"invert", "to", "float", "double", "half", "bfloat16", "int", "long", "bool", "clone", "detach", "copy", "where"}
+    | {"view", "zero", "fill", "batch_norm", "sum", "mean", "any", "all", "logical_not", "masked_fill", "getattr"}
 )
 # What an ``except`` clause does before it compares types goes on; these end the search for that comparison.
 _NO_CLAUSE = ("POP_TOP", "STORE", "RERAISE", "RETURN", "JUMP", "POP_JUMP", "WITH_EXCEPT_START")
@@ -103,7 +89,7 @@ def _looks_at_data(node: torch.fx.Node) -> bool:
 def _catches(frame: Frame) -> bool:
     at, seen = frame.instruction().index, set[int]()
     while True:
-        entry = next((e for e in frame.exceptions if e.start <= at < e.end), None)
+        entry = protection(frame.code, at)
         if entry is None or entry.target in seen:
             return False
         at = entry.target  # what a ``with`` or ``finally`` lets through comes to the block around that

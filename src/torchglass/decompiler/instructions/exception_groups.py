@@ -84,25 +84,10 @@ def _redirect(code: list[Ins], places: set[int], to: int, miss: int) -> None:
     for ins in code:
         if ins.index in (miss, to) or ins.op == "CHECK_EXC_MATCH":
             continue
-        if ins.to >= 0 and skip(code, ins.to) in places and not _passes(code, ins.to, miss):
+        if ins.to >= 0 and skip(code, ins.to, miss) in places:
             ins.to = to
-        if ins.nxt >= 0 and ins.op != "NOP" and skip(code, ins.nxt) in places and not _passes(code, ins.nxt, miss):
+        if ins.nxt >= 0 and ins.op != "NOP" and skip(code, ins.nxt, miss) in places:
             ins.nxt = to
-
-
-def _passes(code: list[Ins], at: int, place: int) -> bool:
-    """Whether the way of NOPs and JUMPs from ``at`` leads over ``place``."""
-    for _ in range(1000):
-        if at == place:
-            return True
-        ins = code[at]
-        if ins.op == "NOP":
-            at = ins.nxt
-        elif ins.op == "JUMP":
-            at = ins.to
-        else:
-            return False
-    return False
 
 
 def _drop_name_cleanup(code: list[Ins], done: int) -> None:

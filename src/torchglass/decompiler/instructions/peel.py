@@ -11,9 +11,9 @@ from __future__ import annotations
 import dis
 from types import CodeType
 
-from ...bytecode.canonical import TERMINAL, VERSION, canonical
-from ...bytecode.exceptions import parse_table
-from ...bytecode.flow import handlers_around, reachable_instructions, skip, successors
+from ...bytecode import decode, protection
+from ...bytecode.canonical import TERMINAL, canonical
+from ...bytecode.flow import handlers_around, reachable_instructions, skip, successors, ways
 from ...bytecode.ins import Ins, append
 
 #: the position of a RAISE that stands for a jump to a handler, and the argument of a clause made for an entry
@@ -86,31 +86,25 @@ def _single_round(code: list[Ins], jump: Ins, head: int, depth: int, tails: dict
 
 def stack_depths(code: CodeType) -> dict[int, int]:
     """How many values lie on the stack before the instruction at each offset that control reaches from anywhere."""
-    instructions = [i for i in dis.get_instructions(code) if i.opname not in ("EXTENDED_ARG", "CACHE")]
-    index = {i.offset: n for n, i in enumerate(instructions)}
-    rows = parse_table(code.co_exceptiontable) if VERSION >= (3, 11) else []
+    instructions = decode(code)
     depths: dict[int, int] = {}
     # a prologue's jump leads into the middle; what it skips begins with an empty stack
-    work = [(0, 0)] + [(n + 1, 0) for n, i in enumerate(instructions[:-1]) if i.opname.startswith("JUMP_FORWARD")][:1]
+    work = [(0, 0), *[(i.index + 1, 0) for i in instructions if i.opname == "JUMP_FORWARD"][:1]]
     while work:
         at, depth = work.pop()
-        if at >= len(instructions) or instructions[at].offset in depths:
+        if at >= len(instructions) or at in depths:
             continue
+        depths[at] = depth
+        if (handler := protection(code, at)) is not None:
+            work.append((handler.target, handler.depth + handler.lasti + 1))
         i = instructions[at]
-        depths[i.offset] = depth
-        for start, end, target, kept, lasti in rows:
-            if start <= i.offset < end and target in index:
-                work.append((index[target], kept + lasti + 1))
         arg = i.arg if i.opcode >= dis.HAVE_ARGUMENT else None
-        if i.opcode in dis.hasjrel or i.opcode in dis.hasjabs:
-            work.append((index.get(i.argval, len(instructions)), depth + dis.stack_effect(i.opcode, arg, jump=True)))
-        if i.opname not in _LEAVES and not i.opname.startswith(("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_ABSOLUTE")):
-            effect = 1 if i.opname == "RETURN_GENERATOR" else dis.stack_effect(i.opcode, arg, jump=False)
-            work.append((at + 1, depth + effect))
-    return depths
-
-
-_LEAVES = frozenset({"RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS"})
+        for after in i.successors:
+            generator = i.opname == "RETURN_GENERATOR"
+            effect = 1 if generator else dis.stack_effect(i.opcode, arg, jump=after == i.target)
+            work.append((after, depth + effect))
+    # of two that stand for one, the first
+    return {instructions[at].offset: depths[at] for at in sorted(depths, reverse=True)}
 
 
 def enter_behind_exit(code: list[Ins]) -> None:
@@ -201,11 +195,7 @@ def _original_start(code: list[Ins], jump: Ins) -> int:
 
 
 def _next(code: list[Ins], at: int) -> list[int]:
-    ins = code[at]
-    out = [n for n in successors(ins) if 0 <= n < len(code)]
-    if ins.eh >= 0:
-        out.append(ins.eh)
-    return out
+    return [way for way in ways(code[at]) if 0 <= way < len(code)]
 
 
 def _loops(code: list[Ins], start: int) -> list[tuple[int, set[int]]]:
