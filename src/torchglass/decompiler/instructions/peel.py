@@ -11,8 +11,8 @@ from __future__ import annotations
 import dis
 from types import CodeType
 
-from ...bytecode import decode, protection
 from ...bytecode.canonical import TERMINAL, canonical
+from ...bytecode.decode import decode, protection
 from ...bytecode.flow import handlers_around, reachable_instructions, skip, successors, ways
 from ...bytecode.ins import Ins, append
 
