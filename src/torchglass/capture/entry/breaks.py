@@ -18,11 +18,12 @@ from ...bytecode.canonical import in_dialect
 from ...bytecode.expressions import EXPRESSIONS, Take, place
 from ...bytecode.operators import BINARY, CONVERSIONS, NUMBERED, UNARY, unpacked
 from ...marks.markers import graph_break
+from ...process.tables import enters
 from ..errors import CannotResume
 from ..interp.frame import Frame
-from ..interp.ops.control import call_parts
+from ..interp.ops.control import call_parts, ex_parts
 from ..torch_api import operations as tensor_ops
-from ..values.base import NULL, Value, home_of
+from ..values.base import Value, home_of, to_call
 from ..values.constant import ConstantV
 from ..values.functions import MethodV, TensorMethodV
 from ..values.iterators import GeneratorV
@@ -48,15 +49,7 @@ class Path:
 
 Breaker = Callable[[Emitter, Frame, Instruction], list[Path]]
 BREAKERS: dict[str, Breaker] = {}
-
-
-def breaks_at(*opnames: str) -> Callable[[Breaker], Breaker]:
-    def register(function: Breaker) -> Breaker:
-        for name in opnames:
-            BREAKERS[name] = function
-        return function
-
-    return register
+breaks_at = enters(BREAKERS)
 
 
 def write_break(e: Emitter, frame: Frame, instruction: Instruction) -> list[Path]:
@@ -77,7 +70,7 @@ def write_break(e: Emitter, frame: Frame, instruction: Instruction) -> list[Path
 def _may_call_functions(frame: Frame, instruction: Instruction) -> bool:
     name = instruction.opname
     if name in ("CALL", "CALL_KW"):
-        function = _parts(_copy(frame), instruction)[0]
+        function = call_parts(_copy(frame), instruction)[0]
         real = getattr(function, "real", None)
         plain = (
             isinstance(function, TensorMethodV) or real is print or real is graph_break or _looks_at_caller(function)
@@ -189,7 +182,7 @@ def _to_bool(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
 @breaks_at("CALL", "CALL_KW")
 def _call(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     copy = _copy(frame)
-    function, args, kwargs = _parts(copy, i)
+    function, args, kwargs = call_parts(copy, i)
     _refuse_frame_readers(function, args)
     return _result(e, i, list(copy.stack), _call_text(e, frame, function, args, kwargs))
 
@@ -222,15 +215,7 @@ def _refuse_frame_readers(function: Value, args: list[Value]) -> None:
 @breaks_at("CALL_FUNCTION_EX")
 def _call_ex(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     copy = _copy(frame)
-    assert i.arg is not None
-    kwargs = copy.pop() if i.arg & 1 else None
-    args = copy.pop()
-    if sys.version_info >= (3, 13):
-        copy.pop()
-        function = copy.pop()
-    else:
-        function = copy.pop()
-        copy.pop()
+    function, args, kwargs = ex_parts(copy, i)
     text = f"{e.expr(function)}(*{e.expr(args)}" + (f", **{e.expr(kwargs)})" if kwargs is not None else ")")
     return _result(e, i, list(copy.stack), text)
 
@@ -239,12 +224,6 @@ def _copy(frame: Frame) -> Frame:
     copy = Frame(frame.code, frame.namespace, frame.module, frame.locals, [])
     copy.stack, copy.kw_names = list(frame.stack), frame.kw_names
     return copy
-
-
-def _parts(frame: Frame, i: Instruction) -> tuple[Value, list[Value], dict[str, Value]]:
-    """Take the function, the arguments and those by keyword off the stack."""
-    assert i.arg is not None
-    return call_parts(frame, i.arg, frame.pop().as_constant() if i.opname == "CALL_KW" else frame.kw_names)
 
 
 # --- expressions and places -------------------------------------------------------------------------------------------
@@ -344,14 +323,7 @@ def _load_attr(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     name = e.fresh(i.argval)
     e.line(f"{name} = {e.owner(owner)}.{i.argval}")
     method = in_dialect(frame.code, i)[0] == "LOAD_METHOD"
-    return [Path(None, [*stack, *_loaded(name, method)], i.index + 1)]
-
-
-def _loaded(name: str, to_call: bool) -> Stack:
-    """What a load pushes; where it is to be called, with room for what a method is bound to."""
-    if not to_call:
-        return [name]
-    return [NULL, name] if sys.version_info < (3, 13) else [name, NULL]
+    return [Path(None, [*stack, *(to_call(name) if method else [name])], i.index + 1)]
 
 
 @breaks_at("LOAD_GLOBAL")
@@ -360,7 +332,7 @@ def _load_global(e: Emitter, frame: Frame, i: Instruction) -> list[Path]:
     assert i.arg is not None
     value = e.fresh(i.argval)
     e.line(f"{value} = {table}[{i.argval!r}]")
-    return [Path(None, [*frame.stack, *_loaded(value, bool(i.arg & 1))], i.index + 1)]
+    return [Path(None, [*frame.stack, *(to_call(value) if i.arg & 1 else [value])], i.index + 1)]
 
 
 # --- with -------------------------------------------------------------------------------------------------------------

@@ -133,6 +133,11 @@ class Null(Value):
 NULL = Null()
 
 
+def to_call(function: Any) -> list[Any]:
+    """A function on the stack as a call looks for it, with NULL for the object that a method is bound to."""
+    return [NULL, function] if sys.version_info < (3, 13) else [function, NULL]
+
+
 class HandledV(Value):
     """What PUSH_EXC_INFO leaves below a handler's stack: ``error`` is being handled until POP_EXCEPT takes this off."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....bytecode.operators import UNARY, unpacked
 from ...errors import Unsupported
 from ...values.constant import ConstantV
 from ...values.containers import ListV, SetV, SliceV, TupleV
@@ -116,35 +117,29 @@ def _unpacked(m, value):
     return m.listed(value)
 
 
-@handler("UNPACK_SEQUENCE")
-def unpack_sequence(m, f, i):
+@handler("UNPACK_SEQUENCE", "UNPACK_EX")
+def unpack(m, f, i):
+    count, starred = unpacked(i.opname, i.arg)
     values = _unpacked(m, f.pop())
-    if len(values) < i.arg:
-        m.throw(ValueError, f"not enough values to unpack (expected {i.arg}, got {len(values)})")
-    if len(values) > i.arg:
-        m.throw(ValueError, f"too many values to unpack (expected {i.arg})")
+    more = len(values) - count
+    if more < (0 if starred is None else -1):
+        wanted = str(count) if starred is None else f"at least {count - 1}"
+        m.throw(ValueError, f"not enough values to unpack (expected {wanted}, got {len(values)})")
+    if starred is not None:
+        stop = starred + 1 + more
+        values = [*values[:starred], ListV(values[starred:stop]), *values[stop:]]
+    elif more > 0:
+        m.throw(ValueError, f"too many values to unpack (expected {count})")
     f.stack.extend(reversed(values))
-
-
-@handler("UNPACK_EX")
-def unpack_ex(m, f, i):
-    before, after = i.arg & 0xFF, i.arg >> 8
-    values = _unpacked(m, f.pop())
-    if len(values) < before + after:
-        m.throw(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(values)})")
-    stop = len(values) - after
-    f.stack.extend(reversed([*values[:before], ListV(values[before:stop]), *values[stop:]]))
 
 
 @handler("CALL_INTRINSIC_1", versions=SINCE_312)
 def call_intrinsic_1(m, f, i):
     name = {3: "stopiteration_error", 5: "unary_positive", 6: "list_to_tuple"}.get(i.arg)
     if name == "list_to_tuple":
-        f.push(TupleV(list(f.pop().items)))
+        list_to_tuple(m, f, i)
     elif name == "unary_positive":
-        import operator
-
-        f.push(m.unary(operator.pos, f.pop()))
+        f.push(m.unary(UNARY["UNARY_POSITIVE"].function, f.pop()))
     elif name == "stopiteration_error":
         pass
     else:
@@ -157,16 +152,10 @@ def get_len(m, f, i):
     f.push(ConstantV(f.stack[-1].length(m)))
 
 
-@handler("MATCH_SEQUENCE")
-def match_sequence(m, f, i):
-    cls = f.stack[-1].python_type()
-    f.push(ConstantV(bool(cls.__flags__ & (1 << 5))))
-
-
-@handler("MATCH_MAPPING")
-def match_mapping(m, f, i):
-    cls = f.stack[-1].python_type()
-    f.push(ConstantV(bool(cls.__flags__ & (1 << 6))))
+@handler("MATCH_SEQUENCE", "MATCH_MAPPING")
+def match_kind(m, f, i):
+    flag = 1 << 5 if i.opname == "MATCH_SEQUENCE" else 1 << 6  # Py_TPFLAGS_SEQUENCE, Py_TPFLAGS_MAPPING
+    f.push(ConstantV(bool(f.stack[-1].python_type().__flags__ & flag)))
 
 
 @handler("MATCH_KEYS")

@@ -50,20 +50,12 @@ for _name, _step in (
     handler(f"POP_JUMP_{_name}", versions=SINCE_312)(_step)
 
 
-@handler("JUMP_IF_TRUE_OR_POP", versions=BEFORE_312)
-def jump_if_true_or_pop(m, f, i):
-    if m.truth(f.stack[-1]):
+@handler("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP", versions=BEFORE_312)
+def jump_or_pop(m, f, i):
+    if m.truth(f.stack[-1]) is (i.opname == "JUMP_IF_TRUE_OR_POP"):
         f.jump(i)
     else:
         f.pop()
-
-
-@handler("JUMP_IF_FALSE_OR_POP", versions=BEFORE_312)
-def jump_if_false_or_pop(m, f, i):
-    if m.truth(f.stack[-1]):
-        f.pop()
-    else:
-        f.jump(i)
 
 
 # --- loops ------------------------------------------------------------------------------------------------------------
@@ -96,55 +88,37 @@ def kw_names(m, f, i):
     f.kw_names = f.code.co_consts[i.arg]
 
 
-def call_parts(f, argc, names):
-    """Pop a call's callable, positional and keyword values (below: NULL and callable, or function and self)."""
-    values = f.pop_n(argc)
-    second, first = f.pop(), f.pop()
-    if sys.version_info >= (3, 13):
-        function = first
-        if second is not NULL:
-            values = [second, *values]
-    elif first is NULL:
-        function = second
-    else:
-        function = first
-        values = [second, *values]
+def call_parts(f, i):
+    """Pop a call's function, arguments and those by keyword (on the stack: function and self, or function and NULL)."""
+    names, f.kw_names = f.pop().as_constant() if i.opname == "CALL_KW" else f.kw_names, ()
+    values = f.pop_n(i.arg)
+    function, *bound = [part for part in f.pop_n(2) if part is not NULL]
+    values = bound + values
     split = len(values) - len(names)
     return function, values[:split], dict(zip(names, values[split:]))
 
 
-@handler("CALL")
-def call(m, f, i):
-    names, f.kw_names = f.kw_names, ()
-    function, args, kwargs = call_parts(f, i.arg, names)
-    f.push(m.call(function, args, kwargs))
+def ex_parts(f, i):
+    """Pop the function, the arguments and the keywords (None: there are none) of CALL_FUNCTION_EX."""
+    kwargs = f.pop() if i.arg & 1 else None
+    args = f.pop()
+    (function,) = (part for part in f.pop_n(2) if part is not NULL)
+    return function, args, kwargs
 
 
 @handler("CALL_KW", versions=SINCE_313)
-def call_kw(m, f, i):
-    names = f.pop().as_constant()
-    function, args, kwargs = call_parts(f, i.arg, names)
-    f.push(m.call(function, args, kwargs))
-
-
-def ex_parts(m, f, i):
-    """Pop the parts of CALL_FUNCTION_EX."""
-    kwargs = {k.as_constant(): v for k, v in m.mapping_pairs(f.pop())} if i.arg & 1 else {}
-    if not all(isinstance(name, str) for name in kwargs):
-        m.throw(TypeError, "keywords must be strings")
-    args = m.listed(f.pop())
-    if sys.version_info >= (3, 13):
-        f.pop()
-        return f.pop(), args, kwargs
-    function = f.pop()
-    f.pop()
-    return function, args, kwargs
+@handler("CALL")
+def call(m, f, i):
+    f.push(m.call(*call_parts(f, i)))
 
 
 @handler("CALL_FUNCTION_EX")
 def call_function_ex(m, f, i):
-    function, args, kwargs = ex_parts(m, f, i)
-    f.push(m.call(function, args, kwargs))
+    function, args, named = ex_parts(f, i)
+    kwargs = {} if named is None else {k.as_constant(): v for k, v in m.mapping_pairs(named)}
+    if not all(isinstance(name, str) for name in kwargs):
+        m.throw(TypeError, "keywords must be strings")
+    f.push(m.call(function, m.listed(args), kwargs))
 
 
 # --- generators -------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....bytecode.operators import SHUFFLES
 from ...values.base import NULL
 from ...values.constant import ConstantV
 from ...values.containers import TupleV
@@ -33,14 +34,9 @@ def push_null(m, f, i):
     f.push(NULL)
 
 
-@handler("COPY")
-def copy(m, f, i):
-    f.push(f.stack[-i.arg])
-
-
-@handler("SWAP")
-def swap(m, f, i):
-    f.stack[-1], f.stack[-i.arg] = f.stack[-i.arg], f.stack[-1]
+@handler("COPY", "SWAP")
+def shuffle(m, f, i):
+    SHUFFLES[i.opname](f.stack, i.arg)
 
 
 @handler("LOAD_CONST")

@@ -6,7 +6,7 @@ import sys
 
 from ...errors import Unsupported
 from ...meanings import generic_aliases as typed
-from ...values.base import NULL, Value
+from ...values.base import NULL, Value, to_call
 from ...values.constant import ConstantV
 from ...values.containers import CellV, SliceV
 from ...values.dicts import DictV
@@ -110,11 +110,8 @@ def load_classderef(m, f, i):
 # --- globals ----------------------------------------------------------------------------------------------------------
 @handler("LOAD_GLOBAL")
 def load_global(m, f, i):
-    if i.arg & 1 and sys.version_info < (3, 13):
-        f.push(NULL)
-    f.push(namespaces.load_global(m, f, i.argval))
-    if i.arg & 1 and sys.version_info >= (3, 13):
-        f.push(NULL)
+    value = namespaces.load_global(m, f, i.argval)
+    f.stack.extend(to_call(value) if i.arg & 1 else [value])
 
 
 @handler("LOAD_NAME")
@@ -187,19 +184,9 @@ def delete_global(m, f, i):
 
 # --- attributes -------------------------------------------------------------------------------------------------------
 def _push_method(m, f, name):
-    """LOAD_METHOD: a bound method goes onto the stack as function and self, anything else below a NULL."""
-    owner = f.pop()
-    attribute = m.get_attr(owner, name)
-    null_first = sys.version_info < (3, 13)
-    if isinstance(attribute, MethodV):
-        f.push(attribute.function)
-        f.push(attribute.owner)
-    elif null_first:
-        f.push(NULL)
-        f.push(attribute)
-    else:
-        f.push(attribute)
-        f.push(NULL)
+    """LOAD_METHOD: a bound method goes onto the stack as function and self, anything else with a NULL."""
+    found = m.get_attr(f.pop(), name)
+    f.stack.extend([found.function, found.owner] if isinstance(found, MethodV) else to_call(found))
 
 
 @handler("LOAD_METHOD", versions=BEFORE_312)
@@ -217,8 +204,7 @@ def load_attr(m, f, i):
 
 @handler("STORE_ATTR")
 def store_attr(m, f, i):
-    value, owner = None, f.pop()
-    value = f.pop()
+    owner, value = f.pop(), f.pop()
     owner.set_attr(m, i.argval, value)
 
 
