@@ -13,21 +13,12 @@ from typing import Any
 import torch
 
 from ..aten import masked_writes
+from ..process.tables import enters
 from ..torch_compat import batch_norm_legit, without_onednn
 
 Composite = Callable[..., Any]
 COMPOSITES: dict[Any, Composite] = {}
-
-
-def composite(*functions: Callable[..., Any]) -> Callable[[Composite], Composite]:
-    def enter(written: Composite) -> Composite:
-        for function in functions:
-            if function in COMPOSITES:
-                raise AssertionError(f"{function} is written already")
-            COMPOSITES[function] = written
-        return written
-
-    return enter
+composite = enters(COMPOSITES)
 
 
 @composite(torch.nn.functional.one_hot)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ..process import changes
+from ..process.tables import enters
 from ..process.warning_filters import ignored
 from ..torch_compat import (
     below_functionalization,
@@ -28,20 +29,11 @@ from ..torch_compat import (
 
 aten = torch.ops.aten
 KERNELS: dict[str, Callable[..., Any]] = {}
+_kernel = enters(KERNELS)
 _library: list[torch.library.Library] = []
 
 VIEWS_OF_ZEROS = ("view", "as_strided", "_reshape_alias")
 """The views with a kernel for zero tensors, which is that of other tensors: where it is passed by, that one runs."""
-
-
-def _kernel(operator: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
-        if operator in KERNELS:
-            raise AssertionError(f"{operator} has a kernel already")
-        KERNELS[operator] = function
-        return function
-
-    return enter
 
 
 def register() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from ..process.tables import enters
 from ..records.loops import HALF
 
 CTYPES = {
@@ -60,17 +61,7 @@ def constant(value: float | int | bool, dtype: str) -> str:
 
 Printer = Callable[[str, str, Sequence[str]], str]
 PRINTERS: dict[str, Printer] = {}
-
-
-def printer(*ops: str) -> Callable[[Printer], Printer]:
-    def register(fn: Printer) -> Printer:
-        for op in ops:
-            if op in PRINTERS:
-                raise KeyError(f"{op} has a printer already")
-            PRINTERS[op] = fn
-        return fn
-
-    return register
+printer = enters(PRINTERS)
 
 
 def c_op(op: str, dtype: str, operand: str, args: Sequence[str]) -> str:

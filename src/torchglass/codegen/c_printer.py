@@ -5,24 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..process.tables import enters
 from ..records.loops import compute_dtype
 from ..records.sizes import text
 from . import statements as s
 from .c_ops import c_op, carried, combine, from_half, to_half
 
 PRINTERS: dict[type, Callable[[Any], list[str]]] = {}
-
-
-def prints(kind: type) -> Callable[[Callable[[Any], list[str]]], Callable[[Any], list[str]]]:
-    """Enter the printer of a kind of statement."""
-
-    def enter(printer: Callable[[Any], list[str]]) -> Callable[[Any], list[str]]:
-        if kind in PRINTERS:
-            raise KeyError(f"{kind.__name__} has a printer already")
-        PRINTERS[kind] = printer
-        return printer
-
-    return enter
+prints = enters(PRINTERS)
+"""Enters the printer of a kind of statement."""
 
 
 def lines_of(body: Iterable[s.Stmt]) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from .._native import GraphFunction, below_autograd, overlap, write_back
+from ..process.tables import enters
 from ..records.partition import Computed, Constant, InputItself, Output, Part, Partition, SameAs, ViewOf, ViewStep
 from ..torch_compat import in_forward_mode, in_function_transform
 from .backward import Backward, CompileBackward, Graph, PartBackward
@@ -106,18 +107,8 @@ _KINDS = {(True, True): 0, (True, False): 0, (False, True): 1, (False, False): 2
 
 
 _MAKERS: dict[type, Callable[[Any], MakeOutput]] = {}
-
-
-def _makes(kind: type) -> Callable[[Callable[[Any], MakeOutput]], Callable[[Any], MakeOutput]]:
-    """Enter how to make one kind of user output."""
-
-    def enter(function: Callable[[Any], MakeOutput]) -> Callable[[Any], MakeOutput]:
-        if kind in _MAKERS:
-            raise AssertionError(f"{kind.__name__} has a maker already")
-        _MAKERS[kind] = function
-        return function
-
-    return enter
+_makes = enters(_MAKERS)
+"""Enters how to make one kind of user output."""
 
 
 def _maker(output: Output) -> MakeOutput:

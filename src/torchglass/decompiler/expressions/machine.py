@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...bytecode.ins import Ins
+from ...process.tables import enters
 from ..errors import DecompileError
 from ..graph.cfg import Node
 from ..scope import Scope
@@ -21,19 +22,8 @@ from .values import Case, CaseTest, Chained, Function, Import, Item, Marker, Mat
 
 Rule = Callable[["Machine", Ins], None]
 RULES: dict[str, Rule] = {}
-
-
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule for canonical instructions; a second rule for one name is an error."""
-
-    def register(function: Rule) -> Rule:
-        for name in names:
-            if name in RULES:
-                raise RuntimeError(f"{name} has two rules")
-            RULES[name] = function
-        return function
-
-    return register
+rule = enters(RULES)
+"""Registers a rule for canonical instructions."""
 
 
 class Machine:

@@ -15,6 +15,7 @@ from types import CodeType
 from typing import Any
 
 from ...bytecode.ins import Ins
+from ...process.tables import enters
 from ..names import STAND_IN
 from .machine import RULES, Machine, Rule
 from .trees import LOAD, assign_to, load
@@ -38,10 +39,7 @@ def named(*names: str) -> Callable[[Callable[[Any, Ins], bool]], Callable[[Any, 
             if not function(machine, ins):
                 RULES[ins.op](machine, ins)
 
-        for name in names:
-            if name in NAMED:
-                raise RuntimeError(f"{name} has two rules")
-            NAMED[name] = rule
+        enters(NAMED)(*names)(rule)
         return function
 
     return register

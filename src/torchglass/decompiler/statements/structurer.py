@@ -15,6 +15,7 @@ from typing import Any
 
 from ...bytecode.canonical import VERSION
 from ...bytecode.flow import SAFE
+from ...process.tables import enters
 from ..expressions.conditions import case_test, negatable, negate
 from ..expressions.trees import some, terminates
 from ..expressions.values import Match, is_marker
@@ -24,18 +25,8 @@ from .places import Loop, Place, Unstructured
 
 Writer = Callable[["Structurer", Node, Place, "list[ast.stmt]"], "Node | None"]
 WRITERS: dict[str, Writer] = {}
-
-
-def writes(kind: str) -> Callable[[Writer], Writer]:
-    """Register what appends a statement of ``kind`` that begins at a node; it returns the node to go on with."""
-
-    def register(writer: Writer) -> Writer:
-        if kind in WRITERS:
-            raise RuntimeError(f"{kind} has two writers")
-        WRITERS[kind] = writer
-        return writer
-
-    return register
+writes = enters(WRITERS)
+"""Registers what appends a statement of a kind that begins at a node; it returns the node to go on with."""
 
 
 class Structurer:
