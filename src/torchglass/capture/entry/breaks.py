@@ -193,8 +193,8 @@ def _call_text(e: Emitter, frame: Frame, function: Value, args: list[Value], kwa
         parts[2] = f"stacklevel={parts[2]}"
     if _looks_at_caller(function):
         at = frame.origin()
-        place = f"{at.file!r}, {at.line}, {at.function!r}, {e.pin(frame.namespace, 'globals_of_function')}"
-        return f"reconstruct.call_from({place}, {', '.join([e.expr(function), *parts])})"
+        where = f"{at.file!r}, {at.line}, {at.function!r}, {e.pin(frame.namespace, 'globals_of_function')}"
+        return f"reconstruct.call_from({where}, {', '.join([e.expr(function), *parts])})"
     return f"{e.expr(function)}({', '.join(parts)})"
 
 
