@@ -1,8 +1,7 @@
 """Where control goes between instructions, and which canonical ones are one and the same.
 
-``skip`` and ``following`` look along a straight line, ``successors`` and ``ways`` at one instruction,
-``reachable_instructions`` at all; ``reached`` walks whatever graph it is given.  Indices are those of the list, -1 is
-nowhere.  Imports no torch.
+``skip`` and ``following`` look along a straight line, ``successors`` at one instruction, ``reachable_instructions`` at
+all; ``reached`` walks whatever graph it is given.  Indices are those of the list, -1 is nowhere.  Imports no torch.
 """
 
 from __future__ import annotations
@@ -38,14 +37,6 @@ def successors(ins: Ins) -> tuple[int, ...]:
     return (ins.nxt,) if ins.op.startswith("SETUP_") else (ins.nxt, ins.to)
 
 
-def ways(ins: Ins) -> tuple[int, ...]:
-    """Where control may go, handlers included."""
-    out = successors(ins)
-    if ins.to >= 0 and ins.op.startswith("SETUP_"):
-        out = (*out, ins.to)
-    return out if ins.eh < 0 else (*out, ins.eh)
-
-
 def reached(starts: Iterable[T], after: Callable[[T], Iterable[T]]) -> set[T]:
     """All that is reached from ``starts``, those included, by going on to what follows each."""
     seen: set[T] = set()
@@ -61,14 +52,12 @@ def reached(starts: Iterable[T], after: Callable[[T], Iterable[T]]) -> set[T]:
 def skip(code: list[Ins], at: int, until: int = -1) -> int:
     """The first instruction from ``at`` on that is neither NOP nor JUMP, or is ``until`` (a loop of those ends it)."""
     seen = 0
-    while 0 <= at < len(code) and seen < 1000 and at != until:
+    while 0 <= at < len(code) and seen < 1000:
         ins = code[at]
-        if ins.op == "NOP":
-            at = ins.nxt
-        elif ins.op == "JUMP":
-            at = ins.to
-        else:
-            return at
+        op = ins.op
+        if (op != "NOP" and op != "JUMP") or at == until:  # two tests are faster than one of membership
+            break
+        at = ins.nxt if op == "NOP" else ins.to
         seen += 1
     return at
 
@@ -91,9 +80,16 @@ def reachable_instructions(code: list[Ins], start: int = 0) -> list[int]:
     work, size = [start], len(code)
     while work:
         at = work.pop()
-        if at not in seen and 0 <= at < size:
+        while 0 <= at < size and at not in seen:
             seen.add(at)
-            work += ways(code[at])
+            ins = code[at]
+            at = ins.nxt
+            if ins.eh >= 0:
+                work.append(ins.eh)
+            if ins.to >= 0:  # a jump's target, or what SETUP_FINALLY makes the handler
+                work.append(ins.to)
+                if ins.op == "JUMP":
+                    break
     return sorted(seen)
 
 

@@ -13,7 +13,7 @@ from types import CodeType
 
 from ...bytecode.canonical import TERMINAL, canonical
 from ...bytecode.decode import decode, protection
-from ...bytecode.flow import handlers_around, reachable_instructions, skip, successors, ways
+from ...bytecode.flow import handlers_around, reachable_instructions, skip, successors
 from ...bytecode.ins import Ins, append
 
 #: the position of a RAISE that stands for a jump to a handler, and the argument of a clause made for an entry
@@ -195,7 +195,9 @@ def _original_start(code: list[Ins], jump: Ins) -> int:
 
 
 def _next(code: list[Ins], at: int) -> list[int]:
-    return [way for way in ways(code[at]) if 0 <= way < len(code)]
+    ins = code[at]
+    out = [n for n in successors(ins) if 0 <= n < len(code)]
+    return out if ins.eh < 0 else [*out, ins.eh]
 
 
 def _loops(code: list[Ins], start: int) -> list[tuple[int, set[int]]]:
