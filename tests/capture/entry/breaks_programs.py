@@ -233,14 +233,3 @@ def inputs_returned_unchanged():
         return x, d, l
 
     return f, [(rand(2), {"a": rand(1)}, []), (rand(2), {"a": rand(1)}, [2])]
-
-
-class Exponent:
-    @tg.disable
-    def __rpow__(self, base):
-        return base * base
-
-
-@program
-def a_negative_constant_beside_the_operator_that_breaks(x, log):
-    return x + (-3) ** Exponent(), (-2.5) ** Exponent()
