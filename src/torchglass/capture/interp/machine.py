@@ -407,6 +407,14 @@ class Machine:
         """Raise an exception in the user's program."""
         raise UserError(ExceptionV(cls, [a if isinstance(a, Value) else ConstantV(a) for a in args]))
 
+    def throw_as(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise in the program what ``function`` raises for these: CPython's own words, in which types alone matter."""
+        try:
+            function(*args, **kwargs)
+        except Exception as error:
+            raised = error
+        self.throw(type(raised), *raised.args)
+
     def throw_missing(self, owner: Value, name: str) -> NoReturn:
         """Raise the AttributeError of an object without such an attribute."""
         text = ConstantV(f"'{owner.python_type().__name__}' object has no attribute '{name}'")

@@ -31,7 +31,7 @@ from ..polyfills import builtins as polyfills
 from ..values.base import Value
 from ..values.binding import MISSING
 from ..values.constant import NONE, ConstantV
-from ..values.containers import ListV, TupleV
+from ..values.containers import ListV, SequenceV, TupleV
 from ..values.functions import CallableV, MethodV, SuperV
 from ..values.instance import ExceptionV, InstanceV, check_given, is_own_access
 from ..values.iterators import IteratorV
@@ -39,6 +39,7 @@ from ..values.known import KnownV
 from ..values.number import NumberV
 from ..values.opaque import OpaqueV
 from ..values.tensor import TensorV
+from .proxies import Proxy, calling, compared, fed, in_order, is_none, proxies, run, summed
 from .registry import Answer, Apply, Fold, answers, folded, handles, named, of_modules, polyfilled, refuses
 
 if TYPE_CHECKING:
@@ -207,17 +208,40 @@ def abs_(m, args, kwargs):
 
 
 def _extreme(function: Any, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    values = m.listed(args[0]) if len(args) == 1 else args
-    try:
-        if "key" not in kwargs:
-            return m.fold(function, [TupleV(values)] if len(args) == 1 else values, kwargs)
-    except Unsupported:
-        pass
-    return m.call(m.wrap_known(getattr(polyfills, function.__name__)), [TupleV(values)], kwargs)
+    given: Any = [fed(m, args[0])] if len(args) == 1 else compared(m, args)
+    if len(args) == 1 and isinstance(args[0], SequenceV):
+        given = [compared(m, args[0].all(m))]
+    options: dict[str, Any] = {name: Proxy(m, value) for name, value in kwargs.items()}
+    if "key" in kwargs:
+        options["key"] = None if is_none(kwargs["key"]) else calling(m, kwargs["key"])
+    return run(m, function, *given, **options)
 
 
-for _function in (min, max):
-    handles(_function)(functools.partial(_extreme, _function))
+def _summed(function: Any, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    iterable, *start = args
+    options = {name: summed(m, value) for name, value in kwargs.items()}
+    return run(m, function, fed(m, iterable, summed), *(summed(m, value) for value in start), **options)
+
+
+def _asked(function: Any, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """What goes through an iterable and looks at the items: ``any(values)``, ``operator.indexOf(values, value)``."""
+    return run(m, function, fed(m, args[0]), *proxies(m, args[1:]))
+
+
+_RUN_BY_C: dict[Any, tuple[Any, ...]] = {
+    _extreme: (min, max),
+    _summed: (sum, math.prod),
+    _asked: (any, all, operator.countOf, operator.indexOf),
+}
+for _meaning, _functions in _RUN_BY_C.items():
+    for _function in _functions:
+        handles(_function)(functools.partial(_meaning, _function))
+
+
+@handles(functools.reduce)
+def reduce_(m, args, kwargs):
+    function, iterable, *initial = args
+    return run(m, functools.reduce, calling(m, function), fed(m, iterable), *proxies(m, initial))
 
 
 @handles(repr)
@@ -274,31 +298,7 @@ def next_(m, args, kwargs):
 
 @handles(sorted)
 def sorted_(m, args, kwargs):
-    result = ListV(m.listed(args[0]))
-    sort_list(m, result, kwargs)
-    return result
-
-
-def sort_list(m: Machine, target: ListV, kwargs: dict[str, Value]) -> None:
-    """``list.sort``: keys must be constants or comparable by methods."""
-    key, reverse = kwargs.get("key", NONE), kwargs.get("reverse")
-    values = target.all(m)
-    plain = isinstance(key, ConstantV)
-    keys = values if plain else [m.call(key, [v], {}) for v in values]
-
-    def less(a: Value, b: Value) -> bool:
-        return m.truth(m.binary(operator.lt, a, b))
-
-    class Ranked:  # sorted() asks for `<` alone, in an order that `__lt__` of the program's may notice
-        def __init__(self, pair: tuple[Value, Value]) -> None:
-            self.key = pair[0]
-
-        def __lt__(self, other: Ranked) -> bool:
-            return less(self.key, other.key)
-
-    descending = reverse is not None and m.truth(reverse)
-    pairs = sorted(zip(keys, values), key=Ranked, reverse=descending)
-    target.items = [v for _, v in pairs]
+    return ListV(in_order(m, m.listed(args[0]), kwargs))
 
 
 @handles(operator.getitem)
@@ -349,13 +349,11 @@ for _operator in (operator.neg, operator.invert, operator.pos):
 
 # Functions replaced by Python that the machine interprets.
 polyfilled({
-    any: polyfills.any_, all: polyfills.all_, sum: polyfills.sum_, functools.reduce: polyfills.reduce,
     _collections._count_elements: polyfills.count_elements, functools.cmp_to_key: polyfills.cmp_to_key,
     heapq.nlargest: polyfills.nlargest, heapq.nsmallest: polyfills.nsmallest,
-    math.prod: polyfills.prod, itertools.tee: polyfills.tee,
+    itertools.tee: polyfills.tee,
     operator.concat: polyfills.concat, operator.iconcat: polyfills.iconcat,
-    torch_compat.group_tensors: polyfills.group_tensors, operator.countOf: polyfills.count_of,
-    operator.indexOf: polyfills.index_of,
+    torch_compat.group_tensors: polyfills.group_tensors,
     record_function.__enter__: polyfills.enter_label, record_function.__exit__: polyfills.exit_label,
 })  # fmt: skip
 if sys.version_info >= (3, 13):  # where it keeps bound methods by weak reference

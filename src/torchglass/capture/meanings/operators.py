@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...bytecode.objects import c_base, namesake
 from ...bytecode.operators import BY_FUNCTION, UNARY, Operator
 from ..errors import Unsupported
 from ..polyfills import dicts as polyfill_dicts
@@ -30,6 +31,8 @@ from .of_types.lists import MOST_ITEMS, grow
 if TYPE_CHECKING:
     from ..interp.machine import Machine
 
+NUMBERS = (int, float, complex, bool, type(None))
+CONTAINERS = (str, bytes, list, tuple, dict, set, frozenset)  # which take more than their like where they multiply
 KEPT_BY_OR = (OrderedDict, defaultdict)  # the first of these decides what `|` of dictionaries makes
 
 
@@ -91,9 +94,30 @@ def _of_payloads(m: Machine, function: Callable[..., Any], left: Value, right: V
         same = equality.equal(m, left, right)
         if same is not None:
             return ConstantV(same == (plain is operator.eq))
+    if isinstance(left, InstanceV) or isinstance(right, InstanceV):
+        _refuse_strangers(m, function, left, right)
     if isinstance(left, ArrayV) and function is not plain:
         left.refuse_when_sealed(m)
     return m.fold(function if isinstance(left, (ConstantV, ArrayV)) else plain, [left, right], {})
+
+
+def _refuse_strangers(m: Machine, function: Callable[..., Any], left: Value, right: Value) -> None:
+    """Raise what C says of operands that do not know each other, in words that depend on their types alone."""
+    plain = INPLACE.get(function, function)
+    names = {_special_name(op, reflected) for op in (function, plain) for reflected in (False, op is plain)}
+    strange = [_is_strange(m, value, names) for value in (left, right)]
+    kinds = [*NUMBERS, *CONTAINERS] if plain is function and function not in (operator.mod, operator.mul) else NUMBERS
+    if all(odd or value.python_type() in kinds for odd, value in zip(strange, (left, right))):
+        classes = left.python_type(), right.python_type()
+        m.throw_as(function, *(namesake(cls) if odd else cls() for odd, cls in zip(strange, classes)))
+
+
+def _is_strange(m: Machine, value: Value, names: Collection[str]) -> bool:
+    """Whether C knows nothing of such objects, and nobody else does what ``names`` say in C."""
+    if not isinstance(value, InstanceV) or c_base(value.cls) is not object:
+        return False
+    found = {name: m.class_lookup(value.cls, name) for name in names}
+    return not any(is_of_c(answer) and answer is not getattr(object, name, None) for name, answer in found.items())
 
 
 def _payload(value: Value) -> Value:
@@ -136,7 +160,7 @@ def _try_method(m: Machine, owner: Value, name: str, other: Value) -> Value | No
     if attribute is MISSING or is_of_c(attribute):
         return None
     if attribute is None:
-        m.throw(TypeError, "'NoneType' object is not callable")
+        m.throw_as(operator.call, None)
     result = m.call(bind(m, attribute, owner, owner.cls, name), [other], {})
     if isinstance(result, ConstantV) and result.value is NotImplemented:
         return None
@@ -149,7 +173,7 @@ def _sequence_operator(m: Machine, function: Any, plain: Any, left: Value, right
             return _times(m, left, right, in_place=function is not plain)
         assert isinstance(right, SequenceV)
         if issubclass(left.python_type(), (str, bytes)):
-            m.throw(TypeError, f"can't multiply sequence by non-int of type '{right.python_type().__name__}'")
+            m.throw_as(operator.mul, (), namesake(right.python_type()))
         return _times(m, right, left, in_place=False)
     if function is operator.iadd and isinstance(left, ListV):
         grow(m, left, right)
@@ -186,7 +210,7 @@ def _sequence_operator(m: Machine, function: Any, plain: Any, left: Value, right
 def _times(m: Machine, repeated: SequenceV, number: Value, in_place: bool) -> Value:
     """``repeated * number``; a list's ``*=`` changes the list."""
     if not isinstance(number, TensorV) and m.class_lookup(number.python_type(), "__index__") is MISSING:
-        m.throw(TypeError, f"can't multiply sequence by non-int of type '{number.python_type().__name__}'")
+        m.throw_as(operator.mul, (), namesake(number.python_type()))
     count = m.as_index(number)
     if repeated.cls is tuple and count == 1:
         return repeated
@@ -289,5 +313,7 @@ def unary(m: Machine, function: Callable[..., Any], value: Value) -> Value:
         method = value.method(m, UNARY_METHODS[function])
         if method is not None:
             return m.call(method, [], {})
+        if _is_strange(m, value, [UNARY_METHODS[function]]):
+            m.throw_as(function, namesake(value.cls))
     found = number.operation(m, function, value) if isinstance(value, NumberV) else None
     return m.fold(function, [value], {}) if found is None else found

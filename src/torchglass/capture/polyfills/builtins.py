@@ -7,81 +7,10 @@ from __future__ import annotations
 
 import functools
 import operator
-import sys
 
 import torch
 
-
-def any_(iterable):
-    for value in iterable:
-        if value:
-            return True
-    return False
-
-
-def all_(iterable):
-    for value in iterable:
-        if not value:
-            return False
-    return True
-
-
-def sum_(iterable, /, start=0):
-    if isinstance(start, (str, bytes, bytearray)):
-        raise TypeError("sum() can't sum strings [use ''.join(seq) instead]")
-    total = start
-    for value in iterable:
-        total = total + value
-    return total
-
-
-def prod(iterable, /, *, start=1):
-    total = start
-    for value in iterable:
-        total = total * value
-    return total
-
-
 _MISSING = object()
-
-
-def reduce(function, iterable, initial=_MISSING, /):
-    iterator = iter(iterable)
-    total = next(iterator, _MISSING) if initial is _MISSING else initial
-    if total is _MISSING:
-        raise TypeError("reduce() of empty iterable with no initial value")
-    for value in iterator:
-        total = function(total, value)
-    return total
-
-
-_NOTHING_TO_COMPARE = " arg is an empty sequence" if sys.version_info < (3, 12) else " iterable argument is empty"
-
-
-def min(values, *, key=None, default=_MISSING):
-    best, best_rank = _MISSING, None
-    for value in values:
-        rank = value if key is None else key(value)
-        if best is _MISSING or rank < best_rank:
-            best, best_rank = value, rank
-    if best is _MISSING:
-        if default is _MISSING:
-            raise ValueError("min()" + _NOTHING_TO_COMPARE)
-        return default
-    return best
-
-
-def max(values, *, key=None, default=_MISSING):
-    best, best_rank = _MISSING, None
-    for value in values:
-        rank = value if key is None else key(value)
-        if best is _MISSING or rank > best_rank:
-            best, best_rank = value, rank
-    if best is _MISSING:
-        if default is _MISSING:
-            raise ValueError("max()" + _NOTHING_TO_COMPARE)
-        return default
-    return best
 
 
 def iterate_by_index(sequence):
@@ -522,21 +451,6 @@ def iconcat(a, b, /):
         raise TypeError(f"'{type(a).__name__}' object can't be concatenated")
     a += b
     return a
-
-
-def count_of(a, b, /):
-    found = 0
-    for value in a:
-        if value is b or value == b:
-            found += 1
-    return found
-
-
-def index_of(a, b, /):
-    for position, value in enumerate(a):
-        if value is b or value == b:
-            return position
-    raise ValueError("sequence.index(x): x not in sequence")
 
 
 def itemgetter(key, /, *more):

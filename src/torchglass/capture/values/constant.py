@@ -102,3 +102,4 @@ class ConstantV(Value):
 
 NONE = ConstantV(None)
 TRUE = ConstantV(True)
+FALSE = ConstantV(False)

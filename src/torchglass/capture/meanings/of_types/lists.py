@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from ...errors import Unsupported
 from ...values.constant import NONE, ConstantV
-from ...values.containers import ListV, SequenceV, TupleV
+from ...values.containers import ListV, SequenceV
 from ...values.instance import InstanceV
+from ..proxies import compared, in_order, proxies, run
 from ..registry import method
 
 if TYPE_CHECKING:
@@ -70,12 +71,12 @@ def list_pop(m, self, index=LAST):
 
 @method(list, name="remove")
 def list_remove(m, self, value):
-    for n, item in enumerate(self.all(m)):
-        if m.equal(item, value):
-            m.mutate(self)
-            del self.items[n]
-            return NONE
-    m.throw(ValueError, _missing(m, self, value, "remove"))
+    *before, sought = proxies(m, [*self.all(m), value])
+    after = list(before)
+    m.real(after.remove, sought)
+    m.mutate(self)
+    del self.items[next(n for n, (old, new) in enumerate(zip(before, [*after, None])) if old is not new)]
+    return NONE
 
 
 @method(list, name="clear")
@@ -86,26 +87,15 @@ def list_clear(m, self):
 
 
 @method(list, tuple)
-def index(m, self, value, start=ZERO, stop=NONE):
-    items = self.all(m)
-    window = range(*slice(m.as_index(start), stop.as_constant()).indices(len(items)))
-    for n in window:
-        if m.equal(items[n], value):
-            return ConstantV(n)
-    m.throw(ValueError, _missing(m, self, value, "index"))
-
-
-def _missing(m, self, value, name):
-    """Python's words for a value that is not among the items: tuples and ``list.remove`` do not show it."""
-    kind = "tuple" if isinstance(self, TupleV) else "list"
-    if kind == "tuple" or (kind == "list" and name == "remove"):
-        return f"{kind}.{name}(x): x not in {kind}"
-    return f"{m.call(m.wrap_known(repr), [value], {}).as_constant()} is not in {kind}"
+def index(m, self, value, *bounds):
+    *items, sought = compared(m, [*self.all(m), value])
+    return run(m, self.default_class(items).index, sought, *map(m.as_index, bounds))
 
 
 @method(list, tuple)
 def count(m, self, value):
-    return ConstantV(sum(m.equal(item, value) for item in self.all(m)))
+    *items, sought = compared(m, [*self.all(m), value])
+    return run(m, items.count, sought)
 
 
 @method(list)
@@ -118,10 +108,8 @@ def reverse(m, self):
 
 @method(list)
 def sort(m, self, **kwargs):
-    from ..builtins import sort_list
-
     m.mutate(self)
-    sort_list(m, self, kwargs)
+    self.items = in_order(m, self.all(m), kwargs)
     return NONE
 
 
