@@ -40,7 +40,7 @@ def values_of(bound):
     return {name: v.as_constant() if hasattr(v, "as_constant") else v for name, v in bound.items()}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(signatures(), st.integers(0, 5), st.lists(st.sampled_from(NAMES + "xy"), unique=True, max_size=3))
 def test_binds_as_python_does(signature, count, names):
     scope = {}

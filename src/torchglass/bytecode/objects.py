@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import OrderedDict
 from typing import Any
 
@@ -63,8 +62,7 @@ def fill(
         object.__setattr__(made, name, value)
 
 
-@functools.lru_cache(1024)
-def namesake(cls: type, **attributes: Any) -> Any:
+def namesake(cls: type, /, **attributes: Any) -> Any:
     """An object that can do nothing, of a class that C calls as it calls ``cls``: errors are worded by types' names."""
     name = cls.__name__ if is_heap_type(cls) or cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
     return object.__new__(type(name, (), {"__slots__": (), **attributes}))

@@ -20,6 +20,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import torch
 
 from ... import torch_compat
+from ...bytecode.objects import namesake
 from ...operators.traced_arrays import NotTraced
 from ...records.guards import Guard
 from ...records.origin import UNKNOWN, Origin
@@ -59,6 +60,14 @@ MOST_IDLE_STEPS = 1_000_000  # without anything for the graph; capturing so many
 # What stands in for functions written in C.
 OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "")
 NOT_THE_USERS = (OURS, os.path.join(torch.__path__[0], ""), "<")
+
+
+def _raising(error: Any) -> NoReturn:
+    raise error
+
+
+def _slicing(index: Any) -> Any:
+    return [][index:]
 
 
 class Machine:
@@ -282,33 +291,29 @@ class Machine:
             raise Unsupported("`in` on a tensor")
         return container.contains(self, self.settled_key(item))
 
-    def as_index(self, key: Value, of: str = "") -> Any:
-        """An int or a slice of ints, for list and tuple; ``of`` says whose in errors."""
+    def as_index(self, key: Value, user: Callable[[Any], Any] = operator.index) -> Any:
+        """An int or a slice of ints, for list and tuple; ``user``, which takes one, words the error."""
         given = key.special(self, "__index__") if isinstance(key, InstanceV) else None
         if given is not None:
             key = given
         elif isinstance(key, SliceV):
-            parts = [None if isinstance(p, ConstantV) and p.value is None else self.as_index(p) for p in key.parts]
-            return slice(*parts)
+            none = [isinstance(part, ConstantV) and part.value is None for part in key.parts]
+            return slice(*(None if no else self.as_index(part, _slicing) for no, part in zip(none, key.parts)))
         if isinstance(key, TensorV):
             known = constant_tensors.value_of(self, key)
             if known is None:
                 raise Unsupported("a tensor as index of a list")
             return self.real(operator.index, known)
+        cls = key.python_type()
+        if cls is not slice and self.class_lookup(cls, "__index__") is MISSING:
+            self.throw_as(user, namesake(cls))
         try:
             constant = key.as_constant()
         except NotConstant:
             raise Unsupported(f"{key.a()} as index of a list") from None
         if isinstance(constant, slice):
             return constant
-        if of and not hasattr(type(constant), "__index__"):
-            self.throw(TypeError, f"{of} indices must be integers or slices, not {type(constant).__name__}")
         return self.real(operator.index, constant)
-
-    def as_length(self, value: Value) -> int:
-        if self.class_lookup(value.python_type(), "__index__") is MISSING:
-            self.throw(TypeError, f"'{value.python_type().__name__}' object cannot be interpreted as an integer")
-        return int(self.as_index(value))
 
     def identical(self, left: Value, right: Value) -> bool:
         """``left is right``."""
@@ -407,20 +412,24 @@ class Machine:
         """Raise an exception in the user's program."""
         raise UserError(ExceptionV(cls, [a if isinstance(a, Value) else ConstantV(a) for a in args]))
 
-    def throw_as(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise in the program what ``function`` raises for these: CPython's own words, in which types alone matter."""
+    def throw_as(self, function: Callable[..., Any], /, *args: Any, of: Value | None = None) -> NoReturn:
+        """Raise in the program what ``function`` raises for stand-ins: CPython's own words, for which types alone
+        matter. An AttributeError is of the object ``of``.
+        """
         try:
-            function(*args, **kwargs)
+            function(*args)
+        except (Unsupported, UserError):
+            raise
         except Exception as error:
             raised = error
-        self.throw(type(raised), *raised.args)
+        value = ExceptionV(type(raised), [ConstantV(arg) for arg in raised.args])
+        if isinstance(raised, AttributeError) and raised.obj is not None and of is not None:
+            value.initialized = value.args, {"name": ConstantV(raised.name), "obj": of}
+        raise UserError(value)
 
     def throw_missing(self, owner: Value, name: str) -> NoReturn:
         """Raise the AttributeError of an object without such an attribute."""
-        text = ConstantV(f"'{owner.python_type().__name__}' object has no attribute '{name}'")
-        error = ExceptionV(AttributeError, [text])
-        error.initialized = [text], {"name": ConstantV(name), "obj": owner}
-        raise UserError(error)
+        self.throw_as(getattr, namesake(owner.python_type()), name, of=owner)
 
     def handled(self) -> Value | None:
         """The exception being handled in the innermost frame that handles one (``sys.exc_info``)."""
@@ -443,8 +452,8 @@ class Machine:
                 link.slots["__context__"] = ConstantV(None)
             link = below if below is not value else None
 
-    def exception_from(self, value: Value, otherwise: str = "exceptions must derive from BaseException") -> InstanceV:
-        """What ``raise value`` raises: classes are called."""
+    def exception_from(self, value: Value, user: Callable[[Any], Any] = _raising) -> InstanceV:
+        """What ``raise value`` raises: classes are called. ``user``, which takes one, words the error."""
         if isinstance(value, KnownV) and isinstance(value.real, type) and issubclass(value.real, BaseException):
             cls, value = value.real, self.call(value, [], {})
             if not issubclass(value.python_type(), BaseException):
@@ -452,7 +461,7 @@ class Machine:
                 text = f"calling {cls} should have returned an instance of BaseException, not {kind}"
                 self.throw(TypeError, text)
         if not isinstance(value, InstanceV) or not issubclass(value.cls, BaseException):
-            self.throw(TypeError, otherwise)
+            self.throw_as(user, namesake(value.python_type()))
         return value
 
     def is_subclass(self, cls: type, wanted: Value) -> bool:

@@ -41,7 +41,7 @@ class Shape(NamedTuple):
 # Builtins that do not say what they take, and take no keywords.
 WITHOUT_SIGNATURE: dict[Any, Shape] = {
     getattr: Shape(2, 3), next: Shape(1, 2), iter: Shape(1, 2), set: Shape(0, 1), frozenset: Shape(0, 1),
-    slice: Shape(1, 3), filter: Shape(2, 2), bool: Shape(0, 1),
+    slice: Shape(1, 3), filter: Shape(2, 2), bool: Shape(0, 1), vars: Shape(0, 1),
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ import torch
 from torch.autograd.profiler import record_function
 
 from ... import torch_compat
+from ...bytecode.objects import namesake
 from ...bytecode.operators import BY_FUNCTION
 from ...marks import markers
 from ...operators.traced_arrays import TRACED_METHODS
@@ -53,12 +54,6 @@ folded(
     str.maketrans, bytes.maketrans, sys.intern, os.fspath, ascii, bin, chr, divmod, format, hex, oct, ord, pow, round,
     operator.index, typing.get_type_hints, json.loads, json.dumps, *TRACED_METHODS.values(),
 )  # fmt: skip
-
-
-def _one(m: Machine, args: list[Value], name: str) -> Value:
-    if len(args) != 1:
-        m.throw(TypeError, f"{name}() takes exactly one argument ({len(args)} given)")
-    return args[0]
 
 
 # --- types and attributes ---------------------------------------------------------------------------------------------
@@ -163,7 +158,7 @@ def delattr_(m, args, kwargs):
 
 @handles(callable)
 def callable_(m, args, kwargs):
-    value = _one(m, args, "callable")
+    value = args[0]
     if isinstance(value, CallableV):
         return ConstantV(True)
     if isinstance(value, KnownV):
@@ -187,7 +182,7 @@ def id_(m, args, kwargs):
 
 @handles(vars)
 def vars_(m, args, kwargs):
-    return m.get_attr(_one(m, args, "vars"), "__dict__")
+    return m.get_attr(args[0], "__dict__")
 
 
 for _builtin in (dir, globals, eval, exec, compile, input, open, breakpoint, memoryview):
@@ -198,7 +193,7 @@ refuses(markers.graph_break, "tg.graph_break()")
 # --- numbers and truth ------------------------------------------------------------------------------------------------
 @handles(len)
 def len_(m, args, kwargs):
-    value = _one(m, args, "len")
+    value = args[0]
     return value.changing_length(m) or ConstantV(value.length(m))
 
 
@@ -246,7 +241,7 @@ def reduce_(m, args, kwargs):
 
 @handles(repr)
 def repr_(m, args, kwargs):
-    value = _one(m, args, "repr")
+    value = args[0]
     if isinstance(value, InstanceV):
         return check_given(m, "__repr__", value.cls, m.call(m.wrap_known(value.cls.__repr__), [value], {}))
     lasting = isinstance(getattr(value, "real", None), (type, *KNOWN_TYPES))
@@ -276,13 +271,13 @@ def _as_hash(number: int) -> int:
 def iter_(m, args, kwargs):
     if len(args) == 2:
         return m.call(m.wrap_known(polyfills.iterate_until), args, {})
-    return m.iterate(_one(m, args, "iter"))
+    return m.iterate(args[0])
 
 
 @handles(next)
 def next_(m, args, kwargs):
     if not isinstance(args[0], (IteratorV, InstanceV, OpaqueV)):
-        m.throw(TypeError, f"'{args[0].python_type().__name__}' object is not an iterator")
+        m.throw_as(next, namesake(args[0].python_type()))
     method = args[0].method(m, "__next__") if isinstance(args[0], InstanceV) else None
     if method is not None and len(args) == 1:
         return m.call(method, [], {})
@@ -448,15 +443,8 @@ def make_super(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value
     if real_cls not in of.__mro__:
         pretended = pretended_class(m, owner)
         if pretended is None or real_cls not in pretended.__mro__:
-            m.throw(TypeError, _no_subtype(owner, real_cls))
+            real = getattr(owner, "real", None)
+            like = type(namesake(real)) if isinstance(real, type) else namesake(of)
+            m.throw_as(super, type(namesake(real_cls)), like)
         of = pretended
     return SuperV(real_cls, owner, of)
-
-
-def _no_subtype(owner: Value, cls: type) -> str:
-    """What ``super(cls, owner)`` says when that cannot be."""
-    if sys.version_info < (3, 13):
-        return "super(type, obj): obj must be an instance or subtype of type"
-    real = getattr(owner, "real", None)
-    told = f"type {real.__name__}" if isinstance(real, type) else f"instance of {owner.python_type().__name__}"
-    return f"super(type, obj): obj ({told}) is not an instance or subtype of type ({cls.__name__})."

@@ -236,8 +236,7 @@ def _metaclass(m: Machine, given: Value | None, bases: list[Value]) -> type:
         if issubclass(cls, winner):
             winner = cls
         elif not issubclass(winner, cls):
-            m.throw(TypeError, "metaclass conflict: the metaclass of a derived class must be a (non-strict) subclass of"
-                               " the metaclasses of all its bases")  # fmt: skip
+            m.throw_as(type.__new__, winner, "", tuple(base.as_constant() for base in bases), {})
     return winner
 
 
@@ -254,7 +253,7 @@ def _prepared(m: Machine, metaclass: type, name: str, bases: list[Value], keywor
 def new_class(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``type.__new__(metaclass, name, bases, namespace, **keywords)``, or all of a metaclass that is no user's."""
     if len(args) != 4:
-        m.throw(TypeError, f"type.__new__() takes exactly 3 arguments ({len(args) - 1} given)")
+        m.throw_as(type.__new__, type, *args[1:])
     metaclass, name = args[0].as_constant(), args[1].as_constant()
     bases = m.listed(args[2])
     reals = tuple(b.as_constant() for b in bases)
@@ -407,7 +406,7 @@ def type_(m, args, kwargs):
             raise Unsupported("the class of a tensor's NumPy array")
         return m.wrap_known(args[0].python_type())
     if len(args) != 3:
-        m.throw(TypeError, "type() takes 1 or 3 arguments")
+        m.throw_as(type, *args)
     winner = _metaclass(m, None, m.listed(args[1]))
     if winner is not type:
         return m.call(m.wrap_known(winner), args, kwargs)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...bytecode.objects import c_base, is_heap_type
+from ...bytecode.objects import c_base, is_heap_type, namesake
 from ...records.sources import Attr, Source, TypeOf
 from ..errors import Unsupported, fitting
 from ..guarding.wrap import is_python_class
@@ -103,9 +103,9 @@ def object_new(m, args, kwargs):
         m.real(object.__new__, cls)  # raises with the words of this version of Python
     if args[1:] or kwargs:
         if m.class_lookup(cls, "__new__") is not object.__new__:
-            m.throw(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
+            m.throw_as(object.__new__, type(namesake(cls, __new__=None)), None)
         if m.class_lookup(cls, "__init__") is object.__init__:
-            m.throw(TypeError, f"{cls.__name__}() takes no arguments")
+            m.throw_as(object.__new__, type(namesake(cls)), None)
     return new(m, args[:1], {})
 
 
@@ -231,8 +231,6 @@ def _namedtuple(m: Machine, cls: Any, args: list[Value], kwargs: dict[str, Value
 # --- builtin classes --------------------------------------------------------------------------------------------------
 @handles(object)
 def make_object(m, args, kwargs):
-    if args or kwargs:
-        m.throw(TypeError, "object() takes no arguments")
     return InstanceV(object)
 
 
@@ -365,8 +363,10 @@ def make_filter(m, args, kwargs):
 def make_reversed(m, args, kwargs):
     if isinstance(args[0], InstanceV):
         method = args[0].method(m, "__reversed__")
+        if method is None and args[0].method(m, "__getitem__") is None:
+            m.throw_as(reversed, namesake(args[0].cls))
         if m.class_lookup(args[0].cls, "__reversed__") is None:
-            m.throw(TypeError, f"'{args[0].cls.__name__}' object is not reversible")
+            m.throw_as(reversed, namesake(args[0].cls, __reversed__=None))
         if method is not None:
             return m.call(method, [], {})
         length = args[0].length(m)
@@ -401,7 +401,7 @@ def make_reference(m, args, kwargs):
     real = getattr(target, "real", None)
     if real is None:
         if not target.python_type().__weakrefoffset__:
-            m.throw(TypeError, f"cannot create weak reference to '{target.python_type().__name__}' object")
+            m.throw_as(weakref.ref, namesake(target.python_type()))
         return WeakRefV(target)
     if target.source is not None:
         m.guard(target.source, "identity", real, "a weak reference to it was made")

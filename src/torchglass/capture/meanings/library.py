@@ -32,7 +32,7 @@ _generic: Any = functools.singledispatch(lambda value: value)
 def call_generic(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A generic function: the implementation for the class of its first argument."""
     if not args:
-        m.throw(TypeError, f"{function.real.__name__} requires at least 1 positional argument")
+        m.throw_as(function.real)
     chooser = m.get_attr(function, "dispatch")
     assert isinstance(chooser, KnownV)
     return m.call(_implementation(m, chooser, m.forced(args[0]).python_type()), args, kwargs)

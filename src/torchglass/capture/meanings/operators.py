@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..interp.machine import Machine
 
 NUMBERS = (int, float, complex, bool, type(None))
-CONTAINERS = (str, bytes, list, tuple, dict, set, frozenset)  # which take more than their like where they multiply
+CONTAINERS = (str, bytes, list, tuple, dict, set, frozenset)
 KEPT_BY_OR = (OrderedDict, defaultdict)  # the first of these decides what `|` of dictionaries makes
 
 
@@ -103,10 +103,14 @@ def _of_payloads(m: Machine, function: Callable[..., Any], left: Value, right: V
 
 def _refuse_strangers(m: Machine, function: Callable[..., Any], left: Value, right: Value) -> None:
     """Raise what C says of operands that do not know each other, in words that depend on their types alone."""
-    plain = INPLACE.get(function, function)
-    names = {_special_name(op, reflected) for op in (function, plain) for reflected in (False, op is plain)}
+    row = BY_FUNCTION[function]
+    plain = row.function
+    names = {row.method, row.reflected, *([row.inplace_method] if function is not plain else [])}
     strange = [_is_strange(m, value, names) for value in (left, right)]
-    kinds = [*NUMBERS, *CONTAINERS] if plain is function and function not in (operator.mod, operator.mul) else NUMBERS
+    takes_more = plain is not function or function is operator.mod
+    if function is operator.mul:
+        takes_more = any(m.class_lookup(v.python_type(), "__index__") is not MISSING for v in (left, right))
+    kinds = NUMBERS if takes_more else (*NUMBERS, *CONTAINERS)
     if all(odd or value.python_type() in kinds for odd, value in zip(strange, (left, right))):
         classes = left.python_type(), right.python_type()
         m.throw_as(function, *(namesake(cls) if odd else cls() for odd, cls in zip(strange, classes)))

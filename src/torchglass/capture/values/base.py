@@ -6,20 +6,17 @@ graph, so a kind that implements little is safe.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from ...bytecode.objects import namesake
 from ...records.sources import Source
 from ..errors import Unsupported
 
 if TYPE_CHECKING:
     from ..interp.machine import Machine
-
-# The end of what Python says of an attribute that an object has no place for.
-NO_ROOM = " and no __dict__ for setting new attributes" if sys.version_info >= (3, 13) else ""
 
 
 def home_of(function: Any) -> str | None:
@@ -83,7 +80,7 @@ class Value:
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
         cls = self.python_type()
         if cls.__module__ in ("builtins", "collections") and not cls.__dictoffset__ and not hasattr(cls, name):
-            m.throw(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'{NO_ROOM}")
+            m.throw_as(setattr, namesake(cls), name, None, of=self)
         raise Unsupported(f"writing attribute `{name}` of {self.a()}")
 
     def del_attr(self, m: Machine, name: str) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ... import _native
 from ...bytecode import objects
+from ...bytecode.objects import namesake
 from ...records.sources import Attr, Fixed, InstanceDict, Item, Source
 from ..errors import Unsupported
 from .base import Value
@@ -78,8 +79,10 @@ def bind(
     from .functions import BuiltinMethodV, MethodV
     from .known import KnownV
 
+    if attribute is MISSING and by_super:
+        m.throw_as(getattr, namesake(super), name)
     if attribute is MISSING:
-        m.throw(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+        m.throw_missing(owner, name)
     if is_of_compiled_module(cls) and name == cls.__dict__.get("_torchglass_runs", "forward") and not is_class:
         # inlined like any other: what the original has now
         place = m.class_source(owner, cls)
@@ -204,5 +207,5 @@ def _builtin_attribute(m: Machine, owner: Value, cls: type, name: str) -> Value:
     elif real is not None:
         return m.wrap_result(m.real(getattr, real, name))
     if slots is not None:
-        m.throw(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+        m.throw_missing(owner, name)
     raise Unsupported(f"attribute `{name}` of {owner.a()}")

@@ -9,10 +9,12 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Iterator
+from types import CellType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...bytecode.objects import namesake
 from ...records.sources import Attr, Item, Source
 from ..errors import Unsupported
 from .base import Lazy, Value
@@ -90,7 +92,7 @@ class SequenceV(Value):
         return any(m.equal(other, item) for other in self.all(m))
 
     def get_item(self, m: Machine, key: Value) -> Value:
-        index = m.as_index(key, self.default_class.__name__)
+        index = m.as_index(key, self.default_class().__getitem__)
         if isinstance(index, slice):
             self.all(m)
             chosen = m.real(list.__getitem__, self.items, index)
@@ -100,9 +102,7 @@ class SequenceV(Value):
             keep = self.cls if self.cls in (list, tuple, torch.Size) else self.default_class
             return type(self)(chosen, keep)
         if not -len(self.items) <= index < len(self.items):
-            m.throw(
-                IndexError, f"{self.default_class.__name__} index out of range"
-            )  # subclasses do not name themselves
+            m.throw_as(self.default_class().__getitem__, 0)  # subclasses do not name themselves
         return self.at(m, index % len(self.items))
 
 
@@ -112,10 +112,10 @@ class TupleV(SequenceV):
     default_class = tuple
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
-        m.throw(TypeError, f"'{self.cls.__name__}' object does not support item assignment")
+        m.throw_as(operator.setitem, namesake(self.cls), 0, None)
 
     def del_item(self, m: Machine, key: Value) -> None:
-        m.throw(TypeError, f"'{self.cls.__name__}' object doesn't support item deletion")
+        m.throw_as(operator.delitem, namesake(self.cls), 0)
 
     def as_constant(self) -> Any:
         values = [i.as_constant() for i in self.items]
@@ -196,7 +196,7 @@ class ListV(SequenceV):
 
     def get_item(self, m: Machine, key: Value) -> Value:
         if self.machine is not None and self.maxlen is None:
-            index = m.as_index(key, "list")
+            index = m.as_index(key, [].__getitem__)
             if isinstance(index, int) and -len(self.tail) - len(self.real) <= index < len(self.real):
                 return self._single(m, index)
         return super().get_item(m, key)
@@ -228,7 +228,7 @@ class ListV(SequenceV):
         return ReversedV(self)
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
-        index = m.as_index(key, "list")
+        index = m.as_index(key, [].__getitem__)
         self.all(m)
         m.mutate(self)
         if isinstance(index, slice):
@@ -239,7 +239,7 @@ class ListV(SequenceV):
     def del_item(self, m: Machine, key: Value) -> None:
         self.all(m)
         m.mutate(self)
-        m.real(list.__delitem__, self.items, m.as_index(key, "list"))
+        m.real(list.__delitem__, self.items, m.as_index(key, [].__getitem__))
 
 
 class SetV(Value):
@@ -334,7 +334,7 @@ class CellV(Value):
         self.written = False
 
     def python_type(self) -> type:
-        return type((lambda x: lambda: x)(0).__closure__[0])  # type: ignore[index]
+        return CellType
 
     def get(self, m: Machine) -> Value | None:
         if isinstance(self.content, Lazy):
@@ -350,8 +350,7 @@ class CellV(Value):
         if name == "cell_contents":
             value = self.get(m)
             if value is None:
-                m.throw(ValueError, "Cell is empty")
-            assert value is not None
+                m.throw_as(getattr, CellType(), name)
             return value
         raise Unsupported(f"attribute `{name}` of a cell")
 

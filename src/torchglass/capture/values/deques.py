@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ...bytecode.objects import namesake
 from .base import Value
 from .binding import MISSING
 from .containers import ListV
@@ -65,7 +67,7 @@ class DequeV(ListV):
 
     def _check_index(self, m: Machine, key: Value) -> None:
         if m.class_lookup(key.python_type(), "__index__") is MISSING:
-            m.throw(TypeError, f"sequence index must be integer, not '{key.python_type().__name__}'")
+            m.throw_as(operator.getitem, deque(), namesake(key.python_type()))
 
     def get_item(self, m: Machine, key: Value) -> Value:
         self._check_index(m, key)
@@ -75,7 +77,7 @@ class DequeV(ListV):
         self._check_index(m, key)
         index: int = m.as_index(key)
         if not -len(self.items) <= index < len(self.items):
-            m.throw(IndexError, "deque index out of range")
+            m.throw_as(operator.getitem, deque(), 0)
         return index
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:

@@ -6,6 +6,7 @@ writes stay in ``items``; only what needs all keys (len, iteration, equality) gu
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict, defaultdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -252,13 +253,13 @@ class DictV(Value):
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
         if self.cls is MappingProxyType:
-            m.throw(TypeError, "'mappingproxy' object does not support item assignment")
+            m.throw_as(operator.setitem, MappingProxyType({}), None, None)
         m.mutate(self)
         self.put(key, value)
 
     def del_item(self, m: Machine, key: Value) -> None:
         if self.cls is MappingProxyType:
-            m.throw(TypeError, "'mappingproxy' object doesn't support item deletion")
+            m.throw_as(operator.delitem, MappingProxyType({}), None)
         hashed = hash_key(key)
         if self.lookup(m, hashed) is None:
             m.throw(KeyError, key)

@@ -90,8 +90,7 @@ class FunctionV(CallableV):
             return table[name]()
         if name == "__get__":
             return BuiltinMethodV(FunctionType.__get__, self)
-        m.throw(AttributeError, f"'function' object has no attribute '{name}'")
-        raise AssertionError
+        m.throw_missing(self, name)
 
     def called(self, m: Machine, name: str = "__qualname__") -> str:
         """Its ``__qualname__`` or ``__name__``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections import OrderedDict
+from collections.abc import Callable
 from types import (
     GetSetDescriptorType,
     MemberDescriptorType,
@@ -16,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...bytecode.objects import c_base
+from ...bytecode.objects import c_base, namesake
 from ...records.sources import Attr, InstanceDict, Source
 from ..errors import Unsupported
-from .base import NO_ROOM, NotConstant, Value
+from .base import NotConstant, Value
 from .binding import MISSING, attribute_on_class, bind, class_lookup, refuse_access
 from .constant import ConstantV
 from .containers import ListV, SetV, TupleV
@@ -32,37 +33,29 @@ if TYPE_CHECKING:
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
 
-# Python's words for an object that lacks a special method.
-LACKING = {
-    "__iter__": "'{}' object is not iterable",
-    "__next__": "'{}' object is not an iterator",
-    "__len__": "object of type '{}' has no len()",
-    "__getitem__": "'{}' object is not subscriptable",
-    "__setitem__": "'{}' object does not support item assignment",
-    "__delitem__": "'{}' object doesn't support item deletion",
-}
+# What calls a special method, and says so where an object has none.
+CALLERS: dict[str, Callable[..., Any]] = {
+    "__iter__": iter, "__next__": next, "__len__": len, "__getitem__": operator.getitem,
+    "__setitem__": operator.setitem, "__delitem__": operator.delitem,
+}  # fmt: skip
+# What special methods must give, and what calls them, and says so where they give something else.
+GIVEN: dict[str, tuple[type, Callable[..., Any]]] = {
+    "__repr__": (str, repr), "__str__": (str, str), "__format__": (str, format), "__index__": (int, operator.index),
+    "__int__": (int, int), "__float__": (float, float), "__complex__": (complex, complex), "__bool__": (bool, bool),
+    "__hash__": (int, hash), "__init__": (type(None), lambda made: type(made)()),
+}  # fmt: skip
 
 
-# What special methods must give, and Python's words where they give something else.
-GIVEN: dict[str, tuple[type, str]] = {
-    "__repr__": (str, "__repr__ returned non-string (type {})"),
-    "__str__": (str, "__str__ returned non-string (type {})"),
-    "__format__": (str, "__format__ must return a str, not {}"),
-    "__index__": (int, "__index__ returned non-int (type {})"),
-    "__int__": (int, "__int__ returned non-int (type {})"),
-    "__float__": (float, "{1}.__float__ returned non-float (type {0})"),
-    "__complex__": (complex, "{1}.__complex__ returned non-complex (type {0})"),
-    "__bool__": (bool, "__bool__ should return bool, returned {}"),
-    "__hash__": (int, "__hash__ method should return an integer"),
-    "__init__": (type(None), "__init__() should return None, not '{}'"),
-}
+# What an exception leads to, if not to None.
+LINKS = {"__cause__": BaseException, "__context__": BaseException, "__traceback__": TracebackType}
 
 
 def check_given(m: Machine, name: str, cls: type, value: Value) -> Value:
     """What the special method ``name`` of ``cls`` gave; a TypeError where Python would not take it."""
-    kind, words = GIVEN[name]
-    if not issubclass(value.python_type(), kind):
-        m.throw(TypeError, words.format(value.python_type().__name__, cls.__name__))
+    kind, caller = GIVEN[name]
+    given = value.python_type()
+    if not issubclass(given, kind):
+        m.throw_as(caller, namesake(cls, **{name: lambda *_: namesake(given)}))
     return value
 
 
@@ -209,9 +202,9 @@ class InstanceV(Value):
         elif self.attrs is not None:
             self.attrs.set_item(m, ConstantV(name), value)
         elif attribute is not MISSING:
-            m.throw(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
+            m.throw_as(setattr, namesake(self.cls, **{name: None}), name, None, of=self)
         else:
-            m.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'{NO_ROOM}")
+            m.throw_as(setattr, namesake(self.cls), name, None, of=self)
 
     def del_attr(self, m: Machine, name: str) -> None:
         custom = m.class_lookup(self.cls, "__delattr__")
@@ -227,11 +220,10 @@ class InstanceV(Value):
             self._delete_through(m, attribute, name)
             return
         if self.attrs is None and attribute is not MISSING:
-            m.throw(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
+            m.throw_as(delattr, namesake(self.cls, **{name: None}), name, of=self)
         if self.attrs is None or self.attrs.lookup(m, name) is None:
-            room = NO_ROOM if self.attrs is None else ""
-            m.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'{room}")
-        assert self.attrs is not None
+            slots = () if self.attrs is None else ("__dict__",)
+            m.throw_as(delattr, namesake(self.cls, __slots__=slots), name, of=self)
         self.attrs.remove(m, name)
 
     def _delete_through(self, m: Machine, attribute: Any, name: str) -> None:
@@ -242,7 +234,7 @@ class InstanceV(Value):
             m.call(m.wrap_known(attribute.fdel), [self], {})
         elif isinstance(attribute, MemberDescriptorType) and self.real is None:
             if name not in self.slots:
-                m.throw(AttributeError, name)
+                m.throw_as(delattr, namesake(self.cls, __slots__=(name,)), name, of=self)
             del self.slots[name]
         elif isinstance(attribute, (MemberDescriptorType, GetSetDescriptorType)):
             raise Unsupported(f"deleting attribute `{name}` of {self.a()}")
@@ -275,8 +267,10 @@ class InstanceV(Value):
     def _protocol(self, m: Machine, name: str, *args: Value) -> Value:
         method = self.method(m, name)
         if method is None:
-            m.throw(TypeError, LACKING.get(name, "'{}' object does not support " + name).format(self.cls.__name__))
-        assert method is not None
+            # C words it by whether the first is an index
+            standing = (0 if hasattr(arg.python_type(), "__index__") else None for arg in args)
+            denied = {name: None} if m.class_lookup(self.cls, name) is None else {}
+            m.throw_as(CALLERS[name], namesake(self.cls, **denied), *standing)
         return m.call(method, list(args), {})
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -284,8 +278,7 @@ class InstanceV(Value):
             return m.call_module(self, args, kwargs)
         method = self.method(m, "__call__")
         if method is None:
-            m.throw(TypeError, f"'{self.cls.__name__}' object is not callable")
-        assert method is not None
+            m.throw_as(operator.call, namesake(self.cls))
         return m.call(method, args, kwargs)
 
     def truth(self, m: Machine) -> bool:
@@ -299,7 +292,7 @@ class InstanceV(Value):
             return m.call(m.polyfill("iterate_by_index"), [self], {})
         iterator = self._protocol(m, "__iter__")
         if isinstance(iterator, (ConstantV, InstanceV)) and not hasattr(iterator.python_type(), "__next__"):
-            m.throw(TypeError, f"iter() returned non-iterator of type '{iterator.python_type().__name__}'")
+            m.throw_as(iter, namesake(self.cls, __iter__=lambda _: namesake(iterator.python_type())))
         return iterator
 
     def next(self, m: Machine) -> Value | None:
@@ -323,9 +316,9 @@ class InstanceV(Value):
             and m.truth(m.binary(operator.ge, found, ConstantV(0)))
         ):
             return found
-        length = m.as_length(found)
+        length = int(m.as_index(found))
         if length < 0:
-            m.throw(ValueError, "__len__() should return >= 0")
+            m.throw_as(len, namesake(self.cls, __len__=lambda _: -1))
         return ConstantV(length)
 
     def get_item(self, m: Machine, key: Value) -> Value:
@@ -340,11 +333,11 @@ class InstanceV(Value):
     def contains(self, m: Machine, item: Value) -> bool:
         method = self.method(m, "__contains__")
         if m.class_lookup(self.cls, "__contains__") is None:
-            m.throw(TypeError, f"'{self.cls.__name__}' object is not a container")
+            m.throw_as(operator.contains, namesake(self.cls, __contains__=None), None)
         if method is not None:
             return m.truth(m.call(method, [item], {}))
         if self.method(m, "__iter__") is None and self.method(m, "__getitem__") is None:
-            m.throw(TypeError, f"argument of type '{self.cls.__name__}' is not iterable")
+            m.throw_as(operator.contains, namesake(self.cls), None)
         return any(m.equal(other, item) for other in m.listed(self))
 
 
@@ -423,13 +416,11 @@ class ExceptionV(InstanceV):
     def store_attr(self, m: Machine, name: str, value: Value) -> None:
         plain = isinstance(value, ConstantV) and value.value is None
         if self.group is not None and name in ("message", "exceptions"):
-            m.throw(AttributeError, "readonly attribute")
+            m.throw_as(setattr, ExceptionGroup("", [Exception()]), name, None)
         if name == "args":
             value = TupleV(m.listed(value))
-        elif name in ("__cause__", "__context__") and not plain and not isinstance(value, ExceptionV):
-            m.throw(TypeError, f"exception {name.strip('_')} must be None or derive from BaseException")
-        elif name == "__traceback__" and not plain and value.python_type() is not TracebackType:
-            m.throw(TypeError, "__traceback__ must be a traceback or None")
+        elif name in LINKS and not plain and not issubclass(value.python_type(), LINKS[name]):
+            m.throw_as(setattr, Exception(), name, 0)
         super().store_attr(m, name, value)
         if name == "__cause__":
             self.slots["__suppress_context__"] = ConstantV(True)

@@ -221,8 +221,7 @@ class ZipV(IteratorV):
         longer = next((n for n, i in enumerate(self.iterators[1:], 1) if not ended and i.next(m) is not None), None)
         at = ended or longer
         if at:
-            others = "argument 1" if at == 1 else f"arguments 1-{at}"
-            m.throw(ValueError, f"zip() argument {at + 1} is {'shorter' if ended else 'longer'} than {others}")
+            m.throw_as(list, zip(*[range(bool(ended))] * at, range(not ended), strict=True))
 
 
 class MapV(IteratorV):
@@ -303,7 +302,7 @@ class GeneratorV(IteratorV):
         if name not in self.names:
             super().set_attr(m, name, value)
         elif not issubclass(value.python_type(), str):
-            m.throw(TypeError, f"{name} must be set to a string object")
+            m.throw_as(setattr, (_ for _ in ()), name, None)
         else:
             self.names[name] = m.settle(value).as_constant()
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
 from .base import Value
-from .binding import MISSING
 from .constant import ConstantV
 from .containers import CellV
 from .known import KnownV
@@ -93,8 +92,6 @@ class MadeV(KnownV):
     def discard_attr(self, m: Machine, name: str) -> None:
         """``type.__delattr__``."""
         self._refuse_other(name)
-        if m.class_lookup(self.real, name) is MISSING:
-            m.throw(AttributeError, f"type object '{self.real.__name__}' has no attribute '{name}'")
         m.real(type.__delattr__, self.real, name)
         self.steps.append(Step(name))
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
+from ....bytecode.objects import namesake
 from ....bytecode.operators import UNARY, unpacked
-from ...errors import Unsupported
+from ...errors import Unsupported, UserError
+from ...values.base import NotConstant
 from ...values.constant import ConstantV
 from ...values.containers import ListV, SetV, SliceV, TupleV
 from ...values.dicts import DictV
@@ -72,9 +76,8 @@ def map_add(m, f, i):
 @handler("LIST_EXTEND")
 def list_extend(m, f, i):
     value = m.forced(f.pop())
-    kind = value.python_type()
-    if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
-        m.throw(TypeError, f"Value after * must be an iterable, not {kind.__name__}")
+    if not is_iterable(value):
+        m.throw_as(lambda given: [*given], namesake(value.python_type()))
     f.stack[-i.arg].grow(m, m.listed(value))
 
 
@@ -86,21 +89,51 @@ def set_update(m, f, i):
         target.put(value)
 
 
+def _pairs_for(m, mapping, user):
+    """The pairs of a mapping that ``user`` unpacks with ``**``, which words the error of what is none."""
+    try:
+        return m.mapping_pairs(mapping)
+    except UserError as error:
+        if not issubclass(error.value.python_type(), AttributeError):
+            raise
+        m.throw_as(user, namesake(mapping.python_type()))
+
+
 @handler("DICT_UPDATE")
 def dict_update(m, f, i):
-    pairs = m.mapping_pairs(f.pop())
+    pairs = _pairs_for(m, f.pop(), lambda stand_in: {**stand_in})
     target = _target(m, f, i)
     for key, value in pairs:
         target.put(m.settled_key(key), value)
 
 
+def called_like(m, callee):
+    """A function that errors name as they name ``callee``."""
+
+    def called(*args, **kwargs):
+        raise AssertionError
+
+    try:
+        called.__qualname__, called.__module__ = (
+            m.get_attr(callee, name).as_constant() for name in ("__qualname__", "__module__")
+        )
+    except (UserError, NotConstant):
+        raise Unsupported(f"calling {callee.a()} with these arguments") from None
+    return called
+
+
+def _calling_with_both(called, names):
+    called(**names, **names)
+
+
 @handler("DICT_MERGE")
 def dict_merge(m, f, i):
-    pairs = m.mapping_pairs(f.pop())
+    mapping, callee = f.pop(), f.stack[-i.arg - 2 - (sys.version_info >= (3, 13))]
+    pairs = _pairs_for(m, mapping, lambda stand_in: called_like(m, callee)(**stand_in))
     target = _target(m, f, i)
     for key, value in pairs:
         if target.contains(m, key):
-            m.throw(TypeError, f"got multiple values for keyword argument '{key.as_constant()}'")
+            m.throw_as(_calling_with_both, called_like(m, callee), {key.as_constant(): None})
         target.put(key, value)
 
 
@@ -109,27 +142,30 @@ def list_to_tuple(m, f, i):
     f.push(TupleV(list(f.pop().items)))
 
 
-def _unpacked(m, value):
+def is_iterable(value):
     cls = value.python_type()
-    iterable = hasattr(cls, "__iter__") or hasattr(cls, "__getitem__")
-    if isinstance(value, (ConstantV, InstanceV)) and not iterable:
-        m.throw(TypeError, f"cannot unpack non-iterable {cls.__name__} object")
-    return m.listed(value)
+    return hasattr(cls, "__iter__") or hasattr(cls, "__getitem__")
+
+
+def _unpacked(m, value, targets):
+    """The items of a value that is taken apart into ``targets``, where it fits."""
+    if isinstance(value, (ConstantV, InstanceV)) and not is_iterable(value):
+        m.throw_as(exec, f"{targets} = value", {"value": namesake(value.python_type())})
+    values = m.listed(value)
+    wanted, starred = targets.count("_"), "*" in targets
+    if len(values) < wanted - starred or (len(values) > wanted and not starred):
+        m.throw_as(exec, f"{targets} = value", {"value": [None] * len(values)})
+    return values
 
 
 @handler("UNPACK_SEQUENCE", "UNPACK_EX")
 def unpack(m, f, i):
     count, starred = unpacked(i.opname, i.arg)
-    values = _unpacked(m, f.pop())
-    more = len(values) - count
-    if more < (0 if starred is None else -1):
-        wanted = str(count) if starred is None else f"at least {count - 1}"
-        m.throw(ValueError, f"not enough values to unpack (expected {wanted}, got {len(values)})")
+    targets = ", ".join("*_" if n == starred else "_" for n in range(count))
+    values = _unpacked(m, f.pop(), f"[{targets}]")
     if starred is not None:
-        stop = starred + 1 + more
+        stop = starred + 1 + len(values) - count
         values = [*values[:starred], ListV(values[starred:stop]), *values[stop:]]
-    elif more > 0:
-        m.throw(ValueError, f"too many values to unpack (expected {count})")
     f.stack.extend(reversed(values))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from ....bytecode.objects import namesake
 from ...errors import Unsupported, UserError
 from ...meanings import exception_groups
 from ...torch_api import deferred_asserts as checked
@@ -13,6 +14,7 @@ from ...values.constant import NONE, ConstantV
 from ...values.containers import TupleV
 from ...values.instance import ExceptionV, InstanceV
 from ...values.iterators import GeneratorV
+from .containers import called_like, is_iterable
 from .registry import BEFORE_312, BEFORE_313, SINCE_312, SINCE_313, handler
 
 PREP_RERAISE_STAR = 1  # of CALL_INTRINSIC_2's functions
@@ -117,7 +119,10 @@ def call_function_ex(m, f, i):
     function, args, named = ex_parts(f, i)
     kwargs = {} if named is None else {k.as_constant(): v for k, v in m.mapping_pairs(named)}
     if not all(isinstance(name, str) for name in kwargs):
-        m.throw(TypeError, "keywords must be strings")
+        m.throw_as(lambda: dict(**{0: None}))
+    if isinstance(args, (ConstantV, InstanceV)) and not is_iterable(args):
+        called = called_like(m, function)
+        m.throw_as(lambda: called(*namesake(args.python_type())))
     f.push(m.call(function, m.listed(args), kwargs))
 
 
@@ -175,6 +180,10 @@ def asynchronous(m, f, i):
 
 
 # --- exceptions -------------------------------------------------------------------------------------------------------
+def _raising_from(cause):
+    raise Exception from cause
+
+
 @handler("RAISE_VARARGS")
 def raise_varargs(m, f, i):
     if i.arg == 0:
@@ -186,7 +195,7 @@ def raise_varargs(m, f, i):
     value = m.exception_from(f.pop())
     if cause is not None:
         if not (isinstance(cause, ConstantV) and cause.value is None):
-            cause = m.exception_from(cause, "exception causes must derive from BaseException")
+            cause = m.exception_from(cause, _raising_from)
         m.mutate(value)
         value.slots["__cause__"] = cause
         value.slots["__suppress_context__"] = ConstantV(True)
@@ -258,12 +267,16 @@ def cleanup_throw(m, f, i):
 
 
 # --- with -------------------------------------------------------------------------------------------------------------
+def _entering(manager):
+    with manager:
+        pass
+
+
 def _special(m, owner, name):
     method = owner.method(m, name) if isinstance(owner, InstanceV) else None
     cls = owner.python_type()
     if method is None and (isinstance(owner, InstanceV) or m.class_lookup(cls, name) is MISSING):
-        missed = " (missed __exit__ method)" if name == "__exit__" else ""
-        m.throw(TypeError, f"'{cls.__name__}' object does not support the context manager protocol{missed}")
+        m.throw_as(_entering, namesake(cls, **({} if name == "__enter__" else {"__enter__": None})))
     return method or m.get_attr(owner, name)
 
 

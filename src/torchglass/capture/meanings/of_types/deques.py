@@ -6,6 +6,7 @@ from collections import deque
 
 from ...values.constant import NONE, ConstantV
 from ...values.deques import DequeV
+from ..proxies import Proxy
 from ..registry import method
 from .lists import ONE, ZERO, grow
 
@@ -41,7 +42,7 @@ def extendleft(m, self, values):
 @method(deque)
 def insert(m, self, index, value):
     if self.maxlen is not None and len(self.items) >= self.maxlen:
-        m.throw(IndexError, "deque already at its maximum size")
+        m.throw_as(deque(maxlen=0).insert, 0, None)
     self.change(m)
     self.items.insert(m.as_index(index), value)
     return NONE
@@ -59,7 +60,7 @@ def popleft(m, self):
 
 def _taken(m, self, index):
     if not self.items:
-        m.throw(IndexError, "pop from an empty deque")
+        m.throw_as(deque().pop)
     self.change(m)
     return self.items.pop(index)
 
@@ -75,7 +76,7 @@ def deque_remove(m, self, value):
             self.change(m)
             del self.items[n]
             return NONE
-    _refuse_missing(m, value)
+    m.throw_as(deque().remove, Proxy(m, value))
 
 
 @method(deque, name="clear")
@@ -90,11 +91,7 @@ def deque_index(m, self, value, start=ZERO, stop=NONE):
     for n, item in enumerate(self.compared(m)):
         if n in window and m.equal(item, value):
             return ConstantV(n)
-    _refuse_missing(m, value)
-
-
-def _refuse_missing(m, value):
-    m.throw(ValueError, f"{m.call(m.wrap_known(repr), [value], {}).as_constant()} is not in deque")
+    m.throw_as(deque().index, Proxy(m, value))
 
 
 @method(deque, name="count")

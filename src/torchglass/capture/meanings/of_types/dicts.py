@@ -6,6 +6,7 @@ from collections import OrderedDict, defaultdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ....bytecode.objects import namesake
 from ...values.constant import NONE, ConstantV
 from ...values.containers import TupleV
 from ...values.dicts import DictV, DictViewV
@@ -46,21 +47,21 @@ def setdefault(m, self, key, default=NONE):
     return value
 
 
-def _pairs(m, values):
+def _pairs(m, cls, values):
     """The pairs of an iterable one by one: those before one that raises are in the dictionary."""
     iterator, number = m.iterate(values), 0
     while (item := iterator.next(m)) is not None:
-        yield _pair(m, number, m.forced(item))
+        yield _pair(m, cls, number, m.forced(item))
         number += 1
 
 
-def _pair(m, number, item):
-    if not hasattr(item.python_type(), "__iter__") and not hasattr(item.python_type(), "__getitem__"):
-        m.throw(TypeError, f"cannot convert dictionary update sequence element #{number} to a sequence")
-    pair = m.listed(item)
+def _pair(m, cls, number, item):
+    kind = item.python_type()
+    iterable = hasattr(kind, "__iter__") or hasattr(kind, "__getitem__")
+    pair = m.listed(item) if iterable else []
     if len(pair) != 2:
-        text = f"dictionary update sequence element #{number} has length {len(pair)}; 2 is required"
-        m.throw(ValueError, text)
+        like = OrderedDict if issubclass(cls, OrderedDict) else dict
+        m.throw_as(like, [*[(None, None)] * number, (None,) * len(pair) if iterable else namesake(kind)])
     return pair
 
 
@@ -68,7 +69,7 @@ def _pair(m, number, item):
 def dict_update(m, self, other=None, /, **kwargs):
     if other is not None:
         is_mapping = isinstance(other, DictV) or "keys" in dir(other.python_type())
-        pairs = m.mapping_pairs(other) if is_mapping else _pairs(m, other)
+        pairs = m.mapping_pairs(other) if is_mapping else _pairs(m, self.cls, other)
         for key, value in pairs:
             self.set_item(m, key, value)
     for name, value in kwargs.items():
@@ -109,9 +110,7 @@ def dict_copy(m, self):
 def popitem(m, self, last=TRUE):
     keys = self.all_keys(m)
     if not keys:
-        m.throw(
-            KeyError, "dictionary is empty" if issubclass(self.cls, OrderedDict) else "popitem(): dictionary is empty"
-        )
+        m.throw_as((OrderedDict if issubclass(self.cls, OrderedDict) else dict)().popitem)
     key = keys[-1 if m.truth(last) else 0]
     value = self.get_item(m, key)
     self.remove(m, hash_key(key))

@@ -62,7 +62,7 @@ def insert(m, self, index, value):
 @method(list, name="pop")
 def list_pop(m, self, index=LAST):
     if not self.items:
-        m.throw(IndexError, "pop from empty list")
+        m.throw_as([].pop)
     if self.real is not None:
         self.all(m)
     m.mutate(self)

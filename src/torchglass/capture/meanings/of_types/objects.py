@@ -6,6 +6,7 @@ import weakref
 from types import FunctionType, GeneratorType, SimpleNamespace
 from typing import TYPE_CHECKING
 
+from ....bytecode.objects import namesake
 from ....records.sources import Referent
 from ...errors import Unsupported, UserError
 from ...values.binding import refuse_access
@@ -58,8 +59,7 @@ def object_init(m, self, /, *args, **kwargs):
     cls = self.python_type()
     own = m.class_lookup(cls, "__init__") is not object.__init__
     if (args or kwargs) and (own or m.class_lookup(cls, "__new__") is object.__new__):
-        name = "object" if own else cls.__name__
-        m.throw(TypeError, f"{name}.__init__() takes exactly one argument (the instance to initialize)")
+        m.throw_as(object.__init__, namesake(cls, **({"__init__": None} if own else {})), None)
     return NONE
 
 
@@ -121,7 +121,7 @@ def _are_constant(m, values):
 @method(BaseException)
 def add_note(m, self, note):
     if not issubclass(note.python_type(), str):
-        m.throw(TypeError, f"note must be a str, not '{note.python_type().__name__}'")
+        m.throw_as(Exception().add_note, namesake(note.python_type()))
     notes = self.attrs.lookup(m, "__notes__")
     if notes is None:
         notes = ListV([])
@@ -242,7 +242,7 @@ def throw(m, self, kind, value=NONE, traceback=NONE):
     given = value if isinstance(value, InstanceV) else kind
     generator = _captured(self, "throw")
     try:
-        error = UserError(m.exception_from(given))
+        error = UserError(m.exception_from(given, (_ for _ in ()).throw))
     except UserError as instead:  # of a class that makes something else: that is thrown
         if not isinstance(given.as_constant() if given.is_constant() else None, type):
             raise

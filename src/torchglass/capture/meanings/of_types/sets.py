@@ -76,7 +76,7 @@ def set_copy(m, self):
 @method(set, name="pop")
 def set_pop(m, self):
     if not self.items:
-        m.throw(KeyError, "pop from an empty set")
+        m.throw_as(set().pop)
     m.settle(self).as_constant()  # which one goes is known of constants alone
     chosen = hash_key(self.in_order()[0])
     m.mutate(self)
