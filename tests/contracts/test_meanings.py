@@ -68,7 +68,7 @@ def test_what_is_entered_twice_is_an_error(enter):
         ("sorted", "a handler, src/torchglass/capture/meanings/builtins.py:"),
         ("list.append", "a handler, src/torchglass/capture/meanings/of_types/lists.py:"),
         ("copy.deepcopy", "a handler, src/torchglass/capture/meanings/copying.py:"),
-        ("itertools.chain", "followed into Python of ours, `chain`, src/torchglass/capture/polyfills/builtins.py:"),
+        ("itertools.chain", "followed into Python of ours, `chain`, src/torchglass/capture/polyfills/itertools.py:"),
         ("math.sqrt", "computed while capturing"),
         ("json.dumps", "computed while capturing, src/"),
         ("logging.Logger.info", "followed into its Python code, "),

@@ -31,6 +31,7 @@ from ..guarding import no_alias_guards as told_apart
 from ..guarding import wrap
 from ..meanings import calls, operators
 from ..meanings import class_statement as class_bodies
+from ..polyfills import NAMED
 from ..torch_api import constant_folding as constant_tensors
 from ..torch_api import graph_builder as graph
 from ..torch_api import operations as tensor_ops
@@ -508,9 +509,7 @@ class Machine:
         return calls.inline(self, function, args, kwargs)
 
     def polyfill(self, name: str) -> Value:
-        from ..polyfills import builtins as polyfills
-
-        return self.wrap_known(getattr(polyfills, name))
+        return self.wrap_known(NAMED[name])
 
     def constant_tensor(self, tensor: TensorV) -> Any:
         return constant_tensors.value_of(self, tensor)

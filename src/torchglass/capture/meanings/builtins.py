@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import _collections
 import _thread
 import functools
-import heapq
 import inspect
-import itertools
 import json
 import math
 import operator
@@ -18,7 +15,6 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.autograd.profiler import record_function
 
 from ... import torch_compat
 from ...bytecode.objects import namesake
@@ -28,6 +24,7 @@ from ...operators.traced_arrays import TRACED_METHODS
 from ..errors import Unsupported, UserError
 from ..guarding import class_guards as relied
 from ..guarding.wrap import KNOWN_TYPES
+from ..polyfills import POLYFILLS
 from ..polyfills import builtins as polyfills
 from ..values.base import Value
 from ..values.binding import MISSING
@@ -41,7 +38,7 @@ from ..values.number import NumberV
 from ..values.opaque import OpaqueV
 from ..values.tensor import TensorV
 from .proxies import Proxy, calling, compared, fed, in_order, is_none, proxies, run, summed
-from .registry import Answer, Apply, Fold, answers, folded, handles, named, of_modules, polyfilled, refuses
+from .registry import Answer, Apply, Fold, Polyfill, answers, folded, handles, means, named, of_modules, refuses
 
 if TYPE_CHECKING:
     from ..interp.machine import Machine
@@ -342,17 +339,8 @@ for _operator in BY_FUNCTION:
 for _operator in (operator.neg, operator.invert, operator.pos):
     handles(_operator)(_unary(_operator))
 
-# Functions replaced by Python that the machine interprets.
-polyfilled({
-    _collections._count_elements: polyfills.count_elements, functools.cmp_to_key: polyfills.cmp_to_key,
-    heapq.nlargest: polyfills.nlargest, heapq.nsmallest: polyfills.nsmallest,
-    itertools.tee: polyfills.tee,
-    operator.concat: polyfills.concat, operator.iconcat: polyfills.iconcat,
-    torch_compat.group_tensors: polyfills.group_tensors,
-    record_function.__enter__: polyfills.enter_label, record_function.__exit__: polyfills.exit_label,
-})  # fmt: skip
-if sys.version_info >= (3, 13):  # where it keeps bound methods by weak reference
-    polyfilled({functools.singledispatchmethod.__get__: polyfills.bound_by_kind})
+for _real, _polyfill in POLYFILLS:
+    means(Polyfill(_polyfill), _real)
 
 
 # --- questions about torch ---------------------------------------------------------------------

@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime
 import decimal
 import functools
-import itertools
-import operator
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
@@ -21,7 +19,6 @@ from ...records.sources import Attr, Source, TypeOf
 from ..errors import Unsupported, fitting
 from ..guarding.wrap import is_python_class
 from ..interp.binding import bind_arguments
-from ..polyfills import builtins as polyfills
 from ..torch_api import constant_folding as constant_tensors
 from ..values.arrays import is_scalar_class
 from ..values.base import Value, home_of
@@ -411,10 +408,3 @@ def make_reference(m, args, kwargs):
 @handles(MethodType)
 def make_method(m, args, kwargs):
     return MethodV(args[0], args[1])
-
-
-for _module in (itertools, operator):
-    for _name, _polyfill in vars(polyfills).items():
-        _real = getattr(_module, _name, None)
-        if isinstance(_real, type) and type(_polyfill) is FunctionType and entered(_real) is None:
-            handles(_real)(Polyfill(_polyfill))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
-from ..polyfills import builtins as polyfills
+from ..polyfills import exceptions as polyfills
 from ..values.base import HandledV, Value
 from ..values.constant import NONE, ConstantV
 from ..values.containers import ListV, SequenceV, TupleV

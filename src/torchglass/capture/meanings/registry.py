@@ -1,7 +1,7 @@
 """What calling something means: one registry, which the functions of this file alone write.
 
     @handles(sorted)                  sorted(values)      →  Handler(sorted_): code of ours on symbolic values
-    polyfilled(sum, sum_)             sum(values)         →  Polyfill(sum_): Python of ours, interpreted
+    means(Polyfill(chain_), chain)    chain(a, b)         →  Polyfill(chain_): Python of ours, interpreted
     folded(json.dumps)                json.dumps(value)   →  Fold(json.dumps): computed while capturing
     answers(False, torch.jit.is_...)  is_scripting()      →  Answer(False)
     refuses(print, "print()", ...)    print(x)            →  Refuse(why, hint): the graph breaks
@@ -206,11 +206,6 @@ def handles(*functions: Any) -> Callable[[Any], Any]:
         return meaning
 
     return register
-
-
-def polyfilled(polyfills: dict[Any, Any]) -> None:
-    for function, polyfill in polyfills.items():
-        means(Polyfill(polyfill), function)
 
 
 def folded(*functions: Any) -> None:

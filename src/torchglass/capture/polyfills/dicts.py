@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import _collections
 from collections import OrderedDict, defaultdict
+
+from .registry import polyfill
 
 
 def start_of_defaulting(value, default_factory=None, /, *args, **kwargs):
@@ -54,3 +57,9 @@ def merged(model, left, right):
     made = type(model)(model.default_factory, left) if isinstance(model, defaultdict) else type(model)(left)
     made.update(right)
     return made
+
+
+@polyfill(_collections._count_elements)
+def count_elements(mapping, iterable):
+    for element in iterable:
+        mapping[element] = mapping.get(element, 0) + 1

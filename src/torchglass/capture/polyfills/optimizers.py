@@ -167,3 +167,22 @@ def update_average(averaged_model, model):
         for average, value in zip(module.buffers(), model.buffers(), strict=True):
             average.detach().copy_(value.detach().to(average.device))
     averaged_model.n_averaged += 1
+
+
+def drop_grads_of_module(module):
+    for parameter in module.parameters():
+        parameter.grad = None
+
+
+def group_tensors(lists, with_indices=False):
+    """Lists of tensors by device and dtype of the first list's, with the places that they came from. (The order of
+    eager's groups is that of a hash table.)
+    """
+    groups = {}
+    for n, first in enumerate(lists[0]):
+        rows, places = groups.setdefault((first.device, first.dtype), ([[] for _ in lists], []))
+        for row, tensors in zip(rows, lists):
+            row.append(tensors[n])
+        if with_indices:
+            places.append(n)
+    return groups

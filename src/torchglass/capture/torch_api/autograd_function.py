@@ -20,7 +20,7 @@ import torch
 from ..errors import Unsupported, UserError
 from ..meanings import class_statement as class_bodies
 from ..meanings.registry import handles
-from ..polyfills.builtins import FunctionContext
+from ..polyfills.contexts import FunctionContext
 from ..values.base import NotConstant, Value
 from ..values.binding import class_lookup
 from ..values.constant import NONE, ConstantV

@@ -17,7 +17,7 @@ import torch.utils.checkpoint as torch_checkpoint
 
 from ..errors import Unsupported
 from ..meanings.registry import handles
-from ..polyfills import builtins as polyfills
+from ..polyfills import contexts as polyfills
 from ..values.base import Value
 from ..values.constant import ConstantV
 from ..values.containers import TupleV

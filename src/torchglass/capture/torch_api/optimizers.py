@@ -37,6 +37,9 @@ def step_in_grad_mode(m: Machine, function: KnownV, args: list[Value], kwargs: d
     return m.call(m.wrap_known(polyfill_optimizers.in_grad_mode_of_optimizer), [m.forced(step), *args], kwargs)
 
 
+handles(torch_compat.group_tensors)(Polyfill(polyfill_optimizers.group_tensors))
+
+
 @handles(torch_compat.value_for_optimizer)
 def value_for_optimizer(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """`x.item()` as a tensor that has a Python float's digits."""

@@ -15,7 +15,6 @@ import torch
 from ..errors import Fails, Unsupported
 from ..interp.binding import bind_arguments
 from ..meanings.registry import handles
-from ..polyfills import builtins as polyfills
 from ..polyfills import optimizers as polyfill_optimizers
 from ..values.base import Value
 from ..values.constant import ConstantV
@@ -67,7 +66,7 @@ def zero_grad_of_module(m: Machine, args: list[Value], kwargs: dict[str, Value])
 
     function: Any = m.wrap_known(torch.nn.Module.zero_grad)
     if _to_none(m, function.real, args, kwargs):
-        return m.call(m.wrap_known(polyfills.drop_grads_of_module), args[:1], {})
+        return m.call(m.wrap_known(polyfill_optimizers.drop_grads_of_module), args[:1], {})
     return calls.inline(m, function, args, kwargs)
 
 

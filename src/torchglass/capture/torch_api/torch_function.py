@@ -26,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 from ... import torch_compat
 from ..errors import Fails, Unsupported, UserError
 from ..meanings.registry import handles, method
-from ..polyfills import builtins as polyfills
+from ..polyfills import contexts as polyfills
 from ..values.base import NotConstant, Value
 from ..values.constant import NONE, ConstantV
 from ..values.containers import ListV, SequenceV, TupleV

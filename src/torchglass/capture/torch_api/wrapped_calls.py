@@ -15,7 +15,7 @@ import torch.fx
 
 from ..errors import Unsupported
 from ..meanings.registry import Polyfill, higher_order
-from ..polyfills import builtins as polyfills
+from ..polyfills import contexts as polyfills
 from ..polyfills import wrappers as polyfill_wrappers
 from ..values.base import Value
 from ..values.constant import ConstantV
