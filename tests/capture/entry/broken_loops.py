@@ -349,3 +349,14 @@ def locals_after_a_break(x, log):
     first, second = 1, lambda: first
     log.append((second(), broken(x.shape[0]), sorted(locals())))
     return x + 1, broken(2), locals()["first"]
+
+
+class Exponent:
+    @tg.disable
+    def __rpow__(self, base):
+        return base * base
+
+
+@program
+def a_negative_constant_beside_the_operator_that_breaks(x, log):
+    return x + (-3) ** Exponent(), (-2.5) ** Exponent()

@@ -6,6 +6,7 @@ graph, so a kind that implements little is safe.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FunctionType
