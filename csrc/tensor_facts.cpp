@@ -70,9 +70,30 @@ bool read_numbers(PyObject* tuple, std::vector<int64_t>& out) {
   }
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
     PyObject* item = PyTuple_GET_ITEM(tuple, i);
-    const long long value = item == Py_None ? TensorFacts::any : PyLong_AsLongLong(item);
+    const bool open = item == Py_None || PyTuple_Check(item);
+    const long long value = open ? TensorFacts::any : PyLong_AsLongLong(item);
     if (value == -1 && PyErr_Occurred()) return false;
     out.push_back(value);
+  }
+  return true;
+}
+
+// Strides that are tuples: a factor, then dimensions of `rank` whose sizes it is multiplied by.
+bool read_products(PyObject* strides, size_t rank, std::vector<StrideProduct>& out) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(strides); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(strides, i);
+    if (!PyTuple_Check(item)) continue;
+    std::vector<int64_t> numbers;
+    if (!read_numbers(item, numbers)) return false;
+    StrideProduct product{static_cast<size_t>(i), numbers.empty() ? 1 : numbers[0], {}};
+    for (size_t n = 1; n < numbers.size(); ++n) {
+      if (numbers[n] < 0 || static_cast<size_t>(numbers[n]) >= rank) {
+        PyErr_SetString(PyExc_ValueError, "a stride of a TensorMeta names a dimension that it does not have");
+        return false;
+      }
+      product.dimensions.push_back(static_cast<size_t>(numbers[n]));
+    }
+    out.push_back(std::move(product));
   }
   return true;
 }
@@ -161,6 +182,7 @@ std::shared_ptr<TensorFacts> TensorFacts::from_tuple(PyObject* tuple) {
   facts->device_ = reinterpret_cast<THPDevice*>(device)->device;
   facts->requires_grad_ = requires_grad != 0;
   if (!read_numbers(shape, facts->sizes_) || !read_numbers(strides, facts->strides_)) return nullptr;
+  if (!read_products(strides, facts->sizes_.size(), facts->products_)) return nullptr;
   if (!read_flags(flags, facts->traits_, facts->forward_grad_)) return nullptr;
   facts->check_strides_ = facts->strides_.size() == facts->sizes_.size();  // sparse tensors have none
   for (const int64_t size : facts->sizes_) facts->check_strides_ &= size != 0;
@@ -170,7 +192,7 @@ std::shared_ptr<TensorFacts> TensorFacts::from_tuple(PyObject* tuple) {
 
 void TensorFacts::make_layout() {
   const size_t rank = sizes_.size();
-  if (rank > LayoutWords::room) return;
+  if (rank > LayoutWords::room || !products_.empty()) return;
   layout_.emplace(rank);
   for (size_t i = 0; i < rank; ++i) {
     if (sizes_[i] != any) layout_->compare_size(i, sizes_[i]);
@@ -202,6 +224,11 @@ bool TensorFacts::match_impl(const c10::TensorImpl& impl) const {
   const auto strides = impl.strides();
   for (size_t i = 0; i < rank; ++i) {
     if (strides[i] != strides_[i] && sizes[i] != 1 && strides_[i] != any) return false;
+  }
+  for (const StrideProduct& product : products_) {
+    int64_t expected = product.factor;
+    for (const size_t dimension : product.dimensions) expected *= sizes[dimension];
+    if (strides[product.of] != expected && sizes[product.of] != 1) return false;
   }
   return true;
 }

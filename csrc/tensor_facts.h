@@ -78,6 +78,13 @@ class LayoutWords {
 // Whether `object` is a torch.Tensor or of a subclass. Runs no Python code.
 bool is_tensor(PyObject* object);
 
+// A stride that follows from sizes: that of dimension `of` is `factor` times the sizes of `dimensions`.
+struct StrideProduct {
+  size_t of;
+  int64_t factor;
+  std::vector<size_t> dimensions;
+};
+
 // The native form of records.guards.TensorMeta. A size or stride of `any` matches every value.
 class TensorFacts {
  public:
@@ -107,7 +114,8 @@ class TensorFacts {
   bool check_strides_ = true;
   std::vector<int64_t> sizes_;
   std::vector<int64_t> strides_;
-  std::optional<LayoutWords> layout_;  // none if the tensor's sizes lie elsewhere
+  std::vector<StrideProduct> products_;
+  std::optional<LayoutWords> layout_;  // none if the tensor's sizes lie elsewhere, or decide on strides
 };
 
 // A tensor that matched, with the pointers on the way to its metadata, so that they are compared rather than followed, and

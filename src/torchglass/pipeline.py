@@ -33,7 +33,9 @@ from .records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRec
 from .records.guards import Guard
 from .records.literals import one_line
 from .records.origin import Origin
+from .records.size_sources import is_tensor_size, size_guards
 from .records.sources import Source
+from .records.symbolic_ints import SizesUnfit
 from .runtime import debug_objects, edit_errors, growing
 from .runtime import guards as guard_runtime
 from .runtime.call_original import call_original
@@ -54,6 +56,7 @@ MOST_CALLED = 512
 class AroundGraph(NamedTuple):
     """What an entry needs beside its graph."""
 
+    conditions: tuple[Guard, ...]
     table: _native.GuardTable
     guards: guard_runtime.GuardText
     resumes: dict[str, Any]
@@ -87,6 +90,7 @@ class FunctionState:
         self.guards: list[tuple[Any, ...]] = []
         self.varying: set[str] = set()  # parameters whose numbers change from call to call
         self.changes: dict[Source, int] = {}  # how often another number or generator made an entry necessary
+        self.fixed_sizes: set[Source] = set()  # sizes that change, and that a compile could not leave open
         self.called: bool = parent is not None and parent.called  # from a region of another one, or in one that was
         self.ran = False  # at least once, by the function itself, for a stance that begins so
         self.by_backend: dict[Any, FunctionState] = {}  # the same function by another backend: a stance that forces one
@@ -259,6 +263,8 @@ class FunctionState:
             return ""
         scope = guard_runtime.scope_of(self.function, arguments)
         for source in guard_runtime.changed_values(self.guards[-1], scope):
+            if source in self.fixed_sizes or (self.options.dynamic is False and is_tensor_size(source)):
+                continue
             self.changes[source] = self.changes.get(source, 0) + 1
         failures = guard_runtime.nearest_failures(self.guards, scope)
         if not failures:
@@ -319,17 +325,31 @@ class FunctionState:
         known = len(self.guards)
         try:
             with progress.compiling(self.name):
-                return self._compile_in(Timeline(self.name), compiled, arguments)
+                if not any(map(is_tensor_size, self.changes)):
+                    return self._compile_in(Timeline(self.name), compiled, self._request(arguments))
+                try:
+                    return self._compile_in(Timeline(self.name), compiled, self._request(arguments))
+                except (SizesUnfit, Exception) as error:
+                    del self.guards[known:], self.record.entries[known:]
+                    self._leave_sizes(error)
+                    return self._compile_in(Timeline(self.name), compiled, self._request(arguments))
         except BaseException:  # perhaps from outside, and between two of these lists
             del self.guards[known:], self.record.entries[known:]
             raise
 
+    def _leave_sizes(self, error: BaseException) -> None:
+        """Sizes that a compile could not leave open are numbers from now on."""
+        sizes = {source for source in self.changes if is_tensor_size(source)}
+        self.fixed_sizes |= sizes
+        self.changes = {source: count for source, count in self.changes.items() if source not in sizes}
+        log.info("`%s` is compiled for its sizes as they are: %s", self.name, error)
+        log.debug("compiling %s for changing sizes failed", self.name, exc_info=error)
+
     def _compile_in(
-        self, timeline: Timeline, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]
+        self, timeline: Timeline, compiled: _native.CompiledFunction, request: Request
     ) -> tuple[Any, Callable[..., Any]]:
         prepare(self.options)
         with timeline.stage("capture"), torch_compat.shielded_saved_tensor_hooks():
-            request = self._request(arguments)
             capture = compiling.alone(lambda: capture_run(request, self.options, guard_runtime.global_state))
         if self.options.fullgraph and capture.breaks:
             found = capture.breaks[0]
@@ -343,12 +363,12 @@ class FunctionState:
         names: dict[str, Any] = {**capture.namespace, "compiled_calls": self.callees.region}
         graphs: tuple[GraphRecord, ...] = ()
         if capture.graph is None:
-            table, guards, resumes = self._around_the_graph(timeline, capture, folder)
+            conditions, table, guards, resumes = self._around_the_graph(timeline, capture, folder)
         else:
             examples, fakes, root = capture.example_inputs, capture.fake_inputs, self.root().record
             inner = folder.child("graph_0")
             with compiling_graph(capture.graph, examples, self.options, inner, fakes, root) as graph:
-                table, guards, resumes = self._around_the_graph(timeline, capture, folder)
+                conditions, table, guards, resumes = self._around_the_graph(timeline, capture, folder)
                 compilation = graph.finish()
             names["graph_0"], graphs = compilation.call, (compilation.record,)
         names |= resumes
@@ -361,10 +381,10 @@ class FunctionState:
             call = names.get("graph_0")
             if isinstance(call, Foreign) or (isinstance(call, Undoable) and not capture.may_fail):
                 call.namespaces.append(entry.__globals__)
-        self.guards.append(capture.guards)
+        self.guards.append(conditions)
         record = EntryRecord(
             index,
-            capture.guards,
+            conditions,
             guards.text,
             artifact.text,
             graphs,
@@ -385,11 +405,12 @@ class FunctionState:
             for resume in capture.resumes
         }
         with timeline.stage("guards"):
-            table = guard_runtime.build_table(capture.guards, capture.fetch, self.function)
+            conditions = (*capture.guards, *size_guards(capture.sizes))  # the stages have assumed all that they do
+            table = guard_runtime.build_table(conditions, capture.fetch, self.function)
             parameters = guard_runtime.parameter_names(self.function)
-            guards = guard_runtime.write(capture.guards, capture.fetch, parameters, self.function.__globals__)
+            guards = guard_runtime.write(conditions, capture.fetch, parameters, self.function.__globals__)
             folder.write("guards.py", guards.text, "read")
-        return AroundGraph(table, guards, resumes)
+        return AroundGraph(conditions, table, guards, resumes)
 
     def _request(self, arguments: tuple[Any, ...]) -> Request:
         names, fullgraph = self.continued.resume_names, self.options.fullgraph

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from .sizes import elements, hinted, hints
 from .writes import is_random
 
 # What kernels say of dtypes. Other errors of a call cut small (of shapes, of data) say nothing about the real one.
@@ -55,6 +56,7 @@ def refusal(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result
     """The error that the kernel raises for arguments of these dtypes, or sizes."""
     if not _is_tried(operator):
         return None
+    args, kwargs = hinted(args), {name: hinted(value) for name, value in kwargs.items()}
     kind = _kind_and_sizes if _name(operator) in _OF_SIZES else _kind
     key = (operator, *map(kind, args), *((name, kind(value)) for name, value in kwargs.items()))
     if key not in _known:
@@ -70,7 +72,7 @@ def refusal(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result
 def _kind(value: Any) -> Any:
     """What the choice of a kernel depends on."""
     if isinstance(value, torch.Tensor):
-        return value.dtype, value.device.type, value.dim() == 0, value.numel() == 0
+        return value.dtype, value.device.type, value.dim() == 0, elements(value) == 0
     if isinstance(value, (list, tuple)):
         return tuple(dict.fromkeys(map(_kind, value)))
     if isinstance(value, _NAMED):
@@ -81,7 +83,7 @@ def _kind(value: Any) -> Any:
 def _kind_and_sizes(value: Any) -> Any:
     """All that an operator's arguments are, but for the numbers in tensors."""
     if isinstance(value, torch.Tensor):
-        return value.dtype, value.device.type, value.shape
+        return value.dtype, value.device.type, tuple(hints(value.shape))
     if isinstance(value, (list, tuple)):
         return tuple(map(_kind_and_sizes, value))
     return (type(value), value) if isinstance(value, (int, float)) else _kind(value)
@@ -111,7 +113,7 @@ def _tried(
         return None
     if any(t.layout is not torch.strided or t.is_quantized for t in (*read, *made)):
         return ...
-    large = sum(t.numel() for t in (*read, *made)) > _MANY
+    large = sum(map(elements, (*read, *made))) > _MANY
     if large and operator is torch.ops.aten.convolution.default:
         args, large = _small_convolution(*args), False
     elif large and not (read and _may_be_cut(operator)):
@@ -130,8 +132,8 @@ def _small_convolution(
     transposed: bool, output_padding: Any, groups: int,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Two channels to two, one place to start at: sizes that belong together."""
-    sizes = (1, 2, *((size - 1) * step + 1 for size, step in zip(weight.shape[2:], dilation)))
-    small = torch.ones(sizes, dtype=x.dtype), torch.ones(2, 2, *weight.shape[2:], dtype=weight.dtype)
+    sizes = (1, 2, *((size - 1) * step + 1 for size, step in zip(hints(weight.shape[2:]), dilation)))
+    small = torch.ones(sizes, dtype=x.dtype), torch.ones(2, 2, *hints(weight.shape[2:]), dtype=weight.dtype)
     biased = None if bias is None else torch.ones(2, dtype=bias.dtype)
     return *small, biased, stride, padding, dilation, transposed, output_padding, 1
 
@@ -165,7 +167,7 @@ def _may_hold_places(operator: Any, read: list[torch.Tensor]) -> bool:
 def _real(value: Any, large: bool) -> Any:
     """A real argument like a fake one. Zeros are indices of anything."""
     if isinstance(value, torch.Tensor):
-        shape = [min(size, 2) for size in value.shape] if large else value.shape
+        shape = [min(size, 2) if large else size for size in hints(value.shape)]
         make = torch.ones if value.dtype.is_floating_point or value.dtype.is_complex else torch.zeros
         return make(shape, dtype=value.dtype, device="cpu")
     return type(value)(_real(item, large) for item in value) if isinstance(value, (list, tuple)) else value

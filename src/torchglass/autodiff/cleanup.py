@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ..records.symbolic_ints import has_symbols, size_of
 from .fold import fold
 from .ops import CALL, CONSTANT, Op, is_random, is_view, must_stay, operands, substitute, view_root
 
@@ -186,7 +187,8 @@ def _holds(wide: torch.dtype, narrow: torch.dtype) -> bool:
 
 def _layout(value: torch.Tensor) -> Any:
     flags = (value.is_conj(), value.is_neg()) if value.is_complex() or value.is_neg() else None
-    return (tuple(value.shape), value.stride(), value.storage_offset(), value.dtype, flags)
+    layout = (tuple(value.shape), value.stride(), value.storage_offset())
+    return (*(map(_frozen, layout) if has_symbols(value) else layout), value.dtype, flags)
 
 
 def _key(op: Op) -> Any:
@@ -199,4 +201,6 @@ def _frozen(arg: Any) -> Any:
         return tuple(map(_frozen, arg))
     if type(arg) is float:
         return arg.hex()
+    if type(arg) is torch.SymInt:
+        return size_of(arg)
     return arg if type(arg) is Op else (type(arg), arg)

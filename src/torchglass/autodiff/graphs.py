@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 import torch.fx
 
-from ..torch_compat import graph_module, set_grad_mode
+from ..torch_compat import create_node, graph_module, set_grad_mode
 from .ops import CALL, CONSTANT, Op, substitute
 
 
@@ -44,7 +44,7 @@ def build(
         elif op.kind is CALL:
             args = substitute(op.args, swap)
             kwargs = {key: substitute(arg, swap) for key, arg in op.kwargs.items()}
-            nodes[op] = _stamped(graph.create_node("call_function", op.target, args, kwargs, name=op.name), op)
+            nodes[op] = _stamped(create_node(graph, "call_function", op.target, args, kwargs, op.name), op)
     graph.create_node("output", "output", (tuple(nodes[op] for op in outputs),), name="output")
     return graph_module(held, graph, name)
 

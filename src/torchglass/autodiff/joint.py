@@ -33,6 +33,7 @@ from ..process import interrupts
 from ..records.origin import UNKNOWN, Origin
 from ..records.partition import TangentLayout
 from ..records.tensor_spec import TensorSpec
+from ..records.symbolic_ints import environment_of, hint_of, size_of
 from ..torch_compat import (
     FakeTensor,
     FakeTensorMode,
@@ -108,7 +109,10 @@ class Tracer:
         self.gm = gm
         self.traces_arrays = any(getattr(node.target, "traces_arrays", False) for node in gm.graph.nodes)
         self.mode = _fake_mode_of(example_inputs)
-        self.recorder = Recorder(self.mode)
+        self.recorder = recorder = Recorder(self.mode)
+        self.sizes = environment_of(example_inputs)
+        if self.sizes is not None:
+            self.sizes.origin = lambda: recorder.origin
         self.examples = list(example_inputs)
         self.names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
         self.fakes = {n: self._fake(v) for n, v in zip(self.names, self.examples) if isinstance(v, torch.Tensor)}
@@ -382,11 +386,12 @@ def _version(value: torch.Tensor) -> int | None:
 
 def dense_strides(value: torch.Tensor) -> tuple[int, ...]:
     """Strides that a gradient of ``value`` most likely has: its own if they are dense, else contiguous ones."""
-    expected = 1
-    pairs = sorted((stride, size) for size, stride in zip(value.shape, value.stride()) if size != 1)
-    for stride, size in pairs:
-        if stride != expected:
+    expected: Any = 1
+    for stride, size in sorted(zip(value.stride(), value.shape), key=lambda pair: tuple(map(hint_of, pair))):
+        if size_of(size) == 1:
+            continue
+        if size_of(stride) != size_of(expected):
             sizes = [max(size, 1) for size in value.shape[1:]]
             return tuple(itertools.accumulate([1, *reversed(sizes)], operator.mul))[::-1] if value.shape else ()
-        expected *= size
+        expected = expected * size
     return value.stride()

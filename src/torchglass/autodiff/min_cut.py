@@ -22,6 +22,7 @@ from enum import IntEnum
 
 import torch
 
+from ..records.symbolic_ints import hint_of
 from .exact_values import exact_values
 from .max_flow import Network
 from .ops import CALL, CONSTANT, INPUT, TANGENT, Op, is_random, is_view, must_stay, operands
@@ -202,7 +203,7 @@ def _reading(ops: list[Op], needs_tangent: set[Op], readers: dict[Op, list[Op | 
 def size_of(op: Op) -> int:
     """Bytes of the op's result; the sum for a tuple."""
     values = op.val if isinstance(op.val, tuple) else (op.val,)
-    return sum(v.numel() * v.element_size() for v in values if isinstance(v, torch.Tensor))
+    return sum(hint_of(v.numel()) * v.element_size() for v in values if isinstance(v, torch.Tensor))
 
 
 def _needs_tangent(ops: list[Op]) -> set[Op]:

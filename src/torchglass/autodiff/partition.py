@@ -16,6 +16,7 @@ import torch
 import torch.fx
 
 from ..records.partition import Partition, PassRecord, SavedTensor, TensorRef
+from ..records.symbolic_ints import SizesUnfit, environment_of
 from ..torch_compat import ambient_autocast
 from . import budget, min_cut, names, pack_masks
 from .aliases import Ends, describe
@@ -45,6 +46,8 @@ def trace_training(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], opti
 
     Inputs that require a gradient are differentiated by. Raises AutodiffError where the graph cannot be expressed.
     """
+    if environment_of(example_inputs) is not None:
+        raise SizesUnfit("training with sizes that change")
     return _assemble(gm, example_inputs, True, options)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..records.symbolic_ints import hint_of
 from ..torch_compat import OpOverload
 from .ops import CALL, Op, is_random, is_view, operands
 
@@ -130,22 +131,22 @@ def effort(op: Op) -> float:
 
 def _bytes(op: Op) -> int:
     values = op.val if isinstance(op.val, tuple) else (op.val,)
-    return sum(v.numel() * v.element_size() for v in values if isinstance(v, torch.Tensor))
+    return sum(hint_of(v.numel()) * v.element_size() for v in values if isinstance(v, torch.Tensor))
 
 
 def _matmul_work(op: Op) -> float:
     matrices = [read.val for read in operands(op)][-2:]
-    return 2.0 * op.val.numel() * matrices[0].shape[-1]
+    return 2.0 * hint_of(op.val.numel()) * hint_of(matrices[0].shape[-1])
 
 
 def _convolution_work(op: Op) -> float:
     weight = operands(op)[1].val
-    return 2.0 * op.val.numel() * weight.numel() / max(weight.shape[0], 1)
+    return 2.0 * hint_of(op.val.numel()) * hint_of(weight.numel()) / max(hint_of(weight.shape[0]), 1)
 
 
 def _attention_work(op: Op) -> float:
     query, key = (read.val for read in operands(op)[:2])
-    return 4.0 * query.numel() * key.shape[-2]
+    return 4.0 * hint_of(query.numel()) * hint_of(key.shape[-2])
 
 
 WORK = {"matmul": _matmul_work, "convolution": _convolution_work, "attention": _attention_work}

@@ -163,6 +163,7 @@ class _Attempt:
         self.marked = marked
         self.learnt: _Mark | None = None
         self.m = Machine(request.function, request.changes, request.fullgraph, request.varying)  # type: ignore[arg-type]
+        self.m.builder.sizes.origin = self.m.origin
         self.m.guards.update(marked.guards if marked is not None else {})
         self.code = request.function.__code__
         self.parameters = parameter_names(self.code)
@@ -315,6 +316,7 @@ class _Attempt:
 
     def _finish(self, found: tuple[GraphBreak, ...]) -> Capture:
         m, e = self.m, self.emitter
+        m.builder.sizes.origin = lambda origin=m.origin(): origin  # type: ignore[misc]
         told_apart.guard_told_apart(m)
         checked.refuse_unfit(m)
         failing.refuse_unfit(m)
@@ -352,6 +354,7 @@ class _Attempt:
             grad_enabled=m.modes.grad,
             written_inputs=tuple(n for n, v in enumerate(inputs) if m.builder.is_written(v)),
             may_fail=failing.in_graph(m) or failing.would_lose_effects(m),
+            sizes=m.builder.sizes,
         )
 
     def _renumber(self, order: list[Any]) -> None:

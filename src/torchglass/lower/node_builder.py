@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import fx
 
+from ..torch_compat import create_node
+
 
 def working_copy(gm: fx.GraphModule) -> fx.Graph:
     """A copy of the module's graph for a pass to rewrite: other passes and targets still have the original."""
@@ -23,7 +25,7 @@ class NodeBuilder:
     def __call__(self, target: Any, *args: Any, val: Any = None, name: str | None = None, **kwargs: Any) -> fx.Node:
         node = self._node
         with node.graph.inserting_before(node):
-            new = node.graph.create_node("call_function", target, args, kwargs, name=name)
+            new = create_node(node.graph, "call_function", target, args, kwargs, name)
         val = target(*fx.map_arg(args, lambda n: n.meta["val"]), **kwargs) if val is None else val
         new.meta = {**node.meta, "val": val}
         return new

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from ..records.sizes import Size, Symbol, is_known, maximum, minimum, product
+from ..records.symbolic_ints import IntNode
 from ..torch_compat import expression_of, symbol_facts
 from .table import NotLowered
 
@@ -46,6 +47,8 @@ _CONVERTED: WeakKeyDictionary[Any, dict[Any, Size]] = WeakKeyDictionary()
 
 def converted(size: torch.SymInt) -> Size:
     """A symbolic size as a ``Size``; NotLowered where it has none."""
+    if isinstance(size.node, IntNode):
+        return size.node.size
     return of_expression(*expression_of(size))
 
 

@@ -11,6 +11,7 @@ import torch.fx
 
 from .guards import Guard
 from .origin import Origin
+from .symbolic_ints import SizeEnvironment
 from .sources import Source
 
 
@@ -50,7 +51,8 @@ class Capture:
     ``graph`` is None when no tensor operation happened. ``example_inputs`` are the real tensors, ``fake_inputs`` their
     fakes, in placeholder order. ``fetch`` lists what the guard table passes to the entry: the graph's inputs first,
     then whatever else the entry reads. ``transformed`` is the entry's source; ``namespace`` has the objects its free
-    names stand for. ``may_fail``: the graph has operations that fail for some values of their operands.
+    names stand for. ``may_fail``: the graph has operations that fail for some values of their operands. ``sizes`` are
+    the symbols in the graph, of which later stages may assume more.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Capture:
     grad_enabled: bool = True
     written_inputs: tuple[int, ...] = ()
     may_fail: bool = False
+    sizes: SizeEnvironment = field(default_factory=SizeEnvironment)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,10 @@ table implements the same names (runtime/guards.py builds it) and a fuzz test ho
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -33,11 +35,15 @@ class Guard:
     origin: Origin = UNKNOWN
 
 
+Stride: TypeAlias = "int | tuple[int, ...] | None"
+
+
 @dataclass(frozen=True)
 class TensorMeta:
     """The static facts of a tensor: what one compiled graph may rely on.
 
-    A None in ``shape`` or ``strides`` fits every number; ``strides`` is () for a tensor that has none.
+    A None in ``shape`` or ``strides`` fits every number; ``strides`` is () for a tensor that has none. A stride
+    that follows from sizes that are None is a tuple: a factor, and the dimensions whose sizes it is multiplied by.
     ``flags`` names traits out of the ordinary, as ``_native.tensor_flags`` does: ("conj",), ("inference",).
     """
 
@@ -45,7 +51,7 @@ class TensorMeta:
     dtype: Any
     device: Any
     shape: tuple[int | None, ...]
-    strides: tuple[int | None, ...]
+    strides: tuple[Stride, ...]
     requires_grad: bool
     flags: tuple[str, ...] = ()
 
@@ -55,6 +61,13 @@ class TensorMeta:
         strides = tuple(tensor.stride()) if tensor.layout is torch.strided else ()
         facts = type(tensor), tensor.dtype, tensor.device, tuple(tensor.shape), strides, tensor.requires_grad
         return cls(*facts, tensor_flags(tensor))
+
+    def strides_of(self, shape: Sequence[int]) -> tuple[int | None, ...]:
+        """The strides that a tensor of this shape has; None for any."""
+        return tuple(
+            stride[0] * math.prod(shape[dim] for dim in stride[1:]) if isinstance(stride, tuple) else stride
+            for stride in self.strides
+        )
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,9 @@ from . import own_operators
 from .compilation import NodeRow
 from .literals import is_name, literal, one_line
 from .origin import UNKNOWN, Origin
+from .sizes import symbol_name, symbols
+from .sizes import text as size_text
+from .symbolic_ints import SizesUnfit, hint_of, size_of, sizes_within
 
 
 @dataclass(frozen=True)
@@ -264,7 +267,8 @@ class _Printer:
         for node in self._placeholders():
             value = _value(node)
             if isinstance(value, torch.Tensor):
-                made = f"tensor({tuple(value.shape)}, {tuple(value.stride())}, {value.dtype}"
+                layout = f"{tuple(map(hint_of, value.shape))}, {tuple(map(hint_of, value.stride()))}"
+                made = f"tensor({layout}, {value.dtype}"
                 made += ")" if value.device.type == "cpu" else f", {str(value.device)!r})"
                 made += ".requires_grad_()" if value.requires_grad else ""
             else:
@@ -274,7 +278,7 @@ class _Printer:
 
     # --- statements ---------------------------------------------------------------------------------------------------
     def _body(self) -> list[str]:
-        lines: list[str] = []
+        lines: list[str] = self._symbols()
         dying = self._last_reads()
         before: Origin | None = None
         for node in self.nodes:
@@ -289,6 +293,21 @@ class _Printer:
             dead = ", ".join(self.names[n] for n in dying.get(node, ()))
             comment = f"  # {self._shape(node)}" if node.op != "output" and self._shape(node) else ""
             lines.append(f"    {statement}" + (f"; del {dead}" if dead else "") + comment)
+        return lines
+
+    def _symbols(self) -> list[str]:
+        """The lines that read the sizes which the graph leaves open. Raises SizesUnfit where no input has one."""
+        wanted = set(symbols(size for node in self.nodes for size in sizes_within((node.args, node.kwargs))))
+        lines: list[str] = []
+        for node in self._placeholders():
+            value = _value(node)
+            for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+                name = symbol_name(size_of(size))
+                if name in wanted:
+                    wanted.remove(name)
+                    lines.append(f"    {name} = {self.names[node]}.shape[{dim}]")
+        if wanted:
+            raise SizesUnfit(f"no input of a graph has the sizes {', '.join(sorted(wanted))}")
         return lines
 
     def _rows(self, first: int) -> tuple[NodeRow, ...]:
@@ -385,6 +404,8 @@ class _Printer:
             return f"({inner},)" if len(value) == 1 else f"({inner})"
         if isinstance(value, dict):
             return "{" + ", ".join(f"{self._value(k)}: {self._value(v)}" for k, v in value.items()) + "}"
+        if isinstance(value, torch.SymInt):
+            return size_text(size_of(value))
         text = constant(value)
         return self._object(f"{type(value).__name__.lower()}_constant", value) if text is None else text
 

@@ -233,16 +233,19 @@ def symbol_name(size: Size) -> str | None:
     return None
 
 
-def bounds(size: Size) -> Bounds:
-    """What it lies between, both included; None: no upper bound is known, or what follows from one."""
+def bounds(size: Size, ranges: Mapping[str, Bounds] | None = None) -> Bounds:
+    """What it lies between, both included; None: no upper bound is known, or what follows from one. ``ranges``: of
+    symbols, where more is known of them than when they were made.
+    """
     if isinstance(size, int):
         return size, size
     low = high = 0
     for monomial, coefficient in size.terms:
         ends = [coefficient]
         for atom in monomial:
-            last = UNBOUNDED if atom.high is None else atom.high
-            corners = [end * factor for end in ends for factor in (atom.low, last)]
+            first, highest = ranges.get(atom.name, (atom.low, atom.high)) if ranges else (atom.low, atom.high)
+            last = UNBOUNDED if highest is None else highest
+            corners = [end * factor for end in ends for factor in (first, last)]
             ends = [min(corners), max(corners)]
         low, high = low + ends[0], high + ends[-1]
     return -UNBOUNDED if low <= -FAR else low, None if high >= FAR else high

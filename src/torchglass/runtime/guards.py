@@ -21,6 +21,7 @@ import torch
 
 from .. import _native, torch_compat
 from ..records.guards import CHECKS, Guard, TensorMeta
+from ..records.size_sources import tensor_size
 from ..records.sources import Computed, Source
 from .global_state import GlobalState, global_state
 from .guard_build import build_table
@@ -71,7 +72,7 @@ def tensor_matches(value: Any, meta: TensorMeta) -> bool:
         return False
     if len(meta.strides) != len(meta.shape) or 0 in meta.shape:
         return True
-    return all(size == 1 or old is None or old == new for size, old, new in zip(now.shape, meta.strides, now.strides))
+    return all(size == 1 or old is None or old == new for size, old, new in zip(now.shape, meta.strides_of(now.shape), now.strides))
 
 
 def same_keys(value: Any, keys: Sequence[Any]) -> bool:
@@ -207,6 +208,8 @@ def changed_values(guards: Iterable[Guard], scope: Scope) -> Iterator[Source]:
         if isinstance(guard.source, Computed):
             if not evaluate(guard, scope):
                 computed.update(dict.fromkeys(guard.source.leaves()))
+        elif guard.check == "tensor" and guard.source is not None:
+            yield from _changed_sizes(guard.source, guard.expected, scope)
         elif guard.source is not None and isinstance(guard.expected, CHANGING.get(guard.check, ())):
             try:
                 now = reach(guard.source, scope)
@@ -216,6 +219,18 @@ def changed_values(guards: Iterable[Guard], scope: Scope) -> Iterator[Source]:
             if type(now) in kinds and not evaluate(guard, scope):
                 yield guard.source
     yield from computed
+
+
+def _changed_sizes(source: Source, expected: TensorMeta, scope: Scope) -> Iterator[Source]:
+    """Where a tensor's sizes are read that a guard wants to be others; none of one with another number of dimensions."""
+    try:
+        now = reach(source, scope)
+    except Exception:
+        return
+    if isinstance(now, torch.Tensor) and now.dim() == len(expected.shape):
+        for dim, (old, new) in enumerate(zip(expected.shape, now.shape)):
+            if old is not None and old != new:
+                yield tensor_size(source, dim)
 
 
 def _failure(guard: Guard, scope: Scope) -> Failure:

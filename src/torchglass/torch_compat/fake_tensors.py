@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -65,6 +66,7 @@ class LightFakeMode(FakeTensorMode):
 
     writes: list[torch.Tensor] | None = None  # what operators write to, while somebody wants to know
     draws = False  # whether one of them has drawn random numbers
+    symbolic = False  # whether there are symbolic sizes, which the mode's own cache asks for SymPy's expressions
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with torch._C.DisableTorchFunction():
@@ -74,7 +76,7 @@ class LightFakeMode(FakeTensorMode):
             key = fake_results.key_of(self, func, args, kwargs)
             result = fake_results.known(self, key, args)
             if result is None:
-                self.cache_enabled = key is None  # what is kept here the mode need not keep
+                self.cache_enabled = key is None and not self.symbolic  # what is kept here the mode need not keep
                 result = self._asked(func, types, args, kwargs)
                 fake_results.keep(self, key, func, args, result)
             if self.writes is not None:
@@ -94,7 +96,7 @@ class LightFakeMode(FakeTensorMode):
             if func in LAYOUTS:
                 with self:
                     return laid_out(func, result, args, kwargs)
-            if isinstance(result, torch.Tensor) and 1 in result.shape and is_elementwise(func):
+            if isinstance(result, torch.Tensor) and has_single(result) and is_elementwise(func):
                 with self:
                     return elementwise(func, result, args)
             return result
@@ -111,25 +113,38 @@ class LightFakeMode(FakeTensorMode):
             raise refused
 
 
+def has_single(tensor: torch.Tensor) -> bool:
+    """Whether a dimension is known to have one element."""
+    if tensor._has_symbolic_sizes_strides:
+        return any(type(size) is int and size == 1 for size in tensor.shape)
+    return 1 in tensor.shape
+
+
 def new_fake_mode() -> FakeTensorMode:
     """One fake tensor mode, for one capture and the stages after it."""
     return LightFakeMode(allow_non_fake_inputs=False)
 
 
-def fake_of(mode: FakeTensorMode, real: torch.Tensor) -> torch.Tensor:
-    """A fake tensor with the metadata of ``real``.
+Sizes = Sequence[int | torch.SymInt]
+
+
+def fake_of(
+    mode: FakeTensorMode, real: torch.Tensor, sizes: Sizes | None = None, strides: Sizes | None = None
+) -> torch.Tensor:
+    """A fake tensor with the metadata of ``real``, of a plain one with other ``sizes`` and ``strides`` if they are given.
 
     Plain tensors are built directly (14 µs; ``from_tensor`` takes 125, and of its first call half a second loads
     torch._dynamo); views that require grad, conjugated and sparse tensors go the long way.
     """
     if torch.is_inference_mode_enabled() != real.is_inference():
         with torch.inference_mode(real.is_inference()):
-            return _fake_of(mode, real)
-    return _fake_of(mode, real)
+            return _fake_of(mode, real, sizes, strides)
+    return _fake_of(mode, real, sizes, strides)
 
 
-def _fake_of(mode: FakeTensorMode, real: torch.Tensor) -> torch.Tensor:
-    plain = (
+def is_plain(real: torch.Tensor) -> bool:
+    """Whether its metadata alone make a fake tensor like it."""
+    return (
         real.layout is torch.strided
         and (real.is_leaf or not real.requires_grad or not real._is_view())
         and not real.is_conj()
@@ -137,11 +152,17 @@ def _fake_of(mode: FakeTensorMode, real: torch.Tensor) -> torch.Tensor:
         and not real.is_inference()
         and not real.is_quantized
     )
-    if not plain:
+
+
+def _fake_of(
+    mode: FakeTensorMode, real: torch.Tensor, sizes: Sizes | None, strides: Sizes | None
+) -> torch.Tensor:
+    if not is_plain(real):
         with ignored("The .grad attribute of a Tensor"):  # it reads that of tensors that are no leaves too
             return mode.from_tensor(real, static_shapes=True)
-    meta = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device="meta")
-    fake = FakeTensor(mode, meta, real.device)
+    mode.symbolic = mode.symbolic or sizes is not None
+    layout = sizes or real.shape, strides or real.stride()
+    fake = FakeTensor(mode, torch.empty_strided(*layout, dtype=real.dtype, device="meta"), real.device)
     if real.is_leaf or not real.requires_grad:
         return fake.requires_grad_(real.requires_grad)
     # DelayedError: from_tensor marks what is no leaf with it too; nothing differentiates through it. Tried: 2.11, 2.13.

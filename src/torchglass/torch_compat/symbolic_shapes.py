@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
+import torch.fx
 
 # SymInt.node.expr, .shape_env: the SymPy expression that a symbolic size is, and the ShapeEnv that its symbols are in;
 # ShapeEnv.var_to_range: the range of each. Without them no graph with symbolic sizes is lowered. ShapeEnv's table of
@@ -34,3 +35,10 @@ def symbol_facts(environment: Any, symbol: Any) -> SymbolFacts:
 
 def _number(end: Any) -> int | None:
     return int(end) if end.is_Integer else None
+
+
+def create_node(graph: torch.fx.Graph, op: str, target: Any, args: Any, kwargs: Any, name: str | None = None) -> torch.fx.Node:
+    """A node whose arguments may be symbolic sizes, of which 2.13's ``Graph.create_node`` warns."""
+    node = graph.create_node(op, target, (), {}, name)
+    node.args, node.kwargs = args, kwargs
+    return node

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 import weakref
 from collections import defaultdict
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...records.literals import literal
+from ...records.sizes import symbols
+from ...records.sizes import text as size_text
 from ..errors import CannotResume, OutOfOrder
 from ..torch_api.inference_mode import GuardMethodV, InferenceV
 from ..values.arrays import ArrayV
@@ -41,6 +44,7 @@ from ..values.known import KnownV
 from ..values.made import ClassRecipe, MadeV, Recipe
 from ..values.number import NumberV
 from ..values.opaque import OpaqueV
+from ..values.sizes import SizeV
 from ..values.tensor import TensorV
 from ..values.transformed import TransformedV
 from . import modes as emit_modes
@@ -71,6 +75,19 @@ def _number(e: Emitter, v: NumberV) -> str:
     if v.text.startswith("math."):
         text = f"{e.pin(math, 'math')}.{text.removeprefix('math.')}"
     e.numbers.append(f"{name} = {text}" if kind is str else f"{name} = reconstruct.number({text}, {kind.__name__})")
+    e.names[id(v)] = name
+    e.kept.append(v)
+    return name
+
+
+def _size(e: Emitter, v: SizeV) -> str:
+    """A size, as what is computed of those that the entry reads."""
+    if v.source is not None:
+        return e.from_source(v.source)
+    read = {name: e.from_source(v.environment.sources[name]) for name in symbols([v.size])}
+    text = re.sub(r"[a-z]+\d+", lambda found: read.get(found[0], found[0]), size_text(v.size))
+    name = e.fresh("size")
+    e.numbers.append(f"{name} = {text}")
     e.names[id(v)] = name
     e.kept.append(v)
     return name
@@ -386,6 +403,7 @@ def _call(e: Emitter, recipe: Recipe) -> str:
 
 BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
     (MadeV, _made),
+    (SizeV, _size),
     (NumberV, _number),
     (ConstantV, _constant),
     (TensorV, _tensor),

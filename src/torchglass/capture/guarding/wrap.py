@@ -51,8 +51,10 @@ from ..values.functions import BuiltinMethodV, MethodV, PartialV
 from ..values.instance import ExceptionV, InstanceV, source_of_dict
 from ..values.known import KnownV
 from ..values.opaque import OpaqueV, is_opaque
+from ..values.sizes import of_symbolic
 from ..values.tensor import TensorV
 from . import no_alias_guards as told_apart
+from .symbolic_layouts import symbolic_layout
 
 if TYPE_CHECKING:
     from ..interp.machine import Machine
@@ -351,8 +353,10 @@ def _tensor(m: Machine, real: torch.Tensor, source: Source | None) -> Value:
         raise Unsupported("a view whose base was written to, which autograd lets nobody read", "compute a new tensor")
     if source is None:
         return m.builder.constant(real)
-    m.guard(source, "tensor", TensorMeta.of(real), "was an input of the graph")
-    return m.builder.placeholder(real, source)
+    layout = symbolic_layout(m, real, source)
+    meta = TensorMeta.of(real)
+    m.guard(source, "tensor", meta if layout is None else layout.meta(meta), "was an input of the graph")
+    return m.builder.placeholder(real, source, layout)
 
 
 def _is_readable(real: torch.Tensor) -> bool:
@@ -375,6 +379,8 @@ def wrap_result(m: Machine, real: Any) -> Value:
     if is_constant_object(real):
         return ConstantV(real)
     cls = type(real)
+    if cls is torch.SymInt:
+        return of_symbolic(m, real)
     if isinstance(real, tuple):
         return TupleV([wrap_result(m, v) for v in real], cls)
     if cls is list:

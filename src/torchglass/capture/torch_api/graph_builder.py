@@ -21,8 +21,10 @@ from ...aten.layouts import as_kernels_take
 from ...operators.traced_arrays import NotTraced, TracedArrays
 from ...records.origin import Origin
 from ...records.sources import Source
+from ...records.symbolic_ints import SizeEnvironment, hint_of
 from ...records.tensor_spec import TensorSpec
 from ..errors import NeedsData, Unsupported
+from ..guarding.symbolic_layouts import SymbolicLayout
 from ..values.arrays import is_array
 from ..values.base import Lazy, NotConstant, Value
 from ..values.constant import NUMPY_FLOATS, ConstantV
@@ -31,6 +33,7 @@ from ..values.dicts import DictV
 from ..values.entry_tensor import EntryTensorV, ListCall, ListTensorV, NumberTensorV
 from ..values.instance import InstanceV
 from ..values.number import NumberV
+from ..values.sizes import SizeV
 from ..values.tensor import TensorV
 
 Made = TypeVar("Made", bound=EntryTensorV)
@@ -50,6 +53,7 @@ class GraphBuilder:
     def __init__(self, fake_mode: Any = None) -> None:
         self.graph = torch.fx.Graph()
         self.fake_mode = fake_mode or torch_compat.new_fake_mode()
+        self.sizes = SizeEnvironment()
         self.inputs: list[TensorV] = []
         self.by_fake: dict[int, TensorV] = {}
         self.root = torch.nn.Module()
@@ -106,9 +110,12 @@ class GraphBuilder:
     def _first(self) -> torch.fx.Node | None:
         return next(iter(self.graph.nodes), None)
 
-    def placeholder(self, real: torch.Tensor, source: Source) -> TensorV:
-        """A graph input for a real tensor."""
-        fake = torch_compat.fake_of(self.fake_mode, real)
+    def placeholder(self, real: torch.Tensor, source: Source, layout: SymbolicLayout | None = None) -> TensorV:
+        """A graph input for a real tensor, of a layout that changes if one is given."""
+        if layout is None:
+            fake = torch_compat.fake_of(self.fake_mode, real)
+        else:
+            fake = torch_compat.fake_of(self.fake_mode, real, layout.sizes, layout.strides)
         if self._placeholder_anchor is None:
             with self.graph.inserting_before(self._first()):
                 node = self._named(readable_name(source))
@@ -261,7 +268,7 @@ class GraphBuilder:
     ) -> Value:
         """``record`` of arguments that are a node's already."""
         self._refuse_double_writes()
-        node = self.graph.create_node(op, target, args, kwargs)
+        node = torch_compat.create_node(self.graph, op, target, args, kwargs)
         self._mark(node, origin)
         node.meta["effect"] = result is None or self.changed_data
         node.stack_trace = stack
@@ -458,6 +465,8 @@ def convert(
         return constant_of(value.real)
     if isinstance(value, TensorV):
         return leaf(value)
+    if isinstance(value, SizeV):
+        return value.symbolic
     if isinstance(value, ConstantV):
         return constant_of(value.value)
     if isinstance(value, SliceV):
@@ -498,7 +507,7 @@ def _empty(value: TensorV) -> torch.Tensor:
 
 def _zeros(value: TensorV) -> torch.Tensor:
     """A real tensor like one, without memory of its own."""
-    return torch.zeros((), dtype=value.fake.dtype).expand(value.fake.shape)
+    return torch.zeros((), dtype=value.fake.dtype).expand([hint_of(size) for size in value.fake.shape])
 
 
 def _has_list(index: Any) -> bool:

@@ -15,6 +15,7 @@ from ...aten import masked_writes
 from ...marks.markers import DISABLED, IN_GRAPH, REASON
 from ...records.literals import literal
 from ...records.sources import Computed, Constant
+from ...records.symbolic_ints import SizesUnfit
 from ..errors import Fails, NeedsData, Unsupported
 from ..meanings import diagnostics
 from ..meanings.registry import BY_MODULE, Node, of_modules
@@ -411,6 +412,8 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
     except Unsupported:
         raise
     except Exception as error:
+        if m.builder.fake_mode.symbolic:  # perhaps in numbers it does not
+            raise SizesUnfit(f"{type(error).__name__} in an operation on changing sizes: {error}") from error
         raise Fails(f"the program raises {type(error).__name__}") from None
     op_derivatives.check(m, target, args, kwargs, result)
     asked = target == "requires_grad_" or ("requires_grad" in kwargs and m.truth(kwargs["requires_grad"]))

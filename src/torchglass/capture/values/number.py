@@ -131,6 +131,12 @@ class NumberV(ConstantV):
         compared = operation(m, operator.ne, self, ConstantV(0))  # as `if n` asks, of NaN too
         return super().truth(m) if compared is None else compared.truth(m)
 
+    def combined(self, m: Machine, function: Any, operands: tuple[Value, ...]) -> Value | None:
+        """What ``function`` gives for operands of which this is one, where that is known better than by computing it at
+        each call; None otherwise.
+        """
+        return None
+
     def branches_too_often(self) -> bool:
         """Whether an entry for each value that the number was compared with has proved to be too many."""
         m = self.machine
@@ -231,15 +237,26 @@ def _is_plain(value: Value) -> bool:
     return isinstance(value, ConstantV) and type(value.value) in CONSTANTS
 
 
-def operation(m: Machine, function: Callable[..., Any], *operands: Value) -> NumberV | None:
+def _combined(m: Machine, function: Any, operands: tuple[Value, ...]) -> Value | None:
+    numbers = (operand for operand in operands if isinstance(operand, NumberV))
+    return next((found for number in numbers if (found := number.combined(m, function, operands)) is not None), None)
+
+
+def operation(m: Machine, function: Callable[..., Any], *operands: Value) -> Value | None:
     """``left <operator> right``, ``-value`` or ``abs(value)`` of which one is such a number."""
+    found = _combined(m, function, operands)
+    if found is not None:
+        return found
     return computed(m, function, TEMPLATES[function], operands) if function in TEMPLATES else None
 
 
-def called(m: Machine, function: Any, args: list[Value]) -> NumberV | None:
+def called(m: Machine, function: Any, args: list[Value]) -> Value | None:
     """``math.sqrt(n)`` and the like."""
     if not any(isinstance(a, NumberV) for a in args):
         return None
+    found = _combined(m, function, tuple(args))
+    if found is not None:
+        return found
     if function in (min, max) and len(args) < 2:
         return None
     holes = ", ".join(["{}"] * len(args))

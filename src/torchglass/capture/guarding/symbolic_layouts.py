@@ -1,0 +1,79 @@
+"""Which sizes of a tensor from outside are symbols, and the strides that follow from them.
+
+    x of [8, 5, 16], whose second size was another one before:
+        sizes    [8, s0, 16]
+        strides  [16*s0, 16, 1]                    as a tensor lies whose rows follow one another
+        guard    shape (8, None, 16), strides ((16, 1), 16, 1)
+
+A stride that is what lies inside its dimension stays so for other sizes; one that is not (a slice of something wider)
+is a number, and guarded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ... import torch_compat
+from ...records.guards import Stride, TensorMeta
+from ...records.size_sources import tensor_size
+from ...records.sources import Source
+
+if TYPE_CHECKING:
+    from ..interp.machine import Machine
+
+
+@dataclass(frozen=True)
+class SymbolicLayout:
+    """``sizes`` and ``strides`` are ints and SymInts. ``dims`` are those whose sizes are symbols, ``products`` the
+    strides as a guard has them.
+    """
+
+    sizes: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    dims: frozenset[int]
+    products: tuple[Stride, ...]
+
+    def meta(self, exact: TensorMeta) -> TensorMeta:
+        """What a guard expects of a tensor that now is ``exact``."""
+        shape = tuple(None if dim in self.dims else size for dim, size in enumerate(exact.shape))
+        return replace(exact, shape=shape, strides=self.products)
+
+
+def symbolic_layout(m: Machine, real: torch.Tensor, source: Source) -> SymbolicLayout | None:
+    """The layout of a tensor with sizes that are known to change; None where there are none, or they cannot be left
+    open: of views that autograd knows, inference tensors, parameters, tensors without elements.
+    """
+    if not m.changes or not real.numel() or isinstance(real, torch.nn.Parameter) or not torch_compat.is_plain(real):
+        return None
+    dims = frozenset(dim for dim in range(real.dim()) if tensor_size(source, dim) in m.changes)
+    if not dims:
+        return None
+    sizes: list[Any] = list(real.shape)
+    for dim in dims:
+        sizes[dim] = m.builder.sizes.symbol(tensor_size(source, dim), real.shape[dim])
+    strides, products = _strides(real, sizes, dims)
+    return SymbolicLayout(tuple(sizes), strides, dims, products)
+
+
+def _strides(
+    real: torch.Tensor, sizes: list[Any], dims: frozenset[int]
+) -> tuple[tuple[Any, ...], tuple[Stride, ...]]:
+    """Each stride as what lies inside its dimension, if it is that, and as a guard has it."""
+    strides: list[Any] = list(real.stride())
+    products: list[Stride] = list(real.stride())
+    number, inside, factor, within = 1, 1, 1, ()  # what the next stride is if nothing lies between: now, as a symbol
+    by_stride = sorted(range(real.dim()), key=lambda d: (real.stride(d), real.shape[d] != 1, -d))
+    for dim in by_stride:
+        if real.stride(dim) == 0 or (real.shape[dim] == 1 and dim not in dims):
+            continue
+        if real.stride(dim) == number or (real.shape[dim] == 1 and dim in dims):
+            strides[dim] = inside
+            products[dim] = (factor, *within) if within else factor
+        else:
+            number, inside, factor, within = real.stride(dim), real.stride(dim), real.stride(dim), ()
+        number, inside = number * real.shape[dim], inside * sizes[dim]
+        factor, within = (factor, (*within, dim)) if dim in dims else (factor * real.shape[dim], within)
+    return tuple(strides), tuple(products)

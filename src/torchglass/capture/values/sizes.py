@@ -1,0 +1,95 @@
+"""Sizes that change from call to call, and what is computed of them: whole numbers that PyTorch's operators take too.
+
+    x.shape[0]                    SizeV(s0)            the entry reads fetched[1], which is x.shape[0]
+    x.view(x.shape[0] * 2, -1)    SizeV(2*s0)          in the graph: x.view(2*s0, -1)
+    x.shape[0] > 4                a number that is computed, guarded once a branch asks for it
+
+A size is kept in normal form (``records.sizes``), so what is equal is known to be, and it becomes a constant when its
+value is asked for (``range(n)``): the environment then assumes that value, with the line.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...records.sizes import Expr, Size, maximum, minimum, symbol_name
+from ...records.size_sources import size_source
+from ...records.sources import Source
+from ...records.symbolic_ints import RELATIONS, IntNode, SizeEnvironment
+from .base import Value
+from .constant import ConstantV
+from .number import NumberV
+
+if TYPE_CHECKING:
+    from ..interp.machine import Machine
+
+ARITHMETIC: dict[Any, Callable[..., Size]] = {
+    operator.add: operator.add, operator.sub: operator.sub, operator.mul: operator.mul,
+    operator.floordiv: operator.floordiv, operator.mod: operator.mod, operator.neg: operator.neg,
+    operator.pos: operator.pos, max: maximum, min: minimum, int: lambda size: size, operator.index: lambda size: size,
+}  # fmt: skip
+"""Python's functions of whole numbers that give sizes of sizes."""
+
+COMPARISONS = {getattr(operator, name): relation for name, relation in RELATIONS.items()}
+
+
+class SizeV(NumberV):
+    """A size, ``symbolic`` as PyTorch takes it."""
+
+    def __init__(self, m: Machine, node: IntNode) -> None:
+        assert isinstance(node.size, Expr)
+        self.machine = m
+        self.size: Expr = node.size
+        self.environment: SizeEnvironment = node.environment
+        self.symbolic = torch.SymInt(node)
+        self.known = node.hint
+        name = symbol_name(self.size)
+        self.source = self.environment.sources[name] if name is not None else None
+        self.function = self.text = None
+        self.parts = ()
+        self.operations, self.repeatable = 1, True
+        self.leaves = [self]
+
+    def __repr__(self) -> str:
+        return f"SizeV({self.size})"
+
+    @property
+    def value(self) -> Any:
+        return self.environment.specialize(self.size)
+
+    def place(self) -> Source:
+        return size_source(self.size, self.environment.sources)
+
+    def combined(self, m: Machine, function: Any, operands: tuple[Value, ...]) -> Value | None:
+        sizes = [_size(operand) for operand in operands]
+        if None in sizes:
+            return None
+        if function in COMPARISONS:
+            answer = self.environment.proved(sizes[0], COMPARISONS[function], sizes[1])  # type: ignore[arg-type]
+            return None if answer is None else ConstantV(answer)
+        made = ARITHMETIC.get(function)
+        if made is None or (function in (operator.floordiv, operator.mod) and not self._is_positive(sizes[1])):
+            return None
+        result = made(*sizes)
+        return ConstantV(result) if isinstance(result, int) else SizeV(m, IntNode(self.environment, result))
+
+    def _is_positive(self, divisor: Any) -> bool:
+        """Whether a divisor is what sizes are divided by (records.sizes)."""
+        return self.environment.proved(divisor, ">", 0) is True
+
+
+def _size(value: Value) -> Size | None:
+    if isinstance(value, SizeV):
+        return value.size
+    return value.value if type(value) is ConstantV and type(value.value) is int else None
+
+
+def of_symbolic(m: Machine, value: torch.SymInt) -> Value:
+    """A value for a size that an operator or a tensor gave."""
+    node = value.node
+    assert isinstance(node, IntNode)
+    return ConstantV(node.size) if isinstance(node.size, int) else SizeV(m, node)

@@ -1,0 +1,94 @@
+"""Where a size comes from: a ``Size`` in symbols as a ``Source`` of what a call gives.
+
+    2*s0 + 1   ->   Computed(+, Computed(*, 2, x.shape[0]), 1)      renders as (2 * x.shape[0]) + 1
+
+Assumptions become guards on such sources: Python in guards.py, a postfix program in the native table.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+from .guards import Guard
+from .origin import UNKNOWN, Origin
+from .sizes import Assumption, Atom, Expr, Monomial, Size
+from .sources import Attr, Computed, Constant, Item, Source
+from .symbolic_ints import SizeEnvironment
+
+RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+FUNCTIONS: dict[str, tuple[Callable[..., int], str]] = {
+    "floordiv": (operator.floordiv, "{} // {}"), "mod": (operator.mod, "{} % {}"),
+    "max": (max, "max({}, {})"), "min": (min, "min({}, {})"),
+}  # fmt: skip
+
+
+def tensor_size(tensor: Source, dim: int) -> Source:
+    """``tensor.shape[dim]``."""
+    return Item(Attr(tensor, "shape"), dim)
+
+
+def size_source(size: Size, symbols: Mapping[str, Source]) -> Source:
+    """A size as what is computed of its symbols' sources."""
+    if isinstance(size, int):
+        return Constant(str(size), size)
+    return reduce(_sum, (_product(monomial, factor, symbols) for monomial, factor in size.terms))
+
+
+def _sum(left: Source, right: Source) -> Source:
+    return Computed(operator.add, "{} + {}", (left, right))
+
+
+def _product(monomial: Monomial, factor: int, symbols: Mapping[str, Source]) -> Source:
+    parts = [_atom(atom, symbols) for atom in monomial]
+    if factor != 1 or not parts:
+        parts.insert(0, Constant(str(factor), factor))
+    return reduce(lambda left, right: Computed(operator.mul, "{} * {}", (left, right)), parts)
+
+
+def _atom(atom: Atom, symbols: Mapping[str, Source]) -> Source:
+    if not atom.function:
+        return symbols[atom.name]
+    function, text = FUNCTIONS[atom.function]
+    return Computed(function, text, tuple(size_source(argument, symbols) for argument in atom.arguments))
+
+
+def is_tensor_size(source: Source) -> bool:
+    """Whether a source is a tensor's size."""
+    return isinstance(source, Item) and isinstance(source.of, Attr) and source.of.name == "shape"
+
+
+def size_guards(environment: SizeEnvironment) -> list[Guard]:
+    """What was assumed of sizes, as an entry's guards; from here on nothing more may be assumed."""
+    environment.closed = True
+    symbols = environment.sources
+    guards = [_guard(">=", source, Constant("1", 1), "a size that changes", UNKNOWN) for source in symbols.values()]
+    for row in environment.assumed:
+        left, right = (size_source(size, symbols) for size in _sides(row))
+        guards.append(_guard(row.relation, left, right, row.why, row.origin))
+    return guards
+
+
+def _guard(relation: str, left: Source, right: Source, why: str, origin: Origin) -> Guard:
+    return Guard(Computed(RELATIONS[relation], f"{{}} {relation} {{}}", (left, right)), "constant", True, why, origin)
+
+
+def _sides(row: Assumption) -> tuple[Size, Size]:
+    """Both sides of a relation without negative terms: ``-s0 + 4 <= 0`` is ``4 <= s0``."""
+    left: Size = 0
+    right: Size = 0
+    difference = row.left - row.right
+    if isinstance(difference, int):
+        return difference, 0
+    for monomial, factor in difference.terms:
+        term = _term(monomial, abs(factor))
+        left, right = (left + term, right) if factor > 0 else (left, right + term)
+    return left, right
+
+
+def _term(monomial: Monomial, factor: int) -> Size:
+    return Expr(((monomial, factor),)) if monomial else factor
