@@ -18,7 +18,6 @@ from ..process import interrupts
 from ..records.kernels import FusedKernel, Kernel, Measurement, TuningConfig
 from ..records.launch import Launch
 from ..records.schedule import Schedule, ScheduledGraph
-from ..records.sizes import all_known
 from ..records.target import Cpu
 from .c_kernel import DEFAULT, CKernel, adapter
 from .c_numbers import MOST_WRITTEN, Parameterized, parameterized, tables
@@ -46,12 +45,8 @@ class Function:
 
 
 def run(scheduled: ScheduledGraph, target: Cpu, tried: Mapping[str, tuple[Measurement, ...]]) -> Printed:
-    """The kernels of a graph in C. Raises NotImplementedError for sizes that are not known."""
+    """The kernels of a graph in C."""
     fused = scheduled.fused
-    for name in (b for kernel in fused.kernels for b in (*kernel.reads, *kernel.writes)):
-        buffer = fused.buffers[name]
-        if not all_known((*buffer.shape, *buffer.strides)):
-            raise NotImplementedError(f"{name} has symbolic sizes {list(buffer.shape)}; C is generated for known ones")
     unit = Unit(scheduled, target, tried)
     groups = unit.together(fused.kernels)
     return Printed("c", unit.text(f"{fused.graph.name} graph"), unit.kernels, unit.launches, groups)
@@ -78,8 +73,7 @@ class Unit:
         alike = self._alike()
         printed = [self._print(schedule, alike.get(n)) for n, schedule in enumerate(self.schedules)]
         self.kernels = counted(scheduled, printed)
-        names = [schedule.name for schedule in self.schedules]
-        self.launches = {name: Launch(names[call.schedule], call.buffers) for name, call in scheduled.calls.items()}
+        self.launches = {name: _launch(self.schedules[c.schedule], c.buffers) for name, c in scheduled.calls.items()}
 
     def _alike(self) -> dict[int, Parameterized]:
         """Those of many kernels that are equal but for their numbers, by place."""
@@ -102,7 +96,7 @@ class Unit:
             function = Function(name, schedule.mapping.work, printer.parallel)
             self.functions[one.key, choice] = function
             lines.append(printer.text(name))
-        lines.append(adapter(name, function.name, one.schedule.arguments, one.tables))
+        lines.append(adapter(name, function.name, one.schedule.arguments, one.tables, schedule.symbols))
         as_another = function.name if function.name != name else None
         self.words |= words_of("\n".join(lines))
         text = "\n".join((*_comment(kernel, tried, as_another), *lines))
@@ -127,7 +121,8 @@ class Unit:
 
     def _group(self, names: tuple[str, ...]) -> str:
         """The function of several kernels, whose arguments are theirs in turn; one parallel region if all are small."""
-        counts = {kernel.name: len(kernel.arguments) for kernel in self.kernels}
+        symbols = {schedule.name: len(schedule.symbols) for schedule in self.schedules}
+        counts = {kernel.name: len(kernel.arguments) + symbols[kernel.name] for kernel in self.kernels}
         first, total = [], 0
         for name in names:
             first.append(total)
@@ -163,8 +158,12 @@ class Unit:
         return "\n\n".join((head, prelude, *self.parts, *groups)) + "\n"
 
 
-OWN = frozenset(["t", "r", "i", "acc", "step", "tile", "got", "kept", "int", "uint"])
-"""What the printer's own names begin with, before a number: t1, r1, i0, acc1, step8, tile0, got0, kept0, int64_t."""
+def _launch(schedule: Schedule, buffers: tuple[str, ...]) -> Launch:
+    return Launch(schedule.name, buffers, schedule.symbols)
+
+
+OWN = frozenset(["s", "t", "r", "i", "acc", "step", "tile", "got", "kept", "int", "uint"])
+"""What the printer's own names begin with, before a number, and what sizes are called: s0, t1, r1, i0, acc1, step8, tile0, got0, kept0, int64_t."""
 
 
 @functools.lru_cache(4096)

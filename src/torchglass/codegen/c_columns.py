@@ -38,6 +38,7 @@ from .statements import (
     When,
     constant,
     decode,
+    in_c,
     limit,
     loops_changed,
     mapped,
@@ -200,10 +201,10 @@ class Columns:
         for acc in self.columns:
             name, own, ctype = acc.name, value_type(acc.reduce.dtype), total_type(acc.reduce)
             if not self._on_stack(acc):
-                size = f"({acc.size} * sizeof({own}) + 63) / 64 * 64"
+                size = f"({in_c(acc.size)} * sizeof({own}) + 63) / 64 * 64"
                 mine.append(Declare(f"{own}* restrict", name, f"aligned_alloc(64, {size})"))
                 done.append(Call("free", (name,)))
-            body.append(constant(f"{name}_bytes", f"(({acc.size} * sizeof({ctype}) + 63) / 64 * 64)"))
+            body.append(constant(f"{name}_bytes", f"(({in_c(acc.size)} * sizeof({ctype}) + 63) / 64 * 64)"))
             body.append(Declare("char*", f"{name}_all", f"aligned_alloc(64, team * {name}_bytes)"))
             part = f"({ctype}*)({name}_all + thread * {name}_bytes)"
             mine.append(Declare(f"{ctype}* restrict", f"{name}_t", part))

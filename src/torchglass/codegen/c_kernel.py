@@ -45,6 +45,7 @@ from .statements import (
     For,
     Stmt,
     constant,
+    in_c,
     limit,
     loops_changed,
     nested,
@@ -114,7 +115,7 @@ class CKernel:
         reads, writes = self.nest.kernel.reads, self.nest.kernel.writes
         parts = [f"const {self.memory(b)}{pointers[b]} {self.ident(b)}" for b in reads]
         parts += [f"{self.memory(b)}{pointers[b]} {self.ident(b)}" for b in writes]
-        return ", ".join(parts)
+        return ", ".join((*parts, *(f"const int64_t {name}" for name in self.nest.symbols)))
 
     def memory(self, buffer: str) -> str:
         """The C type of a buffer's elements."""
@@ -281,7 +282,7 @@ class CKernel:
                 made.append(Declare(ctype, name, count=size))
                 total = total + size * item
             else:
-                made.append(Declare(f"{ctype}* restrict", name, f"({ctype}*)(tg_scratch({most}) + {offset})"))
+                made.append(Declare(f"{ctype}* restrict", name, f"({ctype}*)(tg_scratch({in_c(most)}) + {in_c(offset)})"))
                 offset = offset + ((size * item + 63) // 64) * 64
         return made
 
@@ -324,7 +325,7 @@ class CKernel:
         return [
             Block((
                 constant("team", "omp_get_num_threads()"),
-                constant("block", f"(({size} + team - 1) / team + {line - 1}) / {line} * {line}"),
+                constant("block", f"(({in_c(size)} + team - 1) / team + {line - 1}) / {line} * {line}"),
                 constant("from", "omp_get_thread_num() * block"),
                 limit("to", "from", "block", size),
                 *loops_changed(code, lambda loop: within(loop, last, size)),
@@ -332,12 +333,15 @@ class CKernel:
         ]  # fmt: skip
 
 
-def adapter(name: str, function: str, arguments: Sequence[str], tables: Mapping[str, str]) -> str:
-    """The exported function of the launcher's calling convention. ``tables``: which arguments it brings itself, and
-    how it declares them.
+def adapter(
+    name: str, function: str, arguments: Sequence[str], tables: Mapping[str, str], symbols: Sequence[str]
+) -> str:
+    """The exported function of the launcher's calling convention: buffers, then sizes by value. ``tables``: which
+    arguments it brings itself, and how it declares them.
     """
     passed = (f"a[{k}]" for k in itertools.count())
-    call = f"{function}({', '.join(b if b in tables else next(passed) for b in arguments)});"
+    buffers = [b if b in tables else next(passed) for b in arguments]
+    call = f"{function}({', '.join((*buffers, *(f'(int64_t){next(passed)}' for _ in symbols)))});"
     if not tables:
         return f"void {name}_call(void** a) {{ {call} }}"
     return "\n".join((f"void {name}_call(void** a)", "{", *indent([*tables.values(), call]), "}"))

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
-from ..records.sizes import Expr, Size
+from ..records.sizes import Expr, Size, text
 
 T = TypeVar("T")
 
@@ -330,7 +330,13 @@ def constant(name: str, value: str) -> Declare:
 
 def limit(name: str, start: str, step: int | str, size: Size | str) -> Declare:
     """Where the block that begins at ``start`` ends."""
+    size = in_c(size)
     return constant(name, f"{start} + {step} < {size} ? {start} + {step} : {size}")
+
+
+def in_c(size: Size | str) -> str:
+    """A size as text in C."""
+    return size if isinstance(size, str) else text(size, "c")
 
 
 def decode(name: str, dims: Sequence[tuple[int, Size]]) -> list[Stmt]:
@@ -340,6 +346,6 @@ def decode(name: str, dims: Sequence[tuple[int, Size]]) -> list[Stmt]:
     made: list[Stmt] = []
     rest = name
     for k, size in reversed(dims[1:]):
-        made.append(constant(f"i{k}", f"{rest} % {size}"))
-        rest = f"{rest} / {size}" if rest == name else f"({rest}) / {size}"
+        made.append(constant(f"i{k}", f"{rest} % {in_c(size)}"))
+        rest = f"{rest} / {in_c(size)}" if rest == name else f"({rest}) / {in_c(size)}"
     return [*made, constant(f"i{dims[0][0]}", rest)]

@@ -45,9 +45,12 @@ class SizeEnvironment:
         self.ranges: dict[str, Bounds] = {}  # of symbols, narrowed by what was assumed
         self.closed = False  # whether the guards are made: nothing more may be assumed
 
-    def symbol(self, source: Source, value: int) -> torch.SymInt:
-        """A size that is read at ``source`` and was ``value``, which is at least 1."""
-        name = next((name for name, known in self.sources.items() if known == source), f"s{len(self.sources)}")
+    def symbol(self, source: Source, value: int, free: Callable[[str], str] = lambda name: name) -> torch.SymInt:
+        """A size that is read at ``source`` and was ``value``, which is at least 1. ``free`` makes its name one that
+        nothing else has.
+        """
+        known = (name for name, place in self.sources.items() if place == source)
+        name = next(known, None) or free(f"s{len(self.sources)}")
         self.sources[name] = source
         self.ranges.setdefault(name, (1, None))
         return self.integer(Symbol(name, value, low=1))

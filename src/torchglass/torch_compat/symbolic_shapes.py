@@ -42,3 +42,8 @@ def create_node(graph: torch.fx.Graph, op: str, target: Any, args: Any, kwargs: 
     node = graph.create_node(op, target, (), {}, name)
     node.args, node.kwargs = args, kwargs
     return node
+
+
+def reserved_name(graph: torch.fx.Graph, name: str) -> str:
+    """A name like this one that no node of a graph has, nor will have."""
+    return graph._graph_namespace.create_name(name, None)

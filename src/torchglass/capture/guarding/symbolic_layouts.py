@@ -53,7 +53,7 @@ def symbolic_layout(m: Machine, real: torch.Tensor, source: Source) -> SymbolicL
         return None
     sizes: list[Any] = list(real.shape)
     for dim in dims:
-        sizes[dim] = m.builder.sizes.symbol(tensor_size(source, dim), real.shape[dim])
+        sizes[dim] = m.builder.symbol(tensor_size(source, dim), real.shape[dim])
     strides, products = _strides(real, sizes, dims)
     return SymbolicLayout(tuple(sizes), strides, dims, products)
 

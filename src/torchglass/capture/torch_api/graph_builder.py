@@ -130,6 +130,10 @@ class GraphBuilder:
         self.by_fake[id(fake)] = value
         return value
 
+    def symbol(self, source: Source, value: int) -> torch.SymInt:
+        """A size that changes, by a name that no node has."""
+        return self.sizes.symbol(source, value, lambda name: torch_compat.reserved_name(self.graph, name))
+
     def constant(self, real: torch.Tensor) -> TensorV:
         """A tensor that no source reaches: an attribute of the graph module."""
         if real.requires_grad:
