@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -66,7 +66,7 @@ class LightFakeMode(FakeTensorMode):
 
     writes: list[torch.Tensor] | None = None  # what operators write to, while somebody wants to know
     draws = False  # whether one of them has drawn random numbers
-    symbolic = False  # whether there are symbolic sizes, which the mode's own cache asks for SymPy's expressions
+    symbolic: Callable[..., Any] | None = None  # answers calls with symbolic sizes, where there are any
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with torch._C.DisableTorchFunction():
@@ -75,8 +75,11 @@ class LightFakeMode(FakeTensorMode):
             kwargs = kwargs or {}
             key = fake_results.key_of(self, func, args, kwargs)
             result = fake_results.known(self, key, args)
+            if result is None and key is None and self.symbolic is not None:
+                result = self.symbolic(self, func, args, kwargs)
             if result is None:
-                self.cache_enabled = key is None and not self.symbolic  # what is kept here the mode need not keep
+                # what is kept here the mode need not keep; of symbolic sizes it asks for SymPy's expressions
+                self.cache_enabled = key is None and self.symbolic is None
                 result = self._asked(func, types, args, kwargs)
                 fake_results.keep(self, key, func, args, result)
             if self.writes is not None:
@@ -160,7 +163,6 @@ def _fake_of(
     if not is_plain(real):
         with ignored("The .grad attribute of a Tensor"):  # it reads that of tensors that are no leaves too
             return mode.from_tensor(real, static_shapes=True)
-    mode.symbolic = mode.symbolic or sizes is not None
     layout = sizes or real.shape, strides or real.stride()
     fake = FakeTensor(mode, torch.empty_strided(*layout, dtype=real.dtype, device="meta"), real.device)
     if real.is_leaf or not real.requires_grad:
@@ -169,6 +171,20 @@ def _fake_of(
     with torch.enable_grad():
         history = torch._C._functions.DelayedError("torchglass: a fake tensor has no history", 1)
         return history(fake.requires_grad_())
+
+
+def fake_like(mode: FakeTensorMode, like: torch.Tensor, sizes: Sizes, strides: Sizes) -> torch.Tensor:
+    """A new fake tensor of these sizes and strides, else like another one."""
+    return FakeTensor(mode, torch.empty_strided(sizes, strides, dtype=like.dtype, device="meta"), like.device)
+
+
+def view_of(
+    mode: FakeTensorMode, base: torch.Tensor, sizes: Sizes, strides: Sizes, offset: Any, dtype: torch.dtype
+) -> torch.Tensor:
+    """A fake tensor that shows the memory of another one."""
+    data = torch.empty((), dtype=dtype, device="meta")
+    data.set_(base.untyped_storage(), offset, sizes, strides)  # type: ignore[call-overload]
+    return FakeTensor(mode, data, base.device)
 
 
 def stand_in(fake: torch.Tensor, cls: type) -> torch.Tensor:

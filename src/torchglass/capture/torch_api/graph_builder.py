@@ -18,6 +18,7 @@ import torch.fx
 
 from ... import torch_compat
 from ...aten.layouts import as_kernels_take
+from ...operators import symbolic_shapes
 from ...operators.traced_arrays import NotTraced, TracedArrays
 from ...records.origin import Origin
 from ...records.sources import Source
@@ -115,6 +116,7 @@ class GraphBuilder:
         if layout is None:
             fake = torch_compat.fake_of(self.fake_mode, real)
         else:
+            self.fake_mode.symbolic = symbolic_shapes.answer
             fake = torch_compat.fake_of(self.fake_mode, real, layout.sizes, layout.strides)
         if self._placeholder_anchor is None:
             with self.graph.inserting_before(self._first()):

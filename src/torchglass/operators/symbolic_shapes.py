@@ -1,0 +1,464 @@
+"""What operators give on tensors of symbolic sizes, by rules of our own.
+
+PyTorch's meta functions take a millisecond on symbolic sizes, and split sizes where they look at them. Here the result
+is found twice: for the sizes as they are (a fake tensor of numbers, which is kept, see ``fake_results``), and by a rule
+as sizes in symbols; where the rule's come to other numbers, or there is none, the meta function is asked after all.
+
+    answer(mode, aten.mm.default, (x, w), {})       x of [s0*s1, 16], w of [16, 8]   ->   a fake of [s0*s1, 8]
+
+A rule says the sizes of the results, of a view its whole layout. How a new tensor lies follows from its numbers: strides
+that are what lies inside stay so.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ..records.sizes import Size, hint, product
+from ..records.symbolic_ints import IntNode, SizeEnvironment, hint_of, size_of
+from ..torch_compat import FakeTensor, FakeTensorMode, OpOverload, fake_like, view_of
+
+aten = torch.ops.aten
+Sizes = tuple[Size, ...]
+
+
+class Layout(NamedTuple):
+    sizes: Sizes
+    strides: Sizes
+    offset: Size
+
+
+NewRule = Callable[..., "list[Sizes] | None"]
+ViewRule = Callable[..., "Layout | None"]
+NEW: dict[OpOverload, NewRule] = {}
+VIEWS: dict[OpOverload, ViewRule] = {}
+
+
+def gives(*targets: OpOverload) -> Callable[[NewRule], NewRule]:
+    """Enter the rule of operators whose results are new tensors."""
+
+    def enter(rule: NewRule) -> NewRule:
+        for target in targets:
+            if target in NEW:
+                raise AssertionError(f"{target} has a rule already")
+            NEW[target] = rule
+        return rule
+
+    return enter
+
+
+def shows(*targets: OpOverload) -> Callable[[ViewRule], ViewRule]:
+    """Enter the rule of operators whose result shows the first argument's memory."""
+
+    def enter(rule: ViewRule) -> ViewRule:
+        for target in targets:
+            if target in VIEWS:
+                raise AssertionError(f"{target} has a rule already")
+            VIEWS[target] = rule
+        return rule
+
+    return enter
+
+
+def answer(mode: FakeTensorMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a call with symbolic sizes; None where no rule tells it."""
+    if not isinstance(func, OpOverload):
+        return None
+    environment = _environment(args) or _environment(tuple(kwargs.values()))
+    if environment is None:
+        return None
+    view = VIEWS.get(func)
+    new = NEW.get(func) or (_broadcast if _is_pointwise(func) else None)
+    if view is None and new is None:
+        return None
+    rule = _Rule(mode, environment)
+    return rule.view(view, func, args, kwargs) if view is not None else rule.new(new, func, args, kwargs)
+
+
+class _Rule:
+    """One call."""
+
+    def __init__(self, mode: FakeTensorMode, environment: SizeEnvironment) -> None:
+        self.mode, self.environment = mode, environment
+
+    def view(self, rule: ViewRule, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not _is_fake(self.mode, args[0]):
+            return None
+        layout = rule(_layout(args[0]), *map(_sized, args[1:]), **{name: _sized(v) for name, v in kwargs.items()})
+        if layout is None:
+            return None
+        now = self._in_numbers(func, args, kwargs)
+        found = tuple(map(hint, layout.sizes)), hint(layout.offset)
+        if found != (tuple(now.shape), now.storage_offset()) or not _same_strides(layout.strides, now):
+            return None
+        sizes, strides = self._integers(layout.sizes), self._integers(layout.strides)
+        return view_of(self.mode, args[0], sizes, strides, self.environment.integer(layout.offset), now.dtype)
+
+    def new(self, rule: Any, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not all(_is_fake(self.mode, tensor) for tensor in _tensors((*args, *kwargs.values()))):
+            return None
+        found = rule(*map(_sized, args), **{name: _sized(value) for name, value in kwargs.items()})
+        if found is None:
+            return None
+        now = self._in_numbers(func, args, kwargs)
+        several = isinstance(now, (tuple, list))
+        results: list[Any] = list(now) if several else [now]
+        if len(results) != len(found) or not all(isinstance(one, torch.Tensor) for one in results):
+            return None
+        made = []
+        for one, sizes in zip(results, found):
+            if tuple(map(hint, sizes)) != tuple(one.shape):
+                return None
+            strides = dense(sizes, one.shape, one.stride())
+            made.append(fake_like(self.mode, one, self._integers(sizes), self._integers(strides)))
+        return type(now)(made) if several else made[0]
+
+    def _in_numbers(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call with the sizes as they are."""
+        with self.mode:
+            return func(*map(self._number, args), **{name: self._number(value) for name, value in kwargs.items()})
+
+    def _number(self, value: Any) -> Any:
+        if isinstance(value, torch.SymInt):
+            return hint_of(value)
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(self._number, value)) if type(value) in (list, tuple) else list(value)
+        if not isinstance(value, torch.Tensor) or not value._has_symbolic_sizes_strides:
+            return value
+        known = getattr(value, "_torchglass_numbers", None)
+        if known is None:
+            layout = tuple(map(hint_of, value.shape)), tuple(map(hint_of, value.stride()))
+            known = fake_like(self.mode, value, *layout)
+            if (offset := hint_of(value.storage_offset())) != 0:
+                known = view_of(self.mode, known, *layout, offset, value.dtype)
+            value._torchglass_numbers = known  # type: ignore[attr-defined]
+        return known
+
+    def _integers(self, sizes: Sizes) -> tuple[Any, ...]:
+        return tuple(map(self.environment.integer, sizes))
+
+
+def _environment(args: Any) -> SizeEnvironment | None:
+    for arg in args:
+        if isinstance(arg, torch.SymInt):
+            return arg.node.environment if isinstance(arg.node, IntNode) else None
+        if isinstance(arg, torch.Tensor):
+            if arg._has_symbolic_sizes_strides:
+                return _environment([*arg.shape, *arg.stride()])
+        elif isinstance(arg, (list, tuple)) and (found := _environment(arg)) is not None:
+            return found
+    return None
+
+
+def _is_fake(mode: FakeTensorMode, value: Any) -> bool:
+    """Whether it is a fake of which sizes and strides tell all."""
+    return (
+        type(value) is FakeTensor
+        and value.fake_mode is mode
+        and value.layout is torch.strided
+        and not (value.is_conj() or value.is_neg() or value._is_zerotensor() or value.is_inference())
+    )
+
+
+def _tensors(args: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    for arg in args:
+        if isinstance(arg, torch.Tensor):
+            found.append(arg)
+        elif isinstance(arg, (list, tuple)):
+            found += _tensors(arg)
+    return found
+
+
+def _layout(tensor: torch.Tensor) -> Layout:
+    sizes, strides = tuple(map(size_of, tensor.shape)), tuple(map(size_of, tensor.stride()))
+    return Layout(sizes, strides, size_of(tensor.storage_offset()))
+
+
+def _sized(value: Any) -> Any:
+    """An argument as rules take it: tensors as layouts, sizes as ``Size``."""
+    if isinstance(value, torch.Tensor):
+        return _layout(value)
+    if isinstance(value, torch.SymInt):
+        return size_of(value)
+    return [_sized(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _same_strides(strides: Sizes, now: torch.Tensor) -> bool:
+    return all(size == 1 or hint(ours) == step for ours, size, step in zip(strides, now.shape, now.stride()))
+
+
+def dense(sizes: Sizes, numbers: Sequence[int], strides: Sequence[int]) -> Sizes:
+    """The strides of a new tensor that lies with these strides where its sizes are these numbers."""
+    found: list[Size] = list(strides)
+    order = sorted(range(len(sizes)), key=lambda d: (strides[d], numbers[d] != 1, -d))
+    step = 1
+    inner: Size = 1
+    for dim in order:
+        if strides[dim] == 0:
+            continue
+        if strides[dim] == step or numbers[dim] == 1:
+            found[dim] = inner
+        else:
+            step, inner = strides[dim], strides[dim]
+        step, inner = step * max(numbers[dim], 1), inner * sizes[dim]
+    return tuple(found)
+
+
+def contiguous(sizes: Sequence[Size]) -> Sizes:
+    strides: list[Size] = []
+    step: Size = 1
+    for size in reversed(sizes):
+        strides.insert(0, step)
+        step = step * size
+    return tuple(strides)
+
+
+# --- new tensors ----------------------------------------------------------------------------------------------------
+@functools.cache
+def _is_pointwise(func: OpOverload) -> bool:
+    schema = func._schema
+    returns = len(schema.returns) == 1 and str(schema.returns[0].type) == "Tensor"
+    return torch.Tag.pointwise in func.tags and not schema.is_mutable and returns
+
+
+def _broadcast(*args: Any, **kwargs: Any) -> list[Sizes] | None:
+    """The sizes of operands, as they meet; None where it is not known which of two is 1."""
+    operands = [arg.sizes for arg in (*args, *kwargs.values()) if isinstance(arg, Layout)]
+    sizes: list[Size] = []
+    for place in range(max(map(len, operands), default=0)):
+        met = {one[len(one) - 1 - place] for one in operands if place < len(one)}
+        met = met - {1} if len(met) > 1 else met
+        if len(met) != 1:
+            return None
+        sizes.insert(0, met.pop())
+    return [tuple(sizes)]
+
+
+@gives(
+    aten.clone.default, aten._to_copy.default, aten._softmax.default, aten._log_softmax.default, aten.cumsum.default,
+    aten.tril.default, aten.triu.default, aten.zeros_like.default, aten.ones_like.default, aten.full_like.default,
+    aten.empty_like.default, aten.rand_like.default, aten.randn_like.default, aten.flip.default, aten.copy.default,
+    aten.embedding_renorm.default, aten._softmax_backward_data.default, aten._log_softmax_backward_data.default,
+)  # fmt: skip
+def _same(x: Any, *args: Any, **kwargs: Any) -> list[Sizes] | None:
+    return [x.sizes] if isinstance(x, Layout) else None
+
+
+@gives(aten.native_dropout.default)
+def _twice(x: Layout, *args: Any) -> list[Sizes]:
+    return [x.sizes, x.sizes]
+
+
+@gives(aten.mm.default)
+def _mm(x: Layout, y: Layout) -> list[Sizes] | None:
+    return [(x.sizes[0], y.sizes[1])] if x.sizes[1] == y.sizes[0] else None
+
+
+@gives(aten.addmm.default)
+def _addmm(bias: Layout, x: Layout, y: Layout, **kwargs: Any) -> list[Sizes] | None:
+    return _mm(x, y)
+
+
+@gives(aten.bmm.default)
+def _bmm(x: Layout, y: Layout) -> list[Sizes] | None:
+    fits = x.sizes[0] == y.sizes[0] and x.sizes[2] == y.sizes[1]
+    return [(x.sizes[0], x.sizes[1], y.sizes[2])] if fits else None
+
+
+@gives(aten.baddbmm.default)
+def _baddbmm(bias: Layout, x: Layout, y: Layout, **kwargs: Any) -> list[Sizes] | None:
+    return _bmm(x, y)
+
+
+@gives(aten.embedding.default)
+def _embedding(weight: Layout, indices: Layout, *args: Any) -> list[Sizes]:
+    return [(*indices.sizes, *weight.sizes[1:])]
+
+
+@gives(aten.embedding_dense_backward.default)
+def _embedding_backward(grad: Layout, indices: Layout, count: Size, *args: Any) -> list[Sizes]:
+    return [(count, grad.sizes[-1])]
+
+
+@gives(aten.gather.default)
+def _gather(x: Layout, dim: int, index: Layout, **kwargs: Any) -> list[Sizes]:
+    return [index.sizes]
+
+
+@gives(aten.cat.default)
+def _cat(parts: list[Layout], dim: int = 0) -> list[Sizes] | None:
+    first = parts[0].sizes
+    dim %= max(len(first), 1)
+    if any(len(part.sizes) != len(first) or not _alike_but(part.sizes, first, dim) for part in parts):
+        return None
+    total: Size = 0
+    for part in parts:
+        total = total + part.sizes[dim]
+    return [(*first[:dim], total, *first[dim + 1 :])]
+
+
+def _alike_but(one: Sizes, other: Sizes, dim: int) -> bool:
+    return all(n == dim or a == b for n, (a, b) in enumerate(zip(one, other)))
+
+
+@gives(aten.native_layer_norm.default)
+def _layer_norm(x: Layout, shape: list[Size], *args: Any) -> list[Sizes]:
+    outer = (*x.sizes[: len(x.sizes) - len(shape)], *(1 for _ in shape))
+    return [x.sizes, outer, outer]
+
+
+@gives(aten.native_layer_norm_backward.default)
+def _layer_norm_backward(grad: Layout, x: Layout, shape: list[Size], *args: Any) -> list[Sizes] | None:
+    return [x.sizes, tuple(shape), tuple(shape)] if args[-1] == [True, True, True] else None
+
+
+@gives(
+    aten.sum.dim_IntList, aten.mean.dim, aten.amax.default, aten.amin.default, aten.var.correction,
+    aten.any.dim, aten.all.dim, aten.argmax.default, aten.argmin.default, aten.logsumexp.default,
+)  # fmt: skip
+def _reduced(x: Layout, dims: Any = None, *args: Any, keepdim: bool = False, **kwargs: Any) -> list[Sizes]:
+    keepdim = keepdim or (bool(args) and args[0] is True)
+    rank = len(x.sizes)
+    listed = [dims] if isinstance(dims, int) else list(dims or range(rank))
+    gone = {dim % max(rank, 1) for dim in listed}
+    kept = [1 if n in gone else size for n, size in enumerate(x.sizes) if keepdim or n not in gone]
+    return [tuple(kept)]
+
+
+@gives(aten.sum.default, aten.mean.default, aten.any.default, aten.all.default, aten.max.default, aten.min.default)
+def _number(x: Layout, *args: Any, **kwargs: Any) -> list[Sizes]:
+    return [()]
+
+
+@gives(
+    aten.full.default, aten.zeros.default, aten.ones.default, aten.empty.memory_format, aten.rand.default,
+    aten.randn.default,
+)  # fmt: skip
+def _made(sizes: list[Size], *args: Any, **kwargs: Any) -> list[Sizes]:
+    return [tuple(sizes)]
+
+
+@gives(aten.new_zeros.default, aten.new_ones.default, aten.new_empty.default, aten.new_full.default)
+def _made_like(x: Layout, sizes: list[Size], *args: Any, **kwargs: Any) -> list[Sizes]:
+    return [tuple(sizes)]
+
+
+@gives(aten._scaled_dot_product_flash_attention_for_cpu.default)
+def _attention(query: Layout, key: Layout, value: Layout, *args: Any, **kwargs: Any) -> list[Sizes]:
+    return [(*query.sizes[:-1], value.sizes[-1]), query.sizes[:-1]]
+
+
+# --- views ----------------------------------------------------------------------------------------------------------
+@shows(aten.detach.default, aten.alias.default)
+def _itself(x: Layout) -> Layout:
+    return x
+
+
+@shows(aten.transpose.int)
+def _transpose(x: Layout, one: int, other: int) -> Layout:
+    order = list(range(len(x.sizes)))
+    order[one], order[other] = order[other], order[one]
+    return _permute(x, order)
+
+
+@shows(aten.t.default)
+def _t(x: Layout) -> Layout:
+    return _permute(x, range(len(x.sizes))[::-1])
+
+
+@shows(aten.permute.default)
+def _permute(x: Layout, order: Sequence[int]) -> Layout:
+    return Layout(tuple(x.sizes[d] for d in order), tuple(x.strides[d] for d in order), x.offset)
+
+
+@shows(aten.unsqueeze.default)
+def _unsqueeze(x: Layout, dim: int) -> Layout:
+    dim %= len(x.sizes) + 1
+    stride = x.sizes[dim] * x.strides[dim] if dim < len(x.sizes) else 1
+    sizes = (*x.sizes[:dim], 1, *x.sizes[dim:])
+    return Layout(sizes, (*x.strides[:dim], stride, *x.strides[dim:]), x.offset)
+
+
+@shows(aten.select.int)
+def _select(x: Layout, dim: int, index: Size) -> Layout | None:
+    dim %= len(x.sizes)
+    if not isinstance(index, int):
+        return None
+    place = index if index >= 0 else x.sizes[dim] + index
+    sizes, strides = (*x.sizes[:dim], *x.sizes[dim + 1 :]), (*x.strides[:dim], *x.strides[dim + 1 :])
+    return Layout(sizes, strides, x.offset + x.strides[dim] * place)
+
+
+@shows(aten.slice.Tensor)
+def _slice(x: Layout, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1) -> Layout | None:
+    dim %= len(x.sizes)
+    size = x.sizes[dim]
+    whole = start in (None, 0) and step == 1 and (end is None or end == size or (isinstance(end, int) and end >= _FAR))
+    return x if whole else None
+
+
+_FAR = (1 << 63) - 1
+
+
+@shows(aten.expand.default)
+def _expand(x: Layout, sizes: list[Size], *, implicit: bool = False) -> Layout | None:
+    new = len(sizes) - len(x.sizes)
+    wanted: list[Size] = []
+    strides: list[Size] = []
+    for place, size in enumerate(sizes):
+        had = x.sizes[place - new] if place >= new else 1
+        if size == -1 or size == had:
+            wanted.append(had)
+            strides.append(x.strides[place - new] if place >= new else 0)
+        elif had == 1:
+            wanted.append(size)
+            strides.append(0)
+        else:
+            return None
+    return Layout(tuple(wanted), tuple(strides), x.offset)
+
+
+@shows(aten.view.default, aten._unsafe_view.default)
+def _view(x: Layout, sizes: list[Size]) -> Layout | None:
+    total = product(x.sizes)
+    if -1 in sizes:
+        rest = product(size for size in sizes if size != -1)
+        if rest == 0 or total % rest != 0:
+            return None
+        sizes = [total // rest if size == -1 else size for size in sizes]
+    if product(sizes) != total:
+        return None
+    strides = view_strides(x, sizes)
+    return None if strides is None else Layout(tuple(sizes), strides, x.offset)
+
+
+def view_strides(x: Layout, sizes: Sequence[Size]) -> Sizes | None:
+    """The strides of a tensor's memory seen in other sizes of the same product; None where it must be copied, or it is
+    not known. Dimensions that lie as one are filled by new ones from the innermost on.
+    """
+    runs: list[tuple[Size, Size]] = []  # of what lies as one: elements, and the step between them; innermost first
+    for size, stride in reversed(list(zip(x.sizes, x.strides))):
+        if size == 1:
+            continue
+        if runs and stride == runs[-1][0] * runs[-1][1]:
+            runs[-1] = runs[-1][0] * size, runs[-1][1]
+        else:
+            runs.append((size, stride))
+    strides: list[Size] = []
+    waiting = iter(runs)
+    left, step = next(waiting, (1, 1))
+    filled: Size = 1
+    for size in reversed(list(sizes)):
+        if filled == left and size != 1:
+            left, step = next(waiting, (1, 1))
+            filled = 1
+        strides.insert(0, step * filled)
+        filled = filled * size
+        if left % filled != 0:
+            return None
+    return tuple(strides)
