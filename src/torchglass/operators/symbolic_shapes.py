@@ -88,7 +88,7 @@ class _Rule:
     def view(self, rule: ViewRule, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not _is_fake(self.mode, args[0]):
             return None
-        layout = rule(_layout(args[0]), *map(_sized, args[1:]), **{name: _sized(v) for name, v in kwargs.items()})
+        layout = rule(self.environment, _layout(args[0]), *map(_sized, args[1:]), **{name: _sized(v) for name, v in kwargs.items()})
         if layout is None:
             return None
         now = self._in_numbers(func, args, kwargs)
@@ -355,29 +355,29 @@ def _attention(query: Layout, key: Layout, value: Layout, *args: Any, **kwargs: 
 
 # --- views ----------------------------------------------------------------------------------------------------------
 @shows(aten.detach.default, aten.alias.default)
-def _itself(x: Layout) -> Layout:
+def _itself(environment: SizeEnvironment, x: Layout) -> Layout:
     return x
 
 
 @shows(aten.transpose.int)
-def _transpose(x: Layout, one: int, other: int) -> Layout:
+def _transpose(environment: SizeEnvironment, x: Layout, one: int, other: int) -> Layout:
     order = list(range(len(x.sizes)))
     order[one], order[other] = order[other], order[one]
-    return _permute(x, order)
+    return _permute(environment, x, order)
 
 
 @shows(aten.t.default)
-def _t(x: Layout) -> Layout:
-    return _permute(x, range(len(x.sizes))[::-1])
+def _t(environment: SizeEnvironment, x: Layout) -> Layout:
+    return _permute(environment, x, range(len(x.sizes))[::-1])
 
 
 @shows(aten.permute.default)
-def _permute(x: Layout, order: Sequence[int]) -> Layout:
+def _permute(environment: SizeEnvironment, x: Layout, order: Sequence[int]) -> Layout:
     return Layout(tuple(x.sizes[d] for d in order), tuple(x.strides[d] for d in order), x.offset)
 
 
 @shows(aten.unsqueeze.default)
-def _unsqueeze(x: Layout, dim: int) -> Layout:
+def _unsqueeze(environment: SizeEnvironment, x: Layout, dim: int) -> Layout:
     dim %= len(x.sizes) + 1
     stride = x.sizes[dim] * x.strides[dim] if dim < len(x.sizes) else 1
     sizes = (*x.sizes[:dim], 1, *x.sizes[dim:])
@@ -385,7 +385,7 @@ def _unsqueeze(x: Layout, dim: int) -> Layout:
 
 
 @shows(aten.select.int)
-def _select(x: Layout, dim: int, index: Size) -> Layout | None:
+def _select(environment: SizeEnvironment, x: Layout, dim: int, index: Size) -> Layout | None:
     dim %= len(x.sizes)
     if not isinstance(index, int):
         return None
@@ -395,18 +395,35 @@ def _select(x: Layout, dim: int, index: Size) -> Layout | None:
 
 
 @shows(aten.slice.Tensor)
-def _slice(x: Layout, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1) -> Layout | None:
+def _slice(
+    environment: SizeEnvironment, x: Layout, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Layout | None:
     dim %= len(x.sizes)
     size = x.sizes[dim]
-    whole = start in (None, 0) and step == 1 and (end is None or end == size or (isinstance(end, int) and end >= _FAR))
-    return x if whole else None
+    first, last = (_place(environment, size, place, default) for place, default in ((start, 0), (end, size)))
+    if first is None or last is None or not environment.decide(first, "<=", last, "a slice"):
+        return None
+    length = (last - first + step - 1) // step
+    sizes = (*x.sizes[:dim], length, *x.sizes[dim + 1 :])
+    strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :])
+    return Layout(sizes, strides, x.offset + x.strides[dim] * first)
+
+
+def _place(environment: SizeEnvironment, size: Size, place: Size | None, default: Size) -> Size | None:
+    """Where a slice begins or ends: none, counted from the end, or beyond it. None where that is not known."""
+    if place is None or (isinstance(place, int) and place >= _FAR):
+        return default if place is None else size
+    if environment.decide(place, "<", 0, "a slice"):
+        place = place + size
+        return place if environment.decide(place, ">=", 0, "a slice") else 0
+    return place if environment.decide(place, "<=", size, "a slice") else size
 
 
 _FAR = (1 << 63) - 1
 
 
 @shows(aten.expand.default)
-def _expand(x: Layout, sizes: list[Size], *, implicit: bool = False) -> Layout | None:
+def _expand(environment: SizeEnvironment, x: Layout, sizes: list[Size], *, implicit: bool = False) -> Layout | None:
     new = len(sizes) - len(x.sizes)
     wanted: list[Size] = []
     strides: list[Size] = []
@@ -424,7 +441,7 @@ def _expand(x: Layout, sizes: list[Size], *, implicit: bool = False) -> Layout |
 
 
 @shows(aten.view.default, aten._unsafe_view.default)
-def _view(x: Layout, sizes: list[Size]) -> Layout | None:
+def _view(environment: SizeEnvironment, x: Layout, sizes: list[Size]) -> Layout | None:
     total = product(x.sizes)
     if -1 in sizes:
         rest = product(size for size in sizes if size != -1)

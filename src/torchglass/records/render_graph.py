@@ -38,7 +38,7 @@ from .literals import is_name, literal, one_line
 from .origin import UNKNOWN, Origin
 from .sizes import symbol_name, symbols
 from .sizes import text as size_text
-from .symbolic_ints import SizesUnfit, hint_of, size_of, sizes_within
+from .symbolic_ints import SizesUnfit, hint_of, lies_contiguous, size_of, sizes_within
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def describe(value: Any) -> str:
     text = f"{str(value.dtype)[6:]}{list(value.shape)}"
     if value.layout is not torch.strided:
         return f"{text} {value.layout}"
-    if not value.is_contiguous():
+    if not lies_contiguous(value):
         text += f" strides {tuple(value.stride())}"
     return text if value.device.type == "cpu" else f"{text} {value.device}"
 

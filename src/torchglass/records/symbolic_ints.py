@@ -43,6 +43,7 @@ class SizeEnvironment:
         self.sources: dict[str, Source] = {}
         self.assumed: dict[Assumption, None] = {}
         self.ranges: dict[str, Bounds] = {}  # of symbols, narrowed by what was assumed
+        self._made: dict[Size, torch.SymInt] = {}
         self.closed = False  # whether the guards are made: nothing more may be assumed
 
     def symbol(self, source: Source, value: int, free: Callable[[str], str] = lambda name: name) -> torch.SymInt:
@@ -57,7 +58,23 @@ class SizeEnvironment:
 
     def integer(self, size: Size) -> Any:
         """A size as an int or a SymInt."""
-        return size if isinstance(size, int) else torch.SymInt(IntNode(self, size))
+        if isinstance(size, int):
+            return size
+        found = self._made.get(size)
+        if found is None:
+            found = self._made[size] = torch.SymInt(IntNode(self, size))
+        return found
+
+    # --- what PyTorch's Python asks of its own environment -----------------------------------------------------------
+    def evaluate_sym_node(self, node: BoolNode, size_oblivious: bool = False, fallback_value: bool | None = None) -> bool:
+        """A condition without a guard where there is something to fall back to."""
+        if fallback_value is None:
+            return node.guard_bool()
+        answer = _evaluated(node.value, self.proved)
+        return fallback_value if answer is None else answer
+
+    def _maybe_evaluate_static(self, node: BoolNode) -> bool | None:
+        return _evaluated(node.value, self.proved)
 
     # --- decisions -------------------------------------------------------------------------------------------------
     def proved(self, left: Size, relation: str, right: Size) -> bool | None:
@@ -164,10 +181,13 @@ class Node:
     """
 
     constant = None
-    shape_env = None  # PyTorch's own environment, which there is none of
 
     def __init__(self, environment: SizeEnvironment) -> None:
         self.environment = environment
+
+    @property
+    def shape_env(self) -> SizeEnvironment:
+        return self.environment
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
@@ -455,6 +475,18 @@ def environment_of(values: Iterable[Any]) -> SizeEnvironment | None:
 def has_symbols(tensor: torch.Tensor) -> bool:
     """Whether a size or stride of a tensor is a symbol."""
     return bool(tensor._has_symbolic_sizes_strides)
+
+
+def lies_contiguous(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is contiguous whatever its sizes are; nothing is assumed."""
+    if not has_symbols(tensor):
+        return tensor.is_contiguous()
+    expected: Size = 1
+    for size, stride in zip(map(size_of, reversed(tensor.shape)), map(size_of, reversed(tensor.stride()))):
+        if size != 1 and stride != expected:
+            return False
+        expected = expected * size
+    return True
 
 
 def is_symbol(value: Any) -> bool:

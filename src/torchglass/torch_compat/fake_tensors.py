@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
+    in_kernel_invocation_manager,
 )
 
 from .. import _native
@@ -163,8 +164,11 @@ def _fake_of(
     if not is_plain(real):
         with ignored("The .grad attribute of a Tensor"):  # it reads that of tensors that are no leaves too
             return mode.from_tensor(real, static_shapes=True)
-    layout = sizes or real.shape, strides or real.stride()
-    fake = FakeTensor(mode, torch.empty_strided(*layout, dtype=real.dtype, device="meta"), real.device)
+    if sizes is None or strides is None:
+        meta = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device="meta")
+    else:
+        meta = _meta(sizes, strides, real.dtype)
+    fake = FakeTensor(mode, meta, real.device)
     if real.is_leaf or not real.requires_grad:
         return fake.requires_grad_(real.requires_grad)
     # DelayedError: from_tensor marks what is no leaf with it too; nothing differentiates through it. Tried: 2.11, 2.13.
@@ -175,16 +179,21 @@ def _fake_of(
 
 def fake_like(mode: FakeTensorMode, like: torch.Tensor, sizes: Sizes, strides: Sizes) -> torch.Tensor:
     """A new fake tensor of these sizes and strides, else like another one."""
-    return FakeTensor(mode, torch.empty_strided(sizes, strides, dtype=like.dtype, device="meta"), like.device)
+    return FakeTensor(mode, _meta(sizes, strides, like.dtype), like.device)
+
+
+def _meta(sizes: Sizes, strides: Sizes, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor without data. Of symbolic sizes ``empty_strided`` computes the bytes, which takes ten times as long."""
+    return torch.as_strided(torch.empty((), dtype=dtype, device="meta"), sizes, strides)  # type: ignore[arg-type]
 
 
 def view_of(
     mode: FakeTensorMode, base: torch.Tensor, sizes: Sizes, strides: Sizes, offset: Any, dtype: torch.dtype
 ) -> torch.Tensor:
     """A fake tensor that shows the memory of another one."""
-    data = torch.empty((), dtype=dtype, device="meta")
-    data.set_(base.untyped_storage(), offset, sizes, strides)  # type: ignore[call-overload]
-    return FakeTensor(mode, data, base.device)
+    with in_kernel_invocation_manager(mode):  # type: ignore[arg-type]
+        data = torch.as_strided(base, sizes, strides, offset)  # type: ignore[arg-type]
+    return FakeTensor(mode, data if data.dtype is dtype else data.view(dtype), base.device)
 
 
 def stand_in(fake: torch.Tensor, cls: type) -> torch.Tensor:
