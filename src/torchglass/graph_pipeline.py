@@ -35,6 +35,7 @@ from .process import fallbacks, interrupts
 from .process.locks import fork_safe_lock
 from .records.compilation import Compilation, FunctionRecord, GraphRecord, SideRecord
 from .records.partition import Partition, SavedTensor, TangentLayout
+from .records.symbolic_ints import SizesUnfit
 from .records.target import DEVICES
 from .runtime import machine, triton_kernels
 from .runtime.graph_calls import Foreign, GraphCall
@@ -233,7 +234,7 @@ class GraphPipeline:
             try:
                 side.start()
                 call = side.finish()
-            except Exception as error:  # a full disk, a typo in an edited file: no reason for the program to end
+            except (SizesUnfit, Exception) as error:  # a full disk, a typo in an edited file: nothing ends for that
                 side.fallback = self.job.say_aten_runs(side.graph, error)
                 call = side.by_operators()
             self.backwards = number

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from ..records.symbolic_ints import SizesUnfit
 from ..records.partition import Gradient, Partition, TangentLayout
 from ..records.tensor_spec import TensorSpec
 from . import min_cut, names
@@ -103,7 +104,7 @@ class Again:
         assert self.partition is not None
         try:
             traced = trace_backward(self.trace, self.results, layout)
-        except Exception as error:
+        except (SizesUnfit, Exception) as error:
             log.debug("backward cannot be traced for gradients %s", layout, exc_info=error)
             return None
         found = [(i, op) for i, op in enumerate(traced.gradients) if op is not None]

@@ -16,7 +16,8 @@ import torch
 import torch.fx
 
 from ..records.partition import Partition, PassRecord, SavedTensor, TensorRef
-from ..records.symbolic_ints import SizesUnfit, environment_of
+from ..records.size_places import size_places, symbols_of
+from ..records.symbolic_ints import SizesUnfit
 from ..torch_compat import ambient_autocast
 from . import budget, min_cut, names, pack_masks
 from .aliases import Ends, describe
@@ -46,8 +47,6 @@ def trace_training(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], opti
 
     Inputs that require a gradient are differentiated by. Raises AutodiffError where the graph cannot be expressed.
     """
-    if environment_of(example_inputs) is not None:
-        raise SizesUnfit("training with sizes that change")
     return _assemble(gm, example_inputs, True, options)
 
 
@@ -80,6 +79,7 @@ def _assemble(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], training:
     share = options.get("memory_budget") if options is not None else 1.0
     if share < 1.0:
         choice = budget.within(problem, choice, share)
+    _save_sizes(draft, choice)
     _unpack(draft, choice)
     again = _again(draft, ends, choice, problem, wants)
     return _training(draft, ends, choice, autocast, again)
@@ -120,6 +120,21 @@ def _change(change: tuple[Op, Op | None]) -> str:
     return f"{what} is not read" if now is None else f"{what} is {now.name}"
 
 
+def _save_sizes(draft: _Draft, choice: min_cut.Choice) -> None:
+    """Keep inputs that tell the sizes that change, where nothing else does that is kept."""
+    wanted = symbols_of(op.val for op in draft.inputs)
+    if not wanted:
+        return
+    told = size_places([op.val for op in choice.saved], wanted).keys()
+    for op in sorted(draft.inputs, key=min_cut.size_of):
+        found = size_places([op.val], wanted - told).keys()
+        if found and op not in draft.written and op not in choice.saved:
+            choice.saved.append(op)
+            told = told | found
+    if wanted - told:
+        raise SizesUnfit(f"nothing that is kept for backward tells the sizes {', '.join(sorted(wanted - told))}")
+
+
 def _unpack(draft: _Draft, choice: min_cut.Choice) -> None:
     """Take out the narrow masks that backward does not keep."""
     if not draft.packed:
@@ -156,6 +171,7 @@ def _again(draft: _Draft, ends: Ends, choice: min_cut.Choice, problem: min_cut.P
 
 def _inference(draft: _Draft, ends: Ends, autocast: tuple[str, ...]) -> Partition:
     forward = build("forward", draft.inputs, draft.ops, draft.results)
+    vals = [op.val for op in draft.inputs]
     return Partition(
         joint=forward,
         forward=forward,
@@ -167,6 +183,7 @@ def _inference(draft: _Draft, ends: Ends, autocast: tuple[str, ...]) -> Partitio
         returned=len(draft.results),
         passes=tuple(draft.passes),
         autocast=autocast,
+        input_sizes=size_places(vals, symbols_of(vals)),
     )
 
 
@@ -187,6 +204,11 @@ def _training(draft: _Draft, ends: Ends, choice: min_cut.Choice, autocast: tuple
     kept = [*(places[op] for op in again.saved), *(TensorRef("output", index) for index in watched)]
     ours = {TensorRef("output", index): position for position, index in enumerate(ends.positions)}
     leaves = [draft.trace.inputs[index].leaf for index, _ in draft.gradients]
+    vals = [op.val for op in draft.inputs]
+    wanted = symbols_of(vals)
+    parted = parts(ends.differentiable, liveness, [ours.get(place) for place in kept], leaves)
+    if wanted and parted:
+        raise SizesUnfit("results whose gradients have nothing in common")
     partition = Partition(
         joint=build("joint", [*draft.inputs, *draft.tangents], draft.ops, [*draft.results, *gradients]),
         forward=build("forward", draft.inputs, [*choice.forward, *again.copies.values()], returned),
@@ -198,9 +220,11 @@ def _training(draft: _Draft, ends: Ends, choice: min_cut.Choice, autocast: tuple
         differentiable=ends.positions,
         watched=watched,
         liveness=liveness,
-        parts=parts(ends.differentiable, liveness, [ours.get(place) for place in kept], leaves),
+        parts=parted,
         passes=tuple(draft.passes),
         autocast=autocast,
+        input_sizes=size_places(vals, wanted),
+        saved_sizes=size_places([op.val for op in again.saved], wanted),
         again=again,
         **fields(again.saved, again.copies, draft.tangents, choice.backward, draft.gradients, draft.trace.gradients),
     )

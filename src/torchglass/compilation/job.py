@@ -91,7 +91,7 @@ class Job:
                 artifact = artifact.as_generated(error)
         return PythonFile(load_python(artifact, after=rendered.objects).forward, artifact.text, gm)
 
-    def say_aten_runs(self, gm: torch.fx.GraphModule, error: Exception) -> str:
+    def say_aten_runs(self, gm: torch.fx.GraphModule, error: BaseException) -> str:
         """Why PyTorch's operators run a graph, said once for each; of a compiler that is not there, once."""
         why = str(error) if isinstance(error, ToolchainError) else edit_errors.told(error)
         key = str(error) if isinstance(error, NoCompiler) else (self.folder.path, type(error))

@@ -12,7 +12,7 @@ computing values (writing to inputs, returning inputs and views, marking what ne
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ import torch
 import torch.fx
 
 from .origin import UNKNOWN, Origin
+from .size_places import SizePlaces, has_sizes, in_numbers
 from .tensor_spec import TensorSpec
 
 
@@ -72,6 +73,16 @@ class ViewStep:
     args: tuple[Any, ...] = ()
     kwargs: tuple[tuple[str, Any], ...] = ()
     item: int | None = None
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether it has sizes that change from call to call."""
+        return has_sizes((self.args, tuple(value for _, value in self.kwargs)))
+
+    def at(self, sizes: Mapping[str, int]) -> ViewStep:
+        """The step with numbers for the sizes that change."""
+        kwargs = tuple((name, in_numbers(value, sizes)) for name, value in self.kwargs)
+        return replace(self, args=in_numbers(self.args, sizes), kwargs=kwargs)
 
     def apply(self, tensor: torch.Tensor) -> torch.Tensor:
         """The view of ``tensor``."""
@@ -221,6 +232,8 @@ class Partition:
     parts: tuple[Part, ...] = ()  # (): all results are connected
     passes: tuple[PassRecord, ...] = ()  # in the order in which they ran
     autocast: tuple[str, ...] = ()  # device types whose autocast was on around the call: off while the graphs run
+    input_sizes: SizePlaces = field(default_factory=dict)  # where inputs tell the sizes that change
+    saved_sizes: SizePlaces = field(default_factory=dict)  # and where saved tensors do
     again: Callable[[TangentLayout], Partition | None] | None = field(default=None, compare=False, repr=False)
 
     def after_forward(self) -> Partition:

@@ -462,6 +462,12 @@ def hint_of(value: int | torch.SymInt) -> int:
     return hint(size_of(value)) if isinstance(value, torch.SymInt) else value
 
 
+def integers(sizes: Iterable[Size], like: torch.Tensor) -> list[Any]:
+    """Sizes as ints and SymInts of a fake tensor's environment."""
+    environment = environment_of([like]) or SizeEnvironment()
+    return [environment.integer(size) for size in sizes]
+
+
 def environment_of(values: Iterable[Any]) -> SizeEnvironment | None:
     """The environment of the symbolic sizes of tensors, if one has any."""
     for value in values:

@@ -7,13 +7,16 @@ later both, has two backwards: each is traced and compiled at the first one of i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 
 from .._native import below_autograd
 from ..records.partition import NO_GRAPH, Part, Partition, TangentLayout
+from ..records.size_places import in_numbers, read_sizes
 from ..records.tensor_spec import TensorSpec
 
 Graph = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
@@ -54,7 +57,8 @@ class Backward:
         self.routes: dict[TangentLayout, _Route] = {}
         self.made: dict[TangentLayout, _Route] = {}  # by what matters of the strides
         self.assumed: tuple[Graph, tuple[int, ...]] | None = None  # the partition's own backward, and what it reads
-        self.expected = tuple(_layout(spec.shape, spec.strides) for spec in partition.tangents)
+        self.sizes = partition.saved_sizes
+        self.expected = () if self.sizes else tuple(_layout(s.shape, s.strides) for s in partition.tangents)
 
     def __call__(self, tensors: list[Any], tangents: list[torch.Tensor | None]) -> Any:
         """One gradient, or None, for each of the partition's gradients. ``tensors`` are those saved, None for what an
@@ -62,18 +66,30 @@ class Backward:
         """
         if torch.is_grad_enabled():
             raise RuntimeError(NO_DOUBLE_BACKWARD)
-        kind = tuple([None if tangent is None else tangent.stride() for tangent in tangents])
+        at = self._sizes_of(tensors) if self.sizes else {}
+        if self.sizes:
+            kind = tuple(map(partial(_kind, at), tangents, self.partition.tangents))
+        else:
+            kind = tuple([None if tangent is None else tangent.stride() for tangent in tangents])
         route = self.routes.get(kind)
         if route is None:
             route = self.routes[kind] = self._route(kind)
         if self.partition.liveness is not None and any(tensors[index] is None for index in route.read):
             raise RuntimeError(FREED)
-        tensors += [_fit(tangents[index], spec) for index, spec in route.taken]
+        tensors += [_fit(tangents[index], _at(spec, at)) for index, spec in route.taken]
         tangents.clear()
         computed = below_autograd(route.graph, tensors)
         return [None if place is None else computed[place] for place in route.given]
 
+    def _sizes_of(self, tensors: list[Any]) -> dict[str, int]:
+        """The sizes that change, as they are in this call."""
+        if any(tensors[index] is None for index, _ in self.sizes.values()):
+            raise RuntimeError(FREED)
+        return read_sizes(self.sizes, tensors)
+
     def _route(self, kind: TangentLayout) -> _Route:
+        if self.sizes:
+            return self._compiled(kind, kind)
         specs = self.partition.tangents
         layouts = tuple(None if s is None else _layout(spec.shape, s) for s, spec in zip(kind, specs))
         if layouts not in self.made and len(self.made) >= MOST_LAYOUTS:
@@ -86,7 +102,8 @@ class Backward:
     def _compiled(self, kind: TangentLayout, layouts: TangentLayout) -> _Route:
         partition, missing = self.partition, {i for i, strides in enumerate(kind) if strides is None}
         present = [i for i in range(len(kind)) if i not in missing]
-        if layouts != self.expected or self._has_let_go():
+        expected = tuple(spec.strides for spec in partition.tangents) if self.sizes else self.expected
+        if layouts != expected or self._has_let_go():
             again = self._again(kind) if present else None
             if again is not None:
                 self.partition = partition.after_backward()
@@ -136,7 +153,8 @@ class Backward:
     def _made_of(self, partition: Partition) -> tuple[Graph, tuple[int, ...]]:
         assert partition.backward is not None
         placeholders = partition.backward.graph.find_nodes(op="placeholder")
-        read = tuple(index for index, node in enumerate(placeholders[: len(partition.saved)]) if node.users)
+        tell = {index for index, _ in self.sizes.values()}
+        read = tuple(i for i, node in enumerate(placeholders[: len(partition.saved)]) if node.users or i in tell)
         return self.compile_backward(partition), read
 
 
@@ -172,6 +190,21 @@ def _layout(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
     if 0 in shape:
         return (0,) * len(shape)
     return tuple(stride if size != 1 else 0 for size, stride in zip(shape, strides))
+
+
+def _kind(at: Mapping[str, int], tangent: torch.Tensor | None, spec: TensorSpec) -> Any:
+    """How a gradient arrives, whatever the sizes are: not at all, as one number in all places, or as it was assumed,
+    to which others are copied.
+    """
+    if tangent is None:
+        return None
+    numbers = not any(tangent.stride()) and any(size != 1 for size in tangent.shape)
+    return (0,) * tangent.dim() if numbers else spec.strides
+
+
+def _at(spec: TensorSpec, at: Mapping[str, int]) -> TensorSpec:
+    """A gradient's layout in the sizes of a call."""
+    return replace(spec, shape=in_numbers(spec.shape, at), strides=in_numbers(spec.strides, at)) if at else spec
 
 
 def _fit(tangent: torch.Tensor | None, spec: TensorSpec) -> torch.Tensor:

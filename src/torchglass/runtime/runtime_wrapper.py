@@ -19,6 +19,7 @@ import torch
 from .._native import GraphFunction, below_autograd, overlap, write_back
 from ..process.tables import enters
 from ..records.partition import Computed, Constant, InputItself, Output, Part, Partition, SameAs, ViewOf, ViewStep
+from ..records.size_places import SizePlaces, read_sizes
 from ..torch_compat import in_forward_mode, in_function_transform
 from .backward import Backward, CompileBackward, Graph, PartBackward
 
@@ -90,7 +91,7 @@ def _epilogue(partition: Partition) -> Epilogue | None:
     if all(plain) and not partition.mutations and len(plain) == partition.returned:
         return None
     writes = tuple((m.input, m.output, _KINDS[m.tracked, m.bumps_version]) for m in partition.mutations)
-    makers = [_maker(output) for output in partition.outputs]
+    makers = [_maker(output, partition.input_sizes) for output in partition.outputs]
 
     def epilogue(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         write_back(inputs, results, writes)
@@ -106,53 +107,67 @@ def _epilogue(partition: Partition) -> Epilogue | None:
 _KINDS = {(True, True): 0, (True, False): 0, (False, True): 1, (False, False): 2}
 
 
-_MAKERS: dict[type, Callable[[Any], MakeOutput]] = {}
+Maker = Callable[[Any, SizePlaces], MakeOutput]
+_MAKERS: dict[type, Maker] = {}
 _makes = enters(_MAKERS)
-"""Enters how to make one kind of user output."""
+"""Enters how to make one kind of user output, where inputs tell the sizes that change."""
 
 
-def _maker(output: Output) -> MakeOutput:
-    return _MAKERS[type(output)](output)
+def _maker(output: Output, sizes: SizePlaces) -> MakeOutput:
+    return _MAKERS[type(output)](output, sizes)
 
 
 @_makes(Computed)
-def _computed(output: Computed) -> MakeOutput:
+def _computed(output: Computed, sizes: SizePlaces) -> MakeOutput:
     if output.leaf:
         return lambda inputs, results, made: results[output.index].requires_grad_()
     return lambda inputs, results, made: results[output.index]
 
 
 @_makes(InputItself)
-def _input_itself(output: InputItself) -> MakeOutput:
+def _input_itself(output: InputItself, sizes: SizePlaces) -> MakeOutput:
     return lambda inputs, results, made: inputs[output.index]
 
 
 @_makes(SameAs)
-def _same_as(output: SameAs) -> MakeOutput:
+def _same_as(output: SameAs, sizes: SizePlaces) -> MakeOutput:
     return lambda inputs, results, made: made[output.index]
 
 
 @_makes(Constant)
-def _constant(output: Constant) -> MakeOutput:
+def _constant(output: Constant, sizes: SizePlaces) -> MakeOutput:
     return lambda inputs, results, made: output.value
 
 
 @_makes(ViewOf)
-def _view_of(output: ViewOf) -> MakeOutput:
+def _view_of(output: ViewOf, sizes: SizePlaces) -> MakeOutput:
     steps = output.steps
     if not steps and not output.detached:
         steps = (ViewStep(torch.ops.aten.alias.default),)  # eager gave a new tensor object
+    steps_of = _steps_of(steps, sizes)
     index, from_input = output.base.index, output.base.kind == "input"
 
     def make(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor], made: list[Any]) -> torch.Tensor:
         value = inputs[index] if from_input else results[index]
         if output.detached:
             value = value.detach()
-        for step in steps:
+        for step in steps if steps_of is None else steps_of(inputs):
             value = step.apply(value)
         return value
 
     return torch.no_grad()(make) if output.leaf else make
+
+
+def _steps_of(steps: Sequence[ViewStep], sizes: SizePlaces) -> Callable[[Sequence[Any]], list[ViewStep]] | None:
+    """The steps in the sizes of a call, by its inputs; None where they are the same in all."""
+    if not any(step.is_symbolic for step in steps):
+        return None
+
+    def of(inputs: Sequence[Any]) -> list[ViewStep]:
+        at = read_sizes(sizes, inputs)
+        return [step.at(at) for step in steps]
+
+    return of
 
 
 # --- autograd ---------------------------------------------------------------------------------------------------------
@@ -236,13 +251,14 @@ def _showing(partition: Partition, forward_call: Graph) -> Graph:
     shown = [(output.index, output.shown) for output in outputs if output.shown is not None]
     if not shown:
         return forward_call
+    steps_of = [_steps_of(steps, partition.input_sizes) for _, (_, steps) in shown]
 
     def call(tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
         inputs = list(tensors)
         results = list(forward_call(tensors))
-        for index, (base, steps) in shown:
+        for (index, (base, steps)), of in zip(shown, steps_of):
             value = (inputs if base.kind == "input" else results)[base.index].detach()
-            for step in steps:
+            for step in steps if of is None else of(inputs):
                 value = step.apply(value)
             results[index] = value
         return results

@@ -23,9 +23,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...records.sizes import Size, all_known
+from ...records.sizes import Size, all_known, hint, product
+from ...records.symbolic_ints import integers
 from ...records.target import Cpu
 from ...torch_compat import OpOverload
+from ..context import layout_of, size_of, sizes_of
 from ..node_builder import working_copy
 from ..rules.views import SPLITTING_OPS, VIEW_OPS
 from ..strategies import Request, graph_strategy
@@ -84,7 +86,7 @@ class _Pass:
         found = self.copies.get((node, last))
         if found is None:
             val = self.eager.get(node, node.meta["val"])
-            if not last and not is_dense(tuple(val.shape), tuple(val.stride())):
+            if not last and not is_dense(*layout_of(val)):
                 raise _Refused
             val = val.new_empty_strided(val.shape, channels_last(val.shape)) if last else val
             with self.graph.inserting_before(before):
@@ -128,7 +130,7 @@ def _started(gm: fx.GraphModule, cpu: Cpu, request: Request) -> _Pass:
     work = _Pass(graph, cpu, frozen=request.frozen)
     for node, strides in _elsewhere(graph, request).items():
         val = node.meta["val"]
-        work.move(node, val.new_empty_strided(val.shape, strides))
+        work.move(node, val.new_empty_strided(val.shape, integers(strides, val)))
     return work
 
 
@@ -300,7 +302,7 @@ def _moves(work: _Pass, node: fx.Node, strides: Any, first: bool = False) -> boo
     new = list(each)
     for k, val in enumerate(each):
         wanted = isinstance(val, torch.Tensor) and (val.dim() == 4 or each is not vals) and not (first and k)
-        if wanted and 0 not in val.shape and not _lies(val, strides(val)):
+        if wanted and 0 not in sizes_of(val.shape) and not _lies(val, strides(val)):
             new[k] = val.new_empty_strided(val.shape, strides(val))
     if all(a is b for a, b in zip(new, each)):
         return False
@@ -318,11 +320,11 @@ def _as_eager_gives(work: _Pass, node: fx.Node) -> None:
 # -- strides -------------------------------------------------------------------------------------------------------
 def _lies(val: torch.Tensor, strides: Sequence[Any]) -> bool:
     """Whether a tensor has these strides, but for dimensions of one element."""
-    return all(a == b or d == 1 for a, b, d in zip(val.stride(), strides, val.shape))
+    return all(a == b or d == 1 for a, b, d in zip(*map(sizes_of, (val.stride(), strides, val.shape))))
 
 
 def _same(val: torch.Tensor, other: torch.Tensor) -> bool:
-    return _lies(val, other.stride()) and val.storage_offset() == other.storage_offset()
+    return _lies(val, other.stride()) and size_of(val.storage_offset()) == size_of(other.storage_offset())
 
 
 def _lies_last(val: Any) -> bool:
@@ -333,15 +335,16 @@ def _is_last(val: torch.Tensor) -> bool:
     """Whether channels are neighbours, as in part of the channels of an image channels last."""
     if val.dim() != 4:
         return False
-    (_, c, h, w), (_, sc, sh, sw) = val.shape, val.stride()
+    (_, c, h, w), (_, sc, sh, sw) = (map(hint, sizes) for sizes in layout_of(val))
     return (c == 1 or sc == 1) and (w == 1 or sw >= c) and (h == 1 or sh >= w * sw)
 
 
 def _is_packed(val: torch.Tensor) -> bool:
     """Whether distinct elements have distinct places and nothing lies between them."""
-    last = sum((d - 1) * s for d, s in zip(val.shape, val.stride())) + 1
-    return 0 not in val.shape and is_dense(tuple(val.shape), tuple(val.stride())) and last == val.numel()
+    shape, strides = layout_of(val)
+    last = sum(((d - 1) * s for d, s in zip(shape, strides)), 0) + 1
+    return 0 not in shape and is_dense(shape, strides) and last == product(shape)
 
 
 def _bytes(val: torch.Tensor) -> int:
-    return val.numel() * val.element_size()
+    return hint(size_of(val.numel())) * val.element_size()

@@ -19,6 +19,7 @@ from torch import fx
 
 from ...records.sizes import all_known
 from ...records.target import Cpu
+from ..context import sizes_of
 from ..node_builder import NodeBuilder, working_copy
 from ..strategies import Request, graph_strategy
 
@@ -56,7 +57,11 @@ def _is_sum(node: fx.Node) -> bool:
     if not val.is_floating_point() or val.dim() != 2 or not all_known(val.shape):
         return False
     vals = [arg.meta.get("val") if isinstance(arg, fx.Node) else None for arg in node.args]
-    return all(isinstance(v, torch.Tensor) and v.shape == val.shape and v.dtype == val.dtype for v in vals)
+    return all(isinstance(v, torch.Tensor) and _alike(v, val) for v in vals)
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.dtype == other.dtype and sizes_of(one.shape) == sizes_of(other.shape)
 
 
 def _is_part(node: fx.Node, user: fx.Node) -> bool:
@@ -78,7 +83,9 @@ def _addends(node: fx.Node) -> list[fx.Node]:
 
 def _is_small(node: fx.Node, frozen: frozenset[str]) -> bool:
     """Whether only the sum reads this product, and its factors together are no larger than itself."""
-    if node.target is not aten.mm.default or len(node.users) != 1 or not node.meta["val"].is_contiguous():
+    if node.target is not aten.mm.default or len(node.users) != 1 or not all_known(node.meta["val"].shape):
+        return False
+    if not node.meta["val"].is_contiguous():
         return False
     factors = [arg for arg in node.args if isinstance(arg, fx.Node)]
     shapes = [tuple(arg.meta["val"].shape) for arg in factors]
