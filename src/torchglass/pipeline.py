@@ -12,12 +12,13 @@ import functools
 import itertools
 import logging
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import replace
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
 from . import _native, torch_compat
+from .backends import registry
 from .capture.run import Stopped
 from .capture.run import run as capture_run
 from .compilation.reporting import report_value, rewrite
@@ -325,25 +326,39 @@ class FunctionState:
         known = len(self.guards)
         try:
             with progress.compiling(self.name):
-                if not any(map(is_tensor_size, self.changes)):
-                    return self._compile_in(Timeline(self.name), compiled, self._request(arguments))
-                try:
-                    return self._compile_in(Timeline(self.name), compiled, self._request(arguments))
-                except (SizesUnfit, Exception) as error:
-                    del self.guards[known:], self.record.entries[known:]
-                    self._leave_sizes(error)
-                    return self._compile_in(Timeline(self.name), compiled, self._request(arguments))
+                for request in self._more_and_more_numbers(arguments):
+                    try:
+                        return self._compile_in(Timeline(self.name), compiled, request)
+                    except (SizesUnfit, Exception) as error:
+                        if not any(map(is_tensor_size, request.changes)):
+                            raise
+                        del self.guards[known:], self.record.entries[known:]
+                        log.info("`%s` is compiled for more of its sizes as they are: %s", self.name, error)
+                        log.debug("compiling %s for changing sizes failed", self.name, exc_info=error)
+                raise AssertionError("a request without sizes that change comes last")
         except BaseException:  # perhaps from outside, and between two of these lists
             del self.guards[known:], self.record.entries[known:]
             raise
 
-    def _leave_sizes(self, error: BaseException) -> None:
-        """Sizes that a compile could not leave open are numbers from now on."""
+    def _more_and_more_numbers(self, arguments: tuple[Any, ...]) -> Iterator[Request]:
+        """Requests to try in turn: with all sizes left open that change, without those of 1, which are unlike others,
+        without any, which is so from then on.
+        """
+        request = self._request(arguments)
         sizes = {source for source in self.changes if is_tensor_size(source)}
-        self.fixed_sizes |= sizes
-        self.changes = {source: count for source, count in self.changes.items() if source not in sizes}
-        log.info("`%s` is compiled for its sizes as they are: %s", self.name, error)
-        log.debug("compiling %s for changing sizes failed", self.name, exc_info=error)
+        if sizes:
+            yield request
+            scope = guard_runtime.scope_of(self.function, arguments)
+            single = {source for source in sizes if guard_runtime.value_at(source, scope) == 1}
+            if single and single != sizes:
+                yield replace(request, changes=_without(request.changes, single))
+            self._fix(sizes - single)
+        yield replace(request, changes=_without(request.changes, sizes))
+
+    def _fix(self, sizes: Collection[Source]) -> None:
+        """Sizes that a compile could not leave open, or that it relied on, are numbers from now on."""
+        self.fixed_sizes.update(sizes)
+        self.changes = _without(self.changes, self.fixed_sizes)
 
     def _compile_in(
         self, timeline: Timeline, compiled: _native.CompiledFunction, request: Request
@@ -382,6 +397,7 @@ class FunctionState:
             if isinstance(call, Foreign) or (isinstance(call, Undoable) and not capture.may_fail):
                 call.namespaces.append(entry.__globals__)
         self.guards.append(conditions)
+        self._fix(capture.sizes.fixed())
         record = EntryRecord(
             index,
             conditions,
@@ -414,7 +430,8 @@ class FunctionState:
 
     def _request(self, arguments: tuple[Any, ...]) -> Request:
         names, fullgraph = self.continued.resume_names, self.options.fullgraph
-        return Request(self.function, arguments, self.name, names, self.changes, fullgraph, self.varying)
+        symbolic = self.options.dynamic is not False and registry.resolve(self.options.backend).foreign is None
+        return Request(self.function, arguments, self.name, names, self.changes, fullgraph, self.varying, symbolic)
 
     def _plain_function(self, resume: Resume) -> FunctionType:
         """The user's bytecode from one of its instructions on."""
@@ -459,6 +476,10 @@ class FunctionState:
     def _write_reports(self) -> None:
         root = self.root()
         rewrite(root.record, root.folder)
+
+
+def _without(changes: dict[Source, int], sources: Collection[Source]) -> dict[Source, int]:
+    return {source: count for source, count in changes.items() if source not in sources}
 
 
 def _copy_with(function: FunctionType, closure: tuple[CellType, ...] | None) -> FunctionType:

@@ -164,6 +164,7 @@ class _Attempt:
         self.learnt: _Mark | None = None
         self.m = Machine(request.function, request.changes, request.fullgraph, request.varying)  # type: ignore[arg-type]
         self.m.builder.sizes.origin = self.m.origin
+        self.m.builder.symbolic = request.symbolic
         self.m.guards.update(marked.guards if marked is not None else {})
         self.code = request.function.__code__
         self.parameters = parameter_names(self.code)
@@ -323,7 +324,7 @@ class _Attempt:
         for check in m.state(checked.Checks).waiting:
             e.expr(check.tensor)
         inputs, module = self._graph()
-        numbers = [v for v in m.builder.numbers if module is not None and v.node.users]
+        numbers = m.builder.numbers if module is not None else []
         for number in m.state(ComputedNumbers).fallible:
             e.expr(number)
         e.number_inputs += [tensor.text(e) for tensor in numbers]
@@ -397,6 +398,8 @@ class _Attempt:
         for number in builder.numbers:
             if not number.node.users:
                 graph.erase_node(number.node)
+        builder.numbers = [number for number in builder.numbers if number.node.users]
+        builder.tell_sizes(inputs)
         # modes alone need no graph: the entry sets them
         nothing = all(n.op in ("output", "placeholder") or n.target in MODE_CHANGES for n in graph.nodes)
         if nothing and not outputs:

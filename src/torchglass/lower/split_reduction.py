@@ -111,7 +111,7 @@ def _with_blocks(loop: Loop, by: Division) -> Loop:
 def _masked(body: Iterable[Operation], counted: tuple[Size, ...], size: Size) -> Iterable[Operation]:
     """The operations with loads, and what is reduced, for points below a size alone."""
     yield Index("place", counted, 0)
-    yield Const("size", hint(size), "int64")
+    yield Index("size", (0,) * len(counted), size)
     yield Compute("inside", "lt", ("place", "size"), "bool")
     for op in body:
         if isinstance(op, Load):

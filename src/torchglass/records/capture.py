@@ -78,7 +78,7 @@ class Request:
 
     ``resume_names`` is the register of continuations, by key, of the function and all that continues it: a continuation
     keeps its name from entry to entry. ``changes`` says for how many values of a number, or for
-    how many generators, an entry had to be added; numbers in ``varying`` parameters are taken to change from the first.
+    how many generators, an entry had to be added; numbers in ``varying`` parameters are taken to change from the first. ``symbolic``: whether the graph may leave sizes open.
     """
 
     function: Callable[..., Any]
@@ -88,3 +88,4 @@ class Request:
     changes: dict[Source, int] = field(default_factory=dict)
     fullgraph: bool = False
     varying: Collection[str] = ()
+    symbolic: bool = False

@@ -56,6 +56,10 @@ class SizeEnvironment:
         self.ranges.setdefault(name, (1, None))
         return self.integer(Symbol(name, value, low=1))
 
+    def named(self, name: str) -> torch.SymInt:
+        """The symbol of this name."""
+        return next(size for size in self._made.values() if symbol_name(size_of(size)) == name)
+
     def integer(self, size: Size) -> Any:
         """A size as an int or a SymInt."""
         if isinstance(size, int):
@@ -64,6 +68,11 @@ class SizeEnvironment:
         if found is None:
             found = self._made[size] = torch.SymInt(IntNode(self, size))
         return found
+
+    def fixed(self) -> list[Source]:
+        """The sources of symbols that were assumed to be one number other than 1: they would be at each compile."""
+        ends = {name: self.ranges[name] for name in self.sources}
+        return [self.sources[name] for name, (low, high) in ends.items() if low == high != 1]
 
     # --- what PyTorch's Python asks of its own environment -----------------------------------------------------------
     def evaluate_sym_node(self, node: BoolNode, size_oblivious: bool = False, fallback_value: bool | None = None) -> bool:

@@ -49,6 +49,7 @@ __all__ = [
     "same_keys",
     "scope_of",
     "tensor_matches",
+    "value_at",
     "write",
 ]
 
@@ -221,12 +222,17 @@ def changed_values(guards: Iterable[Guard], scope: Scope) -> Iterator[Source]:
     yield from computed
 
 
+def value_at(source: Source, scope: Scope) -> Any:
+    """What stands at a source in a call; None where it cannot be reached."""
+    try:
+        return reach(source, scope)
+    except Exception:
+        return None
+
+
 def _changed_sizes(source: Source, expected: TensorMeta, scope: Scope) -> Iterator[Source]:
     """Where a tensor's sizes are read that a guard wants to be others; none of one with another number of dimensions."""
-    try:
-        now = reach(source, scope)
-    except Exception:
-        return
+    now = value_at(source, scope)
     if isinstance(now, torch.Tensor) and now.dim() == len(expected.shape):
         for dim, (old, new) in enumerate(zip(expected.shape, now.shape)):
             if old is not None and old != new:

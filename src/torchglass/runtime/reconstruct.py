@@ -20,6 +20,7 @@ from .._native import number_tensor
 from ..bytecode.objects import fill as fill
 from ..bytecode.objects import instance as instance
 from ..bytecode.objects import new_class as new_class
+from ..operators.size_tensor import size_tensor as size_tensor
 from ..process import fallbacks, interrupts
 from ..records.origin import Origin
 from ..torch_compat import Modes as Modes

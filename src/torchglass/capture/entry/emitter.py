@@ -15,7 +15,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...records.literals import identifier
-from ...records.sources import InstanceDict, Local, Source
+from ...records.sizes import Size, symbols, text
+from ...records.sources import Computed, InstanceDict, Local, Source
 from ..errors import CannotResume
 from ..meanings.class_statement import StandIns
 from ..values.base import Lazy, Value
@@ -99,6 +100,18 @@ class Emitter:
         if source not in self.fetch:
             self.fetch.append(source)
         return f"fetched[{self.fetch.index(source)}]"
+
+    def size_text(self, size: Size) -> str:
+        """A size, of what the entry reads."""
+        sources = self.m.builder.sizes.sources
+        read = {name: self.place_text(sources[name]) for name in symbols([size])}
+        return re.sub(r"[a-z]\w*", lambda found: read.get(found[0], found[0]), text(size))
+
+    def place_text(self, source: Source) -> str:
+        """What stands at a source, or the length of it."""
+        if isinstance(source, Computed):
+            return source.filled([self.from_source(part) for part in source.parts])
+        return self.from_source(source)
 
     def prefer(self, values: dict[str, Any]) -> None:
         """Name graph outputs after the user's variables that hold them."""

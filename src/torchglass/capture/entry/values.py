@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import math
-import re
 import weakref
 from collections import defaultdict
 from collections.abc import Callable
@@ -14,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...records.literals import literal
-from ...records.sizes import symbols
-from ...records.sizes import text as size_text
 from ..errors import CannotResume, OutOfOrder
 from ..torch_api.inference_mode import GuardMethodV, InferenceV
 from ..values.arrays import ArrayV
@@ -82,10 +79,9 @@ def _number(e: Emitter, v: NumberV) -> str:
 
 def _size(e: Emitter, v: SizeV) -> str:
     """A size, as what is computed of those that the entry reads."""
+    text = e.size_text(v.size)
     if v.source is not None:
-        return e.from_source(v.source)
-    read = {name: e.from_source(v.environment.sources[name]) for name in symbols([v.size])}
-    text = re.sub(r"[a-z]+\d+", lambda found: read.get(found[0], found[0]), size_text(v.size))
+        return text
     name = e.fresh("size")
     e.numbers.append(f"{name} = {text}")
     e.names[id(v)] = name

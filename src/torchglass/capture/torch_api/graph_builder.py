@@ -21,6 +21,7 @@ from ...aten.layouts import as_kernels_take
 from ...operators import symbolic_shapes
 from ...operators.traced_arrays import NotTraced, TracedArrays
 from ...records.origin import Origin
+from ...records.size_places import size_places, symbols_of
 from ...records.sources import Source
 from ...records.symbolic_ints import SizeEnvironment, hint_of
 from ...records.tensor_spec import TensorSpec
@@ -31,10 +32,10 @@ from ..values.base import Lazy, NotConstant, Value
 from ..values.constant import NUMPY_FLOATS, ConstantV
 from ..values.containers import ListV, SequenceV, SliceV, TupleV
 from ..values.dicts import DictV
-from ..values.entry_tensor import EntryTensorV, ListCall, ListTensorV, NumberTensorV
+from ..values.entry_tensor import EntrySizeV, EntryTensorV, ListCall, ListTensorV, NumberTensorV
 from ..values.instance import InstanceV
 from ..values.number import NumberV
-from ..values.sizes import SizeV
+from ..values.sizes import SizeV, as_size
 from ..values.tensor import TensorV
 
 Made = TypeVar("Made", bound=EntryTensorV)
@@ -55,6 +56,7 @@ class GraphBuilder:
         self.graph = torch.fx.Graph()
         self.fake_mode = fake_mode or torch_compat.new_fake_mode()
         self.sizes = SizeEnvironment()
+        self.symbolic = False  # whether numbers and sizes may stay open
         self.inputs: list[TensorV] = []
         self.by_fake: dict[int, TensorV] = {}
         self.root = torch.nn.Module()
@@ -89,6 +91,16 @@ class GraphBuilder:
         """The graph input for a tensor made of lists of numbers that change."""
         fake = torch_compat.fake_of(self.fake_mode, call.result)
         return self._made_by_entry(ListTensorV(self._after_tensors("data"), fake, call))
+
+    def tell_sizes(self, inputs: list[TensorV]) -> None:
+        """Add graph inputs for the sizes in the graph that its inputs do not tell."""
+        wanted = symbols_of((node.args, node.kwargs) for node in self.graph.nodes)
+        wanted |= symbols_of(node.meta.get("val") for node in self.graph.nodes)
+        like = torch.empty((), dtype=torch.uint8, device="cpu")
+        for name in sorted(wanted - size_places([value.fake for value in inputs], wanted).keys()):
+            size = self.sizes.named(name)
+            fake = torch_compat.fake_like(self.fake_mode, like, (size,), (0,))
+            self._made_by_entry(EntrySizeV(self._after_tensors(f"size_{name}"), fake, size))
 
     def _made_by_entry(self, value: Made) -> Made:
         value.node.meta["example_value"] = value.node.meta["val"] = value.fake
@@ -131,6 +143,11 @@ class GraphBuilder:
         self.inputs.append(value)
         self.by_fake[id(fake)] = value
         return value
+
+    def as_size(self, number: NumberV) -> Any:
+        """A whole number that changes, as operators take it for a size."""
+        self.fake_mode.symbolic = symbolic_shapes.answer
+        return as_size(self.sizes, lambda name: torch_compat.reserved_name(self.graph, name), number)
 
     def symbol(self, source: Source, value: int) -> torch.SymInt:
         """A size that changes, by a name that no node has."""
@@ -473,6 +490,8 @@ def convert(
         return leaf(value)
     if isinstance(value, SizeV):
         return value.symbolic
+    if isinstance(value, NumberV) and type(value.known) is int and value.machine.builder.symbolic:
+        return value.machine.builder.as_size(value)
     if isinstance(value, ConstantV):
         return constant_of(value.value)
     if isinstance(value, SliceV):

@@ -13,6 +13,8 @@ import torch
 import torch.fx
 
 from ..._native import number_tensor
+from ...records.symbolic_ints import hint_of, size_of
+from ...operators.size_tensor import size_tensor
 from .base import Lazy, Value
 from .containers import ListV
 from .number import NumberV
@@ -54,6 +56,20 @@ class NumberTensorV(EntryTensorV):
 
     def text(self, e: Emitter) -> str:
         return f"reconstruct.scalar({e.expr(self.number)}, {self.fake.dtype})"
+
+
+class EntrySizeV(EntryTensorV):
+    """A number as an input of the graph that is read off its shape: a tensor of so many elements, all in one place."""
+
+    def __init__(self, node: torch.fx.Node, fake: torch.Tensor, size: torch.SymInt) -> None:
+        super().__init__(node, fake)
+        self.size = size
+
+    def example(self) -> torch.Tensor:
+        return size_tensor(hint_of(self.size))
+
+    def text(self, e: Emitter) -> str:
+        return f"reconstruct.size_tensor({e.size_text(size_of(self.size))})"
 
 
 class ListCall(NamedTuple):

@@ -19,10 +19,10 @@ import torch
 from ...records.sizes import Expr, Size, maximum, minimum, symbol_name
 from ...records.size_sources import size_source
 from ...records.sources import Source
-from ...records.symbolic_ints import RELATIONS, IntNode, SizeEnvironment
+from ...records.symbolic_ints import RELATIONS, IntNode, SizeEnvironment, size_of
 from .base import Value
 from .constant import ConstantV
-from .number import NumberV
+from .number import LengthV, NumberV
 
 if TYPE_CHECKING:
     from ..interp.machine import Machine
@@ -80,6 +80,30 @@ class SizeV(NumberV):
     def _is_positive(self, divisor: Any) -> bool:
         """Whether a divisor is what sizes are divided by (records.sizes)."""
         return self.environment.proved(divisor, ">", 0) is True
+
+
+def as_size(environment: SizeEnvironment, free: Callable[[str], str], number: NumberV) -> Any:
+    """A whole number that changes as operators take it for a size: an int or a SymInt. Its value, which is guarded,
+    where it is none that a size may be.
+    """
+    size = _number_size(environment, free, number)
+    return number.value if size is None else environment.integer(size)
+
+
+def _number_size(environment: SizeEnvironment, free: Callable[[str], str], number: Value) -> Size | None:
+    if isinstance(number, SizeV) or not isinstance(number, NumberV):
+        return _size(number)
+    if type(number.known) is not int:
+        return None
+    if number.text is None or isinstance(number, LengthV):
+        if number.known < 1:
+            return None
+        return size_of(environment.symbol(number.place(), number.known, free))
+    made = ARITHMETIC.get(number.function)
+    parts = [_number_size(environment, free, part) for part in number.parts]
+    if made is None or None in parts or number.function in (operator.floordiv, operator.mod):
+        return None
+    return made(*parts)
 
 
 def _size(value: Value) -> Size | None:
