@@ -317,6 +317,39 @@ def _layer_norm_backward(grad: Layout, x: Layout, shape: list[Size], *args: Any)
     return [x.sizes, tuple(shape), tuple(shape)] if args[-1] == [True, True, True] else None
 
 
+@gives(aten.native_group_norm.default)
+def _group_norm(x: Layout, w: Any, b: Any, n: Size, c: Size, count: Size, groups: Size, eps: float) -> list[Sizes]:
+    return [x.sizes, (n, groups), (n, groups)]
+
+
+@gives(aten.native_group_norm_backward.default)
+def _group_norm_backward(grad: Layout, x: Layout, *args: Any) -> list[Sizes] | None:
+    channels = (x.sizes[1],)
+    return [x.sizes, channels, channels] if args[-1] == [True, True, True] else None
+
+
+@gives(
+    aten.native_batch_norm.default, aten._native_batch_norm_legit_no_training.default,
+    aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_functional.default,
+)  # fmt: skip
+def _batch_norm(x: Layout, *args: Any) -> list[Sizes] | None:
+    return [x.sizes, (x.sizes[1],), (x.sizes[1],)]
+
+
+@gives(aten.native_batch_norm_backward.default)
+def _batch_norm_backward(grad: Layout, x: Layout, *args: Any) -> list[Sizes] | None:
+    channels = (x.sizes[1],)
+    return [x.sizes, channels, channels] if args[-1] == [True, True, True] else None
+
+
+@gives(aten.constant_pad_nd.default)
+def _padded(x: Layout, pads: list[Size], *args: Any) -> list[Sizes]:
+    sizes = list(x.sizes)
+    for n, dim in enumerate(range(len(sizes) - 1, len(sizes) - 1 - len(pads) // 2, -1)):
+        sizes[dim] = sizes[dim] + pads[2 * n] + pads[2 * n + 1]
+    return [tuple(sizes)]
+
+
 @gives(
     aten.sum.dim_IntList, aten.mean.dim, aten.amax.default, aten.amin.default, aten.var.correction,
     aten.any.dim, aten.all.dim, aten.argmax.default, aten.argmin.default, aten.logsumexp.default,

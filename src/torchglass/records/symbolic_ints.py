@@ -265,7 +265,7 @@ class IntNode(Node):
         return hint(self.size)
 
     def str(self) -> str:
-        return size_text(self.size).removeprefix("(").removesuffix(")")
+        return str(self.size)
 
     def guard_int(self, file: str = "", line: int = 0) -> int:
         return self.environment.specialize(self.size)

@@ -88,6 +88,8 @@ def _is_kept(func: Any) -> bool:
     """Whether an operator gives one tensor, new or a view, as its arguments' metadata say, and does nothing else."""
     if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten" or func in NORMALIZE:
         return False
+    if not torch._C._dispatch_has_kernel(func.name()):  # what asks for a symbolic size: no operator of the dispatcher
+        return False
     returns = func._schema.returns
     composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
     return (

@@ -67,8 +67,9 @@ def _strides(
     number, inside, factor, within = 1, 1, 1, ()  # what the next stride is if nothing lies between: now, as a symbol
     by_stride = sorted(range(real.dim()), key=lambda d: (real.stride(d), real.shape[d] != 1, -d))
     for dim in by_stride:
-        if real.stride(dim) == 0 or (real.shape[dim] == 1 and dim not in dims):
-            continue
+        lies_so = real.stride(dim) == number
+        if real.stride(dim) == 0 or (real.shape[dim] == 1 and dim not in dims and not lies_so):
+            continue  # a stride of one element says nothing
         if real.stride(dim) == number or (real.shape[dim] == 1 and dim in dims):
             strides[dim] = inside
             products[dim] = (factor, *within) if within else factor

@@ -156,6 +156,13 @@ class TensorV(Value):
             m.throw(TypeError, "len() of a 0-d tensor")
         return int(self.fake.shape[0])
 
+    def changing_length(self, m: Machine) -> Value | None:
+        size = self.fake.shape[0] if self.fake.dim() else 0
+        if not isinstance(size, torch.SymInt):
+            return None
+        self.rely_on(m, "__len__")
+        return m.dispatched(len, [self], {}) or m.wrap_result(size)
+
     def get_item(self, m: Machine, key: Value) -> Value:
         self.rely_on(m, "__getitem__")
         return m.torch_call(operator.getitem, [self, key], {})

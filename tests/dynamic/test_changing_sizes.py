@@ -1,0 +1,73 @@
+"""Sizes that change are left open from the second compile on, and what comes out is eager's for all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import torchglass as tg
+
+from .changing_programs import PROGRAMS, Program
+
+SIZES = [(4, 6), (3, 5), (2, 9), (7, 3), (5, 12), (8, 8), (3, 33)]
+
+
+def results(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, tuple) and not isinstance(value, torch.Size) else [value]
+
+
+def assert_equal(ours: Any, eager: Any) -> None:
+    for one, other in zip(results(ours), results(eager), strict=True):
+        if isinstance(other, torch.Tensor):
+            assert one.shape == other.shape and one.dtype == other.dtype
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+        else:
+            assert type(one) is type(other) and one == other
+
+
+def entries(function: Any) -> int:
+    return len(list(tg.explain(function).all_entries()))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_inference(name: str, backend: str) -> None:
+    row: Program = PROGRAMS[name]
+    compiled = tg.compile(row.function, backend=backend)
+    with torch.no_grad():
+        for seed, (b, t) in enumerate(SIZES):
+            ours, eager = row.made(b, t, seed), row.made(b, t, seed)
+            assert_equal(compiled(*ours), row.function(*eager))
+            assert_equal(tuple(ours), tuple(eager))  # what is written
+    assert entries(compiled) <= row.most_entries
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "glass"])
+@pytest.mark.parametrize("name", [name for name, row in PROGRAMS.items() if row.trains])
+def test_training(name: str, backend: str) -> None:
+    row: Program = PROGRAMS[name]
+    compiled = tg.compile(row.function, backend=backend)
+    for seed, (b, t) in enumerate(SIZES):
+        ours, eager = row.made(b, t, seed), row.made(b, t, seed)
+        for function, inputs in ((compiled, ours), (row.function, eager)):
+            for tensor in inputs:
+                tensor.requires_grad_(tensor.is_floating_point())
+            made = [value for value in results(function(*inputs)) if isinstance(value, torch.Tensor)]
+            sum(value.float().pow(2).sum() for value in made if value.requires_grad).backward()
+        for one, other in zip(ours, eager):
+            assert (one.grad is None) == (other.grad is None)
+            if other.grad is not None:
+                torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-3)
+    assert entries(compiled) <= row.most_entries
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_sizes_of_one_and_none(name: str, backend: str) -> None:
+    row: Program = PROGRAMS[name]
+    compiled = tg.compile(row.function, backend=backend)
+    with torch.no_grad():
+        for seed, (b, t) in enumerate([(4, 6), (3, 5), (1, 7), (5, 4), (2, 4), (1, 4)]):
+            assert_equal(compiled(*row.made(b, t, seed)), row.function(*row.made(b, t, seed)))
