@@ -243,7 +243,10 @@ def _broadcast(*args: Any, **kwargs: Any) -> list[Sizes] | None:
     aten.clone.default, aten._to_copy.default, aten._softmax.default, aten._log_softmax.default, aten.cumsum.default,
     aten.tril.default, aten.triu.default, aten.zeros_like.default, aten.ones_like.default, aten.full_like.default,
     aten.empty_like.default, aten.rand_like.default, aten.randn_like.default, aten.flip.default, aten.copy.default,
-    aten.embedding_renorm.default, aten._softmax_backward_data.default, aten._log_softmax_backward_data.default,
+    aten.slice_scatter.default, aten.select_scatter.default, aten.as_strided_scatter.default,
+    aten.diagonal_scatter.default, aten.scatter.src, aten.scatter.value, aten.scatter_add.default,
+    aten.index_add.default, aten.index_put.default, aten.roll.default,
+    aten._softmax_backward_data.default, aten._log_softmax_backward_data.default,
 )  # fmt: skip
 def _same(x: Any, *args: Any, **kwargs: Any) -> list[Sizes] | None:
     return [x.sizes] if isinstance(x, Layout) else None

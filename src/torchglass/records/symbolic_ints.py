@@ -233,9 +233,13 @@ class Node:
     def _hint(self) -> int | bool:
         return self.hint
 
+    # what stands in the place of a SymPy expression: PyTorch looks in it for symbols that data decide, which these are not
     @property
     def expr(self) -> Node:
         return self
+
+    is_number = is_Boolean = False
+    free_symbols: frozenset[Any] = frozenset()
 
     def str(self) -> str:
         raise NotImplementedError

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -58,7 +57,8 @@ class Backward:
         self.made: dict[TangentLayout, _Route] = {}  # by what matters of the strides
         self.assumed: tuple[Graph, tuple[int, ...]] | None = None  # the partition's own backward, and what it reads
         self.sizes = partition.saved_sizes
-        self.expected = () if self.sizes else tuple(_layout(s.shape, s.strides) for s in partition.tangents)
+        whatever = (ASSUMED,) * len(partition.tangents)
+        self.expected = whatever if self.sizes else tuple(_layout(s.shape, s.strides) for s in partition.tangents)
 
     def __call__(self, tensors: list[Any], tangents: list[torch.Tensor | None]) -> Any:
         """One gradient, or None, for each of the partition's gradients. ``tensors`` are those saved, None for what an
@@ -68,7 +68,7 @@ class Backward:
             raise RuntimeError(NO_DOUBLE_BACKWARD)
         at = self._sizes_of(tensors) if self.sizes else {}
         if self.sizes:
-            kind = tuple(map(partial(_kind, at), tangents, self.partition.tangents))
+            kind: TangentLayout = tuple(map(_kind, tangents))
         else:
             kind = tuple([None if tangent is None else tangent.stride() for tangent in tangents])
         route = self.routes.get(kind)
@@ -89,7 +89,9 @@ class Backward:
 
     def _route(self, kind: TangentLayout) -> _Route:
         if self.sizes:
-            return self._compiled(kind, kind)
+            assumed = tuple(spec.strides for spec in self.partition.tangents)
+            arrived = tuple(how if kept is ASSUMED else kept for kept, how in zip(kind, assumed))
+            return self._compiled(arrived, kind)
         specs = self.partition.tangents
         layouts = tuple(None if s is None else _layout(spec.shape, s) for s, spec in zip(kind, specs))
         if layouts not in self.made and len(self.made) >= MOST_LAYOUTS:
@@ -102,8 +104,7 @@ class Backward:
     def _compiled(self, kind: TangentLayout, layouts: TangentLayout) -> _Route:
         partition, missing = self.partition, {i for i, strides in enumerate(kind) if strides is None}
         present = [i for i in range(len(kind)) if i not in missing]
-        expected = tuple(spec.strides for spec in partition.tangents) if self.sizes else self.expected
-        if layouts != expected or self._has_let_go():
+        if layouts != self.expected or self._has_let_go():
             again = self._again(kind) if present else None
             if again is not None:
                 self.partition = partition.after_backward()
@@ -192,14 +193,18 @@ def _layout(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
     return tuple(stride if size != 1 else 0 for size, stride in zip(shape, strides))
 
 
-def _kind(at: Mapping[str, int], tangent: torch.Tensor | None, spec: TensorSpec) -> Any:
+ASSUMED: Any = "as assumed"
+"""How a gradient arrives of a size that changes, if not in one of few other ways."""
+
+
+def _kind(tangent: torch.Tensor | None) -> Any:
     """How a gradient arrives, whatever the sizes are: not at all, as one number in all places, or as it was assumed,
     to which others are copied.
     """
     if tangent is None:
         return None
     numbers = not any(tangent.stride()) and any(size != 1 for size in tangent.shape)
-    return (0,) * tangent.dim() if numbers else spec.strides
+    return (0,) * tangent.dim() if numbers else ASSUMED
 
 
 def _at(spec: TensorSpec, at: Mapping[str, int]) -> TensorSpec:
