@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from ..records.symbolic_ints import SizesUnfit
 from ..records.partition import Gradient, Partition, TangentLayout
+from ..records.symbolic_ints import SizesUnfit
 from ..records.tensor_spec import TensorSpec
 from . import min_cut, names
 from .cleanup import FOLD, MERGE, Cleanup, Wants

@@ -32,8 +32,8 @@ from ..operators.traced_arrays import NotTraced, TracedArrays
 from ..process import interrupts
 from ..records.origin import UNKNOWN, Origin
 from ..records.partition import TangentLayout
-from ..records.tensor_spec import TensorSpec
 from ..records.symbolic_ints import environment_of, hint_of, size_of
+from ..records.tensor_spec import TensorSpec
 from ..torch_compat import (
     FakeTensor,
     FakeTensorMode,

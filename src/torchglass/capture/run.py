@@ -317,7 +317,8 @@ class _Attempt:
 
     def _finish(self, found: tuple[GraphBreak, ...]) -> Capture:
         m, e = self.m, self.emitter
-        m.builder.sizes.origin = lambda origin=m.origin(): origin  # type: ignore[misc]
+        last = m.origin()
+        m.builder.sizes.origin = lambda: last
         told_apart.guard_told_apart(m)
         checked.refuse_unfit(m)
         failing.refuse_unfit(m)

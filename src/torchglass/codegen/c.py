@@ -163,7 +163,9 @@ def _launch(schedule: Schedule, buffers: tuple[str, ...]) -> Launch:
 
 
 OWN = frozenset(["s", "t", "r", "i", "acc", "step", "tile", "got", "kept", "int", "uint"])
-"""What the printer's own names begin with, before a number, and what sizes are called: s0, t1, r1, i0, acc1, step8, tile0, got0, kept0, int64_t."""
+"""What the printer's own names begin with, before a number, and what sizes are called: s0, t1, r1, i0, acc1, step8,
+tile0, got0, kept0, int64_t.
+"""
 
 
 @functools.lru_cache(4096)

@@ -282,7 +282,8 @@ class CKernel:
                 made.append(Declare(ctype, name, count=size))
                 total = total + size * item
             else:
-                made.append(Declare(f"{ctype}* restrict", name, f"({ctype}*)(tg_scratch({in_c(most)}) + {in_c(offset)})"))
+                place = f"({ctype}*)(tg_scratch({in_c(most)}) + {in_c(offset)})"
+                made.append(Declare(f"{ctype}* restrict", name, place))
                 offset = offset + ((size * item + 63) // 64) * 64
         return made
 

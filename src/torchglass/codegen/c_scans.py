@@ -95,7 +95,8 @@ def _started(line: Line, size: Size, done: list[Stmt], target: Cpu) -> list[Stmt
     if at_most(size * 8, target.schedule.stack_bytes):
         room = Declare(own, line.name, count=size)
     else:
-        room = Declare(f"{own}* restrict", line.name, f"aligned_alloc(64, ({in_c(size)} * sizeof({own}) + 63) / 64 * 64)")
+        many = f"({in_c(size)} * sizeof({own}) + 63) / 64 * 64"
+        room = Declare(f"{own}* restrict", line.name, f"aligned_alloc(64, {many})")
         done.append(Call("free", (line.name,)))
     each = Assign(Place(line.name, Address((("c", 1),))), start)
     return [room, For("c", "0", size, (each,), inline=True)]

@@ -31,7 +31,9 @@ from ..records.launch import FILES
 from ..records.loops import Buffer, ExternCall, LoopGraph, View
 from ..records.partition import Partition, SavedTensor
 from ..records.render_graph import Rendered
+from ..records.render_graph import load as load_rendered
 from ..records.schedule import ScheduledGraph
+from ..records.size_places import symbols_of
 from ..records.sizes import all_known
 from ..runtime import edits, triton_kernels, tune
 from ..runtime.graph_calls import GraphCall, Layout, on_list, unless_batched, unless_captured
@@ -258,7 +260,10 @@ class Backward(SidePipeline):
 
     def by_operators(self) -> GraphCall:
         """The graph itself, which no file that a person edited takes part in."""
-        return on_list(self.graph, self.graph if self.rearranged else None)
+        forward: GraphCall = self.graph
+        if symbols_of(node.meta.get("val") for node in self.graph.graph.nodes):  # which only a text can read
+            forward = load_rendered(self.job.rendered(self.graph, self.name, "Its operators"))
+        return on_list(forward, self.graph if self.rearranged else None)
 
 
 def _layout(loops: LoopGraph, output: Any) -> Layout | None:

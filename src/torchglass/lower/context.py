@@ -196,7 +196,7 @@ class Lowering:
         """
         tensors = [x for x in inputs if isinstance(x, (View, Splat))]
         shape = tuple(broadcast(*(x.shape for x in tensors)) if shape is None else shape)
-        body = Body()
+        body = Body(len(shape))
         args = [self._argument(body, x, shape) for x in inputs]
         result = fn(self.counters(body, shape), *args) if indexed else fn(*args)
         dtype = dtype or result.dtype
@@ -221,7 +221,7 @@ class Lowering:
         shape = tuple(broadcast(*(x.shape for x in tensors)) if shape is None else shape)
         rank = len(shape)
         over = {d % rank for d in dims} if rank else set()
-        body = Body()
+        body = Body(len(shape))
         args = [self._argument(body, x, shape) for x in inputs]
         value = fn(self.counters(body, shape), *args) if indexed else fn(*args)
         value = post(body.reduce(kind, value) if over else value)
@@ -242,7 +242,7 @@ class Lowering:
     ) -> View:
         """One loop that stores, like ``val``, ``post`` of what ``fn(*inputs)`` comes to along ``dim``."""
         shape, dtype = sizes_of(val.shape), dtype_name(val.dtype)
-        body = Body()
+        body = Body(len(shape))
         args = [self._argument(body, x, shape) for x in inputs]
         value = fn(*args)
         if shape and shape[dim] != 1:

@@ -32,7 +32,7 @@ from ..records.loops import (
     compute_dtype,
     rename_dims,
 )
-from ..records.sizes import Size, hint
+from ..records.sizes import Size
 from .strides import contiguous
 from .values import bits, is_float
 

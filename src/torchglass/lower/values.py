@@ -20,6 +20,7 @@ import torch
 
 from ..records.loops import BOOL_OPS, Access, Compute, Const, Index, Load, Operation, Reduce, Scalar, Scan, Store
 from ..records.sizes import Size
+from .symbolic_sizes import converted
 
 Number: TypeAlias = "float | int | bool"
 
@@ -61,9 +62,10 @@ def fits(value: object, dtype: str) -> bool:
 
 
 class Body:
-    """The operations of one loop as they are written; finds equal ones again."""
+    """The operations of one loop of ``rank`` dimensions as they are written; finds equal ones again."""
 
-    def __init__(self) -> None:
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
         self.ops: list[Operation] = []
         self._seen: dict[Any, V] = {}
 
@@ -79,7 +81,9 @@ class Body:
         m = mask.name if mask is not None else None
         return self.value(("load", access, dtype, m, repr(other)), dtype, lambda n: Load(n, access, dtype, m, other))
 
-    def const(self, value: Number, dtype: str) -> V:
+    def const(self, value: Number | torch.SymInt, dtype: str) -> V:
+        if isinstance(value, torch.SymInt):  # a size that changes: what a counter is that does not count
+            return self.index((0,) * self.rank, converted(value)).cast(dtype)
         if dtype == "bool":
             value = bool(value)
         elif is_float(dtype):

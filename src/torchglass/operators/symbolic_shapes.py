@@ -6,8 +6,8 @@ as sizes in symbols; where the rule's come to other numbers, or there is none, t
 
     answer(mode, aten.mm.default, (x, w), {})       x of [s0*s1, 16], w of [16, 8]   ->   a fake of [s0*s1, 8]
 
-A rule says the sizes of the results, of a view its whole layout. How a new tensor lies follows from its numbers: strides
-that are what lies inside stay so.
+A rule says the sizes of the results, of a view its whole layout. How a new tensor lies follows from its numbers:
+strides that are what lies inside stay so.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class _Rule:
     def view(self, rule: ViewRule, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not _is_fake(self.mode, args[0]):
             return None
-        layout = rule(self.environment, _layout(args[0]), *map(_sized, args[1:]), **{name: _sized(v) for name, v in kwargs.items()})
+        named = {name: _sized(value) for name, value in kwargs.items()}
+        layout = rule(self.environment, _layout(args[0]), *map(_sized, args[1:]), **named)
         if layout is None:
             return None
         now = self._in_numbers(func, args, kwargs)

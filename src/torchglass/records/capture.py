@@ -11,8 +11,8 @@ import torch.fx
 
 from .guards import Guard
 from .origin import Origin
-from .symbolic_ints import SizeEnvironment
 from .sources import Source
+from .symbolic_ints import SizeEnvironment
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,9 @@ class Request:
     """What capture is asked for: a function and the values of its parameters (co_varnames order), as it was called.
 
     ``resume_names`` is the register of continuations, by key, of the function and all that continues it: a continuation
-    keeps its name from entry to entry. ``changes`` says for how many values of a number, or for
-    how many generators, an entry had to be added; numbers in ``varying`` parameters are taken to change from the first. ``symbolic``: whether the graph may leave sizes open.
+    keeps its name from entry to entry. ``changes`` says for how many values of a number or a size, or for how many
+    generators, an entry had to be added; numbers in ``varying`` parameters are taken to change from the first.
+    ``symbolic``: whether the graph may leave sizes open.
     """
 
     function: Callable[..., Any]

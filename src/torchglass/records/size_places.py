@@ -1,8 +1,8 @@
 """Which tensors tell the sizes that a graph leaves open, and arguments with the numbers of a call in their place.
 
-    places = size_places([x, w], {"s0"})          # {"s0": (0, 1)}: s0 is x.shape[1]
-    at = read_sizes(places, [x, w])               # {"s0": 123}
-    in_numbers((s0, 16), at)                      # (123, 16)
+places = size_places([x, w], {"s0"})          # {"s0": (0, 1)}: s0 is x.shape[1]
+at = read_sizes(places, [x, w])               # {"s0": 123}
+in_numbers((s0, 16), at)                      # (123, 16)
 """
 
 from __future__ import annotations

@@ -75,7 +75,9 @@ class SizeEnvironment:
         return [self.sources[name] for name, (low, high) in ends.items() if low == high != 1]
 
     # --- what PyTorch's Python asks of its own environment -----------------------------------------------------------
-    def evaluate_sym_node(self, node: BoolNode, size_oblivious: bool = False, fallback_value: bool | None = None) -> bool:
+    def evaluate_sym_node(
+        self, node: BoolNode, size_oblivious: bool = False, fallback_value: bool | None = None
+    ) -> bool:
         """A condition without a guard where there is something to fall back to."""
         if fallback_value is None:
             return node.guard_bool()
@@ -177,7 +179,7 @@ def _linear(size: Size) -> tuple[str, int, int] | None:
     rest = size - offset
     if isinstance(rest, int) or len(rest.terms) != 1:
         return None
-    (atoms, factor), = rest.terms
+    ((atoms, factor),) = rest.terms
     if len(atoms) != 1 or atoms[0].function:
         return None
     return atoms[0].name, factor, offset
@@ -233,7 +235,7 @@ class Node:
     def _hint(self) -> int | bool:
         return self.hint
 
-    # what stands in the place of a SymPy expression: PyTorch looks in it for symbols that data decide, which these are not
+    # What stands in the place of a SymPy expression: PyTorch looks in it for symbols that data decide, which is none.
     @property
     def expr(self) -> Node:
         return self

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..records.size_places import in_numbers, read_sizes, size_places, symbols_of
 from ..torch_compat import has_storage
 from .load import ensure_layout
 
@@ -24,6 +25,15 @@ def on_list(forward: GraphCall, laid_out: torch.fx.GraphModule | None = None, fi
     vals = [node.meta["val"] for node in laid_out.graph.find_nodes(op="placeholder")[:first]]
     layouts = [(value.shape, value.stride(), value.dtype) for value in vals]
     count = len(layouts)
+    if symbols_of(vals):
+        places = size_places(vals, symbols_of(vals))
+
+        def call(inputs: list[Any]) -> Any:
+            at = read_sizes(places, inputs)
+            laid = (ensure_layout(x, *in_numbers(how[:2], at), how[2]) for x, how in zip(inputs, layouts))
+            return forward(*laid, *inputs[count:])
+
+        return call
     return lambda inputs: forward(*(ensure_layout(x, *how) for x, how in zip(inputs, layouts)), *inputs[count:])
 
 

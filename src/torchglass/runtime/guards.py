@@ -73,7 +73,8 @@ def tensor_matches(value: Any, meta: TensorMeta) -> bool:
         return False
     if len(meta.strides) != len(meta.shape) or 0 in meta.shape:
         return True
-    return all(size == 1 or old is None or old == new for size, old, new in zip(now.shape, meta.strides_of(now.shape), now.strides))
+    compared = zip(now.shape, meta.strides_of(now.shape), now.strides)
+    return all(size == 1 or old is None or old == new for size, old, new in compared)
 
 
 def same_keys(value: Any, keys: Sequence[Any]) -> bool:
@@ -231,7 +232,7 @@ def value_at(source: Source, scope: Scope) -> Any:
 
 
 def _changed_sizes(source: Source, expected: TensorMeta, scope: Scope) -> Iterator[Source]:
-    """Where a tensor's sizes are read that a guard wants to be others; none of one with another number of dimensions."""
+    """Where a tensor's sizes are read that a guard wants to be others; none where there are more or fewer of them."""
     now = value_at(source, scope)
     if isinstance(now, torch.Tensor) and now.dim() == len(expected.shape):
         for dim, (old, new) in enumerate(zip(expected.shape, now.shape)):

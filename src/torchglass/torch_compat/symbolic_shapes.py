@@ -37,7 +37,9 @@ def _number(end: Any) -> int | None:
     return int(end) if end.is_Integer else None
 
 
-def create_node(graph: torch.fx.Graph, op: str, target: Any, args: Any, kwargs: Any, name: str | None = None) -> torch.fx.Node:
+def create_node(
+    graph: torch.fx.Graph, op: str, target: Any, args: Any, kwargs: Any, name: str | None = None
+) -> torch.fx.Node:
     """A node whose arguments may be symbolic sizes, of which 2.13's ``Graph.create_node`` warns."""
     node = graph.create_node(op, target, (), {}, name)
     node.args, node.kwargs = args, kwargs

@@ -46,7 +46,9 @@ def symbolic_layout(m: Machine, real: torch.Tensor, source: Source) -> SymbolicL
     """The layout of a tensor with sizes that are known to change; None where there are none, or they cannot be left
     open: of views that autograd knows, inference tensors, parameters, tensors without elements.
     """
-    if not m.builder.symbolic or not m.changes or not real.numel() or isinstance(real, torch.nn.Parameter) or not torch_compat.is_plain(real):
+    if not m.builder.symbolic or not m.changes or isinstance(real, torch.nn.Parameter):
+        return None
+    if not real.numel() or not torch_compat.is_plain(real):
         return None
     dims = frozenset(dim for dim in range(real.dim()) if tensor_size(source, dim) in m.changes)
     if not dims:
@@ -58,9 +60,7 @@ def symbolic_layout(m: Machine, real: torch.Tensor, source: Source) -> SymbolicL
     return SymbolicLayout(tuple(sizes), strides, dims, products)
 
 
-def _strides(
-    real: torch.Tensor, sizes: list[Any], dims: frozenset[int]
-) -> tuple[tuple[Any, ...], tuple[Stride, ...]]:
+def _strides(real: torch.Tensor, sizes: list[Any], dims: frozenset[int]) -> tuple[tuple[Any, ...], tuple[Stride, ...]]:
     """Each stride as what lies inside its dimension, if it is that, and as a guard has it."""
     strides: list[Any] = list(real.stride())
     products: list[Stride] = list(real.stride())

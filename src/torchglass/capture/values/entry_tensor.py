@@ -13,8 +13,8 @@ import torch
 import torch.fx
 
 from ..._native import number_tensor
-from ...records.symbolic_ints import hint_of, size_of
 from ...operators.size_tensor import size_tensor
+from ...records.symbolic_ints import hint_of, size_of
 from .base import Lazy, Value
 from .containers import ListV
 from .number import NumberV

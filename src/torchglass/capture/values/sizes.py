@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...records.sizes import Expr, Size, maximum, minimum, symbol_name
 from ...records.size_sources import size_source
+from ...records.sizes import Expr, Size, maximum, minimum, symbol_name
 from ...records.sources import Source
 from ...records.symbolic_ints import RELATIONS, IntNode, SizeEnvironment, size_of
 from .base import Value

@@ -48,7 +48,7 @@ def philox_dropout(
     draw = low.buffer(f"{node.name}_draw", "int64", (len(DRAW),), role="numbers").buffer
     shift = _reserved(low, gpu, draw, x, WIDEST[dtype])
     keep = torch.tensor(1.0 - p, dtype=torch.float32).item()
-    body, is_kept = Body(), low.result_of(mask, f"{node.name}_1")
+    body, is_kept = Body(len(x.shape)), low.result_of(mask, f"{node.name}_1")
     drawn = _drawn(body, x, most_threads(gpu), draw, shift)
     body.store(Access(is_kept.buffer, is_kept.strides), drawn < keep)
     low.append(is_kept.buffer, x.shape, body)

@@ -44,7 +44,7 @@ class _Writer:
         val = node.meta["val"]
         if 0 in (*val.shape, *shape) or not is_dense(*layout_of(val)):
             raise NotLowered("nothing to write, or elements that overlap")
-        self.low, self.node, self.shape, self.body = low, node, tuple(shape), Body()
+        self.low, self.node, self.shape, self.body = low, node, tuple(shape), Body(len(shape))
         self.dtype = dtype_name(val.dtype)
         kind = compute_dtype(self.dtype) if wide else self.dtype
         name = node.name if kind == self.dtype else f"{node.name}_sum"
