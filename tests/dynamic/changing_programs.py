@@ -85,7 +85,7 @@ def flattened(x):
 
 @program(X)
 def turned(x):
-    b, t, c = x.shape
+    b, t, _ = x.shape
     return x.view(b, t, 4, 4).transpose(1, 2).reshape(b * 4, t, 4) + 1
 
 

@@ -125,7 +125,7 @@ def _save_sizes(draft: _Draft, choice: min_cut.Choice) -> None:
     wanted = symbols_of(op.val for op in draft.inputs)
     if not wanted:
         return
-    told = size_places([op.val for op in choice.saved], wanted).keys()
+    told = set(size_places([op.val for op in choice.saved], wanted))
     for op in sorted(draft.inputs, key=min_cut.size_of):
         found = size_places([op.val], wanted - told).keys()
         if found and op not in draft.written and op not in choice.saved:

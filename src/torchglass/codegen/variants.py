@@ -34,7 +34,9 @@ def variants(scheduled: ScheduledGraph, targets: Targets, threads: int) -> Candi
                 if text not in texts:
                     name = f"{schedule.name}_{len(texts)}"
                     texts[text] = choice, name
-                    parts.append(f"/* {choice} */\n{printer.text(name)}\n{adapter(name, name, schedule.arguments, {})}")
+                    parts.append(
+                        f"/* {choice} */\n{printer.text(name)}\n{adapter(name, name, schedule.arguments, {}, ())}"
+                    )
             functions[schedule.name] = tuple(texts.values())
             arguments[schedule.name] = tuple(part.buffers[b] for b in schedule.arguments)
     text = "\n\n".join(parts)

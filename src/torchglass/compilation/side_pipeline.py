@@ -152,7 +152,8 @@ class SidePipeline:
 
     def _measured(self, scheduled: ScheduledGraph, side: str) -> dict[str, tuple[Measurement, ...]]:
         """What mode="max-autotune" measures of each kernel's ways to run; nothing in other modes."""
-        if not self.job.options.mode.startswith("max-autotune"):
+        symbolic = any(schedule.symbols for schedule in scheduled.schedules)  # there are no sizes to measure at
+        if not self.job.options.mode.startswith("max-autotune") or symbolic:
             return {}
         candidates = codegen.variants(scheduled, self.job.targets, torch.get_num_threads())
         return tune.measure(candidates, self.job.folder.write(f"{side}_variants.c", candidates.text, "read"))

@@ -136,7 +136,7 @@ class _Rule:
             known = fake_like(self.mode, value, *layout)
             if (offset := hint_of(value.storage_offset())) != 0:
                 known = view_of(self.mode, known, *layout, offset, value.dtype)
-            value._torchglass_numbers = known  # type: ignore[attr-defined]
+            value._torchglass_numbers = known
         return known
 
     def _integers(self, sizes: Sizes) -> tuple[Any, ...]:
@@ -397,14 +397,14 @@ def _itself(environment: SizeEnvironment, x: Layout) -> Layout:
 
 
 @shows(aten.transpose.int)
-def _transpose(environment: SizeEnvironment, x: Layout, one: int, other: int) -> Layout:
+def _transpose(environment: SizeEnvironment, x: Layout, one: int, other: int) -> Layout | None:
     order = list(range(len(x.sizes)))
     order[one], order[other] = order[other], order[one]
     return _permute(environment, x, order)
 
 
 @shows(aten.t.default)
-def _t(environment: SizeEnvironment, x: Layout) -> Layout:
+def _t(environment: SizeEnvironment, x: Layout) -> Layout | None:
     return _permute(environment, x, range(len(x.sizes))[::-1])
 
 

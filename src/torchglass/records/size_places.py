@@ -26,7 +26,7 @@ def size_places(tensors: Sequence[Any], wanted: Collection[str]) -> dict[str, tu
         if isinstance(tensor, torch.Tensor) and has_symbols(tensor):
             for dim, size in enumerate(tensor.shape):
                 name = symbol_name(size_of(size))
-                if name in wanted:
+                if name is not None and name in wanted:
                     found.setdefault(name, (index, dim))
     return found
 

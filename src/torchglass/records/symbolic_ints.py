@@ -185,6 +185,9 @@ def _linear(size: Size) -> tuple[str, int, int] | None:
     return atoms[0].name, factor, offset
 
 
+Text: TypeAlias = "str"  # whose name a node's method takes
+
+
 # --- nodes ----------------------------------------------------------------------------------------------------------
 class Node:
     """What a SymInt or SymBool of PyTorch's asks. The names are those that PyTorch calls; the rest of its protocol is
@@ -215,7 +218,7 @@ class Node:
 
     has_hint = is_symbolic
 
-    def maybe_as_int(self) -> None:
+    def maybe_as_int(self) -> int | None:
         return None
 
     def clone(self) -> Node:
@@ -243,13 +246,13 @@ class Node:
     is_number = is_Boolean = False
     free_symbols: frozenset[Any] = frozenset()
 
-    def str(self) -> str:
+    def str(self) -> Text:
         raise NotImplementedError
 
-    def _graph_repr(self) -> str:
+    def _graph_repr(self) -> Text:
         return self.str()
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> Text:
         return self.str()
 
 
@@ -270,10 +273,10 @@ class IntNode(Node):
     def hint(self) -> int:
         return hint(self.size)
 
-    def str(self) -> str:
+    def str(self) -> Text:
         return str(self.size)
 
-    def guard_int(self, file: str = "", line: int = 0) -> int:
+    def guard_int(self, file: Text = "", line: int = 0) -> int:
         return self.environment.specialize(self.size)
 
     int_ = guard_int
@@ -298,7 +301,7 @@ class IntNode(Node):
 
     pow = pow_by_natural
 
-    def expect_size(self, file: str = "", line: int = 0) -> bool:
+    def expect_size(self, file: Text = "", line: int = 0) -> bool:
         return self.environment.decide(self.size, ">=", 0)
 
     # whether strides are those of a contiguous tensor, and the like: by proof, or no
@@ -321,7 +324,7 @@ class IntNode(Node):
         return self.wrap_bool(self._dense(sizes, strides, order))
 
     def is_non_overlapping_and_dense_indicator(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> IntNode:
-        return self.wrap_int(int(self.is_non_overlapping_and_dense(sizes, strides).value))
+        return self.wrap_int(int(self.is_non_overlapping_and_dense(sizes, strides).value is True))
 
     def _dense(self, sizes: Sequence[IntNode], strides: Sequence[IntNode], order: Iterable[int]) -> bool:
         """Whether each dimension's step is what lies inside it, the innermost first."""
@@ -348,26 +351,26 @@ class BoolNode(Node):
     def hint(self) -> bool:
         return _evaluated(self.value, lambda left, relation, right: HOLDS[relation](hint(left), hint(right))) is True
 
-    def str(self) -> str:
+    def str(self) -> Text:
         return str(self.value)
 
-    def guard_bool(self, file: str = "", line: int = 0) -> bool:
+    def guard_bool(self, file: Text = "", line: int = 0) -> bool:
         return _evaluated(self.value, self.environment.decide) is True
 
     bool_ = guard_bool
 
-    def expect_true(self, file: str = "", line: int = 0) -> bool:
+    def expect_true(self, file: Text = "", line: int = 0) -> bool:
         if self.guard_bool():
             return True
         # perhaps only since a size is 1 here, to which the general case, that of a size that is not, does not apply
         raise SizesUnfit(f"what an operator expects of sizes does not hold: {self.value}")
 
-    def statically_known_true(self, file: str = "", line: int = 0) -> bool:
+    def statically_known_true(self, file: Text = "", line: int = 0) -> bool:
         return _evaluated(self.value, self.environment.proved) is True
 
     guard_or_false = guard_size_oblivious = statically_known_true
 
-    def guard_or_true(self, file: str = "", line: int = 0) -> bool:
+    def guard_or_true(self, file: Text = "", line: int = 0) -> bool:
         return _evaluated(self.value, self.environment.proved) is not False
 
     def sym_and(self, other: BoolNode) -> BoolNode:

@@ -30,7 +30,7 @@ def on_list(forward: GraphCall, laid_out: torch.fx.GraphModule | None = None, fi
 
         def call(inputs: list[Any]) -> Any:
             at = read_sizes(places, inputs)
-            laid = (ensure_layout(x, *in_numbers(how[:2], at), how[2]) for x, how in zip(inputs, layouts))
+            laid = (ensure_layout(x, in_numbers(a, at), in_numbers(b, at), c) for x, (a, b, c) in zip(inputs, layouts))
             return forward(*laid, *inputs[count:])
 
         return call

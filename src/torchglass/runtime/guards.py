@@ -73,7 +73,8 @@ def tensor_matches(value: Any, meta: TensorMeta) -> bool:
         return False
     if len(meta.strides) != len(meta.shape) or 0 in meta.shape:
         return True
-    compared = zip(now.shape, meta.strides_of(now.shape), now.strides)
+    shape: Any = now.shape
+    compared = zip(shape, meta.strides_of(shape), now.strides)
     return all(size == 1 or old is None or old == new for size, old, new in compared)
 
 

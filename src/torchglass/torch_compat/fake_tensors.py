@@ -182,15 +182,15 @@ def fake_like(mode: FakeTensorMode, like: torch.Tensor, sizes: Sizes, strides: S
 
 def _meta(sizes: Sizes, strides: Sizes, dtype: torch.dtype) -> torch.Tensor:
     """A tensor without data. Of symbolic sizes ``empty_strided`` computes the bytes, which takes ten times as long."""
-    return torch.as_strided(torch.empty((), dtype=dtype, device="meta"), sizes, strides)  # type: ignore[arg-type]
+    return torch.as_strided(torch.empty((), dtype=dtype, device="meta"), sizes, strides)
 
 
 def view_of(
     mode: FakeTensorMode, base: torch.Tensor, sizes: Sizes, strides: Sizes, offset: Any, dtype: torch.dtype
 ) -> torch.Tensor:
     """A fake tensor that shows the memory of another one."""
-    with in_kernel_invocation_manager(mode):  # type: ignore[arg-type]
-        data = torch.as_strided(base, sizes, strides, offset)  # type: ignore[arg-type]
+    with in_kernel_invocation_manager(mode):
+        data = torch.as_strided(base, sizes, strides, offset)
     return FakeTensor(mode, data if data.dtype is dtype else data.view(dtype), base.device)
 
 

@@ -64,7 +64,8 @@ def _strides(real: torch.Tensor, sizes: list[Any], dims: frozenset[int]) -> tupl
     """Each stride as what lies inside its dimension, if it is that, and as a guard has it."""
     strides: list[Any] = list(real.stride())
     products: list[Stride] = list(real.stride())
-    number, inside, factor, within = 1, 1, 1, ()  # what the next stride is if nothing lies between: now, as a symbol
+    # what the next stride is if nothing lies between: now, as a symbol, as a guard has it
+    number, inside, factor, within = 1, 1, 1, tuple[int, ...]()
     by_stride = sorted(range(real.dim()), key=lambda d: (real.stride(d), real.shape[d] != 1, -d))
     for dim in by_stride:
         lies_so = real.stride(dim) == number
@@ -74,7 +75,7 @@ def _strides(real: torch.Tensor, sizes: list[Any], dims: frozenset[int]) -> tupl
             strides[dim] = inside
             products[dim] = (factor, *within) if within else factor
         else:
-            number, inside, factor, within = real.stride(dim), real.stride(dim), real.stride(dim), ()
+            number, inside, factor, within = real.stride(dim), real.stride(dim), real.stride(dim), tuple[int, ...]()
         number, inside = number * real.shape[dim], inside * sizes[dim]
         factor, within = (factor, (*within, dim)) if dim in dims else (factor * real.shape[dim], within)
     return tuple(strides), tuple(products)

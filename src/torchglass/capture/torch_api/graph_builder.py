@@ -445,7 +445,7 @@ class RehearsalBuilder(GraphBuilder):
         self.by_fake[id(copy)] = value
         return value
 
-    def placeholder(self, real: torch.Tensor, source: Source) -> TensorV:
+    def placeholder(self, real: torch.Tensor, source: Source, layout: SymbolicLayout | None = None) -> TensorV:
         raise Unsupported(f"{self.what}, which reads `{source.render()}`, a tensor that is no argument", "pass it in")
 
     def constant(self, real: torch.Tensor) -> TensorV:

@@ -22,6 +22,7 @@ from ... import torch_compat
 from ...records.sources import Source
 from ...records.tensor_spec import is_continuous
 from ..errors import Unsupported, UserError
+from ..guarding.symbolic_layouts import SymbolicLayout
 from ..meanings.registry import handles, higher_order, named
 from ..polyfills import scans as polyfill_scans
 from ..values.base import Value
@@ -96,8 +97,8 @@ class SubGraphBuilder(BodyBuilder):
     def number(self, number: NumberV, dtype: torch.dtype | None = None) -> NumberTensorV:
         return self.parent.number(number, dtype)
 
-    def placeholder(self, real: torch.Tensor, source: Source) -> TensorV:
-        return self.parent.placeholder(real, source)
+    def placeholder(self, real: torch.Tensor, source: Source, layout: SymbolicLayout | None = None) -> TensorV:
+        return self.parent.placeholder(real, source, layout)
 
     def constant(self, real: torch.Tensor) -> TensorV:
         return self.parent.constant(real)

@@ -20,6 +20,7 @@ from torch.fx.immutable_collections import immutable_dict, immutable_list
 from ... import torch_compat
 from ...records.sources import Source
 from ..errors import Unsupported, UserError
+from ..guarding.symbolic_layouts import SymbolicLayout
 from ..meanings.registry import handles, made_like
 from ..values.base import Lazy, Value
 from ..values.constant import ConstantV
@@ -46,9 +47,9 @@ class BodyBuilder(GraphBuilder):
         self.lifted: dict[int, tuple[TensorV, torch.fx.Node]] = {}
         self.region = None
 
-    def placeholder(self, real: torch.Tensor, source: Source) -> TensorV:
+    def placeholder(self, real: torch.Tensor, source: Source, layout: SymbolicLayout | None = None) -> TensorV:
         with torch_compat.outside_transforms():
-            return self.parent.placeholder(real, source)
+            return self.parent.placeholder(real, source, layout)
 
     def constant(self, real: torch.Tensor) -> TensorV:
         with torch_compat.outside_transforms():
