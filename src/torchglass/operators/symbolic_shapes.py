@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..process.tables import enters
 from ..records.sizes import Size, hint, product
 from ..records.symbolic_ints import IntNode, SizeEnvironment, hint_of, size_of
 from ..torch_compat import FakeTensor, FakeTensorMode, OpOverload, fake_like, view_of
@@ -38,30 +39,10 @@ NEW: dict[OpOverload, NewRule] = {}
 VIEWS: dict[OpOverload, ViewRule] = {}
 
 
-def gives(*targets: OpOverload) -> Callable[[NewRule], NewRule]:
-    """Enter the rule of operators whose results are new tensors."""
-
-    def enter(rule: NewRule) -> NewRule:
-        for target in targets:
-            if target in NEW:
-                raise AssertionError(f"{target} has a rule already")
-            NEW[target] = rule
-        return rule
-
-    return enter
-
-
-def shows(*targets: OpOverload) -> Callable[[ViewRule], ViewRule]:
-    """Enter the rule of operators whose result shows the first argument's memory."""
-
-    def enter(rule: ViewRule) -> ViewRule:
-        for target in targets:
-            if target in VIEWS:
-                raise AssertionError(f"{target} has a rule already")
-            VIEWS[target] = rule
-        return rule
-
-    return enter
+gives = enters(NEW)
+"""Enters the rule of operators whose results are new tensors."""
+shows = enters(VIEWS)
+"""Enters the rule of operators whose result shows the first argument's memory."""
 
 
 def answer(mode: FakeTensorMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
