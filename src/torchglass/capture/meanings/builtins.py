@@ -26,6 +26,7 @@ from ..guarding import class_guards as relied
 from ..guarding.wrap import KNOWN_TYPES
 from ..polyfills import POLYFILLS
 from ..polyfills import builtins as polyfills
+from ..values import number
 from ..values.base import Value
 from ..values.binding import MISSING
 from ..values.constant import NONE, ConstantV
@@ -202,7 +203,11 @@ def abs_(m, args, kwargs):
 def _extreme(function: Any, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
     given: Any = [fed(m, args[0])] if len(args) == 1 else compared(m, args)
     if len(args) == 1 and isinstance(args[0], SequenceV):
-        given = [compared(m, args[0].all(m))]
+        items = args[0].all(m)
+        changing = number.called(m, function, items) if not kwargs and len(items) > 1 else None
+        if changing is not None:
+            return changing
+        given = [compared(m, items)]
     options: dict[str, Any] = {name: Proxy(m, value) for name, value in kwargs.items()}
     if "key" in kwargs:
         options["key"] = None if is_none(kwargs["key"]) else calling(m, kwargs["key"])
