@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 ARITHMETIC: dict[Any, Callable[..., Size]] = {
     operator.add: operator.add, operator.sub: operator.sub, operator.mul: operator.mul,
     operator.floordiv: operator.floordiv, operator.mod: operator.mod, operator.neg: operator.neg,
-    operator.pos: operator.pos, max: maximum, min: minimum, int: lambda size: size, operator.index: lambda size: size,
+    operator.pos: operator.pos, max: lambda *sizes: reduce(maximum, sizes), min: lambda *sizes: reduce(minimum, sizes), int: lambda size: size, operator.index: lambda size: size,
 }  # fmt: skip
 """Python's functions of whole numbers that give sizes of sizes."""
 
