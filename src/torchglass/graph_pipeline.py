@@ -35,7 +35,7 @@ from .process import fallbacks, interrupts
 from .process.locks import fork_safe_lock
 from .records.compilation import Compilation, FunctionRecord, GraphRecord, SideRecord
 from .records.partition import Partition, SavedTensor, TangentLayout
-from .records.symbolic_ints import SizesUnfit
+from .records.symbolic_ints import SizesUnfit, size_of
 from .records.target import DEVICES
 from .runtime import machine, triton_kernels
 from .runtime.graph_calls import Foreign, GraphCall
@@ -250,11 +250,12 @@ class GraphPipeline:
 
         def traced() -> Partition | None:
             known = self.job.shared.again
-            if arrived not in known:
+            key = tuple(None if strides is None else tuple(map(size_of, strides)) for strides in arrived)
+            if key not in known:
                 with self.job.timeline.stage("backward autodiff"):
                     made = alone(again, arrived)
-                known.setdefault(arrived, made)
-            found = known[arrived]
+                known.setdefault(key, made)
+            found = known[key]
             return None if found is None else replace(found, saved=saved)
 
         return interrupts.whole(lambda: compiling.undisturbed(traced))

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from .backends import registry
-from .process import fallbacks
 from .process.arguments import require_flag
 
 if TYPE_CHECKING:
@@ -161,8 +160,6 @@ class CompileOptions:
             raise TypeError(f"dynamic must be True, False or None, not {dynamic!r}")
         require_flag("fullgraph", fullgraph)
         own = registry.is_own(backend)
-        if dynamic and own:
-            fallbacks.say("dynamic=True has no effect yet: every combination of sizes gets an entry of its own")
         mode = _mode(mode, named=isinstance(backend, str))
         return cls(backend, mode, dynamic, fullgraph, _options(options, own))
 

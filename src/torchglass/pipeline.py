@@ -26,6 +26,7 @@ from .compilation.timing import Timeline, compiling
 from .errors import BackendError, CompileError, GraphBreakError
 from .graph_pipeline import compiling_graph, prepare
 from .inspector import progress, show
+from .marks.tensors import has_marked_sizes
 from .options import CompileOptions
 from .process import fallbacks, interrupts
 from .process.locks import fork_safe_lock
@@ -330,7 +331,7 @@ class FunctionState:
                     try:
                         return self._compile_in(Timeline(self.name), compiled, request)
                     except (SizesUnfit, Exception) as error:
-                        if not any(map(is_tensor_size, request.changes)):
+                        if not request.symbolic:
                             raise
                         del self.guards[known:], self.record.entries[known:]
                         log.info("`%s` is compiled for more of its sizes as they are: %s", self.name, error)
@@ -341,19 +342,19 @@ class FunctionState:
             raise
 
     def _more_and_more_numbers(self, arguments: tuple[Any, ...]) -> Iterator[Request]:
-        """Requests to try in turn: with all sizes left open that change, without those of 1, which are unlike others,
-        without any, which is so from then on.
+        """Requests to try in turn: with all sizes and numbers left open that change, or that the program says will;
+        without sizes of 1, which are unlike others; without any, which is so from then on.
         """
         request = self._request(arguments)
         sizes = {source for source in self.changes if is_tensor_size(source)}
-        if sizes:
+        if request.symbolic:
             yield request
             scope = guard_runtime.scope_of(self.function, arguments)
             single = {source for source in sizes if guard_runtime.value_at(source, scope) == 1}
             if single and single != sizes:
                 yield replace(request, changes=_without(request.changes, single))
             self._fix(sizes - single)
-        yield replace(request, changes=_without(request.changes, sizes))
+        yield replace(request, changes=_without(request.changes, sizes), symbolic=False)
 
     def _fix(self, sizes: Collection[Source]) -> None:
         """Sizes that a compile could not leave open, or that it relied on, are numbers from now on."""
@@ -430,8 +431,12 @@ class FunctionState:
 
     def _request(self, arguments: tuple[Any, ...]) -> Request:
         names, fullgraph = self.continued.resume_names, self.options.fullgraph
-        symbolic = self.options.dynamic is not False and registry.resolve(self.options.backend).foreign is None
-        return Request(self.function, arguments, self.name, names, self.changes, fullgraph, self.varying, symbolic)
+        everything = self.options.dynamic is True
+        changing = bool(self.changes) or everything or any(map(has_marked_sizes, arguments))
+        ours = registry.resolve(self.options.backend).foreign is None
+        symbolic = changing and ours and self.options.dynamic is not False
+        state = self.function, arguments, self.name, names, self.changes, fullgraph, self.varying
+        return Request(*state, symbolic, symbolic and everything)
 
     def _plain_function(self, resume: Resume) -> FunctionType:
         """The user's bytecode from one of its instructions on."""

@@ -194,14 +194,6 @@ def test_what_torch_compile_does_not_know_raises_as_it_does(wish: dict[str, Any]
         assert torch.compile(sine, options={"aggressive_fusion": True})(x).equal(sine(x))  # one of Inductor's
 
 
-@pytest.mark.complains("has no effect")
-def test_dynamic_says_once_that_it_has_no_effect() -> None:
-    with complaints() as said:
-        for _ in range(2):
-            tg.compile(sine, dynamic=True)
-    assert len(said) == 1 and "dynamic=True" in said[0]
-
-
 def test_devices_are_chosen_at_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the CPU for a device that is not ours, and meta for one that is."""
     monkeypatch.setattr(installing, "_other_devices", lambda: True)

@@ -164,7 +164,7 @@ class _Attempt:
         self.learnt: _Mark | None = None
         self.m = Machine(request.function, request.changes, request.fullgraph, request.varying)  # type: ignore[arg-type]
         self.m.builder.sizes.origin = self.m.origin
-        self.m.builder.symbolic = request.symbolic
+        self.m.builder.symbolic, self.m.builder.all_symbolic = request.symbolic, request.all_symbolic
         self.m.guards.update(marked.guards if marked is not None else {})
         self.code = request.function.__code__
         self.parameters = parameter_names(self.code)

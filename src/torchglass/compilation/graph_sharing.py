@@ -24,7 +24,7 @@ from ..options import CompileOptions
 from ..process.locks import fork_safe_lock
 from ..records.kernels import KernelSources
 from ..records.loops import LoopGraph
-from ..records.partition import Partition, TangentLayout
+from ..records.partition import Partition
 from ..records.render_graph import Rendered
 from ..records.schedule import ScheduledGraph
 from ..runtime.global_state import global_state
@@ -51,7 +51,7 @@ class Shared:
     partition: Partition | None = None
     joint: Rendered | None = None
     sides: dict[SideKey, Side] = field(default_factory=dict)
-    again: dict[TangentLayout, Partition | None] = field(default_factory=dict)
+    again: dict[tuple[Any, ...], Partition | None] = field(default_factory=dict)  # by the layout of gradients
 
     def forget(self) -> None:
         """The next graph of this content goes through the stages itself."""

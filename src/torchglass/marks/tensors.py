@@ -2,8 +2,8 @@
 
     tg.mark_dynamic(x, 0, min=2, max=64)
 
-Sizes are static yet, so no mark changes what is compiled. The attributes are torch.compile's: what is marked by either
-is found by both. A mark costs no entry, and stays on the tensor.
+The attributes are torch.compile's: what is marked by either is found by both. A mark stays on the tensor; capture reads
+it of inputs when it compiles.
 """
 
 from __future__ import annotations
@@ -87,6 +87,21 @@ def mark_static(t: Any, index: Index | None = None) -> Any:
     dims = range(t.dim()) if index is None else index
     _each(t, dims, lambda dim: _of(t, "_dynamo_static_indices", set).add(dim))
     return None
+
+
+def marked_sizes(t: torch.Tensor) -> tuple[set[int], set[int]]:
+    """The dimensions whose sizes were marked as changing, and those that were as not."""
+    changing: set[int] = set()
+    for name in ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_unbacked_indices"):
+        changing.update(dim % t.dim() for dim in getattr(t, name, ()))
+    return changing, {dim % t.dim() for dim in getattr(t, "_dynamo_static_indices", ())}
+
+
+def has_marked_sizes(value: Any) -> bool:
+    """Whether a tensor, or one in a list, tuple or dictionary of such, was marked."""
+    if type(value) in (list, tuple, dict):
+        return any(map(has_marked_sizes, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, torch.Tensor) and getattr(value, "_has_dynamo_dim_marking", False)
 
 
 def mark_static_address(t: Any, guard: bool = False) -> None:

@@ -79,7 +79,8 @@ class Request:
     ``resume_names`` is the register of continuations, by key, of the function and all that continues it: a continuation
     keeps its name from entry to entry. ``changes`` says for how many values of a number or a size, or for how many
     generators, an entry had to be added; numbers in ``varying`` parameters are taken to change from the first.
-    ``symbolic``: whether the graph may leave sizes open.
+    ``symbolic``: whether the graph may leave sizes open; ``all_symbolic``: whether it does so with those of all tensors
+    that are arguments.
     """
 
     function: Callable[..., Any]
@@ -90,3 +91,4 @@ class Request:
     fullgraph: bool = False
     varying: Collection[str] = ()
     symbolic: bool = False
+    all_symbolic: bool = False

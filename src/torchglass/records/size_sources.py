@@ -15,7 +15,7 @@ from typing import Any
 from .guards import Guard
 from .origin import UNKNOWN, Origin
 from .sizes import Assumption, Atom, Expr, Monomial, Size
-from .sources import Attr, Computed, Constant, Item, Source
+from .sources import Attr, Computed, Constant, Item, Local, Source
 from .symbolic_ints import SizeEnvironment
 
 RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -55,6 +55,13 @@ def _atom(atom: Atom, symbols: Mapping[str, Source]) -> Source:
         return symbols[atom.name]
     function, text = FUNCTIONS[atom.function]
     return Computed(function, text, tuple(size_source(argument, symbols) for argument in atom.arguments))
+
+
+def is_argument(source: Source) -> bool:
+    """Whether something is an argument of the call, or in a list, tuple or dictionary of such."""
+    while isinstance(source, Item):
+        source = source.of
+    return isinstance(source, Local)
 
 
 def is_tensor_size(source: Source) -> bool:

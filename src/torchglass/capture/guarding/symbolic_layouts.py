@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ... import torch_compat
+from ...marks.tensors import marked_sizes
 from ...records.guards import Stride, TensorMeta
-from ...records.size_sources import tensor_size
+from ...records.size_sources import is_argument, tensor_size
 from ...records.sources import Source
 
 if TYPE_CHECKING:
@@ -46,18 +47,27 @@ def symbolic_layout(m: Machine, real: torch.Tensor, source: Source) -> SymbolicL
     """The layout of a tensor with sizes that are known to change; None where there are none, or they cannot be left
     open: of views that autograd knows, inference tensors, parameters, tensors without elements.
     """
-    if not m.builder.symbolic or not m.changes or isinstance(real, torch.nn.Parameter):
+    if not m.builder.symbolic or isinstance(real, torch.nn.Parameter):
         return None
-    if not real.numel() or not torch_compat.is_plain(real):
-        return None
-    dims = frozenset(dim for dim in range(real.dim()) if tensor_size(source, dim) in m.changes)
-    if not dims:
+    dims = _changing(m, real, source)
+    if not dims or not real.numel() or not torch_compat.is_plain(real):
         return None
     sizes: list[Any] = list(real.shape)
     for dim in dims:
         sizes[dim] = m.builder.symbol(tensor_size(source, dim), real.shape[dim])
     strides, products = _strides(real, sizes, dims)
     return SymbolicLayout(tuple(sizes), strides, dims, products)
+
+
+def _changing(m: Machine, real: torch.Tensor, source: Source) -> frozenset[int]:
+    """The dimensions whose sizes changed before, or that the program says will."""
+    dims = {dim for dim in range(real.dim()) if m.changes and tensor_size(source, dim) in m.changes}
+    if getattr(real, "_has_dynamo_dim_marking", False):
+        marked, static = marked_sizes(real)
+        dims = (dims | marked) - static
+    if m.builder.all_symbolic and is_argument(source):
+        dims.update(dim for dim, size in enumerate(real.shape) if size > 1)
+    return frozenset(dims)
 
 
 def _strides(real: torch.Tensor, sizes: list[Any], dims: frozenset[int]) -> tuple[tuple[Any, ...], tuple[Stride, ...]]:

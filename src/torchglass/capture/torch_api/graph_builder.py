@@ -57,6 +57,7 @@ class GraphBuilder:
         self.fake_mode = fake_mode or torch_compat.new_fake_mode()
         self.sizes = SizeEnvironment()
         self.symbolic = False  # whether numbers and sizes may stay open
+        self.all_symbolic = False  # whether those of all arguments do
         self.inputs: list[TensorV] = []
         self.by_fake: dict[int, TensorV] = {}
         self.root = torch.nn.Module()

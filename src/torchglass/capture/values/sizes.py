@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 ARITHMETIC: dict[Any, Callable[..., Size]] = {
     operator.add: operator.add, operator.sub: operator.sub, operator.mul: operator.mul,
     operator.floordiv: operator.floordiv, operator.mod: operator.mod, operator.neg: operator.neg,
-    operator.pos: operator.pos, max: lambda *sizes: reduce(maximum, sizes), min: lambda *sizes: reduce(minimum, sizes), int: lambda size: size, operator.index: lambda size: size,
+    operator.pos: operator.pos, int: lambda size: size, operator.index: lambda size: size,
+    max: lambda *sizes: reduce(maximum, sizes), min: lambda *sizes: reduce(minimum, sizes),
 }  # fmt: skip
 """Python's functions of whole numbers that give sizes of sizes."""
 
