@@ -22,7 +22,7 @@ import torch.fx
 
 from . import autodiff
 from .backends import registry
-from .capture.torch_api.graph_builder import tensors_in
+from .capture.graph.builder import tensors_in
 from .compilation import graph_sharing
 from .compilation.job import Job, alone, first_origin
 from .compilation.reporting import rewrite

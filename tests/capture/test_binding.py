@@ -4,10 +4,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torchglass.capture.interp.binding import bind_arguments
 
 import torchglass as tg
 from torchglass.capture.errors import UserError
-from torchglass.capture.interp.binding import bind_arguments
 from torchglass.capture.interp.machine import Machine
 from torchglass.capture.values.constant import ConstantV
 

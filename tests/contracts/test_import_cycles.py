@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 LARGEST = {
     "torchglass.bytecode": 1,
+    "torchglass.capture": 1,
     "torchglass.decompiler": 1,
 }
 """For each package how many files its largest circle may have; 1 is none at all."""

@@ -9,7 +9,7 @@ import torch
 
 from torchglass.__main__ import main
 from torchglass.capture.meanings import registry
-from torchglass.capture.meanings.who_answers import page
+from torchglass.capture.who_answers import page
 
 ROOT = Path(__file__).parents[2]
 TABLES = {name for name, value in vars(registry).items() if isinstance(value, registry.Table)}

@@ -17,7 +17,7 @@ from types import CodeType
 from typing import Any
 
 from torchglass.bytecode import decode, exception_entries
-from torchglass.capture.entry.resume_code import EntryPoint, Slot, live_locals, resume_code
+from torchglass.capture.resume_code import EntryPoint, Slot, live_locals, resume_code
 from torchglass.decompiler import DecompileError, decompile
 
 BEHIND = ("CALL", "CALL_FUNCTION_EX", "BINARY_OP", "LOAD_ATTR")

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 from torchglass.bytecode import decode
-from torchglass.capture.entry.resume_code import EntryPoint, Slot, resume_code
+from torchglass.capture.resume_code import EntryPoint, Slot, resume_code
 from torchglass.decompiler import decompile
 
 sys.path.insert(0, str(Path(__file__).parent))

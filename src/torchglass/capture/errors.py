@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from ..records.origin import Origin
-    from .values.base import Value
+
+Result = TypeVar("Result")
 
 
 class Unsupported(Exception):
@@ -20,7 +21,7 @@ class Unsupported(Exception):
         self.origin: Origin | None = None
 
 
-def fitting(name: str, handler: Callable[..., Value], /, *args: Any, **kwargs: Any) -> Value:
+def fitting(name: str, handler: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Result:
     """Call a table's handler; arguments that it was not written for end the graph, and Python says what is wrong."""
     try:
         return handler(*args, **kwargs)
@@ -72,7 +73,7 @@ class OutOfOrder(CannotResume):
 class UserError(Exception):
     """The user's program raised: unwinds symbolic frames. ``value`` is the exception as a symbolic value."""
 
-    def __init__(self, value: Value) -> None:
+    def __init__(self, value: Any) -> None:
         super().__init__(value)
         self.value = value
 

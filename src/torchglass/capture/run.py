@@ -29,12 +29,15 @@ from ..records.guards import Guard
 from ..records.literals import one_line
 from ..records.origin import Origin
 from ..records.sources import STACK, Cell, Local
-from .entry import breaks
+from ..records.symbolic_ints import SizeEnvironment
+from .entry import breaks, modes
 from .entry.effects import emit_effects
 from .entry.emitter import Emitter
+from .entry.entered_hooks import plain_within
 from .entry.module_text import entry_source
+from .entry.number_inputs import written_input
 from .entry.resume_call import entry_point, slot_text
-from .entry.resume_code import EntryPoint, in_original, live_cells, live_locals, resume_code
+from .entry.values import BUILDERS
 from .errors import (
     BreaksThisCall,
     CannotResume,
@@ -48,21 +51,26 @@ from .errors import (
     Unsupported,
     UserError,
 )
+from .graph.builder import GraphBuilder
 from .guarding import class_guards as relied
 from .guarding import no_alias_guards as told_apart
 from .interp.frame import Frame
 from .interp.machine import Machine
+from .protocol import NULL, Lazy, Value
+from .resume_code import EntryPoint, in_original, live_cells, live_locals, resume_code
 from .torch_api import deferred_asserts as checked
 from .torch_api import fallible_ops as failing
 from .torch_api import inference_mode as inference
-from .torch_api import saved_tensor_hooks
-from .torch_api import torch_function as function_modes
+from .torch_api.deferred_asserts import Checks
+from .torch_api.op_derivatives import Leaves
 from .torch_api.operations import MODE_CHANGES
 from .torch_api.random_ops import must_run
-from .values.base import NULL, Lazy, Value
+from .values import exceptions
 from .values.constant import ConstantV
-from .values.containers import CellV, TupleV
-from .values.number import ComputedNumbers, varies
+from .values.containers import CellV, SequenceV, TupleV
+from .values.effects_log import EffectsLog
+from .values.iterators import WaitingGenerators
+from .values.number import ComputedNumbers, NumberV, is_varying
 
 RECURSION_LIMIT = 20_000
 RUNS_LATER = {
@@ -99,8 +107,8 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
         while True:
             with _state_kept():
                 attempt = _Attempt(request, state, marked)
-                attempt.m.leaves_break, attempt.m.checks_break = leaves_break, checks_break
-                attempt.m.effects.breaks = effects_break
+                attempt.m.state(Leaves).break_here, attempt.m.state(Checks).break_here = leaves_break, checks_break
+                attempt.m.state(EffectsLog).breaks = effects_break
                 try:
                     return attempt.capture()
                 except Restart:
@@ -124,7 +132,7 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
                     raise Stopped(GraphBreak(reason, origin, ANY_HINT)) from None
                 finally:
                     inference.left_for_real(attempt.m)
-                    attempt.m.forget()
+                    vars(attempt.m).clear()  # numbers and unread lists keep the machine, which keeps them
     finally:
         sys.setrecursionlimit(limit)
 
@@ -163,12 +171,14 @@ class _Attempt:
         self.marked = marked
         self.learnt: _Mark | None = None
         self.m = Machine(request.function, request.changes, request.fullgraph, request.varying)  # type: ignore[arg-type]
-        self.m.builder.sizes.origin = self.m.origin
-        self.m.builder.symbolic, self.m.builder.all_symbolic = request.symbolic, request.all_symbolic
+        sizes = self.m.state(SizeEnvironment)
+        sizes.origin, sizes.allowed, sizes.all_arguments = self.m.origin, request.symbolic, request.all_symbolic
+        if sizes.allowed:
+            self.m.state(GraphBuilder).leave_sizes_open(sizes)
         self.m.guards.update(marked.guards if marked is not None else {})
         self.code = request.function.__code__
         self.parameters = parameter_names(self.code)
-        self.emitter = Emitter(self.m, self.parameters)
+        self.emitter = Emitter(self.m, self.parameters, BUILDERS)
         self.resumes: list[Resume] = []
 
     def capture(self) -> Capture:
@@ -219,7 +229,7 @@ class _Attempt:
         e = self.emitter
         result = e.expr(value)
         emit_effects(e)
-        function_modes.push_modes(e)
+        modes.push(e)
         e.line(f"return {e.written_out(result) if isinstance(value, TupleV) else result}")
         return self._finish(())
 
@@ -236,10 +246,10 @@ class _Attempt:
         for slot in frame.stack:
             if slot is not NULL:
                 slot_text(e, slot)
-        for generator in self.m.generators.alive():
+        for generator in self.m.state(WaitingGenerators).alive():
             e.expr(generator)  # what it leaves open runs when the entry returns, also if nothing asks it again
         emit_effects(e)
-        function_modes.push_modes(e)
+        modes.push(e)
         e.line(f"# graph break at {found.origin}: {one_line(found.reason)}")
         if found.raises:
             path = breaks.Path(None, list(frame.stack), breaks.call_start(frame, instruction), "raise")
@@ -248,8 +258,8 @@ class _Attempt:
         begin = len(e.body)
         paths = breaks.write_break(e, frame, instruction)
         if self.marked.enters_hooks:
-            paths = saved_tensor_hooks.plain_within(e, paths, begin)
-        handled = self.m.handled()
+            paths = plain_within(e, paths, begin)
+        handled = exceptions.handled(self.m)
         if handled is not None or handler is not None:
             breaks.settle_conditions(e, paths)
         if handled is not None:
@@ -301,7 +311,7 @@ class _Attempt:
             raise CannotResume(str(error)) from None
         parameters = parameter_names(code)
         passed = {f"{STACK}{n}": value for n, value in enumerate(path.stack)} | held
-        varying = tuple(p for p in parameters if varies(self.m, passed.get(p)))
+        varying = tuple(p for p in parameters if _varies(self.m, passed.get(p)))
         self.resumes.append(Resume(name, entry, code, parameters, line, path.verb != "resume", varying))
         e.used.add(name)
         return f"return {name}({arguments})"
@@ -318,25 +328,26 @@ class _Attempt:
     def _finish(self, found: tuple[GraphBreak, ...]) -> Capture:
         m, e = self.m, self.emitter
         last = m.origin()
-        m.builder.sizes.origin = lambda: last
+        sizes = m.state(SizeEnvironment)
+        sizes.origin = lambda: last
         told_apart.guard_told_apart(m)
         checked.refuse_unfit(m)
         failing.refuse_unfit(m)
         for check in m.state(checked.Checks).waiting:
             e.expr(check.tensor)
         inputs, module = self._graph()
-        numbers = m.builder.numbers if module is not None else []
+        numbers = m.state(GraphBuilder).numbers if module is not None else []
         for number in m.state(ComputedNumbers).fallible:
             e.expr(number)
-        e.number_inputs += [tensor.text(e) for tensor in numbers]
-        for value in m.builder.flagged:
+        e.number_inputs += [written_input(e, tensor) for tensor in numbers]
+        for value in m.state(GraphBuilder).flagged:
             e.expr(value)
         sources = [v.source for v in inputs]
         e_fetch = [s for s in sources if s is not None]
         # the graph's inputs come first in what is fetched: renumber what the body already refers to
         order = e_fetch + [s for s in e.fetch if s not in e_fetch]
         self._renumber(order)
-        examples = [v.real.detach().requires_grad_() if v in m.builder.flagged else v.real for v in inputs]
+        examples = [v.real.detach().requires_grad_() if v in m.state(GraphBuilder).flagged else v.real for v in inputs]
         code = self.code
         title = f"Entry code of {code.co_qualname} ({code.co_filename}:{code.co_firstlineno})."
         guards = [Guard(None, "global_state", self.state, "the mode it was compiled in")]
@@ -354,9 +365,9 @@ class _Attempt:
             resumes=tuple(self.resumes),
             breaks=found,
             grad_enabled=m.modes.grad,
-            written_inputs=tuple(n for n, v in enumerate(inputs) if m.builder.is_written(v)),
+            written_inputs=tuple(n for n, v in enumerate(inputs) if m.state(GraphBuilder).is_written(v)),
             may_fail=failing.in_graph(m) or failing.would_lose_effects(m),
-            sizes=m.builder.sizes,
+            sizes=sizes,
         )
 
     def _renumber(self, order: list[Any]) -> None:
@@ -370,7 +381,7 @@ class _Attempt:
 
     def _graph(self) -> tuple[list[Any], torch.fx.GraphModule | None]:
         """Close the graph over the outputs the entry needs; drop what nothing needs."""
-        builder, outputs = self.m.builder, self.emitter.outputs
+        builder, outputs = self.m.state(GraphBuilder), self.emitter.outputs
         graph = builder.graph
         try:
             builder.refuse_inner_leaves(outputs)
@@ -400,13 +411,24 @@ class _Attempt:
             if not number.node.users:
                 graph.erase_node(number.node)
         builder.numbers = [number for number in builder.numbers if number.node.users]
-        builder.tell_sizes(inputs)
+        builder.tell_sizes(self.m.state(SizeEnvironment), inputs)
         # modes alone need no graph: the entry sets them
         nothing = all(n.op in ("output", "placeholder") or n.target in MODE_CHANGES for n in graph.nodes)
         if nothing and not outputs:
             return [], None
         graph.lint()
         return inputs, torch.fx.GraphModule(builder.root, graph, class_name="captured")
+
+
+def _varies(m: Machine, value: Value | Lazy | str | None) -> bool:
+    """Whether a value handed to a resume function is another one at each call: the result of what broke the graph (a
+    text of the entry's), a number that changes, a new container of such.
+    """
+    if isinstance(value, (Lazy, SequenceV)) and value.source is not None:
+        return is_varying(m, value.source)
+    if isinstance(value, SequenceV):
+        return any(_varies(m, item) for item in value.items)
+    return isinstance(value, (str, NumberV))
 
 
 def _as_given(fake: Any, real: torch.Tensor) -> Any:

@@ -102,3 +102,17 @@ CHECKS: dict[str, Check] = {
         Check("global_state", "global_state() == {e}", "grad mode, default dtype, autocast, modes, ..."),
     )
 }
+
+
+def guard_key(source: Source, check: str, expected: Any) -> tuple[Any, ...]:
+    """What two guards of the same condition have in common."""
+    try:
+        key: tuple[Any, ...] = (source, check, expected, type(expected))
+        hash(key)
+    except TypeError:
+        key = (
+            source,
+            check,
+            id(expected) if check == "identity" else repr(expected),
+        )  # which may be the program's code
+    return key

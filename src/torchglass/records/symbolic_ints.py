@@ -36,22 +36,26 @@ class SizesUnfit(BaseException):
 
 
 class SizeEnvironment:
-    """The symbols of one compile: where each is read, and what is assumed of them."""
+    """The symbols of one compile: where each is read, and what is assumed of them.
 
-    def __init__(self, origin: Callable[[], Origin] = lambda: UNKNOWN) -> None:
-        self.origin = origin
+    ``allowed``: whether numbers and sizes may be symbols, ``all_arguments``: whether those of all tensors that are
+    arguments are. ``origin`` is the line at work; ``free`` makes a symbol's name one that nothing else has.
+    """
+
+    def __init__(self) -> None:
+        self.allowed = self.all_arguments = False
+        self.origin: Callable[[], Origin] = lambda: UNKNOWN
+        self.free: Callable[[str], str] = lambda name: name
         self.sources: dict[str, Source] = {}
         self.assumed: dict[Assumption, None] = {}
         self.ranges: dict[str, Bounds] = {}  # of symbols, narrowed by what was assumed
         self._made: dict[Size, torch.SymInt] = {}
         self.closed = False  # whether the guards are made: nothing more may be assumed
 
-    def symbol(self, source: Source, value: int, free: Callable[[str], str] = lambda name: name) -> torch.SymInt:
-        """A size that is read at ``source`` and was ``value``, which is at least 1. ``free`` makes its name one that
-        nothing else has.
-        """
+    def symbol(self, source: Source, value: int) -> torch.SymInt:
+        """A size that is read at ``source`` and was ``value``, which is at least 1."""
         known = (name for name, place in self.sources.items() if place == source)
-        name = next(known, None) or free(f"s{len(self.sources)}")
+        name = next(known, None) or self.free(f"s{len(self.sources)}")
         self.sources[name] = source
         self.ranges.setdefault(name, (1, None))
         return self.integer(Symbol(name, value, low=1))

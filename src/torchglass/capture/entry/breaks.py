@@ -22,11 +22,12 @@ from ...process.tables import enters
 from ..errors import CannotResume
 from ..interp.frame import Frame
 from ..interp.ops.control import call_parts, ex_parts
+from ..protocol import Value, to_call
 from ..torch_api import operations as tensor_ops
-from ..values.base import Value, home_of, to_call
+from ..values.binding import home_of
 from ..values.constant import ConstantV
-from ..values.functions import MethodV, TensorMethodV
 from ..values.iterators import GeneratorV
+from ..values.methods import MethodV, TensorMethodV
 from ..values.tensor import TensorV
 from .emitter import Emitter
 from .resume_call import slot_text

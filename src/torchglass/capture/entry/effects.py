@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...records.guards import guard_key
 from ...records.sources import Global, Item, Source
 from ..errors import CannotResume, OutOfOrder
-from ..values.base import Lazy, Value
+from ..protocol import Lazy, Value
 from ..values.constant import ConstantV
 from ..values.containers import CellV, ListV, SetV, TupleV
 from ..values.deques import DequeV
 from ..values.dicts import DELETED, DictV
-from ..values.effects_log import DeferredCall
+from ..values.effects_log import DeferredCall, EffectsLog
 from ..values.hashing import IdentityKey
 from ..values.instance import InstanceV
 from ..values.known import CalledAtTheEnd, KnownV
 from ..values.number import NumberV
+from ..values.overlays import Overlays
 from . import locks
 from . import modes as emit_modes
-
-if TYPE_CHECKING:
-    from .emitter import Emitter
-
+from .emitter import Emitter
 
 LITERALS = (int, str, bytes, bool, type(None), type(Ellipsis))
 
@@ -33,7 +32,7 @@ def emit_effects(e: Emitter) -> None:
     """Make the deferred calls, then replay what was written to objects that existed before the call, in order of the
     first write.
     """
-    for call in e.m.effects.calls:
+    for call in e.m.state(EffectsLog).calls:
         e.line(_deferred(e, call))
     statements: list[str] = []
     for value in list(e.m.mutated.values()):
@@ -41,13 +40,13 @@ def emit_effects(e: Emitter) -> None:
             if isinstance(value, kind):
                 statements += writer(e, value)
                 break
-    for (_, name), (owner, value) in e.m.overlays.attributes.items():
+    for (_, name), (owner, value) in e.m.state(Overlays).attributes.items():
         # what a metaclass's own method does was interpreted
         quiet = isinstance(owner, KnownV) and isinstance(type(owner.real).__setattr__, FunctionType)
         write = "type.__setattr__" if quiet and issubclass(owner.python_type(), type) else "setattr"
         statements.append(f"{write}({e.expr(owner)}, {name!r}, {e.expr(value)})")
-    for (module, name), value in e.m.overlays.globals.items():
-        space = e.m.overlays.namespace_of(module)
+    for (module, name), value in e.m.state(Overlays).globals.items():
+        space = e.m.state(Overlays).namespace_of(module)
         if name in space and unchanged(e, value, Global(name, module), space[name]):
             continue
         table = e.pin(space, "globals_of_" + (module or "function"))
@@ -76,7 +75,7 @@ def unchanged(e: Emitter, value: Any, place: Source | None, original: Any) -> bo
     if value.source == place:
         return True
     plain = isinstance(value, ConstantV) and not isinstance(value, NumberV) and isinstance(value.value, LITERALS)
-    return plain and type(value.value) is type(original) and e.m.guarded(place, "constant", value.value)
+    return plain and type(value.value) is type(original) and guard_key(place, "constant", value.value) in e.m.guards
 
 
 def _at(container: Value, key: Any) -> Source | None:

@@ -12,31 +12,33 @@ from __future__ import annotations
 
 import builtins
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...records.literals import identifier
 from ...records.sizes import Size, symbols, text
 from ...records.sources import Computed, InstanceDict, Local, Source
+from ...records.symbolic_ints import SizeEnvironment
 from ..errors import CannotResume
-from ..meanings.class_statement import StandIns
-from ..values.base import Lazy, Value
+from ..protocol import Lazy, Machine, Value
 from ..values.dicts import DictV
-from ..values.made import MadeV
+from ..values.made import MadeV, StandIns
 from ..values.tensor import TensorV
-from .values import BUILDERS
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 # Names, texts and lists, with what is read of them or called: no operator to bind weaker than a dot.
 _PRIMARY = re.compile(r"(?:[^\W\d]\w*|'[^']*'|\[[^\[\]]*\])(?:\.\w+|\[[^\[\]]*\]|\([^()]*\))*")
 
 
+# What writes the expression of a value, by kinds of values: the first that fits.
+Builders = Sequence[tuple[Any, Callable[["Emitter", Any], str]]]
+
+
 class Emitter:
     """Collects the body of one entry function."""
 
-    def __init__(self, m: Machine, parameters: tuple[str, ...]) -> None:
+    def __init__(self, m: Machine, parameters: tuple[str, ...], builders: Builders) -> None:
         self.m = m
+        self.builders = builders
         self.parameters = parameters
         reserved = {"compiled_calls", "fetched", "graph_0", "reconstruct", "torch", "transformed"}
         self.parameter_names = {p: identifier(p) + "_" * (p in reserved or hasattr(builtins, p)) for p in parameters}
@@ -103,7 +105,7 @@ class Emitter:
 
     def size_text(self, size: Size) -> str:
         """A size, of what the entry reads."""
-        sources = self.m.builder.sizes.sources
+        sources = self.m.state(SizeEnvironment).sources
         read = {name: self.place_text(sources[name]) for name in symbols([size])}
         return re.sub(r"[a-z]\w*", lambda found: read.get(found[0], found[0]), text(size))
 
@@ -127,7 +129,7 @@ class Emitter:
         named = self.names.get(id(value))
         if named is not None:
             return named
-        for kind, builder in BUILDERS:
+        for kind, builder in self.builders:
             if isinstance(value, kind):
                 if id(value) in self.building:
                     raise CannotResume("a structure that contains itself")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ... import torch_compat
 from ...torch_compat import InferenceMode, Modes
-from ..torch_api.inference_mode import EnteredInference
-
-if TYPE_CHECKING:
-    from ..torch_api.inference_mode import InferenceV
-    from .emitter import Emitter
+from ..torch_api.inference_mode import EnteredInference, InferenceV
+from ..values.constant import ConstantV
+from ..values.function_modes import FunctionModes
+from .emitter import Emitter
 
 
 def left(e: Emitter) -> list[str]:
@@ -51,3 +49,12 @@ def guard(e: Emitter, v: InferenceV) -> str:
     # making it enters the mode: what was entered around it comes before
     e.body += changes(_entered(e, entered[: entered.index(v)]), v.before)
     return e.name_value(v, "inference_mode", made)
+
+
+def push(e: Emitter) -> None:
+    """Write how Python goes on under the modes that are active here: ``with torch.device(...)`` and the like."""
+    for mode in e.m.state(FunctionModes).entered:
+        if mode.cls is torch_compat.DeviceContext:
+            e.line(f"{e.expr(ConstantV(mode.real.device))}.__enter__()")
+        else:
+            e.line(f"torch._C._push_on_torch_function_stack({e.expr(mode)})")

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ...records.literals import one_line
+from ..graph.builder import GraphBuilder
 from ..torch_api.deferred_asserts import Checks
 from ..torch_api.operations import MODE_CHANGES
 from .emitter import Emitter
@@ -44,7 +45,7 @@ def _number_lines(e: Emitter, names: list[str]) -> list[str]:
 
 def _flag_lines(e: Emitter, flag: bool) -> list[str]:
     """Make inputs require grad that the program makes so before it uses them, or undo that."""
-    return [f"{e.expr(value)}.requires_grad_({flag})" for value in e.m.builder.flagged]
+    return [f"{e.expr(value)}.requires_grad_({flag})" for value in e.m.state(GraphBuilder).flagged]
 
 
 def _graph_call(e: Emitter, names: list[str], input_count: int) -> list[str]:
@@ -60,7 +61,7 @@ def _graph_call(e: Emitter, names: list[str], input_count: int) -> list[str]:
         call = f"{', '.join(results)}{',' if len(results) == 1 else ''} = {call}"
     sets_modes, random = _sets_modes(e), _random(e)
     error, modes, drawn = e.fresh("error"), e.fresh("modes"), e.fresh("drawn")
-    failure = "reconstruct.Undone" if e.m.builder.writes_inputs() else "Exception"
+    failure = "reconstruct.Undone" if e.m.state(GraphBuilder).writes_inputs() else "Exception"
     lines = [f"{modes} = reconstruct.Modes()"] if sets_modes else []
     lines += [f"{drawn} = {random}"] if random else []
     lines += ["try:", f"    {call}", f"except {failure} as {error}:"]
@@ -96,14 +97,14 @@ def _checked(e: Emitter, names: list[str], graph_call: list[str]) -> list[str]:
 
 
 def _sets_modes(e: Emitter) -> bool:
-    return any(n.op == "call_function" and n.target in MODE_CHANGES for n in e.m.builder.graph.nodes)
+    return any(n.op == "call_function" and n.target in MODE_CHANGES for n in e.m.state(GraphBuilder).graph.nodes)
 
 
 def _random(e: Emitter) -> str:
     """What keeps the generators' states that the graph moves on, as text; '' where it draws nothing."""
-    if not e.m.builder.fake_mode.draws:
+    if not e.m.state(GraphBuilder).fake_mode.draws:
         return ""
-    own = [e.pin(held) for held in e.m.builder.held.values() if isinstance(held, torch.Generator)]
+    own = [e.pin(held) for held in e.m.state(GraphBuilder).held.values() if isinstance(held, torch.Generator)]
     return f"reconstruct.Random({', '.join(own)})"
 
 

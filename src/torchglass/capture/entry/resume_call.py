@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import CannotResume
-from ..values.base import NULL, HandledV, Value
-from .resume_code import EntryPoint, Slot, receiver
-
-if TYPE_CHECKING:
-    from .emitter import Emitter
+from ..protocol import NULL, HandledV, Value
+from ..resume_code import EntryPoint, Slot, receiver
+from .emitter import Emitter
 
 
 def entry_point(

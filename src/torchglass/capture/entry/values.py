@@ -6,24 +6,24 @@ import enum
 import math
 import weakref
 from collections import defaultdict
-from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...records.literals import literal
 from ..errors import CannotResume, OutOfOrder
+from ..graph.builder import GraphBuilder
+from ..protocol import Value
+from ..resume_code import live_cells, live_locals, resume_code
 from ..torch_api.inference_mode import GuardMethodV, InferenceV
 from ..values.arrays import ArrayV
-from ..values.base import Value
 from ..values.binding import class_lookup
 from ..values.constant import ConstantV
 from ..values.containers import CellV, SequenceV, SetV, SliceV, TupleV
 from ..values.deques import DequeIterV
 from ..values.dicts import DictV, DictViewV
 from ..values.effects_log import SnapshotV
-from ..values.functions import BuiltinMethodV, FunctionV, MethodV, PartialV, SuperV, TensorMethodV, WeakRefV
+from ..values.functions import FunctionV, PartialV, SuperV, WeakRefV
 from ..values.instance import ExceptionV, InstanceV, TracebackV
 from ..values.iterators import (
     DictIterV,
@@ -39,17 +39,15 @@ from ..values.iterators import (
 )
 from ..values.known import KnownV
 from ..values.made import ClassRecipe, MadeV, Recipe
+from ..values.methods import BuiltinMethodV, MethodV, TensorMethodV
 from ..values.number import NumberV
 from ..values.opaque import OpaqueV
 from ..values.sizes import SizeV
 from ..values.tensor import TensorV
 from ..values.transformed import TransformedV
 from . import modes as emit_modes
+from .emitter import Builders, Emitter
 from .resume_call import entry_point
-from .resume_code import live_cells, live_locals, resume_code
-
-if TYPE_CHECKING:
-    from .emitter import Emitter
 
 
 def _constant(e: Emitter, v: ConstantV) -> str:
@@ -104,9 +102,9 @@ def _known(e: Emitter, v: KnownV) -> str:
 
 
 def _snapshot(e: Emitter, v: SnapshotV) -> str:
-    if e.m.builder.flagged:
+    if e.m.state(GraphBuilder).flagged:
         raise OutOfOrder("an input that is made to require grad")
-    if e.m.builder.writes == v.writes:
+    if e.m.state(GraphBuilder).writes == v.writes:
         return e.expr(v.value)
     if v.copy is None:
         raise OutOfOrder("the graph writes to what may be shown")
@@ -397,7 +395,7 @@ def _call(e: Emitter, recipe: Recipe) -> str:
     return f"{e.pin(recipe.factory)}({', '.join([*map(e.expr, recipe.args), *kwargs])})"
 
 
-BUILDERS: tuple[tuple[Any, Callable[[Emitter, Any], str]], ...] = (
+BUILDERS: Builders = (
     (MadeV, _made),
     (SizeV, _size),
     (NumberV, _number),

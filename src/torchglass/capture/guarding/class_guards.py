@@ -16,19 +16,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ...records.guards import Guard
 from ...records.sources import Computed, Fixed, Module
-from ..values.base import Value
-from ..values.binding import MISSING, class_lookup, is_of_compiled_module
+from ..protocol import MISSING, Machine, Value
+from ..values.binding import class_lookup, is_of_compiled_module, look_up_behind, may_change, rely_on_bases
+from ..values.containers import TupleV
+from ..values.instance import InstanceV
 from ..values.made import MadeV
 from .wrap import is_python_class
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 WHY = {
     "class_has": "a class's `{}` was used",
@@ -58,8 +57,8 @@ def is_ours(cls: type) -> bool:
     return isinstance(module, str) and module.partition(".")[0] == "torchglass" and not is_of_compiled_module(cls)
 
 
-def may_change(m: Machine, cls: type) -> bool:
-    """Whether a class is the program's, which may give it other attributes than those its entry saw."""
+@may_change.defined
+def _may_change(m: Machine, cls: type) -> bool:
     return names_of(m, cls) is not None and (not m.is_stable(cls.__module__) or is_of_compiled_module(cls))
 
 
@@ -109,7 +108,8 @@ def _condition(name: str, found: Any) -> tuple[str, Any]:
     return "class_kind", (name, kind)
 
 
-def rely_on_bases(m: Machine, cls: type) -> None:
+@rely_on_bases.defined
+def _rely_on_bases(m: Machine, cls: type) -> None:
     if may_change(m, cls):
         m.guard(Fixed(cls), "mro", cls.__mro__, "what a class derives from was asked")
 
@@ -129,8 +129,26 @@ def rely_on_kind(m: Machine, value: Value | None, cls: type, wanted: type, answe
     m.guard(asked, "constant", answer, f"whether it is a {wanted.__name__} was asked")
 
 
-def look_up_behind(m: Machine, cls: type, behind: type, name: str) -> Any:
-    """What ``super(behind, ...)`` finds in the bases of ``cls``."""
+def is_subclass(m: Machine, cls: type, wanted: Value) -> bool:
+    """``issubclass(cls, wanted)`` where wanted is a class or a tuple of classes."""
+    if isinstance(wanted, TupleV):
+        return any(is_subclass(m, cls, w) for w in wanted.all(m))
+    rely_on_bases(m, cls)
+    real = as_class(wanted)
+    found = bool(m.real(issubclass, cls, real))
+    if isinstance(real, type) and type(real) is not type:
+        rely_on_kind(m, None, cls, real, found)
+    return found
+
+
+def as_class(wanted: Value) -> Any:
+    """A class, or an object that answers for some (``typing.List``)."""
+    real = wanted.real if isinstance(wanted, InstanceV) else None
+    return wanted.as_constant() if real is None else real
+
+
+@look_up_behind.defined
+def _look_up_behind(m: Machine, cls: type, behind: type, name: str) -> Any:
     rely_on_bases(m, cls)
     return _first_of(m, cls.__mro__[cls.__mro__.index(behind) + 1 :], name)
 

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import NoneType
-from typing import TYPE_CHECKING
 
 from ...records.guards import Guard
 from ...records.sources import InstanceDict
-from ..values.base import Value
+from ..graph.builder import GraphBuilder
+from ..protocol import Machine, Value
 from ..values.closure import ClosureV
 from ..values.constant import ConstantV
 from ..values.containers import CellV
+from ..values.hashing import Keys
 from ..values.known import KnownV
+from ..values.overlays import Overlays
 from ..values.tensor import TensorV
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 
 def guard_distinct(m: Machine, values: Iterable[Value], why: str) -> None:
@@ -46,11 +45,11 @@ def guard_told_apart(m: Machine) -> None:
     owners = {id(part): v for v in existing for part in (getattr(v, "attrs", None), getattr(v, "payload", None))}
     written = [owners.get(id(v), v) for v in m.mutated.values()]
     _guard_kinds(m, [v for v in written if not isinstance(v, CellV)], existing, "one of them is written to")
-    changed = [owner for owner, _ in m.overlays.attributes.values() if isinstance(owner, TensorV)]
+    changed = [owner for owner, _ in m.state(Overlays).attributes.values() if isinstance(owner, TensorV)]
     _guard_kinds(m, changed, [v for v in existing if isinstance(v, TensorV)], "an attribute of one of them is written")
-    _guard_kinds(m, m.keys.values(), (), "they were different keys")
-    if m.builder.flagged:
-        guard_distinct(m, m.builder.inputs, "one of them is made to require grad")
+    _guard_kinds(m, m.state(Keys).values(), (), "they were different keys")
+    if m.state(GraphBuilder).flagged:
+        guard_distinct(m, m.state(GraphBuilder).inputs, "one of them is made to require grad")
 
 
 def _guard_kinds(m: Machine, values: Iterable[Value], others: Iterable[Value], why: str) -> None:

@@ -28,7 +28,7 @@ from types import (
     SimpleNamespace,
     WrapperDescriptorType,
 )
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.library
@@ -39,25 +39,24 @@ from ...operators.traced_arrays import is_traced
 from ...records.guards import TensorMeta
 from ...records.sources import Attr, Computed, Constant, Fixed, Source
 from ..errors import Unsupported
+from ..graph.builder import GraphBuilder
+from ..graph.symbolic_layouts import symbolic_layout
+from ..protocol import Machine, Value
 from ..values import number
 from ..values.arrays import ArrayV, TracedArrayV, is_array
-from ..values.base import Value
 from ..values.closure import ClosureV, is_made_anew
 from ..values.constant import ConstantV, is_constant_object
 from ..values.containers import CellV, ListV, SetV, TupleV
 from ..values.deques import DequeV
 from ..values.dicts import DictV
-from ..values.functions import BuiltinMethodV, MethodV, PartialV
+from ..values.functions import PartialV
 from ..values.instance import ExceptionV, InstanceV, source_of_dict
 from ..values.known import KnownV
+from ..values.methods import BuiltinMethodV, MethodV
 from ..values.opaque import OpaqueV, is_opaque
 from ..values.sizes import of_symbolic
 from ..values.tensor import TensorV
 from . import no_alias_guards as told_apart
-from .symbolic_layouts import symbolic_layout
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 Wrapper = Callable[["Machine", Any, Source | None], Value]
 
@@ -352,11 +351,11 @@ def _tensor(m: Machine, real: torch.Tensor, source: Source | None) -> Value:
     if not _is_readable(real):
         raise Unsupported("a view whose base was written to, which autograd lets nobody read", "compute a new tensor")
     if source is None:
-        return m.builder.constant(real)
+        return m.state(GraphBuilder).constant(real)
     layout = symbolic_layout(m, real, source)
     meta = TensorMeta.of(real)
     m.guard(source, "tensor", meta if layout is None else layout.meta(meta), "was an input of the graph")
-    return m.builder.placeholder(real, source, layout)
+    return m.state(GraphBuilder).placeholder(real, source, layout)
 
 
 def _is_readable(real: torch.Tensor) -> bool:

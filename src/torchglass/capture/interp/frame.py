@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...bytecode import Instruction, decode, protection
 from ...process import interrupts
 from ...records.origin import Origin
-from ..errors import Unsupported, UserError
-from ..values.base import HandledV, NotConstant, Value
+from ..errors import StaysInPython, Unsupported, UserError
+from ..graph.builder import GraphBuilder
+from ..protocol import HandledV, Machine, NotConstant, Value
 from ..values.constant import ConstantV
 from ..values.containers import CellV
+from ..values.exceptions import chain
 from ..values.instance import ExceptionV
-from ..values.iterators import close_dropped
-from .ops.registry import HANDLERS
+from ..values.iterators import WaitingGenerators, close_dropped
 
-if TYPE_CHECKING:
-    from .machine import Machine
+MAX_DEPTH = 150
+MOST_IDLE_STEPS = 1_000_000  # without anything for the graph; capturing so many takes seconds, running them a blink
 
 # Returned by handlers that end a run of the frame.
 Finished = tuple[str, Value]
+
+
+OpHandler = Callable[["Machine", "Frame", Instruction], None]
+HANDLERS: dict[str, OpHandler] = {}  # by name of the opcode, as ``ops`` enters them
 
 
 class Frame:
@@ -96,7 +103,9 @@ class Frame:
         self.steps += 1
         if interrupts.pending:
             interrupts.check()
-        m.count_step()
+        m.steps_left -= 1
+        if not m.steps_left:
+            _refuse_idling(m)
         handler = HANDLERS.get(instruction.opname)
         if handler is None:
             raise Unsupported(f"the bytecode instruction {instruction.opname}")
@@ -107,7 +116,7 @@ class Frame:
         except UserError as error:
             if not self.unwind(m, error, instruction.index):
                 raise
-        if m.generators.dropped:
+        if m.dropped:
             close_dropped(m)
 
     def unwind(self, m: Machine, error: UserError, index: int) -> bool:
@@ -116,7 +125,7 @@ class Frame:
         if entry is None:
             return False
         self.raised.setdefault(id(error.value), (error.value, self.steps - 1))
-        m.chain(error.value)
+        chain(m, error.value)
         if isinstance(error.value, ExceptionV) and error.value.trace is None:
             error.value.trace = object()
         del self.stack[entry.depth :]
@@ -129,17 +138,43 @@ class Frame:
 
     def leave(self, m: Machine) -> None:
         """Let go of the variables at the end, as Python does; of a frame that was called, its values die with it."""
-        if m.generators.watched:
+        if m.state(WaitingGenerators).watched:
             self.locals, self.cells = {}, {}
             close_dropped(m)
 
     def run(self, m: Machine) -> Finished:
         """Run until a return or a yield."""
+        if len(m.frames) > MAX_DEPTH:
+            raise Unsupported(f"calls nested over {MAX_DEPTH} deep")
         self.finished = None
         m.frames.append(self)
         try:
             while self.finished is None:
                 self.step(m)
             return self.finished
+        except UserError as error:
+            self.stack.clear()
+            m.kept.append(self)  # a traceback leads to its variables
+            if isinstance(error.value, ExceptionV):
+                error.value.trace = object()
+            raise
+        except Unsupported as error:
+            # messages name the innermost line of the user's, not the call it happened in
+            if error.origin is None:
+                error.origin = m.origin()
+            raise
         finally:
             m.frames.pop()
+
+
+@dataclass
+class Idle:
+    nodes: int = 0  # of the graph, when it was last looked at
+
+
+def _refuse_idling(m: Machine) -> None:
+    """Give up on a frame that goes on and on without a tensor operation: its loop, too, is unrolled."""
+    idle, nodes = m.state(Idle), len(m.state(GraphBuilder).graph.nodes)
+    if nodes == idle.nodes:
+        raise StaysInPython(f"over {MOST_IDLE_STEPS:,} instructions without a tensor operation")
+    idle.nodes, m.steps_left = nodes, MOST_IDLE_STEPS

@@ -7,20 +7,18 @@ import functools
 import inspect
 import sys
 from types import CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ...bytecode import codes_within, decode
 from ...records.sources import Attr, Fixed, Global, Item, Module, Source
 from ..guarding import class_guards as relied
-from ..values.base import Value
-from ..values.known import KnownV
-from ..values.overlays import UNREACHABLE
-
-if TYPE_CHECKING:
-    from .frame import Frame
-    from .machine import Machine
+from ..protocol import Machine, Value
+from ..values.known import KnownV, library_data
+from ..values.overlays import UNREACHABLE, Overlays
+from ..values.sealing import refuse_when_sealed
+from .frame import Frame
 
 # What programs change in modules of the standard library, which are otherwise taken as they are.
 OF_PROGRAMS = frozenset(
@@ -30,7 +28,7 @@ OF_PROGRAMS = frozenset(
 
 
 def load_global(m: Machine, frame: Frame, name: str) -> Value:
-    written = m.overlays.globals.get((frame.module, name))
+    written = m.state(Overlays).globals.get((frame.module, name))
     if written is not None:
         return written
     if name in frame.namespace:
@@ -53,13 +51,13 @@ def _guard_no_global(m: Machine, frame: Frame, namespace: dict[str, Any], name: 
     """Note that the name was looked for in vain, so that builtins were asked next."""
     if m.is_stable(frame.namespace.get("__name__")):
         return
-    reached = m.overlays.sources.get(frame.module) if namespace is frame.namespace else None
+    reached = m.state(Overlays).sources.get(frame.module) if namespace is frame.namespace else None
     if reached is not None or not frame.module.startswith(UNREACHABLE):
         m.guard(reached or Fixed(namespace), "dict_lacks", name, "a builtin was called by that name")
 
 
 def _source_of(m: Machine, frame: Frame, name: str) -> Source | None:
-    reached = m.overlays.sources.get(frame.module)
+    reached = m.state(Overlays).sources.get(frame.module)
     if reached is not None:
         return Item(reached, name)
     stable = m.is_stable(frame.namespace.get("__name__")) or frame.module.startswith(UNREACHABLE)
@@ -103,8 +101,8 @@ def _counts_hooks(m: Machine, frame: Frame, name: str) -> bool:
 
 
 def store_global(m: Machine, frame: Frame, name: str, value: Value) -> None:
-    m.refuse_when_sealed()
-    m.overlays.globals[(frame.module, name)] = value
+    refuse_when_sealed(m)
+    m.state(Overlays).globals[(frame.module, name)] = value
 
 
 def import_name(m: Machine, frame: Frame, name: str, names: Any, level: int) -> Value:
@@ -123,9 +121,9 @@ def import_from(m: Machine, module: Value, name: str) -> Value:
     return m.get_attr(module, name)
 
 
-def library_data(m: Machine, module: ModuleType, name: str) -> Source | None:
-    """How to reach what programs change in the modules of a library, where the program reads it: ``sys.argv``."""
-    if m.overlays.module_key(module) != module.__name__:
+@library_data.defined
+def _library_data(m: Machine, module: ModuleType, name: str) -> Source | None:
+    if m.state(Overlays).module_key(module) != module.__name__:
         return None
     relied.rely_on_name(m, module.__name__, name, module.__dict__[name])
     if (module.__name__, name) in OF_PROGRAMS:

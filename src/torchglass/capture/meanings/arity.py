@@ -9,14 +9,11 @@ import functools
 import inspect
 from collections.abc import Collection
 from types import BuiltinFunctionType, MethodDescriptorType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ...bytecode.objects import is_heap_type
 from ..errors import Unsupported
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
-    from ..values.base import Value
+from ..protocol import Machine, Value
 
 
 class Shape(NamedTuple):

@@ -12,7 +12,7 @@ import os
 import sys
 import typing
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -23,26 +23,27 @@ from ...marks import markers
 from ...operators.traced_arrays import TRACED_METHODS
 from ..errors import Unsupported, UserError
 from ..guarding import class_guards as relied
+from ..guarding.class_guards import as_class, is_subclass
 from ..guarding.wrap import KNOWN_TYPES
 from ..polyfills import POLYFILLS
 from ..polyfills import builtins as polyfills
+from ..protocol import MISSING, Machine, Value
 from ..values import number
-from ..values.base import Value
-from ..values.binding import MISSING
+from ..values.binding import may_change, rely_on_bases
 from ..values.constant import NONE, ConstantV
 from ..values.containers import ListV, SequenceV, TupleV
-from ..values.functions import CallableV, MethodV, SuperV
+from ..values.exceptions import handled
+from ..values.functions import SuperV
 from ..values.instance import ExceptionV, InstanceV, check_given, is_own_access
 from ..values.iterators import IteratorV
 from ..values.known import KnownV
+from ..values.methods import CallableV, MethodV
 from ..values.number import NumberV
 from ..values.opaque import OpaqueV
+from ..values.overlays import Overlays
 from ..values.tensor import TensorV
 from .proxies import Proxy, calling, compared, fed, in_order, is_none, proxies, run, summed
 from .registry import Answer, Apply, Fold, Polyfill, answers, folded, handles, means, named, of_modules, refuses
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 # --- computed from constants -----------------------------------------------------------------------------------------
 of_modules(
@@ -64,11 +65,11 @@ def isinstance_(m, args, kwargs):
 def _isinstance(m: Machine, value: Value, wanted: Value) -> bool:
     if isinstance(wanted, TupleV):
         return any(_isinstance(m, value, w) for w in wanted.all(m))
-    real = m.as_class(wanted)
+    real = as_class(wanted)
     existing = getattr(value, "real", None)
     answers = m.class_lookup(type(real), "__instancecheck__") if isinstance(real, type) else type.__instancecheck__
     custom = answers is not type.__instancecheck__
-    if type(answers) is FunctionType and m.may_change(type(real)):
+    if type(answers) is FunctionType and may_change(m, type(real)):
         return m.truth(m.call(m.wrap_known(answers), [m.wrap_known(real), value], {}))
     if isinstance(value, TensorV) and existing is None:
         # made inside: a plain torch.Tensor, of which metaclasses ask the dtype (torch.FloatTensor) or attributes
@@ -86,7 +87,7 @@ def _is_one(m: Machine, value: Value, real: Any, existing: Any, custom: bool) ->
         return bool(m.real(isinstance, value.known, real))
     if isinstance(value, ConstantV):
         return bool(m.real(isinstance, value.value, real))
-    m.rely_on_bases(value.python_type())
+    rely_on_bases(m, value.python_type())
     if m.real(issubclass, value.python_type(), real):
         return True
     pretended = pretended_class(m, value)
@@ -105,13 +106,13 @@ def pretended_class(m: Machine, value: Value) -> type | None:
     found = m.get_attr(value, "__class__")
     if not isinstance(found, KnownV) or not isinstance(found.real, type):
         return None
-    m.rely_on_bases(found.real)
+    rely_on_bases(m, found.real)
     return found.real
 
 
 @handles(issubclass)
 def issubclass_(m, args, kwargs):
-    return ConstantV(m.is_subclass(m.as_class(args[0]), args[1]))
+    return ConstantV(is_subclass(m, as_class(args[0]), args[1]))
 
 
 def _attribute_name(value: Value) -> str:
@@ -247,7 +248,7 @@ def repr_(m, args, kwargs):
     if isinstance(value, InstanceV):
         return check_given(m, "__repr__", value.cls, m.call(m.wrap_known(value.cls.__repr__), [value], {}))
     lasting = isinstance(getattr(value, "real", None), (type, *KNOWN_TYPES))
-    if isinstance(value, KnownV) and not lasting and (m.mutated or m.overlays.attributes):
+    if isinstance(value, KnownV) and not lasting and (m.mutated or m.state(Overlays).attributes):
         raise Unsupported(f"repr() of {value.a()}, which may show what the program has written")
     return m.fold(repr, args, kwargs)
 
@@ -322,7 +323,7 @@ def call_(m, args, kwargs):
 
 @handles(operator.contains)
 def contains_(m, args, kwargs):
-    return ConstantV(m.contains(args[0], args[1]))
+    return ConstantV(args[0].contains(m, m.settled_key(args[1])))
 
 
 handles(operator.is_)(lambda m, args, kwargs: ConstantV(m.identical(*args)))
@@ -358,7 +359,7 @@ answers(None, torch_compat.tracing_state, torch_compat.log_api_usage)
 
 @handles(sys.exc_info)
 def exc_info_(m, args, kwargs):
-    value = m.handled()
+    value = handled(m)
     if value is None:
         return TupleV([NONE, NONE, NONE])
     trace = value.traceback() if isinstance(value, ExceptionV) else NONE
@@ -367,7 +368,7 @@ def exc_info_(m, args, kwargs):
 
 @handles(sys.exception)
 def exception_(m, args, kwargs):
-    return m.handled() or NONE
+    return handled(m) or NONE
 
 
 @handles(_thread.get_ident)

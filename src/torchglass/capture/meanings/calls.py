@@ -15,41 +15,39 @@ from types import (
     ModuleType,
     WrapperDescriptorType,
 )
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ... import _native, torch_compat
 from ...marks.markers import CONSTANT
-from ...records.sources import Attr, Fixed, Global, Item, Referent, Source
+from ...records.sources import Attr, Fixed, Global, Item, Referent
 from ..errors import NeedsData, Shown, Unsupported, fitting
-from ..interp.binding import bind_arguments
-from ..interp.frame import Frame
 from ..polyfills import scans as polyfill_scans
 from ..polyfills import wrappers as polyfill_wrappers
+from ..protocol import Machine, Value
 from ..torch_api import autograd_function as autograd_functions
 from ..torch_api import autograd_grad as gradients
 from ..torch_api import checkpoint as checkpoints
-from ..torch_api import compiler_functions, foreach, higher_order, optimizers, transforms, vjp
+from ..torch_api import compiler_functions, foreach, higher_order, optimizers, saved_tensor_hooks, transforms, vjp
 from ..torch_api import operations as tensor_ops
 from ..torch_api import tensor_attributes as fields
 from ..torch_api import torch_checks as checks
 from ..torch_api import wrapped_calls as wrappers
 from ..values import number
 from ..values.arrays import is_numpy_function, numpy_draws
-from ..values.base import Lazy, Value, home_of
 from ..values.constant import ConstantV, is_constant_object
 from ..values.containers import CellV
-from ..values.dicts import DictV
-from ..values.functions import FunctionV
-from ..values.instance import InstanceV
-from ..values.iterators import GeneratorV
-from ..values.known import KnownV
+from ..values.function_modes import FunctionModes
+from ..values.instance import InstanceV, call_module
+from ..values.known import KnownV, call_known
+from ..values.methods import call_descriptor
+from ..values.sealing import sealed
 from . import arity as arguments
 from . import builtins as builtin_functions
 from . import class_statement as class_bodies
 from . import constructors as classes
-from . import copying, diagnostics
+from . import copying, diagnostics, locks
 from . import library as standard_library
 from . import methods as builtin_methods
 from .registry import (
@@ -71,13 +69,10 @@ from .registry import (
     ruled,
 )
 
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
-
 # Imported for the handlers that they enter.
 WITH_HANDLERS = (
     autograd_functions, builtin_functions, checkpoints, checks, class_bodies, copying, diagnostics, fields, foreach,
-    gradients, higher_order, optimizers, standard_library, transforms, vjp, wrappers,
+    gradients, higher_order, locks, optimizers, saved_tensor_hooks, standard_library, transforms, vjp, wrappers,
 )  # fmt: skip
 
 # Functions of PyTorch's that are not followed, by name: they are imported by nobody but the program.
@@ -85,13 +80,12 @@ for (_module, _name), _polyfill in (polyfill_scans.BY_NAME | polyfill_wrappers.B
     named(_module, _name)(Polyfill(_polyfill))
 
 IN_PYTHON = (FunctionType, _native.CompiledFunction)  # methods whose code can be followed
-CODE_COROUTINE = 0x80 | 0x200
 # Whose methods look at nothing else.
 CONSTANT_OWNERS = (int, float, complex, str, bytes, bool, range, slice, torch.device, re.Pattern, re.Match)
 
 
-def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Call an existing function, class or builtin."""
+@call_known.defined
+def _call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     real = function.real
     said = said_by_program(real)
     if said is not None:
@@ -208,7 +202,7 @@ def _operate(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, 
         if tensor_ops.is_opaque(real):
             raise
         try:  # what it asks of data may be a check that can wait
-            return inline(m, function, args, kwargs)
+            return m.inline(function, args, kwargs)
         except Unsupported:
             raise error from None
 
@@ -224,7 +218,7 @@ def _custom(real: Any) -> Meaning:
 
 
 def _call_custom(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if m.function_modes:
+    if m.state(FunctionModes).entered:
         raise Unsupported("a custom operator under a TorchFunctionMode")
     return tensor_ops.call_function(m, function.real._opoverload, args, kwargs)
 
@@ -305,7 +299,7 @@ def _call_cached(m: Machine, function: KnownV, args: list[Value], kwargs: dict[s
         if is_constant_object(result):
             return ConstantV(result)
     try:
-        with m.sealed(f"the cached `{getattr(wrapped, '__qualname__', type(wrapped).__name__)}`"):
+        with sealed(m, f"the cached `{getattr(wrapped, '__qualname__', type(wrapped).__name__)}`"):
             return m.call(m.wrap_known(wrapped), args, kwargs)
     except Shown:  # once, as transformers' `logger.warning_once` does: now
         for logger in (a for a in args if isinstance(a, InstanceV) and isinstance(a.real, logging.Logger)):
@@ -334,98 +328,16 @@ def _scripted_from(real: Any) -> FunctionType | None:
     return original if type(original) is FunctionType else None
 
 
-def call_descriptor(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Call a method of a C type with the object as first argument."""
-    return builtin_methods.call(m, descriptor, args, kwargs)
-
-
-def calls_arguments(function: Any) -> bool:
-    """Whether a function may call one that it is given, as ``re.Pattern.sub`` does."""
-    return getattr(function, "__module__", None) not in ("builtins", "_operator", "typing")
-
-
-# --- inlining ---------------------------------------------------------------------------------------------------------
-def inline(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Interpret a Python function's body."""
-    if isinstance(function, FunctionV):
-        code, namespace, module = function.code, function.namespace, function.module_source
-        closure = function.closure
-        variables = bind_arguments(m, code, function.called(m), args, kwargs, function.defaults, function.kwdefaults)
-    else:
-        real = function.real
-        code, namespace = real.__code__, real.__globals__
-        source = source_of(m, function)
-        module = module_of(m, real, source)
-        if source is not None and not m.is_stable(home_of(real)):
-            m.guard(Attr(source, "__code__"), "identity", code, "it was called")
-        closure = closure_of(m, real, source)
-        variables = bind_arguments(m, code, real.__qualname__, args, kwargs, *defaults_of(m, real, source))
-    if code.co_flags & CODE_COROUTINE:
-        raise Unsupported(f"calling the coroutine function `{code.co_qualname}`")
-    frame = Frame(code, namespace, module, variables, closure)
-    _, value = m.run_frame(frame)
-    if isinstance(value, GeneratorV) and value.frame is frame:
-        value.names = {name: _name_of(m, function, name) for name in value.names}
-    return value
-
-
-def _name_of(m: Machine, function: Any, name: str) -> str:
-    if isinstance(function, FunctionV):
-        return function.called(m, name)
-    written = m.overlays.attribute(function.real, name)
-    return str(getattr(function.real, name) if written is None else written.as_constant())
-
-
-def module_of(m: Machine, function: FunctionType, source: Source | None) -> str:
-    """How sources name a function's globals: '' for the compiled function's own."""
-    if function.__globals__ is m.function.__globals__:
-        return ""
-    import sys
-
-    name = function.__globals__.get("__name__", "")
-    module = sys.modules.get(name)
-    if module is not None and module.__dict__ is function.__globals__:
-        return str(name)
-    return m.overlays.pin(function, None if m.is_stable(name) else source)
-
-
-def source_of(m: Machine, function: KnownV) -> Source | None:
-    """How to reach what a function closes over: by itself where it was found without a way that leads to it."""
-    stable = m.is_stable(function.real.__globals__.get("__name__"))
-    return function.source if function.source is not None or stable else Fixed(function.real)
-
-
-def closure_of(m: Machine, function: FunctionType, source: Source | None) -> list[CellV]:
-    cells = function.__closure__ or ()
-    base: Source | None = Attr(source, "__closure__") if source else None
-    result = []
-    for n, cell in enumerate(cells):
-        value = m.wrap(cell, Item(base, n) if base else None)
-        assert isinstance(value, CellV)
-        result.append(value)
-    return result
-
-
-def defaults_of(m: Machine, function: FunctionType, source: Source | None) -> tuple[list[Any], dict[str, Any]]:
-    base = Attr(source, "__defaults__") if source else None
-    defaults = [Lazy(v, Item(base, n) if base else None) for n, v in enumerate(function.__defaults__ or ())]
-    kwbase = Attr(source, "__kwdefaults__") if source else None
-    _, written = m.wrapped.get(id(function.__kwdefaults__), (None, None))
-    if isinstance(written, DictV) and id(written) in m.mutated:
-        return defaults, {key.as_constant(): value for key, value in written.pairs(m)}
-    kwdefaults = {k: Lazy(v, Item(kwbase, k) if kwbase else None) for k, v in (function.__kwdefaults__ or {}).items()}
-    return defaults, kwdefaults
-
-
-NODE, INLINE = Node(_operate), Inline(inline)
+NODE, INLINE = Node(_operate), Inline(lambda m, function, args, kwargs: m.inline(function, args, kwargs))
 CLASS, OBJECT = OfObject(_construct), OfObject(_call_object)
 CLASS_METHOD, BOUND_METHOD, SLOT = OfObject(_class_method), OfObject(_bound_method), OfObject(_call_slot)
 DESCRIPTOR = OfObject(lambda m, function, args, kwargs: call_descriptor(m, function.real, args, kwargs))
 
 
 # --- modules ----------------------------------------------------------------------------------------------------------
-def call_module(m: Machine, module: InstanceV, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Call an nn.Module: straight to ``forward`` when no hook is registered, else through PyTorch's own code."""
+@call_module.defined
+def _call_module(m: Machine, module: InstanceV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Straight to ``forward`` when no hook is registered, else through PyTorch's own code."""
     call = m.class_lookup(module.cls, "__call__")
     assert module.attrs is not None
     standard = call is torch.nn.Module.__dict__["__call__"] or isinstance(call, _native.ModuleCall)

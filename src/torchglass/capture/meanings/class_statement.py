@@ -11,33 +11,28 @@ capture and on the real thing in entry code. ``values/made.py`` says what stands
 from __future__ import annotations
 
 import _abc
-import builtins
 import collections
 import dataclasses
 import enum
 import functools
-import types
+import operator
 import typing
-from dataclasses import dataclass, field
 from types import CellType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...bytecode import objects
 from ..errors import Unsupported
-from ..interp.frame import Frame
+from ..protocol import Lazy, Machine, Value
 from ..values.arrays import TracedArrayV
-from ..values.base import Lazy, Value, home_of
+from ..values.binding import home_of
 from ..values.constant import NONE, ConstantV
 from ..values.containers import CellV, ListV, SetV, TupleV
 from ..values.dicts import DictV
 from ..values.functions import FunctionV
 from ..values.instance import InstanceV
-from ..values.known import KnownV
-from ..values.made import ClassRecipe, MadeV, Mark, Recipe, Step
+from ..values.known import KnownV, made_item
+from ..values.made import ClassRecipe, MadeV, Mark, Recipe, StandIns, Step, stand_in
 from .registry import handles, method
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 # Made by real code of stand-ins: descriptors and the like, whose insides PyTorch and Python know.
 FACTORIES: tuple[Any, ...] = (
@@ -50,6 +45,11 @@ def make(m: Machine, factory: Any, args: list[Value], kwargs: dict[str, Value]) 
     """The object that ``factory`` makes."""
     real = m.real(factory, *[stand_in(m, a) for a in args], **{k: stand_in(m, v) for k, v in kwargs.items()})
     return _enter(m, MadeV(real, Recipe(factory, args, kwargs)))
+
+
+@made_item.defined
+def _made_item(m: Machine, owner: Value, key: Value) -> Value:
+    return make(m, operator.getitem, [owner, key], {})
 
 
 def make_enum(m: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -71,14 +71,8 @@ for _factory in FACTORIES:
 
 
 # --- stand-ins --------------------------------------------------------------------------------------------------------
-@dataclass
-class StandIns:
-    made: dict[int, tuple[Value, Any]] = field(default_factory=dict)  # by the id of the value
-    cells: dict[int, Any] = field(default_factory=dict)  # what methods of such classes read around them
-
-
-def stand_in(m: Machine, value: Value | Lazy) -> Any:
-    """A real object that stands for ``value``; reading it through ``Machine.wrap`` gives the value again."""
+@stand_in.defined
+def _stand_in(m: Machine, value: Value | Lazy) -> Any:
     value = m.forced(value)
     known = m.state(StandIns).made.get(id(value))
     if known is not None:
@@ -164,69 +158,7 @@ def _is_fixed(value: Value) -> bool:
     return isinstance(value, (ConstantV, KnownV))
 
 
-# --- the class statement ----------------------------------------------------------------------------------------------
-@handles(builtins.__build_class__)
-def build_class(m, args, kwargs):
-    """``__build_class__(body, name, *bases, metaclass=..., **keywords)``."""
-    body, name = args[0], args[1].as_constant()
-    if not isinstance(body, FunctionV):
-        raise Unsupported("a class whose body is no function made here")
-    keywords = dict(kwargs)
-    given = keywords.pop("metaclass", None)
-    bases = _resolved(m, args[2:])
-    metaclass = _metaclass(m, given, bases)
-    prepare = getattr(m.class_lookup(metaclass, "__prepare__"), "__func__", None)
-    prefilled: dict[str, Value] = {}
-    if type(prepare) is FunctionType and not m.is_stable(home_of(prepare)):
-        prefilled = _prepared(m, metaclass, name, bases, keywords)
-    elif type(prepare) is FunctionType:
-        prefilled = _BoundOnce()
-    frame = Frame(body.code, body.namespace, body.module_source, prefilled, body.closure)
-    _, cell = m.run_frame(frame)
-    namespace = {k: m.forced(v) for k, v in frame.locals.items()}
-    if len(bases) != len(args) - 2 or any(a is not b for a, b in zip(args[2:], bases)):
-        namespace["__orig_bases__"] = TupleV(args[2:])
-    if isinstance(cell, CellV):
-        namespace["__classcell__"] = cell
-    pairs = DictV.of([(ConstantV(k), v) for k, v in namespace.items()])
-    made = m.call(m.wrap_known(metaclass), [ConstantV(name), TupleV(bases), pairs], keywords)
-    if isinstance(cell, CellV) and issubclass(made.python_type(), type):
-        _check_cell(m, name, made, cell.get(m))
-    return made
-
-
-class _BoundOnce(dict[str, Any]):
-    """The names of a class body of which a library's metaclass sees every binding, as an enumeration does."""
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        if name in self:
-            raise Unsupported(f"`{name}`, which the body of a class binds twice where its metaclass looks on")
-        super().__setitem__(name, value)
-
-
-def _check_cell(m: Machine, name: str, made: Value, held: Value | None) -> None:
-    """A metaclass may lose the cell of ``__class__`` that the methods refer to, or give it to another class."""
-    if held is None:
-        text = f"__class__ not set defining {name!r} as {_repr(m, made)}. Was __classcell__ propagated to type.__new__?"
-        m.throw(RuntimeError, text)
-    if not m.identical(held, made):
-        m.throw(TypeError, f"__class__ set to {_repr(m, held)} defining {name!r} as {_repr(m, made)}")
-
-
-def _repr(m: Machine, value: Value) -> str:
-    return str(m.call(m.wrap_known(repr), [value], {}).as_constant())[:200]
-
-
-def _resolved(m: Machine, bases: list[Value]) -> list[Value]:
-    """Bases that are classes: ``Generic[T]`` says what it stands for."""
-    reals = [stand_in(m, b) for b in bases]
-    if all(isinstance(b, type) for b in reals):
-        return list(bases)
-    resolved = m.real(types.resolve_bases, tuple(reals))
-    return [m.wrap_known(b) for b in resolved]
-
-
-def _metaclass(m: Machine, given: Value | None, bases: list[Value]) -> type:
+def metaclass_of(m: Machine, given: Value | None, bases: list[Value]) -> type:
     """The most derived metaclass among the one given and those of the bases."""
     winner: Any = given.as_constant() if given is not None else type(bases[0].as_constant()) if bases else type
     if not isinstance(winner, type):
@@ -240,15 +172,6 @@ def _metaclass(m: Machine, given: Value | None, bases: list[Value]) -> type:
     return winner
 
 
-def _prepared(m: Machine, metaclass: type, name: str, bases: list[Value], keywords: dict[str, Value]) -> dict[str, Any]:
-    """What a user's ``__prepare__`` puts into the namespace, if that is a plain dictionary."""
-    prepare = m.get_attr(m.wrap_known(metaclass), "__prepare__")
-    namespace = m.call(prepare, [ConstantV(name), TupleV(bases)], keywords)
-    if not isinstance(namespace, DictV) or namespace.cls is not dict:
-        raise Unsupported("a metaclass whose __prepare__ returns no plain dictionary")
-    return {k.as_constant(): v for k, v in namespace.pairs(m)}
-
-
 # --- type.__new__ -----------------------------------------------------------------------------------------------------
 def new_class(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``type.__new__(metaclass, name, bases, namespace, **keywords)``, or all of a metaclass that is no user's."""
@@ -257,7 +180,7 @@ def new_class(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
     metaclass, name = args[0].as_constant(), args[1].as_constant()
     bases = m.listed(args[2])
     reals = tuple(b.as_constant() for b in bases)
-    namespace: dict[str, Value] = {k.as_constant(): v for k, v in m.mapping_pairs(args[3])}
+    namespace: dict[str, Value] = {k.as_constant(): v for k, v in args[3].mapping_pairs(m)}
     namespace.setdefault("__module__", ConstantV(m.frames[-1].namespace.get("__name__")))
     cell = namespace.pop("__classcell__", None)
     if cell is not None and not isinstance(cell, CellV):
@@ -407,7 +330,7 @@ def type_(m, args, kwargs):
         return m.wrap_known(args[0].python_type())
     if len(args) != 3:
         m.throw_as(type, *args)
-    winner = _metaclass(m, None, m.listed(args[1]))
+    winner = metaclass_of(m, None, m.listed(args[1]))
     if winner is not type:
         return m.call(m.wrap_known(winner), args, kwargs)
     return new_class(m, [m.wrap_known(type), *args], kwargs)

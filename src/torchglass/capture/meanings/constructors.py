@@ -10,7 +10,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from enum import EnumMeta
 from types import FunctionType, MethodType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -18,28 +18,26 @@ from ...bytecode.objects import c_base, is_heap_type, namesake
 from ...records.sources import Attr, Source, TypeOf
 from ..errors import Unsupported, fitting
 from ..guarding.wrap import is_python_class
-from ..interp.binding import bind_arguments
-from ..torch_api import constant_folding as constant_tensors
+from ..meanings.argument_binding import bind_arguments
+from ..protocol import Machine, Value
 from ..values.arrays import is_scalar_class
-from ..values.base import Value, home_of
+from ..values.binding import home_of
 from ..values.constant import NONE, NUMPY_CONSTANTS, ConstantV
 from ..values.containers import ListV, SequenceV, SetV, SliceV, TupleV, is_size
-from ..values.deques import DequeV
+from ..values.deques import DequeReversedV, DequeV
 from ..values.dicts import DictV
-from ..values.functions import MethodV, PartialV, WeakRefV
+from ..values.functions import PartialV, WeakRefV
 from ..values.instance import ExceptionV, InstanceV, check_given
 from ..values.iterators import EnumerateV, FilterV, MapV, ReversedV, SequenceIterV, ZipV
 from ..values.known import KnownV
 from ..values.made import MadeV
-from ..values.tensor import TensorV
+from ..values.methods import MethodV
+from ..values.tensor import TensorV, known_value
 from . import arity as arguments
 from . import class_statement as class_bodies
 from . import exception_groups
 from .builtins import make_super
 from .registry import Apply, Handler, Polyfill, entered, folded, handles
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 
 def construct(
@@ -314,7 +312,7 @@ def make_str(m, args, kwargs):
 def _make_number(cls: type, name: str) -> Apply:
     def make(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if args and isinstance(args[0], TensorV):
-            real = constant_tensors.value_of(m, args[0])
+            real = known_value(m, args[0])
             if real is not None:
                 return m.wrap_result(m.real(cls, real))
             raise Unsupported(
@@ -337,7 +335,7 @@ for _number, _name in ((int, "__int__"), (float, "__float__"), (complex, "__comp
 def make_enumerate(m, args, kwargs):
     iterator = m.iterate(args[0])
     start = kwargs.get("start", args[1] if len(args) > 1 else ConstantV(0)).as_constant()
-    return EnumerateV(iterator, m.as_index(ConstantV(start)))
+    return EnumerateV(iterator, ConstantV(start).as_index(m))
 
 
 @handles(zip)
@@ -369,7 +367,7 @@ def make_reversed(m, args, kwargs):
         length = args[0].length(m)
         return SequenceIterV([args[0].get_item(m, ConstantV(n)) for n in reversed(range(length))])
     if isinstance(args[0], SequenceV):
-        return args[0].reverse(m) if isinstance(args[0], ListV) else ReversedV(args[0])
+        return DequeReversedV(args[0]) if isinstance(args[0], DequeV) else ReversedV(args[0])
     return SequenceIterV(list(reversed(m.listed(args[0]))))
 
 

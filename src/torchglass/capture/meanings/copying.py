@@ -19,10 +19,11 @@ from ..values.arrays import ArrayV
 from ..values.constant import ConstantV
 from ..values.containers import SequenceV, SetV, SliceV
 from ..values.dicts import DictV
-from ..values.functions import CallableV, FunctionV, MethodV, PartialV, WeakRefV
+from ..values.functions import FunctionV, PartialV, WeakRefV
 from ..values.instance import InstanceV
 from ..values.known import KnownV
 from ..values.made import MadeV
+from ..values.methods import CallableV, MethodV
 from ..values.tensor import TensorV
 from .registry import handles
 

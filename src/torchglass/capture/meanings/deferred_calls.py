@@ -4,34 +4,33 @@ from __future__ import annotations
 
 import contextlib
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import TYPE_CHECKING
 
 import torch
 
 from ..errors import Unsupported
-from ..torch_api.graph_builder import GraphBuilder
-from ..values.base import Value
+from ..graph.builder import GraphBuilder
+from ..protocol import Machine, Value
 from ..values.constant import ConstantV
 from ..values.containers import ListV, TupleV
 from ..values.dicts import DictV
-from ..values.effects_log import SnapshotV
+from ..values.effects_log import EffectsLog, SnapshotV
+from ..values.function_modes import FunctionModes
 from ..values.known import KnownV
+from ..values.overlays import Overlays
+from ..values.sealing import Sealed
 from ..values.tensor import TensorV
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 UNCHANGING = (FunctionType, BuiltinFunctionType, ModuleType)
 
 
 def may_wait(m: Machine) -> bool:
     """Whether calls are deferred here: not where code runs at other times or more often than here."""
-    return not m.effects.breaks and not m.sealed_by and type(m.builder) is GraphBuilder
+    return not m.state(EffectsLog).breaks and not m.state(Sealed).by and type(m.state(GraphBuilder)) is GraphBuilder
 
 
 def nothing_written(m: Machine) -> bool:
     """Whether all objects that were there before the call are as they were."""
-    return not (m.mutated or m.overlays.attributes or m.overlays.globals)
+    return not (m.mutated or m.state(Overlays).attributes or m.state(Overlays).globals)
 
 
 def as_of_now(m: Machine, value: Value) -> Value | None:
@@ -43,7 +42,7 @@ def as_of_now(m: Machine, value: Value) -> Value | None:
     if isinstance(value, KnownV) and isinstance(value.real, UNCHANGING):
         return value
     if getattr(value, "real", None) is not None and nothing_written(m):
-        return SnapshotV(value, m.builder.writes)
+        return SnapshotV(value, m.state(GraphBuilder).writes)
     return _container(m, value)
 
 
@@ -72,10 +71,10 @@ def _tensor(m: Machine, value: TensorV) -> SnapshotV | None:
     """A tensor, and a copy of it that the graph makes here if it writes to it later. A tensor with a history shows the
     name of its node in autograd's graph, which is another one when the graph has run.
     """
-    if value.replaced or m.function_modes or (value.real is None and value.fake.requires_grad):
+    if value.replaced or m.state(FunctionModes).entered or (value.real is None and value.fake.requires_grad):
         return None
     copy = None
-    writes = m.builder.writes
+    writes = m.state(GraphBuilder).writes
     if value.python_type() is torch.Tensor and not value.fake.requires_grad:
         with contextlib.suppress(Unsupported):
             copy = m.torch_method(value, "clone", [], {})

@@ -16,23 +16,22 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ... import torch_compat
 from ...records.sources import Fixed
 from ..errors import Shown, Unsupported, UserError
 from ..polyfills import warnings as polyfill_warnings
-from ..values.base import Value
+from ..protocol import Frame, Machine, Value
 from ..values.constant import NONE, ConstantV
-from ..values.effects_log import CallerPlace, DeferredCall, is_stream
+from ..values.effects_log import CallerPlace, DeferredCall, EffectsLog, is_stream
+from ..values.exceptions import exception_from
 from ..values.instance import ExceptionV, InstanceV
 from ..values.known import CalledAtTheEnd, KnownV
+from ..values.overlays import Overlays
+from ..values.sealing import refuse_when_sealed
 from .deferred_calls import as_of_now, may_wait, nothing_written
 from .registry import handles
-
-if TYPE_CHECKING:
-    from ..interp.frame import Frame
-    from ..interp.machine import Machine
 
 
 # --- print ------------------------------------------------------------------------------------------------------------
@@ -40,16 +39,16 @@ if TYPE_CHECKING:
 def print_(m, args, kwargs):
     """Made when the graph has run, of what there is to show now: the objects, copies of them, or their texts."""
     refused = Unsupported("print()", "print outside the compiled function")
-    written = m.overlays.attribute(sys, "stdout")
+    written = m.state(Overlays).attribute(sys, "stdout")
     if written is not None and getattr(written, "real", None) is not sys.stdout:
         kwargs = {"file": written, **kwargs}  # by `contextlib.redirect_stdout` inside
-    before = len(m.effects.calls)
+    before = len(m.state(EffectsLog).calls)
     if not may_wait(m) or not all(map(_is_option, kwargs, kwargs.values())):
         raise refused
     shown = _all_of([as_of_now(m, arg) or _text(m, arg) for arg in args])
-    if shown is None or len(m.effects.calls) != before:
+    if shown is None or len(m.state(EffectsLog).calls) != before:
         raise refused  # or it prints while it makes its text
-    m.effects.calls.append(DeferredCall(KnownV(print), shown, kwargs))
+    m.state(EffectsLog).calls.append(DeferredCall(KnownV(print), shown, kwargs))
     return NONE
 
 
@@ -106,7 +105,7 @@ def write_record(m, args, kwargs):
     at = frame.origin()
     caller = CallerPlace(at.file, at.line, at.function, frame.namespace)
     function = KnownV(logging.Logger._log)
-    m.effects.calls.append(DeferredCall(function, (given["self"], given["level"], *shown[:2]), named, caller))
+    m.state(EffectsLog).calls.append(DeferredCall(function, (given["self"], given["level"], *shown[:2]), named, caller))
     return NONE
 
 
@@ -126,7 +125,9 @@ def _is_touched(m: Machine, logger: logging.Logger) -> bool:
         parts += [chain, chain.handlers, chain.filters]
         parts += [part for h in chain.handlers for part in (h, h.filters, h.formatter, *h.filters)] + chain.filters
         chain = chain.parent if chain.propagate else None
-    written = {id(getattr(v, "real", None)) for v in m.mutated.values()} | {owner for owner, _ in m.overlays.attributes}
+    written = {id(getattr(v, "real", None)) for v in m.mutated.values()} | {
+        owner for owner, _ in m.state(Overlays).attributes
+    }
     at_home = all(type(part).__module__ in ("builtins", "logging", "logging.handlers") for part in parts)
     return not at_home or any(id(part) in written for part in parts)
 
@@ -186,7 +187,7 @@ def warn_explicit(m, args, kwargs):
 
 @handles(warnings._filters_mutated)  # type: ignore[attr-defined]
 def filters_mutated(m, args, kwargs):
-    m.refuse_when_sealed()
+    refuse_when_sealed(m)
     m.mutated.setdefault(id(warnings), CalledAtTheEnd(warnings._filters_mutated))  # type: ignore[attr-defined]
     return NONE
 
@@ -218,12 +219,12 @@ def _warn(
     if action == "ignore":
         return NONE
     if waits and action == "error":
-        raise UserError(m.exception_from(message if isinstance(message, ExceptionV) else _made(m, text, kind)))
+        raise UserError(exception_from(m, message if isinstance(message, ExceptionV) else _made(m, text, kind)))
     if waits and place is not None and action is not None and may_wait(m) and not _filters_touched(m):
         registry = place.namespace.setdefault("__warningregistry__", {}) if place.namespace is not None else None
         where = [ConstantV(place.file), ConstantV(place.line), ConstantV(place.module), KnownV(registry)]
         given = (ConstantV(text), m.wrap_known(kind), *where[: 4 if registry is not None else 3])
-        m.effects.calls.append(DeferredCall(KnownV(warnings.warn_explicit), given))
+        m.state(EffectsLog).calls.append(DeferredCall(KnownV(warnings.warn_explicit), given))
         return NONE
     if action in SHOWN_ONCE and pytorchs and place is not None:
         _show(m, text, kind, place)
@@ -242,7 +243,7 @@ def _filters_touched(m: Machine) -> bool:
     """Whether the program has written to what decides which warnings are shown, and how."""
     if id(warnings) in m.mutated or id(warnings.filters) in {id(getattr(v, "real", None)) for v in m.mutated.values()}:
         return True
-    return any(module == "warnings" for module, _ in m.overlays.globals)
+    return any(module == "warnings" for module, _ in m.state(Overlays).globals)
 
 
 def _text_and_category(m: Machine, message: Value, category: Value) -> tuple[Any, Any]:

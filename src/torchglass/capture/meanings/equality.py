@@ -7,19 +7,16 @@ array == 1                  # a class in C with an ``==`` of its own: the graph 
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import Unsupported
-from ..values.base import Value
+from ..protocol import Machine, Value
 from ..values.binding import is_of_c
 from ..values.constant import ConstantV
 from ..values.containers import SequenceV, SetV
 from ..values.dicts import DictV, DictViewV
-from ..values.functions import BuiltinMethodV, MethodV
 from ..values.instance import InstanceV
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
+from ..values.methods import BuiltinMethodV, MethodV
 
 _COMPARE_WITH_THEIR_LIKE = (ConstantV, SequenceV, DictV, SetV, DictViewV, MethodV, BuiltinMethodV)
 

@@ -10,19 +10,14 @@ add to the traceback.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..errors import Unsupported
+from ..guarding.class_guards import is_subclass
 from ..polyfills import exceptions as polyfills
-from ..values.base import HandledV, Value
+from ..protocol import Frame, HandledV, Machine, Value
 from ..values.constant import NONE, ConstantV
 from ..values.containers import ListV, SequenceV, TupleV
 from ..values.instance import ExceptionV
 from .registry import handles, method
-
-if TYPE_CHECKING:
-    from ..interp.frame import Frame
-    from ..interp.machine import Machine
 
 HINT = "move the statement into a function of its own"
 
@@ -61,7 +56,7 @@ def match(m: Machine, f: Frame, error: Value, wanted: Value) -> tuple[Value, Val
         raise Unsupported("`except*` on an exception that was not raised in the graph", HINT)
     handled = next(slot for slot in reversed(f.stack) if isinstance(slot, HandledV))
     handled.star = True
-    if not m.is_subclass(error.cls, wanted) and error.group is None:
+    if not is_subclass(m, error.cls, wanted) and error.group is None:
         return error, NONE
     if error.group is None:
         found: Value = make(m, ExceptionGroup, [ConstantV(""), TupleV([error])])

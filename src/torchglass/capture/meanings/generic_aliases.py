@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import operator
 from types import ClassMethodDescriptorType, GenericAlias
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..errors import Unsupported
-from ..values.base import Value
+from ..protocol import Machine, Value
 from ..values.binding import class_lookup
 from ..values.constant import ConstantV
 from ..values.containers import ListV, TupleV
 from ..values.instance import InstanceV
-from ..values.known import KnownV, is_made
+from ..values.known import KnownV, is_made, made_item
 from .registry import handles
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 MODULES = ("typing", "typing_extensions")
 
@@ -41,7 +38,7 @@ def is_generic(value: Value) -> bool:
 def item(m: Machine, generic: Value, key: Value) -> Value:
     """``generic[key]``."""
     if is_made(generic) or is_made(key):
-        return m.made_item(generic, key)
+        return made_item(m, generic, key)
     return m.wrap(m.real(operator.getitem, _type(m, generic), _type(m, key)), None)
 
 

@@ -5,24 +5,21 @@ from __future__ import annotations
 import functools
 import sys
 import typing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ...records.sources import Attr, Module
-from ..entry.resume_code import users_code
 from ..errors import Unsupported
+from ..guarding.functions import cells_of
+from ..protocol import Machine, Value
+from ..resume_code import users_code
 from ..values.arrays import ArrayV
-from ..values.base import Value
 from ..values.constant import ConstantV
 from ..values.dicts import DictV
 from ..values.hashing import hash_key
 from ..values.known import KnownV
 from .registry import Apply, folded, handles, made_like, named
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
-
 
 # --- functools.singledispatch -----------------------------------------------------------------------------------------
 _generic: Any = functools.singledispatch(lambda value: value)
@@ -45,7 +42,7 @@ def dispatch(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, 
 
 def _implementation(m: Machine, chooser: KnownV, cls: type) -> Value:
     """What is registered for ``cls``: the entry relies on all that is."""
-    known = m.cells_of(chooser)["registry"].get(m)
+    known = cells_of(m, chooser)["registry"].get(m)
     assert isinstance(known, DictV)
     registry = known.real
     if id(known) in m.mutated:

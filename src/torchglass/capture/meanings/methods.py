@@ -10,7 +10,7 @@ import re
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from types import GenericAlias, MappingProxyType, UnionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -18,7 +18,7 @@ from ...bytecode.operators import BINARY, COMPARE, Operator
 from ..errors import Unsupported, fitting
 from ..guarding.wrap import KNOWN_TYPES
 from ..polyfills import dicts as polyfill_dicts
-from ..values.base import Value
+from ..protocol import Machine, Value
 from ..values.constant import NONE, NUMPY_CONSTANTS, ConstantV
 from ..values.containers import ListV, SetV
 from ..values.dicts import DictV
@@ -26,13 +26,10 @@ from ..values.hashing import hash_key
 from ..values.instance import InstanceV
 from ..values.iterators import IteratorV
 from ..values.known import KnownV
+from ..values.methods import call_descriptor
 from . import arity as arguments
 from . import of_types as methods
 from .registry import METHODS, OF_DERIVED, PROTOCOLS, of_derived, protocols
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
-
 
 READ_ONLY = frozenset(["__repr__", "__str__", "__format__", "__sizeof__", "__class_getitem__", "__dir__", "__hash__"])
 # Classes whose objects never change and whose methods only look at them.
@@ -61,8 +58,8 @@ of_derived({
 WITH_HANDLERS = methods
 
 
-def call(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Call ``descriptor`` (a method or slot of a C type) with the object first."""
+@call_descriptor.defined
+def _call(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     owner_class, name = getattr(descriptor, "__objclass__", None), descriptor.__name__
     if owner_class is None or not args:
         raise Unsupported(f"calling `{name}`")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -13,11 +13,12 @@ from ...bytecode.objects import c_base, namesake
 from ...bytecode.operators import BY_FUNCTION, UNARY, Operator
 from ..errors import Unsupported
 from ..polyfills import dicts as polyfill_dicts
+from ..protocol import MISSING, Machine, Value
+from ..torch_api.torch_function import answered
 from ..values import number
 from ..values import symbolic_strings as texts
 from ..values.arrays import ArrayV
-from ..values.base import Value
-from ..values.binding import MISSING, bind, is_of_c
+from ..values.binding import bind, is_of_c
 from ..values.constant import ConstantV
 from ..values.containers import ListV, SequenceV, SetV, combined
 from ..values.deques import DequeV
@@ -28,9 +29,6 @@ from ..values.tensor import TensorV
 from . import equality
 from .of_types.lists import MOST_ITEMS, grow
 
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
-
 NUMBERS = (int, float, complex, bool, type(None))
 CONTAINERS = (str, bytes, list, tuple, dict, set, frozenset)
 KEPT_BY_OR = (OrderedDict, defaultdict)  # the first of these decides what `|` of dictionaries makes
@@ -40,7 +38,7 @@ def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) 
     """``left <operator> right``; ``function`` is the one of the operator module."""
     left, right = m.forced(left), m.forced(right)
     if isinstance(left, TensorV) and isinstance(right, InstanceV):
-        result = m.overridden(function, [left, right], {})
+        result = answered(m, function, [left, right], {})
         if result is not None:
             return result
     if isinstance(left, InstanceV) or isinstance(right, InstanceV):
@@ -215,7 +213,7 @@ def _times(m: Machine, repeated: SequenceV, number: Value, in_place: bool) -> Va
     """``repeated * number``; a list's ``*=`` changes the list."""
     if not isinstance(number, TensorV) and m.class_lookup(number.python_type(), "__index__") is MISSING:
         m.throw_as(operator.mul, (), namesake(number.python_type()))
-    count = m.as_index(number)
+    count = number.as_index(m)
     if repeated.cls is tuple and count == 1:
         return repeated
     if len(repeated.items) * count > MOST_ITEMS:

@@ -13,15 +13,12 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import Unsupported
-from ..values.base import Value
+from ..protocol import Machine, Value
 from ..values.constant import FALSE, NONE, ConstantV
 from ..values.number import NumberV
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 MOST_STEPS = 1_000_000
 PLAIN = (int, float, bool, str)  # what C compares by itself

@@ -17,21 +17,19 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import BuiltinFunctionType, CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import Unsupported
-from ..values.base import Value, home_of
+from ..protocol import Machine, Value
+from ..values.binding import home_of
 from ..values.constant import ConstantV
+from ..values.known import KnownV
 
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
-    from ..values.known import KnownV
+Values = list[Value]
+Named = dict[str, Value]
 
-    Values = list[Value]
-    Named = dict[str, Value]
-
-Apply = Callable[["Machine", "Values", "Named"], Value]
-Call = Callable[["Machine", "KnownV", "Values", "Named"], Value]
+Apply = Callable[[Machine, Values, Named], Value]
+Call = Callable[[Machine, KnownV, Values, Named], Value]
 Method = Callable[..., Value]
 
 

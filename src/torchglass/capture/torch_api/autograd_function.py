@@ -13,25 +13,24 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..errors import Unsupported, UserError
+from ..graph.builder import GraphBuilder, RehearsalBuilder, building, stack_trace, tracing_arrays
 from ..meanings import class_statement as class_bodies
 from ..meanings.registry import handles
 from ..polyfills.contexts import FunctionContext
-from ..values.base import NotConstant, Value
+from ..protocol import Machine, NotConstant, Value
 from ..values.binding import class_lookup
 from ..values.constant import NONE, ConstantV
 from ..values.containers import ListV, SequenceV, TupleV
+from ..values.function_modes import FunctionModes
 from ..values.instance import InstanceV
 from ..values.made import MadeV
+from ..values.sealing import sealed
 from ..values.tensor import TensorV
-from .graph_builder import RehearsalBuilder, tracing_arrays
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 BASE = torch.autograd.Function
 # How PyTorch asks whether the forward takes a context: setup_context is its own and raises.
@@ -44,7 +43,7 @@ def apply(m, args, kwargs):
     cls = args[0].as_constant()
     if isinstance(args[0], MadeV):
         class_bodies.current_cells(m, cls)
-    if m.function_modes:
+    if m.state(FunctionModes).entered:
         raise Unsupported(f"`{cls.__name__}.apply` under a TorchFunctionMode")
     if kwargs:
         raise Unsupported(f"`{cls.__name__}.apply` with keyword arguments", "pass them by position")
@@ -55,7 +54,7 @@ def apply(m, args, kwargs):
     target = _target(cls, arguments)
     try:
         with tracing_arrays(rehearsal.builder.arrays):
-            result = m.builder.evaluate(target, tensors, {})
+            result = m.state(GraphBuilder).evaluate(target, tensors, {})
     except Unsupported:
         raise
     except Exception as error:
@@ -66,9 +65,9 @@ def apply(m, args, kwargs):
         rehearsal.run(lambda: rehearsal.backward(result))
     if rehearsal.builder.arrays.used:
         target.traces_arrays = True  # type: ignore[attr-defined]
-        if isinstance(m.builder, RehearsalBuilder):
-            m.builder.arrays.used = True  # a function within one that is rehearsed
-    return m.builder.record("call_function", target, tensors, {}, result, m.origin(), m.stack_trace())
+        if isinstance(m.state(GraphBuilder), RehearsalBuilder):
+            m.state(GraphBuilder).arrays.used = True  # a function within one that is rehearsed
+    return m.state(GraphBuilder).record("call_function", target, tensors, {}, result, m.origin(), stack_trace(m))
 
 
 def _with_defaults(m: Machine, cls: Value, given: list[Value]) -> list[Value]:
@@ -174,7 +173,7 @@ class _Rehearsal:
     def __init__(self, m: Machine, cls: Any, arguments: list[Value]) -> None:
         self.m = m
         self.cls = cls
-        self.builder = RehearsalBuilder(m.builder.fake_mode, f"`{cls.__name__}`")
+        self.builder = RehearsalBuilder(m.state(GraphBuilder).fake_mode, f"`{cls.__name__}`")
         self.inputs = [self._rehearsed(a) for a in arguments]
         self.needs = [isinstance(a, TensorV) and a.fake.requires_grad for a in arguments]
 
@@ -186,15 +185,12 @@ class _Rehearsal:
         return value
 
     def run(self, part: Callable[[], None]) -> None:
-        real_builder, self.m.builder = self.m.builder, self.builder
         name = f"`{self.cls.__name__}`"
         try:
-            with self.m.sealed(name), torch.no_grad():
+            with building(self.m, self.builder), sealed(self.m, name), torch.no_grad():
                 part()
         except UserError as error:
             raise Unsupported(f"{name}, which raises {error.value.python_type().__name__}") from None
-        finally:
-            self.m.builder = real_builder
 
     def forward(self) -> None:
         m = self.m

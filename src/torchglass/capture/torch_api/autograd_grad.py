@@ -6,31 +6,27 @@ where that graph is whole: a tensor that came in with a history outside the grap
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from ..errors import Unsupported, UserError
+from ..graph.builder import FREES_HISTORY, GraphBuilder
 from ..meanings.registry import handles
-from ..values.base import Value
+from ..protocol import Machine, Value
+from ..torch_api.op_derivatives import Leaves
 from ..values.constant import ConstantV
 from ..values.containers import TupleV
 from ..values.dicts import DictViewV
 from ..values.iterators import IteratorV
 from . import operations as tensor_ops
-from .graph_builder import FREES_HISTORY
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 
 @handles(torch.autograd.grad)
 def grad_(m, args, kwargs):
     """``torch.autograd.grad(outputs, inputs, ...)``."""
-    for value in m.builder.inputs:
+    for value in m.state(GraphBuilder).inputs:
         if value.real.grad_fn is not None:
             raise Unsupported("torch.autograd.grad where a tensor has a history outside the graph")
-    if m.leaves_break and not _keeps_history(m, args, kwargs):
+    if m.state(Leaves).break_here and not _keeps_history(m, args, kwargs):
         raise Unsupported(*FREES_HISTORY)
     # they may be any iterables, such as a module's parameters() or the values of a dictionary
     kinds = (IteratorV, DictViewV)

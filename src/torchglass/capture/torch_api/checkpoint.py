@@ -10,21 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.utils.checkpoint as torch_checkpoint
 
 from ..errors import Unsupported
+from ..graph.builder import GraphBuilder
 from ..meanings.registry import handles
 from ..polyfills import contexts as polyfills
-from ..values.base import Value
+from ..protocol import Machine, Value
 from ..values.constant import ConstantV
 from ..values.containers import TupleV
+from ..values.sealing import sealed
 from ..values.tensor import TensorV
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
 
@@ -86,12 +85,12 @@ def _as_outputs(m: Machine, result: Value, arguments: list[Value]) -> Value:
 @contextmanager
 def _region(m: Machine) -> Iterator[None]:
     """Nodes made inside belong to one region; a region inside another is part of it."""
-    builder = m.builder
+    builder = m.state(GraphBuilder)
     outermost = builder.region is None
     if outermost:
         builder.region, builder.regions = builder.regions, builder.regions + 1
     try:
-        with m.sealed("a checkpointed function"):
+        with sealed(m, "a checkpointed function"):
             yield
     finally:
         if outermost:

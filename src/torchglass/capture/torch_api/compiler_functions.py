@@ -7,7 +7,7 @@ torch.compiler.disable(f)       →   f, marked: the graph breaks where it is ca
 from __future__ import annotations
 
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -15,13 +15,10 @@ from ... import torch_compat
 from ...marks import markers
 from ..errors import Unsupported
 from ..meanings.registry import Answer, answers, handles, named
-from ..values.base import Value
+from ..protocol import Machine, Value
 from ..values.constant import ConstantV
 from ..values.instance import InstanceV
 from ..values.known import KnownV
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 answers(True, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, markers.is_compiling)
 answers(False, getattr(torch.compiler, "is_exporting", None), markers.is_exporting)

@@ -10,7 +10,7 @@ never written or that an operation wrote to in place is not known.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.fx
@@ -18,13 +18,10 @@ import torch.fx
 from ... import torch_compat
 from ...marks.markers import IN_GRAPH
 from ..errors import NeedsData
-from ..values.base import Value
+from ..graph.builder import GraphBuilder, convert, tensors_in
+from ..protocol import Machine, Value
 from ..values.containers import ListV, SliceV, TupleV
-from ..values.tensor import TensorV
-from .graph_builder import GraphBuilder, convert, tensors_in
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
+from ..values.tensor import TensorV, known_value
 
 MOST_ELEMENTS = 1 << 16
 MOST_NODES = 200
@@ -47,8 +44,8 @@ class _Unknown(Exception):
     """A tensor whose value is not known before the call."""
 
 
-def value_of(m: Machine, tensor: TensorV) -> torch.Tensor | None:
-    """The real tensor that ``tensor`` is at every call, None when that is not known."""
+@known_value.defined
+def _known_value(m: Machine, tensor: TensorV) -> torch.Tensor | None:
     try:
         return _checked(m, lambda: _known(m, tensor))
     except _Unknown:
@@ -94,15 +91,15 @@ def _number(m: Machine, value: Value) -> Value:
         return value if all(a is b for a, b in zip(parts, value.parts)) else SliceV(parts)
     if not isinstance(value, TensorV) or value.fake.dim() or value.fake.dtype.is_floating_point:
         return value
-    real = value_of(m, value)
+    real = known_value(m, value)
     return value if real is None else m.wrap_result(real.item())
 
 
 def _constant(m: Machine, real: Any) -> Value:
     """A computed result as constants of the graph, each call with copies of its own."""
     if isinstance(real, torch.Tensor):
-        value = m.builder.constant(real)
-        m.builder.computed.add(value.node)
+        value = m.state(GraphBuilder).constant(real)
+        m.state(GraphBuilder).computed.add(value.node)
         return m.torch_method(value, "clone", [], {})
     if isinstance(real, list):
         return ListV([_constant(m, r) for r in real])
@@ -113,8 +110,8 @@ def _constant(m: Machine, real: Any) -> Value:
 
 def _checked(m: Machine, compute: Callable[[], Any]) -> Any:
     """Run ``compute`` on real tensors; _Unknown when it fails, draws random numbers or would mean something else."""
-    nodes = m.builder.graph.nodes
-    if type(m.builder) is not GraphBuilder or any(n.target in torch_compat.AUTOCAST_SETTERS for n in nodes):
+    nodes = m.state(GraphBuilder).graph.nodes
+    if type(m.state(GraphBuilder)) is not GraphBuilder or any(n.target in torch_compat.AUTOCAST_SETTERS for n in nodes):
         raise _Unknown
     before = torch.get_rng_state()
     try:
@@ -144,9 +141,9 @@ def _run(m: Machine, node: torch.fx.Node, done: dict[torch.fx.Node, Any]) -> Any
     """The value of a node, from those that it depends on."""
     if node in done:
         return done[node]
-    if node in m.builder.computed:
-        return getattr(m.builder.root, str(node.target)).clone()  # the operations that run on it may write
-    for given in m.builder.numbers:
+    if node in m.state(GraphBuilder).computed:
+        return getattr(m.state(GraphBuilder).root, str(node.target)).clone()  # the operations that run on it may write
+    for given in m.state(GraphBuilder).numbers:
         if given.node is node:
             return given.relied_on(m).clone()
     name = str(getattr(node.target, "__name__", node.target))
@@ -157,7 +154,7 @@ def _run(m: Machine, node: torch.fx.Node, done: dict[torch.fx.Node, Any]) -> Any
     if any(name.startswith(word) or f"_{word}" in name for word in UNKNOWN) or name.endswith("_"):
         raise _Unknown
     for part in tensors_in(node.meta.get("val")):
-        if part.numel() > MOST_ELEMENTS or m.builder.wrote_to(part):
+        if part.numel() > MOST_ELEMENTS or m.state(GraphBuilder).wrote_to(part):
             raise _Unknown
 
     def known(argument: torch.fx.Node) -> Any:

@@ -11,20 +11,17 @@ That is how PyTorch's distributions look at their arguments, and what ``assert``
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 
 from ...bytecode import Instruction
 from ...bytecode.flow import reached
 from ..errors import Unchecked
-from ..values.base import Value
-from ..values.tensor import TensorV
-from .graph_builder import GraphBuilder
-
-if TYPE_CHECKING:
-    from ..interp.frame import Frame
-    from ..interp.machine import Machine
+from ..graph.builder import GraphBuilder
+from ..protocol import Frame, Machine, Value
+from ..values.function_modes import FunctionModes
+from ..values.sealing import Sealed
+from ..values.tensor import TensorV, known_value
 
 RAISES = ("RAISE_VARARGS", "RERAISE")
 # What ends a path without raising; a loop may go on for ever.
@@ -42,6 +39,7 @@ class Check:
 @dataclass
 class Checks:
     waiting: list[Check] = field(default_factory=list)
+    break_here: bool = False  # whether a tensor is looked at before the program goes on
 
 
 def truth(m: Machine, frame: Frame, value: Value) -> bool:
@@ -56,8 +54,10 @@ def truth(m: Machine, frame: Frame, value: Value) -> bool:
 
 def _may_wait(m: Machine, value: TensorV) -> bool:
     """Whether the tensor may be looked at when the graph has run."""
-    plain = type(m.builder) is GraphBuilder and not m.function_modes and not m.sealed_by
-    return plain and not m.checks_break and value.fake.numel() == 1 and m.constant_tensor(value) is None
+    plain = (
+        type(m.state(GraphBuilder)) is GraphBuilder and not m.state(FunctionModes).entered and not m.state(Sealed).by
+    )
+    return plain and not m.state(Checks).break_here and value.fake.numel() == 1 and known_value(m, value) is None
 
 
 def _passing(frame: Frame) -> bool | None:
@@ -89,6 +89,8 @@ def refuse_unfit(m: Machine) -> None:
     checks = m.state(Checks).waiting
     if not checks:
         return
-    written = m.builder.writes_inputs() or any(m.builder.wrote_to(check.tensor.fake) for check in checks)
-    if written or any(isinstance(held, torch.Generator) for held in m.builder.held.values()):
+    written = m.state(GraphBuilder).writes_inputs() or any(
+        m.state(GraphBuilder).wrote_to(check.tensor.fake) for check in checks
+    )
+    if written or any(isinstance(held, torch.Generator) for held in m.state(GraphBuilder).held.values()):
         raise Unchecked("a check of a tensor in a graph that cannot be run twice")

@@ -10,7 +10,7 @@ Run by Python, the operation raises within the user's ``try``, after what came b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.fx
@@ -18,10 +18,9 @@ import torch.fx
 from ... import torch_compat
 from ...bytecode import protection
 from ..errors import OutOfOrder
-
-if TYPE_CHECKING:
-    from ..interp.frame import Frame
-    from ..interp.machine import Machine
+from ..graph.builder import GraphBuilder
+from ..protocol import Frame, Machine
+from ..values.effects_log import EffectsLog
 
 _LINALG = (
     "cholesky", "eig", "eigh", "eigvals", "eigvalsh", "inv", "ldl_factor", "lstsq", "lu_factor", "lu_solve", "pinv",
@@ -58,7 +57,9 @@ def is_caught(m: Machine) -> bool:
 
 def in_graph(m: Machine) -> bool:
     """Whether the graph has such an operation."""
-    return any(n.op in ("call_function", "call_method") and may_fail(n.target) for n in m.builder.graph.nodes)
+    return any(
+        n.op in ("call_function", "call_method") and may_fail(n.target) for n in m.state(GraphBuilder).graph.nodes
+    )
 
 
 def refuse_unfit(m: Machine) -> None:
@@ -71,8 +72,8 @@ def refuse_unfit(m: Machine) -> None:
 
 def would_lose_effects(m: Machine) -> bool:
     """Whether the graph may fail after writing to its inputs, while calls wait for it."""
-    waits = bool(m.effects.calls) and m.builder.writes_inputs()
-    return waits and any(map(_looks_at_data, m.builder.graph.nodes))
+    waits = bool(m.state(EffectsLog).calls) and m.state(GraphBuilder).writes_inputs()
+    return waits and any(map(_looks_at_data, m.state(GraphBuilder).graph.nodes))
 
 
 def _looks_at_data(node: torch.fx.Node) -> bool:

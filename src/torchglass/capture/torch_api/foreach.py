@@ -9,18 +9,16 @@ Each is fused with what else is done to that tensor, and small ones run in one c
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..meanings.registry import handles
-from ..values.base import Lazy, Value
+from ..protocol import Lazy, Machine, Value
 from ..values.constant import ConstantV
 from ..values.containers import ListV, SequenceV, TupleV
+from ..values.function_modes import FunctionModes
 from ..values.tensor import TensorV
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 PREFIX = "_foreach_"
 UNARY = (
@@ -48,7 +46,7 @@ def _taken(
     m: Machine, base: str, args: list[Value], kwargs: dict[str, Value]
 ) -> list[tuple[list[Value], dict[str, Value]]] | None:
     """For each tensor the arguments of its operation; None for lists of unequal lengths and the like."""
-    if m.function_modes or not kwargs.keys() <= NAMED or not args:
+    if m.state(FunctionModes).entered or not kwargs.keys() <= NAMED or not args:
         return None
     lists = [[m.forced(v) for v in a.all(m)] if isinstance(a, SequenceV) else None for a in args]
     lengths = {len(items) for items in lists if items is not None}
@@ -83,7 +81,12 @@ def _one(m: Machine, base: str, row: list[Value], named: dict[str, Value]) -> Va
 
 def _norms(m: Machine, args: list[Value], kwargs: dict[str, Value], *, of: Any) -> Value:
     tensors = args[0] if args else None
-    if m.function_modes or not isinstance(tensors, SequenceV) or not tensors.items or not kwargs.keys() <= {"dtype"}:
+    if (
+        m.state(FunctionModes).entered
+        or not isinstance(tensors, SequenceV)
+        or not tensors.items
+        or not kwargs.keys() <= {"dtype"}
+    ):
         return m.torch_call(of, args, kwargs)
     order = args[1] if len(args) > 1 else ConstantV(2)
     kwargs = {**kwargs, "dtype": args[2]} if len(args) > 2 else kwargs

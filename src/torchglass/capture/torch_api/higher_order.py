@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.fx
@@ -22,22 +22,21 @@ from ... import torch_compat
 from ...records.sources import Source
 from ...records.tensor_spec import is_continuous
 from ..errors import Unsupported, UserError
-from ..guarding.symbolic_layouts import SymbolicLayout
+from ..graph.builder import GraphBuilder, building, stack_trace
+from ..graph.symbolic_layouts import SymbolicLayout
 from ..meanings.registry import handles, higher_order, named
 from ..polyfills import scans as polyfill_scans
-from ..values.base import Value
+from ..protocol import Machine, Value
 from ..values.constant import ConstantV
 from ..values.containers import ListV, SequenceV, TupleV
 from ..values.dicts import DictV
 from ..values.entry_tensor import NumberTensorV
+from ..values.function_modes import FunctionModes
 from ..values.number import NumberV
+from ..values.sealing import sealed
 from ..values.tensor import TensorV
 from . import torch_function as function_modes
-from .graph_builder import GraphBuilder
 from .transforms import BodyBuilder, known
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 
 # --- structures -------------------------------------------------------------------------------------------------------
@@ -143,27 +142,26 @@ def interpreted(
     """Call ``function`` with arguments of the structure ``tree``: a tuple, whose tensors are like ``operands``, or like
     a row of them where their positions are among ``rows``.
     """
-    if m.function_modes:
+    if m.state(FunctionModes).entered:
         raise Unsupported(f"{what} under a TorchFunctionMode")
-    outer = m.builder
+    outer = m.state(GraphBuilder)
     body = SubGraphBuilder(outer)
     names = [outer.argument_tensor(operand).name for operand in operands]
     with outer.fake_mode:
         fakes = [operand.fake[0] if n in rows else operand.fake for n, operand in enumerate(operands)]
     inner = [body.operand(name, fake) for name, fake in zip(names, fakes)]
     arguments = m.listed(rebuilt(tree, iter(inner)))
-    m.builder = body
+    named = f"a function that {what} is given"
     try:
-        with m.sealed(f"a function that {what} is given"), function_modes.outside_probe(m):
-            result = m.call(function, arguments, {})
-            found, results = flattened(m, result, f"the result of a function that {what} is given")
-        for value in results:
-            body.argument_tensor(value)
+        with building(m, body):
+            with sealed(m, named), function_modes.outside_probe(m):
+                result = m.call(function, arguments, {})
+                found, results = flattened(m, result, f"the result of {named}")
+            for value in results:
+                body.argument_tensor(value)
     except UserError as error:
         raised = error.value.python_type().__name__
         raise Unsupported(f"a function that {what} is given, which raises {raised}") from None
-    finally:
-        m.builder = outer
     _check(body, inner, results, what)
     return Body(body, inner, found, results)
 
@@ -263,7 +261,7 @@ class Call:
 
 def recorded(m: Machine, call: Call) -> Iterator[TensorV]:
     """The node's results."""
-    builder = m.builder
+    builder = m.state(GraphBuilder)
     operands = [*call.before, *(value for group in call.operands for value in group)]
 
     def made(*fakes: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -276,7 +274,7 @@ def recorded(m: Machine, call: Call) -> Iterator[TensorV]:
         *(tuple(map(builder.argument_tensor, group)) for group in call.operands),
     )
     target = getattr(torch.ops.higher_order, call.name)
-    parts = builder.record_node("call_function", target, args, {}, results, m.origin(), m.stack_trace())
+    parts = builder.record_node("call_function", target, args, {}, results, m.origin(), stack_trace(m))
     return iter(m.listed(parts))  # type: ignore[arg-type]
 
 

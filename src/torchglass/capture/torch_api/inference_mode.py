@@ -17,16 +17,14 @@ import torch
 
 from ... import torch_compat
 from ..errors import Unsupported
+from ..graph.builder import GraphBuilder
 from ..meanings.registry import handles
-from ..values.base import Value
+from ..protocol import Machine, Value
 from ..values.constant import NONE
-from ..values.functions import CallableV
-from .graph_builder import GraphBuilder
+from ..values.methods import CallableV
 
 if TYPE_CHECKING:
     import torch.fx
-
-    from ..interp.machine import Machine
 
 
 class InferenceV(Value):
@@ -47,10 +45,14 @@ class InferenceV(Value):
         raise Unsupported(f"attribute `{name}` of torch.inference_mode's guard")
 
     def enter(self, m: Machine) -> None:
-        if type(m.builder) is not GraphBuilder or m.builder.region is not None or self.node is not None:
+        if (
+            type(m.state(GraphBuilder)) is not GraphBuilder
+            or m.state(GraphBuilder).region is not None
+            or self.node is not None
+        ):
             raise Unsupported("torch.inference_mode in a function that is transformed or checkpointed")
         self.before = torch_compat.Modes()
-        self.node = m.builder.mark_mode(torch_compat.enter_inference_mode, (self.mode,), m.origin())
+        self.node = m.state(GraphBuilder).mark_mode(torch_compat.enter_inference_mode, (self.mode,), m.origin())
         self.guard = torch_compat.InferenceMode(self.mode)
         self.after = torch_compat.Modes()
         m.state(EnteredInference).guards.append(self)
@@ -60,7 +62,7 @@ class InferenceV(Value):
         if not entered or entered[-1] is not self:
             raise Unsupported("leaving torch.inference_mode, which was not entered last")
         entered.pop()
-        m.builder.mark_mode(torch_compat.exit_inference_mode, (self.node,), m.origin())
+        m.state(GraphBuilder).mark_mode(torch_compat.exit_inference_mode, (self.node,), m.origin())
         self.guard.__exit__(None, None, None)
 
 

@@ -10,21 +10,24 @@ Input: a call that ran on fake tensors, and its result there. Output: nothing, o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from ... import torch_compat
 from ...records.tensor_spec import is_continuous
 from ..errors import Unsupported
-from ..values.base import Value
-from .graph_builder import fake_of, no_derivative, tensors_in
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
+from ..graph.builder import GraphBuilder, fake_of, no_derivative, tensors_in
+from ..protocol import Machine, Value
 
 OF_PYTORCH = frozenset(["aten", "prim", "prims"])
 """Namespaces of operators that have derivatives which read no data, or cannot be differentiated."""
+
+
+@dataclass
+class Leaves:
+    break_here: bool = False  # whether what must not leave the graph ends it: see LeafLeaves
 
 
 def check(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any) -> None:
@@ -53,9 +56,9 @@ def _note_missing(m: Machine, target: Any, result: Any) -> None:
     for tensor in tensors_in(result):
         if tensor.grad_fn is not None and torch_compat.lacks_derivative(tensor.grad_fn):
             name = getattr(target, "__name__", str(target))
-            if m.leaves_break:
+            if m.state(Leaves).break_here:
                 raise Unsupported(*no_derivative(name))
-            m.builder.without_derivative[tensor.grad_fn] = name
+            m.state(GraphBuilder).without_derivative[tensor.grad_fn] = name
 
 
 def _of_the_program(target: Any) -> list[Any]:
@@ -73,7 +76,7 @@ def _reads_data(m: Machine, given: Sequence[torch.Tensor], results: Sequence[tor
     if not results:
         return False
     try:
-        with m.builder.fake_mode, torch.autograd.set_multithreading_enabled(False):
+        with m.state(GraphBuilder).fake_mode, torch.autograd.set_multithreading_enabled(False):
             gradients = [torch.empty_like(result) for result in results]
             torch.autograd.grad(results, given, gradients, retain_graph=True, allow_unused=True)
     except Exception as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from types import BuiltinFunctionType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.utils.checkpoint
@@ -17,25 +17,27 @@ from ...records.literals import literal
 from ...records.sources import Computed, Constant
 from ...records.symbolic_ints import SizesUnfit
 from ..errors import Fails, NeedsData, Unsupported
+from ..graph.builder import GraphBuilder, fake_of, has_tensor, stack_trace
 from ..meanings import diagnostics
 from ..meanings.registry import BY_MODULE, Node, of_modules
-from ..values.base import Lazy, Value, home_of
+from ..protocol import Lazy, Machine, Value
+from ..torch_api.op_derivatives import Leaves
+from ..torch_api.torch_function import answered
+from ..values.binding import home_of
 from ..values.constant import ConstantV
 from ..values.containers import SequenceV, is_size
 from ..values.dicts import DictV
-from ..values.functions import CallableV, TensorMethodV
+from ..values.function_modes import dispatched
 from ..values.instance import InstanceV
+from ..values.methods import CallableV, TensorMethodV
 from ..values.opaque import is_opaque as is_opaque_object
-from ..values.tensor import TensorV
+from ..values.sealing import refuse_when_sealed
+from ..values.tensor import TensorV, known_value
 from . import constant_folding as constant_tensors
 from . import fallible_ops as failing
 from . import op_derivatives
 from . import scalar_operands as numbers
 from . import storage_offsets as starts
-from .graph_builder import fake_of, has_tensor
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 # Python functions of these modules are one node each: their bodies are PyTorch's business.
 of_modules(
@@ -269,11 +271,11 @@ def call_function(m: Machine, function: Any, args: list[Value], kwargs: dict[str
     made = numbers.made_of_list(m, function, args, kwargs)
     if made is not None:
         return made
-    answer = m.overridden(function, args, kwargs)
+    answer = answered(m, function, args, kwargs)
     if answer is not None:
         return answer
     args, kwargs = _ready(m, args, kwargs)
-    answer = m.dispatched(function, args, kwargs) if function not in COUNTERS else None
+    answer = dispatched(m, function, args, kwargs) if function not in COUNTERS else None
     if answer is not None:
         return answer
     if function in STATE_SETTERS:
@@ -334,23 +336,23 @@ def call_method(m: Machine, owner: Value, name: str, args: list[Value], kwargs: 
     if name == "__iter__":
         return m.iterate(owner)
     if name in READING_METHODS and isinstance(owner, TensorV):
-        real = constant_tensors.value_of(m, owner)
+        real = known_value(m, owner)
         if real is not None:
             return m.wrap_result(m.real(getattr(real, name), *[a.as_constant() for a in args]))
-    if name in DATA_METHODS and not (name == "numpy" and m.builder.traces_arrays):
+    if name in DATA_METHODS and not (name == "numpy" and m.state(GraphBuilder).traces_arrays):
         raise Unsupported(
             f"`.{name}()` of a tensor reads its data"
             if name not in ("backward", "register_hook")
             else f"`.{name}()` of a tensor",
             "move it out of the compiled function",
         )
-    answer = m.overridden(_method_function(name), [owner, *args], kwargs)
+    answer = answered(m, _method_function(name), [owner, *args], kwargs)
     if answer is not None:
         return answer
     args, kwargs = _ready(m, args, kwargs)
     if name == "new" and is_size(args):  # a node's arguments are plain tuples, which `new` takes for data
         name = "new_empty"
-    answer = m.dispatched(_method_function(name), [owner, *args], kwargs)
+    answer = dispatched(m, _method_function(name), [owner, *args], kwargs)
     if answer is not None:
         return answer
     if name in torch_compat.PLACE_QUESTIONS and isinstance(owner, TensorV):
@@ -373,9 +375,14 @@ def _flag_set(m: Machine, owner: TensorV, wanted: list[Value]) -> bool:
         return True
     if owner.source is None:
         return False
-    if not flag or owner.node.users or m.builder.wrote_to(owner.fake) or not m.builder.require_grad(owner):
+    if (
+        not flag
+        or owner.node.users
+        or m.state(GraphBuilder).wrote_to(owner.fake)
+        or not m.state(GraphBuilder).require_grad(owner)
+    ):
         raise Unsupported("`requires_grad` of an input, which is changed after its use", "change it before")
-    m.refuse_when_sealed()
+    refuse_when_sealed(m)
     return True
 
 
@@ -403,7 +410,7 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
     args = numbers.operands(m, target, args, kwargs)
     try:
         with diagnostics.watched(m):
-            result = m.builder.evaluate(function, args, kwargs)
+            result = m.state(GraphBuilder).evaluate(function, args, kwargs)
     except NeedsData as error:
         replaced = constant_tensors.as_numbers(m, args)
         if replaced is not None:
@@ -412,15 +419,15 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
     except Unsupported:
         raise
     except Exception as error:
-        if m.builder.fake_mode.symbolic:  # perhaps in numbers it does not
+        if m.state(GraphBuilder).fake_mode.symbolic:  # perhaps in numbers it does not
             raise SizesUnfit(f"{type(error).__name__} in an operation on changing sizes: {error}") from error
         raise Fails(f"the program raises {type(error).__name__}") from None
     op_derivatives.check(m, target, args, kwargs, result)
     asked = target == "requires_grad_" or ("requires_grad" in kwargs and m.truth(kwargs["requires_grad"]))
     if asked and isinstance(result, torch.Tensor) and result.requires_grad and result.is_leaf:
-        if m.leaves_break:
+        if m.state(Leaves).break_here:
             raise Unsupported("a tensor made to require grad in the graph that leaves it", "make it before")
-        m.builder.inner_leaves.append(result)
+        m.state(GraphBuilder).inner_leaves.append(result)
     in_place = (
         isinstance(result, torch.Tensor)
         or (op == "call_method" and str(target).endswith("_"))
@@ -428,13 +435,13 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
     )
     if not _holds_tensor(result) and not in_place:
         if result is None and target is not getattr:
-            return m.builder.record(op, target, args, kwargs, result, m.origin(), m.stack_trace())
+            return m.state(GraphBuilder).record(op, target, args, kwargs, result, m.origin(), stack_trace(m))
         if is_opaque_object(result):  # an iterator over fake tensors, say
             raise Unsupported(f"`{getattr(target, '__name__', target)}`, which makes a {type(result).__name__}")
         found = m.wrap_result(result)
         asked = op == "call_function" and target is not getattr and not any(map(has_tensor, (*args, *kwargs.values())))
         return _relied_on(m, target, args, kwargs, found) if asked else found
-    return m.builder.record(op, target, args, kwargs, result, m.origin(), m.stack_trace())
+    return m.state(GraphBuilder).record(op, target, args, kwargs, result, m.origin(), stack_trace(m))
 
 
 def _has_no_choice(args: list[Value]) -> bool:
@@ -462,7 +469,7 @@ def _ready(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> tuple[lis
 
 def _ready_one(m: Machine, value: Value | Lazy) -> Value:
     if isinstance(value, Lazy):
-        value = m.force(value)
+        value = m.forced(value)
     if isinstance(value, InstanceV) and value.payload is not None:
         value = value.payload
     if isinstance(value, SequenceV):
@@ -483,5 +490,5 @@ def _set_state(m: Machine, function: Any, args: list[Value], kwargs: dict[str, V
     """Change grad mode or autocast: for the rest of the capture, and by a node for the rest of the graph."""
     result = m.real(function, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
     if function not in COUNTERS:
-        m.builder.record("call_function", function, args, kwargs, None, m.origin(), m.stack_trace())
+        m.state(GraphBuilder).record("call_function", function, args, kwargs, None, m.origin(), stack_trace(m))
     return ConstantV(result)

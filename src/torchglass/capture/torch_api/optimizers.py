@@ -11,29 +11,27 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.optim.swa_utils import AveragedModel
 
 from ... import torch_compat
 from ..errors import BreaksThisCall, Unsupported
+from ..guarding.functions import cells_of
 from ..meanings.registry import Apply, Polyfill, handles, made_like
 from ..polyfills import optimizers as polyfill_optimizers
-from ..values.base import Value
+from ..protocol import Machine, Value
 from ..values.constant import NONE, ConstantV
 from ..values.containers import ListV
 from ..values.known import KnownV
 from ..values.tensor import TensorV
 
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
-
 
 @made_like(torch_compat.OPTIMIZER_STEP_WRAPPER)
 def step_in_grad_mode(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The wrapper around the `step` of PyTorch's optimizers, which breaks the graph twice for torch.compile."""
-    step = m.cells_of(function)["func"].get(m)
+    step = cells_of(m, function)["func"].get(m)
     return m.call(m.wrap_known(polyfill_optimizers.in_grad_mode_of_optimizer), [m.forced(step), *args], kwargs)
 
 

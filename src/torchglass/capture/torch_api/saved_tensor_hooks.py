@@ -9,19 +9,12 @@ what follows is compiled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from ... import torch_compat
-from ..entry import breaks
 from ..errors import EntersHooks, Unsupported
 from ..meanings.registry import handles
-from ..values.base import Value
-
-if TYPE_CHECKING:
-    from ..entry.emitter import Emitter
-    from ..interp.machine import Machine
+from ..protocol import Machine, Value
 
 REASON = "hooks for saved tensors, which see what eager saves"
 HINT = "move what is to be compiled out of the `with`"
@@ -37,15 +30,3 @@ def enter(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
 @handles(torch_compat.push_saved_tensor_hooks)
 def push(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
     raise EntersHooks(REASON, HINT)
-
-
-def plain_within(e: Emitter, paths: list[breaks.Path], begin: int) -> list[breaks.Path]:
-    """The paths behind an operation written since ``begin``: where it left hooks entered, in the user's bytecode."""
-    before, changed = e.fresh("hooks"), e.fresh("hooked")
-    e.body.insert(begin, f"{before} = reconstruct.saved_tensor_hooks()")
-    e.line(f"{changed} = reconstruct.saved_tensor_hooks() != {before}")
-    found = []
-    for path in paths:
-        condition = changed if path.condition is None else f"{changed} and ({path.condition})"
-        found.append(breaks.Path(condition, path.stack, path.index, "eagerly"))
-    return [*found, *paths]

@@ -12,22 +12,20 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Container
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 
 from ...records.sources import Item, Source
 from ..errors import Fails
-from ..values.base import Lazy, Value
+from ..graph.builder import NUMBER_DTYPES, GraphBuilder
+from ..protocol import Lazy, Machine, Value
 from ..values.constant import ConstantV
 from ..values.containers import ListV, SequenceV, TupleV
 from ..values.entry_tensor import ListCall
+from ..values.function_modes import FunctionModes
 from ..values.number import NumberV, changes
 from ..values.tensor import TensorV
-from .graph_builder import NUMBER_DTYPES, GraphBuilder
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 # Operations of two operands that mean the same for a number and for a tensor of no dimensions. Powers with a number as
 # exponent do not: PyTorch computes some of those in other ways.
@@ -75,7 +73,7 @@ def operands(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value
     number, tensor = (args[0], args[-1]) if isinstance(args[0], NumberV) else (args[-1], args[0])
     if not isinstance(number, NumberV) or type(number.known) not in NUMBER_DTYPES:
         return args
-    if not isinstance(tensor, TensorV) or type(m.builder) is not GraphBuilder:
+    if not isinstance(tensor, TensorV) or type(m.state(GraphBuilder)) is not GraphBuilder:
         return args
     replaced = _operand(m, number, tensor.fake)
     return args if replaced is None else [replaced if a is number else a for a in args]
@@ -95,7 +93,7 @@ def reflected(m: Machine, target: Any, args: list[Value]) -> Value | None:
 
 def made(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """The tensor that ``target`` makes of numbers that change from call to call; None where it makes none of them."""
-    if not _is_one_of(target, FILLS) or type(m.builder) is not GraphBuilder or "requires_grad" in kwargs:
+    if not _is_one_of(target, FILLS) or type(m.state(GraphBuilder)) is not GraphBuilder or "requires_grad" in kwargs:
         return None
     place = FILLS[target]
     value = args[place] if place < len(args) else kwargs.get("fill_value")
@@ -147,7 +145,7 @@ def _bounded(
     if not numbers or not isinstance(x, TensorV) or x.fake.dtype not in EXACT or not set(given) <= set(names):
         return args, kwargs
     fits = all(isinstance(v, TensorV) if name == "end" else _is_number(v) for name, v in given.items())
-    if type(m.builder) is not GraphBuilder or not fits:
+    if type(m.state(GraphBuilder)) is not GraphBuilder or not fits:
         return args, kwargs
     bounds: dict[str, Value] = {n: v if isinstance(v, TensorV) else _bound(m, v, x.fake) for n, v in given.items()}
     return [x], bounds
@@ -171,7 +169,12 @@ def made_of_list(m: Machine, target: Any, args: list[Value], kwargs: dict[str, V
     """``torch.tensor([[n, 2], ...])`` as the entry makes it, where one of the numbers is known to change; else None."""
     if not _is_one_of(target, LISTED) or not args or not isinstance(args[0], (ListV, TupleV)):
         return None
-    rest, plain = args[1:], type(m.builder) is GraphBuilder and not m.function_modes and "requires_grad" not in kwargs
+    rest, plain = (
+        args[1:],
+        type(m.state(GraphBuilder)) is GraphBuilder
+        and not m.state(FunctionModes).entered
+        and "requires_grad" not in kwargs,
+    )
     if not plain or not all(isinstance(a, ConstantV) for a in (*rest, *kwargs.values())):
         return None
     leaves: list[Value | Lazy] = []
@@ -186,7 +189,7 @@ def made_of_list(m: Machine, target: Any, args: list[Value], kwargs: dict[str, V
     for leaf in leaves:
         if isinstance(leaf, Lazy) and leaf.source is not None:
             m.guard(leaf.source, "type", type(leaf.real), "a tensor was made of it")
-    made = m.builder.listed(ListCall(target, data, leaves, rest, kwargs, result))
+    made = m.state(GraphBuilder).listed(ListCall(target, data, leaves, rest, kwargs, result))
     return m.torch_call(torch.clone, [made], {})
 
 
@@ -249,8 +252,8 @@ def _operand(m: Machine, number: NumberV, other: torch.Tensor) -> Value | None:
     if torch.result_type(like, number.known) != torch.result_type(like, torch.empty((), dtype=dtype, device="meta")):
         return None
     if dtype in MADE:
-        return m.builder.number(number, dtype)
-    return m.torch_method(m.builder.number(number), "to", [ConstantV(dtype)], {})
+        return m.state(GraphBuilder).number(number, dtype)
+    return m.torch_method(m.state(GraphBuilder).number(number), "to", [ConstantV(dtype)], {})
 
 
 def _dtype_for(real: Any, other: torch.Tensor) -> torch.dtype | None:

@@ -7,18 +7,15 @@ one that begins elsewhere ends the graph.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.sources import Computed
 from ...torch_compat import PLACE_QUESTIONS
 from ..errors import Unsupported
-from ..values.base import Value
+from ..graph.builder import GraphBuilder, storage
+from ..protocol import Machine, Value
 from ..values.constant import ConstantV
 from ..values.tensor import TensorV
-from .graph_builder import storage
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 
 def answer(m: Machine, name: str, tensor: TensorV) -> Value | None:
@@ -44,7 +41,7 @@ def counts_from_start(target: Any) -> bool:
 def rely_on_starts(m: Machine, tensors: Iterable[Value]) -> None:
     """Rely on it that the inputs in whose memory these lie begin it."""
     asked = {storage(v.fake) for v in tensors if isinstance(v, TensorV)}
-    for given in m.builder.inputs:
+    for given in m.state(GraphBuilder).inputs:
         if storage(given.fake) in asked:
             if given.real is None or given.source is None or given.real.storage_offset():
                 raise Unsupported("a place in the memory of an input that does not begin there", "clone the input")

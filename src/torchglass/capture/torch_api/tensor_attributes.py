@@ -8,25 +8,22 @@ for p in model.parameters():
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..errors import Fails, Unsupported
-from ..interp.binding import bind_arguments
+from ..meanings.argument_binding import bind_arguments
 from ..meanings.registry import handles
 from ..polyfills import optimizers as polyfill_optimizers
-from ..values.base import Value
+from ..protocol import Machine, Value
 from ..values.constant import ConstantV
 from ..values.overlays import set_overlay
-from ..values.tensor import TensorV
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
+from ..values.tensor import TensorV, write_data, write_grad
 
 
-def write_grad(m: Machine, owner: TensorV, value: Value) -> None:
-    """``owner.grad = value``: None, or a tensor that PyTorch takes for one."""
+@write_grad.defined
+def _write_grad(m: Machine, owner: TensorV, value: Value) -> None:
     if isinstance(value, TensorV):
         if not _alike(owner.fake, value.fake):
             raise Fails("the program raises RuntimeError")
@@ -37,8 +34,8 @@ def write_grad(m: Machine, owner: TensorV, value: Value) -> None:
     set_overlay(m, owner, "grad", value)
 
 
-def write_data(m: Machine, owner: TensorV, value: Value) -> None:
-    """``owner.data = value``: other memory for the tensor, which nothing may read from here to the end of the graph."""
+@write_data.defined
+def _write_data(m: Machine, owner: TensorV, value: Value) -> None:
     if not isinstance(value, TensorV):
         raise Fails("the program raises TypeError")
     if _same_memory(owner.fake, value.fake):  # `p.data += x` ends so
@@ -62,12 +59,10 @@ def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
 # --- zero_grad --------------------------------------------------------------------------------------------------------
 @handles(torch.nn.Module.zero_grad)
 def zero_grad_of_module(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    from ..meanings import calls
-
     function: Any = m.wrap_known(torch.nn.Module.zero_grad)
     if _to_none(m, function.real, args, kwargs):
         return m.call(m.wrap_known(polyfill_optimizers.drop_grads_of_module), args[:1], {})
-    return calls.inline(m, function, args, kwargs)
+    return m.inline(function, args, kwargs)
 
 
 @handles(torch.optim.Optimizer.zero_grad)

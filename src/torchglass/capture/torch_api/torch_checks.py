@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ... import torch_compat
 from ..errors import Unsupported
 from ..meanings.registry import handles
-from ..values.base import Value
+from ..protocol import Machine, Value
 from ..values.constant import NONE, ConstantV
 from ..values.tensor import TensorV
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 NO_MESSAGE = "Expected cond to be True, but got False. (Could this error message be improved? Please say so.)"
 

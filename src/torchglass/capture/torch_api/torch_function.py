@@ -17,27 +17,23 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from ... import torch_compat
 from ..errors import Fails, Unsupported, UserError
+from ..graph.builder import GraphBuilder, convert
 from ..meanings.registry import handles, method
 from ..polyfills import contexts as polyfills
-from ..values.base import NotConstant, Value
+from ..protocol import Machine, NotConstant, Value
 from ..values.constant import NONE, ConstantV
 from ..values.containers import ListV, SequenceV, TupleV
 from ..values.dicts import DictV
+from ..values.function_modes import FunctionModes, dispatched
 from ..values.instance import InstanceV
 from ..values.tensor import TensorV
-from .graph_builder import GraphBuilder, convert
-
-if TYPE_CHECKING:
-    from ..entry.emitter import Emitter
-    from ..interp.machine import Machine
 
 DeviceContext = torch_compat.DeviceContext
 
@@ -50,21 +46,21 @@ def make_mode(m, args, kwargs):
 
 @handles(TorchFunctionMode.__enter__)
 def enter_mode(m, args, kwargs):
-    m.function_modes = [*m.function_modes, args[0]]
+    m.state(FunctionModes).entered = [*m.state(FunctionModes).entered, args[0]]
     return args[0]
 
 
 @handles(TorchFunctionMode.__exit__)
 def leave_mode(m, args, kwargs):
-    if not m.function_modes:
+    if not m.state(FunctionModes).entered:
         raise Unsupported("leaving a TorchFunctionMode that was entered before the call")
-    m.function_modes = m.function_modes[:-1]
+    m.state(FunctionModes).entered = m.state(FunctionModes).entered[:-1]
     return NONE
 
 
 @handles(torch.device)
 def make_device(m, args, kwargs):
-    answer = m.dispatched(torch.device, args, kwargs)
+    answer = dispatched(m, torch.device, args, kwargs)
     return m.fold(torch.device, args, kwargs) if answer is None else answer
 
 
@@ -72,9 +68,12 @@ def make_device(m, args, kwargs):
 def enter_device(m, self):
     """There is one device at most, below all other modes."""
     make_device(m, [self], {})  # as DeviceContext.__init__ does
-    m.state(FunctionModes).device_contexts.append(m.function_modes)
+    m.state(FunctionModes).device_contexts.append(m.state(FunctionModes).entered)
     mode = InstanceV(DeviceContext, DeviceContext(self.as_constant()))
-    m.function_modes = [mode, *(other for other in m.function_modes if other.cls is not DeviceContext)]
+    m.state(FunctionModes).entered = [
+        mode,
+        *(other for other in m.state(FunctionModes).entered if other.cls is not DeviceContext),
+    ]
     return self
 
 
@@ -83,14 +82,14 @@ def leave_device(m, self, *error):
     if not m.state(FunctionModes).device_contexts:
         raise Unsupported("leaving a torch.device that was entered before the call")
     before = m.state(FunctionModes).device_contexts.pop()
-    others = [mode for mode in m.function_modes if mode.cls is not DeviceContext]
-    m.function_modes = [*(mode for mode in before if mode.cls is DeviceContext), *others]
+    others = [mode for mode in m.state(FunctionModes).entered if mode.cls is not DeviceContext]
+    m.state(FunctionModes).entered = [*(mode for mode in before if mode.cls is DeviceContext), *others]
     return NONE
 
 
 @handles(torch.get_default_device)
 def get_default_device_(m, args, kwargs):
-    for mode in m.function_modes:
+    for mode in m.state(FunctionModes).entered:
         if mode.cls is DeviceContext:
             return ConstantV(mode.real.device)
     return m.fold(torch.get_default_device, args, kwargs)
@@ -107,7 +106,7 @@ def without_subclasses(m, args, kwargs):
     torch.overrides.has_torch_function_variadic, torch_compat.function_mode_enabled,
 )  # fmt: skip
 def has_torch_function_(m, args, kwargs):
-    return ConstantV(bool(m.function_modes) or overridden(m, args, kwargs))
+    return ConstantV(bool(m.state(FunctionModes).entered) or overridden(m, args, kwargs))
 
 
 @handles(torch.overrides.handle_torch_function)
@@ -115,35 +114,22 @@ def handle_torch_function_(m, args, kwargs):
     """``handle_torch_function(api, relevant, *args, **kwargs)``, where one of the above said yes."""
     function, relevant = args[0].as_constant(), args[1]
     if overridden(m, m.listed(relevant), {}):
-        answer = dispatched(m, function, args[2:], kwargs)
+        answer = _asked(m, function, args[2:], kwargs)
         if answer is not None:
             return answer
-    if not m.function_modes:
+    if not m.state(FunctionModes).entered:
         raise Unsupported("torch.overrides.handle_torch_function without a mode")
     return ask(m, function, TupleV([]), args[2:], kwargs)
 
 
 @handles(torch_compat.function_mode_stack)
 def function_mode_stack_(m, args, kwargs):
-    return ListV([*(m.wrap_known(mode) for mode in torch_compat.function_mode_stack()), *m.function_modes])
-
-
-def push_modes(e: Emitter) -> None:
-    """Write how Python goes on under the modes that are active here."""
-    for mode in e.m.function_modes:
-        if mode.cls is DeviceContext:
-            e.line(f"{e.expr(ConstantV(mode.real.device))}.__enter__()")
-        else:
-            e.line(f"torch._C._push_on_torch_function_stack({e.expr(mode)})")
+    return ListV(
+        [*(m.wrap_known(mode) for mode in torch_compat.function_mode_stack()), *m.state(FunctionModes).entered]
+    )
 
 
 # --- asking -----------------------------------------------------------------------------------------------------------
-@dataclass
-class FunctionModes:
-    device_contexts: list[list[InstanceV]] = field(default_factory=list)  # what stood there before each was entered
-    probe: Probe | None = None
-
-
 class Probe(TorchFunctionMode):
     """Answers what PyTorch asks a mode by having the machine interpret the innermost symbolic one."""
 
@@ -214,7 +200,7 @@ class Probe(TorchFunctionMode):
         if known is not None:
             return known[1]
         if isinstance(real, torch.Tensor):
-            found = _tensor_of(self.m.builder, real)
+            found = _tensor_of(self.m.state(GraphBuilder), real)
             if found is None:
                 raise Unsupported("a tensor that PyTorch made on its way to a TorchFunctionMode")
             return found
@@ -258,8 +244,8 @@ def _tensor_of(builder: GraphBuilder, fake: torch.Tensor) -> TensorV | None:
 def ask(m: Machine, func: Any, types: TupleV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What the innermost mode answers; while it does, it is off."""
     state = m.state(FunctionModes)
-    modes, probe = m.function_modes, state.probe
-    mode, m.function_modes, state.probe = modes[-1], modes[:-1], None
+    modes, probe = state.entered, state.probe
+    mode, state.entered, state.probe = modes[-1], modes[:-1], None
     try:
         if mode.cls is DeviceContext:
             if func in torch_compat.device_constructors() and _is_none(kwargs.get("device", NONE)):
@@ -267,7 +253,7 @@ def ask(m: Machine, func: Any, types: TupleV, args: list[Value], kwargs: dict[st
             return m.call(m.wrap_known(func), args, kwargs)
         return _answer(m, mode, func, types, args, kwargs)
     finally:
-        m.function_modes, state.probe = modes, probe
+        state.entered, state.probe = modes, probe
 
 
 def _answer(m: Machine, asked: Value, func: Any, types: TupleV, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -280,8 +266,17 @@ def _is_none(value: Value) -> bool:
     return isinstance(value, ConstantV) and value.value is None
 
 
-def dispatched(m: Machine, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value | None:
-    """What ``function(*args, **kwargs)`` means under the active modes; None where no mode is asked."""
+@dispatched.defined
+def _dispatched(m: Machine, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    return _asked(m, function, args, kwargs) if m.state(FunctionModes).entered else None
+
+
+def answered(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """What ``function(*args, **kwargs)`` means to objects among its arguments; None where none says so."""
+    return _asked(m, function, args, kwargs) if overridden(m, args, kwargs) else None
+
+
+def _asked(m: Machine, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     probe = Probe(m)
     reals = [probe.real(a) for a in args]
     named = {k: probe.real(v) for k, v in kwargs.items()}
@@ -300,7 +295,7 @@ def dispatched(m: Machine, function: Callable[..., Any], args: list[Value], kwar
 @contextmanager
 def probing(m: Machine, probe: Probe | None = None) -> Iterator[None]:
     """PyTorch asks the symbolic modes, if there are any, about what runs here."""
-    if not m.function_modes:
+    if not m.state(FunctionModes).entered:
         yield
         return
     state = m.state(FunctionModes)

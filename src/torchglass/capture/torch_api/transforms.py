@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.fx
@@ -20,20 +20,18 @@ from torch.fx.immutable_collections import immutable_dict, immutable_list
 from ... import torch_compat
 from ...records.sources import Source
 from ..errors import Unsupported, UserError
-from ..guarding.symbolic_layouts import SymbolicLayout
+from ..graph.builder import GraphBuilder, building, convert, stack_trace
+from ..graph.symbolic_layouts import SymbolicLayout
 from ..meanings.registry import handles, made_like
-from ..values.base import Lazy, Value
+from ..protocol import Lazy, Machine, Value
 from ..values.constant import ConstantV
 from ..values.containers import ListV, SequenceV, TupleV
 from ..values.dicts import DictV
 from ..values.instance import InstanceV
+from ..values.sealing import sealed
 from ..values.tensor import TensorV
-from ..values.transformed import Transform, TransformedV, bound
+from ..values.transformed import Transform, TransformedV, bound, call_transformed
 from . import torch_function as function_modes
-from .graph_builder import GraphBuilder, convert
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 
 class BodyBuilder(GraphBuilder):
@@ -128,10 +126,10 @@ def tensors_of(structure: Any) -> list[torch.Tensor]:
 
 
 # --- calling a transformed function -----------------------------------------------------------------------------------
-def call_transformed(
+@call_transformed.defined
+def _call_transformed(
     m: Machine, transform: Transform, function: Value, args: list[Value], kwargs: dict[str, Value]
 ) -> Value:
-    """``transform(function)(*args, **kwargs)``; ``transform`` has its options bound."""
     return recorded(m, *interpreted(m, transform, function, args, kwargs))
 
 
@@ -139,7 +137,7 @@ def interpreted(
     m: Machine, transform: Transform, function: Value, args: list[Value], kwargs: dict[str, Value]
 ) -> tuple[Transformed, list[Value], Any]:
     """The call as a node has it: what it calls, its operands (arguments, named ones, outer tensors), its result."""
-    outer = m.builder
+    outer = m.state(GraphBuilder)
     args, kwargs = [known(m, a) for a in args], {k: known(m, v) for k, v in kwargs.items()}
     body = BodyBuilder(outer)
     finished: list[Any] = []
@@ -149,12 +147,8 @@ def interpreted(
             raise Unsupported("a torch.func transform that calls its function more than once")
         values = [_received(m, body, a, given) for a, given in zip(inner, args)]
         named_values = {k: _received(m, body, named[k], given) for k, given in kwargs.items()}
-        m.builder = body
-        try:
-            with m.sealed("a function under torch.func"), function_modes.outside_probe(m):
-                result = known(m, m.call(function, values, named_values))
-        finally:
-            m.builder = outer
+        with building(m, body), sealed(m, "a function under torch.func"), function_modes.outside_probe(m):
+            result = known(m, m.call(function, values, named_values))
         finished.append(convert(result, body.argument_tensor))
         return convert(result, lambda t: t.fake)
 
@@ -229,16 +223,18 @@ def _places(body: BodyBuilder) -> list[int]:
 
 def recorded(m: Machine, target: Transformed, operands: list[Value], result: Any) -> Value:
     """The node; results with dictionaries in them leave it as a flat tuple of tensors."""
-    origin, trace = m.origin(), m.stack_trace()
+    origin, trace = m.origin(), stack_trace(m)
     if not _has_dict(result):
-        return m.builder.record("call_function", target, operands, {}, result, origin, trace)
+        return m.state(GraphBuilder).record("call_function", target, operands, {}, result, origin, trace)
 
     def tensors(*args: Any) -> tuple[torch.Tensor, ...]:
         return tuple(tensors_of(target(*args)))
 
     tensors.__name__ = target.__name__
     tensors.shown = target.shown  # type: ignore[attr-defined]
-    parts = m.builder.record("call_function", tensors, operands, {}, tuple(tensors_of(result)), origin, trace)
+    parts = m.state(GraphBuilder).record(
+        "call_function", tensors, operands, {}, tuple(tensors_of(result)), origin, trace
+    )
     return _structured(m, result, iter(m.listed(parts)))
 
 
@@ -312,19 +308,19 @@ def functional_call_(m, args, kwargs):
         raise Unsupported("torch.func.functional_call with these arguments")
     pairs: list[tuple[Value, Value]] = []
     for table in [tensors] if isinstance(tensors, DictV) else m.listed(tensors):
-        pairs += m.mapping_pairs(table)
+        pairs += table.mapping_pairs(m)
     call_args = given.get("args", TupleV([]))
     positional = m.listed(call_args) if isinstance(call_args, TupleV) else [call_args]
     if isinstance(call_args, ConstantV) and call_args.value is None:
         positional = []
     named = given.get("kwargs")
-    named_values = {k.as_constant(): v for k, v in m.mapping_pairs(named)} if isinstance(named, DictV) else {}
+    named_values = {k.as_constant(): v for k, v in named.mapping_pairs(m)} if isinstance(named, DictV) else {}
     swaps = [swap for key, value in pairs for swap in _swaps(m, module, key.as_constant(), value)]
     before = [(table, name, table.items.get(name, _ABSENT)) for table, name, _ in swaps]
     for table, name, value in swaps:
         table.items[name] = value
     try:
-        with m.sealed("torch.func.functional_call"):
+        with sealed(m, "torch.func.functional_call"):
             return m.call(module, positional, named_values)
     finally:
         for table, name, old in reversed(before):

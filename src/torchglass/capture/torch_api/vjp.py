@@ -10,21 +10,19 @@ where ``f`` draws no random numbers and what it reads has not been written to in
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..errors import Unsupported
+from ..graph.builder import GraphBuilder
 from ..meanings.registry import handles
-from ..values.base import Value
+from ..protocol import Machine, Value
 from ..values.containers import TupleV
-from ..values.functions import CallableV
+from ..values.methods import CallableV
 from ..values.tensor import TensorV
 from .random_ops import Watch
 from .transforms import Transformed, interpreted, recorded
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 
 class PullV(CallableV):
@@ -56,7 +54,7 @@ class PullV(CallableV):
         primals, named, outer = self.operands
         operands = [TupleV([*m.listed(primals), m.settle(args[0])]), named, outer]
         try:
-            result = m.builder.evaluate(target, operands, {})
+            result = m.state(GraphBuilder).evaluate(target, operands, {})
         except Unsupported:
             raise
         except Exception as error:

@@ -8,8 +8,6 @@ Others have a rule of their own for autograd, and are called here only where it 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.fx
 
@@ -17,16 +15,12 @@ from ..errors import Unsupported
 from ..meanings.registry import Polyfill, higher_order
 from ..polyfills import contexts as polyfills
 from ..polyfills import wrappers as polyfill_wrappers
-from ..values.base import Value
+from ..protocol import Machine, Value
 from ..values.constant import ConstantV
 from ..values.containers import TupleV
 from ..values.instance import InstanceV
 from .checkpoint import checkpoint
 from .higher_order import bound, flattened, interpreted
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
-
 
 for _name, _function in polyfill_wrappers.OPERATORS.items():
     higher_order(_name)(Polyfill(_function))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import operator
 from types import BuiltinFunctionType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...operators.traced_arrays import TRACED_METHODS
 from ..errors import Unsupported
-from .base import Value, home_of
+from ..protocol import Machine, Value
+from ..values.binding import home_of
+from ..values.iterators import SequenceIterV
+from ..values.methods import BuiltinMethodV, MethodV
 from .constant import NUMPY_SCALARS
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
+from .sealing import refuse_when_sealed
 
 # Methods of arrays that look at them, and make new ones.
 READING_METHODS = frozenset([
@@ -73,8 +74,6 @@ class ArrayV(Value):
         return self.array
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        from .functions import BuiltinMethodV
-
         if name in READ_ATTRIBUTES:
             return m.wrap_result(m.real(getattr, self.array, name))
         if name in READING_METHODS:
@@ -88,8 +87,6 @@ class ArrayV(Value):
         return int(m.real(len, self.array))
 
     def iterate(self, m: Machine) -> Value:
-        from .iterators import SequenceIterV
-
         return SequenceIterV([m.wrap_result(item) for item in m.real(list, self.array)])
 
     def get_item(self, m: Machine, key: Value) -> Value:
@@ -100,8 +97,7 @@ class ArrayV(Value):
         m.fold(operator.setitem, [self, key, value], {})
 
     def refuse_when_sealed(self, m: Machine) -> None:
-        if m.sealed_by:
-            raise Unsupported(f"{m.sealed_by}, which writes to a NumPy array")
+        refuse_when_sealed(m, "a NumPy array")
 
     def contains(self, m: Machine, item: Value) -> bool:
         return bool(m.truth(m.fold(operator.contains, [self, item], {})))
@@ -115,8 +111,6 @@ class TracedArrayV(ArrayV):
         return cls
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        from .functions import MethodV
-
         if name in TRACED_ATTRIBUTES:
             return m.wrap_result(getattr(self.array, name))
         if name in TRACED_METHODS:

@@ -1,38 +1,26 @@
-"""Attribute look-up through classes: the descriptor protocol, symbolically."""
+"""Look-up through classes, and what binds what is found there (``attributes.py``)."""
 
 from __future__ import annotations
 
-import functools
-import sys
 from collections.abc import Sequence
 from types import (
     BuiltinFunctionType,
-    ClassMethodDescriptorType,
     FunctionType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
     MethodDescriptorType,
     WrapperDescriptorType,
 )
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from ... import _native
-from ...bytecode import objects
 from ...bytecode.objects import namesake
-from ...records.sources import Attr, Fixed, InstanceDict, Item, Source
-from ..errors import Unsupported
-from .base import Value
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
+from ...records.sources import Source
+from ..protocol import MISSING, Machine, Value, declared
 
 
-class _Missing:
-    def __repr__(self) -> str:
-        return "<missing>"
-
-
-MISSING = _Missing()
+def home_of(function: Any) -> str | None:
+    """The module that a function stands in. Its ``__module__`` is another one where ``functools.wraps`` copied it."""
+    if type(function) is FunctionType:
+        return function.__globals__.get("__name__")
+    return getattr(function, "__module__", None)
 
 
 def lookup_in(mro: Sequence[type], name: str) -> Any:
@@ -60,13 +48,15 @@ def is_of_c(attribute: Any) -> bool:
     )
 
 
-def is_data_descriptor(attribute: Any) -> bool:
-    return hasattr(type(attribute), "__set__") or hasattr(type(attribute), "__delete__")
+def is_data_descriptor(m: Machine, attribute: Any) -> bool:
+    return any(m.class_lookup(type(attribute), name) is not MISSING for name in ("__set__", "__delete__"))
 
 
 RUN_BY_CALLS = ("__code__", "__defaults__", "__kwdefaults__")  # attributes of a function
 
 
+# --- what files above define ------------------------------------------------------------------------------------------
+@declared
 def bind(
     m: Machine, attribute: Any, owner: Value, cls: type, name: str, is_class: bool = False, by_super: bool = False
 ) -> Value:
@@ -75,137 +65,41 @@ def bind(
     ``is_class``: owner is the class itself. ``by_super``: the look-up started behind the class of owner, so that
     reading the attribute from that class again would find another one.
     """
-    from .constant import ConstantV
-    from .functions import BuiltinMethodV, MethodV
-    from .known import KnownV
-
-    if attribute is MISSING and by_super:
-        m.throw_as(getattr, namesake(super), name)
-    if attribute is MISSING:
-        m.throw_missing(owner, name)
-    if is_of_compiled_module(cls) and name == cls.__dict__.get("_torchglass_runs", "forward") and not is_class:
-        # inlined like any other: what the original has now
-        place = m.class_source(owner, cls)
-        original = cls.__dict__["_torchglass_original"]
-        return m.get_attr(m.wrap(original, Attr(place, "_torchglass_original") if place else None), name)
-    if hasattr(type(attribute), "__get__") and is_data_descriptor(class_lookup(type(cls), name)):
-        # what stands in the class under `__class__` or `__name__` is not what reading it from there gives
-        by_super = True
-    source = _way_to(m, attribute, owner, cls, name, is_class, by_super)
-    getter = m.class_lookup(type(attribute), "__get__")
-    if type(attribute) is FunctionType:
-        function = m.function_on_class(attribute, source)
-        return function if is_class else MethodV(function, owner)
-    if isinstance(attribute, _native.CompiledFunction):
-        compiled = m.wrap_known(attribute, source)
-        return compiled if is_class or attribute.bound else MethodV(compiled, owner)
-    if isinstance(attribute, staticmethod):
-        return m.wrap_known(attribute.__func__, Attr(source, "__func__") if source and by_super else source)
-    if isinstance(attribute, classmethod) and _wraps_descriptor(attribute):
-        attribute_on_class(m, attribute, owner, cls, name, is_class, by_super)
-        of = owner if is_class else m.wrap_known(cls)
-        return m.call(m.get_attr(m.wrap(attribute.__func__, None), "__get__"), [of, of], {})
-    if isinstance(attribute, classmethod):
-        function = m.wrap_known(attribute.__func__, Attr(source, "__func__") if source else None)
-        return MethodV(function, owner if is_class else m.wrap_known(cls))
-    if isinstance(attribute, (MethodDescriptorType, WrapperDescriptorType)):
-        return KnownV(attribute) if is_class else BuiltinMethodV(attribute, owner)
-    if isinstance(attribute, ClassMethodDescriptorType):
-        return m.wrap_known(attribute.__get__(None, cls))
-    library = m.is_stable(type(attribute).__module__) and (is_class or isinstance(attribute, functools.cached_property))
-    if type(getter) is FunctionType and not library:
-        instance = ConstantV(None) if is_class else owner
-        found = attribute_on_class(m, attribute, owner, cls, name, is_class, by_super)
-        return m.call(KnownV(getter), [found, instance, m.wrap_known(cls)], {})
-    if is_class and not hasattr(type(attribute), "__get__"):
-        return m.wrap(attribute, source)
-    if is_class:
-        return m.wrap_known(attribute.__get__(None, cls))
-    if isinstance(attribute, property):
-        if attribute.fget is None:
-            refuse_access(m, property.__get__, attribute, owner)
-        return m.call(m.wrap_known(attribute.fget), [owner], {})
-    if isinstance(attribute, functools.cached_property):
-        value = m.call(m.wrap_known(attribute.func), [owner], {})
-        m.get_attr(owner, "__dict__").set_item(m, ConstantV(name), value)  # past the class's __setattr__
-        return value
-    if isinstance(attribute, (MemberDescriptorType, GetSetDescriptorType)):
-        return _builtin_attribute(m, owner, cls, name)
-    if isinstance(attribute, (BuiltinFunctionType, type)):
-        return m.wrap_known(attribute)
-    if isinstance(attribute, functools._lru_cache_wrapper):
-        return MethodV(KnownV(attribute), owner)
-    if getter is not MISSING:
-        raise Unsupported(f"the descriptor `{cls.__name__}.{name}` of type {type(attribute).__name__}")
-    return m.wrap(attribute, source)
+    raise NotImplementedError
 
 
-def _wraps_descriptor(attribute: classmethod[Any, Any, Any]) -> bool:
-    """Whether a class method asks what it wraps, as a property, for its ``__get__``: before Python 3.13."""
-    plain = type(attribute.__func__) in (FunctionType, _native.CompiledFunction)
-    return sys.version_info < (3, 13) and not plain and hasattr(type(attribute.__func__), "__get__")
+@declared
+def may_change(m: Machine, cls: type) -> bool:
+    """Whether a class is the program's, which may give it other attributes than those its entry saw."""
+    raise NotImplementedError
 
 
-def refuse_access(m: Machine, access: Any, attribute: property, owner: Value, *args: Any) -> NoReturn:
-    """Raise what a property without that function says: it knows the name that it was given first."""
-    real = getattr(owner, "real", None)
-    m.real(access, attribute, objects.instance(owner.python_type()) if real is None else real, *args)
-    raise AssertionError("the property has such a function")
+@declared
+def rely_on_bases(m: Machine, cls: type) -> None:
+    """Guard what a class derives from."""
+    raise NotImplementedError
 
 
-def _way_to(
-    m: Machine, attribute: Any, owner: Value, cls: type, name: str, is_class: bool, by_super: bool
-) -> Source | None:
-    """How to read ``name`` of a class again; behind the class of ``owner``, where the attribute stands in its base."""
-    if not is_class:
-        place = m.class_source(owner, cls)
-    elif m.is_stable(cls.__module__) and hasattr(type(attribute), "__get__"):
-        place = None  # the functions of a library stay, the numbers that it counts in do not
-    else:
-        place = owner.source or m.class_sources.get(cls)
-    if place is None or not by_super:
-        return Attr(place, name) if place is not None else None
-    depth = next(n for n, base in enumerate(cls.__mro__) if base.__dict__.get(name) is attribute)
-    if m.is_stable(cls.__mro__[depth].__module__):
-        return None
-    return Item(InstanceDict(Item(Attr(place, "__mro__"), depth)), name)
+@declared
+def look_up_behind(m: Machine, cls: type, behind: type, name: str) -> Any:
+    """What ``super(behind, ...)`` finds in the bases of ``cls``."""
+    raise NotImplementedError
 
 
-def attribute_on_class(
-    m: Machine, attribute: Any, owner: Value, cls: type, name: str, is_class: bool = False, by_super: bool = False
-) -> Value:
-    """The object that stands in a class's dictionary, as it is: reading it as an attribute calls its ``__get__``."""
-    place = owner.source if is_class else m.class_source(owner, cls)
-    if place is None or by_super:
-        return m.wrap(attribute, None)
-    if m.is_stable(type(attribute).__module__):
-        return m.wrap(attribute, Fixed(attribute))
-    depth = next(n for n, base in enumerate(cls.__mro__) if name in base.__dict__)
-    if depth:
-        place = Item(Attr(place, "__mro__"), depth)
-    return m.wrap(attribute, Item(InstanceDict(place), name))
-
-
-def _builtin_attribute(m: Machine, owner: Value, cls: type, name: str) -> Value:
-    """A slot or a C attribute: what is known of the symbolic value, else read from the real object."""
-
+def class_attr(m: Machine, owner: Value, name: str) -> Value:
+    """An attribute found on the class of a builtin kind of value."""
+    cls = owner.python_type()
     if name == "__class__":
         return m.wrap_known(cls)
-    slots = getattr(owner, "slots", None)
-    if slots is not None and name in slots:
-        value = slots[name]
-        assert isinstance(value, Value)
-        return value
-    real = getattr(owner, "real", None)
-    if name == "__dict__":
-        attrs = getattr(owner, "attrs", None)
-        if attrs is not None:
-            return attrs
-    elif real is not None and owner.source is not None:
-        m.guard_lacks_attr(real, owner.source, name)
-        return m.wrap(m.real(getattr, real, name), Attr(owner.source, name))
-    elif real is not None:
-        return m.wrap_result(m.real(getattr, real, name))
-    if slots is not None:
-        m.throw_missing(owner, name)
-    raise Unsupported(f"attribute `{name}` of {owner.a()}")
+    return bind(m, m.class_lookup(cls, name), owner, cls, name)
+
+
+def throw_missing(m: Machine, owner: Value, name: str) -> NoReturn:
+    """Raise the AttributeError of an object without such an attribute."""
+    m.throw_as(getattr, namesake(owner.python_type()), name, of=owner)
+
+
+def guard_lacks_attr(m: Machine, real: Any, source: Source | None, name: str) -> None:
+    """Note that ``real`` was asked for an attribute in vain; one that got it inside has none to guard."""
+    if source is not None and not hasattr(real, name):
+        m.guard(source, "lacks_attr", name, f"asked for attribute `{name}`")

@@ -9,14 +9,12 @@ def f(x, scale):
 from __future__ import annotations
 
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.sources import Attr, InstanceDict, Source
-from .base import home_of
+from ..protocol import Machine
+from ..values.binding import guard_lacks_attr, home_of
 from .known import KnownV
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 WHY = "it was called or read"
 
@@ -52,7 +50,7 @@ class ClosureV(KnownV):
         return True
 
     def get_attr(self, m: Machine, name: str) -> Any:
-        m.guard_lacks_attr(self.real, self.source, name)
+        guard_lacks_attr(m, self.real, self.source, name)
         return super().get_attr(m, name)
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import enum
 import operator
 from types import CodeType, EllipsisType, FunctionType, NoneType, NotImplementedType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ...records.sources import Attr, Fixed, Source
 from ..errors import Unsupported
-from .base import Value
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
+from ..protocol import Machine, Value
+from ..values.binding import guard_lacks_attr, may_change
 
 ENUM_NAMES = frozenset({"_value_", "_name_", "_sort_order_", "__objclass__"})  # what a member of an enum is made of
 
@@ -64,12 +62,12 @@ class ConstantV(Value):
         attribute = m.class_lookup(type(self.value), name)
         if isinstance(attribute, property) and type(attribute.fget) is FunctionType:  # of an enum's member
             return m.call(m.wrap_known(attribute.fget), [self], {})
-        if isinstance(self.value, enum.Enum) and m.may_change(type(self.value)):
+        if isinstance(self.value, enum.Enum) and may_change(m, type(self.value)):
             own = vars(self.value)
             if name in own and name not in ENUM_NAMES:
                 return m.wrap(own[name], Attr(Fixed(self.value), name))
-            m.guard_lacks_attr(self.value, Fixed(self.value), name)
-        return m.wrap_result(m.real(getattr, self.value, name), owner=self)
+            guard_lacks_attr(m, self.value, Fixed(self.value), name)
+        return m.wrap_result(m.real(getattr, self.value, name))
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         method = m.class_lookup(type(self.value), "__call__")
@@ -79,14 +77,6 @@ class ConstantV(Value):
 
     def truth(self, m: Machine) -> bool:
         return bool(m.real(bool, self.value))
-
-    def iterate(self, m: Machine) -> Value:
-        from .iterators import RangeIterV, SequenceIterV
-
-        if type(self.value) is range:
-            return RangeIterV(self.value)
-        made = m.real(iter, self.value)  # its TypeError is the user's
-        return SequenceIterV([m.wrap_result(v) for v in m.real(list, self.value)], type(made))
 
     def length(self, m: Machine) -> int:
         return int(m.real(len, self.value))

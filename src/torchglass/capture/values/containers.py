@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CellType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ...bytecode.objects import namesake
 from ...records.sources import Attr, Item, Source
 from ..errors import Unsupported
-from .base import Lazy, Value
+from ..protocol import Lazy, Machine, Value
+from ..values.binding import class_attr
 from .constant import ConstantV
 from .hashing import IdentityKey, hash_key
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
+from .number import LengthV, called
 
 
 def _held(real: Any) -> Iterator[Any]:
@@ -71,7 +70,7 @@ class SequenceV(Value):
         """The item at ``index`` (in range), wrapped if it was not yet read."""
         item = self.items[index]
         if isinstance(item, Lazy):
-            item = self.items[index] = m.force(item)
+            item = self.items[index] = m.forced(item)
         return item
 
     def all(self, m: Machine) -> list[Value]:
@@ -83,16 +82,11 @@ class SequenceV(Value):
     def length(self, m: Machine) -> int:
         return len(self.items)
 
-    def iterate(self, m: Machine) -> Value:
-        from .iterators import SequenceIterV
-
-        return SequenceIterV(self, type(iter(() if issubclass(self.cls, tuple) else [])))
-
     def contains(self, m: Machine, item: Value) -> bool:
         return any(m.equal(other, item) for other in self.all(m))
 
     def get_item(self, m: Machine, key: Value) -> Value:
-        index = m.as_index(key, self.default_class().__getitem__)
+        index = key.as_index(m, self.default_class().__getitem__)
         if isinstance(index, slice):
             self.all(m)
             chosen = m.real(list.__getitem__, self.items, index)
@@ -129,7 +123,7 @@ class TupleV(SequenceV):
         fields: Any = getattr(self.cls, "_fields", None) or getattr(self.cls, "__match_args__", ())
         if name in fields and len(fields) == len(self.items):
             return self.at(m, fields.index(name))
-        return m.class_attr(self, name)
+        return class_attr(m, self, name)
 
 
 class ListV(SequenceV):
@@ -184,7 +178,7 @@ class ListV(SequenceV):
         return super().truth(m) if length is None else length.truth(m)
 
     def changing_length(self, m: Machine) -> Value | None:
-        from .number import LengthV, called, operation
+        from .number import operation
 
         if self.machine is None or self.source not in m.changes or type(self.real) not in (list, deque):
             return None
@@ -196,7 +190,7 @@ class ListV(SequenceV):
 
     def get_item(self, m: Machine, key: Value) -> Value:
         if self.machine is not None and self.maxlen is None:
-            index = m.as_index(key, [].__getitem__)
+            index = key.as_index(m, [].__getitem__)
             if isinstance(index, int) and -len(self.tail) - len(self.real) <= index < len(self.real):
                 return self._single(m, index)
         return super().get_item(m, key)
@@ -220,15 +214,10 @@ class ListV(SequenceV):
             return [i.as_constant() for i in self.items]
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        return m.class_attr(self, name)
-
-    def reverse(self, m: Machine) -> Value:
-        from .iterators import ReversedV
-
-        return ReversedV(self)
+        return class_attr(m, self, name)
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
-        index = m.as_index(key, [].__getitem__)
+        index = key.as_index(m, [].__getitem__)
         self.all(m)
         m.mutate(self)
         if isinstance(index, slice):
@@ -239,7 +228,7 @@ class ListV(SequenceV):
     def del_item(self, m: Machine, key: Value) -> None:
         self.all(m)
         m.mutate(self)
-        m.real(list.__delitem__, self.items, m.as_index(key, [].__getitem__))
+        m.real(list.__delitem__, self.items, key.as_index(m, [].__getitem__))
 
 
 class SetV(Value):
@@ -261,18 +250,13 @@ class SetV(Value):
         return self.cls(v.as_constant() for v in self.items.values())
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        return m.class_attr(self, name)
+        return class_attr(m, self, name)
 
     def truth(self, m: Machine) -> bool:
         return bool(self.items)
 
     def length(self, m: Machine) -> int:
         return len(self.items)
-
-    def iterate(self, m: Machine) -> Value:
-        from .iterators import SetIterV
-
-        return SetIterV(self)
 
     def in_order(self) -> list[Value]:
         """The members as iterating over a real set gives them; as they were added where that cannot be known."""
@@ -306,6 +290,10 @@ def combined(rule: str, cls: type, *sets: dict[Any, Value]) -> SetV:
     return made
 
 
+def _slicing(index: Any) -> Any:
+    return [][index:]
+
+
 class SliceV(Value):
     """A slice whose parts may be symbolic."""
 
@@ -318,10 +306,14 @@ class SliceV(Value):
     def as_constant(self) -> Any:
         return slice(*[p.as_constant() for p in self.parts])
 
+    def as_index(self, m: Machine, user: Callable[[Any], Any] = operator.index) -> Any:
+        none = [isinstance(part, ConstantV) and part.value is None for part in self.parts]
+        return slice(*(None if no else part.as_index(m, _slicing) for no, part in zip(none, self.parts)))
+
     def get_attr(self, m: Machine, name: str) -> Value:
         if name in ("start", "stop", "step"):
             return self.parts[("start", "stop", "step").index(name)]
-        return m.class_attr(self, name)
+        return class_attr(m, self, name)
 
 
 class CellV(Value):
@@ -338,7 +330,7 @@ class CellV(Value):
 
     def get(self, m: Machine) -> Value | None:
         if isinstance(self.content, Lazy):
-            self.content = m.force(self.content)
+            self.content = m.forced(self.content)
         return self.content
 
     def set(self, m: Machine, value: Value | None) -> None:

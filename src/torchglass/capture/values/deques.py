@@ -5,16 +5,12 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ...bytecode.objects import namesake
-from .base import Value
-from .binding import MISSING
+from ..protocol import MISSING, Machine, Value
 from .containers import ListV
-from .iterators import ReversedV, SequenceIterV
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
+from .iterators import ReversedV, SequenceIterV, iterates
 
 MUTATED = "deque mutated during iteration"
 
@@ -56,12 +52,6 @@ class DequeV(ListV):
             if self.state != state:
                 m.throw(error, MUTATED)
 
-    def iterate(self, m: Machine) -> Value:
-        return DequeIterV(self)
-
-    def reverse(self, m: Machine) -> Value:
-        return DequeReversedV(self)
-
     def contains(self, m: Machine, item: Value) -> bool:
         return any(m.equal(other, item) for other in self.compared(m))
 
@@ -75,7 +65,7 @@ class DequeV(ListV):
 
     def _position(self, m: Machine, key: Value) -> int:
         self._check_index(m, key)
-        index: int = m.as_index(key)
+        index: int = key.as_index(m)
         if not -len(self.items) <= index < len(self.items):
             m.throw_as(operator.getitem, deque(), 0)
         return index
@@ -115,6 +105,11 @@ class DequeIterV(SequenceIterV):
 
     def next(self, m: Machine) -> Value | None:
         return _refuse(m) if self.of.state != self.state else super().next(m)
+
+
+@iterates(DequeV)
+def _deque(m: Machine, value: DequeV) -> Value:
+    return DequeIterV(value)
 
 
 class DequeReversedV(ReversedV):

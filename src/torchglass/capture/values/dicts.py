@@ -9,19 +9,18 @@ from __future__ import annotations
 import operator
 from collections import OrderedDict, defaultdict
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ...records.sources import DictKey, InstanceDict, Item, Source, key_text
 from ..errors import Unsupported
-from .base import Lazy, NotConstant, Value
-from .binding import MISSING
+from ..protocol import MISSING, Lazy, Machine, NotConstant, Value
+from ..values.binding import class_attr
+from ..values.overlays import Overlays
 from .constant import NONE, ConstantV, is_constant_object
+from .containers import tuple_of
 from .hashing import EqualKey, IdentityKey, hash_key, rely_on, says_what_is_equal
+from .number import LengthV
 from .overlays import set_overlay
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
-    from .iterators import DictIterV
 
 
 class _Deleted:
@@ -34,6 +33,13 @@ DELETED = _Deleted()
 def _held(cls: Any, real: Any) -> dict[Any, Any]:
     """What an object of a subclass of ``cls`` holds as one, whatever its own methods answer."""
     return {key: dict.__getitem__(real, key) for key in cls.__iter__(real)}
+
+
+class Watching(Protocol):
+    """An iterator over a dictionary, which must know of keys that come and go."""
+
+    def added(self, key: Any) -> None: ...
+    def removed(self, key: Any) -> None: ...
 
 
 class DictV(Value):
@@ -50,7 +56,7 @@ class DictV(Value):
         self.key_values: dict[Any, Value] = {}
         self.complete = real is None
         self.default_factory: Value = NONE
-        self.iterators: list[DictIterV] = []  # over it, that have not ended
+        self.iterators: list[Watching] = []  # over it, that have not ended
         self.attrs: dict[str, Value] = {}
 
     def __repr__(self) -> str:
@@ -89,7 +95,7 @@ class DictV(Value):
         if key in self.items:
             value = self.items[key]
             if isinstance(value, Lazy):
-                value = self.items[key] = m.force(value)
+                value = self.items[key] = m.forced(value)
             return None if value is DELETED else value
         if self.complete:
             return None
@@ -152,6 +158,9 @@ class DictV(Value):
             result.append((self.key_value(key), value))
         return result
 
+    def mapping_pairs(self, m: Machine) -> list[tuple[Value, Value]]:
+        return self.pairs(m)
+
     def remove(self, m: Machine, key: Any) -> None:
         # a key that comes back later stands at the end: the order of all must be known
         self.fill(m)
@@ -175,7 +184,7 @@ class DictV(Value):
             found = self.attribute(m, name)
             if found is not None:
                 return found
-        return m.class_attr(self, name)
+        return class_attr(m, self, name)
 
     def attribute(self, m: Machine, name: str) -> Value | None:
         """What was written to an attribute of this OrderedDict, here or before the call."""
@@ -183,7 +192,7 @@ class DictV(Value):
             raise Unsupported("`__dict__` of an OrderedDict", "read the attributes by name")
         if self.real is None:
             return self.attrs.get(name)
-        written = m.overlays.attribute(self.real, name)
+        written = m.state(Overlays).attribute(self.real, name)
         if written is not None or self.source is None:
             return written
         place = InstanceDict(self.source)
@@ -198,7 +207,7 @@ class DictV(Value):
             return self.attrs
         if self.source is not None:
             m.guard(InstanceDict(self.source), "dict_keys", list(self.real.__dict__), "all attributes were read")
-        names = dict.fromkeys([*self.real.__dict__, *m.overlays.names(self.real)])
+        names = dict.fromkeys([*self.real.__dict__, *m.state(Overlays).names(self.real)])
         found = {name: self.attribute(m, name) for name in names}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -217,8 +226,6 @@ class DictV(Value):
         return self.length(m) > 0 if length is None else length.truth(m)
 
     def changing_length(self, m: Machine) -> Value | None:
-        from .number import LengthV
-
         as_found = not self.complete and id(self) not in m.mutated
         if not as_found or self.source not in m.changes or type(self.real) not in (dict, OrderedDict, defaultdict):
             return None
@@ -227,9 +234,6 @@ class DictV(Value):
     def length(self, m: Machine) -> int:
         self.fill(m)
         return len(self.items)
-
-    def iterate(self, m: Machine) -> Value:
-        return DictViewV(self, "keys").iterate(m)
 
     def contains(self, m: Machine, item: Value) -> bool:
         key = hash_key(item)
@@ -284,18 +288,11 @@ class DictViewV(Value):
 
     def entry(self, m: Machine, key: Any) -> Value:
         """What iteration gives at the hash key ``key``."""
-        from .containers import tuple_of
-
         if self.kind == "keys":
             return self.of.key_value(key)
         value = self.of.lookup(m, key)
         assert value is not None
         return value if self.kind == "values" else tuple_of([self.of.key_value(key), value])
-
-    def iterate(self, m: Machine) -> Value:
-        from .iterators import DictIterV
-
-        return DictIterV(self, m)
 
     def length(self, m: Machine) -> int:
         return self.of.length(m)
@@ -309,4 +306,4 @@ class DictViewV(Value):
         return any(m.equal(other, item) for other in self.listed(m))
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        return m.class_attr(self, name)
+        return class_attr(m, self, name)

@@ -13,7 +13,7 @@ import io
 from dataclasses import dataclass, field
 from typing import Any
 
-from .base import Value
+from ..protocol import Value
 from .tensor import TensorV
 
 
@@ -43,6 +43,13 @@ class EffectsLog:
 
     calls: list[DeferredCall] = field(default_factory=list)
     breaks: bool = False
+
+
+@dataclass
+class Locks:
+    """Locks that the program took (True) and gave back, in order."""
+
+    steps: list[tuple[Value, bool]] = field(default_factory=list)
 
 
 class SnapshotV(Value):

@@ -7,22 +7,17 @@ torch.tensor([[a, b], c])   ->   data = torch.tensor([[a, b], c]); graph_0(x, da
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.fx
 
 from ..._native import number_tensor
 from ...operators.size_tensor import size_tensor
-from ...records.symbolic_ints import hint_of, size_of
-from .base import Lazy, Value
-from .containers import ListV
+from ...records.symbolic_ints import hint_of
+from ..protocol import Lazy, Machine, Value
 from .number import NumberV
 from .tensor import TensorV
-
-if TYPE_CHECKING:
-    from ..entry.emitter import Emitter
-    from ..interp.machine import Machine
 
 
 class EntryTensorV(TensorV):
@@ -34,10 +29,6 @@ class EntryTensorV(TensorV):
 
     def relied_on(self, m: Machine) -> torch.Tensor:
         """The same, where the program wants to know its values: they are guarded."""
-        raise NotImplementedError
-
-    def text(self, e: Emitter) -> str:
-        """The expression that makes it."""
         raise NotImplementedError
 
 
@@ -54,9 +45,6 @@ class NumberTensorV(EntryTensorV):
     def relied_on(self, m: Machine) -> torch.Tensor:
         return number_tensor(self.number.value, self.fake.dtype)
 
-    def text(self, e: Emitter) -> str:
-        return f"reconstruct.scalar({e.expr(self.number)}, {self.fake.dtype})"
-
 
 class EntrySizeV(EntryTensorV):
     """A number as an input of the graph that is read off its shape: a tensor of so many elements, all in one place."""
@@ -68,8 +56,8 @@ class EntrySizeV(EntryTensorV):
     def example(self) -> torch.Tensor:
         return size_tensor(hint_of(self.size))
 
-    def text(self, e: Emitter) -> str:
-        return f"reconstruct.size_tensor({e.size_text(size_of(self.size))})"
+    def relied_on(self, m: Machine) -> torch.Tensor:
+        return size_tensor(int(self.size))
 
 
 class ListCall(NamedTuple):
@@ -97,17 +85,3 @@ class ListTensorV(EntryTensorV):
         for leaf in self.made_by.leaves:
             m.forced(leaf).as_constant()
         return self.made_by.result
-
-    def text(self, e: Emitter) -> str:
-        kwargs = [f"{name}={e.expr(value)}" for name, value in self.made_by.kwargs.items()]
-        arguments = ", ".join([_written_out(e, self.made_by.data), *map(e.expr, self.made_by.rest), *kwargs])
-        made = e.fresh("data")
-        e.numbers.append(f"{made} = torch.{self.made_by.function.__name__}({arguments})")
-        return made
-
-
-def _written_out(e: Emitter, data: Value | Lazy) -> str:
-    """Lists that were put together for the call, in place: lines of their own would come after the graph."""
-    if isinstance(data, ListV):
-        return "[" + ", ".join(_written_out(e, part) for part in data.items) + "]"
-    return e.expr(data)

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import functools
 import weakref
-from types import BuiltinMethodType, CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any
+from types import CodeType, FunctionType
+from typing import Any
 
 from ...records.sources import Attr, InstanceDict, Source
 from ..errors import Unsupported
-from .base import Value
-from .binding import RUN_BY_CALLS
+from ..protocol import Machine, Value
+from ..values.binding import RUN_BY_CALLS, bind, class_attr, look_up_behind, throw_missing
 from .constant import NONE, ConstantV
 from .containers import CellV, TupleV
 from .dicts import DictV
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
-
-
-class CallableV(Value):
-    def truth(self, m: Machine) -> bool:
-        return True
+from .known import KnownV
+from .methods import BuiltinMethodV, CallableV
 
 
 class FunctionV(CallableV):
@@ -65,8 +59,6 @@ class FunctionV(CallableV):
         return m.inline(self, args, kwargs)
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        from .known import KnownV
-
         found = self.attrs.lookup(m, name) or self.named.lookup(m, name)
         if found is not None:
             return found
@@ -90,7 +82,7 @@ class FunctionV(CallableV):
             return table[name]()
         if name == "__get__":
             return BuiltinMethodV(FunctionType.__get__, self)
-        m.throw_missing(self, name)
+        throw_missing(m, self, name)
 
     def called(self, m: Machine, name: str = "__qualname__") -> str:
         """Its ``__qualname__`` or ``__name__``."""
@@ -115,74 +107,6 @@ class FunctionV(CallableV):
                 raise Unsupported(f"writing `{name}` of a function")
         else:
             (self.named if name in vars(FunctionType) else self.attrs).set_item(m, ConstantV(name), value)
-
-
-class MethodV(CallableV):
-    """A function bound to its first argument."""
-
-    def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
-        self.function = function
-        self.owner = owner
-        self.source = source
-
-    def __repr__(self) -> str:
-        return f"MethodV({self.function!r})"
-
-    def python_type(self) -> type:
-        return MethodType
-
-    def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return m.call(self.function, [self.owner, *args], kwargs)
-
-    def get_attr(self, m: Machine, name: str) -> Value:
-        if name in ("__func__", "__self__"):
-            return self.function if name == "__func__" else self.owner
-        return self.function.get_attr(m, name)
-
-
-class TensorMethodV(CallableV):
-    """``x.view`` of a tensor: a ``call_method`` node when called."""
-
-    def __init__(self, owner: Value, name: str) -> None:
-        self.owner = owner
-        self.name = name
-
-    def python_type(self) -> type:
-        return BuiltinMethodType
-
-    def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return m.torch_method(self.owner, self.name, args, kwargs)
-
-    def get_attr(self, m: Machine, name: str) -> Value:
-        if name == "__self__":
-            return self.owner
-        if name == "__name__":
-            return ConstantV(self.name)
-        raise Unsupported(f"attribute `{name}` of the tensor method `{self.name}`")
-
-
-class BuiltinMethodV(CallableV):
-    """A method of a C type (``list.append``) bound to a symbolic value."""
-
-    def __init__(self, descriptor: Any, owner: Value, real: Any = None, source: Source | None = None) -> None:
-        self.descriptor = descriptor
-        self.owner = owner
-        self.real = real
-        self.source = source
-
-    def __repr__(self) -> str:
-        return f"BuiltinMethodV({self.descriptor})"
-
-    def python_type(self) -> type:
-        return BuiltinMethodType
-
-    def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return m.call_descriptor(self.descriptor, [self.owner, *args], kwargs)
-
-    def get_attr(self, m: Machine, name: str) -> Value:
-        if name == "__self__":
-            return self.owner
-        return m.wrap_result(m.real(getattr, self.descriptor, name))
 
 
 class PartialV(CallableV):
@@ -219,7 +143,7 @@ class PartialV(CallableV):
         if name == "__dict__":
             return self.attrs
         found = self.attrs.lookup(m, name)
-        return found if found is not None else m.class_attr(self, name)
+        return found if found is not None else class_attr(m, self, name)
 
     def all_attributes(self, m: Machine) -> dict[str, Value]:
         return {name.as_constant(): value for name, value in self.attrs.pairs(m)}
@@ -262,9 +186,6 @@ class SuperV(Value):
         return super
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        from ..guarding.class_guards import look_up_behind
-        from .binding import bind
-
         if name == "__class__":
             return m.wrap_known(super)
         attribute = look_up_behind(m, self.of_class, self.cls, name)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import Unsupported
-from .base import NotConstant, Value
+from ..protocol import Machine, NotConstant, Value
 
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
+
+class Keys(dict[int, Value]):
+    """Objects of before the call that were keys or members, by the ids of their values."""
 
 
 class IdentityKey:
@@ -65,7 +66,7 @@ def prepare(m: Machine, value: Value) -> None:
     if says_what_is_equal(value):
         value.asked_by = m
     elif value.source is not None and getattr(value, "real", None) is not None:
-        m.keys[id(value)] = value
+        m.state(Keys)[id(value)] = value
 
 
 def rely_on(m: Machine, key: Any) -> None:

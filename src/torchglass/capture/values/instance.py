@@ -7,28 +7,28 @@ import operator
 from collections import OrderedDict
 from collections.abc import Callable
 from types import (
+    FunctionType,
     GetSetDescriptorType,
     MemberDescriptorType,
     MethodDescriptorType,
     TracebackType,
     WrapperDescriptorType,
 )
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ...bytecode.objects import c_base, namesake
 from ...records.sources import Attr, InstanceDict, Source
-from ..errors import Unsupported
-from .base import NotConstant, Value
-from .binding import MISSING, attribute_on_class, bind, class_lookup, refuse_access
+from ..errors import Unsupported, UserError
+from ..protocol import MISSING, Machine, NotConstant, Value, declared
+from ..values.attributes import attribute_on_class, refuse_access
+from ..values.binding import bind, class_lookup, is_data_descriptor, throw_missing
+from ..values.overlays import Overlays
 from .constant import ConstantV
 from .containers import ListV, SetV, TupleV
 from .dicts import DictV
 from .number import NumberV
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
@@ -80,6 +80,12 @@ def payload_for(cls: type, real: Any = None, source: Source | None = None) -> Va
     return None
 
 
+@declared
+def call_module(m: Machine, module: InstanceV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call an nn.Module."""
+    raise NotImplementedError
+
+
 class InstanceV(Value):
     """An object with a Python class. ``attrs`` mirrors its ``__dict__``, ``slots`` what was written to slots."""
 
@@ -120,7 +126,7 @@ class InstanceV(Value):
     def find_attr(self, m: Machine, name: str) -> Value | None:
         """``object.__getattribute__``; None when it would raise AttributeError."""
         attribute = m.class_lookup(self.cls, name)
-        if attribute is not MISSING and m.is_data_descriptor(attribute) and hasattr(type(attribute), "__get__"):
+        if attribute is not MISSING and is_data_descriptor(m, attribute) and hasattr(type(attribute), "__get__"):
             return self._with_getattr_fallback(m, name, lambda: bind(m, attribute, self, self.cls, name))
         if self.attrs is not None:
             if name == "__dict__":
@@ -128,7 +134,7 @@ class InstanceV(Value):
             found = self.attrs.lookup(m, name)
             if found is not None:
                 return found
-        overlay = m.overlays.of_class(self.cls, name)
+        overlay = m.state(Overlays).of_class(self.cls, name)
         if overlay is not None:
             return overlay
         if attribute is not MISSING:
@@ -144,8 +150,6 @@ class InstanceV(Value):
             value = read()
             assert isinstance(value, Value)
             return value
-        from ..errors import UserError
-
         try:
             value = read()
             assert isinstance(value, Value)
@@ -163,8 +167,7 @@ class InstanceV(Value):
                 return found
         elif fallback is not MISSING:
             return m.call(bind(m, fallback, self, self.cls, "__getattr__"), [ConstantV(name)], {})
-        m.throw_missing(self, name)
-        raise AssertionError
+        throw_missing(m, self, name)
 
     def module_attr(self, m: Machine, name: str) -> Value | None:
         """What ``nn.Module.__getattr__`` finds: a parameter, a buffer or a submodule."""
@@ -193,7 +196,7 @@ class InstanceV(Value):
             m.call(m.wrap_known(attribute.fset), [self, value], {})
         elif name == "__class__" or name == "__dict__":
             raise Unsupported(f"writing `{name}` of {self.a()}")
-        elif attribute is not MISSING and m.is_data_descriptor(attribute):
+        elif attribute is not MISSING and is_data_descriptor(m, attribute):
             if isinstance(attribute, (MemberDescriptorType, GetSetDescriptorType)):
                 m.mutate(self)
                 self.slots[name] = value
@@ -216,7 +219,7 @@ class InstanceV(Value):
     def discard_attr(self, m: Machine, name: str) -> None:
         """``object.__delattr__``."""
         attribute = m.class_lookup(self.cls, name)
-        if attribute is not MISSING and m.is_data_descriptor(attribute):
+        if attribute is not MISSING and is_data_descriptor(m, attribute):
             self._delete_through(m, attribute, name)
             return
         if self.attrs is None and attribute is not MISSING:
@@ -275,7 +278,7 @@ class InstanceV(Value):
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if self.is_module():
-            return m.call_module(self, args, kwargs)
+            return call_module(m, self, args, kwargs)
         method = self.method(m, "__call__")
         if method is None:
             m.throw_as(operator.call, namesake(self.cls))
@@ -296,8 +299,6 @@ class InstanceV(Value):
         return iterator
 
     def next(self, m: Machine) -> Value | None:
-        from ..errors import UserError
-
         try:
             return self._protocol(m, "__next__")
         except UserError as error:
@@ -316,10 +317,21 @@ class InstanceV(Value):
             and m.truth(m.binary(operator.ge, found, ConstantV(0)))
         ):
             return found
-        length = int(m.as_index(found))
+        length = int(found.as_index(m))
         if length < 0:
             m.throw_as(len, namesake(self.cls, __len__=lambda _: -1))
         return ConstantV(length)
+
+    def as_index(self, m: Machine, user: Callable[[Any], Any] = operator.index) -> Any:
+        given = self.special(m, "__index__")
+        return Value.as_index(self if given is None else given, m, user)
+
+    def mapping_pairs(self, m: Machine) -> list[tuple[Value, Value]]:
+        """Those that it holds as a dictionary, unless its class has ``keys`` of its own."""
+        held = self.payload if isinstance(self.payload, DictV) and self.method(m, "keys") is not None else None
+        if held is not None and type(m.class_lookup(self.cls, "keys")) is not FunctionType:
+            return held.pairs(m)
+        return super().mapping_pairs(m)
 
     def get_item(self, m: Machine, key: Value) -> Value:
         return self._protocol(m, "__getitem__", key)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import enum
 import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ..errors import Unsupported, UserError
-from .base import Value
-from .containers import SequenceV, SetV
-
-if TYPE_CHECKING:
-    from ..interp.frame import Frame
-    from ..interp.machine import Machine
-    from .dicts import DictViewV
-
+from ..protocol import Frame, Machine, Value
+from ..values.binding import class_attr
+from ..values.exceptions import chain, raise_over
+from .constant import NONE, ConstantV
+from .containers import SequenceV, SetV, tuple_of
+from .dicts import DictV, DictViewV
+from .known import KnownV
 
 LIST_ITERATOR: type = type(iter([]))
 
@@ -33,7 +33,7 @@ class IteratorV(Value):
         return True
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        return m.class_attr(self, name)
+        return class_attr(m, self, name)
 
     def stop(self, m: Machine) -> NoReturn:
         """Raise what says that it has ended."""
@@ -87,8 +87,6 @@ class RangeIterV(IteratorV):
         return type(iter(self.rest))
 
     def next(self, m: Machine) -> Value | None:
-        from .constant import ConstantV
-
         if not self.rest:
             return None
         value, self.rest = self.rest[0], self.rest[1:]
@@ -138,9 +136,6 @@ class EnumerateV(IteratorV):
         return enumerate
 
     def next(self, m: Machine) -> Value | None:
-        from .constant import ConstantV
-        from .containers import tuple_of
-
         value = self.inner.next(m)
         if value is None:
             return None
@@ -204,8 +199,6 @@ class ZipV(IteratorV):
         return zip
 
     def next(self, m: Machine) -> Value | None:
-        from .containers import tuple_of
-
         row: list[Value] = []
         for n, iterator in enumerate(self.iterators):
             value = iterator.next(m)
@@ -277,7 +270,6 @@ class WaitingGenerators:
     """Generators that wait in a ``try`` or a ``with``, by their frames."""
 
     watched: dict[Frame, weakref.ref[GeneratorV]] = field(default_factory=dict)
-    dropped: list[Frame] = field(default_factory=list)  # of those that nothing refers to any more
 
     def alive(self) -> list[GeneratorV]:
         return [generator for reference in self.watched.values() if (generator := reference()) is not None]
@@ -296,7 +288,7 @@ class GeneratorV(IteratorV):
         return GeneratorType
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        return m.constant(self.names[name]) if name in self.names else super().get_attr(m, name)
+        return m.wrap_result(self.names[name]) if name in self.names else super().get_attr(m, name)
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
         if name not in self.names:
@@ -307,8 +299,6 @@ class GeneratorV(IteratorV):
             self.names[name] = m.settle(value).as_constant()
 
     def next(self, m: Machine) -> Value | None:
-        from .constant import NONE
-
         return self.send(m, NONE)
 
     def send(self, m: Machine, value: Value) -> Value | None:
@@ -321,8 +311,6 @@ class GeneratorV(IteratorV):
 
     def result(self) -> Value:
         """What it returned, once: a generator that is asked again has nothing more to give."""
-        from .constant import NONE
-
         value, self.returned = self.returned, None
         return NONE if value is None else value
 
@@ -338,15 +326,18 @@ class GeneratorV(IteratorV):
             m.throw(ValueError, "generator already executing")
 
     def _step(self, m: Machine, value: Value | None) -> Value | None:
+        """Go on where it is suspended; ``value`` is None when an exception was thrown into it."""
         try:
-            kind, result = m.resume_generator(self.frame, value)
+            if value is not None and self.frame.finished is not None and self.frame.finished[0] == "yield":
+                self.frame.push(value)
+            kind, result = self.frame.run(m)
         except UserError as error:
             self.done = True
             if not issubclass(error.value.python_type(), StopIteration):
                 raise
             if self.frame.module_is_ours():
                 return None
-            m.raise_over(RuntimeError("generator raised StopIteration"), error.value)
+            raise_over(m, RuntimeError("generator raised StopIteration"), error.value)
         except BaseException:
             self.done = True
             raise
@@ -362,9 +353,9 @@ class GeneratorV(IteratorV):
         """Tell the machine when nothing of the program refers to it any more. The program's references are those that
         values and frames hold to this object, so that it dies here when it would die in Python.
         """
-        frame, waiting = self.frame, m.generators
+        frame, waiting = self.frame, m.state(WaitingGenerators)
         if frame not in waiting.watched:
-            dropped = waiting.dropped
+            dropped = m.dropped
             waiting.watched[frame] = weakref.ref(self, lambda _: dropped.append(frame))
 
     def throw(self, m: Machine, error: UserError) -> Value | None:
@@ -382,7 +373,7 @@ class GeneratorV(IteratorV):
         m.frames.append(self.frame)  # what it handles is the context of what is thrown into it
         try:
             if self.frame.handled() is not None:
-                m.chain(error.value, anew=True)
+                chain(m, error.value, anew=True)
             caught = self.frame.unwind(m, error, index)
         finally:
             m.frames.pop()
@@ -418,9 +409,9 @@ class GeneratorV(IteratorV):
 
 def close_dropped(m: Machine) -> None:
     """Close the generators that wait in a ``try`` or a ``with`` and that nothing refers to any more."""
-    waiting = m.generators
-    while waiting.dropped:
-        frame = waiting.dropped.pop()
+    waiting = m.state(WaitingGenerators)
+    while m.dropped:
+        frame = m.dropped.pop()
         del waiting.watched[frame]
         if frame.finished is None or frame.finished[0] != "yield":
             continue
@@ -428,3 +419,68 @@ def close_dropped(m: Machine) -> None:
             m.call(m.get_attr(GeneratorV(frame), "close"), [], {})
         except UserError:
             raise Unsupported("a generator that is dropped and raises when it is closed") from None
+
+
+# --- what goes through which values -----------------------------------------------------------------------------------
+Iterates = Callable[[Machine, Any], Value]
+
+
+class _Iterates(dict[type, Iterates]):
+    """By class; one without a row has that of its nearest base, or of a base its method ``iterate``."""
+
+    def __missing__(self, cls: type) -> Iterates:
+        base = next(base for base in cls.__mro__ if base in self or "iterate" in vars(base))
+        own: Any = vars(base).get("iterate")
+        found = self[cls] = self[base] if base in self else lambda m, value: own(value, m)
+        return found
+
+
+ITERATES = _Iterates()
+
+
+def iterates(*classes: type) -> Callable[[Iterates], Iterates]:
+    """Register how to go through values of these classes."""
+
+    def register(function: Iterates) -> Iterates:
+        ITERATES.update(dict.fromkeys(classes, function))
+        return function
+
+    return register
+
+
+@iterates(ConstantV)
+def _constant(m: Machine, value: ConstantV) -> Value:
+    if type(value.value) is range:
+        return RangeIterV(value.value)
+    made = m.real(iter, value.value)  # its TypeError is the user's
+    return SequenceIterV([m.wrap_result(v) for v in m.real(list, value.value)], type(made))
+
+
+@iterates(SequenceV)
+def _sequence(m: Machine, value: SequenceV) -> Value:
+    return SequenceIterV(value, type(iter(() if issubclass(value.cls, tuple) else [])))
+
+
+@iterates(SetV)
+def _set(m: Machine, value: SetV) -> Value:
+    return SetIterV(value)
+
+
+@iterates(DictV)
+def _dict(m: Machine, value: DictV) -> Value:
+    return DictIterV(DictViewV(value, "keys"), m)
+
+
+@iterates(DictViewV)
+def _view(m: Machine, value: DictViewV) -> Value:
+    return DictIterV(value, m)
+
+
+@iterates(KnownV)
+def _known(m: Machine, value: KnownV) -> Value:
+    found = value.by_metaclass(m, "__iter__")
+    if found is not None:
+        return found
+    if isinstance(value.real, type) and issubclass(value.real, enum.Enum):
+        return SequenceIterV([ConstantV(v) for v in value.real])
+    raise Unsupported(f"iterating over the {value.describe()}")

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import enum
 from types import BuiltinFunctionType, BuiltinMethodType, FunctionType, MethodDescriptorType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.sources import Attr, Fixed, InstanceDict, Item, Source
 from ..errors import Unsupported
-from .base import Value
-from .binding import MISSING, RUN_BY_CALLS, bind, class_lookup
+from ..protocol import MISSING, Machine, Value, declared
+from ..values.binding import (
+    RUN_BY_CALLS,
+    bind,
+    class_lookup,
+    guard_lacks_attr,
+    is_data_descriptor,
+    may_change,
+    rely_on_bases,
+)
+from ..values.overlays import Overlays
 from .constant import ConstantV
+from .methods import BuiltinMethodV, MethodV
 from .overlays import set_overlay
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
-
 
 OF_EVERY_CLASS = frozenset({"__name__", "__qualname__", "__mro__", "__bases__", "__module__", "__doc__", "__class__"})
 
@@ -62,50 +68,44 @@ class KnownV(Value):
 
     def truth(self, m: Machine) -> bool:
         for name in ("__bool__", "__len__"):
-            found = self._by_metaclass(m, name)
+            found = self.by_metaclass(m, name)
             if found is not None:
                 return m.truth(found)
         return bool(m.real(bool, self.real))
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return m.call_known(self, args, kwargs)
+        return call_known(m, self, args, kwargs)
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        overlay = m.overlays.attribute(self.real, name)
+        overlay = m.state(Overlays).attribute(self.real, name)
         if overlay is not None:
             return overlay
-        if name == "__dict__" and m.overlays.names(self.real):
+        if name == "__dict__" and m.state(Overlays).names(self.real):
             raise Unsupported(f"`__dict__` of the {self.describe()} after a write", "read the attributes by name")
         if isinstance(self.real, type):
-            overlay = m.overlays.of_class(self.real, name)
+            overlay = m.state(Overlays).of_class(self.real, name)
             return self._class_attr(m, name) if overlay is None else overlay
         if isinstance(self.real, ModuleType) and name in self.real.__dict__ and name != "__dict__":
-            return m.wrap(self.real.__dict__[name], self._global_source(m, name), self.real)
+            return m.wrap(self.real.__dict__[name], self._global_source(m, name))
         if isinstance(self.real, ModuleType):
             switch = class_lookup(type(self.real), name)  # torch.backends.cudnn.enabled asks a function
             if hasattr(class_lookup(type(switch), "__get__"), "__code__") or isinstance(switch, property):
                 return bind(m, switch, self, type(self.real), name)
             fallback = self.real.__dict__.get("__getattr__")
-            if switch is MISSING and type(fallback) is FunctionType and not m.is_stable_module(self.real):
+            if switch is MISSING and type(fallback) is FunctionType and not m.is_stable(self.real.__name__):
                 return m.call(m.wrap(fallback, self._global_source(m, "__getattr__")), [ConstantV(name)], {})
         value = self._read(m, name)
         if isinstance(value, BuiltinMethodType) and value.__self__ is self.real:
             descriptor = m.class_lookup(type(self.real), name)
             if isinstance(descriptor, MethodDescriptorType):
                 # bound anew at each read: there is nothing to guard but the object
-                from .functions import BuiltinMethodV
-
                 return BuiltinMethodV(descriptor, self)
         if isinstance(value, MethodType) and value.__self__ is self.real:
-            from .functions import MethodV
-
             return MethodV(KnownV(value.__func__), self)
         return m.wrap(value, Attr(self.source, name) if self.source else None)
 
     def _global_source(self, m: Machine, name: str) -> Source | None:
-        if m.is_stable_module(self.real):
-            from ..interp.globals import library_data
-
+        if m.is_stable(self.real.__name__):
             return library_data(m, self.real, name)
         return Item(InstanceDict(self.source), name) if self.source else None
 
@@ -118,14 +118,14 @@ class KnownV(Value):
             return self._of_every_class(m, name)
         metaclass = type(self.real)
         by_metaclass = m.class_lookup(metaclass, name)
-        if m.may_change(metaclass) and by_metaclass is not MISSING and m.is_data_descriptor(by_metaclass):
+        if may_change(m, metaclass) and by_metaclass is not MISSING and is_data_descriptor(m, by_metaclass):
             return bind(m, by_metaclass, self, metaclass, name)
         attribute = m.class_lookup(self.real, name)
         if attribute is MISSING and by_metaclass is not MISSING:
             return bind(m, by_metaclass, self, metaclass, name)
         if attribute is MISSING:
             fallback = m.class_lookup(metaclass, "__getattr__")
-            if type(fallback) is FunctionType and m.may_change(metaclass):
+            if type(fallback) is FunctionType and may_change(m, metaclass):
                 return m.call(m.wrap_known(fallback), [self, ConstantV(name)], {})
             return m.wrap_result(m.real(getattr, self.real, name))
         return bind(m, attribute, self, self.real, name, is_class=True)
@@ -133,8 +133,8 @@ class KnownV(Value):
     def _of_every_class(self, m: Machine, name: str) -> Value:
         value = m.real(getattr, self.real, name)
         if name in ("__mro__", "__bases__"):
-            m.rely_on_bases(self.real)
-        elif m.may_change(self.real) and (value is None or isinstance(value, str)):
+            rely_on_bases(m, self.real)
+        elif may_change(m, self.real) and (value is None or isinstance(value, str)):
             m.guard(Attr(Fixed(self.real), name), "constant", value, f"the `{name}` of a class was read")
         return m.wrap_result(value)
 
@@ -146,20 +146,20 @@ class KnownV(Value):
     def _read(self, m: Machine, name: str) -> Any:
         """The attribute as it is; that there is none may change."""
         if not m.is_stable(_home(self.real)):
-            m.guard_lacks_attr(self.real, self.source, name)
+            guard_lacks_attr(m, self.real, self.source, name)
         return m.real(getattr, self.real, name)
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
         if type(self.real) is FunctionType and name in RUN_BY_CALLS:
             raise Unsupported(f"writing `{name}` of a function")
-        if self._by_metaclass(m, "__setattr__", ConstantV(name), value) is None:
+        if self.by_metaclass(m, "__setattr__", ConstantV(name), value) is None:
             self.store(m, name, value)
 
     def store(self, m: Machine, name: str, value: Value) -> None:
         """Write an attribute without asking a metaclass of the user's."""
         set_overlay(m, self, name, value)
 
-    def _by_metaclass(self, m: Machine, name: str, *args: Value) -> Value | None:
+    def by_metaclass(self, m: Machine, name: str, *args: Value) -> Value | None:
         """A class's own ``len``, iteration, ...: the metaclass's method in Python, None where there is none."""
         method = m.class_lookup(type(self.real), name)
         counted = isinstance(self.real, enum.EnumMeta) and not name.endswith("attr__")
@@ -168,11 +168,11 @@ class KnownV(Value):
         return m.call(m.wrap_known(method), [self, *args], {})
 
     def get_item(self, m: Machine, key: Value) -> Value:
-        found = self._by_metaclass(m, "__getitem__", key)
+        found = self.by_metaclass(m, "__getitem__", key)
         if found is not None:
             return found
         if is_made(self) or is_made(key):
-            return m.made_item(self, key)
+            return made_item(m, self, key)
         if isinstance(self.real, type):
             made_by = getattr(m.class_lookup(self.real, "__class_getitem__"), "__func__", None)
             if type(made_by) is FunctionType and not m.is_stable(made_by.__globals__.get("__name__")):
@@ -181,18 +181,8 @@ class KnownV(Value):
             return m.wrap_result(m.real(lambda: self.real[key.as_constant()]))
         raise Unsupported(f"an item of the {self.describe()}")
 
-    def iterate(self, m: Machine) -> Value:
-        from .iterators import SequenceIterV
-
-        found = self._by_metaclass(m, "__iter__")
-        if found is not None:
-            return found
-        if isinstance(self.real, type) and issubclass(self.real, enum.Enum):
-            return SequenceIterV([ConstantV(v) for v in self.real])
-        raise Unsupported(f"iterating over the {self.describe()}")
-
     def contains(self, m: Machine, item: Value) -> bool:
-        found = self._by_metaclass(m, "__contains__", item)
+        found = self.by_metaclass(m, "__contains__", item)
         if found is not None:
             return m.truth(found)
         if item.is_constant():
@@ -200,10 +190,29 @@ class KnownV(Value):
         raise Unsupported(f"`in` on the {self.describe()}")
 
     def length(self, m: Machine) -> int:
-        found = self._by_metaclass(m, "__len__")
+        found = self.by_metaclass(m, "__len__")
         if found is not None:
             return int(found.as_constant())
         return int(m.real(len, self.real))
+
+
+# --- what files above define ------------------------------------------------------------------------------------------
+@declared
+def call_known(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call an existing function, class or builtin."""
+    raise NotImplementedError
+
+
+@declared
+def made_item(m: Machine, owner: Value, key: Value) -> Value:
+    """``owner[key]`` with classes that were made inside: ``list[Local]``, ``Local[int]``."""
+    raise NotImplementedError
+
+
+@declared
+def library_data(m: Machine, module: ModuleType, name: str) -> Source | None:
+    """How to reach what programs change in the modules of a library, where the program reads it: ``sys.argv``."""
+    raise NotImplementedError
 
 
 class CalledAtTheEnd(KnownV):

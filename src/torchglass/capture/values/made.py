@@ -12,16 +12,25 @@ function for each symbolic one, a ``Mark`` for a tensor. Whoever reads a stand-i
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import Unsupported
-from .base import Value
+from ..protocol import Lazy, Machine, Value, declared
 from .constant import ConstantV
 from .containers import CellV
 from .known import KnownV
 
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
+
+@dataclass
+class StandIns:
+    made: dict[int, tuple[Value, Any]] = field(default_factory=dict)  # by the id of the value
+    cells: dict[int, Any] = field(default_factory=dict)  # what methods of such classes read around them
+
+
+@declared
+def stand_in(m: Machine, value: Value | Lazy) -> Any:
+    """A real object that stands for ``value``; reading it through ``Machine.wrap`` gives the value again."""
+    raise NotImplementedError
 
 
 class Mark:
@@ -76,17 +85,17 @@ class MadeV(KnownV):
         self.steps: list[Step] = []
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
-        if self._by_metaclass(m, "__setattr__", ConstantV(name), value) is None:
+        if self.by_metaclass(m, "__setattr__", ConstantV(name), value) is None:
             self.store(m, name, value)
 
     def store(self, m: Machine, name: str, value: Value) -> None:
         """``type.__setattr__``: no metaclass of the user's is asked."""
         self._refuse_other(name)
-        m.real(type.__setattr__, self.real, name, m.stand_in(value))
+        m.real(type.__setattr__, self.real, name, stand_in(m, value))
         self.steps.append(Step(name, value))
 
     def del_attr(self, m: Machine, name: str) -> None:
-        if self._by_metaclass(m, "__delattr__", ConstantV(name)) is None:
+        if self.by_metaclass(m, "__delattr__", ConstantV(name)) is None:
             self.discard_attr(m, name)
 
     def discard_attr(self, m: Machine, name: str) -> None:

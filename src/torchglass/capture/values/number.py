@@ -15,19 +15,15 @@ import operator
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, MethodDescriptorType, NoneType, WrapperDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...bytecode.operators import BINARY, COMPARE, UNARY
 from ...records.literals import literal
 from ...records.sources import Computed, Constant, Item, Local, Source
 from ..errors import Unsupported
-from .base import Lazy, Value
+from ..protocol import Machine, Value
 from .constant import NUMPY_BOOLS, NUMPY_FLOATS, ConstantV
-from .containers import SequenceV
-from .functions import BuiltinMethodV
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
+from .methods import BuiltinMethodV
 
 # A float on which the program branched with so many values is no constant of entries any more: the branch breaks.
 MOST_VALUES = 8
@@ -176,25 +172,14 @@ def outside(m: Machine, real: Any, source: Source | None) -> NumberV | None:
 
 def changes(m: Machine, source: Source) -> bool:
     """Whether what stands at ``source`` has been another number or text before, or surely will be."""
-    return source in m.changes or _is_varying(m, source)
+    return source in m.changes or is_varying(m, source)
 
 
-def _is_varying(m: Machine, source: Source) -> bool:
+def is_varying(m: Machine, source: Source) -> bool:
     """Whether ``source`` is, or is an item of, what an operation gave that the graph ended for."""
     while isinstance(source, Item):
         source = source.of
     return isinstance(source, Local) and source.name in m.varying
-
-
-def varies(m: Machine, value: Value | Lazy | str | None) -> bool:
-    """Whether a value handed to a resume function is another one at each call: the result of what broke the graph (a
-    text of the entry's), a number that changes, a new container of such.
-    """
-    if isinstance(value, (Lazy, SequenceV)) and value.source is not None:
-        return _is_varying(m, value.source)
-    if isinstance(value, SequenceV):
-        return any(varies(m, item) for item in value.items)
-    return isinstance(value, (str, NumberV))
 
 
 @dataclass

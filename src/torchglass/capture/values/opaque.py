@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...operators.traced_arrays import is_traced
 from ...records.sources import Source
 from ..errors import Unsupported
-from .base import Value
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
+from ..protocol import Machine, Value
 
 
 class OpaqueV(Value):

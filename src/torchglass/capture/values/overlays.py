@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.sources import Attr, Source
 from ..errors import Unsupported
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
-    from .base import Value
+from ..protocol import Machine, Value
+from ..values.binding import is_data_descriptor
+from ..values.sealing import refuse_when_sealed
 
 UNREACHABLE = "!"  # begins the names of namespaces that belong to no imported module
 
@@ -75,17 +74,17 @@ class Overlays:
 
 def set_overlay(m: Machine, owner: Any, name: str, value: Value) -> None:
     """The program writes an attribute of an existing object; one that nothing leads to ends the graph."""
-    overlays = m.overlays
+    overlays = m.state(Overlays)
     key = overlays.module_key(owner.real) if isinstance(owner.real, ModuleType) else None
     if owner.source is None and key is None:
         raise Unsupported(f"writing attribute `{name}` of the {owner.describe()}")
     if isinstance(owner.real, type):
         written = getattr(value, "real", None)
-        special = name.startswith("__") or m.is_data_descriptor(m.class_lookup(owner.real, name))
+        special = name.startswith("__") or is_data_descriptor(m, m.class_lookup(owner.real, name))
         binds = (written is not None and hasattr(type(written), "__get__")) or value.python_type() is FunctionType
         if special or binds:
             raise Unsupported(f"writing attribute `{name}` of the {owner.describe()}")
-    m.refuse_when_sealed()
+    refuse_when_sealed(m)
     if key is not None:
         overlays.globals[(key, name)] = value
     else:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -21,12 +21,9 @@ from ...records.size_sources import size_source
 from ...records.sizes import Expr, Size, maximum, minimum, symbol_name
 from ...records.sources import Source
 from ...records.symbolic_ints import RELATIONS, IntNode, SizeEnvironment, size_of
-from .base import Value
+from ..protocol import Machine, Value
 from .constant import ConstantV
 from .number import LengthV, NumberV
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 ARITHMETIC: dict[Any, Callable[..., Size]] = {
     operator.add: operator.add, operator.sub: operator.sub, operator.mul: operator.mul,
@@ -84,25 +81,24 @@ class SizeV(NumberV):
         return self.environment.proved(divisor, ">", 0) is True
 
 
-def as_size(environment: SizeEnvironment, free: Callable[[str], str], number: NumberV) -> Any:
+def as_size(number: NumberV) -> Any:
     """A whole number that changes as operators take it for a size: an int or a SymInt. Its value, which is guarded,
     where it is none that a size may be.
     """
-    size = _number_size(environment, free, number)
+    environment = number.machine.state(SizeEnvironment)
+    size = _number_size(environment, number) if environment.allowed else None
     return number.value if size is None else environment.integer(size)
 
 
-def _number_size(environment: SizeEnvironment, free: Callable[[str], str], number: Value) -> Size | None:
+def _number_size(environment: SizeEnvironment, number: Value) -> Size | None:
     if isinstance(number, SizeV) or not isinstance(number, NumberV):
         return _size(number)
     if type(number.known) is not int:
         return None
     if number.text is None or isinstance(number, LengthV):
-        if number.known < 1:
-            return None
-        return size_of(environment.symbol(number.place(), number.known, free))
+        return size_of(environment.symbol(number.place(), number.known)) if number.known >= 1 else None
     made = ARITHMETIC.get(number.function)
-    parts = [_number_size(environment, free, part) for part in number.parts]
+    parts = [_number_size(environment, part) for part in number.parts]
     if made is None or None in parts or number.function in (operator.floordiv, operator.mod):
         return None
     return made(*parts)

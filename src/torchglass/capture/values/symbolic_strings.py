@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .base import Value
+from ..protocol import Machine, Value
 from .constant import ConstantV
 from .containers import TupleV
 from .number import NumberV, computed
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
 
 
 def changes(values: list[Value]) -> bool:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.fx
 
 from ...records.sources import Attr, Source
 from ..errors import Fails, Unsupported
-from .base import Value, home_of
-from .binding import bind
+from ..protocol import Machine, Value, declared
+from ..values.binding import bind, guard_lacks_attr, home_of
+from ..values.iterators import SequenceIterV
 from .constant import ConstantV
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
+from .function_modes import FunctionModes, dispatched
+from .methods import TensorMethodV
+from .overlays import Overlays
 
 # Attributes that read no data and are plain Python values of a fake tensor.
 METADATA = frozenset(
@@ -73,8 +75,8 @@ class TensorV(Value):
         return type(self.real) if self.real is not None else torch.Tensor
 
     def get_attr(self, m: Machine, name: str) -> Value:
-        if m.function_modes and not callable(getattr(torch.Tensor, name, callable)):
-            answer = m.dispatched(getattr, [self, ConstantV(name)], {})
+        if m.state(FunctionModes).entered and not callable(getattr(torch.Tensor, name, callable)):
+            answer = dispatched(m, getattr, [self, ConstantV(name)], {})
             if answer is not None:
                 return answer
         if name == "shape":
@@ -96,7 +98,7 @@ class TensorV(Value):
         if attribute is None and self.real is not None:
             # an attribute that the user (or a library) stuck onto the tensor
             if self.source is None or not hasattr(self.real, name):
-                m.guard_lacks_attr(self.real, self.source, name)
+                guard_lacks_attr(m, self.real, self.source, name)
                 m.throw(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
             assert self.source is not None
             return m.wrap(getattr(self.real, name), Attr(self.source, name))
@@ -105,8 +107,6 @@ class TensorV(Value):
         if type(attribute) is FunctionType and not m.is_stable(home_of(attribute)):
             return bind(m, attribute, self, torch.Tensor, name)
         if callable(attribute):
-            from .functions import TensorMethodV
-
             return TensorMethodV(self, name)
         raise Unsupported(f"attribute `{name}` of a tensor", "read it outside the compiled function")
 
@@ -120,7 +120,7 @@ class TensorV(Value):
     def _grad(self, m: Machine) -> Value:
         if self.real is None or self.source is None:
             raise Unsupported("`.grad` of a tensor made inside the graph")
-        written = m.overlays.attribute(self.real, "grad")
+        written = m.state(Overlays).attribute(self.real, "grad")
         if written is not None:
             return written
         return m.wrap(self.real.grad, Attr(self.source, "grad"))
@@ -130,7 +130,7 @@ class TensorV(Value):
         raise AssertionError
 
     def truth(self, m: Machine) -> bool:
-        known = m.constant_tensor(self)
+        known = known_value(m, self)
         if known is not None:
             return bool(m.real(bool, known))
         raise Unsupported(
@@ -139,17 +139,24 @@ class TensorV(Value):
         )
 
     def iterate(self, m: Machine) -> Value:
-        if m.function_modes:
+        if m.state(FunctionModes).entered:
             raise Unsupported("iterating over a tensor under a TorchFunctionMode", "iterate over `x.unbind()`")
         if self.fake.dim() == 0:
             m.throw(TypeError, "iteration over a 0-d tensor")
-        from .iterators import SequenceIterV
-
         return SequenceIterV(m.listed(m.torch_method(self, "unbind", [ConstantV(0)], {})))
+
+    def as_index(self, m: Machine, user: Callable[[Any], Any] = operator.index) -> Any:
+        known = known_value(m, self)
+        if known is None:
+            raise Unsupported("a tensor as index of a list")
+        return m.real(operator.index, known)
+
+    def contains(self, m: Machine, item: Value) -> bool:
+        raise Unsupported("`in` on a tensor")
 
     def length(self, m: Machine) -> int:
         self.rely_on(m, "__len__")
-        answer = m.dispatched(len, [self], {})
+        answer = dispatched(m, len, [self], {})
         if answer is not None:
             return int(answer.as_constant())
         if self.fake.dim() == 0:
@@ -161,7 +168,7 @@ class TensorV(Value):
         if not isinstance(size, torch.SymInt):
             return None
         self.rely_on(m, "__len__")
-        return m.dispatched(len, [self], {}) or m.wrap_result(size)
+        return dispatched(m, len, [self], {}) or m.wrap_result(size)
 
     def get_item(self, m: Machine, key: Value) -> Value:
         self.rely_on(m, "__getitem__")
@@ -178,9 +185,25 @@ class TensorV(Value):
             m.torch_method(self, "requires_grad_", [value], {})
             return
         if name in ("grad", "data") and self.real is not None and self.source is not None:
-            from ..torch_api import tensor_attributes as fields
-
-            write = fields.write_grad if name == "grad" else fields.write_data
-            write(m, self, value)
+            (write_grad if name == "grad" else write_data)(m, self, value)
             return
         raise Unsupported(f"writing attribute `{name}` of a tensor", "do this outside the compiled function")
+
+
+# --- what files above define ------------------------------------------------------------------------------------------
+@declared
+def known_value(m: Machine, tensor: TensorV) -> torch.Tensor | None:
+    """The real tensor that ``tensor`` is at every call, None when that is not known."""
+    raise NotImplementedError
+
+
+@declared
+def write_grad(m: Machine, owner: TensorV, value: Value) -> None:
+    """``owner.grad = value``: None, or a tensor that PyTorch takes for one."""
+    raise NotImplementedError
+
+
+@declared
+def write_data(m: Machine, owner: TensorV, value: Value) -> None:
+    """``owner.data = value``: other memory for the tensor, which nothing may read from here to the end of the graph."""
+    raise NotImplementedError

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .base import Value
-from .functions import CallableV
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
+from ..protocol import Machine, Value, declared
+from .methods import CallableV
 
 Transform = Callable[..., Callable[..., Any]]
 
@@ -25,6 +22,14 @@ def bound(transform: Any, options: dict[str, Any]) -> Transform:
     return apply
 
 
+@declared
+def call_transformed(
+    m: Machine, transform: Transform, function: Value, args: list[Value], kwargs: dict[str, Value]
+) -> Value:
+    """Call ``transform(function)``."""
+    raise NotImplementedError
+
+
 class TransformedV(CallableV):
     """``torch.func.vmap(f)`` and the like, not yet called."""
 
@@ -38,4 +43,4 @@ class TransformedV(CallableV):
         return type(lambda: None)
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return m.call_transformed(self.transform, self.function, args, kwargs)
+        return call_transformed(m, self.transform, self.function, args, kwargs)

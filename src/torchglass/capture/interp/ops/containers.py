@@ -7,7 +7,7 @@ import sys
 from ....bytecode.objects import namesake
 from ....bytecode.operators import UNARY, unpacked
 from ...errors import Unsupported, UserError
-from ...values.base import NotConstant
+from ...protocol import NotConstant
 from ...values.constant import ConstantV
 from ...values.containers import ListV, SetV, SliceV, TupleV
 from ...values.dicts import DictV
@@ -92,7 +92,7 @@ def set_update(m, f, i):
 def _pairs_for(m, mapping, user):
     """The pairs of a mapping that ``user`` unpacks with ``**``, which words the error of what is none."""
     try:
-        return m.mapping_pairs(mapping)
+        return mapping.mapping_pairs(m)
     except UserError as error:
         if not issubclass(error.value.python_type(), AttributeError):
             raise
@@ -200,7 +200,7 @@ def match_keys(m, f, i):
     for n, key in enumerate(keys):
         if any(m.equal(key, other) for other in keys[:n]):
             m.throw(ValueError, f"mapping pattern checks duplicate key ({key.as_constant()!r})")
-    if all(m.contains(subject, k) for k in keys):
+    if all(subject.contains(m, m.settled_key(k)) for k in keys):
         f.push(TupleV([subject.get_item(m, k) for k in keys]))
     else:
         f.push(ConstantV(None))

@@ -6,12 +6,13 @@ import sys
 
 from ....bytecode.objects import namesake
 from ...errors import Unsupported, UserError
+from ...guarding.class_guards import is_subclass
 from ...meanings import exception_groups
+from ...protocol import MISSING, NULL, HandledV
 from ...torch_api import deferred_asserts as checked
-from ...values.base import NULL, HandledV
-from ...values.binding import MISSING
 from ...values.constant import NONE, ConstantV
 from ...values.containers import TupleV
+from ...values.exceptions import chain, exception_from, handled
 from ...values.instance import ExceptionV, InstanceV
 from ...values.iterators import GeneratorV
 from .containers import called_like, is_iterable
@@ -117,7 +118,7 @@ def call(m, f, i):
 @handler("CALL_FUNCTION_EX")
 def call_function_ex(m, f, i):
     function, args, named = ex_parts(f, i)
-    kwargs = {} if named is None else {k.as_constant(): v for k, v in m.mapping_pairs(named)}
+    kwargs = {} if named is None else {k.as_constant(): v for k, v in named.mapping_pairs(m)}
     if not all(isinstance(name, str) for name in kwargs):
         m.throw_as(lambda: dict(**{0: None}))
     if isinstance(args, (ConstantV, InstanceV)) and not is_iterable(args):
@@ -187,19 +188,19 @@ def _raising_from(cause):
 @handler("RAISE_VARARGS")
 def raise_varargs(m, f, i):
     if i.arg == 0:
-        handled = m.handled()
-        if handled is None:
+        error = handled(m)
+        if error is None:
             m.throw(RuntimeError, "No active exception to reraise")
-        raise UserError(handled)
+        raise UserError(error)
     cause = f.pop() if i.arg == 2 else None
-    value = m.exception_from(f.pop())
+    value = exception_from(m, f.pop())
     if cause is not None:
         if not (isinstance(cause, ConstantV) and cause.value is None):
-            cause = m.exception_from(cause, _raising_from)
+            cause = exception_from(m, cause, _raising_from)
         m.mutate(value)
         value.slots["__cause__"] = cause
         value.slots["__suppress_context__"] = ConstantV(True)
-    m.chain(value, anew=True)
+    chain(m, value, anew=True)
     if isinstance(value, ExceptionV):
         value.trace = object()
     raise UserError(value)
@@ -219,7 +220,7 @@ def check_exc_match(m, f, i):
         real = one.as_constant() if one.is_constant() else None
         if not (isinstance(real, type) and issubclass(real, BaseException)):
             m.raise_real(TypeError("catching classes that do not inherit from BaseException is not allowed"))
-    f.push(ConstantV(m.is_subclass(f.stack[-1].python_type(), wanted)))
+    f.push(ConstantV(is_subclass(m, f.stack[-1].python_type(), wanted)))
 
 
 @handler("POP_EXCEPT")

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ....bytecode.operators import COMPARE, CONVERSIONS, NUMBERED, UNARY
+from ...errors import Unsupported
+from ...protocol import Machine, Value
 from ...torch_api import deferred_asserts as checked
 from ...values import symbolic_strings as texts
 from ...values.constant import ConstantV
+from ...values.instance import InstanceV
+from ...values.tensor import TensorV
 from .registry import BEFORE_312, BEFORE_313, SINCE_313, handler
 
 
@@ -30,7 +36,7 @@ def is_op(m, f, i):
 @handler("CONTAINS_OP")
 def contains_op(m, f, i):
     container, item = f.pop(), f.pop()
-    f.push(ConstantV(m.contains(container, item) ^ bool(i.arg)))
+    f.push(ConstantV(container.contains(m, m.settled_key(item)) ^ bool(i.arg)))
 
 
 @handler("UNARY_NOT")
@@ -53,27 +59,46 @@ def to_bool(m, f, i):
 _CONVERSIONS = (None, *CONVERSIONS.values())
 
 
+def _formatted(m: Machine, value: Value, conversion: Any, spec: Value) -> Value:
+    """One replacement field of an f-string."""
+    text = m.call(m.wrap_known(conversion), [value], {}) if conversion else value
+    if isinstance(text, TensorV):
+        raise Unsupported("formatting a tensor", "print tensors outside the compiled function")
+    if isinstance(text, InstanceV):
+        given = text.special(m, "__format__", spec)
+        if given is not None:
+            return given
+    changing = texts.formatted(m, text, spec)
+    if changing is not None:
+        return changing
+    if isinstance(text, ConstantV) and spec.is_constant():
+        return ConstantV(m.real(format, text.value, spec.as_constant()))
+    if spec.is_constant() and spec.as_constant() == "":
+        return m.call(m.wrap_known(str), [text], {})
+    raise Unsupported(f"formatting {value.a()}")
+
+
 @handler("FORMAT_VALUE", versions=BEFORE_313)
 def format_value(m, f, i):
     spec = f.pop() if i.arg & 4 else ConstantV("")
     value = f.pop()
-    f.push(m.format(value, _CONVERSIONS[i.arg & 3], spec))
+    f.push(_formatted(m, value, _CONVERSIONS[i.arg & 3], spec))
 
 
 @handler("CONVERT_VALUE", versions=SINCE_313)
 def convert_value(m, f, i):
-    f.push(m.format(f.pop(), _CONVERSIONS[i.arg], ConstantV("")))
+    f.push(_formatted(m, f.pop(), _CONVERSIONS[i.arg], ConstantV("")))
 
 
 @handler("FORMAT_SIMPLE", versions=SINCE_313)
 def format_simple(m, f, i):
-    f.push(m.format(f.pop(), None, ConstantV("")))
+    f.push(_formatted(m, f.pop(), None, ConstantV("")))
 
 
 @handler("FORMAT_WITH_SPEC", versions=SINCE_313)
 def format_with_spec(m, f, i):
     spec, value = f.pop(), f.pop()
-    f.push(m.format(value, None, spec))
+    f.push(_formatted(m, value, None, spec))
 
 
 @handler("BUILD_STRING")

@@ -1,4 +1,4 @@
-"""The table of opcode handlers, and the decorator that fills and checks it.
+"""The decorator that fills the table of opcode handlers and checks it.
 
 A handler is ``f(machine, frame, instruction)``. Registration fails at import when a name is unknown to every supported
 Python or is taken already, so a typo cannot hide.
@@ -9,17 +9,9 @@ from __future__ import annotations
 import dis
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ....bytecode import PAIRS
-
-if TYPE_CHECKING:
-    from ....bytecode import Instruction
-    from ..frame import Frame
-    from ..machine import Machine
-
-OpHandler = Callable[["Machine", "Frame", "Instruction"], None]
-HANDLERS: dict[str, OpHandler] = {}
+from ..frame import HANDLERS, OpHandler
 
 # Instructions without a handler, by what becomes of them. A name in neither table breaks the graph too.
 NEVER_REACHED = {

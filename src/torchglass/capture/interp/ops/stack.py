@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....bytecode.operators import SHUFFLES
-from ...values.base import NULL
+from ...protocol import NULL
 from ...values.constant import ConstantV
 from ...values.containers import TupleV
 from .registry import BEFORE_312, SINCE_312, SINCE_313, handler
@@ -41,12 +41,12 @@ def shuffle(m, f, i):
 
 @handler("LOAD_CONST")
 def load_const(m, f, i):
-    f.push(m.constant(f.code.co_consts[i.arg]))
+    f.push(m.wrap_result(f.code.co_consts[i.arg]))
 
 
 @handler("RETURN_CONST", versions=((3, 12), (3, 14)))
 def return_const(m, f, i):
-    f.finished = ("return", m.constant(f.code.co_consts[i.arg]))
+    f.finished = ("return", m.wrap_result(f.code.co_consts[i.arg]))
 
 
 @handler("RETURN_VALUE")

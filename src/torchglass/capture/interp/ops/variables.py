@@ -6,11 +6,12 @@ import sys
 
 from ...errors import Unsupported
 from ...meanings import generic_aliases as typed
-from ...values.base import NULL, Value, to_call
+from ...protocol import NULL, Lazy, Value, to_call
 from ...values.constant import ConstantV
 from ...values.containers import CellV, SliceV
 from ...values.dicts import DictV
-from ...values.functions import FunctionV, MethodV
+from ...values.functions import FunctionV
+from ...values.methods import MethodV
 from .. import globals as namespaces
 from .registry import BEFORE_312, SINCE_312, SINCE_313, handler
 
@@ -21,7 +22,9 @@ def _load_local(m, f, name):
         return f.cells[name]  # to be handed to an inner function: what LOAD_CLOSURE said before 3.13
     if value is None:
         m.throw(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
-    return m.forced_local(f, name, value)
+    if isinstance(value, Lazy):
+        value = f.locals[name] = m.forced(value)
+    return value
 
 
 @handler("LOAD_FAST")

@@ -44,7 +44,7 @@ def insert(m, self, index, value):
     if self.maxlen is not None and len(self.items) >= self.maxlen:
         m.throw_as(deque(maxlen=0).insert, 0, None)
     self.change(m)
-    self.items.insert(m.as_index(index), value)
+    self.items.insert(index.as_index(m), value)
     return NONE
 
 
@@ -87,7 +87,7 @@ def deque_clear(m, self):
 
 @method(deque, name="index")
 def deque_index(m, self, value, start=ZERO, stop=NONE):
-    window = range(*slice(m.as_index(start), stop.as_constant()).indices(len(self.items)))
+    window = range(*slice(start.as_index(m), stop.as_constant()).indices(len(self.items)))
     for n, item in enumerate(self.compared(m)):
         if n in window and m.equal(item, value):
             return ConstantV(n)
@@ -110,7 +110,7 @@ def deque_reverse(m, self):
 @method(deque)
 def rotate(m, self, steps=ONE):
     self.change(m)
-    cut = -m.as_index(steps) % len(self.items) if self.items else 0
+    cut = -steps.as_index(m) % len(self.items) if self.items else 0
     self.items[:] = self.items[cut:] + self.items[:cut]
     return NONE
 

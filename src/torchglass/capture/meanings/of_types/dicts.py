@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from ....bytecode.objects import namesake
 from ...values.constant import NONE, ConstantV
@@ -12,10 +11,6 @@ from ...values.containers import TupleV
 from ...values.dicts import DictV, DictViewV
 from ...values.hashing import hash_key
 from ..registry import method
-
-if TYPE_CHECKING:
-    pass
-
 
 TRUE = ConstantV(True)
 
@@ -69,7 +64,7 @@ def _pair(m, cls, number, item):
 def dict_update(m, self, other=None, /, **kwargs):
     if other is not None:
         is_mapping = isinstance(other, DictV) or "keys" in dir(other.python_type())
-        pairs = m.mapping_pairs(other) if is_mapping else _pairs(m, self.cls, other)
+        pairs = other.mapping_pairs(m) if is_mapping else _pairs(m, self.cls, other)
         for key, value in pairs:
             self.set_item(m, key, value)
     for name, value in kwargs.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from typing import TYPE_CHECKING
 
 from ...errors import Unsupported
 from ...values.constant import NONE, ConstantV
@@ -12,10 +11,6 @@ from ...values.containers import ListV, SequenceV
 from ...values.instance import InstanceV
 from ..proxies import compared, in_order, proxies, run
 from ..registry import method
-
-if TYPE_CHECKING:
-    pass
-
 
 MOST_ITEMS = 1_000_000
 LAST = ConstantV(-1)
@@ -55,7 +50,7 @@ def grow(m, target, values):
 def insert(m, self, index, value):
     self.all(m)
     m.mutate(self)
-    self.items.insert(m.as_index(index), value)
+    self.items.insert(index.as_index(m), value)
     return NONE
 
 
@@ -66,7 +61,7 @@ def list_pop(m, self, index=LAST):
     if self.real is not None:
         self.all(m)
     m.mutate(self)
-    return m.real(self.items.pop, m.as_index(index))
+    return m.real(self.items.pop, index.as_index(m))
 
 
 @method(list, name="remove")
@@ -89,7 +84,7 @@ def list_clear(m, self):
 @method(list, tuple)
 def index(m, self, value, *bounds):
     *items, sought = compared(m, [*self.all(m), value])
-    return run(m, self.default_class(items).index, sought, *map(m.as_index, bounds))
+    return run(m, self.default_class(items).index, sought, *(bound.as_index(m) for bound in bounds))
 
 
 @method(list, tuple)

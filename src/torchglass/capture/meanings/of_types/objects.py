@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import weakref
 from types import FunctionType, GeneratorType, SimpleNamespace
-from typing import TYPE_CHECKING
 
 from ....bytecode.objects import namesake
 from ....records.sources import Referent
 from ...errors import Unsupported, UserError
-from ...values.binding import refuse_access
+from ...values.attributes import refuse_access
+from ...values.binding import rely_on_bases, throw_missing
 from ...values.constant import NONE, ConstantV
 from ...values.containers import ListV, TupleV
 from ...values.dicts import DictV
-from ...values.functions import MethodV
+from ...values.exceptions import exception_from
 from ...values.instance import ExceptionV, InstanceV
 from ...values.iterators import GeneratorV
 from ...values.known import KnownV
+from ...values.methods import MethodV, call_descriptor
 from ..builtins import pretended_class
 from ..registry import method
-
-if TYPE_CHECKING:
-    pass
 
 
 # --- object -----------------------------------------------------------------------------------------------------------
@@ -49,7 +47,7 @@ def object_getattribute(m, self, name):
     if isinstance(self, InstanceV):
         value = self.find_attr(m, name.as_constant())
         if value is None:
-            m.throw_missing(self, name.as_constant())
+            throw_missing(m, self, name.as_constant())
         return value
     return m.get_attr(self, name.as_constant())
 
@@ -128,7 +126,7 @@ def add_note(m, self, note):
         self.attrs.set_item(m, ConstantV("__notes__"), notes)
     if not isinstance(notes, ListV):
         m.throw(TypeError, "Cannot add note: __notes__ is not a list")
-    return m.call_descriptor(list.append, [notes, note], {})
+    return call_descriptor(m, list.append, [notes, note], {})
 
 
 @method(BaseException, name="__reduce__")
@@ -147,7 +145,7 @@ def exception_reduce(m, self):
 
 @method(BaseException, name="__setstate__")
 def exception_setstate(m, self, state):
-    for name, value in m.mapping_pairs(state):
+    for name, value in state.mapping_pairs(m):
         self.set_attr(m, name.as_constant(), value)
     return NONE
 
@@ -242,7 +240,7 @@ def throw(m, self, kind, value=NONE, traceback=NONE):
     given = value if isinstance(value, InstanceV) else kind
     generator = _captured(self, "throw")
     try:
-        error = UserError(m.exception_from(given, (_ for _ in ()).throw))
+        error = UserError(exception_from(m, given, (_ for _ in ()).throw))
     except UserError as instead:  # of a class that makes something else: that is thrown
         if not isinstance(given.as_constant() if given.is_constant() else None, type):
             raise
@@ -270,14 +268,14 @@ def type_instancecheck(m, cls, value):
     wanted, kind = cls.as_constant(), value.python_type()
     if isinstance(value, KnownV):
         return ConstantV(m.real(type.__instancecheck__, wanted, value.real))
-    m.rely_on_bases(kind)
+    rely_on_bases(m, kind)
     pretended = None if wanted in kind.__mro__ else pretended_class(m, value)
     return ConstantV(wanted in (pretended or kind).__mro__)
 
 
 @method(type, name="__subclasscheck__")
 def type_subclasscheck(m, cls, other):
-    m.rely_on_bases(other.as_constant())
+    rely_on_bases(m, other.as_constant())
     return ConstantV(cls.as_constant() in other.as_constant().__mro__)
 
 
@@ -290,7 +288,7 @@ def type_call(m, self, /, *args, **kwargs):
 
 @method(type)
 def mro(m, self):
-    m.rely_on_bases(self.as_constant())
+    rely_on_bases(m, self.as_constant())
     return m.wrap_result(type.mro(self.as_constant()))
 
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...values.constant import NONE, ConstantV
 from ...values.containers import SetV, combined
 from ...values.hashing import hash_key
 from ..registry import method
-
-if TYPE_CHECKING:
-    pass
 
 
 def _keys(m, values):

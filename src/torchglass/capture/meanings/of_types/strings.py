@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import Unsupported
+from ...protocol import Value
 from ...values import symbolic_strings as texts
-from ...values.base import Value
 from ...values.containers import TupleV
 from ...values.tensor import TensorV
 from ..registry import method

@@ -19,10 +19,10 @@ from weakref import WeakKeyDictionary
 from bytecode import Bytecode, CellVar, Instr, Label
 from bytecode.instr import TryBegin, TryEnd
 
-from ...bytecode import build_table, decode, exception_entries, protection
-from ...bytecode.flow import reached
-from ...bytecode.pairs import split_pairs
-from ...records.sources import SHARED, STACK
+from ..bytecode import build_table, decode, exception_entries, protection
+from ..bytecode.flow import reached
+from ..bytecode.pairs import split_pairs
+from ..records.sources import SHARED, STACK
 
 # 3.12: the depth of blocks; at 1 (some patch releases) closing the generator would skip the handlers that it waits in.
 # 3.13: whether it is part of a `yield from`.

@@ -12,7 +12,7 @@ is a number, and guarded.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -21,9 +21,8 @@ from ...marks.tensors import marked_sizes
 from ...records.guards import Stride, TensorMeta
 from ...records.size_sources import is_argument, tensor_size
 from ...records.sources import Source
-
-if TYPE_CHECKING:
-    from ..interp.machine import Machine
+from ...records.symbolic_ints import SizeEnvironment
+from ..protocol import Machine
 
 
 @dataclass(frozen=True)
@@ -47,25 +46,26 @@ def symbolic_layout(m: Machine, real: torch.Tensor, source: Source) -> SymbolicL
     """The layout of a tensor with sizes that are known to change; None where there are none, or they cannot be left
     open: of views that autograd knows, inference tensors, parameters, tensors without elements.
     """
-    if not m.builder.symbolic or isinstance(real, torch.nn.Parameter):
+    environment = m.state(SizeEnvironment)
+    if not environment.allowed or isinstance(real, torch.nn.Parameter):
         return None
-    dims = _changing(m, real, source)
+    dims = _changing(m, environment, real, source)
     if not dims or not real.numel() or not torch_compat.is_plain(real):
         return None
     sizes: list[Any] = list(real.shape)
     for dim in dims:
-        sizes[dim] = m.builder.symbol(tensor_size(source, dim), real.shape[dim])
+        sizes[dim] = environment.symbol(tensor_size(source, dim), real.shape[dim])
     strides, products = _strides(real, sizes, dims)
     return SymbolicLayout(tuple(sizes), strides, dims, products)
 
 
-def _changing(m: Machine, real: torch.Tensor, source: Source) -> frozenset[int]:
+def _changing(m: Machine, environment: SizeEnvironment, real: torch.Tensor, source: Source) -> frozenset[int]:
     """The dimensions whose sizes changed before, or that the program says will."""
     dims = {dim for dim in range(real.dim()) if m.changes and tensor_size(source, dim) in m.changes}
     if getattr(real, "_has_dynamo_dim_marking", False):
         marked, static = marked_sizes(real)
         dims = (dims | marked) - static
-    if m.builder.all_symbolic and is_argument(source):
+    if environment.all_arguments and is_argument(source):
         dims.update(dim for dim, size in enumerate(real.shape) if size > 1)
     return frozenset(dims)
 

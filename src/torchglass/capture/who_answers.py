@@ -20,21 +20,21 @@ from typing import Any
 
 import torch
 
-from ... import torch_compat
-from ...bytecode.objects import is_heap_type
-from .. import run as capture  # noqa: F401  (enters all rows)
-from ..torch_api.operations import DATA_METHODS, FORBIDDEN, REFUSED_PREFIXES
-from ..values.arrays import is_scalar_class
-from ..values.base import home_of
-from ..values.known import KnownV
-from . import registry
-from .calls import CLASS_METHOD, OBJECT, said_by_program
-from .methods import PURE_CLASSES, PURE_OWNERS
-from .registry import Answer, Fold, Inline, Node, OfObject, Polyfill, Refuse
+from .. import torch_compat
+from ..bytecode.objects import is_heap_type
+from . import run as capture  # noqa: F401  (enters all rows)
+from .meanings import registry
+from .meanings.calls import CLASS_METHOD, OBJECT, said_by_program
+from .meanings.methods import PURE_CLASSES, PURE_OWNERS
+from .meanings.registry import Answer, Fold, Inline, Node, OfObject, Polyfill, Refuse
+from .torch_api.operations import DATA_METHODS, FORBIDDEN, REFUSED_PREFIXES
+from .values.arrays import is_scalar_class
+from .values.binding import home_of
+from .values.known import KnownV
 
 # What classes in C answer by name, as ``methods.call_class_method`` takes it.
 CLASS_METHODS = ("__new__", "fromkeys", "__subclasshook__", "__init_subclass__", "from_iterable")
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,15 +9,13 @@ import functools
 from collections.abc import Sequence
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...bytecode import parameter_names
+from ..protocol import Machine
 from ..values.constant import ConstantV
 from ..values.containers import TupleV
 from ..values.dicts import DictV
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 VARIADIC = CO_VARARGS | CO_VARKEYWORDS
 

@@ -26,9 +26,8 @@ from ...records.sources import Source
 from ...records.symbolic_ints import SizeEnvironment, hint_of
 from ...records.tensor_spec import TensorSpec
 from ..errors import NeedsData, Unsupported
-from ..guarding.symbolic_layouts import SymbolicLayout
+from ..protocol import Lazy, Machine, NotConstant, Value
 from ..values.arrays import is_array
-from ..values.base import Lazy, NotConstant, Value
 from ..values.constant import NUMPY_FLOATS, ConstantV
 from ..values.containers import ListV, SequenceV, SliceV, TupleV
 from ..values.dicts import DictV
@@ -37,6 +36,7 @@ from ..values.instance import InstanceV
 from ..values.number import NumberV
 from ..values.sizes import SizeV, as_size
 from ..values.tensor import TensorV
+from .symbolic_layouts import SymbolicLayout
 
 Made = TypeVar("Made", bound=EntryTensorV)
 
@@ -55,9 +55,6 @@ class GraphBuilder:
     def __init__(self, fake_mode: Any = None) -> None:
         self.graph = torch.fx.Graph()
         self.fake_mode = fake_mode or torch_compat.new_fake_mode()
-        self.sizes = SizeEnvironment()
-        self.symbolic = False  # whether numbers and sizes may stay open
-        self.all_symbolic = False  # whether those of all arguments do
         self.inputs: list[TensorV] = []
         self.by_fake: dict[int, TensorV] = {}
         self.root = torch.nn.Module()
@@ -93,13 +90,13 @@ class GraphBuilder:
         fake = torch_compat.fake_of(self.fake_mode, call.result)
         return self._made_by_entry(ListTensorV(self._after_tensors("data"), fake, call))
 
-    def tell_sizes(self, inputs: list[TensorV]) -> None:
+    def tell_sizes(self, sizes: SizeEnvironment, inputs: list[TensorV]) -> None:
         """Add graph inputs for the sizes in the graph that its inputs do not tell."""
         wanted = symbols_of((node.args, node.kwargs) for node in self.graph.nodes)
         wanted |= symbols_of(node.meta.get("val") for node in self.graph.nodes)
         like = torch.empty((), dtype=torch.uint8, device="cpu")
         for name in sorted(wanted - size_places([value.fake for value in inputs], wanted).keys()):
-            size = self.sizes.named(name)
+            size = sizes.named(name)
             fake = torch_compat.fake_like(self.fake_mode, like, (size,), (0,))
             self._made_by_entry(EntrySizeV(self._after_tensors(f"size_{name}"), fake, size))
 
@@ -129,7 +126,6 @@ class GraphBuilder:
         if layout is None:
             fake = torch_compat.fake_of(self.fake_mode, real)
         else:
-            self.fake_mode.symbolic = symbolic_shapes.answer
             fake = torch_compat.fake_of(self.fake_mode, real, layout.sizes, layout.strides)
         if self._placeholder_anchor is None:
             with self.graph.inserting_before(self._first()):
@@ -145,14 +141,10 @@ class GraphBuilder:
         self.by_fake[id(fake)] = value
         return value
 
-    def as_size(self, number: NumberV) -> Any:
-        """A whole number that changes, as operators take it for a size."""
+    def leave_sizes_open(self, sizes: SizeEnvironment) -> None:
+        """From here on operators meet symbolic sizes."""
         self.fake_mode.symbolic = symbolic_shapes.answer
-        return as_size(self.sizes, lambda name: torch_compat.reserved_name(self.graph, name), number)
-
-    def symbol(self, source: Source, value: int) -> torch.SymInt:
-        """A size that changes, by a name that no node has."""
-        return self.sizes.symbol(source, value, lambda name: torch_compat.reserved_name(self.graph, name))
+        sizes.free = lambda name: torch_compat.reserved_name(self.graph, name)
 
     def constant(self, real: torch.Tensor) -> TensorV:
         """A tensor that no source reaches: an attribute of the graph module."""
@@ -418,6 +410,29 @@ def tracing_arrays(mode: TracedArrays) -> Iterator[None]:
         raise Unsupported(str(error), "move it out of the compiled function") from None
 
 
+@contextmanager
+def building(m: Machine, builder: GraphBuilder) -> Iterator[None]:
+    """What is captured in this block goes into another graph."""
+    outer = m.state(GraphBuilder)
+    m.states[GraphBuilder] = builder
+    try:
+        yield
+    finally:
+        m.states[GraphBuilder] = outer
+
+
+def stack_trace(m: Machine) -> str:
+    """The frames in the form of a traceback, which ``print_readable`` shows."""
+    import linecache
+
+    lines = []
+    for frame in m.frames:
+        at = frame.origin()
+        text = linecache.getline(at.file, at.line).strip()
+        lines.append(f'  File "{at.file}", line {at.line}, in {at.function}\n    {text}\n')
+    return "".join(lines)
+
+
 class RehearsalBuilder(GraphBuilder):
     """A builder whose graph is thrown away: for code that is interpreted only to know what it relies on.
 
@@ -491,8 +506,8 @@ def convert(
         return leaf(value)
     if isinstance(value, SizeV):
         return value.symbolic
-    if isinstance(value, NumberV) and type(value.known) is int and value.machine.builder.symbolic:
-        return value.machine.builder.as_size(value)
+    if isinstance(value, NumberV) and type(value.known) is int:
+        return as_size(value)
     if isinstance(value, ConstantV):
         return constant_of(value.value)
     if isinstance(value, SliceV):
