@@ -4,11 +4,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torchglass.capture.interp.binding import bind_arguments
 
 import torchglass as tg
 from torchglass.capture.errors import UserError
 from torchglass.capture.interp.machine import Machine
+from torchglass.capture.meanings.argument_binding import bind_arguments
 from torchglass.capture.values.constant import ConstantV
 
 NAMES = "abcde"
