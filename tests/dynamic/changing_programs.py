@@ -296,7 +296,7 @@ def pools(x):
     return F.max_pool2d(x, 2), F.avg_pool2d(x, 2), F.adaptive_avg_pool2d(x, 1)
 
 
-@program(("b", 3, 8, "t"), most_entries=7)  # PyTorch's own function takes numbers
+@program(("b", 3, 8, "t"), most_entries=7)  # it computes places by floats of the size
 def resized(x):
     return F.interpolate(x, scale_factor=2, mode="nearest")
 

@@ -38,6 +38,7 @@ from ..torch_compat import (
     FakeTensor,
     FakeTensorMode,
     autograd_sequence_number,
+    called_on_symbols,
     current_autograd_node,
     fake_of,
     functional_storage_changed,
@@ -200,7 +201,7 @@ class Tracer:
             args = as_kernels_take(function, args, kwargs)
             written = COMPOSITES.get(function)
             result = written(*args, **kwargs) if written is not None else None
-            return function(*args, **kwargs) if result is None else result
+            return called_on_symbols(self.mode, function, args, kwargs) if result is None else result
         value: Any = self.gm
         for part in str(node.target).split("."):
             value = getattr(value, part)

@@ -45,6 +45,8 @@ def needs_data(error: Exception) -> bool:
 
 
 _where = torch.ops.aten.where.self
+_size = torch.ops.aten.size.default  # what C++ calls that takes no symbolic sizes
+_IN_CPP = "with symbolic sizes/strides"
 _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
 
 
@@ -74,6 +76,8 @@ class LightFakeMode(FakeTensorMode):
             if func is _where and args[0].dtype is torch.uint8:  # its meta function refuses what the kernel takes
                 args = (args[0].bool(), *args[1:])
             kwargs = kwargs or {}
+            if func is _size and self.symbolic is not None and args[0]._has_symbolic_sizes_strides:
+                raise RuntimeError(f"sizes as numbers of a tensor {_IN_CPP}")
             key = fake_results.key_of(self, func, args, kwargs)
             result = fake_results.known(self, key, args)
             if result is None and key is None and self.symbolic is not None:
@@ -115,6 +119,20 @@ class LightFakeMode(FakeTensorMode):
         refused = refusal(func, args, kwargs, result)
         if refused is not None:
             raise refused
+
+
+def called_on_symbols(mode: Any, function: Any, args: Any, kwargs: Any) -> Any:
+    """A function of PyTorch's on fake tensors. Where its C++ takes no symbolic sizes, as that of ``matmul`` in 2.11 and
+    of ``interpolate``, PyTorch's Python versions of composite operators are called.
+    """
+    try:
+        return function(*args, **kwargs)
+    except RuntimeError as error:
+        if mode.symbolic is None or _IN_CPP not in str(error):
+            raise
+    # _EnablePythonDispatcher: kernels that are written in Python go first. Tried: 2.11, 2.13.
+    with torch._C._EnablePythonDispatcher():
+        return function(*args, **kwargs)
 
 
 def has_single(tensor: torch.Tensor) -> bool:

@@ -81,7 +81,7 @@ class GraphBuilder:
             if known.number is number or (number.source is not None and known.number.source == number.source):
                 return known
         with self.fake_mode:
-            fake = torch.empty((), dtype=dtype)
+            fake = torch.empty((), dtype=dtype, device="cpu")  # whatever the default device is
         name = readable_name(number.source) if number.source is not None else "number"
         return self._made_by_entry(NumberTensorV(self._after_tensors(name), fake, number))
 
@@ -222,7 +222,8 @@ class GraphBuilder:
                 # fake kernels let pass what real ones refuse (the maximum of nothing); without data both are at hand
                 function(*[convert(a, _empty) for a in args], **{k: convert(v, _empty) for k, v in kwargs.items()})
             with self.fake_mode:
-                result = function(*as_kernels_take(function, fake_args, fake_kwargs), **fake_kwargs)
+                taken = as_kernels_take(function, fake_args, fake_kwargs)
+                result = torch_compat.called_on_symbols(self.fake_mode, function, taken, fake_kwargs)
             if isinstance(result, torch.Tensor) and result.layout in SPARSE:
                 raise Unsupported("an operation that makes a sparse tensor", "work with it outside what is compiled")
             if function is operator.getitem and _has_list(fake_args[1]) and result.numel() <= MOST_TRIED:
