@@ -71,3 +71,38 @@ def test_sizes_of_one_and_none(name: str, backend: str) -> None:
     with torch.no_grad():
         for seed, (b, t) in enumerate([(4, 6), (3, 5), (1, 7), (5, 4), (2, 4), (1, 4)]):
             assert_equal(compiled(*row.made(b, t, seed)), row.function(*row.made(b, t, seed)))
+
+
+def causal(x: torch.Tensor) -> torch.Tensor:
+    place = torch.arange(x.shape[1])
+    mask = (place[None] <= place[:, None])[None, None].expand(x.shape[0], -1, -1, -1)
+    heads = x.view(*x.shape[:2], 4, 4).transpose(1, 2)
+    return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, attn_mask=mask)
+
+
+def hides_nothing(x: torch.Tensor) -> torch.Tensor:
+    mask = torch.ones(x.shape[0], x.shape[1], dtype=torch.bool)[:, None, None].expand(-1, -1, x.shape[1], -1)
+    heads = x.view(*x.shape[:2], 4, 4).transpose(1, 2)
+    return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, attn_mask=mask)
+
+
+def near(x: torch.Tensor) -> torch.Tensor:
+    """Causal up to 600 places, and another mask beyond."""
+    place = torch.arange(x.shape[1])
+    apart = place[:, None] - place[None]
+    heads = x.view(*x.shape[:2], 4, 4).transpose(1, 2)
+    return torch.nn.functional.scaled_dot_product_attention(
+        heads, heads, heads, attn_mask=((apart >= 0) & (apart < 600))[None, None]
+    )
+
+
+@pytest.mark.parametrize(("function", "dropped"), [(causal, True), (hides_nothing, True), (near, True)])
+def test_masks_of_counters_are_seen_through(function: Any, dropped: bool) -> None:
+    """For all sizes that were looked at, and no others."""
+    compiled = tg.compile(function, backend="aot_eager")
+    with torch.no_grad():
+        for t in (20, 24, 30, 511, 700, 640):
+            x = torch.randn(2, t, 16)
+            torch.testing.assert_close(compiled(x), function(x), rtol=1e-4, atol=1e-4)
+    second = list(tg.explain(compiled).all_entries())[1].graphs[0].files["forward.py"]
+    assert ("attn_mask=" not in second) is dropped

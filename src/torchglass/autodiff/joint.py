@@ -32,7 +32,7 @@ from ..operators.traced_arrays import NotTraced, TracedArrays
 from ..process import interrupts
 from ..records.origin import UNKNOWN, Origin
 from ..records.partition import TangentLayout
-from ..records.symbolic_ints import environment_of, hint_of, size_of
+from ..records.symbolic_ints import environment_of, has_symbols, hint_of, size_of
 from ..records.tensor_spec import TensorSpec
 from ..torch_compat import (
     FakeTensor,
@@ -53,7 +53,7 @@ from ..torch_compat import (
     without_functionalization,
     wrap_functional,
 )
-from . import attention_masks, custom_writes, fold, higher_order, pure_kernels
+from . import attention_masks, custom_writes, fold, higher_order, prefixes, pure_kernels
 from .composites import COMPOSITES
 from .layouts import keeping_layouts, out_of_place
 from .ops import INPUT, TANGENT, Op
@@ -120,6 +120,7 @@ class Tracer:
         self.starts: list[int] = []  # autograd sequence number at the start of each captured node
         self.places: list[tuple[str, Origin, int | None]] = []
         self.constants: dict[int, torch.Tensor] = {}
+        self.masks: dict[Op, torch.Tensor | None] = {}
 
     def _fake(self, value: torch.Tensor) -> torch.Tensor:
         """An input as the recorder sees it, without gradient. Called before any mode is active."""
@@ -214,8 +215,15 @@ class Tracer:
         if not is_functional(mask):
             return None
         op = self.recorder.op_of(unwrap_functional(mask))
-        with without_functionalization():
-            return fold.value_of(op, self.recorder.ops, attention_masks.LARGEST)
+        if op not in self.masks:
+            with without_functionalization():
+                self.masks[op] = self._computed_mask(op)
+        return self.masks[op]
+
+    def _computed_mask(self, op: Op) -> torch.Tensor | None:
+        if self.sizes is not None and has_symbols(op.val):
+            return prefixes.value_up_to(op, self.sizes, attention_masks.LARGEST)
+        return fold.value_of(op, self.recorder.ops, attention_masks.LARGEST)
 
     def _constant(self, value: torch.Tensor) -> torch.Tensor:
         if id(value) not in self.constants:
@@ -240,7 +248,7 @@ class Tracer:
     def leave_forward(self, bound: int) -> None:
         """Let go of what a backward traced later does not read."""
         self.recorder.forget_since(bound)
-        self.recorder.ops, self.examples, self.fakes = [], [], {}
+        self.recorder.ops, self.examples, self.fakes, self.masks = [], [], {}, {}
         self.gm = torch.fx.GraphModule({}, torch.fx.Graph())
 
     # --- backward ----------------------------------------------------------------------------------------------------
