@@ -116,12 +116,14 @@ KEPT_IF = {aten.slice.Tensor: _begins_there, aten.view.default: _is_unsqueezed, 
 
 
 def _computed(chain: list[Op], at: Mapping[str, int]) -> torch.Tensor | None:
+    """On the CPU, where a place beyond a table of fixed size is an error: on a GPU it would end its use."""
     values: dict[Op, torch.Tensor] = {}
     try:
         with without_dispatch_modes(), below_autograd():
             for op in chain:
                 args: Any = substitute(in_numbers(op.args, at), values.__getitem__)
                 kwargs = {name: in_numbers(arg, at) for name, arg in op.kwargs.items()}
+                kwargs |= {"device": torch.device("cpu")} if kwargs.get("device") is not None else {}
                 values[op] = op.target(*args, **kwargs)
     except Exception:  # what it complains about, it will complain about when it runs
         return None
