@@ -47,7 +47,7 @@ def test_the_backward_that_was_not_needed_goes() -> None:
             x = torch.sin(x)
         return x, x * 2
 
-    compiled = tg.compile(deep, backend="aot_eager")
+    compiled = tg.compile(deep, backend="aot_eager", dynamic=False)
     before = graphs_of(700)
     for size in range(2, 7):
         x = torch.randn(size, requires_grad=True)

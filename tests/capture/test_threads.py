@@ -66,7 +66,7 @@ def test_each_thread_its_shapes_and_breaks():
         tg.graph_break()
         return y - 1
 
-    compiled = tg.compile(f)
+    compiled = tg.compile(f, dynamic=False)
 
     def work(n):
         def run():

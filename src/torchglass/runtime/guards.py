@@ -235,8 +235,11 @@ def value_at(source: Source, scope: Scope) -> Any:
 def _changed_sizes(source: Source, expected: TensorMeta, scope: Scope) -> Iterator[Source]:
     """Where a tensor's sizes are read that a guard wants to be others; none where there are more or fewer of them."""
     now = value_at(source, scope)
-    if isinstance(now, torch.Tensor) and now.dim() == len(expected.shape):
-        for dim, (old, new) in enumerate(zip(expected.shape, now.shape)):
+    if type(now) is not expected.type or not isinstance(now, torch.Tensor):
+        return
+    shape = TensorMeta.of(now).shape
+    if len(shape) == len(expected.shape):
+        for dim, (old, new) in enumerate(zip(expected.shape, shape)):
             if old is not None and old != new:
                 yield tensor_size(source, dim)
 

@@ -318,7 +318,7 @@ def test_past_the_limit_it_says_once_what_kept_failing():
     def f(x, n, flag):
         return x.roll(n) if flag else x
 
-    compiled = tg.compile(f, backend="eager", options={"cache_limit": 4})
+    compiled = tg.compile(f, backend="eager", dynamic=False, options={"cache_limit": 4})
     with complains("entries") as said:
         for n in range(12):
             same(compiled(x(), n, True), f(x(), n, True))
@@ -333,7 +333,7 @@ def test_entries_are_tried_latest_hit_first():
     def f(x, n):
         return x.roll(n)
 
-    compiled = tg.compile(f, backend="eager")
+    compiled = tg.compile(f, backend="eager", dynamic=False)
     for n in (1, 2, 3, 1):
         compiled(x(), n)
     latest = tg.explain(compiled).entries[0]
