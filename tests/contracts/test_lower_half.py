@@ -16,6 +16,8 @@ STAGES = [folder for folder in FOLDERS if folder != "records"]
 
 ASKS_OF_ARGUMENTS = {
     "records/render_graph.py": "constants of a graph as text",
+    "records/size_sources.py": "numbers among sources",
+    "records/symbolic_ints.py": "sizes as PyTorch has them",
     "lower/values.py": "numbers among operands",
     "lower/rules/creation.py": "numbers that a tensor is made of",
     "lower/rules/integers.py": "an exponent",
