@@ -191,15 +191,6 @@ def dense(sizes: Sizes, numbers: Sequence[int], strides: Sequence[int]) -> Sizes
     return tuple(found)
 
 
-def contiguous(sizes: Sequence[Size]) -> Sizes:
-    strides: list[Size] = []
-    step: Size = 1
-    for size in reversed(sizes):
-        strides.insert(0, step)
-        step = step * size
-    return tuple(strides)
-
-
 # --- new tensors ----------------------------------------------------------------------------------------------------
 @functools.cache
 def _is_pointwise(func: OpOverload) -> bool:

@@ -1,7 +1,7 @@
 """Sizes that change from call to call, as PyTorch's operators take them: a ``torch.SymInt`` around a ``Size``.
 
     environment = SizeEnvironment()
-    s0 = environment.symbol("s0", 7)                 # a torch.SymInt
+    s0 = environment.symbol(source, 7)               # a torch.SymInt named s0
     (s0 * 4 + 2) // 2                                # a SymInt of the size 2*s0 + 1
     bool(s0 < 10)                                    # True, and `s0 < 10` is assumed from here on
     bool(s0 >= 1)                                    # True: proved, nothing is assumed
@@ -515,8 +515,3 @@ def lies_contiguous(tensor: torch.Tensor) -> bool:
             return False
         expected = expected * size
     return True
-
-
-def is_symbol(value: Any) -> bool:
-    """Whether a size is a symbol and no expression of such."""
-    return isinstance(value, torch.SymInt) and isinstance(value.node, IntNode) and bool(symbol_name(value.node.size))
