@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -107,3 +108,26 @@ def test_masks_of_counters_are_seen_through(function: Any, dropped: bool) -> Non
     second = list(tg.explain(compiled).all_entries())[1].graphs[0].files["forward.py"]
     code = "\n".join(line.partition("#")[0] for line in second.splitlines())
     assert ("attn_mask=" not in code) is dropped
+
+
+def from_the_end(place: torch.Tensor) -> torch.Tensor:
+    """Of a few places the first is hidden, of many none: its neighbour on the left is the last."""
+    return (place[place - 1] > 40) | (place > 0)
+
+
+def filled_by_a_size(place: torch.Tensor) -> torch.Tensor:
+    return place < torch.full_like(place, 2 * place.shape[0] - 40)
+
+
+@pytest.mark.parametrize("mask_of", [from_the_end, filled_by_a_size])
+def test_masks_that_are_no_corner_of_a_larger_one_stay(mask_of: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        t = x.shape[1]
+        mask = mask_of(torch.arange(t))[None].expand(t, t)
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+    compiled = tg.compile(attend, backend="aot_eager")
+    with torch.no_grad():
+        for t in (100, 90, 60, 25, 30, 33):
+            x = torch.randn(2, t, 16)
+            torch.testing.assert_close(compiled(x), attend(x), rtol=1e-4, atol=1e-4)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import torch
 
-from ..records.symbolic_ints import has_symbols, sizes_within
+from ..records.size_places import has_sizes
+from ..records.symbolic_ints import has_symbols
 from ..torch_compat import below_autograd, without_dispatch_modes
 from .ops import CALL, CONSTANT, Op, is_random, must_stay, operands, substitute, view_root
 from .recompute import family
@@ -53,7 +54,7 @@ def _known(ops: list[Op], largest: int = LARGEST) -> set[Op]:
     for op in ops:
         if op.kind is not CALL or not isinstance(op.val, torch.Tensor) or op.is_item or is_random(op) or must_stay(op):
             continue
-        if has_symbols(op.val) or next(sizes_within((op.args, op.kwargs)), None) is not None:
+        if has_symbols(op.val) or has_sizes((op.args, op.kwargs)):
             continue
         reads = operands(op)
         if reads:

@@ -14,22 +14,25 @@ from typing import Any
 
 import torch
 
-from ..records.size_places import in_numbers, symbols_of
+from ..records.size_places import has_sizes, in_numbers, symbols_of
 from ..records.sizes import Size, product, value
-from ..records.symbolic_ints import SizeEnvironment, hint_of, size_of, sizes_within
+from ..records.symbolic_ints import SizeEnvironment, hint_of, size_of
 from ..torch_compat import OpOverload, below_autograd, without_dispatch_modes
-from .ops import CALL, Op, operands, substitute
+from .ops import CALL, Op, is_random, operands, substitute
 
 aten = torch.ops.aten
 LEAST = 512
 """So large is a size that is compiled at 16 or more, so that longer requests need no other mask."""
 
-MADE = frozenset({
-    aten.arange.default, aten.arange.start, aten.full.default, aten.ones.default, aten.zeros.default,
-    aten.scalar_tensor.default, aten.new_ones.default, aten.new_zeros.default, aten.new_full.default,
-    aten.ones_like.default, aten.zeros_like.default, aten.full_like.default,
-})  # fmt: skip
-"""Counters, and one number everywhere."""
+MADE: dict[OpOverload, tuple[int, ...]] = {
+    aten.arange.default: (), aten.arange.start: (0,), aten.ones.default: (), aten.zeros.default: (),
+    aten.new_ones.default: (), aten.new_zeros.default: (), aten.ones_like.default: (), aten.zeros_like.default: (),
+    aten.scalar_tensor.default: (0,), aten.full.default: (1,), aten.full_like.default: (1,),
+    aten.new_full.default: (2,),
+}  # fmt: skip
+"""Counters, and one number everywhere; with the places of the arguments that are values and no sizes: were one of them
+a size, what is made for larger sizes would be other values.
+"""
 
 CORNERS = frozenset({
     aten.unsqueeze.default, aten.expand.default, aten.permute.default, aten.transpose.int, aten.alias.default,
@@ -85,13 +88,12 @@ def _keeps_corners(op: Op) -> bool:
     target = op.target
     if op.kind is not CALL or not isinstance(target, OpOverload) or not isinstance(op.val, torch.Tensor):
         return False
-    sizes = next(sizes_within((op.args, op.kwargs)), None) is not None
     if target in MADE:
-        return target is not aten.arange.start or isinstance(op.args[0], int)
+        return not any(isinstance(op.args[place], torch.SymInt) for place in MADE[target])
     if target in KEPT_IF:
         return KEPT_IF[target](op)
-    pointwise = torch.Tag.pointwise in target.tags and not target._schema.is_mutable
-    return target in CORNERS or (pointwise and not sizes)
+    pointwise = torch.Tag.pointwise in target.tags and not target._schema.is_mutable and not is_random(op)
+    return target in CORNERS or (pointwise and not has_sizes((op.args, op.kwargs)))
 
 
 def _begins_there(op: Op) -> bool:
@@ -115,6 +117,11 @@ def _is_unsqueezed(op: Op) -> bool:
 KEPT_IF = {aten.slice.Tensor: _begins_there, aten.view.default: _is_unsqueezed, aten.cat.default: _grows_at_its_end}
 
 
+def _counts_from_the_end(indices: list[torch.Tensor | None]) -> bool:
+    """Whether an index names places by their distance from the end, which is another one for each size."""
+    return any(index is not None and bool((index < 0).any()) for index in indices)
+
+
 def _computed(chain: list[Op], at: Mapping[str, int]) -> torch.Tensor | None:
     """On the CPU, where a place beyond a table of fixed size is an error: on a GPU it would end its use."""
     values: dict[Op, torch.Tensor] = {}
@@ -122,6 +129,8 @@ def _computed(chain: list[Op], at: Mapping[str, int]) -> torch.Tensor | None:
         with without_dispatch_modes(), below_autograd():
             for op in chain:
                 args: Any = substitute(in_numbers(op.args, at), values.__getitem__)
+                if op.target is aten.index.Tensor and _counts_from_the_end(args[1]):
+                    return None
                 kwargs = {name: in_numbers(arg, at) for name, arg in op.kwargs.items()}
                 kwargs |= {"device": torch.device("cpu")} if kwargs.get("device") is not None else {}
                 values[op] = op.target(*args, **kwargs)
