@@ -10,17 +10,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from functools import reduce
-from typing import Any
 
 from .guards import Guard
 from .origin import UNKNOWN, Origin
-from .sizes import Assumption, Atom, Expr, Monomial, Size
+from .sizes import HOLDS, Assumption, Atom, Expr, Monomial, Size
 from .sources import Attr, Computed, Constant, Item, Local, Source
 from .symbolic_ints import SizeEnvironment
 
-RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
 FUNCTIONS: dict[str, tuple[Callable[..., int], str]] = {
     "floordiv": (operator.floordiv, "{} // {}"), "mod": (operator.mod, "{} % {}"),
     "max": (max, "max({}, {})"), "min": (min, "min({}, {})"),
@@ -74,14 +70,14 @@ def size_guards(environment: SizeEnvironment) -> list[Guard]:
     environment.closed = True
     symbols = environment.sources
     guards = [_guard(">=", source, Constant("1", 1), "a size that changes", UNKNOWN) for source in symbols.values()]
-    for row in environment.assumed:
+    for row in environment.assumed.values():
         left, right = (size_source(size, symbols) for size in _sides(row))
         guards.append(_guard(row.relation, left, right, row.why, row.origin))
     return guards
 
 
 def _guard(relation: str, left: Source, right: Source, why: str, origin: Origin) -> Guard:
-    return Guard(Computed(RELATIONS[relation], f"{{}} {relation} {{}}", (left, right)), "constant", True, why, origin)
+    return Guard(Computed(HOLDS[relation], f"{{}} {relation} {{}}", (left, right)), "constant", True, why, origin)
 
 
 def _sides(row: Assumption) -> tuple[Size, Size]:

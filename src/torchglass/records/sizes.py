@@ -14,6 +14,7 @@ which PyTorch states its symbols, is a thousand times slower (docs/lower.md) and
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeGuard
@@ -400,8 +401,7 @@ def _product_text(monomial: Monomial, coefficient: int, language: str) -> str:
 
 # -- assumptions ---------------------------------------------------------------------------------------------------
 HOLDS: dict[str, Callable[[int, int], bool]] = {
-    "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<=": lambda a, b: a <= b, ">=": lambda a, b: a >= b,
-    "<": lambda a, b: a < b, ">": lambda a, b: a > b,
+    "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
 }  # fmt: skip
 
 
@@ -444,11 +444,13 @@ class Assumptions:
         return answer
 
 
-def proved(left: Size, relation: str, right: Size) -> bool | None:
-    """Whether the relation holds or does not whatever the symbols are; None where that depends on them."""
+def proved(left: Size, relation: str, right: Size, ranges: Mapping[str, Bounds] | None = None) -> bool | None:
+    """Whether the relation holds or does not whatever the symbols are, within ``ranges`` where these name them; None
+    where that depends on them.
+    """
     if isinstance(left, int) and isinstance(right, int):
         return HOLDS[relation](left, right)
-    low, high = bounds(left - right)
+    low, high = bounds(left - right, ranges)
     top = UNBOUNDED if high is None else high
     ends = {"<": (top < 0, low >= 0), "<=": (top <= 0, low > 0), ">": (low > 0, top <= 0), ">=": (low >= 0, top < 0)}
     certain, excluded = ends.get(relation, (low == top == 0, low > 0 or top < 0))

@@ -24,7 +24,7 @@ from typing import Any, NoReturn, TypeAlias
 import torch
 
 from .origin import UNKNOWN, Origin
-from .sizes import HOLDS, NEGATED, Assumption, Bounds, Expr, Size, Symbol, bounds, hint, maximum, minimum, symbol_name
+from .sizes import HOLDS, NEGATED, Assumption, Bounds, Expr, Size, Symbol, hint, maximum, minimum, proved, symbol_name
 from .sizes import text as size_text
 from .sources import Source
 
@@ -47,7 +47,7 @@ class SizeEnvironment:
         self.origin: Callable[[], Origin] = lambda: UNKNOWN
         self.free: Callable[[str], str] = lambda name: name
         self.sources: dict[str, Source] = {}
-        self.assumed: dict[Assumption, None] = {}
+        self.assumed: dict[tuple[Size, str], Assumption] = {}  # by the difference and its relation to 0
         self.ranges: dict[str, Bounds] = {}  # of symbols, narrowed by what was assumed
         self._made: dict[Size, torch.SymInt] = {}
         self.closed = False  # whether the guards are made: nothing more may be assumed
@@ -95,14 +95,11 @@ class SizeEnvironment:
     def proved(self, left: Size, relation: str, right: Size) -> bool | None:
         """Whether a relation holds, whatever the symbols are within their ranges; None where that depends on them."""
         difference = _reduced(left - right)
-        if isinstance(difference, int):
-            return HOLDS[relation](difference, 0)
-        if any(row.left == difference and row.relation == relation for row in self.assumed):
+        if (difference, relation) in self.assumed:
             return True
-        if any(row.left == difference and row.relation == NEGATED[relation] for row in self.assumed):
+        if (difference, NEGATED[relation]) in self.assumed:
             return False
-        low, high = bounds(difference, self.ranges)
-        return _by_bounds(relation, low, high)
+        return proved(difference, relation, 0, self.ranges)
 
     def decide(self, left: Size, relation: str, right: Size, why: str = "an operator asked for sizes") -> bool:
         """Whether a relation holds: by proof, or as the sizes of this compile say, which is assumed then."""
@@ -120,7 +117,7 @@ class SizeEnvironment:
     def _assume(self, difference: Size, relation: str, why: str) -> None:
         if self.closed:
             raise SizesUnfit("a size was asked for when the guards on sizes were made")
-        self.assumed[Assumption(difference, relation, 0, why, self.origin())] = None
+        self.assumed[difference, relation] = Assumption(difference, relation, 0, why, self.origin())
         self._narrow(difference, relation)
 
     def _narrow(self, difference: Size, relation: str) -> None:
@@ -147,16 +144,6 @@ class SizeEnvironment:
 
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
-def _by_bounds(relation: str, low: int, high: int | None) -> bool | None:
-    """What bounds of a difference say of its relation to 0."""
-    top = math.inf if high is None else high
-    certain, excluded = {
-        "<": (top < 0, low >= 0), "<=": (top <= 0, low > 0), ">": (low > 0, top <= 0), ">=": (low >= 0, top < 0),
-        "==": (low == top == 0, low > 0 or top < 0), "!=": (low > 0 or top < 0, low == top == 0),
-    }[relation]  # fmt: skip
-    return True if certain else False if excluded else None
 
 
 def _reduced(difference: Size) -> Size:
