@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..process.tables import enters
-from ..records.sizes import Size, hint, product
+from ..records.sizes import Size, at_least, hint, product
 from ..records.symbolic_ints import IntNode, SizeEnvironment, hint_of, size_of
 from ..torch_compat import FakeTensor, FakeTensorMode, OpOverload, fake_like, view_of
 
@@ -215,14 +215,49 @@ def _broadcast(*args: Any, **kwargs: Any) -> list[Sizes] | None:
 @gives(
     aten.clone.default, aten._to_copy.default, aten._softmax.default, aten._log_softmax.default, aten.cumsum.default,
     aten.tril.default, aten.triu.default, aten.zeros_like.default, aten.ones_like.default, aten.full_like.default,
-    aten.empty_like.default, aten.rand_like.default, aten.randn_like.default, aten.flip.default, aten.copy.default,
-    aten.slice_scatter.default, aten.select_scatter.default, aten.as_strided_scatter.default,
-    aten.diagonal_scatter.default, aten.scatter.src, aten.scatter.value, aten.scatter_add.default,
-    aten.index_add.default, aten.index_put.default, aten.roll.default,
-    aten._softmax_backward_data.default, aten._log_softmax_backward_data.default,
+    aten.empty_like.default, aten.rand_like.default, aten.randn_like.default, aten.flip.default, aten.roll.default,
+    aten.index_put.default, aten._softmax_backward_data.default, aten._log_softmax_backward_data.default,
 )  # fmt: skip
 def _same(x: Any, *args: Any, **kwargs: Any) -> list[Sizes] | None:
     return [x.sizes] if isinstance(x, Layout) else None
+
+
+# What an operator reads of one operand where another one has an element must be there: sizes that are not seen to be
+# equal are left to its meta function, which asks.
+@gives(aten.copy.default)
+def _copied(x: Layout, source: Layout, *args: Any) -> list[Sizes] | None:
+    return [x.sizes] if _spreads(source.sizes, x.sizes) else None
+
+
+def _spreads(sizes: Sizes, wanted: Sizes) -> bool:
+    """Whether a tensor of these sizes is one of the wanted ones when it is expanded."""
+    begin = len(wanted) - len(sizes)
+    return begin >= 0 and all(size in (1, whole) for size, whole in zip(sizes, wanted[begin:]))
+
+
+@gives(aten.select_scatter.default)
+def _select_scatter(x: Layout, source: Layout, dim: int, *args: Any) -> list[Sizes] | None:
+    dim %= len(x.sizes)
+    return [x.sizes] if source.sizes == (*x.sizes[:dim], *x.sizes[dim + 1 :]) else None
+
+
+@gives(aten.scatter.value)
+def _scatter(x: Layout, dim: int, index: Layout, *args: Any, **kwargs: Any) -> list[Sizes] | None:
+    fits = len(x.sizes) == len(index.sizes) and _alike_but(x.sizes, index.sizes, dim % max(len(x.sizes), 1))
+    return [x.sizes] if fits else None
+
+
+@gives(aten.scatter.src, aten.scatter_add.default)
+def _scatter_of(x: Layout, dim: int, index: Layout, source: Layout, **kwargs: Any) -> list[Sizes] | None:
+    return _scatter(x, dim, index) if index.sizes == source.sizes else None
+
+
+@gives(aten.index_add.default)
+def _index_add(x: Layout, dim: int, index: Layout, source: Layout, **kwargs: Any) -> list[Sizes] | None:
+    if not x.sizes or len(x.sizes) != len(source.sizes):
+        return None
+    dim %= len(x.sizes)
+    return [x.sizes] if _alike_but(x.sizes, source.sizes, dim) and index.sizes == (source.sizes[dim],) else None
 
 
 @gives(aten.native_dropout.default)
@@ -237,7 +272,8 @@ def _mm(x: Layout, y: Layout) -> list[Sizes] | None:
 
 @gives(aten.addmm.default)
 def _addmm(bias: Layout, x: Layout, y: Layout, **kwargs: Any) -> list[Sizes] | None:
-    return _mm(x, y)
+    sizes = _mm(x, y)
+    return sizes if sizes is not None and _spreads(bias.sizes, sizes[0]) else None
 
 
 @gives(aten.bmm.default)
@@ -248,7 +284,8 @@ def _bmm(x: Layout, y: Layout) -> list[Sizes] | None:
 
 @gives(aten.baddbmm.default)
 def _baddbmm(bias: Layout, x: Layout, y: Layout, **kwargs: Any) -> list[Sizes] | None:
-    return _bmm(x, y)
+    sizes = _bmm(x, y)
+    return sizes if sizes is not None and _spreads(bias.sizes, sizes[0]) else None
 
 
 @gives(aten.embedding.default)
@@ -262,8 +299,8 @@ def _embedding_backward(grad: Layout, indices: Layout, count: Size, *args: Any) 
 
 
 @gives(aten.gather.default)
-def _gather(x: Layout, dim: int, index: Layout, **kwargs: Any) -> list[Sizes]:
-    return [index.sizes]
+def _gather(x: Layout, dim: int, index: Layout, **kwargs: Any) -> list[Sizes] | None:
+    return None if _scatter(x, dim, index) is None else [index.sizes]
 
 
 @gives(aten.cat.default)
@@ -283,9 +320,15 @@ def _alike_but(one: Sizes, other: Sizes, dim: int) -> bool:
 
 
 @gives(aten.native_layer_norm.default)
-def _layer_norm(x: Layout, shape: list[Size], *args: Any) -> list[Sizes]:
-    outer = (*x.sizes[: len(x.sizes) - len(shape)], *(1 for _ in shape))
-    return [x.sizes, outer, outer]
+def _layer_norm(x: Layout, shape: list[Size], *args: Any) -> list[Sizes] | None:
+    rank = len(x.sizes) - len(shape)
+    outer = (*x.sizes[:rank], *(1 for _ in shape))
+    return [x.sizes, outer, outer] if _normalizes(x.sizes[rank:], shape, args) else None
+
+
+def _normalizes(sizes: Sizes, shape: Sequence[Size], args: Sequence[Any]) -> bool:
+    """Whether weights, and what else an operator takes for each element, are of what it normalizes over."""
+    return sizes == tuple(shape) and all(one.sizes == sizes for one in args if isinstance(one, Layout))
 
 
 @gives(aten.native_layer_norm_backward.default)
@@ -294,8 +337,10 @@ def _layer_norm_backward(grad: Layout, x: Layout, shape: list[Size], *args: Any)
 
 
 @gives(aten.native_group_norm.default)
-def _group_norm(x: Layout, w: Any, b: Any, n: Size, c: Size, count: Size, groups: Size, eps: float) -> list[Sizes]:
-    return [x.sizes, (n, groups), (n, groups)]
+def _group_norm(
+    x: Layout, w: Any, b: Any, n: Size, c: Size, count: Size, groups: Size, eps: float
+) -> list[Sizes] | None:
+    return [x.sizes, (n, groups), (n, groups)] if _normalizes(x.sizes[1:2], [c], [w, b]) else None
 
 
 @gives(aten.native_group_norm_backward.default)
@@ -309,7 +354,8 @@ def _group_norm_backward(grad: Layout, x: Layout, *args: Any) -> list[Sizes] | N
     aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_functional.default,
 )  # fmt: skip
 def _batch_norm(x: Layout, *args: Any) -> list[Sizes] | None:
-    return [x.sizes, (x.sizes[1],), (x.sizes[1],)]
+    channels = x.sizes[1:2]
+    return [x.sizes, channels, channels] if _normalizes(channels, channels, args) else None
 
 
 @gives(aten.native_batch_norm_backward.default)
@@ -319,10 +365,14 @@ def _batch_norm_backward(grad: Layout, x: Layout, *args: Any) -> list[Sizes] | N
 
 
 @gives(aten.constant_pad_nd.default)
-def _padded(x: Layout, pads: list[Size], *args: Any) -> list[Sizes]:
+def _padded(x: Layout, pads: list[Size], *args: Any) -> list[Sizes] | None:
     sizes = list(x.sizes)
     for n, dim in enumerate(range(len(sizes) - 1, len(sizes) - 1 - len(pads) // 2, -1)):
-        sizes[dim] = sizes[dim] + pads[2 * n] + pads[2 * n + 1]
+        ends = pads[2 * n : 2 * n + 2]
+        cut = sum(-end for end in ends if not at_least(end, 0))
+        if not at_least(sizes[dim] - cut, 0):
+            return None  # what is cut off must be there
+        sizes[dim] = sizes[dim] + ends[0] + ends[1]
     return [tuple(sizes)]
 
 
@@ -358,7 +408,12 @@ def _made_like(x: Layout, sizes: list[Size], *args: Any, **kwargs: Any) -> list[
 
 
 @gives(aten._scaled_dot_product_flash_attention_for_cpu.default)
-def _attention(query: Layout, key: Layout, value: Layout, *args: Any, **kwargs: Any) -> list[Sizes]:
+def _attention(query: Layout, key: Layout, value: Layout, *args: Any, **kwargs: Any) -> list[Sizes] | None:
+    mask = kwargs.get("attn_mask")
+    batch, scores = query.sizes[:-2], (*query.sizes[:-1], key.sizes[-2])
+    fits = batch == key.sizes[:-2] == value.sizes[:-2] and key.sizes[-2] == value.sizes[-2]
+    if not fits or query.sizes[-1] != key.sizes[-1] or not (mask is None or _spreads(mask.sizes, scores)):
+        return None
     return [(*query.sizes[:-1], value.sizes[-1]), query.sizes[:-1]]
 
 
@@ -399,6 +454,10 @@ def _select(environment: SizeEnvironment, x: Layout, dim: int, index: Size) -> L
     if not isinstance(index, int):
         return None
     place = index if index >= 0 else x.sizes[dim] + index
+    if not (
+        environment.decide(place, ">=", 0, "an index") and environment.decide(place, "<", x.sizes[dim], "an index")
+    ):
+        return None
     sizes, strides = (*x.sizes[:dim], *x.sizes[dim + 1 :]), (*x.strides[:dim], *x.strides[dim + 1 :])
     return Layout(sizes, strides, x.offset + x.strides[dim] * place)
 

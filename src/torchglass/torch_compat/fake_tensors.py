@@ -125,11 +125,16 @@ def called_on_symbols(mode: Any, function: Any, args: Any, kwargs: Any) -> Any:
     """A function of PyTorch's on fake tensors. Where its C++ takes no symbolic sizes, as that of ``matmul`` in 2.11 and
     of ``interpolate``, PyTorch's Python versions of composite operators are called.
     """
+    if mode.symbolic is None:
+        return function(*args, **kwargs)
+    log_off, FAKE_LOG.disabled = FAKE_LOG.disabled, True  # it would tell of what is tried first
     try:
         return function(*args, **kwargs)
     except RuntimeError as error:
-        if mode.symbolic is None or _IN_CPP not in str(error):
+        if _IN_CPP not in str(error):
             raise
+    finally:
+        FAKE_LOG.disabled = log_off
     # _EnablePythonDispatcher: kernels that are written in Python go first. Tried: 2.11, 2.13.
     with torch._C._EnablePythonDispatcher():
         return function(*args, **kwargs)
