@@ -21,8 +21,8 @@ import torch
 import torch.fx
 
 from . import autodiff
+from .aten.nested import tensors_in
 from .backends import registry
-from .capture.graph.builder import tensors_in
 from .compilation import graph_sharing
 from .compilation.job import Job, alone, first_origin
 from .compilation.reporting import rewrite

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from .nested import tensors_in
 from .sizes import elements, hinted, hints
 from .writes import is_random
 
@@ -108,7 +109,7 @@ def _tried(
     """What the operator raises with small real arguments like these. None, too, on other devices, where nothing is
     tried. ``...``: neither is it made to make large tensors, nor given sizes that it might rely on.
     """
-    read, made = _tensors([*args, *kwargs.values()]), _tensors(result)
+    read, made = tensors_in([*args, *kwargs.values()]), tensors_in(result)
     if any(t.device.type != "cpu" for t in (*read, *made)) or _may_hold_places(operator, read):
         return None
     if any(t.layout is not torch.strided or t.is_quantized for t in (*read, *made)):
@@ -171,9 +172,3 @@ def _real(value: Any, large: bool) -> Any:
         make = torch.ones if value.dtype.is_floating_point or value.dtype.is_complex else torch.zeros
         return make(shape, dtype=value.dtype, device="cpu")
     return type(value)(_real(item, large) for item in value) if isinstance(value, (list, tuple)) else value
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, (list, tuple)):
-        return [t for item in value for t in _tensors(item)]
-    return [value] if isinstance(value, torch.Tensor) else []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from ..aten.nested import tensors_in
 from ..operators.control_flow import functionalized, written_names
 from ..process import changes
 from ..process.warning_filters import ignored
@@ -103,17 +104,9 @@ def record(recorder: Recorder, operator: OpOverload, args: tuple[Any, ...], kwar
     names = written_names(operator)
     parameters = [parameter.name for parameter in operator._schema.arguments]
     given = {**dict(zip(parameters, args)), **kwargs}
-    written = [tensor for name in parameters if name in names for tensor in _tensors(given.get(name))]
+    written = [tensor for name in parameters if name in names for tensor in tensors_in(given.get(name))]
     operands = recorder.operands((operator, *args), kwargs)
     results = operator(*args, **kwargs)
     plain = () if results is None else results if isinstance(results, tuple) else (results,)
     recorder.write_tuple(functionalized, *operands, (*plain, *written))
     return results
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)

@@ -8,12 +8,13 @@ wrote to have their strides again, by ``copy`` into the old layout.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.fx
 
+from ..aten.nested import tensors_in
 from ..torch_compat import replace_functional, unwrap_functional, without_functionalization
 from .recorder import AutodiffError
 
@@ -22,7 +23,7 @@ Strides = tuple[int, ...]
 
 def keeping_layouts(node: torch.fx.Node, call: Callable[[torch.fx.Node, Any, Any], Any], args: Any, kwargs: Any) -> Any:
     """``call(node, args, kwargs)``; see the module's docstring."""
-    before = [(t, t.shape, t.stride(), t.storage_offset()) for t in _tensors((*args, *kwargs.values()))]
+    before = [(t, t.shape, t.stride(), t.storage_offset()) for t in tensors_in((*args, *kwargs.values()))]
     result = call(node, args, kwargs)
     for tensor, shape, strides, offset in before:
         if tensor.shape == shape and (tensor.stride(), tensor.storage_offset()) != (strides, offset):
@@ -31,14 +32,6 @@ def keeping_layouts(node: torch.fx.Node, call: Callable[[torch.fx.Node, Any, Any
             elif tensor.storage_offset() != offset:
                 raise AutodiffError(f"{node.target} changes in place where a tensor begins")
     return result
-
-
-def _tensors(args: Any) -> Iterator[torch.Tensor]:
-    for arg in args:
-        if isinstance(arg, torch.Tensor):
-            yield arg
-        elif type(arg) in (list, tuple):
-            yield from _tensors(arg)
 
 
 def out_of_place(target: Any) -> Callable[..., torch.Tensor] | None:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..aten.nested import tensors_in
 from ..process import fallbacks, interrupts
 from ..records.check_loops import check_graph
 from ..records.loops import ExternCall, LoopGraph, Node, Value, View
@@ -72,7 +73,7 @@ def run(
 
 def _targets(low: Lowering, gm: fx.GraphModule) -> dict[str, Target]:
     """Of the devices that a graph's tensors are on."""
-    devices = dict.fromkeys(str(v.device) for node in gm.graph.nodes for v in _tensors(node.meta.get("val")))
+    devices = dict.fromkeys(str(v.device) for node in gm.graph.nodes for v in tensors_in(node.meta.get("val")))
     return {device: target for device in devices if (target := low.target_of(device)) is not None}
 
 
@@ -111,7 +112,7 @@ def _call(low: Lowering, node: fx.Node) -> Any:
     if node.target is operator.getitem and isinstance(low.values.get(node.args[0]), (tuple, list)):
         return low.values[node.args[0]][node.args[1]]
     low.op = _short_name(node)
-    low.device = next((str(v.device) for v in _tensors(node.meta.get("val"))), "cpu")
+    low.device = next((str(v.device) for v in tensors_in(node.meta.get("val"))), "cpu")
     if not isinstance(node.target, OpOverload):
         return lower_extern(low, node)
     if node.target._schema.is_mutable:
@@ -193,15 +194,11 @@ def _is_plain(low: Lowering, node: fx.Node) -> bool:
     """
     if any(isinstance(argument, complex) for argument in (*node.args, *node.kwargs.values())):
         return False
-    results = _tensors(node.meta.get("val"))
-    read = [v for n in node.all_input_nodes for v in _tensors(n.meta.get("val"))]
+    results = tensors_in(node.meta.get("val"))
+    read = [v for n in node.all_input_nodes for v in tensors_in(n.meta.get("val"))]
     if not results or any(v.device != results[0].device and v.numel() != 1 for v in read):
         return False
     return all(v.layout == torch.strided and _known(low, v) for v in (*results, *read))
-
-
-def _tensors(vals: Any) -> list[torch.Tensor]:
-    return [v for v in (vals if isinstance(vals, (tuple, list)) else [vals]) if isinstance(v, torch.Tensor)]
 
 
 def _known(low: Lowering, val: torch.Tensor) -> bool:

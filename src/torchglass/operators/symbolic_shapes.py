@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..aten.nested import tensors_in
 from ..process.tables import enters
 from ..records.sizes import Size, at_least, hint, product
 from ..records.symbolic_ints import IntNode, SizeEnvironment, hint_of, size_of
@@ -81,7 +82,7 @@ class _Rule:
         return view_of(self.mode, args[0], sizes, strides, self.environment.integer(layout.offset), now.dtype)
 
     def new(self, rule: Any, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not all(_is_fake(self.mode, tensor) for tensor in _tensors((*args, *kwargs.values()))):
+        if not all(_is_fake(self.mode, tensor) for tensor in tensors_in((*args, *kwargs.values()))):
             return None
         found = rule(*map(_sized, args), **{name: _sized(value) for name, value in kwargs.items()})
         if found is None:
@@ -144,16 +145,6 @@ def _is_fake(mode: FakeTensorMode, value: Any) -> bool:
         and value.layout is torch.strided
         and not (value.is_conj() or value.is_neg() or value._is_zerotensor() or value.is_inference())
     )
-
-
-def _tensors(args: Any) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    for arg in args:
-        if isinstance(arg, torch.Tensor):
-            found.append(arg)
-        elif isinstance(arg, (list, tuple)):
-            found += _tensors(arg)
-    return found
 
 
 def _layout(tensor: torch.Tensor) -> Layout:

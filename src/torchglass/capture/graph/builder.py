@@ -6,10 +6,9 @@ Every operation runs once on fake tensors; its result's metadata is what the res
 from __future__ import annotations
 
 import enum
-import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -18,28 +17,34 @@ import torch.fx
 
 from ... import torch_compat
 from ...aten.layouts import as_kernels_take
+from ...aten.nested import tensors_in
 from ...operators import symbolic_shapes
 from ...operators.traced_arrays import NotTraced, TracedArrays
 from ...records.origin import Origin
 from ...records.size_places import size_places, symbols_of
 from ...records.sources import Source
-from ...records.symbolic_ints import SizeEnvironment, hint_of
+from ...records.symbolic_ints import SizeEnvironment
 from ...records.tensor_spec import TensorSpec
 from ..errors import NeedsData, Unsupported
-from ..protocol import Lazy, Machine, NotConstant, Value
+from ..protocol import Machine, Value
 from ..values.arrays import is_array
 from ..values.constant import NUMPY_FLOATS, ConstantV
-from ..values.containers import ListV, SequenceV, SliceV, TupleV
-from ..values.dicts import DictV
+from ..values.containers import ListV, TupleV
 from ..values.entry_tensor import EntrySizeV, EntryTensorV, ListCall, ListTensorV, NumberTensorV
-from ..values.instance import InstanceV
 from ..values.number import NumberV
-from ..values.sizes import SizeV, as_size
 from ..values.tensor import TensorV
+from .arguments import convert, empty_like, fake_of, has_list, zeros_like
+from .autograd_history import FREES_HISTORY, gradient_state, history_of, is_detached, is_freed, leaves_of, no_derivative
+from .memory_overlap import overlaps, storage
 from .symbolic_layouts import SymbolicLayout
 
 Made = TypeVar("Made", bound=EntryTensorV)
 
+# Constants that torch.fx writes as they are.
+PRINTED = frozenset(
+    [int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range, torch.dtype, torch.device]
+    + [torch.layout, torch.memory_format]
+)
 RECURRENT = frozenset((torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu))
 SPARSE = frozenset((torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc))
 MOST_TRIED = 1 << 16  # elements
@@ -188,7 +193,7 @@ class GraphBuilder:
         if not any(node.target is torch.autograd.grad for node in self.graph.nodes):
             return
         leaving = [v.fake for v in outputs] + [v.fake for v in self.inputs if self.is_written(v)]
-        if any(map(_is_freed, history_of(leaving))):
+        if any(map(is_freed, history_of(leaving))):
             raise Unsupported(*FREES_HISTORY)
 
     def refuse_missing_derivatives(self, outputs: list[TensorV]) -> None:
@@ -217,17 +222,19 @@ class GraphBuilder:
         given = [t for t, _ in versions if self._is_given(t)]
         layouts = [_layout(t) for t in given]
         try:
-            histories = [_history(t) for t in given]
+            histories = [gradient_state(t) for t in given]
             if versions and not any(t.numel() for t, _ in versions):
                 # fake kernels let pass what real ones refuse (the maximum of nothing); without data both are at hand
-                function(*[convert(a, _empty) for a in args], **{k: convert(v, _empty) for k, v in kwargs.items()})
+                function(
+                    *[convert(a, empty_like) for a in args], **{k: convert(v, empty_like) for k, v in kwargs.items()}
+                )
             with self.fake_mode:
                 taken = as_kernels_take(function, fake_args, fake_kwargs)
                 result = torch_compat.called_on_symbols(self.fake_mode, function, taken, fake_kwargs)
             if isinstance(result, torch.Tensor) and result.layout in SPARSE:
                 raise Unsupported("an operation that makes a sparse tensor", "work with it outside what is compiled")
-            if function is operator.getitem and _has_list(fake_args[1]) and result.numel() <= MOST_TRIED:
-                function(*[convert(a, _zeros) for a in args])  # nor do they see whether these places are there
+            if function is operator.getitem and has_list(fake_args[1]) and result.numel() <= MOST_TRIED:
+                function(*[convert(a, zeros_like) for a in args])  # nor do they see whether these places are there
             # an operation that returns its argument changed something about it: data, or a flag
             storages = set(map(storage, written))
             self.changed = [
@@ -240,7 +247,7 @@ class GraphBuilder:
             if any(_layout(t) != before for t, before in zip(given, layouts)):
                 raise Unsupported("an operation that changes the shape of an input in place")
             unwritten = {*map(id, given)} - {*map(id, self.changed)}
-            if any(id(t) in unwritten and _detached(t, before) for t, before in zip(given, histories)):
+            if any(id(t) in unwritten and is_detached(t, before) for t, before in zip(given, histories)):
                 raise Unsupported("an operation that takes an input out of its history in place", "use `.detach()`")
             if self.changed and overlaps(function, fake_args, [t for t, _ in versions], self.changed):
                 raise Unsupported("writing to a tensor whose elements share memory")  # most kernels refuse
@@ -359,48 +366,6 @@ class GraphBuilder:
         return ConstantV(result)
 
 
-def leaves_of(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The leaves that the gradient of ``tensor`` flows to."""
-    leaves = (getattr(node, "variable", None) for node in history_of([tensor]))
-    return [leaf for leaf in leaves if leaf is not None]
-
-
-def history_of(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
-    """The nodes of autograd's graph that the gradients of ``tensors`` flow through."""
-    seen: set[Any] = set()
-    waiting = [tensor.grad_fn for tensor in tensors]
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        yield node
-        waiting += [following for following, _ in node.next_functions]
-
-
-def no_derivative(name: str) -> tuple[str, str]:
-    """Why such an operator breaks the graph, and what to do instead."""
-    return f"`{name}`, which has no derivative", "if none is needed, take its operand's `.detach()`"
-
-
-FREES_HISTORY = (
-    "torch.autograd.grad, which frees the history of what leaves the graph",
-    "return what `.detach()` gives, or keep the history by `retain_graph=True`",
-)
-"""Why such a call breaks the graph, and what to do instead."""
-
-
-def _is_freed(node: Any) -> bool:
-    """Whether a backward pass has freed what a node of autograd's saved."""
-    for name in dir(node):
-        if name.startswith("_saved_"):
-            try:
-                getattr(node, name)
-            except RuntimeError:
-                return True
-    return False
-
-
 @contextmanager
 def tracing_arrays(mode: TracedArrays) -> Iterator[None]:
     """Tensors give arrays that are traced; what else is done with these cannot be in the graph."""
@@ -483,183 +448,9 @@ def readable_name(source: Source) -> str:
     return text if text and not text[0].isdigit() else f"input_{text}"
 
 
-# Constants that torch.fx writes as they are.
-PRINTED = frozenset(
-    [int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range, torch.dtype, torch.device]
-    + [torch.layout, torch.memory_format]
-)
-
-
-def convert(
-    value: Value | Lazy,
-    leaf: Callable[[TensorV], Any],
-    constant_of: Callable[[Any], Any] = lambda real: real,
-    instance: Callable[[InstanceV], Any] | None = None,
-) -> Any:
-    """A value as an argument of a node: containers are rebuilt, tensors go through ``leaf``, what holds no tensor
-    through ``constant_of``, and objects of the user's, which a node cannot take, through ``instance``.
-    """
-    if isinstance(value, Lazy):
-        if isinstance(value.real, torch.Tensor):
-            raise NotConstant(value)
-        return constant_of(value.real)
-    if isinstance(value, TensorV):
-        return leaf(value)
-    if isinstance(value, SizeV):
-        return value.symbolic
-    if isinstance(value, NumberV) and type(value.known) is int:
-        return as_size(value)
-    if isinstance(value, ConstantV):
-        return constant_of(value.value)
-    if isinstance(value, SliceV):
-        return slice(*[convert(p, leaf, constant_of, instance) for p in value.parts])
-    if isinstance(value, SequenceV):
-        items = [convert(i, leaf, constant_of, instance) for i in value.items]
-        if isinstance(value, ListV):
-            return items
-        return value.cls._make(items) if hasattr(value.cls, "_make") else tuple(items)
-    if isinstance(value, DictV) and value.complete:
-        return {k: convert(v, leaf, constant_of, instance) for k, v in value.items.items()}
-    if instance is not None and isinstance(value, InstanceV):
-        return instance(value)
-    try:
-        constant = value.as_constant()
-    except NotConstant:
-        raise Unsupported(f"{value.a()} as argument of a tensor operation") from None
-    if callable(constant) and not isinstance(constant, type):
-        raise Unsupported(f"{value.a()} as argument of a tensor operation")
-    return constant_of(constant)
-
-
-def fake_of(value: Value) -> Any:
-    return convert(value, _fake)
-
-
-def _fake(value: TensorV) -> torch.Tensor:
-    if value.replaced:
-        raise Unsupported("reading a tensor whose `.data` the program has written")
-    return value.fake
-
-
-def _empty(value: TensorV) -> torch.Tensor:
-    """A real tensor like one that has no elements."""
-    t = value.fake
-    return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
-
-
-def _zeros(value: TensorV) -> torch.Tensor:
-    """A real tensor like one, without memory of its own."""
-    return torch.zeros((), dtype=value.fake.dtype).expand([hint_of(size) for size in value.fake.shape])
-
-
-def _has_list(index: Any) -> bool:
-    return isinstance(index, list) or (isinstance(index, tuple) and any(isinstance(i, list) for i in index))
-
-
-def has_tensor(value: Any) -> bool:
-    """Whether a tensor stands anywhere in a value that may become an argument of an operation."""
-    if isinstance(value, TensorV):
-        return True
-    if isinstance(value, SequenceV):
-        return any(has_tensor(i) for i in value.items)
-    if isinstance(value, SliceV):
-        return any(has_tensor(p) for p in value.parts)
-    if isinstance(value, DictV):
-        return any(has_tensor(v) for v in value.items.values())
-    if isinstance(value, Lazy):
-        return isinstance(value.real, torch.Tensor) or (
-            isinstance(value.real, (list, tuple)) and any(isinstance(i, torch.Tensor) for i in value.real)
-        )
-    return False
-
-
-def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], written: list[torch.Tensor]) -> bool:
-    """Whether elements that an operation wrote share memory with each other, or with other ones of another tensor.
-
-    PyTorch's kernels refuse this where it is easy to see, and what they make of the rest depends on the order in which
-    they go through memory. Fake tensors do not look.
-    """
-    if function is operator.setitem:
-        shared = any(storage(t) == storage(args[0]) for t in tensors[1:])
-        written = [args[0][args[1]] if shared else args[0]]
-        tensors = tensors[1:]
-    for target in written:
-        if _may_cross_itself(target):
-            return True
-        if any(storage(other) == storage(target) and _cross(target, other) for other in tensors):
-            return True
-    return False
-
-
 def _layout(t: torch.Tensor) -> tuple[Any, ...]:
     return t.shape, t.stride(), t.storage_offset()
 
 
-def _history(t: torch.Tensor) -> tuple[bool, Any]:
-    return t.requires_grad, t.grad_fn
-
-
-def _detached(t: torch.Tensor, before: tuple[bool, Any]) -> bool:
-    """Whether a tensor that nothing wrote to lost its history, or its wish for a gradient."""
-    required, history = before
-    return (required and not t.requires_grad) or t.grad_fn is not history
-
-
 def _version(t: torch.Tensor) -> int:
     return 0 if t.is_inference() else t._version
-
-
-def storage(t: torch.Tensor) -> int:
-    """Which memory a fake tensor lies in."""
-    return torch_compat.without_transforms(t).untyped_storage()._cdata
-
-
-def _may_cross_itself(t: torch.Tensor) -> bool:
-    """Whether a dimension's steps are shorter than what lies inside it: then two elements may be one."""
-    extent = 1
-    for stride, size in sorted(zip(t.stride(), t.shape)):
-        if size > 1:
-            if stride < extent:
-                return True
-            extent += stride * (size - 1)
-    return False
-
-
-def _cross(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors of one storage share bytes without being one and the same view of it."""
-    first, second = _span(one), _span(other)
-    same = first == second and (one.shape, one.stride()) == (other.shape, other.stride())
-    if same or first[0] >= second[1] or second[0] >= first[1]:
-        return False
-    if all(end - begin == t.nbytes for (begin, end), t in ((first, one), (second, other))):
-        return True  # neither has gaps
-    unit = math.gcd(one.itemsize, other.itemsize, *first, *second)
-    size = max(first[1], second[1]) // unit
-    return bool((_marked(one, size, unit) & _marked(other, size, unit)).any())
-
-
-def _span(t: torch.Tensor) -> tuple[int, int]:
-    """Where a tensor begins and ends in its storage, in bytes."""
-    if not t.numel():
-        return 0, 0
-    last = sum((size - 1) * stride for size, stride in zip(t.shape, t.stride()))
-    return t.storage_offset() * t.itemsize, (t.storage_offset() + last + 1) * t.itemsize
-
-
-def _marked(t: torch.Tensor, size: int, unit: int) -> torch.Tensor:
-    """Which units of its storage a tensor lies in."""
-    marks, wide = torch.zeros(size, dtype=torch.bool, device="cpu"), t.itemsize // unit
-    strides = [stride * wide for stride in t.stride()]
-    marks.as_strided((*t.shape, wide), (*strides, 1), t.storage_offset() * wide).fill_(True)
-    return marks
-
-
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    """All tensors in a structure of tuples, lists and dicts."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, (tuple, list)):
-        return [t for item in value for t in tensors_in(item)]
-    if isinstance(value, dict):
-        return [t for item in value.values() for t in tensors_in(item)]
-    return []

@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch
 
 from ..errors import Unsupported, UserError
-from ..graph.builder import FREES_HISTORY, GraphBuilder
+from ..graph.autograd_history import FREES_HISTORY
+from ..graph.builder import GraphBuilder
 from ..meanings.registry import handles
 from ..protocol import Machine, Value
 from ..torch_api.op_derivatives import Leaves

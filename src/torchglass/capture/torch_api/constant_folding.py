@@ -16,9 +16,11 @@ import torch
 import torch.fx
 
 from ... import torch_compat
+from ...aten.nested import tensors_in
 from ...marks.markers import IN_GRAPH
 from ..errors import NeedsData
-from ..graph.builder import GraphBuilder, convert, tensors_in
+from ..graph.arguments import convert
+from ..graph.builder import GraphBuilder
 from ..protocol import Machine, Value
 from ..values.containers import ListV, SliceV, TupleV
 from ..values.tensor import TensorV, known_value

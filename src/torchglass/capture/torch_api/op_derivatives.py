@@ -16,9 +16,12 @@ from typing import Any
 import torch
 
 from ... import torch_compat
+from ...aten.nested import tensors_in
 from ...records.tensor_spec import is_continuous
 from ..errors import Unsupported
-from ..graph.builder import GraphBuilder, fake_of, no_derivative, tensors_in
+from ..graph.arguments import fake_of
+from ..graph.autograd_history import no_derivative
+from ..graph.builder import GraphBuilder
 from ..protocol import Machine, Value
 
 OF_PYTORCH = frozenset(["aten", "prim", "prims"])

@@ -17,7 +17,8 @@ from ...records.literals import literal
 from ...records.sources import Computed, Constant
 from ...records.symbolic_ints import SizesUnfit
 from ..errors import Fails, NeedsData, Unsupported
-from ..graph.builder import GraphBuilder, fake_of, has_tensor, stack_trace
+from ..graph.arguments import fake_of, has_tensor
+from ..graph.builder import GraphBuilder, stack_trace
 from ..meanings import diagnostics
 from ..meanings.registry import BY_MODULE, Node, of_modules
 from ..protocol import Lazy, Machine, Value

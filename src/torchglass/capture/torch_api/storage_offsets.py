@@ -12,7 +12,8 @@ from typing import Any
 from ...records.sources import Computed
 from ...torch_compat import PLACE_QUESTIONS
 from ..errors import Unsupported
-from ..graph.builder import GraphBuilder, storage
+from ..graph.builder import GraphBuilder
+from ..graph.memory_overlap import storage
 from ..protocol import Machine, Value
 from ..values.constant import ConstantV
 from ..values.tensor import TensorV

@@ -24,7 +24,8 @@ from torch.overrides import TorchFunctionMode
 
 from ... import torch_compat
 from ..errors import Fails, Unsupported, UserError
-from ..graph.builder import GraphBuilder, convert
+from ..graph.arguments import convert
+from ..graph.builder import GraphBuilder
 from ..meanings.registry import handles, method
 from ..polyfills import contexts as polyfills
 from ..protocol import Machine, NotConstant, Value

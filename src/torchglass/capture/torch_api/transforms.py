@@ -18,9 +18,11 @@ import torch.fx
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 from ... import torch_compat
+from ...aten.nested import tensors_in
 from ...records.sources import Source
 from ..errors import Unsupported, UserError
-from ..graph.builder import GraphBuilder, building, convert, stack_trace
+from ..graph.arguments import convert
+from ..graph.builder import GraphBuilder, building, stack_trace
 from ..graph.symbolic_layouts import SymbolicLayout
 from ..meanings.registry import handles, made_like
 from ..protocol import Lazy, Machine, Value
@@ -88,7 +90,7 @@ class Transformed:
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], outer: tuple[torch.Tensor, ...]) -> Any:
         def function(*inner: Any, **named: Any) -> Any:
-            own = tensors_of((inner, named))
+            own = tensors_in((inner, named))
             return plain(self.body(*[own[p] if p >= 0 else outer[-1 - p] for p in self.places]))
 
         return self.transform(function)(*plain(args), **plain(kwargs))
@@ -112,17 +114,6 @@ def plain(structure: Any) -> Any:
     if type(structure) is tuple:
         return tuple(plain(item) for item in structure)
     return structure
-
-
-def tensors_of(structure: Any) -> list[torch.Tensor]:
-    """All tensors in nested tuples, lists and dicts, in order."""
-    if isinstance(structure, torch.Tensor):
-        return [structure]
-    if isinstance(structure, (tuple, list)):
-        return [t for item in structure for t in tensors_of(item)]
-    if isinstance(structure, dict):
-        return [t for item in structure.values() for t in tensors_of(item)]
-    return []
 
 
 # --- calling a transformed function -----------------------------------------------------------------------------------
@@ -228,12 +219,12 @@ def recorded(m: Machine, target: Transformed, operands: list[Value], result: Any
         return m.state(GraphBuilder).record("call_function", target, operands, {}, result, origin, trace)
 
     def tensors(*args: Any) -> tuple[torch.Tensor, ...]:
-        return tuple(tensors_of(target(*args)))
+        return tuple(tensors_in(target(*args)))
 
     tensors.__name__ = target.__name__
     tensors.shown = target.shown  # type: ignore[attr-defined]
     parts = m.state(GraphBuilder).record(
-        "call_function", tensors, operands, {}, tuple(tensors_of(result)), origin, trace
+        "call_function", tensors, operands, {}, tuple(tensors_in(result)), origin, trace
     )
     return _structured(m, result, iter(m.listed(parts)))
 

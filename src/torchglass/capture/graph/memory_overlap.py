@@ -1,0 +1,74 @@
+"""Whether tensors of a graph under construction share memory, in a way that makes a write to one meet another."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import torch
+
+from ... import torch_compat
+
+
+def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], written: list[torch.Tensor]) -> bool:
+    """Whether elements that an operation wrote share memory with each other, or with other ones of another tensor.
+
+    PyTorch's kernels refuse this where it is easy to see, and what they make of the rest depends on the order in which
+    they go through memory. Fake tensors do not look.
+    """
+    if function is operator.setitem:
+        shared = any(storage(t) == storage(args[0]) for t in tensors[1:])
+        written = [args[0][args[1]] if shared else args[0]]
+        tensors = tensors[1:]
+    for target in written:
+        if _may_cross_itself(target):
+            return True
+        if any(storage(other) == storage(target) and _cross(target, other) for other in tensors):
+            return True
+    return False
+
+
+def storage(t: torch.Tensor) -> int:
+    """Which memory a fake tensor lies in."""
+    return torch_compat.without_transforms(t).untyped_storage()._cdata
+
+
+def _may_cross_itself(t: torch.Tensor) -> bool:
+    """Whether a dimension's steps are shorter than what lies inside it: then two elements may be one."""
+    extent = 1
+    for stride, size in sorted(zip(t.stride(), t.shape)):
+        if size > 1:
+            if stride < extent:
+                return True
+            extent += stride * (size - 1)
+    return False
+
+
+def _cross(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one storage share bytes without being one and the same view of it."""
+    first, second = _span(one), _span(other)
+    same = first == second and (one.shape, one.stride()) == (other.shape, other.stride())
+    if same or first[0] >= second[1] or second[0] >= first[1]:
+        return False
+    if all(end - begin == t.nbytes for (begin, end), t in ((first, one), (second, other))):
+        return True  # neither has gaps
+    unit = math.gcd(one.itemsize, other.itemsize, *first, *second)
+    size = max(first[1], second[1]) // unit
+    return bool((_marked(one, size, unit) & _marked(other, size, unit)).any())
+
+
+def _span(t: torch.Tensor) -> tuple[int, int]:
+    """Where a tensor begins and ends in its storage, in bytes."""
+    if not t.numel():
+        return 0, 0
+    last = sum((size - 1) * stride for size, stride in zip(t.shape, t.stride()))
+    return t.storage_offset() * t.itemsize, (t.storage_offset() + last + 1) * t.itemsize
+
+
+def _marked(t: torch.Tensor, size: int, unit: int) -> torch.Tensor:
+    """Which units of its storage a tensor lies in."""
+    marks, wide = torch.zeros(size, dtype=torch.bool, device="cpu"), t.itemsize // unit
+    strides = [stride * wide for stride in t.stride()]
+    marks.as_strided((*t.shape, wide), (*strides, 1), t.storage_offset() * wide).fill_(True)
+    return marks
