@@ -37,7 +37,7 @@ from .records.literals import one_line
 from .records.origin import Origin
 from .records.size_sources import is_tensor_size, size_guards
 from .records.sources import Source
-from .records.symbolic_ints import SizesUnfit
+from .records.symbolic_ints import DecidedByData, SizesUnfit
 from .runtime import debug_objects, edit_errors, growing
 from .runtime import guards as guard_runtime
 from .runtime.call_original import call_original
@@ -92,6 +92,8 @@ class FunctionState:
         self.guards: list[tuple[Any, ...]] = []
         self.varying: set[str] = set()  # parameters whose numbers change from call to call
         self.changes: dict[Source, int] = {}  # how often another number or generator made an entry necessary
+        self.data_sizes = True  # whether graphs may have sizes that data decide
+        self.sized_by_data = False  # whether the last capture had such
         self.fixed_sizes: set[Source] = set()  # sizes that change, and that a compile could not leave open
         self.called: bool = parent is not None and parent.called  # from a region of another one, or in one that was
         self.ran = False  # at least once, by the function itself, for a stance that begins so
@@ -331,8 +333,7 @@ class FunctionState:
                     try:
                         return self._compile_in(Timeline(self.name), compiled, request)
                     except (SizesUnfit, Exception) as error:
-                        if not request.symbolic:
-                            raise
+                        self._learn(request, error)
                         del self.guards[known:], self.record.entries[known:]
                         log.info("`%s` is compiled for more of its sizes as they are: %s", self.name, error)
                         log.debug("compiling %s for changing sizes failed", self.name, exc_info=error)
@@ -341,20 +342,32 @@ class FunctionState:
             del self.guards[known:], self.record.entries[known:]
             raise
 
+    def _learn(self, request: Request, error: BaseException) -> None:
+        """What a failed attempt says of the next one; raises the error if there is none that can do better."""
+        by_data = self.sized_by_data or isinstance(error, DecidedByData) or getattr(error, "by_data", False)
+        if by_data and request.data_sizes and not isinstance(error, GraphBreakError):
+            self.data_sizes = False
+        elif not request.symbolic:
+            raise error
+
     def _more_and_more_numbers(self, arguments: tuple[Any, ...]) -> Iterator[Request]:
         """Requests to try in turn: with all sizes and numbers left open that change, or that the program says will;
-        without sizes of 1, which are unlike others; without any, which is so from then on.
+        without those that data decide, if there were any; without sizes of 1, which are unlike others; without any,
+        which is so from then on.
         """
         request = self._request(arguments)
+        yield request
+        if request.data_sizes and not self.data_sizes:
+            request = replace(request, data_sizes=False)
+            yield request
         sizes = {source for source in self.changes if is_tensor_size(source)}
         if request.symbolic:
-            yield request
             scope = guard_runtime.scope_of(self.function, arguments)
             single = {source for source in sizes if guard_runtime.value_at(source, scope) == 1}
             if single and single != sizes:
                 yield replace(request, changes=_without(request.changes, single))
             self._fix(sizes - single)
-        yield replace(request, changes=_without(request.changes, sizes), symbolic=False)
+            yield replace(request, changes=_without(request.changes, sizes), symbolic=False)
 
     def _fix(self, sizes: Collection[Source]) -> None:
         """Sizes that a compile could not leave open, or that it relied on, are numbers from now on."""
@@ -365,8 +378,10 @@ class FunctionState:
         self, timeline: Timeline, compiled: _native.CompiledFunction, request: Request
     ) -> tuple[Any, Callable[..., Any]]:
         prepare(self.options)
+        self.sized_by_data = False
         with timeline.stage("capture"), torch_compat.shielded_saved_tensor_hooks():
             capture = compiling.alone(lambda: capture_run(request, self.options, guard_runtime.global_state))
+        self.sized_by_data = bool(capture.sizes.by_data)
         if self.options.fullgraph and capture.breaks:
             found = capture.breaks[0]
             if found.raises:
@@ -436,7 +451,7 @@ class FunctionState:
         ours = registry.resolve(self.options.backend).foreign is None
         symbolic = changing and ours and self.options.dynamic is not False
         state = self.function, arguments, self.name, names, self.changes, fullgraph, self.varying
-        return Request(*state, symbolic, symbolic and everything)
+        return Request(*state, symbolic, symbolic and everything, ours and self.data_sizes)
 
     def _plain_function(self, resume: Resume) -> FunctionType:
         """The user's bytecode from one of its instructions on."""

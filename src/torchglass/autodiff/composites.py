@@ -56,6 +56,12 @@ def _where(*args: Any, **kwargs: Any) -> torch.Tensor | None:
     return torch.where(args[0].bool(), *args[1:])
 
 
+@composite(torch.masked_select, torch.Tensor.masked_select)
+def _masked_select(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor | None:
+    """Its gradient is written in C++ that takes no symbolic sizes."""
+    return x[mask] if mask.dtype == torch.bool and mask.dim() and tuple(mask.shape) == tuple(x.shape) else None
+
+
 @composite(torch.Tensor.fill_diagonal_)
 def _fill_diagonal(tensor: torch.Tensor, fill_value: float, wrap: bool = False) -> torch.Tensor | None:
     """It writes through ``as_strided``, which cannot be functionalized where the matrix is a view itself."""

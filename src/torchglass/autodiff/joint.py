@@ -27,6 +27,7 @@ import torch
 import torch.fx
 
 from ..aten.layouts import as_kernels_take
+from ..operators import data_sizes, symbolic_shapes
 from ..operators.array_calls import numpy_call
 from ..operators.traced_arrays import NotTraced, TracedArrays
 from ..process import interrupts
@@ -111,9 +112,12 @@ class Tracer:
         self.traces_arrays = any(getattr(node.target, "traces_arrays", False) for node in gm.graph.nodes)
         self.mode = _fake_mode_of(example_inputs)
         self.recorder = recorder = Recorder(self.mode)
-        self.sizes = environment_of(example_inputs)
+        self.sizes = environment_of([*example_inputs, *(n.meta.get("val") for n in gm.graph.nodes)])
         if self.sizes is not None:
             self.sizes.origin = lambda: recorder.origin
+            symbolic_shapes.leave_open(self.mode)
+            self.sizes.filled = True  # who refuses tensors without elements has asked for them in capture
+            self.mode.sized_by_data = functools.partial(data_sizes.answer, self.sizes)
         self.examples = list(example_inputs)
         self.names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
         self.fakes = {n: self._fake(v) for n, v in zip(self.names, self.examples) if isinstance(v, torch.Tensor)}
@@ -188,6 +192,8 @@ class Tracer:
         self.recorder.captured = node.name
         self.recorder.origin = origin_of(node)
         self.recorder.region = node.meta.get("checkpoint_region")
+        if self.sizes is not None:
+            self.sizes.again = list(node.meta.get("made_sizes", ()))
         self.starts.append(autograd_sequence_number())
         self.places.append((node.name, self.recorder.origin, self.recorder.region))
 
@@ -400,7 +406,7 @@ def dense_strides(value: torch.Tensor) -> tuple[int, ...]:
         if size_of(size) == 1:
             continue
         if size_of(stride) != size_of(expected):
-            sizes = [max(size, 1) for size in value.shape[1:]]
+            sizes = [size if isinstance(size, torch.SymInt) else max(size, 1) for size in value.shape[1:]]
             return tuple(itertools.accumulate([1, *reversed(sizes)], operator.mul))[::-1] if value.shape else ()
         expected = expected * size
     return value.stride()

@@ -25,7 +25,7 @@ import torch
 from ..records.symbolic_ints import hint_of
 from .exact_values import exact_values
 from .max_flow import Network
-from .ops import CALL, CONSTANT, INPUT, TANGENT, Op, is_random, is_view, must_stay, operands
+from .ops import CALL, CONSTANT, INPUT, TANGENT, Op, is_random, is_view, makes_sizes, must_stay, operands
 from .recompute import ALONE, NEVER, family
 
 LONGEST = 20
@@ -96,7 +96,7 @@ class Problem:
 
     def _price(self, op: Op) -> float:
         """What computing ``op`` in backward costs, in bytes. Nothing if forward does not compute it anyway."""
-        if op.kind is INPUT or op in self.exact:
+        if op.kind is INPUT or op in self.exact or makes_sizes(op):
             return math.inf
         if op.kind is CONSTANT:
             return 0.0

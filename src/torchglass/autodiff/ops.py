@@ -15,6 +15,7 @@ import torch
 import torch.fx
 
 from ..records.origin import UNKNOWN, Origin
+from ..records.size_places import symbols_of
 from ..torch_compat import OpOverload
 
 INPUT, TANGENT, CONSTANT, CALL = "input", "tangent", "constant", "call"
@@ -144,10 +145,24 @@ def _within(op: Op, found: Callable[[Any], bool]) -> bool:
 
 
 def must_stay(op: Op) -> bool:
-    """Whether a call has an effect beside its value: it draws random numbers, or it returns nothing (an assertion)."""
+    """Whether a call has an effect beside its value: it draws random numbers, it returns nothing (an assertion), or
+    sizes in the graph are read off it.
+    """
     if op.kind is not CALL or op.is_item:
+        return op.is_item and makes_sizes(op)
+    return is_random(op) or _returns_nothing(op.target) or _within(op, _returns_nothing) or makes_sizes(op)
+
+
+def makes_sizes(op: Op) -> bool:
+    """Whether data decide a size of what a call gives; an item of a tuple counts as the call itself."""
+    while op.is_item:
+        op = op.args[0]
+    if not SIZED_BY_DATA & set(getattr(op.target, "tags", ())):
         return False
-    return is_random(op) or _returns_nothing(op.target) or _within(op, _returns_nothing)
+    return bool(symbols_of([op.val]) - symbols_of([read.val for read in operands(op)]))
+
+
+SIZED_BY_DATA = {torch.Tag.dynamic_output_shape}
 
 
 def _returns_nothing(target: Any) -> bool:

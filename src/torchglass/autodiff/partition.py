@@ -26,7 +26,7 @@ from .backward_liveness import backward_liveness, parts
 from .cleanup import Cleanup, Wants
 from .graphs import build
 from .joint import Trace, trace
-from .ops import CALL, INPUT, Op, operands, view_root
+from .ops import CALL, INPUT, Op, makes_sizes, operands, view_root
 from .recompute import NEVER, family
 
 
@@ -121,12 +121,16 @@ def _change(change: tuple[Op, Op | None]) -> str:
 
 
 def _save_sizes(draft: _Draft, choice: min_cut.Choice) -> None:
-    """Keep inputs that tell the sizes that change, where nothing else does that is kept."""
+    """Keep what tells the sizes that change, where nothing else does that is kept: inputs, and results of which data
+    decide the size.
+    """
+    made = [op for op in choice.forward if isinstance(op.val, torch.Tensor) and makes_sizes(op)]
     wanted = symbols_of(op.val for op in draft.inputs)
+    wanted |= symbols_of((op.val, op.args) for op in choice.backward) & symbols_of(op.val for op in made)
     if not wanted:
         return
     told = set(size_places([op.val for op in choice.saved], wanted))
-    for op in sorted(draft.inputs, key=min_cut.size_of):
+    for op in (*sorted(draft.inputs, key=min_cut.size_of), *made):
         found = size_places([op.val], wanted - told).keys()
         if found and op not in draft.written and op not in choice.saved:
             choice.saved.append(op)
@@ -205,7 +209,7 @@ def _training(draft: _Draft, ends: Ends, choice: min_cut.Choice, autocast: tuple
     ours = {TensorRef("output", index): position for position, index in enumerate(ends.positions)}
     leaves = [draft.trace.inputs[index].leaf for index, _ in draft.gradients]
     vals = [op.val for op in draft.inputs]
-    wanted = symbols_of(vals)
+    wanted = symbols_of([*vals, *(op.val for op in again.saved)])
     parted = parts(ends.differentiable, liveness, [ours.get(place) for place in kept], leaves)
     if wanted and parted:
         raise SizesUnfit("results whose gradients have nothing in common")

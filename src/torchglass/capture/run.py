@@ -29,7 +29,7 @@ from ..records.guards import Guard
 from ..records.literals import one_line
 from ..records.origin import Origin
 from ..records.sources import STACK, Cell, Local
-from ..records.symbolic_ints import SizeEnvironment
+from ..records.symbolic_ints import DecidedByData, SizeEnvironment, SizesUnfit
 from .entry import breaks, modes
 from .entry.effects import emit_effects
 from .entry.emitter import Emitter
@@ -44,6 +44,7 @@ from .errors import (
     EntersHooks,
     Fails,
     LeafLeaves,
+    NeedsData,
     OutOfOrder,
     Restart,
     StaysInPython,
@@ -113,6 +114,9 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
                     return attempt.capture()
                 except Restart:
                     marked = attempt.learnt
+                except SizesUnfit as error:
+                    error.by_data = bool(attempt.m.state(SizeEnvironment).by_data)
+                    raise
                 except LeafLeaves as error:
                     if leaves_break:
                         raise Stopped(GraphBreak(error.reason, attempt.m.origin(), error.hint)) from None
@@ -173,6 +177,7 @@ class _Attempt:
         self.m = Machine(request.function, request.changes, request.fullgraph, request.varying)  # type: ignore[arg-type]
         sizes = self.m.state(SizeEnvironment)
         sizes.origin, sizes.allowed, sizes.all_arguments = self.m.origin, request.symbolic, request.all_symbolic
+        sizes.data_allowed = request.data_sizes
         if sizes.allowed:
             self.m.state(GraphBuilder).leave_sizes_open(sizes)
         self.m.guards.update(marked.guards if marked is not None else {})
@@ -188,9 +193,7 @@ class _Attempt:
             if self.marked is not None and frame.steps == self.marked.step:
                 return self._break(frame)
             try:
-                frame.step(self.m)
-                if frame.finished is not None:
-                    frame.leave(self.m)
+                self._step(frame)
             except (Unsupported, UserError) as error:
                 if isinstance(error, StaysInPython) and self.m.frames == [frame]:
                     raise Stopped(self._describe(error)) from None  # in a frame that it calls, that one stays
@@ -208,6 +211,14 @@ class _Attempt:
             if isinstance(error, CannotResume):
                 raise
             raise CannotResume(error.reason, error.hint) from None
+
+    def _step(self, frame: Frame) -> None:
+        try:
+            frame.step(self.m)
+            if frame.finished is not None:
+                frame.leave(self.m)
+        except DecidedByData as error:
+            raise NeedsData(f"{error}, which the data of a tensor decide", ANY_HINT) from None
 
     def _outermost(self) -> Frame:
         arguments: dict[str, Any] = {

@@ -43,7 +43,7 @@ from ..records.launch import (
     Row,
 )
 from ..records.literals import one_line
-from ..records.loops import Buffer, Compute, ExternCall, LoopGraph, Value, View, collect_buffers
+from ..records.loops import Buffer, Compute, ExternCall, LoopGraph, Value, View, collect_buffers, sizes_of_calls
 from ..records.origin import UNKNOWN, Origin
 from ..records.sizes import symbol_name, symbols
 from ..records.target import Gpu, Targets
@@ -84,6 +84,7 @@ class _Builder:
         self.names = {*self.buffers, *self.graph.inputs, *(n for s in self._calls() for n in s.writes)}
         self.read = _read(fused)
         self.sizes = symbols(size for b in self.buffers.values() for size in (*b.shape, *b.strides))
+        self.sizes_of_calls = sizes_of_calls(self.graph)
         self.devices: dict[str, str] = {}
         for device in dict.fromkeys(buffer.device for buffer in self.buffers.values()):
             if _is_gpu(device, targets):
@@ -144,10 +145,10 @@ class _Builder:
                 for dim, size in enumerate(sizes):
                     if (symbol := symbol_name(size)) is not None:
                         found.setdefault(symbol, ReadSize(symbol, buffer.name, dim, stride))
-        missing = [symbol for symbol in self.sizes if symbol not in found]
+        missing = [symbol for symbol in self.sizes if symbol not in found and symbol not in self.sizes_of_calls]
         if missing:
             raise NotImplementedError(f"{self.graph.name}: no input tells the size {', '.join(missing)}")
-        return [row for symbol in self.sizes if (row := found[symbol]) is not None]
+        return [row for symbol in self.sizes if (row := found.get(symbol)) is not None]
 
     def _moves(self, constants: dict[str, torch.Tensor]) -> list[Head]:
         moved = {n: self.devices.get(self.buffers[n].device) for n, value in constants.items() if not value.is_cuda}
@@ -228,6 +229,8 @@ class _Builder:
         kwargs = tuple((name, self._argument(value)) for name, value in call.kwargs)
         function = self._function(call.target)
         self.rows.append(Extern(function, args, kwargs, call.outputs, call.unpack, call.out, _note(call)))
+        told = ((symbol, *place) for symbol, place in self.sizes_of_calls.items() if place[0] in call.outputs)
+        self.rows += [ReadSize(symbol, source, dim) for symbol, source, dim in told]
         if not call.out:
             for name in call.outputs:
                 if name in self.read and self.buffers[name].role == "temp":

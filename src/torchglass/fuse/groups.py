@@ -6,12 +6,12 @@ the end it is one over (512, 128), whose rows are [512] and of which each has [1
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..process.cached import cached_property
-from ..records.loops import Access, Loop, LoopGraph, Value, View, item_bytes
-from ..records.sizes import Size, hint
+from ..records.loops import Access, Loop, LoopGraph, Node, Value, View, item_bytes, sizes_of_calls
+from ..records.sizes import Size, hint, symbols
 
 
 @dataclass
@@ -59,15 +59,27 @@ class Uses:
         self.outputs = output_names(graph)
         self.readers: dict[str, int] = {}
         self.needs: list[int] = []
+        self._told = {symbol: name for symbol, (name, _) in sizes_of_calls(graph).items()}
         makers: dict[str, int] = {}
         for position, node in enumerate(graph.nodes):
             needs = 0
-            for name in node.reads:
+            for name in self.read_by(node):
                 self.readers[name] = self.readers.get(name, 0) | 1 << position
                 if (made := makers.get(name)) is not None:
                     needs |= self.needs[made] | 1 << made
             self.needs.append(needs)
             makers.update(dict.fromkeys(node.writes, position))
+
+    def read_by(self, node: Node | Group) -> Iterable[str]:
+        """The buffers that a node reads, or reads its sizes off."""
+        if not self._told:
+            return node.reads
+        if isinstance(node, Group):
+            sizes = [size for loop in node.loops for size in loop.dims]
+        else:
+            sizes = [*(node.dims if isinstance(node, Loop) else node.sizes)]
+        told = (self._told[symbol] for symbol in symbols(sizes) if symbol in self._told)
+        return dict.fromkeys((*node.reads, *(name for name in told if name not in node.writes)))
 
     def only_within(self, name: str, members: int) -> bool:
         """Whether nothing but these nodes reads a buffer."""

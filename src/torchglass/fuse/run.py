@@ -76,7 +76,7 @@ class _Fusing:
         else:
             device = device_of(self.uses.graph, node)
             group = single(node, position, device, self.policy(device))
-        for name in node.reads:
+        for name in self.uses.read_by(node):
             made = self.maker.get(name)
             if made is not None:
                 group.ancestors |= made.members | made.ancestors
@@ -89,7 +89,7 @@ class _Fusing:
         self.groups[id(group)] = group
         for name in node.writes:
             self.maker[name] = group
-        for name in node.reads:
+        for name in self.uses.read_by(node):
             self.readers.setdefault(name, []).append(group)
         if isinstance(node, Loop) and 0 not in node.dims:
             self._join_neighbours(group)
@@ -118,7 +118,9 @@ class _Fusing:
     def _join_small(self, group: Group) -> None:
         """Horizontal fusion of what needs inputs alone, so that it may run at any time, and is not worth a launch."""
         policy = self.policy(group.device)
-        if hint(product(group.dims)) > policy.launched_points or any(name in self.maker for name in group.reads):
+        if hint(product(group.dims)) > policy.launched_points or any(
+            name in self.maker for name in self.uses.read_by(group)
+        ):
             return
         before = self.small.get(group.device)
         there = before is not None and id(before) in self.groups
@@ -172,14 +174,14 @@ class _Fusing:
         return group
 
     def _dependencies(self, group: Group) -> Iterable[Group]:
-        return {id(g): g for name in group.reads if (g := self.maker.get(name)) is not None}.values()
+        return {id(g): g for name in self.uses.read_by(group) if (g := self.maker.get(name)) is not None}.values()
 
     def _replace(self, first: Group, second: Group, group: Group) -> None:
         del self.groups[id(first)], self.groups[id(second)]
         self.groups[id(group)] = group
         for name in group.writes:
             self.maker[name] = group
-        for name in group.reads:
+        for name in self.uses.read_by(group):
             others = [g for g in self.readers.get(name, ()) if g is not first and g is not second]
             self.readers[name] = [*others, group]
         group.ancestors &= ~group.members
@@ -229,7 +231,7 @@ class _Fusing:
         return out
 
     def _needs(self, group: Group) -> list[Group]:
-        reads = group.reads if group.loops else self.extern[group.last].reads
+        reads = self.uses.read_by(group if group.loops else self.extern[group.last])
         needed = [g for name in reads if (g := self.maker.get(name)) is not None and g is not group]
         return needed if group.loops or group.last not in self.before else [*needed, self.before[group.last]]
 

@@ -95,11 +95,16 @@ def schema_is_void(node: fx.Node) -> bool:
 
 
 def has_effect(node: fx.Node) -> bool:
-    """Whether leaving the call out would change more than its results: it returns nothing, or draws random numbers."""
+    """Whether leaving the call out would change more than its results: it returns nothing, draws random numbers, or
+    sizes are read off what it returns.
+    """
     schema = getattr(node.target, "_schema", None)
     if schema is None:
         return False
-    return not schema.returns or torch.Tag.nondeterministic_seeded in node.target.tags
+    return not schema.returns or not EFFECTS.isdisjoint(node.target.tags)
+
+
+EFFECTS = {torch.Tag.nondeterministic_seeded, torch.Tag.dynamic_output_shape}
 
 
 def target_name(target: Any) -> str:

@@ -21,7 +21,7 @@ import torch
 from ..aten.nested import tensors_in
 from ..process.tables import enters
 from ..records.sizes import Size, at_least, hint, product
-from ..records.symbolic_ints import IntNode, SizeEnvironment, hint_of, size_of
+from ..records.symbolic_ints import DecidedByData, IntNode, SizeEnvironment, hint_of, size_of
 from ..torch_compat import FakeTensor, FakeTensorMode, OpOverload, fake_like, view_of
 
 aten = torch.ops.aten
@@ -44,6 +44,11 @@ gives = enters(NEW)
 """Enters the rule of operators whose results are new tensors."""
 shows = enters(VIEWS)
 """Enters the rule of operators whose result shows the first argument's memory."""
+
+
+def leave_open(mode: FakeTensorMode) -> None:
+    """From here on operators meet symbolic sizes."""
+    mode.symbolic, mode.undecided = answer, (DecidedByData,)
 
 
 def answer(mode: FakeTensorMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -368,8 +373,7 @@ def _padded(x: Layout, pads: list[Size], *args: Any) -> list[Sizes] | None:
 
 
 @gives(
-    aten.sum.dim_IntList, aten.mean.dim, aten.amax.default, aten.amin.default, aten.var.correction,
-    aten.any.dim, aten.all.dim, aten.argmax.default, aten.argmin.default, aten.logsumexp.default,
+    aten.sum.dim_IntList, aten.mean.dim, aten.var.correction, aten.any.dim, aten.all.dim, aten.logsumexp.default,
 )  # fmt: skip
 def _reduced(x: Layout, dims: Any = None, *args: Any, keepdim: bool = False, **kwargs: Any) -> list[Sizes]:
     keepdim = keepdim or (bool(args) and args[0] is True)
@@ -380,7 +384,20 @@ def _reduced(x: Layout, dims: Any = None, *args: Any, keepdim: bool = False, **k
     return [tuple(kept)]
 
 
-@gives(aten.sum.default, aten.mean.default, aten.any.default, aten.all.default, aten.max.default, aten.min.default)
+@gives(aten.amax.default, aten.amin.default, aten.argmax.default, aten.argmin.default)
+def _extreme(x: Layout, *args: Any, **kwargs: Any) -> list[Sizes] | None:
+    """Nothing has no largest: unlike a sum it must not be empty."""
+    return _reduced(x, *args, **kwargs) if all(at_least(size, 1) for size in x.sizes) else None
+
+
+@gives(aten.max.default, aten.min.default)
+def _extreme_of_all(x: Layout) -> list[Sizes]:
+    if not all(at_least(size, 1) for size in x.sizes):
+        raise DecidedByData("whether a tensor is empty")
+    return [()]
+
+
+@gives(aten.sum.default, aten.mean.default, aten.any.default, aten.all.default)
 def _number(x: Layout, *args: Any, **kwargs: Any) -> list[Sizes]:
     return [()]
 

@@ -80,7 +80,7 @@ class Request:
     keeps its name from entry to entry. ``changes`` says for how many values of a number or a size, or for how many
     generators, an entry had to be added; numbers in ``varying`` parameters are taken to change from the first.
     ``symbolic``: whether the graph may leave sizes open; ``all_symbolic``: whether it does so with those of all tensors
-    that are arguments.
+    that are arguments; ``data_sizes``: whether with those that data decide.
     """
 
     function: Callable[..., Any]
@@ -92,3 +92,4 @@ class Request:
     varying: Collection[str] = ()
     symbolic: bool = False
     all_symbolic: bool = False
+    data_sizes: bool = False

@@ -225,7 +225,7 @@ class Return:
 
 Head: TypeAlias = "ReadDevice | ReadSize | MoveConstant"
 Row: TypeAlias = (
-    "Alloc | Alias | Release | Launch | LaunchGroup | CheckFailures | Extern | EnsureLayout | Copy | Return"
+    "Alloc | Alias | Release | Launch | LaunchGroup | CheckFailures | Extern | ReadSize | EnsureLayout | Copy | Return"
 )
 
 

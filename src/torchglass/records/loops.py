@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 from ..process.cached import cached_property
 from .origin import UNKNOWN, Origin
-from .sizes import Size, hint, product, text
+from .sizes import Expr, Size, hint, product, symbol_name, symbols, text
 
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
 
@@ -381,6 +381,13 @@ class ExternCall:
     def writes(self) -> tuple[str, ...]:
         return tuple(o for o in self.outputs if o is not None)
 
+    @cached_property
+    def sizes(self) -> tuple[Size, ...]:
+        """The sizes among the arguments."""
+        found: list[Size] = []
+        _collect_sizes((self.args, tuple(v for _, v in self.kwargs)), found)
+        return tuple(found)
+
     def __str__(self) -> str:
         args = [show(a) for a in self.args] + [f"{k}={show(v)}" for k, v in self.kwargs]
         return f"extern {', '.join(str(o) for o in self.outputs)} = {self.target}({', '.join(args)})"
@@ -426,6 +433,32 @@ def collect_buffers(value: Any, found: dict[str, None]) -> None:
     elif isinstance(value, (tuple, list)):
         for item in value:
             collect_buffers(item, found)
+
+
+def _collect_sizes(value: Any, found: list[Size]) -> None:
+    if isinstance(value, View):
+        found += (*value.shape, *value.strides, value.offset)
+    elif isinstance(value, Expr):
+        found.append(value)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            _collect_sizes(item, found)
+
+
+def sizes_of_calls(graph: LoopGraph) -> dict[str, tuple[str, int]]:
+    """The symbols that data decide, which no input tells: the result of a call that has it, and in which dimension."""
+    buffers = graph.buffers
+    wanted = set(symbols(size for b in buffers.values() for size in (*b.shape, *b.strides)))
+    for name in graph.inputs:
+        if name in buffers:
+            wanted -= {symbol_name(size) for size in (*buffers[name].shape, *buffers[name].strides)}
+    found: dict[str, tuple[str, int]] = {}
+    for node in graph.nodes if wanted else ():
+        for name in node.writes if isinstance(node, ExternCall) and not node.out else ():
+            for dim, size in enumerate(buffers[name].shape if name in buffers else ()):
+                if (symbol := symbol_name(size)) in wanted and symbol is not None:
+                    found.setdefault(symbol, (name, dim))
+    return found
 
 
 def show(value: Any) -> str:

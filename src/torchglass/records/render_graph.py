@@ -278,7 +278,8 @@ class _Printer:
 
     # --- statements ---------------------------------------------------------------------------------------------------
     def _body(self) -> list[str]:
-        lines: list[str] = self._symbols()
+        unread = set(symbols(size for node in self.nodes for size in sizes_within((node.args, node.kwargs))))
+        lines = [f"    {read}" for node in self._placeholders() for read in self._size_reads(node, unread)]
         dying = self._last_reads()
         before: Origin | None = None
         for node in self.nodes:
@@ -290,25 +291,24 @@ class _Printer:
                 before = origin
             statement = self._statement(node)
             self.statements[node] = (statement, len(lines))
+            statement = "; ".join((statement, *self._size_reads(node, unread)))
             dead = ", ".join(self.names[n] for n in dying.get(node, ()))
             comment = f"  # {self._shape(node)}" if node.op != "output" and self._shape(node) else ""
             lines.append(f"    {statement}" + (f"; del {dead}" if dead else "") + comment)
+        if unread:
+            raise SizesUnfit(f"no tensor of a graph has the sizes {', '.join(sorted(unread))}")
         return lines
 
-    def _symbols(self) -> list[str]:
-        """The lines that read the sizes which the graph leaves open. Raises SizesUnfit where no input has one."""
-        wanted = set(symbols(size for node in self.nodes for size in sizes_within((node.args, node.kwargs))))
-        lines: list[str] = []
-        for node in self._placeholders():
-            value = _value(node)
-            for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
-                name = symbol_name(size_of(size))
-                if name in wanted:
-                    wanted.remove(name)
-                    lines.append(f"    {name} = {self.names[node]}.shape[{dim}]")
-        if wanted:
-            raise SizesUnfit(f"no input of a graph has the sizes {', '.join(sorted(wanted))}")
-        return lines
+    def _size_reads(self, node: torch.fx.Node, unread: set[str]) -> list[str]:
+        """What reads sizes that the graph leaves open off a value; they leave ``unread``."""
+        value = _value(node)
+        reads: list[str] = []
+        for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            name = symbol_name(size_of(size))
+            if name in unread:
+                unread.remove(name)
+                reads.append(f"{name} = {self.names[node]}.shape[{dim}]")
+        return reads
 
     def _rows(self, first: int) -> tuple[NodeRow, ...]:
         """The nodes for reports; ``first`` is the line of the file where the body begins."""

@@ -35,7 +35,9 @@ def symbols_of(values: Iterable[Any]) -> set[str]:
     """The symbols in the sizes of tensors and in arguments."""
     found: set[str] = set()
     for one in values:
-        if not isinstance(one, torch.Tensor):
+        if isinstance(one, (tuple, list)):
+            found |= symbols_of(one)
+        elif not isinstance(one, torch.Tensor):
             found.update(symbols(sizes_within(one)))
         elif has_symbols(one):
             found.update(symbols(map(size_of, (*one.shape, *one.stride()))))

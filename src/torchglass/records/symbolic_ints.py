@@ -24,31 +24,57 @@ from typing import Any, NoReturn, TypeAlias
 import torch
 
 from .origin import UNKNOWN, Origin
-from .sizes import HOLDS, NEGATED, Assumption, Bounds, Expr, Size, Symbol, hint, maximum, minimum, proved, symbol_name
+from .sizes import (
+    HOLDS,
+    NEGATED,
+    Assumption,
+    Bounds,
+    Expr,
+    Size,
+    Symbol,
+    hint,
+    maximum,
+    minimum,
+    proved,
+    symbol_name,
+    symbols,
+)
 from .sizes import text as size_text
 from .sources import Source
 
 
 class SizesUnfit(BaseException):
     """Something wants to know of a symbolic size what it cannot be told: these sizes are to be numbers. No error of the
-    program's, and nothing that handles errors is to see it.
+    program's, and nothing that handles errors is to see it. ``by_data``: data decide some of them.
     """
+
+    by_data = False
+
+
+class DecidedByData(Exception):
+    """Something wants to know of a size what only the data of a tensor decide: the graph has to end before that."""
 
 
 class SizeEnvironment:
     """The symbols of one compile: where each is read, and what is assumed of them.
 
     ``allowed``: whether numbers and sizes may be symbols, ``all_arguments``: whether those of all tensors that are
-    arguments are. ``origin`` is the line at work; ``free`` makes a symbol's name one that nothing else has.
+    arguments are, ``data_allowed``: whether sizes that data decide may be. ``origin`` is the line at work; ``free``
+    makes a symbol's name one that nothing else has.
     """
 
     def __init__(self) -> None:
-        self.allowed = self.all_arguments = False
+        self.allowed = self.all_arguments = self.data_allowed = False
         self.origin: Callable[[], Origin] = lambda: UNKNOWN
         self.free: Callable[[str], str] = lambda name: name
         self.sources: dict[str, Source] = {}
         self.assumed: dict[tuple[Size, str], Assumption] = {}  # by the difference and its relation to 0
         self.ranges: dict[str, Bounds] = {}  # of symbols, narrowed by what was assumed
+        self.by_data: set[str] = set()  # the symbols that data decide: nothing may be assumed of them
+        self.made_by_data: list[torch.SymInt] = []  # by the call at hand
+        self.chosen: dict[int, tuple[torch.Tensor, int, torch.SymInt]] = {}  # how many a mask of a version chooses
+        self.again: list[torch.SymInt] | None = None  # of a call that is made once more: what it makes
+        self.filled = False  # whether tensors of sizes that data decide may be seen as tensors with elements
         self._made: dict[Size, torch.SymInt] = {}
         self.closed = False  # whether the guards are made: nothing more may be assumed
 
@@ -59,6 +85,21 @@ class SizeEnvironment:
         self.sources[name] = source
         self.ranges.setdefault(name, (1, None))
         return self.integer(Symbol(name, value, low=1))
+
+    def data_symbol(self, estimate: int, most: int | None) -> torch.SymInt:
+        """A size that data decide, of 0 to ``most``; ``estimate`` is its hint. Of a call that is made once more it is
+        what it was before. Raises SizesUnfit where that call made fewer.
+        """
+        if self.again is not None:
+            if not self.again:
+                raise SizesUnfit("a call that makes more sizes than it did before")
+            return self.again.pop(0)
+        name = self.free(f"u{len(self.by_data)}")
+        self.by_data.add(name)
+        self.ranges[name] = (0, most)
+        size = self.integer(Symbol(name, estimate, high=most))
+        self.made_by_data.append(size)
+        return size
 
     def named(self, name: str) -> torch.SymInt:
         """The symbol of this name."""
@@ -105,6 +146,10 @@ class SizeEnvironment:
         """Whether a relation holds: by proof, or as the sizes of this compile say, which is assumed then."""
         answer = self.proved(left, relation, right)
         if answer is None:
+            if not self.by_data.isdisjoint(symbols([left, right])):
+                if self.filled and relation == "==" and 0 in (left, right):
+                    return False
+                raise DecidedByData(f"whether {size_text(left)} {relation} {size_text(right)}")
             answer = HOLDS[relation](hint(left), hint(right))
             self._assume(_reduced(left - right), relation if answer else NEGATED[relation], why)
         return answer

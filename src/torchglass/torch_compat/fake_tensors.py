@@ -70,6 +70,8 @@ class LightFakeMode(FakeTensorMode):
     writes: list[torch.Tensor] | None = None  # what operators write to, while somebody wants to know
     draws = False  # whether one of them has drawn random numbers
     symbolic: Callable[..., Any] | None = None  # answers calls with symbolic sizes, where there are any
+    undecided: tuple[type[Exception], ...] = ()  # what is raised where data decide what somebody asks of a size
+    sized_by_data: Callable[..., Any] | None = None  # answers calls whose sizes data decide, while that is allowed
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with torch._C.DisableTorchFunction():
@@ -82,6 +84,8 @@ class LightFakeMode(FakeTensorMode):
             result = fake_results.known(self, key, args)
             if result is None and key is None and self.symbolic is not None:
                 result = self.symbolic(self, func, args, kwargs)
+            if result is None and key is None and self.sized_by_data is not None:
+                result = self.sized_by_data(self, func, args, kwargs)
             if result is None:
                 # what is kept here the mode need not keep; of symbolic sizes it asks for SymPy's expressions
                 self.cache_enabled = key is None and self.symbolic is None
@@ -123,13 +127,15 @@ class LightFakeMode(FakeTensorMode):
 
 def called_on_symbols(mode: Any, function: Any, args: Any, kwargs: Any) -> Any:
     """A function of PyTorch's on fake tensors. Where its C++ takes no symbolic sizes, as that of ``matmul`` in 2.11 and
-    of ``interpolate``, PyTorch's Python versions of composite operators are called.
+    of ``interpolate``, or asks for one that data decide, PyTorch's Python versions of composite operators are called.
     """
     if mode.symbolic is None:
         return function(*args, **kwargs)
     log_off, FAKE_LOG.disabled = FAKE_LOG.disabled, True  # it would tell of what is tried first
     try:
         return function(*args, **kwargs)
+    except mode.undecided:
+        pass
     except RuntimeError as error:
         if _IN_CPP not in str(error):
             raise
@@ -198,9 +204,11 @@ def _fake_of(mode: FakeTensorMode, real: torch.Tensor, sizes: Sizes | None, stri
         return history(fake.requires_grad_())
 
 
-def fake_like(mode: FakeTensorMode, like: torch.Tensor, sizes: Sizes, strides: Sizes) -> torch.Tensor:
-    """A new fake tensor of these sizes and strides, else like another one."""
-    return FakeTensor(mode, _meta(sizes, strides, like.dtype), like.device)
+def fake_like(
+    mode: FakeTensorMode, like: torch.Tensor, sizes: Sizes, strides: Sizes, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """A new fake tensor of these sizes and strides, and of ``dtype`` if it is given, else like another one."""
+    return FakeTensor(mode, _meta(sizes, strides, dtype or like.dtype), like.device)
 
 
 def _meta(sizes: Sizes, strides: Sizes, dtype: torch.dtype) -> torch.Tensor:

@@ -20,6 +20,7 @@ from ...records.sizes import Size, symbols, text
 from ...records.sources import Computed, InstanceDict, Local, Source
 from ...records.symbolic_ints import SizeEnvironment
 from ..errors import CannotResume
+from ..graph.builder import GraphBuilder
 from ..protocol import Lazy, Machine, Value
 from ..values.dicts import DictV
 from ..values.made import MadeV, StandIns
@@ -104,10 +105,15 @@ class Emitter:
         return f"fetched[{self.fetch.index(source)}]"
 
     def size_text(self, size: Size) -> str:
-        """A size, of what the entry reads."""
+        """A size, of what the entry reads and what the graph gives."""
         sources = self.m.state(SizeEnvironment).sources
-        read = {name: self.place_text(sources[name]) for name in symbols([size])}
+        read = {n: self.place_text(sources[n]) if n in sources else self._size_made(n) for n in symbols([size])}
         return re.sub(r"[a-z]\w*", lambda found: read.get(found[0], found[0]), text(size))
+
+    def _size_made(self, name: str) -> str:
+        """A size that data decide, of the tensor that has it."""
+        tensor, dim = self.m.state(GraphBuilder).telling(name)
+        return f"{self.expr(tensor)}.shape[{dim}]"
 
     def place_text(self, source: Source) -> str:
         """What stands at a source, or the length of it."""

@@ -78,7 +78,7 @@ def _number(e: Emitter, v: NumberV) -> str:
 def _size(e: Emitter, v: SizeV) -> str:
     """A size, as what is computed of those that the entry reads."""
     text = e.size_text(v.size)
-    if v.source is not None:
+    if v.source is not None or v.by_data:
         return text
     name = e.fresh("size")
     e.numbers.append(f"{name} = {text}")

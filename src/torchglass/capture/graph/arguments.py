@@ -85,6 +85,11 @@ def zeros_like(value: TensorV) -> torch.Tensor:
     return torch.zeros((), dtype=value.fake.dtype).expand(hints(value.fake.shape))
 
 
+def is_empty(tensor: torch.Tensor) -> bool:
+    """Whether it is certain that a tensor has no elements."""
+    return any(type(size) is int and size == 0 for size in tensor.shape)
+
+
 def has_list(index: Any) -> bool:
     """Whether an index reads at places that a list names."""
     return isinstance(index, list) or (isinstance(index, tuple) and any(isinstance(i, list) for i in index))

@@ -6,6 +6,7 @@ Every operation runs once on fake tensors; its result's metadata is what the res
 from __future__ import annotations
 
 import enum
+import functools
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -18,12 +19,12 @@ import torch.fx
 from ... import torch_compat
 from ...aten.layouts import as_kernels_take
 from ...aten.nested import tensors_in
-from ...operators import symbolic_shapes
+from ...operators import data_sizes, symbolic_shapes
 from ...operators.traced_arrays import NotTraced, TracedArrays
 from ...records.origin import Origin
 from ...records.size_places import size_places, symbols_of
 from ...records.sources import Source
-from ...records.symbolic_ints import SizeEnvironment
+from ...records.symbolic_ints import DecidedByData, SizeEnvironment
 from ...records.tensor_spec import TensorSpec
 from ..errors import NeedsData, Unsupported
 from ..protocol import Machine, Value
@@ -32,8 +33,9 @@ from ..values.constant import NUMPY_FLOATS, ConstantV
 from ..values.containers import ListV, TupleV
 from ..values.entry_tensor import EntrySizeV, EntryTensorV, ListCall, ListTensorV, NumberTensorV
 from ..values.number import NumberV
+from ..values.sizes import refuse_by_data
 from ..values.tensor import TensorV
-from .arguments import convert, empty_like, fake_of, has_list, zeros_like
+from .arguments import convert, empty_like, fake_of, has_list, is_empty, zeros_like
 from .autograd_history import FREES_HISTORY, gradient_state, history_of, is_detached, is_freed, leaves_of, no_derivative
 from .memory_overlap import overlaps, storage
 from .symbolic_layouts import SymbolicLayout
@@ -45,6 +47,8 @@ PRINTED = frozenset(
     [int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range, torch.dtype, torch.device]
     + [torch.layout, torch.memory_format]
 )
+RESHAPES = frozenset(("reshape", "reshape_as", "view", "view_as", "flatten", "unflatten", "ravel"))
+"""They ask whether there are elements, and do without them what they do with them."""
 RECURRENT = frozenset((torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu))
 SPARSE = frozenset((torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc))
 MOST_TRIED = 1 << 16  # elements
@@ -59,6 +63,7 @@ class GraphBuilder:
 
     def __init__(self, fake_mode: Any = None) -> None:
         self.graph = torch.fx.Graph()
+        self.sizes: SizeEnvironment | None = None  # of a graph with symbolic sizes
         self.fake_mode = fake_mode or torch_compat.new_fake_mode()
         self.inputs: list[TensorV] = []
         self.by_fake: dict[int, TensorV] = {}
@@ -74,11 +79,15 @@ class GraphBuilder:
         self.inner_leaves: list[torch.Tensor] = []  # made to require grad inside: eager would keep them as leaves
         self.flagged: list[TensorV] = []  # inputs that the entry makes require grad before the graph runs
         self.numbers: list[EntryTensorV] = []
+        self.made_sizes: tuple[torch.SymInt, ...] = ()  # by data, in the operation that is recorded next
         self.computed: set[torch.fx.Node] = set()  # constants that are results of operations on constants
         self._placeholder_anchor: torch.fx.Node | None = None
 
     def number(self, number: NumberV, dtype: torch.dtype | None = None) -> NumberTensorV:
-        """The graph input for a number that changes from call to call; these come after all tensors."""
+        """The graph input for a number that changes from call to call; these come after all tensors. Raises Unsupported
+        for one that is known when the graph has run.
+        """
+        refuse_by_data([number])
         dtype = dtype or NUMBER_DTYPES[type(number.known)]
         for known in self.numbers:
             if not isinstance(known, NumberTensorV) or known.fake.dtype is not dtype:
@@ -91,7 +100,8 @@ class GraphBuilder:
         return self._made_by_entry(NumberTensorV(self._after_tensors(name), fake, number))
 
     def listed(self, call: ListCall) -> ListTensorV:
-        """The graph input for a tensor made of lists of numbers that change."""
+        """The graph input for a tensor made of lists of numbers that change. Raises Unsupported as ``number`` does."""
+        refuse_by_data(call.leaves)
         fake = torch_compat.fake_of(self.fake_mode, call.result)
         return self._made_by_entry(ListTensorV(self._after_tensors("data"), fake, call))
 
@@ -99,6 +109,7 @@ class GraphBuilder:
         """Add graph inputs for the sizes in the graph that its inputs do not tell."""
         wanted = symbols_of((node.args, node.kwargs) for node in self.graph.nodes)
         wanted |= symbols_of(node.meta.get("val") for node in self.graph.nodes)
+        wanted -= sizes.by_data
         like = torch.empty((), dtype=torch.uint8, device="cpu")
         for name in sorted(wanted - size_places([value.fake for value in inputs], wanted).keys()):
             size = sizes.named(name)
@@ -148,7 +159,8 @@ class GraphBuilder:
 
     def leave_sizes_open(self, sizes: SizeEnvironment) -> None:
         """From here on operators meet symbolic sizes."""
-        self.fake_mode.symbolic = symbolic_shapes.answer
+        symbolic_shapes.leave_open(self.fake_mode)
+        self.sizes = sizes
         sizes.free = lambda name: torch_compat.reserved_name(self.graph, name)
 
     def constant(self, real: torch.Tensor) -> TensorV:
@@ -223,11 +235,13 @@ class GraphBuilder:
         layouts = [_layout(t) for t in given]
         try:
             histories = [gradient_state(t) for t in given]
-            if versions and not any(t.numel() for t, _ in versions):
+            if versions and all(map(is_empty, (t for t, _ in versions))):
                 # fake kernels let pass what real ones refuse (the maximum of nothing); without data both are at hand
                 function(
                     *[convert(a, empty_like) for a in args], **{k: convert(v, empty_like) for k, v in kwargs.items()}
                 )
+            if self.sizes is not None:
+                self.sizes.filled = getattr(function, "__name__", "") in RESHAPES
             with self.fake_mode:
                 taken = as_kernels_take(function, fake_args, fake_kwargs)
                 result = torch_compat.called_on_symbols(self.fake_mode, function, taken, fake_kwargs)
@@ -253,15 +267,49 @@ class GraphBuilder:
                 raise Unsupported("writing to a tensor whose elements share memory")  # most kernels refuse
             return result
         except Exception as error:
-            if not torch_compat.needs_data(error):
+            if not isinstance(error, DecidedByData) and not torch_compat.needs_data(error):
                 raise
             name = getattr(function, "__name__", str(function))
+            asked = (
+                f"asks {error}, which data decide"
+                if isinstance(error, DecidedByData)
+                else (f"needs the data of a tensor ({type(error).__name__})")
+            )
             raise NeedsData(
-                f"`{name}` needs the data of a tensor ({type(error).__name__})",
+                f"`{name}` {asked}",
                 "move it out of the compiled function, or compile the parts around it",
             ) from None
         finally:
             self.fake_mode.writes = None
+
+    def sized_by_data(
+        self, sizes: SizeEnvironment, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]
+    ) -> Any:
+        """``evaluate`` an operation of whose result data decide the size, which the graph then reads off it. None where
+        it must not be in a graph: a checkpointed function runs twice, and a graph inside a graph is run by others.
+        """
+        if not sizes.data_allowed or self.parent is not None or self.region is not None:
+            return None
+        before, sizes.made_by_data = self.fake_mode.symbolic, []
+        self.leave_sizes_open(sizes)
+        self.fake_mode.sized_by_data = functools.partial(data_sizes.answer, sizes)
+        try:
+            result = self.evaluate(function, args, kwargs)
+        finally:
+            self.fake_mode.sized_by_data = None
+            if not sizes.made_by_data:
+                self.fake_mode.symbolic = before
+        made = symbols_of(sizes.made_by_data) & symbols_of([result])
+        if made - size_places(tensors_in(result), made).keys():
+            return None  # a size that follows from one that nobody sees
+        self.made_sizes = tuple(sizes.made_by_data)
+        return result
+
+    def telling(self, name: str) -> tuple[TensorV, int]:
+        """A tensor of the graph's that has a symbol as a size, and in which dimension."""
+        values = [value for value in self.by_fake.values() if value.node.graph is self.graph]
+        place, dim = size_places([value.fake for value in values], {name})[name]
+        return values[place], dim
 
     def _is_given(self, fake: torch.Tensor) -> bool:
         """Whether the graph gets a tensor, that of the program or one that stands for it."""
@@ -294,7 +342,9 @@ class GraphBuilder:
         self._refuse_double_writes()
         node = torch_compat.create_node(self.graph, op, target, args, kwargs)
         self._mark(node, origin)
-        node.meta["effect"] = result is None or self.changed_data
+        node.meta["effect"] = result is None or self.changed_data or bool(self.made_sizes)
+        if self.made_sizes:
+            node.meta["made_sizes"], self.made_sizes = self.made_sizes, ()
         node.stack_trace = stack
         return self._wrap(node, result, origin)
 
@@ -358,6 +408,7 @@ class GraphBuilder:
                 if isinstance(item, (torch.Tensor, tuple, list)):
                     part = self.graph.call_function(operator.getitem, (node, n))
                     self._mark(part, origin)
+                    part.meta["effect"] = "made_sizes" in node.meta
                     part.stack_trace = node.stack_trace
                     items.append(self._wrap(part, item, origin))
                 else:

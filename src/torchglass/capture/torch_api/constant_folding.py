@@ -18,7 +18,6 @@ import torch.fx
 from ... import torch_compat
 from ...aten.nested import tensors_in
 from ...marks.markers import IN_GRAPH
-from ..errors import NeedsData
 from ..graph.arguments import convert
 from ..graph.builder import GraphBuilder
 from ..protocol import Machine, Value
@@ -54,8 +53,8 @@ def _known_value(m: Machine, tensor: TensorV) -> torch.Tensor | None:
         return None
 
 
-def result_of(m: Machine, error: NeedsData, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """What ``function`` gives whose result's shape depends on data, when that is known; else raises ``error``."""
+def result_of(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """What ``function`` gives whose result's shape depends on data, when these are known; None when they are not."""
 
     def compute() -> Any:
         given: list[torch.Tensor] = []
@@ -75,7 +74,7 @@ def result_of(m: Machine, error: NeedsData, function: Any, args: list[Value], kw
     try:
         return _constant(m, _checked(m, compute))
     except _Unknown:
-        raise error from None
+        return None
 
 
 def as_numbers(m: Machine, args: list[Value]) -> list[Value] | None:

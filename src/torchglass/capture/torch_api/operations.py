@@ -15,7 +15,7 @@ from ...aten import masked_writes
 from ...marks.markers import DISABLED, IN_GRAPH, REASON
 from ...records.literals import literal
 from ...records.sources import Computed, Constant
-from ...records.symbolic_ints import SizesUnfit
+from ...records.symbolic_ints import SizeEnvironment, SizesUnfit
 from ..errors import Fails, NeedsData, Unsupported
 from ..graph.arguments import fake_of, has_tensor
 from ..graph.builder import GraphBuilder, stack_trace
@@ -416,7 +416,10 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
         replaced = constant_tensors.as_numbers(m, args)
         if replaced is not None:
             return _operate(m, op, target, function, replaced, kwargs)
-        return constant_tensors.result_of(m, error, function, args, kwargs)
+        folded = constant_tensors.result_of(m, function, args, kwargs)
+        if folded is not None:
+            return folded
+        result = _sized_by_data(m, error, function, args, kwargs)
     except Unsupported:
         raise
     except Exception as error:
@@ -443,6 +446,18 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
         asked = op == "call_function" and target is not getattr and not any(map(has_tensor, (*args, *kwargs.values())))
         return _relied_on(m, target, args, kwargs, found) if asked else found
     return m.state(GraphBuilder).record(op, target, args, kwargs, result, m.origin(), stack_trace(m))
+
+
+def _sized_by_data(m: Machine, error: NeedsData, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Any:
+    """The result of an operation whose size data decide; raises ``error`` where it cannot be in the graph."""
+    try:
+        with diagnostics.watched(m):
+            result = m.state(GraphBuilder).sized_by_data(m.state(SizeEnvironment), function, args, kwargs)
+    except Exception:
+        raise error from None
+    if result is None or not _holds_tensor(result):
+        raise error
+    return result
 
 
 def _has_no_choice(args: list[Value]) -> bool:

@@ -11,17 +11,18 @@ value is asked for (``range(n)``): the environment then assumes that value, with
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Any
 
 import torch
 
 from ...records.size_sources import size_source
-from ...records.sizes import Expr, Size, maximum, minimum, symbol_name
+from ...records.sizes import Expr, Size, maximum, minimum, symbol_name, symbols
 from ...records.sources import Source
 from ...records.symbolic_ints import RELATIONS, IntNode, SizeEnvironment, size_of
-from ..protocol import Machine, Value
+from ..errors import NeedsData
+from ..protocol import Lazy, Machine, Value
 from .constant import ConstantV
 from .number import LengthV, NumberV
 
@@ -47,7 +48,8 @@ class SizeV(NumberV):
         self.symbolic = torch.SymInt(node)
         self.known = node.hint
         name = symbol_name(self.size)
-        self.source = self.environment.sources[name] if name is not None else None
+        self.by_data = not self.environment.by_data.isdisjoint(symbols([self.size]))
+        self.source = self.environment.sources.get(name) if name is not None else None
         self.function = self.text = None
         self.parts = ()
         self.operations, self.repeatable = 1, True
@@ -58,12 +60,22 @@ class SizeV(NumberV):
 
     @property
     def value(self) -> Any:
+        if self.by_data:
+            raise _needs_data()
         return self.environment.specialize(self.size)
 
     def place(self) -> Source:
+        if self.by_data:
+            raise _needs_data()
         return size_source(self.size, self.environment.sources)
 
     def combined(self, m: Machine, function: Any, operands: tuple[Value, ...]) -> Value | None:
+        found = self._combined(m, function, operands)
+        if found is None and self.by_data:
+            raise _needs_data()  # entries compute numbers before the graph runs, and this one is known after it
+        return found
+
+    def _combined(self, m: Machine, function: Any, operands: tuple[Value, ...]) -> Value | None:
         sizes = [_size(operand) for operand in operands]
         if None in sizes:
             return None
@@ -79,6 +91,16 @@ class SizeV(NumberV):
     def _is_positive(self, divisor: Any) -> bool:
         """Whether a divisor is what sizes are divided by (records.sizes)."""
         return self.environment.proved(divisor, ">", 0) is True
+
+
+def _needs_data() -> NeedsData:
+    return NeedsData("a number that the data of a tensor decide", "compute with tensors, or move it out")
+
+
+def refuse_by_data(values: Iterable[Value | Lazy]) -> None:
+    """Raise Unsupported where one of these numbers is known only when the graph has run."""
+    if any(isinstance(value, SizeV) and value.by_data for value in values):
+        raise _needs_data()
 
 
 def as_size(number: NumberV) -> Any:
