@@ -18,9 +18,13 @@ from tests.codegen import philox, triton_on_torch
 from tests.codegen.triton_compile import compiled
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from torchglass import codegen, fuse, lower, schedule
+from torchglass import codegen, fuse, lower, schedule, torch_compat
+from torchglass.operators import symbolic_shapes
 from torchglass.records.loops import Compute, ExternCall, LoopGraph
 from torchglass.records.philox import most_threads
+from torchglass.records.size_sources import tensor_size
+from torchglass.records.sources import Local
+from torchglass.records.symbolic_ints import SizeEnvironment
 from torchglass.records.target import Gpu, Targets
 from torchglass.runtime import philox as runtime
 
@@ -30,8 +34,18 @@ MOST = most_threads(SMALL)
 dropout = torch.ops.aten.native_dropout
 
 
-def lowered(fn: Callable[..., Any], *args: torch.Tensor, gpu: Gpu = SMALL, mode: str = "fake") -> LoopGraph:
-    return lower.run(make_fx(fn, tracing_mode=mode)(*args), Targets(cpu=gpu))
+def lowered(fn: Callable[..., Any], *args: torch.Tensor, gpu: Gpu = SMALL, open_sizes: bool = False) -> LoopGraph:
+    mode = torch_compat.new_fake_mode()
+    with mode:
+        fakes = [_with_open_sizes(mode, x) if open_sizes else torch_compat.fake_of(mode, x) for x in args]
+        return lower.run(make_fx(fn)(*fakes), Targets(cpu=gpu))
+
+
+def _with_open_sizes(mode: Any, x: torch.Tensor) -> torch.Tensor:
+    mode.symbolic = symbolic_shapes.answer
+    environment = SizeEnvironment()
+    sizes = [environment.symbol(tensor_size(Local("x"), dim), size) for dim, size in enumerate(x.shape)]
+    return torch_compat.fake_of(mode, x, tuple(sizes), (*sizes[1:], 1))
 
 
 def calls(graph: LoopGraph) -> list[str]:
@@ -87,11 +101,11 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Loop
 
     def run(
         x: torch.Tensor, p: float = 0.5, before: Callable[..., Any] | None = None, seed: int = 7, offset: int = 4,
-        mode: str = "fake", shift: int | None = None,
+        open_sizes: bool = False, shift: int | None = None,
     ) -> LoopGraph:  # fmt: skip
         generator = Generator(seed, offset)
         monkeypatch.setattr(runtime, "reserve_philox", generator.reserve)
-        graph = lowered(lambda x: dropout(before(x) if before else x, p, True), x, mode=mode)
+        graph = lowered(lambda x: dropout(before(x) if before else x, p, True), x, open_sizes=open_sizes)
         assert calls(graph) == ["reserve_philox"]
         targets = Targets(cpu=SMALL)
         sources = codegen.run(schedule.run(fuse.run(graph, targets), targets), targets)
@@ -149,8 +163,8 @@ def test_a_single_number(check: Callable[..., LoopGraph]) -> None:
 
 @pytest.mark.parametrize("shape", [(40, 96), (7, 33)])
 def test_open_sizes(shape: tuple[int, int], check: Callable[..., LoopGraph]) -> None:
-    check(make(*shape), before=lambda x: x * 2, mode="symbolic")
-    check(make(*shape), mode="symbolic")
+    check(make(*shape), before=lambda x: x * 2, open_sizes=True)
+    check(make(*shape), open_sizes=True)
 
 
 def test_long_rows_draw_as_short_ones(check: Callable[..., LoopGraph]) -> None:

@@ -23,7 +23,6 @@ from torchglass.records import sizes
 from torchglass.records.sizes import (
     HOLDS,
     Assumption,
-    Assumptions,
     Size,
     Symbol,
     at_least,
@@ -43,6 +42,7 @@ from torchglass.records.sizes import (
     text,
     value,
 )
+from torchglass.records.symbolic_ints import SizeEnvironment
 from torchglass.runtime.toolchain import compile_c
 
 Tree = Any
@@ -241,25 +241,34 @@ def test_texts_in_c(tmp_path: Path) -> None:
 
 
 # -- assumptions -----------------------------------------------------------------------------------------------------
+def environment() -> SizeEnvironment:
+    made = SizeEnvironment()
+    made.ranges |= LIMITS
+    return made
+
+
 @given(trees, st.sampled_from([*HOLDS]), trees, points)
 @settings(deadline=None)
 def test_what_is_decided_is_proved_or_assumed(left: Tree, relation: str, right: Tree, at: dict[str, int]) -> None:
     """Where the assumptions hold, so does the answer."""
-    assumptions = Assumptions()
-    answer = assumptions.decide(size_of(left), relation, size_of(right), "to try it")
+    sizes = environment()
+    answer = sizes.decide(size_of(left), relation, size_of(right), "to try it")
     assert answer is HOLDS[relation](computed(left, HINTS), computed(right, HINTS))
-    assert all(assumption.holds(HINTS) for assumption in assumptions.made)
-    if all(assumption.holds(at) for assumption in assumptions.made):
+
+    def hold(at: Mapping[str, int]) -> bool:
+        return all(HOLDS[row.relation](value(row.left, at), value(row.right, at)) for row in sizes.assumed.values())
+
+    assert hold(HINTS)
+    if hold(at):
         assert answer is HOLDS[relation](computed(left, at), computed(right, at))
 
 
 def test_an_assumption_is_made_once_and_says_why() -> None:
     a, q = SYMBOLS["a"], SYMBOLS["q"]
-    assumptions = Assumptions()
-    assert assumptions.decide(q, "<=", 64, "it is certain") and not assumptions.made
-    assert not assumptions.decide(a, ">", 4, "few rows") and not assumptions.decide(a, ">", 4, "few rows")
-    assert [*assumptions.made] == [Assumption(a, "<=", 4, "few rows")]
-    assert str(next(iter(assumptions.made))) == "a <= 4  # few rows"
+    sizes = environment()
+    assert sizes.decide(q, "<=", 64, "it is certain") and not sizes.assumed
+    assert not sizes.decide(a, ">", 4, "few rows") and not sizes.decide(a, ">", 4, "few rows")
+    assert [*sizes.assumed.values()] == [Assumption(a - 4, "<=", 0, "few rows")]
 
 
 # -- cost ------------------------------------------------------------------------------------------------------------

@@ -27,13 +27,14 @@ import torch
 import torch.fx
 
 from ..aten.layouts import as_kernels_take
+from ..aten.sizes import hint_of
 from ..operators import data_sizes, symbolic_shapes
 from ..operators.array_calls import numpy_call
 from ..operators.traced_arrays import NotTraced, TracedArrays
 from ..process import interrupts
 from ..records.origin import UNKNOWN, Origin
 from ..records.partition import TangentLayout
-from ..records.symbolic_ints import environment_of, has_symbols, hint_of, size_of
+from ..records.symbolic_ints import environment_of, has_symbols, size_of
 from ..records.tensor_spec import TensorSpec
 from ..torch_compat import (
     FakeTensor,

@@ -22,7 +22,7 @@ from enum import IntEnum
 
 import torch
 
-from ..records.symbolic_ints import hint_of
+from ..aten.sizes import hint_of
 from .exact_values import exact_values
 from .max_flow import Network
 from .ops import CALL, CONSTANT, INPUT, TANGENT, Op, is_random, is_view, makes_sizes, must_stay, operands

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..records.symbolic_ints import hint_of
+from ..aten.sizes import hint_of
 from ..torch_compat import OpOverload
 from .ops import CALL, Op, is_random, is_view, operands
 

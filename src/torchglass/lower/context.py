@@ -24,11 +24,11 @@ from ..records.launch import RESERVED
 from ..records.loops import Access, Buffer, Compute, Const, ExternCall, Load, Loop, Node, Operation, View, compute_dtype
 from ..records.origin import UNKNOWN, Origin
 from ..records.sizes import Size, is_known, product
+from ..records.symbolic_ints import sizes_of
 from ..records.target import Gpu, Target, Targets
 from ..records.triton_support import lacking
 from ..records.tuned.lowering import LoopLimits
 from .strides import broadcast, contiguous, is_dense
-from .symbolic_sizes import converted
 from .table import NotLowered
 from .values import Body, Number, V
 
@@ -49,15 +49,6 @@ def dtype_name(dtype: torch.dtype) -> str:
     if dtype not in DTYPES:
         raise NotLowered(f"dtype {str(dtype).removeprefix('torch.')}")
     return DTYPES[dtype]
-
-
-def size_of(size: int | torch.SymInt) -> Size:
-    """A size of PyTorch's as ours."""
-    return converted(size) if isinstance(size, torch.SymInt) else size
-
-
-def sizes_of(sizes: Sequence[int | torch.SymInt]) -> tuple[Size, ...]:
-    return tuple(size_of(s) for s in sizes)
 
 
 def layout_of(val: torch.Tensor) -> tuple[tuple[Size, ...], tuple[Size, ...]]:

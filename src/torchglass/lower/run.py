@@ -19,10 +19,11 @@ from ..records.check_loops import check_graph
 from ..records.loops import ExternCall, LoopGraph, Node, Value, View
 from ..records.origin import UNKNOWN
 from ..records.sizes import Size
+from ..records.symbolic_ints import size_of
 from ..records.target import Target, Targets
 from ..torch_compat import OpOverload
 from . import cpu, cuda, rules  # noqa: F401  they fill the tables
-from .context import DTYPES, Lowering, Splat, layout_of, size_of
+from .context import DTYPES, Lowering, Splat, layout_of
 from .extern import arguments_in_memory, lower_extern
 from .shrink_to_read import shrink_to_read
 from .strategies import Request, Strategy, rewritten, rewritten_loops, strategies_of

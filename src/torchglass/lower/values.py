@@ -20,7 +20,7 @@ import torch
 
 from ..records.loops import BOOL_OPS, Access, Compute, Const, Index, Load, Operation, Reduce, Scalar, Scan, Store
 from ..records.sizes import Size
-from .symbolic_sizes import converted
+from ..records.symbolic_ints import size_of
 
 Number: TypeAlias = "float | int | bool"
 
@@ -83,7 +83,7 @@ class Body:
 
     def const(self, value: Number | torch.SymInt, dtype: str) -> V:
         if isinstance(value, torch.SymInt):  # a size that changes: what a counter is that does not count
-            return self.index((0,) * self.rank, converted(value)).cast(dtype)
+            return self.index((0,) * self.rank, size_of(value)).cast(dtype)
         if dtype == "bool":
             value = bool(value)
         elif is_float(dtype):

@@ -19,9 +19,17 @@ from typing import Any, NamedTuple
 import torch
 
 from ..aten.nested import tensors_in
+from ..aten.sizes import hint_of, hints, nesting
 from ..process.tables import enters
 from ..records.sizes import Size, at_least, hint, product
-from ..records.symbolic_ints import DecidedByData, IntNode, SizeEnvironment, hint_of, size_of
+from ..records.symbolic_ints import (
+    DecidedByData,
+    SizeEnvironment,
+    environment_of,
+    has_symbols,
+    size_of,
+    sizes_of,
+)
 from ..torch_compat import FakeTensor, FakeTensorMode, OpOverload, fake_like, view_of
 
 aten = torch.ops.aten
@@ -55,7 +63,7 @@ def answer(mode: FakeTensorMode, func: Any, args: tuple[Any, ...], kwargs: dict[
     """The result of a call with symbolic sizes; None where no rule tells it."""
     if not isinstance(func, OpOverload):
         return None
-    environment = _environment(args) or _environment(tuple(kwargs.values()))
+    environment = environment_of((*args, *kwargs.values()))
     if environment is None:
         return None
     view = VIEWS.get(func)
@@ -101,7 +109,8 @@ class _Rule:
         for one, sizes in zip(results, found):
             if tuple(map(hint, sizes)) != tuple(one.shape):
                 return None
-            strides = dense(sizes, one.shape, one.stride())
+            nested = nesting(one.shape, one.stride())
+            strides = tuple(step * product(sizes[dim] for dim in inside) for step, inside in nested)
             made.append(fake_like(self.mode, one, self._integers(sizes), self._integers(strides)))
         return type(now)(made) if several else made[0]
 
@@ -115,11 +124,11 @@ class _Rule:
             return hint_of(value)
         if isinstance(value, (list, tuple)):
             return type(value)(map(self._number, value)) if type(value) in (list, tuple) else list(value)
-        if not isinstance(value, torch.Tensor) or not value._has_symbolic_sizes_strides:
+        if not isinstance(value, torch.Tensor) or not has_symbols(value):
             return value
         known = getattr(value, "_torchglass_numbers", None)
         if known is None:
-            layout = tuple(map(hint_of, value.shape)), tuple(map(hint_of, value.stride()))
+            layout = tuple(hints(value.shape)), tuple(hints(value.stride()))
             known = fake_like(self.mode, value, *layout)
             if (offset := hint_of(value.storage_offset())) != 0:
                 known = view_of(self.mode, known, *layout, offset, value.dtype)
@@ -128,18 +137,6 @@ class _Rule:
 
     def _integers(self, sizes: Sizes) -> tuple[Any, ...]:
         return tuple(map(self.environment.integer, sizes))
-
-
-def _environment(args: Any) -> SizeEnvironment | None:
-    for arg in args:
-        if isinstance(arg, torch.SymInt):
-            return arg.node.environment if isinstance(arg.node, IntNode) else None
-        if isinstance(arg, torch.Tensor):
-            if arg._has_symbolic_sizes_strides:
-                return _environment([*arg.shape, *arg.stride()])
-        elif isinstance(arg, (list, tuple)) and (found := _environment(arg)) is not None:
-            return found
-    return None
 
 
 def _is_fake(mode: FakeTensorMode, value: Any) -> bool:
@@ -153,8 +150,7 @@ def _is_fake(mode: FakeTensorMode, value: Any) -> bool:
 
 
 def _layout(tensor: torch.Tensor) -> Layout:
-    sizes, strides = tuple(map(size_of, tensor.shape)), tuple(map(size_of, tensor.stride()))
-    return Layout(sizes, strides, size_of(tensor.storage_offset()))
+    return Layout(sizes_of(tensor.shape), sizes_of(tensor.stride()), size_of(tensor.storage_offset()))
 
 
 def _sized(value: Any) -> Any:
@@ -168,23 +164,6 @@ def _sized(value: Any) -> Any:
 
 def _same_strides(strides: Sizes, now: torch.Tensor) -> bool:
     return all(size == 1 or hint(ours) == step for ours, size, step in zip(strides, now.shape, now.stride()))
-
-
-def dense(sizes: Sizes, numbers: Sequence[int], strides: Sequence[int]) -> Sizes:
-    """The strides of a new tensor that lies with these strides where its sizes are these numbers."""
-    found: list[Size] = list(strides)
-    order = sorted(range(len(sizes)), key=lambda d: (strides[d], numbers[d] != 1, -d))
-    step = 1
-    inner: Size = 1
-    for dim in order:
-        if strides[dim] == 0:
-            continue
-        if strides[dim] == step or numbers[dim] == 1:
-            found[dim] = inner
-        else:
-            step, inner = strides[dim], strides[dim]
-        step, inner = step * max(numbers[dim], 1), inner * sizes[dim]
-    return tuple(found)
 
 
 # --- new tensors ----------------------------------------------------------------------------------------------------
@@ -339,12 +318,6 @@ def _group_norm(
     return [x.sizes, (n, groups), (n, groups)] if _normalizes(x.sizes[1:2], [c], [w, b]) else None
 
 
-@gives(aten.native_group_norm_backward.default)
-def _group_norm_backward(grad: Layout, x: Layout, *args: Any) -> list[Sizes] | None:
-    channels = (x.sizes[1],)
-    return [x.sizes, channels, channels] if args[-1] == [True, True, True] else None
-
-
 @gives(
     aten.native_batch_norm.default, aten._native_batch_norm_legit_no_training.default,
     aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_functional.default,
@@ -354,7 +327,7 @@ def _batch_norm(x: Layout, *args: Any) -> list[Sizes] | None:
     return [x.sizes, channels, channels] if _normalizes(channels, channels, args) else None
 
 
-@gives(aten.native_batch_norm_backward.default)
+@gives(aten.native_batch_norm_backward.default, aten.native_group_norm_backward.default)
 def _batch_norm_backward(grad: Layout, x: Layout, *args: Any) -> list[Sizes] | None:
     channels = (x.sizes[1],)
     return [x.sizes, channels, channels] if args[-1] == [True, True, True] else None

@@ -30,6 +30,7 @@ import torch
 import torch.fx
 import torch.nn.functional as F
 
+from ..aten.sizes import hints
 from ..bytecode.operators import BINARY, COMPARE, UNARY
 from ..torch_compat import PRIVATE_HOMES, OpOverload, OpOverloadPacket
 from . import own_operators
@@ -38,7 +39,7 @@ from .literals import is_name, literal, one_line
 from .origin import UNKNOWN, Origin
 from .sizes import symbol_name, symbols
 from .sizes import text as size_text
-from .symbolic_ints import SizesUnfit, hint_of, lies_contiguous, size_of, sizes_within
+from .symbolic_ints import SizesUnfit, lies_contiguous, size_of, sizes_within
 
 
 @dataclass(frozen=True)
@@ -267,7 +268,7 @@ class _Printer:
         for node in self._placeholders():
             value = _value(node)
             if isinstance(value, torch.Tensor):
-                layout = f"{tuple(map(hint_of, value.shape))}, {tuple(map(hint_of, value.stride()))}"
+                layout = f"{tuple(hints(value.shape))}, {tuple(hints(value.stride()))}"
                 made = f"tensor({layout}, {value.dtype}"
                 made += ")" if value.device.type == "cpu" else f", {str(value.device)!r})"
                 made += ".requires_grad_()" if value.requires_grad else ""

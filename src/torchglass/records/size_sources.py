@@ -8,19 +8,14 @@ Assumptions become guards on such sources: Python in guards.py, a postfix progra
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import reduce
 
 from .guards import Guard
 from .origin import UNKNOWN, Origin
-from .sizes import HOLDS, Assumption, Atom, Expr, Monomial, Size
+from .sizes import FUNCTIONS, HOLDS, Assumption, Atom, Expr, Monomial, Size
 from .sources import Attr, Computed, Constant, Item, Local, Source
 from .symbolic_ints import SizeEnvironment
-
-FUNCTIONS: dict[str, tuple[Callable[..., int], str]] = {
-    "floordiv": (operator.floordiv, "{} // {}"), "mod": (operator.mod, "{} % {}"),
-    "max": (max, "max({}, {})"), "min": (min, "min({}, {})"),
-}  # fmt: skip
 
 
 def tensor_size(tensor: Source, dim: int) -> Source:
@@ -49,8 +44,10 @@ def _product(monomial: Monomial, factor: int, symbols: Mapping[str, Source]) -> 
 def _atom(atom: Atom, symbols: Mapping[str, Source]) -> Source:
     if not atom.function:
         return symbols[atom.name]
-    function, text = FUNCTIONS[atom.function]
-    return Computed(function, text, tuple(size_source(argument, symbols) for argument in atom.arguments))
+    row = FUNCTIONS[atom.function]
+    return Computed(
+        row.value, row.texts["python"], tuple(size_source(argument, symbols) for argument in atom.arguments)
+    )
 
 
 def is_argument(source: Source) -> bool:

@@ -355,11 +355,11 @@ def _smaller_top(a: int | None, b: int | None) -> int | None:
 
 FUNCTIONS: dict[str, Function] = {
     "floordiv": Function(
-        lambda a, b: a // b, _quotient_bounds, _texts("({} // {})", c="({} / {})"),
+        operator.floordiv, _quotient_bounds, _texts("{} // {}", c="{} / {}"),
         {"c": "tg_floordiv_i64({}, {})", "triton": "(({0} - ({0} % {1} + {1}) % {1}) // {1})"},
     ),
     "mod": Function(
-        lambda a, b: a % b, _remainder_bounds, _texts("({} % {})"),
+        operator.mod, _remainder_bounds, _texts("{} % {}"),
         {"c": "tg_mod_i64({}, {})", "triton": "(({0} % {1} + {1}) % {1})"},
     ),
     "max": Function(
@@ -378,7 +378,9 @@ def text_of(function: str, arguments: tuple[Size, ...], language: str) -> str:
     """A function's call in a language."""
     row = FUNCTIONS[function]
     texts = row.signed if language in row.signed and not at_least(arguments[0], 0) else row.texts
-    return texts[language].format(*(text(argument, language) for argument in arguments))
+    template = texts[language]
+    filled = template.format(*(text(argument, language) for argument in arguments))
+    return f"({filled})" if template.startswith("{") else filled
 
 
 def text(size: Size, language: str = "python") -> str:
@@ -418,30 +420,8 @@ class Assumption:
     why: str
     origin: Origin = UNKNOWN
 
-    def __str__(self) -> str:
-        return f"{text(self.left)} {self.relation} {text(self.right)}  # {self.why}"
-
-    def holds(self, at: Mapping[str, int]) -> bool:
-        """Whether it does where the symbols have these values."""
-        return HOLDS[self.relation](value(self.left, at), value(self.right, at))
-
 
 NEGATED = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", ">=": "<", "<": ">="}
-
-
-class Assumptions:
-    """Collects what one stage assumes; its output record has them from ``made``."""
-
-    def __init__(self) -> None:
-        self.made: dict[Assumption, None] = {}
-
-    def decide(self, left: Size, relation: str, right: Size, why: str, origin: Origin = UNKNOWN) -> bool:
-        """Whether the relation holds: by proof, or as the hints say, which is then assumed."""
-        answer = proved(left, relation, right)
-        if answer is None:
-            answer = HOLDS[relation](hint(left), hint(right))
-            self.made[Assumption(left, relation if answer else NEGATED[relation], right, why, origin)] = None
-        return answer
 
 
 def proved(left: Size, relation: str, right: Size, ranges: Mapping[str, Bounds] | None = None) -> bool | None:

@@ -154,6 +154,15 @@ class SizeEnvironment:
             self._assume(_reduced(left - right), relation if answer else NEGATED[relation], why)
         return answer
 
+    def dense(self, sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+        """Whether each dimension's step is what lies inside it, the innermost first: by proof, or no."""
+        expected: Size = 1
+        for size, stride in zip(sizes, strides):
+            if size != 1 and self.proved(stride, "==", expected) is not True:
+                return False
+            expected = expected * size
+        return True
+
     def specialize(self, size: Size, why: str = "its value was used") -> int:
         """A size as a number, which is assumed."""
         self.decide(size, "==", hint(size), why)
@@ -342,13 +351,13 @@ class IntNode(Node):
 
     # whether strides are those of a contiguous tensor, and the like: by proof, or no
     def is_contiguous(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
-        return self.wrap_bool(self._dense(sizes, strides, range(len(sizes) - 1, -1, -1)))
+        return self._dense(sizes, strides, range(len(sizes))[::-1])
 
     def is_channels_last_contiguous_2d(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
-        return self.wrap_bool(len(sizes) == 4 and self._dense(sizes, strides, (1, 3, 2, 0)))
+        return self._dense(sizes, strides, (1, 3, 2, 0))
 
     def is_channels_last_contiguous_3d(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
-        return self.wrap_bool(len(sizes) == 5 and self._dense(sizes, strides, (1, 4, 3, 2, 0)))
+        return self._dense(sizes, strides, (1, 4, 3, 2, 0))
 
     is_channels_last_strides_2d, is_channels_last_strides_3d = (
         is_channels_last_contiguous_2d,
@@ -357,20 +366,14 @@ class IntNode(Node):
 
     def is_non_overlapping_and_dense(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
         order = sorted(range(len(sizes)), key=lambda d: (strides[d].hint, sizes[d].hint))
-        return self.wrap_bool(self._dense(sizes, strides, order))
+        return self._dense(sizes, strides, order)
 
     def is_non_overlapping_and_dense_indicator(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> IntNode:
         return self.wrap_int(int(self.is_non_overlapping_and_dense(sizes, strides).value is True))
 
-    def _dense(self, sizes: Sequence[IntNode], strides: Sequence[IntNode], order: Iterable[int]) -> bool:
-        """Whether each dimension's step is what lies inside it, the innermost first."""
-        expected: Size = 1
-        for dim in order:
-            size, stride = sizes[dim].size, strides[dim].size
-            if size != 1 and self.environment.proved(stride, "==", expected) is not True:
-                return False
-            expected = expected * size
-        return True
+    def _dense(self, sizes: Sequence[IntNode], strides: Sequence[IntNode], order: Sequence[int]) -> BoolNode:
+        ordered = ([nodes[dim].size for dim in order] for nodes in (sizes, strides))
+        return self.wrap_bool(len(sizes) == len(order) and self.environment.dense(*ordered))
 
 
 class BoolNode(Node):
@@ -498,6 +501,11 @@ def size_of(value: int | torch.SymInt) -> Size:
     return node.size
 
 
+def sizes_of(values: Iterable[int | torch.SymInt]) -> tuple[Size, ...]:
+    """The same of the sizes or strides of a tensor."""
+    return tuple(map(size_of, values))
+
+
 def sizes_within(value: Any) -> Iterator[Size]:
     """The symbolic sizes in the arguments of a node."""
     if isinstance(value, torch.SymInt):
@@ -511,11 +519,6 @@ def sizes_within(value: Any) -> Iterator[Size]:
         yield from sizes_within(tuple(value.values()))
 
 
-def hint_of(value: int | torch.SymInt) -> int:
-    """The number that a size was when the program was compiled: for estimates, never for what must be right."""
-    return hint(size_of(value)) if isinstance(value, torch.SymInt) else value
-
-
 def integers(sizes: Iterable[Size], like: torch.Tensor) -> list[Any]:
     """Sizes as ints and SymInts of a fake tensor's environment."""
     environment = environment_of([like]) or SizeEnvironment()
@@ -523,12 +526,15 @@ def integers(sizes: Iterable[Size], like: torch.Tensor) -> list[Any]:
 
 
 def environment_of(values: Iterable[Any]) -> SizeEnvironment | None:
-    """The environment of the symbolic sizes of tensors, if one has any."""
+    """The environment of the symbolic sizes in arguments or results, if they have any."""
     for value in values:
+        if isinstance(value, torch.SymInt):
+            return value.node.environment if isinstance(value.node, IntNode) else None
+        inside: Iterable[Any] = value if isinstance(value, (list, tuple)) else ()
         if isinstance(value, torch.Tensor) and has_symbols(value):
-            for size in (*value.shape, *value.stride()):
-                if isinstance(size, torch.SymInt) and isinstance(size.node, IntNode):
-                    return size.node.environment
+            inside = (*value.shape, *value.stride())
+        if (found := environment_of(inside)) is not None:
+            return found
     return None
 
 
@@ -538,12 +544,8 @@ def has_symbols(tensor: torch.Tensor) -> bool:
 
 
 def lies_contiguous(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is contiguous whatever its sizes are; nothing is assumed."""
-    if not has_symbols(tensor):
+    """Whether a tensor is contiguous whatever its sizes are; nothing is assumed, as it is by ``is_contiguous``."""
+    environment = environment_of([tensor])
+    if environment is None:
         return tensor.is_contiguous()
-    expected: Size = 1
-    for size, stride in zip(map(size_of, reversed(tensor.shape)), map(size_of, reversed(tensor.stride()))):
-        if size != 1 and stride != expected:
-            return False
-        expected = expected * size
-    return True
+    return environment.dense(sizes_of(tensor.shape[::-1]), sizes_of(tensor.stride()[::-1]))

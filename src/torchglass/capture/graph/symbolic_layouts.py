@@ -11,12 +11,14 @@ is a number, and guarded.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from ... import torch_compat
+from ...aten.sizes import nesting
 from ...marks.tensors import marked_sizes
 from ...records.guards import Stride, TensorMeta
 from ...records.size_sources import is_argument, tensor_size
@@ -74,18 +76,11 @@ def _strides(real: torch.Tensor, sizes: list[Any], dims: frozenset[int]) -> tupl
     """Each stride as what lies inside its dimension, if it is that, and as a guard has it."""
     strides: list[Any] = list(real.stride())
     products: list[Stride] = list(real.stride())
-    # what the next stride is if nothing lies between: now, as a symbol, as a guard has it
-    number, inside, factor, within = 1, 1, 1, tuple[int, ...]()
-    by_stride = sorted(range(real.dim()), key=lambda d: (real.stride(d), real.shape[d] != 1, -d))
-    for dim in by_stride:
-        lies_so = real.stride(dim) == number
-        if real.stride(dim) == 0 or (real.shape[dim] == 1 and dim not in dims and not lies_so):
-            continue  # a stride of one element says nothing
-        if real.stride(dim) == number or (real.shape[dim] == 1 and dim in dims):
-            strides[dim] = inside
-            products[dim] = (factor, *within) if within else factor
-        else:
-            number, inside, factor, within = real.stride(dim), real.stride(dim), real.stride(dim), tuple[int, ...]()
-        number, inside = number * real.shape[dim], inside * sizes[dim]
-        factor, within = (factor, (*within, dim)) if dim in dims else (factor * real.shape[dim], within)
+    for dim, (step, inside) in enumerate(nesting(real.shape, real.stride())):
+        lies_so = strides[dim] == step * math.prod(real.shape[other] for other in inside)
+        if lies_so or dim in dims:  # of the others a stride of one element says nothing
+            strides[dim] = step * math.prod(sizes[other] for other in inside)
+            changing = tuple(other for other in inside if other in dims)
+            factor = step * math.prod(real.shape[other] for other in inside if other not in dims)
+            products[dim] = (factor, *changing) if changing else factor
     return tuple(strides), tuple(products)

@@ -13,8 +13,8 @@ import torch
 import torch.fx
 
 from ..._native import number_tensor
+from ...aten.sizes import hint_of
 from ...operators.size_tensor import size_tensor
-from ...records.symbolic_ints import hint_of
 from ..protocol import Lazy, Machine, Value
 from .number import NumberV
 from .tensor import TensorV

@@ -19,8 +19,9 @@ from torch import fx
 
 from ...records.loops import View
 from ...records.sizes import Size, all_known
+from ...records.symbolic_ints import sizes_of
 from ...records.target import Cpu
-from ..context import Lowering, dtype_name, sizes_of
+from ..context import Lowering, dtype_name
 from ..rules.indexing import padded
 from ..strategies import strategy
 from ..strides import contiguous

@@ -24,10 +24,10 @@ import torch
 from torch import fx
 
 from ...records.sizes import Size, all_known, hint, product
-from ...records.symbolic_ints import integers
+from ...records.symbolic_ints import integers, size_of, sizes_of
 from ...records.target import Cpu
 from ...torch_compat import OpOverload
-from ..context import layout_of, size_of, sizes_of
+from ..context import layout_of
 from ..node_builder import working_copy
 from ..rules.views import SPLITTING_OPS, VIEW_OPS
 from ..strategies import Request, graph_strategy

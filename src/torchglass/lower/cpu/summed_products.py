@@ -18,8 +18,8 @@ import torch
 from torch import fx
 
 from ...records.sizes import all_known
+from ...records.symbolic_ints import sizes_of
 from ...records.target import Cpu
-from ..context import sizes_of
 from ..node_builder import NodeBuilder, working_copy
 from ..strategies import Request, graph_strategy
 

@@ -14,7 +14,8 @@ from torch import fx
 
 from ...records.loops import View, compute_dtype
 from ...records.sizes import Size, all_known
-from ..context import Lowering, Splat, count_of, dtype_name, sizes_of
+from ...records.symbolic_ints import sizes_of
+from ..context import Lowering, Splat, count_of, dtype_name
 from ..table import NotLowered, rule
 from ..values import V, rsqrt
 from .centered import moments, squared_difference

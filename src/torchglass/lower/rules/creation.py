@@ -10,7 +10,8 @@ from typing import Any
 from torch import fx
 
 from ...records.loops import HALF, View, compute_dtype
-from ..context import Lowering, Splat, dtype_name, sizes_of
+from ...records.symbolic_ints import sizes_of
+from ..context import Lowering, Splat, dtype_name
 from ..table import NotLowered, rule
 from ..values import V, fits, nearest
 

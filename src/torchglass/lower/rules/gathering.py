@@ -19,7 +19,8 @@ from torch import fx
 from ...records.index_errors import INDEX_ERRORS
 from ...records.loops import Access, View, compute_dtype
 from ...records.sizes import Size
-from ..context import Lowering, known_size, sizes_of
+from ...records.symbolic_ints import sizes_of
+from ..context import Lowering, known_size
 from ..table import NotLowered, rule
 from ..values import V, where
 

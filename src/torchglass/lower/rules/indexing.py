@@ -16,7 +16,8 @@ from torch import fx
 from ...records.extern_targets import JOIN
 from ...records.loops import Access, Loop, View, compute_dtype
 from ...records.sizes import Size, all_known
-from ..context import Lowering, Splat, dtype_name, known_size, known_sizes, sizes_of
+from ...records.symbolic_ints import sizes_of
+from ..context import Lowering, Splat, dtype_name, known_size, known_sizes
 from ..strides import is_dense
 from ..table import NotLowered, find_rule, rule
 from ..values import V, chosen, every, fits, where

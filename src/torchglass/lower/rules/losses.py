@@ -12,7 +12,8 @@ from typing import Any
 from torch import fx
 
 from ...records.loops import View, compute_dtype
-from ..context import Lowering, Splat, count_of, dtype_name, sizes_of
+from ...records.symbolic_ints import sizes_of
+from ..context import Lowering, Splat, count_of, dtype_name
 from ..strides import broadcast
 from ..table import NotLowered, rule
 from ..values import V, absolute, exp, is_float, where

@@ -14,7 +14,8 @@ from torch import fx
 
 from ...records.loops import Access, View, compute_dtype
 from ...records.sizes import Size, all_known
-from ..context import Lowering, dtype_name, known_sizes, sizes_of
+from ...records.symbolic_ints import sizes_of
+from ..context import Lowering, dtype_name, known_sizes
 from ..table import NotLowered, rule
 from ..values import Body, V, every, summed, where
 from .resampling import limited, read_at, resized_nearest

@@ -14,8 +14,9 @@ from torch import fx
 
 from ...records.loops import HALF, Access, View, compute_dtype
 from ...records.sizes import hint, product
+from ...records.symbolic_ints import sizes_of
 from ...torch_compat import OpOverload
-from ..context import Lowering, known_sizes, sizes_of
+from ..context import Lowering, known_sizes
 from ..table import NotLowered, find_rule, rule
 from ..values import V, absolute, is_float, summed, where
 

@@ -19,7 +19,8 @@ from torch import fx
 
 from ...records.loops import Access, View, compute_dtype
 from ...records.sizes import Size
-from ..context import Lowering, Splat, dtype_name, layout_of, sizes_of
+from ...records.symbolic_ints import sizes_of
+from ..context import Lowering, Splat, dtype_name, layout_of
 from ..strides import broadcast, is_dense
 from ..table import NotLowered, rule
 from ..values import Body, V, where

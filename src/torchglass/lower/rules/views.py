@@ -11,7 +11,8 @@ from typing import Any
 from torch import fx
 
 from ...records.loops import View
-from ..context import Lowering, Splat, layout_of, size_of, sizes_of
+from ...records.symbolic_ints import size_of, sizes_of
+from ..context import Lowering, Splat, layout_of
 from ..table import NotLowered, rule
 
 VIEW_OPS = (
