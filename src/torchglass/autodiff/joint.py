@@ -117,7 +117,7 @@ class Tracer:
         if self.sizes is not None:
             self.sizes.origin = lambda: recorder.origin
             symbolic_shapes.leave_open(self.mode)
-            self.sizes.filled = True  # who refuses tensors without elements has asked for them in capture
+            self.sizes.general = True  # who refuses tensors without elements has asked for them in capture
             self.mode.sized_by_data = functools.partial(data_sizes.answer, self.sizes)
         self.examples = list(example_inputs)
         self.names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]

@@ -74,7 +74,7 @@ class SizeEnvironment:
         self.made_by_data: list[torch.SymInt] = []  # by the call at hand
         self.chosen: dict[int, tuple[torch.Tensor, int, torch.SymInt]] = {}  # how many a mask of a version chooses
         self.again: list[torch.SymInt] | None = None  # of a call that is made once more: what it makes
-        self.filled = False  # whether tensors of sizes that data decide may be seen as tensors with elements
+        self.general = False  # whether a size that data decide may be taken for one that is neither 0 nor 1
         self._made: dict[Size, torch.SymInt] = {}
         self.closed = False  # whether the guards are made: nothing more may be assumed
 
@@ -147,8 +147,8 @@ class SizeEnvironment:
         answer = self.proved(left, relation, right)
         if answer is None:
             if not self.by_data.isdisjoint(symbols([left, right])):
-                if self.filled and relation == "==" and 0 in (left, right):
-                    return False
+                if self.general and relation in ("==", "!=") and (left in (0, 1) or right in (0, 1)):
+                    return relation == "!="
                 raise DecidedByData(f"whether {size_text(left)} {relation} {size_text(right)}")
             answer = HOLDS[relation](hint(left), hint(right))
             self._assume(_reduced(left - right), relation if answer else NEGATED[relation], why)

@@ -47,8 +47,11 @@ PRINTED = frozenset(
     [int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range, torch.dtype, torch.device]
     + [torch.layout, torch.memory_format]
 )
-RESHAPES = frozenset(("reshape", "reshape_as", "view", "view_as", "flatten", "unflatten", "ravel"))
-"""They ask whether there are elements, and do without them what they do with them."""
+GENERAL = frozenset(
+    ("reshape", "reshape_as", "view", "view_as", "flatten", "unflatten", "ravel", "getitem", "__getitem__", "setitem")
+    + ("__setitem__", "index_select", "index_put", "index_put_", "embedding")
+)
+"""They ask whether a size is 0 or 1, and what they do for all others is right for these."""
 RECURRENT = frozenset((torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu))
 SPARSE = frozenset((torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc))
 MOST_TRIED = 1 << 16  # elements
@@ -241,7 +244,7 @@ class GraphBuilder:
                     *[convert(a, empty_like) for a in args], **{k: convert(v, empty_like) for k, v in kwargs.items()}
                 )
             if self.sizes is not None:
-                self.sizes.filled = getattr(function, "__name__", "") in RESHAPES
+                self.sizes.general = getattr(function, "__name__", "") in GENERAL
             with self.fake_mode:
                 taken = as_kernels_take(function, fake_args, fake_kwargs)
                 result = torch_compat.called_on_symbols(self.fake_mode, function, taken, fake_kwargs)
