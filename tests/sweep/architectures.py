@@ -1,11 +1,12 @@
 """Every transformers architecture that builds from a tiny random configuration, compiled and compared with eager.
 
     python -m tests.sweep.architectures --jobs 2 [--only bert gpt2] [--every 10] [--backend eager] [--training]
-        [--device cuda] --json F
+        [--device cuda] [--changing [--dynamic]] --json F
 
 Each runs in a forked process of its own, in which CUDA starts: before the fork nobody may use it. A row says: whole
 (one graph), breaks (right, in several graphs), wrong, crashed, or skipped (the tiny model does not build or run in
-eager).
+eager). With ``--changing`` it is called at several sizes (``changing.py``), which are symbols from the second
+on, or with ``--dynamic`` from the first.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ os.environ.setdefault(
     "PYTORCH_NVML_BASED_CUDA_CHECK", "1"
 )  # to ask for a GPU does not start CUDA, which no fork survives
 
+from .changing import changing
 from .compared import Row, compared, stepper
 from .forked import MEMORY, forked
-from .inputs import candidate_inputs
+from .inputs import USUAL, candidate_inputs
 from .report import finish
 from .tiny import tiny_configs
 
@@ -62,7 +64,7 @@ def build(config: Any) -> Any:
     return model
 
 
-def check(model_type: str, backend: str, training: bool, only_eager: bool = False, device: str = "cpu") -> Row:
+def check(model_type: str, chosen: argparse.Namespace) -> Row:
     """One row: build, run in eager, compile, compare."""
     import torch
 
@@ -76,14 +78,15 @@ def check(model_type: str, backend: str, training: bool, only_eager: bool = Fals
         return {**row, "result": "skipped"}
     for config in configs:
         try:
-            model = build(config).train(training).to(device)
+            model = build(config).train(chosen.training).to(chosen.device)
         except Exception as error:
             _note(row, "build", error)
             continue
-        for inputs in candidate_inputs(model):
+        for candidate in candidate_inputs(model):
+            made = lambda extent, there=candidate: {k: v.to(chosen.device) for k, v in there.made(extent).items()}
+            inputs = made(USUAL)
             try:
-                inputs = {name: value.to(device) for name, value in inputs.items()}
-                step = stepper(model, inputs, training)
+                step = stepper(model, inputs, chosen.training)
                 expected = step(model)
             except Exception as error:
                 _note(row, ", ".join(f"{k} {tuple(v.shape)}" for k, v in inputs.items()), error)
@@ -94,9 +97,11 @@ def check(model_type: str, backend: str, training: bool, only_eager: bool = Fals
             row["inputs"] = {k: list(v.shape) for k, v in inputs.items()}
             row["parameters"] = sum(p.numel() for p in model.parameters())
             row["build"] = round(time.perf_counter() - begin, 2)
-            if only_eager:
+            if chosen.build:
                 return {**row, "result": "built"}
-            return compared(row, model, step, expected, backend)
+            if chosen.changing:
+                return changing(row, model, made, chosen)
+            return compared(row, model, step, expected, chosen.backend)
     return {**row, "result": "skipped"}
 
 
@@ -115,7 +120,8 @@ def sweep(names: list[str], one: Callable[[str], Row], jobs: int, timeout: float
     memory = MEMORY if device == "cpu" else None  # CUDA reserves more address space than there is memory
     for row in forked(one, names, jobs, timeout, memory):
         rows.append(row)
-        print(row["name"], row["result"], row.get("reason", ""), row.get("why", ""), flush=True)
+        said = (row.get(key, "") for key in ("entries", "reason", "why", "numbers", "more"))
+        print(row["name"], row["result"], *said, flush=True)
     return sorted(rows, key=lambda r: r["name"])
 
 
@@ -140,6 +146,8 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--backend", default="eager")
     parser.add_argument("--training", action="store_true")
+    parser.add_argument("--changing", action="store_true", help="at several sizes")
+    parser.add_argument("--dynamic", action="store_const", const=True, help="all of which are symbols")
     parser.add_argument("--build", action="store_true", help="only build and run in eager")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=120)
@@ -152,10 +160,7 @@ def arguments() -> argparse.ArgumentParser:
 def main() -> int:
     chosen = arguments().parse_args()
     names = [n for n in chosen.only or architectures()[:: chosen.every] if n not in chosen.but]
-    one = partial(
-        check, backend=chosen.backend, training=chosen.training, only_eager=chosen.build, device=chosen.device
-    )
-    rows = sweep(names, one, chosen.jobs, chosen.timeout, chosen.device)
+    rows = sweep(names, partial(check, chosen=chosen), chosen.jobs, chosen.timeout, chosen.device)
     return finish(rows, chosen, "architectures")
 
 

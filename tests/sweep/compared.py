@@ -114,12 +114,12 @@ def compared(row: Row, model: torch.nn.Module, step: Step, expected: Any, backen
     difference = _difference(state, list(after.values()), "state")
     again = step(compiled)
     row["entries"] = len(tg.explain(compiled).entries)
-    difference = difference or _first_difference(found, expected)
-    if difference and not _first_difference(found, _told_compiling(step, model, before)):
+    difference = difference or first_difference(found, expected)
+    if difference and not first_difference(found, _told_compiling(step, model, before)):
         return {**row, "note": "computes something else, in eager too, once torch.compiler.is_compiling() says yes"}
-    difference = difference or _first_difference(again, spread[0])
+    difference = difference or first_difference(again, spread[0])
     if difference and backend != "eager" and (exact := _in_float64(step, model, before)):
-        difference = _far_from(exact, (*found, state), (*expected, list(after.values())))
+        difference = far_from(exact, (*found, state), (*expected, list(after.values())))
         row["note"] = "judged by float64"
     return {**row, "result": "wrong", "why": difference} if difference else row
 
@@ -141,7 +141,7 @@ def _in_float64(step: Step, model: torch.nn.Module, before: dict[str, torch.Tens
             model.state_dict()[k].copy_(v)
 
 
-def _far_from(exact: Any, ours: Any, eager: Any) -> str:
+def far_from(exact: Any, ours: Any, eager: Any) -> str:
     """Where our error is far over eager's own, both against float64.
 
     Networks with batch norms over few values amplify the last bit of their first layers, and one value on the other
@@ -176,7 +176,7 @@ def _error(got: torch.Tensor, truth: torch.Tensor) -> float:
     return _size(got.double() - truth)
 
 
-def _first_difference(mine: Any, theirs: Any) -> str:
+def first_difference(mine: Any, theirs: Any) -> str:
     parts = zip(("outputs", "gradients"), mine, theirs)
     return next((d for part, a, b in parts if (d := _difference(a, b, part))), "")
 

@@ -1,6 +1,7 @@
 """Image models of timm and torchvision with random weights, compiled and compared with eager.
 
-    python -m tests.sweep.image_models --jobs 2 [--only timm:resnet18 tv:swin_t] [--backend eager] [--training] --json F
+    python -m tests.sweep.image_models --jobs 2 [--only timm:resnet18 tv:swin_t] [--backend eager] [--training]
+        [--changing [--dynamic]] --json F
 
 Code of many authors in many styles: hooks of their own, scripted activations, attention on grids and in windows, blocks
 that draw random numbers, batch norms that change buffers. Each model runs in a forked process of its own.
@@ -9,11 +10,14 @@ that draw random numbers, batch norms that change buffers. Each model runs in a 
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from functools import partial
 from typing import Any
 
 from .architectures import arguments, sweep
+from .changing import changing
 from .compared import Row, compared, stepper
+from .inputs import USUAL, Extent
 from .report import finish
 
 LARGEST = 128  # pixels on a side, where a model takes any size
@@ -39,7 +43,7 @@ NAMES = [*(f"timm:{n}" for n in TIMM.split()), *(f"tv:{n}" for n in TORCHVISION.
 
 
 def build(name: str) -> tuple[Any, Any]:
-    """The model and a batch of two images for it."""
+    """The model, and how to make a batch of images for it."""
     import torch
 
     torch.manual_seed(0)
@@ -56,21 +60,30 @@ def build(name: str) -> tuple[Any, Any]:
 
         model = torchvision.models.get_model(model_name, weights=None)
         size = {"inception_v3": 299, "vit_b_16": 224, "maxvit_t": 224}.get(model_name, LARGEST)
-    return model, torch.randn(2, 3, size, size)
+
+    def images(extent: Extent) -> list[Any]:
+        pixels = size * extent.halves // 2
+        return [torch.randn(extent.batch, 3, pixels, pixels)]
+
+    return model, images
 
 
-def check(name: str, backend: str, training: bool) -> Row:
+def check(name: str, chosen: Namespace) -> Row:
     import torch
 
     torch.set_num_threads(1)
     row: Row = {"name": name}
     try:
         model, images = build(name)
-        step = stepper(model.train(training), [images], training)
+        step = stepper(model.train(chosen.training), images(USUAL), chosen.training)
         expected = step(model)
     except Exception as error:
         return {**row, "result": "skipped", "why": f"{type(error).__name__}: {error}"[:300]}
-    return compared(row, model, step, expected, backend)
+    return (
+        changing(row, model, images, chosen)
+        if chosen.changing
+        else compared(row, model, step, expected, chosen.backend)
+    )
 
 
 def main() -> int:
@@ -78,7 +91,7 @@ def main() -> int:
     for library in ("timm", "torchvision"):  # before the fork, once for all
         __import__(library)
     names = [n for n in chosen.only or NAMES[:: chosen.every] if n not in chosen.but]
-    rows = sweep(names, partial(check, backend=chosen.backend, training=chosen.training), chosen.jobs, chosen.timeout)
+    rows = sweep(names, partial(check, chosen=chosen), chosen.jobs, chosen.timeout)
     return finish(rows, chosen, "image_models")
 
 

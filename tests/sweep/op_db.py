@@ -1,7 +1,7 @@
 """PyTorch's operator database through ``tg.compile``: every operator, every sample input, against eager.
 
     python -m tests.sweep.op_db --backend glass --dtype float32 [--only NAME ...] [--every N] [--samples N] [--jobs N]
-        [--together N] [--device cuda] [--target gpu] [--shard K/N] --json FILE
+        [--together N] [--changing [--dynamic]] [--device cuda] [--target gpu] [--shard K/N] --json FILE
 
 ``--every N`` takes each Nth operator, ``--samples N`` at most N of an operator's samples, evenly spread. Forward
 always; backward where the operator can be differentiated in that dtype (``--no-backward`` leaves it out). Each operator
@@ -11,6 +11,10 @@ does not work in a fork of a process that has used it; each judges one operator 
 
 ``--target gpu`` compiles samples on the CPU as for a GPU, and runs the kernels without one (``stand_in.py``);
 ``--target small-gpu`` for one on which small samples are long rows.
+
+``--changing`` calls each sample with more rows, too, in all its tensors that have as many as the first: a size that is
+a symbol from the second call on, or with ``--dynamic`` from the first. Samples that eager takes at no other size are
+skipped.
 
 ``--together N`` puts N samples into one graph, and judges them one by one only where that graph is not right.
 
@@ -54,6 +58,8 @@ class Plan(NamedTuple):
     together: int = 1  # samples in one graph, judged one by one only where that graph is not right
     device: str = "cpu"
     target: str = ""  # a GPU that what is on the CPU is compiled for
+    changing: bool = False
+    dynamic: bool | None = None
 
 
 @dataclass
@@ -66,14 +72,19 @@ class Row:
     seconds: float = 0.0
     loops: int = 0  # made by all samples together
     calls: dict[str, int] = field(default_factory=dict)  # ATen operators that stayed calls
+    more: dict[str, int] = field(default_factory=dict)  # why there are more than two entries, and of how many samples
 
     @property
     def lowered(self) -> str:
         """How the operator was generated: "loops", "partly", "ATen", or "nothing" for views and refusals."""
         return {(0, 0): "nothing", (1, 0): "loops", (0, 1): "ATen"}.get((bool(self.loops), bool(self.calls)), "partly")
 
-    def note(self, sample: int, result: str, why: str, loops: int = 0, calls: Sequence[str] = ()) -> None:
+    def note(
+        self, sample: int, result: str, why: str, loops: int = 0, calls: Sequence[str] = (), more: str = ""
+    ) -> None:
         self.loops += loops
+        if more:
+            self.more[more] = self.more.get(more, 0) + 1
         for call in calls:
             self.calls[call] = self.calls.get(call, 0) + 1
         self.counts[result] = self.counts.get(result, 0) + 1
@@ -136,8 +147,8 @@ def run_child(op: Any, plan: Plan, after: int, alone: int, pipe: int) -> None:
                     continue
             for number, sample in group:
                 say("begin", number)
-                verdict = judge(op, [sample], plan.backend, plan.backward)
-                say("end", number, verdict.result, verdict.why, verdict.loops, verdict.calls)
+                verdict = judge(op, [sample], plan.backend, plan.backward, plan.changing, plan.dynamic)
+                say("end", number, verdict.result, verdict.why, verdict.loops, verdict.calls, verdict.more)
                 if "CUDA error" in verdict.why:
                     say("poisoned")  # from here on every call in this process would fail with it
                     return
@@ -320,6 +331,8 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=60.0)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--together", type=int, default=1)
+    parser.add_argument("--changing", action="store_true", help="with other numbers of rows, too")
+    parser.add_argument("--dynamic", action="store_const", const=True, help="all sizes are symbols")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--target", default="", choices=["", *GPUS])
     parser.add_argument("--spawn", action="store_true", help="start processes anew, as on any device but a CPU")
@@ -333,16 +346,19 @@ def main() -> int:
         return 0
     backward = not chosen.no_backward
     plan = Plan(
-        chosen.backend, chosen.dtype, backward, chosen.samples, chosen.timeout, chosen.together, chosen.device,
-        chosen.target,
+        chosen.backend, chosen.dtype, backward, chosen.samples, chosen.timeout,
+        1 if chosen.changing else chosen.together, chosen.device,
+        chosen.target, chosen.changing, chosen.dynamic,
     )  # fmt: skip
     first, step = map(int, chosen.shard.split("/"))
     ops = operators(chosen.dtype, chosen.only, chosen.every, chosen.device)[first::step]
     rows = []
     for row in judged(ops, plan, chosen.jobs, spawn=chosen.spawn or chosen.device != "cpu"):
         rows.append(row)
-        if row.why:
-            print(row.operator, row.counts, row.why[0], flush=True)
+        if row.why or row.more:
+            print(row.operator, row.counts, *row.why[:1], *list(row.more.items())[:2], flush=True)
+    if plan.changing:
+        print("more entries than two, or sizes that became numbers:", sum(bool(row.more) for row in rows), "operators")
     print("generated:", dict(Counter(row.lowered for row in rows)))
     where = "" if plan.device == "cpu" else f" on {plan.device}"
     where += f" for {plan.target}" if plan.target else ""

@@ -7,17 +7,19 @@ which has to be right as well.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 import torch
 from tests.complaints import complaints
+from tests.sweep.changing import facts, told
 
 import torchglass as tg
 from torchglass.errors import CompileError, GraphBreakError
@@ -46,12 +48,15 @@ SEEDED = frozenset(["torch.ops.aten._flash_attention_forward", "torch.ops.aten._
 
 @dataclass
 class Verdict:
-    """``loops`` and ``calls``: how many loops the generated graphs have, and which ATen operators they call."""
+    """``loops`` and ``calls``: how many loops the generated graphs have, and which ATen operators they call. ``more``:
+    why there are more than two entries, or sizes became numbers.
+    """
 
     result: str
     why: str = ""
     loops: int = 0
     calls: tuple[str, ...] = ()
+    more: str = ""
 
 
 def as_user_code(op: Any) -> Any:
@@ -152,8 +157,36 @@ def weights(like: torch.Tensor) -> torch.Tensor:
     return ramp.to_sparse() if like.layout is torch.sparse_coo else ramp
 
 
-def judge(operator: Any, samples: Sequence[Any], backend: str, backward: bool) -> Verdict:
-    """Compare some samples in one graph with eager. ``operator`` is an OpInfo or a callable."""
+def resized(arguments: Any, more: int) -> Any:
+    """Arguments whose tensors have ``more`` rows, where they have as many as the first one; these begin anew."""
+    rows = next((t.shape[0] for t in tensors(arguments) if t.dim()), 0)
+
+    def longer(value: torch.Tensor) -> torch.Tensor:
+        if not rows or value.layout is not torch.strided or not value.dim() or value.shape[0] != rows:
+            return value
+        order = sorted(range(value.dim()), key=value.stride, reverse=True)  # it lies as it lay
+        places = torch.arange(rows + more, device=value.device) % rows
+        turned = value.detach().permute(order).index_select(order.index(0), places)
+        return turned.permute([order.index(dim) for dim in range(value.dim())]).requires_grad_(value.requires_grad)
+
+    return mapped(longer, arguments)
+
+
+def other_sizes(run: Callable[..., Any], arguments: Any, backward: bool) -> Iterator[tuple[Any, Outcome]]:
+    """The same call with more rows, as far as eager takes it, and what that gives."""
+    for more in (1, 2):
+        with contextlib.suppress(Exception):
+            longer = resized(arguments, more)
+            if [t.shape for t in tensors(longer)] != [t.shape for t in tensors(arguments)]:
+                yield longer, outcome(run, longer, backward)
+
+
+def judge(
+    operator: Any, samples: Sequence[Any], backend: str, backward: bool, changing: bool = False, dynamic: Any = None
+) -> Verdict:
+    """Compare some samples in one graph with eager, with ``changing`` at several sizes. ``operator`` is an OpInfo or a
+    callable.
+    """
     op = as_user_code(getattr(operator, "op", operator))
     name = getattr(operator, "name", "")
 
@@ -162,16 +195,19 @@ def judge(operator: Any, samples: Sequence[Any], backend: str, backward: bool) -
 
     arguments = tuple((sample.input, tuple(sample.args), dict(sample.kwargs)) for sample in samples)
     try:
-        expected = outcome(run, arguments, backward)
+        expected = [(arguments, outcome(run, arguments, backward))]
     except Exception as error:
         return Verdict(SKIPPED, f"eager: {type(error).__name__}: {error}"[:200])
+    expected += other_sizes(run, arguments, backward) if changing else expected
+    if len(expected) == 1:
+        return Verdict(SKIPPED, "eager takes no other size")
     verdict = Verdict(WHOLE)
     tg.reset()
-    with warnings.catch_warnings(), complaints() as texts:
+    with warnings.catch_warnings(), complaints() as texts, told() as numbers:
         warnings.simplefilter("ignore")
         try:
-            compiled = tg.compile(run, backend=backend, fullgraph=True)
-            found = outcome(compiled, arguments, backward)
+            compiled = tg.compile(run, backend=backend, fullgraph=True, dynamic=dynamic)
+            found = [outcome(compiled, arguments, backward)]
         except (GraphBreakError, CompileError) as error:
             kind = BREAKS if isinstance(error, GraphBreakError) else REFUSED
             verdict = Verdict(kind, _short(error))
@@ -179,19 +215,20 @@ def judge(operator: Any, samples: Sequence[Any], backend: str, backward: bool) -
             return Verdict(WRONG, f"raises {_short(error)}")
         try:
             if verdict.result != WHOLE:
-                compiled = tg.compile(run, backend=backend)
-                found = outcome(compiled, arguments, backward)
-            again = outcome(compiled, arguments, backward)
+                compiled = tg.compile(run, backend=backend, dynamic=dynamic)
+                found = [outcome(compiled, arguments, backward)]
+            found += [outcome(compiled, later, backward) for later, _ in expected[1:]]
         except Exception as error:
             return Verdict(WRONG, f"raises {_short(error)}" + (f", after {verdict.why}" if verdict.why else ""))
     if texts:
         return Verdict(WRONG, f"ran eagerly unasked: {texts[0][:400]}")
-    reference = functools.cache(lambda: in_double(run, arguments, backward))
-    for when, mine in (("first call", found), ("second call", again)):
-        difference = compare(expected, mine, reference, name)
+    for when, (given, eager), mine in zip(("first call", "second call", "third call"), expected, found):
+        reference = functools.cache(functools.partial(in_double, run, given, backward))
+        difference = compare(eager, mine, reference, name)
         if difference:
             return Verdict(WRONG, f"{when}: {difference}")
     verdict.loops, verdict.calls = generated(compiled)
+    verdict.more = "; ".join([*numbers, *facts(tg.explain(compiled))["more"]])
     return verdict
 
 
