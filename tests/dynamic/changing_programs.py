@@ -151,6 +151,17 @@ def written_in_place(x):
     return y
 
 
+@program(X)
+def written_to_in_steps(x):
+    y = x * 3
+    y *= 2
+    y += torch.ones(x.shape[1], 16)
+    z = x.new_empty(*x.shape[:-1], 20)
+    z[..., :16].copy_(x)
+    z[..., 16:].copy_(x[..., :4])
+    return y, z
+
+
 @program(X, trains=False)
 def writes_its_input(x):
     x.add_(1)
@@ -301,6 +312,27 @@ def resized(x):
     return F.interpolate(x, scale_factor=2, mode="nearest")
 
 
+@program(("b", 3, "t", "t"), (8, 3, 2, 2))
+def patches(x, w):
+    y = F.conv2d(x, w, stride=2)
+    return y.flatten(2).transpose(1, 2).relu(), y.permute(0, 2, 3, 1) * 2
+
+
+@program(("b", 4, "t"), (4, 8, 4), (8,))
+def transposed_convolution(x, w, b):
+    return F.conv_transpose1d(x, w, b, stride=2, padding=1).view(x.shape[0], -1).relu()
+
+
+@program(("b", 3, "t", 8), (3,), (3,), trains=False)
+def batch_norm_of_known_spread(x, mean, bias):
+    return F.batch_norm(x, mean, torch.ones(3), bias=bias)
+
+
+@program(("b", 3, "t", 8), (3,), (3,))
+def batch_norm_of_images(x, w, bias):
+    return F.batch_norm(x, torch.zeros(3), torch.ones(3), w, bias, training=True)
+
+
 # --- places in tensors --------------------------------------------------------------------------------------------
 @program(("b", "t", "int"), (8, 16))
 def embedding(i, w):
@@ -320,6 +352,19 @@ def gathered(x, i):
 @program(X, ("b", "int"))
 def rows_are_picked(x, i):
     return x[torch.arange(x.shape[0]), i % x.shape[1]]
+
+
+@program(X)
+def places_of_maxima(x):
+    rows = torch.arange(x.shape[0])
+    return x[rows, x.argmax(1)[:, 0]], x[rows[:, None], x.argmax(1)[:, :3]], x[:, None][rows, :, x.argmax(1)[:, 1]]
+
+
+@program(X)
+def mask_of_rows(x):
+    mask = torch.ones(x.shape[:2], dtype=torch.bool)
+    rows, columns = torch.arange(x.shape[0]), torch.arange(x.shape[1])
+    return x * mask[rows[:, None, None], columns[None, :, None]]
 
 
 @program(X, (3, "int"))

@@ -74,6 +74,22 @@ def test_sizes_of_one_and_none(name: str, backend: str) -> None:
             assert_equal(compiled(*row.made(b, t, seed)), row.function(*row.made(b, t, seed)))
 
 
+ONES = [
+    "batch_norm_of_images", "batch_norm_of_known_spread", "convolution", "mask_of_rows", "patches", "places_of_maxima",
+    "transposed_convolution", "written_to_in_steps",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONES)
+def test_a_batch_of_one_is_no_entry_of_its_own(name: str) -> None:
+    row: Program = PROGRAMS[name]
+    compiled = tg.compile(row.function, backend="glass")
+    with torch.no_grad():
+        for seed, (b, t) in enumerate([(4, 6), (3, 8), (1, 6), (2, 12)]):
+            assert_equal(compiled(*row.made(b, t, seed)), row.function(*row.made(b, t, seed)))
+    assert entries(compiled) == 2
+
+
 def causal(x: torch.Tensor) -> torch.Tensor:
     place = torch.arange(x.shape[1])
     mask = (place[None] <= place[:, None])[None, None].expand(x.shape[0], -1, -1, -1)

@@ -124,8 +124,8 @@ def facts(explained: Any) -> Row:
         f"{function.name}: {show.guard_line(missed.guard)}, {show.reason(missed.guard)}: now {show.value(missed.new)}"
         for function in functions
         if len(function.entries) > ENOUGH
-        for missed in function.recompiles[1:]
-        if missed.guard is not None
+        for nearest in function.recompiles[1:]
+        if (missed := max((nearest, *nearest.others), key=lambda one: one.entry or 0)).guard is not None
     ]
     reasons = [f"runs eagerly: {one.reason}" for function in functions for one in function.fallbacks]
     breaks = [f"{b.reason} at {show.place(b.origin)}" for b in explained.breaks()]

@@ -393,7 +393,7 @@ def _viewed(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
     follows takes a picture for channels last or not.
     """
     x, shape = args[0], result.shape
-    if 1 not in (*x.shape, *shape) or not all(type(n) is int for n in (*x.shape, *x.stride(), *shape)):
+    if not all(type(n) is int for n in (*x.shape, *x.stride(), *shape)) or 1 not in (*x.shape, *shape):
         return result
     strides = _strides_of_view(x.shape, x.stride(), shape)
     if strides is None:

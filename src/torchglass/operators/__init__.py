@@ -1,1 +1,3 @@
 """What graphs call beside ATen's operators: control flow on sub-graphs, and NumPy, which is traced as it runs."""
+
+from . import symbolic_images as symbolic_images

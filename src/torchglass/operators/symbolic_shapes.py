@@ -40,13 +40,18 @@ class Layout(NamedTuple):
     sizes: Sizes
     strides: Sizes
     offset: Size
+    dtype: torch.dtype | None = None  # of an argument
 
 
-NewRule = Callable[..., "list[Sizes] | None"]
+Results = Sequence[Sizes | None] | None
+NewRule = Callable[..., Results]
 ViewRule = Callable[..., "Layout | None"]
 NEW: dict[OpOverload, NewRule] = {}
 VIEWS: dict[OpOverload, ViewRule] = {}
 
+
+FILLED: set[OpOverload] = set()
+"""Operators whose results are never without elements."""
 
 gives = enters(NEW)
 """Enters the rule of operators whose results are new tensors."""
@@ -103,11 +108,16 @@ class _Rule:
         now = self._in_numbers(func, args, kwargs)
         several = isinstance(now, (tuple, list))
         results: list[Any] = list(now) if several else [now]
-        if len(results) != len(found) or not all(isinstance(one, torch.Tensor) for one in results):
+        if len(results) != len(found):
             return None
-        made = []
+        made: list[Any] = []
         for one, sizes in zip(results, found):
-            if tuple(map(hint, sizes)) != tuple(one.shape):
+            if sizes is None and one is None:
+                made.append(None)
+                continue
+            if sizes is None or not isinstance(one, torch.Tensor) or tuple(map(hint, sizes)) != tuple(one.shape):
+                return None
+            if not all(self.environment.decide(size, ">=", int(func in FILLED), "a size") for size in sizes):
                 return None
             nested = nesting(one.shape, one.stride())
             strides = tuple(step * product(sizes[dim] for dim in inside) for step, inside in nested)
@@ -150,7 +160,7 @@ def _is_fake(mode: FakeTensorMode, value: Any) -> bool:
 
 
 def _layout(tensor: torch.Tensor) -> Layout:
-    return Layout(sizes_of(tensor.shape), sizes_of(tensor.stride()), size_of(tensor.storage_offset()))
+    return Layout(sizes_of(tensor.shape), sizes_of(tensor.stride()), size_of(tensor.storage_offset()), tensor.dtype)
 
 
 def _sized(value: Any) -> Any:
@@ -240,27 +250,15 @@ def _twice(x: Layout, *args: Any) -> list[Sizes]:
     return [x.sizes, x.sizes]
 
 
-@gives(aten.mm.default)
-def _mm(x: Layout, y: Layout) -> list[Sizes] | None:
-    return [(x.sizes[0], y.sizes[1])] if x.sizes[1] == y.sizes[0] else None
+@gives(aten.mm.default, aten.bmm.default)
+def _product(x: Layout, y: Layout) -> list[Sizes] | None:
+    fits = x.sizes[:-2] == y.sizes[:-2] and x.sizes[-1] == y.sizes[-2]
+    return [(*x.sizes[:-1], y.sizes[-1])] if fits else None
 
 
-@gives(aten.addmm.default)
-def _addmm(bias: Layout, x: Layout, y: Layout, **kwargs: Any) -> list[Sizes] | None:
-    sizes = _mm(x, y)
-    return sizes if sizes is not None and _spreads(bias.sizes, sizes[0]) else None
-
-
-@gives(aten.bmm.default)
-def _bmm(x: Layout, y: Layout) -> list[Sizes] | None:
-    fits = x.sizes[0] == y.sizes[0] and x.sizes[2] == y.sizes[1]
-    return [(x.sizes[0], x.sizes[1], y.sizes[2])] if fits else None
-
-
-@gives(aten.baddbmm.default)
-def _baddbmm(bias: Layout, x: Layout, y: Layout, **kwargs: Any) -> list[Sizes] | None:
-    sizes = _bmm(x, y)
-    return sizes if sizes is not None and _spreads(bias.sizes, sizes[0]) else None
+@gives(aten.addmm.default, aten.baddbmm.default)
+def _product_added(bias: Layout, x: Layout, y: Layout, **kwargs: Any) -> Results:
+    return _product(x, y) if _spreads(bias.sizes, (*x.sizes[:-1], y.sizes[-1])) else None
 
 
 @gives(aten.embedding.default)
@@ -276,6 +274,18 @@ def _embedding_backward(grad: Layout, indices: Layout, count: Size, *args: Any) 
 @gives(aten.gather.default)
 def _gather(x: Layout, dim: int, index: Layout, **kwargs: Any) -> list[Sizes] | None:
     return None if _scatter(x, dim, index) is None else [index.sizes]
+
+
+@gives(aten.index.Tensor)
+def _index(x: Layout, indices: list[Layout | None]) -> list[Sizes] | None:
+    """Places in some dimensions, all of them where the first one was; before all others if something lies between."""
+    given = {dim: index for dim, index in enumerate(indices) if index is not None}
+    met = _broadcast(*given.values())
+    if met is None or any(index.dtype in (torch.bool, torch.uint8) for index in given.values()):
+        return None
+    first = min(given) if max(given) - min(given) < len(given) else 0
+    kept = [size for dim, size in enumerate(x.sizes) if dim not in given]
+    return [(*kept[:first], *met[0], *kept[first:])]
 
 
 @gives(aten.cat.default)
@@ -298,10 +308,10 @@ def _alike_but(one: Sizes, other: Sizes, dim: int) -> bool:
 def _layer_norm(x: Layout, shape: list[Size], *args: Any) -> list[Sizes] | None:
     rank = len(x.sizes) - len(shape)
     outer = (*x.sizes[:rank], *(1 for _ in shape))
-    return [x.sizes, outer, outer] if _normalizes(x.sizes[rank:], shape, args) else None
+    return [x.sizes, outer, outer] if normalizes(x.sizes[rank:], shape, args) else None
 
 
-def _normalizes(sizes: Sizes, shape: Sequence[Size], args: Sequence[Any]) -> bool:
+def normalizes(sizes: Sizes, shape: Sequence[Size], args: Sequence[Any]) -> bool:
     """Whether weights, and what else an operator takes for each element, are of what it normalizes over."""
     return sizes == tuple(shape) and all(one.sizes == sizes for one in args if isinstance(one, Layout))
 
@@ -309,28 +319,6 @@ def _normalizes(sizes: Sizes, shape: Sequence[Size], args: Sequence[Any]) -> boo
 @gives(aten.native_layer_norm_backward.default)
 def _layer_norm_backward(grad: Layout, x: Layout, shape: list[Size], *args: Any) -> list[Sizes] | None:
     return [x.sizes, tuple(shape), tuple(shape)] if args[-1] == [True, True, True] else None
-
-
-@gives(aten.native_group_norm.default)
-def _group_norm(
-    x: Layout, w: Any, b: Any, n: Size, c: Size, count: Size, groups: Size, eps: float
-) -> list[Sizes] | None:
-    return [x.sizes, (n, groups), (n, groups)] if _normalizes(x.sizes[1:2], [c], [w, b]) else None
-
-
-@gives(
-    aten.native_batch_norm.default, aten._native_batch_norm_legit_no_training.default,
-    aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_functional.default,
-)  # fmt: skip
-def _batch_norm(x: Layout, *args: Any) -> list[Sizes] | None:
-    channels = x.sizes[1:2]
-    return [x.sizes, channels, channels] if _normalizes(channels, channels, args) else None
-
-
-@gives(aten.native_batch_norm_backward.default, aten.native_group_norm_backward.default)
-def _batch_norm_backward(grad: Layout, x: Layout, *args: Any) -> list[Sizes] | None:
-    channels = (x.sizes[1],)
-    return [x.sizes, channels, channels] if args[-1] == [True, True, True] else None
 
 
 @gives(aten.constant_pad_nd.default)
@@ -358,7 +346,7 @@ def _reduced(x: Layout, dims: Any = None, *args: Any, keepdim: bool = False, **k
 
 
 @gives(aten.amax.default, aten.amin.default, aten.argmax.default, aten.argmin.default)
-def _extreme(x: Layout, *args: Any, **kwargs: Any) -> list[Sizes] | None:
+def _extreme(x: Layout, *args: Any, **kwargs: Any) -> Results:
     """Nothing has no largest: unlike a sum it must not be empty."""
     return _reduced(x, *args, **kwargs) if all(at_least(size, 1) for size in x.sizes) else None
 

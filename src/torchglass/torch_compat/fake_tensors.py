@@ -47,6 +47,7 @@ def needs_data(error: Exception) -> bool:
 _where = torch.ops.aten.where.self
 _size = torch.ops.aten.size.default  # what C++ calls that takes no symbolic sizes
 _IN_CPP = "with symbolic sizes/strides"
+_IN_CPP_TEXTS = (_IN_CPP, "expected to contain only concrete integers")  # of tensors, and of lists of sizes
 _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
 
 
@@ -137,7 +138,7 @@ def called_on_symbols(mode: Any, function: Any, args: Any, kwargs: Any) -> Any:
     except mode.undecided:
         pass
     except RuntimeError as error:
-        if _IN_CPP not in str(error):
+        if not any(text in str(error) for text in _IN_CPP_TEXTS):
             raise
     finally:
         FAKE_LOG.disabled = log_off

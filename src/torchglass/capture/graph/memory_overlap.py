@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ... import torch_compat
+from ...aten.sizes import hints
 
 
 def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], written: list[torch.Tensor]) -> bool:
@@ -37,11 +38,10 @@ def storage(t: torch.Tensor) -> int:
 def _may_cross_itself(t: torch.Tensor) -> bool:
     """Whether a dimension's steps are shorter than what lies inside it: then two elements may be one."""
     extent = 1
-    for stride, size in sorted(zip(t.stride(), t.shape)):
-        if size > 1:
-            if stride < extent:
-                return True
-            extent += stride * (size - 1)
+    for stride, size in sorted(zip(t.stride(), t.shape), key=hints):
+        if stride < extent and size > 1:
+            return True
+        extent += stride * (size - 1)
     return False
 
 

@@ -1,0 +1,145 @@
+"""The sizes of what operators on images give: convolutions, pools, resizing, norms (``symbolic_shapes``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from ..records.sizes import Size
+from .symbolic_shapes import FILLED, Layout, Results, Sizes, gives, normalizes
+
+aten = torch.ops.aten
+Numbers = Sequence[Size]
+
+FILLED.update(
+    (aten.convolution.default, aten.max_pool2d_with_indices.default, aten.avg_pool2d.default, aten.avg_pool1d.default)
+)  # they refuse what is smaller than their windows
+
+
+# --- convolutions -----------------------------------------------------------------------------------------------------
+@gives(aten.convolution.default)
+def _convolution(
+    x: Layout, w: Layout, bias: Any, stride: Numbers, padding: Numbers, dilation: Numbers, transposed: bool,
+    output_padding: Numbers, groups: Size,
+) -> list[Sizes] | None:  # fmt: skip
+    rank = len(w.sizes) - 2
+    taken, channels = (w.sizes[0], w.sizes[1] * groups) if transposed else (w.sizes[1] * groups, w.sizes[0])
+    if x.sizes[len(x.sizes) - rank - 1] != taken or not normalizes((channels,), (channels,), [bias]):
+        return None
+    steps, pads, gaps, ends = (_each(rank, given) for given in (stride, padding, dilation, output_padding))
+    kernel = [1 + gap * (size - 1) for gap, size in zip(gaps, w.sizes[2:])]
+    places = x.sizes[len(x.sizes) - rank :]
+    if transposed:
+        rows = zip(places, steps, pads, kernel, ends)
+        made = tuple((size - 1) * step - 2 * pad + wide + end for size, step, pad, wide, end in rows)
+    else:
+        made = tuple(map(partial(_windows, up=0), places, kernel, steps, pads))
+    return [(*x.sizes[: len(x.sizes) - rank - 1], channels, *made)]
+
+
+def _each(rank: int, given: Any) -> Numbers:
+    """One for each dimension, of which one may stand for all."""
+    listed = list(given) if isinstance(given, (list, tuple)) else [given]
+    return listed * rank if len(listed) == 1 else listed
+
+
+def _windows(size: Size, wide: Size, step: Size, pad: Size, up: Size) -> Size:
+    """How many windows there are; ``up`` is what is added before the division that rounds down."""
+    return (size + 2 * pad - wide + up) // step + 1
+
+
+@gives(aten.convolution_backward.default)
+def _convolution_backward(grad: Layout, x: Layout, w: Layout, bias: Any, *args: Any) -> list[Sizes | None]:
+    known = x.sizes, w.sizes, (w.sizes[1] * args[5] if args[3] else w.sizes[0],)
+    return [sizes if wanted else None for sizes, wanted in zip(known, args[-1])]
+
+
+# --- pools ------------------------------------------------------------------------------------------------------------
+def _pooled(x: Layout, kernel: Any, stride: Any, padding: Any, rank: int) -> Sizes:
+    wide, pads = _each(rank, kernel), _each(rank, padding)
+    steps = _each(rank, stride) if stride else wide
+    places = map(partial(_windows, up=0), x.sizes[len(x.sizes) - rank :], wide, steps, pads)
+    return (*x.sizes[: len(x.sizes) - rank], *places)
+
+
+@gives(aten.max_pool2d_with_indices.default)
+def _max_pool(
+    x: Layout, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> list[Sizes] | None:
+    if ceil_mode or any(gap != 1 for gap in _each(2, dilation)):
+        return None
+    return [_pooled(x, kernel, stride, padding, 2)] * 2
+
+
+@gives(aten.avg_pool2d.default, aten.avg_pool1d.default)
+def _average_pool(
+    x: Layout, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, *args: Any
+) -> list[Sizes] | None:
+    return None if ceil_mode else [_pooled(x, kernel, stride, padding, len(_each(1, kernel)))]
+
+
+@gives(aten._adaptive_avg_pool2d.default)
+def _adaptive_pool(x: Layout, sizes: Numbers) -> list[Sizes]:
+    return [(*x.sizes[:-2], *sizes)]
+
+
+@gives(
+    aten.max_pool2d_with_indices_backward.default, aten.avg_pool2d_backward.default,
+    aten._adaptive_avg_pool2d_backward.default,
+)  # fmt: skip
+def _as_second(grad: Layout, x: Layout, *args: Any) -> list[Sizes]:
+    return [x.sizes]
+
+
+# --- resizing ---------------------------------------------------------------------------------------------------------
+def _resizing(vector: bool) -> Callable[[str], Any]:
+    return lambda name: getattr(getattr(aten, name), "vec" if vector else "default")
+
+
+_NEAREST = ["upsample_nearest1d", "upsample_nearest2d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d"]
+_SMOOTH = ["upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "_upsample_bilinear2d_aa"]
+
+
+@gives(*map(_resizing(vector=False), (*_NEAREST, *_SMOOTH)))
+def _resized(x: Layout, sizes: Numbers, *args: Any) -> list[Sizes]:
+    return [(*x.sizes[:2], *sizes)]
+
+
+@gives(*(getattr(aten, f"{name}_backward").default for name in (*_NEAREST, *_SMOOTH)))
+def _resized_backward(grad: Layout, sizes: Numbers, before: Numbers, *args: Any) -> list[Sizes]:
+    return [tuple(before)]
+
+
+# --- norms ------------------------------------------------------------------------------------------------------------
+@gives(aten.native_group_norm.default)
+def _group_norm(
+    x: Layout, w: Any, b: Any, n: Size, c: Size, count: Size, groups: Size, eps: float
+) -> list[Sizes] | None:
+    return [x.sizes, (n, groups), (n, groups)] if normalizes(x.sizes[1:2], [c], [w, b]) else None
+
+
+@gives(
+    aten.native_batch_norm.default, aten._native_batch_norm_legit_no_training.default,
+    aten._native_batch_norm_legit.no_stats,
+)  # fmt: skip
+def _batch_norm(x: Layout, *args: Any) -> list[Sizes] | None:
+    """Where the mean and spread are known already nothing is kept for backward."""
+    if not normalizes(x.sizes[1:2], x.sizes[1:2], args):
+        return None
+    training = next((arg for arg in args if isinstance(arg, bool)), False)
+    kept: Sizes = (x.sizes[1],) if training else (0,)
+    return [x.sizes, kept, kept]
+
+
+@gives(aten._native_batch_norm_legit_functional.default)
+def _batch_norm_of_running(x: Layout, w: Any, b: Any, mean: Layout, spread: Layout, *args: Any) -> Results:
+    found = _batch_norm(x, w, b, mean, spread, *args)
+    return None if found is None else [*found, mean.sizes, spread.sizes]
+
+
+@gives(aten.native_batch_norm_backward.default, aten.native_group_norm_backward.default)
+def _norm_backward(grad: Layout, x: Layout, *args: Any) -> list[Sizes | None]:
+    return [sizes if wanted else None for sizes, wanted in zip((x.sizes, *[(x.sizes[1],)] * 2), args[-1])]
