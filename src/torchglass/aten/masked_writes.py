@@ -48,7 +48,7 @@ def choice(x: torch.Tensor, indices: Any, values: torch.Tensor) -> Choice | None
     shape = values.shape
     if len(shape) > behind:
         end = len(shape) - behind
-        if shape[end - 1] != 1:
+        if isinstance(shape[end - 1], torch.SymInt) or shape[end - 1] != 1:
             return None
         shape = torch.Size((*shape[: end - 1], *(1,) * mask.dim(), *shape[end:]))
     places = (*before, *(slice(None),) * mask.dim(), *after)

@@ -14,6 +14,7 @@ from ... import torch_compat
 from ...aten import masked_writes
 from ...marks.markers import DISABLED, IN_GRAPH, REASON
 from ...records.literals import literal
+from ...records.size_places import symbols_of
 from ...records.sources import Computed, Constant
 from ...records.symbolic_ints import SizeEnvironment, SizesUnfit
 from ..errors import Fails, NeedsData, Unsupported
@@ -397,7 +398,7 @@ def _method_function(name: str) -> Any:
 
 def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Evaluate on fakes; results with tensors become nodes, other results are constants."""
-    if target in MASKED_WRITES and _has_no_choice(args):
+    if target in MASKED_WRITES and _has_no_choice(m, args):
         raise Unsupported("assignment through a mask of values that need a gradient", "torch.where chooses without one")
     if starts.counts_from_start(target):
         starts.rely_on_starts(m, args[:1])
@@ -460,11 +461,13 @@ def _sized_by_data(m: Machine, error: NeedsData, function: Any, args: list[Value
     return result
 
 
-def _has_no_choice(args: list[Value]) -> bool:
+def _has_no_choice(m: Machine, args: list[Value]) -> bool:
     """A write through a mask, of values whose gradient has a size that is data."""
     if len(args) < 3 or not isinstance(args[2], TensorV):
         return False  # a number may be an input: to look at it would make it a constant
     written, indices, values = map(fake_of, args[:3])
+    if m.state(SizeEnvironment).by_data & symbols_of([values]):
+        return False  # the gradient has as many elements as the values, of which some tensor tells
     return masked_writes.needs_choice(indices, values) and masked_writes.choice(written, indices, values) is None
 
 
