@@ -307,9 +307,16 @@ def pools(x):
     return F.max_pool2d(x, 2), F.avg_pool2d(x, 2), F.adaptive_avg_pool2d(x, 1)
 
 
-@program(("b", 3, 8, "t"), most_entries=7)  # it computes places by floats of the size
+@program(("b", 3, 8, "t"))
 def resized(x):
-    return F.interpolate(x, scale_factor=2, mode="nearest")
+    twice = F.interpolate(x, scale_factor=2, mode="nearest")
+    return twice, F.interpolate(x, scale_factor=(0.5, 1.5), mode="bilinear", recompute_scale_factor=True)
+
+
+@program(("b", 3, 8, "t"), ("b", 3, "t"))
+def resized_to_sizes(x, y):
+    smooth = F.interpolate(x, size=(x.shape[3], 12), mode="bicubic", align_corners=True)
+    return smooth, F.interpolate(y, size=2 * y.shape[2] + 1, mode="linear"), F.interpolate(x, 5, mode="nearest-exact")
 
 
 @program(("b", 3, "t", "t"), (8, 3, 2, 2))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
+from ..process.tables import enters
 from ..records.sizes import Size
+from ..torch_compat import ON_SYMBOLS
 from .symbolic_shapes import FILLED, Layout, Results, Sizes, gives, normalizes
 
 aten = torch.ops.aten
@@ -95,22 +97,59 @@ def _as_second(grad: Layout, x: Layout, *args: Any) -> list[Sizes]:
 
 
 # --- resizing ---------------------------------------------------------------------------------------------------------
-def _resizing(vector: bool) -> Callable[[str], Any]:
-    return lambda name: getattr(getattr(aten, name), "vec" if vector else "default")
+RESIZING = {
+    ("nearest", 1): aten.upsample_nearest1d, ("nearest", 2): aten.upsample_nearest2d,
+    ("nearest-exact", 1): aten._upsample_nearest_exact1d, ("nearest-exact", 2): aten._upsample_nearest_exact2d,
+    ("linear", 1): aten.upsample_linear1d, ("bilinear", 2): aten.upsample_bilinear2d,
+    ("bicubic", 2): aten.upsample_bicubic2d,
+}  # fmt: skip
+"""Operators by mode and the number of dimensions."""
+_BACKWARDS = [getattr(aten, f"{packet.__name__}_backward").default for packet in RESIZING.values()]
 
 
-_NEAREST = ["upsample_nearest1d", "upsample_nearest2d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d"]
-_SMOOTH = ["upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "_upsample_bilinear2d_aa"]
-
-
-@gives(*map(_resizing(vector=False), (*_NEAREST, *_SMOOTH)))
+@gives(*(packet.default for packet in RESIZING.values()))
 def _resized(x: Layout, sizes: Numbers, *args: Any) -> list[Sizes]:
     return [(*x.sizes[:2], *sizes)]
 
 
-@gives(*(getattr(aten, f"{name}_backward").default for name in (*_NEAREST, *_SMOOTH)))
+@gives(*_BACKWARDS)
 def _resized_backward(grad: Layout, sizes: Numbers, before: Numbers, *args: Any) -> list[Sizes]:
     return [tuple(before)]
+
+
+@enters(ON_SYMBOLS)(torch.nn.functional.interpolate)
+def interpolate(
+    input: torch.Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None,
+    recompute_scale_factor: bool | None = None, antialias: bool = False,
+) -> torch.Tensor:  # fmt: skip
+    """The operator that PyTorch's function comes to, which computes sizes as floats on the way."""
+    rank = input.dim() - 2
+    packet = RESIZING.get((mode, rank))
+    given = size if scale_factor is None else scale_factor
+    wanted = list(given) if isinstance(given, (list, tuple)) else [given] * rank
+    nearest = mode.startswith("nearest")
+    both = size is not None and (scale_factor is not None or recompute_scale_factor)
+    wrong = both or given is None or len(wanted) != rank or (nearest and align_corners is not None)
+    if packet is None or antialias or wrong:
+        args = input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
+        return torch.nn.functional.interpolate(*args)
+    factors = [None] * rank if scale_factor is None or recompute_scale_factor else [float(f) for f in wanted]
+    sizes = wanted if scale_factor is None else [_times(n, f) for n, f in zip(input.shape[2:], wanted)]
+    corners = [] if nearest else [bool(align_corners)]
+    return packet.default(input, sizes, *corners, *factors)
+
+
+def _times(size: Any, factor: float) -> Any:
+    """So many times a size, rounded down as the product of floats is: of others than sums of powers of two that may be
+    one less.
+    """
+    if not isinstance(size, torch.SymInt):
+        return int(size * factor)
+    whole, parts = float(factor).as_integer_ratio()
+    return size * whole // parts if max(whole, parts) < _EXACT else int(int(size) * factor)
+
+
+_EXACT = 1 << 20
 
 
 # --- norms ------------------------------------------------------------------------------------------------------------

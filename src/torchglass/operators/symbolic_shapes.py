@@ -44,7 +44,8 @@ class Layout(NamedTuple):
 
 
 Results = Sequence[Sizes | None] | None
-NewRule = Callable[..., Results]
+"""The sizes of each result, None where there is none; None where it is not known."""
+NewRule = Callable[..., Any]
 ViewRule = Callable[..., "Layout | None"]
 NEW: dict[OpOverload, NewRule] = {}
 VIEWS: dict[OpOverload, ViewRule] = {}

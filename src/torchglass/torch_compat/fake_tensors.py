@@ -126,12 +126,17 @@ class LightFakeMode(FakeTensorMode):
             raise refused
 
 
+ON_SYMBOLS: dict[Any, Callable[..., Any]] = {}
+"""Functions whose C++ and Python versions all want sizes as numbers, and what is called where they are not."""
+
+
 def called_on_symbols(mode: Any, function: Any, args: Any, kwargs: Any) -> Any:
-    """A function of PyTorch's on fake tensors. Where its C++ takes no symbolic sizes, as that of ``matmul`` in 2.11 and
-    of ``interpolate``, or asks for one that data decide, PyTorch's Python versions of composite operators are called.
+    """A function of PyTorch's on fake tensors. Where its C++ takes no symbolic sizes, as that of ``matmul`` in 2.11, or
+    asks for one that data decide, PyTorch's Python versions of composite operators are called.
     """
     if mode.symbolic is None:
         return function(*args, **kwargs)
+    function = ON_SYMBOLS.get(function, function)
     log_off, FAKE_LOG.disabled = FAKE_LOG.disabled, True  # it would tell of what is tried first
     try:
         return function(*args, **kwargs)
