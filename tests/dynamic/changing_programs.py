@@ -122,6 +122,13 @@ def in_pieces(x):
 
 
 @program(X)
+def in_windows(x):
+    b, t, c = x.shape
+    windows = F.pad(x, (0, 0, 0, (4 - t % 4) % 4)).view(b, -1, 4, c)
+    return windows.softmax(2).view(b, -1, c)[:, :t], windows.transpose(1, 2).reshape(-1, windows.shape[1], c)
+
+
+@program(X)
 def repeated(x):
     return x.repeat(1, 2, 1), x.unsqueeze(1).expand(-1, 3, -1, -1).reshape(-1, 16)
 
@@ -313,10 +320,11 @@ def resized(x):
     return twice, F.interpolate(x, scale_factor=(0.5, 1.5), mode="bilinear", recompute_scale_factor=True)
 
 
-@program(("b", 3, 8, "t"), ("b", 3, "t"))
-def resized_to_sizes(x, y):
+@program(("b", 3, 8, "t"))
+def resized_to_sizes(x):
     smooth = F.interpolate(x, size=(x.shape[3], 12), mode="bicubic", align_corners=True)
-    return smooth, F.interpolate(y, size=2 * y.shape[2] + 1, mode="linear"), F.interpolate(x, 5, mode="nearest-exact")
+    line = F.interpolate(x.amax(2), size=2 * x.shape[3] + 1, mode="linear")
+    return smooth, line, F.interpolate(x, 5, mode="nearest-exact")
 
 
 @program(("b", 3, "t", "t"), (8, 3, 2, 2))

@@ -14,6 +14,7 @@ which PyTorch states its symbols, is a thousand times slower (docs/lower.md) and
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -95,16 +96,26 @@ class Expr:
 
     def __floordiv__(self, other: Size) -> Size:
         quotient, rest = _divided(self, other)
-        return quotient if rest == 0 else quotient + _atom("floordiv", rest, other)
+        if rest == 0:
+            return quotient
+        common = _common_factor(rest, other)
+        if common != 1:
+            return quotient + (rest // common) // (other // common)
+        return quotient + _atom("floordiv", rest, other)
 
     def __rfloordiv__(self, other: int) -> Size:
         return 0 if other == 0 else _atom("floordiv", other, self)
 
     def __mod__(self, other: Size) -> Size:
         _, rest = _divided(self, other)
-        return (
-            0 if rest == 0 else rest if isinstance(rest, int) and isinstance(other, int) else _atom("mod", rest, other)
-        )
+        if isinstance(other, int):
+            rest = _congruent(rest, other)
+        if rest == 0 or (isinstance(rest, int) and isinstance(other, int)):
+            return rest
+        common = _common_factor(rest, other)
+        if common != 1:
+            return (rest // common) % (other // common) * common
+        return _atom("mod", rest, other)
 
     def __rmod__(self, other: int) -> Size:
         return 0 if other == 0 else _atom("mod", other, self)
@@ -124,6 +135,11 @@ def _terms(size: Size) -> Iterable[tuple[Monomial, int]]:
 
 def _sum(found: Mapping[Monomial, int]) -> Size:
     left = {monomial: coefficient for monomial, coefficient in found.items() if coefficient}
+    for monomial, coefficient in left.items():
+        for atom in monomial:
+            if atom.function == "floordiv" and _undoes(coefficient, atom):
+                times = _sum({_without(monomial, (atom,)) or (): coefficient}) // atom.arguments[1]
+                return _sum({**left, monomial: 0}) + atom.arguments[0] * times
     if not left:
         return 0
     if left.keys() == {()}:
@@ -149,11 +165,44 @@ def _divided(size: Size, divisor: Size) -> tuple[Size, Size]:
                 quotient[left] = coefficient // factor
             else:
                 rest[monomial] = coefficient
-    elif size == divisor:
-        return 1, 0
     else:
+        (atoms, factor), *_ = divisor.terms
+        for monomial, coefficient in _terms(size):
+            left = _without(monomial, atoms)
+            if left is not None and divisor * (times := _sum({left: coefficient // factor})) == size:
+                return times, 0
         return 0, size
     return _sum(quotient), _sum(rest)
+
+
+def _undoes(factor: int, quotient: Atom) -> bool:
+    """Whether a multiple of a quotient is one of what was divided: ``4 * (n // 4)`` where 4 divides ``n``."""
+    size, divisor = quotient.arguments
+    return isinstance(divisor, int) and factor % divisor == 0 and divides(divisor, size)
+
+
+def _congruent(size: Size, divisor: int) -> Size:
+    """A size with the same rest: a remainder in it by a multiple of ``divisor`` is as good as what was divided."""
+    total: Size = 0
+    for monomial, coefficient in _terms(size):
+        term: Size = coefficient
+        for atom in monomial:
+            by = atom.arguments[1] if atom.function == "mod" else 0
+            inside = isinstance(by, int) and by != 0 and by % divisor == 0
+            term = term * (atom.arguments[0] if inside else Expr((((atom,), 1),)))
+        total = total + term
+    return size if total == size else _congruent(_divided(total, divisor)[1], divisor)
+
+
+def _common_factor(size: Size, divisor: Size) -> Size:
+    """What divides all terms of both: a number, and the atoms of a divisor of one term, which is positive."""
+    terms = [*_terms(size), *_terms(divisor)]
+    common: Size = math.gcd(*(coefficient for _, coefficient in terms))
+    if isinstance(divisor, Expr) and len(divisor.terms) == 1:
+        for atom in dict.fromkeys(divisor.terms[0][0]):
+            if all(atom in monomial for monomial, _ in terms):
+                common = common * Expr((((atom,), 1),))
+    return common
 
 
 def _without(monomial: Monomial, atoms: Monomial) -> Monomial | None:
