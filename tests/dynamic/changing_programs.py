@@ -320,6 +320,11 @@ def resized(x):
     return twice, F.interpolate(x, scale_factor=(0.5, 1.5), mode="bilinear", recompute_scale_factor=True)
 
 
+@program(("b", 3, "t"), ("b", "t"))
+def results_apart(x, y):
+    return x.sin(), y.exp() * 2, x * x
+
+
 @program(("b", 3, 8, "t"))
 def resized_to_sizes(x):
     smooth = F.interpolate(x, size=(x.shape[3], 12), mode="bicubic", align_corners=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.fx
 
-from ..records.partition import Partition, PassRecord, SavedTensor, TensorRef
+from ..records.partition import BackwardLiveness, Part, Partition, PassRecord, SavedTensor, TensorRef
 from ..records.size_places import size_places, symbols_of
 from ..records.symbolic_ints import SizesUnfit
 from ..torch_compat import ambient_autocast
@@ -211,8 +211,8 @@ def _training(draft: _Draft, ends: Ends, choice: min_cut.Choice, autocast: tuple
     vals = [op.val for op in draft.inputs]
     wanted = symbols_of([*vals, *(op.val for op in again.saved)])
     parted = parts(ends.differentiable, liveness, [ours.get(place) for place in kept], leaves)
-    if wanted and parted:
-        raise SizesUnfit("results whose gradients have nothing in common")
+    saved_sizes = size_places([op.val for op in again.saved], wanted)
+    liveness, parted = _telling(liveness, parted, {index for index, _ in saved_sizes.values()})
     partition = Partition(
         joint=build("joint", [*draft.inputs, *draft.tangents], draft.ops, [*draft.results, *gradients]),
         forward=build("forward", draft.inputs, [*choice.forward, *again.copies.values()], returned),
@@ -228,12 +228,24 @@ def _training(draft: _Draft, ends: Ends, choice: min_cut.Choice, autocast: tuple
         passes=tuple(draft.passes),
         autocast=autocast,
         input_sizes=size_places(vals, wanted),
-        saved_sizes=size_places([op.val for op in again.saved], wanted),
+        saved_sizes=saved_sizes,
         again=again,
         **fields(again.saved, again.copies, draft.tangents, choice.backward, draft.gradients, draft.trace.gradients),
     )
     again.partition = partition.after_backward()
     return partition
+
+
+def _telling(
+    liveness: BackwardLiveness | None, parted: tuple[Part, ...], telling: set[int]
+) -> tuple[BackwardLiveness | None, tuple[Part, ...]]:
+    """The same where saved tensors tell sizes, which the backward of any result reads."""
+    if liveness is None or not telling:
+        return liveness, parted
+    every = tuple(range(len(liveness.kills)))
+    uses = tuple(every if index in telling else results for index, results in enumerate(liveness.uses))
+    with_them = tuple(replace(part, kept=tuple(sorted(telling.union(part.kept)))) for part in parted)
+    return replace(liveness, uses=uses), with_them
 
 
 def _watched(results: list[Op], saved: list[Op]) -> tuple[int, ...]:
