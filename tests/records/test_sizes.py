@@ -173,6 +173,17 @@ def test_what_is_certain() -> None:
     assert maximum(a, b) == maximum(b, a) and str(a * 2 - 1) == "2*a - 1" and symbols([maximum(a, 3), b]) == ["a", "b"]
 
 
+def test_padded_sizes_divide_into_windows() -> None:
+    n, m = Symbol("n", 6, low=1), Symbol("m", 3, low=1)
+    padded = n + (4 - n % 4) % 4
+    assert padded % 4 == 0
+    assert padded // 4 * 4 == padded
+    assert (16 * padded * m) // (64 * m) == padded // 4
+    assert (2 * m * (n + 1) * (n + 1)) // (m * n + m) == 2 * n + 2
+    assert n // 2 // 3 == n // 6
+    assert (n * n + 1) % (n + 1) != 0
+
+
 def test_the_example_of_the_module() -> None:
     tried = doctest.testmod(sizes)
     assert tried.attempted >= 3 and not tried.failed

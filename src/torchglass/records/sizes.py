@@ -101,6 +101,9 @@ class Expr:
         common = _common_factor(rest, other)
         if common != 1:
             return quotient + (rest // common) // (other // common)
+        inner = _only_quotient(rest)
+        if inner is not None and isinstance(other, int):
+            return quotient + inner[0] // (inner[1] * other)
         return quotient + _atom("floordiv", rest, other)
 
     def __rfloordiv__(self, other: int) -> Size:
@@ -166,13 +169,20 @@ def _divided(size: Size, divisor: Size) -> tuple[Size, Size]:
             else:
                 rest[monomial] = coefficient
     else:
-        (atoms, factor), *_ = divisor.terms
-        for monomial, coefficient in _terms(size):
-            left = _without(monomial, atoms)
-            if left is not None and divisor * (times := _sum({left: coefficient // factor})) == size:
-                return times, 0
-        return 0, size
+        exact = _exactly_divided(size, divisor)
+        return (0, size) if exact is None else (exact, 0)
     return _sum(quotient), _sum(rest)
+
+
+def _only_quotient(size: Size) -> tuple[Size, int] | None:
+    """What is divided by which number, of a size that is a quotient alone."""
+    if isinstance(size, int) or len(size.terms) != 1:
+        return None
+    atoms, factor = size.terms[0]
+    if len(atoms) != 1 or factor != 1 or atoms[0].function != "floordiv":
+        return None
+    divided, divisor = atoms[0].arguments
+    return (divided, divisor) if isinstance(divisor, int) else None
 
 
 def _undoes(factor: int, quotient: Atom) -> bool:
@@ -203,6 +213,25 @@ def _common_factor(size: Size, divisor: Size) -> Size:
             if all(atom in monomial for monomial, _ in terms):
                 common = common * Expr((((atom,), 1),))
     return common
+
+
+def _exactly_divided(size: Size, divisor: Expr) -> Size | None:
+    """The quotient of polynomials that leaves nothing, first terms first; None if there is none."""
+    (atoms, factor), *_ = divisor.terms
+    quotient: Size = 0
+    for _ in range(MOST_STEPS):
+        if isinstance(size, int):
+            break
+        (monomial, coefficient), *_ = size.terms
+        left = _without(monomial, atoms)
+        if left is None or coefficient % factor:
+            return None
+        term = _sum({left: coefficient // factor})
+        quotient, size = quotient + term, size - divisor * term
+    return quotient if size == 0 else None
+
+
+MOST_STEPS = 32
 
 
 def _without(monomial: Monomial, atoms: Monomial) -> Monomial | None:
