@@ -279,6 +279,27 @@ def masked_attention(x, w):
     return scores.masked_fill(~mask, float("-inf")).softmax(-1) @ x
 
 
+@program(X, (48, 16), (16, 16))
+def packed_attention(x, w, out):
+    y = x.transpose(0, 1)
+    none = torch.zeros(16)
+    return F.multi_head_attention_forward(y, y, y, 16, 4, w, torch.zeros(48), None, None, False, 0.0, out, none)[0]
+
+
+@program(X)
+def biased_by_position(x):
+    t = x.shape[1]
+    bias = (x @ x.transpose(1, 2)).view(-1, t, t, 1).permute(0, 3, 1, 2)
+    return torch.where(torch.ones(t, t, dtype=torch.bool).tril(), bias, -1e9).contiguous()
+
+
+@program(X)
+def shifted_by_position(x):
+    b, t, _ = x.shape
+    padded = F.pad(x @ x.transpose(1, 2), (1, 0))
+    return padded.view(b, -1, t)[:, 1:].view(b, t, t)
+
+
 @program(X, W)
 def positions(x, w):
     place = torch.arange(x.shape[1], dtype=torch.float32)[:, None] * torch.arange(16) / 100
@@ -312,6 +333,11 @@ def convolution_of_lines(x, w):
 @program(("b", 3, 16, "t"))
 def pools(x):
     return F.max_pool2d(x, 2), F.avg_pool2d(x, 2), F.adaptive_avg_pool2d(x, 1)
+
+
+@program(X)
+def pooled_lines(x):
+    return F.adaptive_avg_pool1d(x.transpose(1, 2), 1).flatten(1)
 
 
 @program(("b", 3, 8, "t"))

@@ -261,7 +261,9 @@ class Node:
     def is_symbolic(self) -> bool:
         return True
 
-    has_hint = is_symbolic
+    def has_hint(self) -> bool:
+        """No: PyTorch's C++ would ask whether sizes are 1 where it could do without knowing (`contiguous()`)."""
+        return False
 
     def maybe_as_int(self) -> int | None:
         return None
