@@ -218,8 +218,8 @@ def fake_like(
 
 
 def _meta(sizes: Sizes, strides: Sizes, dtype: torch.dtype) -> torch.Tensor:
-    """A tensor without data. Of symbolic sizes ``empty_strided`` computes the bytes, which takes ten times as long; here
-    they are more than any has, so that ``as_strided_`` finds what it looks for.
+    """A tensor without data. Of symbolic sizes ``empty_strided`` computes the bytes, which takes ten times as long;
+    here they are more than any has, so that ``as_strided_`` finds what it looks for.
     """
     return torch.as_strided(torch.empty((1 << 40,), dtype=dtype, device="meta"), sizes, strides)
 
