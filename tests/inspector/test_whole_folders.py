@@ -154,9 +154,7 @@ def test_every_graph_file_runs_alone(compiled):
     assert done.returncode == 0, done.stdout[-300:] + done.stderr
 
 
-def test_full_code_gives_eagers_results(compiled, request):
-    if "dictionary" in request.node.name:
-        request.applymarker(pytest.mark.xfail(reason="full_code.py finds no entry for sizes left open in a dictionary"))
+def test_full_code_gives_eagers_results(compiled):
     model, calls, _, top = compiled
     spec = importlib.util.spec_from_file_location("full_code", top / "full_code.py")
     module = importlib.util.module_from_spec(spec)

@@ -44,6 +44,7 @@ from torchglass.runtime.guards import (
     global_state,
     render,
     scope_of,
+    write,
 )
 
 pytestmark = pytest.mark.usefixtures("many_dicts")
@@ -679,9 +680,14 @@ def test_computed_numbers(net: Net, x: torch.Tensor) -> None:
     remainder = Guard(Computed(operator.mod, "{} % {}", (sum_, X)), "constant", 1)
     root = Guard(Computed(math.sqrt, "math.sqrt({})", (scale,)), "constant", 2.0)
     least = Guard(Computed(min, "min({}, {})", (scale, X)), "constant", 3)
+    smaller = Computed(operator.le, "{} <= {}", (sum_, X))
     guards = [Guard(SELF, "identity", net), *(Guard(s, "type", int) for s in (scale, X)), remainder]
-    for checked in (guards, [*guards, root], [*guards, least]):
+    relations = [[*guards[:3], Guard(smaller, "constant", answer)] for answer in (True, False)]
+    for checked in (guards, [*guards, root], [*guards, least], *relations):
         table = build_table(checked, [scale], Net.forward)
+        text = write(checked, [scale], ("self", "x"))
+        module = {"text": text.expected}
+        exec(text.text.replace("G, C, E = names_of(__file__)", "E = text"), module)
         answers = set()
         for net.scale, divisor in (
             (4, 2),
@@ -694,11 +700,14 @@ def test_computed_numbers(net: Net, x: torch.Tensor) -> None:
             (4, 2),
             (6, 2),
             (4, 0),
+            (4, 5),
             (4, 2),
         ):
             scope = scope_of(Net.forward, (net, divisor))
             holds = all(evaluate(guard, scope) for guard in checked)
             assert table.check((net, divisor)) == ((net.scale,) if holds else None)
+            if divisor:
+                assert module["check"](net, divisor) == table.check((net, divisor))
             assert (explain_failure(checked, scope) is None) is holds
             answers.add(holds)
         assert answers == {True, False}

@@ -16,29 +16,54 @@ import torch.fx
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from ..records.origin import Origin
-from ..torch_compat import FakeTensor
+from ..torch_compat import FakeTensor, create_node
 from .edit_errors import EditError, line_in, line_of
 
 
 def retraced(forward: Callable[..., Any], path: Path, original: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """The graph of an edited file's ``forward``. Raises EditError, with the line, for what it cannot trace."""
-    tracer = torch.fx.Tracer()
-    tracer.record_stack_traces = True
+    theirs = [node for node in original.graph.nodes if node.op == "placeholder"]
+    tracer = _Tracer(theirs)
     try:
         graph = tracer.trace(forward)
     except Exception as error:
         raise EditError(f"the edited {path}{line_of(error, path)}: {type(error).__name__}: {error}") from error
     ours = [node for node in graph.nodes if node.op == "placeholder"]
-    theirs = [node for node in original.graph.nodes if node.op == "placeholder"]
     if len(ours) != len(theirs):
         raise EditError(f"the edited {path} takes {len(ours)} inputs, not {len(theirs)}")
-    for mine, known in zip(ours, theirs):
-        mine.meta = dict(known.meta)
     for node in graph.nodes:
         lines = re.findall(rf'File "{re.escape(str(path))}", line (\d+)', node.stack_trace or "")
         if lines:
             node.meta["origin"] = Origin(str(path), int(lines[-1]), "forward")
     return torch.fx.GraphModule(tracer.root, graph)
+
+
+class _Tracer(torch.fx.Tracer):
+    """Traces a graph whose inputs are those of another one. What it computes of their sizes is arithmetic, no nodes."""
+
+    record_stack_traces = True
+
+    def __init__(self, inputs: Sequence[torch.fx.Node]) -> None:
+        super().__init__()
+        self.inputs = iter(inputs)
+
+    def create_node(
+        self, kind: str, target: Any, args: Any, kwargs: Any, name: str | None = None, type_expr: Any = None
+    ) -> torch.fx.Node:
+        node = create_node(self.graph, kind, target, args, kwargs, name)
+        known = next(self.inputs, None) if kind == "placeholder" else None
+        node.meta = dict(known.meta) if known is not None else node.meta
+        return node
+
+    def proxy(self, node: torch.fx.Node) -> torch.fx.Proxy:
+        return _Sized(node, self)
+
+
+class _Sized(torch.fx.Proxy):
+    @property
+    def shape(self) -> Any:
+        value = self.node.meta.get("val")
+        return value.shape if isinstance(value, torch.Tensor) else super().__getattr__("shape")
 
 
 def with_values(gm: torch.fx.GraphModule, path: Path, original: torch.fx.GraphModule) -> torch.fx.GraphModule:
