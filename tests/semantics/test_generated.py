@@ -30,11 +30,7 @@ def clean(tmp_path):
 
 @pytest.mark.parametrize("backend", ["eager", "glass"])
 @pytest.mark.parametrize("path", CORPUS, ids=lambda p: p.stem)
-def test_a_program_that_once_failed(path, backend, request):
-    if path.stem == "iterator_of_a_call_that_is_compiled_again_and_raises":
-        request.applymarker(
-            pytest.mark.xfail(reason="a generator that is dropped is closed once too seldom", strict=False)
-        )
+def test_a_program_that_once_failed(path, backend):
     check(path.read_text(), backend=backend)
 
 

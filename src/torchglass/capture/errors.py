@@ -78,6 +78,15 @@ class UserError(Exception):
         self.value = value
 
 
+def forget_frames(error: BaseException) -> None:
+    """Let go of the frames that an exception passed, which hold the call's arguments: who keeps an exception in one of
+    these frames keeps all of them until Python looks for cycles, and generators among them are not closed before.
+    """
+    link: BaseException | None = error
+    while link is not None and link.__traceback__ is not None:
+        link = link.with_traceback(None).__context__
+
+
 class Shown(Unsupported):
     """A log record or a warning that somebody may be shown."""
 

@@ -10,7 +10,7 @@ from typing import Any
 from ...bytecode import Instruction, decode, protection
 from ...process import interrupts
 from ...records.origin import Origin
-from ..errors import StaysInPython, Unsupported, UserError
+from ..errors import StaysInPython, Unsupported, UserError, forget_frames
 from ..graph.builder import GraphBuilder
 from ..protocol import HandledV, Machine, NotConstant, Value
 from ..values.constant import ConstantV
@@ -114,6 +114,7 @@ class Frame:
         except NotConstant as error:
             raise Unsupported(f"the value of {error.args[0]} is not known here") from None
         except UserError as error:
+            forget_frames(error)
             if not self.unwind(m, error, instruction.index):
                 raise
         if m.dropped:

@@ -23,7 +23,7 @@ from ...records.guards import Guard, guard_key
 from ...records.origin import UNKNOWN, Origin
 from ...records.sources import Source
 from .. import protocol
-from ..errors import Unsupported, UserError
+from ..errors import Unsupported, UserError, forget_frames
 from ..guarding import class_guards as relied
 from ..guarding import no_alias_guards as told_apart
 from ..guarding import wrap
@@ -208,10 +208,8 @@ class Machine:
             self.raise_real(error)
 
     def raise_real(self, error: Exception) -> NoReturn:
-        """Raise in the program what real code raised; the entry keeps it, and must not keep the capture's frames."""
-        link: BaseException | None = error
-        while link is not None and link.__traceback__ is not None:
-            link = link.with_traceback(None).__context__
+        """Raise in the program what real code raised; the entry keeps it."""
+        forget_frames(error)
         value = ExceptionV(type(error), [self.wrap_result(a) for a in error.args], error)
         raise UserError(value) from None
 
@@ -229,6 +227,7 @@ class Machine:
             raise
         except Exception as error:
             raised = error
+        forget_frames(raised)
         value = ExceptionV(type(raised), [ConstantV(arg) for arg in raised.args])
         if isinstance(raised, AttributeError) and raised.obj is not None and of is not None:
             value.initialized = value.args, {"name": ConstantV(raised.name), "obj": of}
