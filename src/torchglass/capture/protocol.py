@@ -256,11 +256,9 @@ class Machine(Protocol):
         ...
 
     # --- objects and values ----------------------------------------------------------------------------------------
-    def wrap(self, real: Any, source: Source | None) -> Value:
-        """A value for an existing object."""
+    def wrap(self, real: Any, source: Source | None = None) -> Value:
+        """A value for an existing object; without a source, one that is the same at each call."""
         ...
-
-    def wrap_known(self, real: Any, source: Source | None = None) -> Value: ...
 
     def wrap_result(self, real: Any) -> Value:
         """A value for an object that a real call just made."""

@@ -54,7 +54,7 @@ def _constant(e: Emitter, v: ConstantV) -> str:
     real = v.value
     if (text := literal(real)) is not None:
         return text
-    if isinstance(real, enum.Enum) and isinstance(made := e.m.wrap_known(type(real)), MadeV):
+    if isinstance(real, enum.Enum) and isinstance(made := e.m.wrap(type(real)), MadeV):
         return f"{e.expr(made)}[{real.name!r}]"
     return e.pin(real)
 

@@ -44,7 +44,7 @@ def build_class(m, args, kwargs):
     if isinstance(cell, CellV):
         namespace["__classcell__"] = cell
     pairs = DictV.of([(ConstantV(k), v) for k, v in namespace.items()])
-    made = m.call(m.wrap_known(metaclass), [ConstantV(name), TupleV(bases), pairs], keywords)
+    made = m.call(m.wrap(metaclass), [ConstantV(name), TupleV(bases), pairs], keywords)
     if isinstance(cell, CellV) and issubclass(made.python_type(), type):
         _check_cell(m, name, made, cell.get(m))
     return made
@@ -69,7 +69,7 @@ def _check_cell(m: Machine, name: str, made: Value, held: Value | None) -> None:
 
 
 def _repr(m: Machine, value: Value) -> str:
-    return str(m.call(m.wrap_known(repr), [value], {}).as_constant())[:200]
+    return str(m.call(m.wrap(repr), [value], {}).as_constant())[:200]
 
 
 def _resolved(m: Machine, bases: list[Value]) -> list[Value]:
@@ -78,12 +78,12 @@ def _resolved(m: Machine, bases: list[Value]) -> list[Value]:
     if all(isinstance(b, type) for b in reals):
         return list(bases)
     resolved = m.real(types.resolve_bases, tuple(reals))
-    return [m.wrap_known(b) for b in resolved]
+    return [m.wrap(b) for b in resolved]
 
 
 def _prepared(m: Machine, metaclass: type, name: str, bases: list[Value], keywords: dict[str, Value]) -> dict[str, Any]:
     """What a user's ``__prepare__`` puts into the namespace, if that is a plain dictionary."""
-    prepare = m.get_attr(m.wrap_known(metaclass), "__prepare__")
+    prepare = m.get_attr(m.wrap(metaclass), "__prepare__")
     namespace = m.call(prepare, [ConstantV(name), TupleV(bases)], keywords)
     if not isinstance(namespace, DictV) or namespace.cls is not dict:
         raise Unsupported("a metaclass whose __prepare__ returns no plain dictionary")

@@ -44,7 +44,7 @@ def load_global(m: Machine, frame: Frame, name: str) -> Value:
         m.raise_real(NameError(f"name '{name}' is not defined", name=name))
     if table is builtins.__dict__:
         relied.rely_on_name(m, "builtins", name, table[name])
-    return m.wrap_known(table[name])
+    return m.wrap(table[name])
 
 
 def _guard_no_global(m: Machine, frame: Frame, namespace: dict[str, Any], name: str) -> None:

@@ -115,10 +115,7 @@ class Machine:
         return relied.look_up(self, cls, name)
 
     # --- values ----------------------------------------------------------------------------------------------------
-    def wrap(self, real: Any, source: Source | None) -> Value:
-        return wrap.wrap(self, real, source)
-
-    def wrap_known(self, real: Any, source: Source | None = None) -> Value:
+    def wrap(self, real: Any, source: Source | None = None) -> Value:
         return wrap.wrap(self, real, source)
 
     def wrap_result(self, real: Any) -> Value:
@@ -245,7 +242,7 @@ class Machine:
         return inlining.inline(self, function, args, kwargs)
 
     def polyfill(self, name: str) -> Value:
-        return self.wrap_known(NAMED[name])
+        return self.wrap(NAMED[name])
 
     def torch_call(self, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return tensor_ops.call_function(self, function, args, kwargs)

@@ -70,7 +70,7 @@ def _isinstance(m: Machine, value: Value, wanted: Value) -> bool:
     answers = m.class_lookup(type(real), "__instancecheck__") if isinstance(real, type) else type.__instancecheck__
     custom = answers is not type.__instancecheck__
     if type(answers) is FunctionType and may_change(m, type(real)):
-        return m.truth(m.call(m.wrap_known(answers), [m.wrap_known(real), value], {}))
+        return m.truth(m.call(m.wrap(answers), [m.wrap(real), value], {}))
     if isinstance(value, TensorV) and existing is None:
         # made inside: a plain torch.Tensor, of which metaclasses ask the dtype (torch.FloatTensor) or attributes
         existing = torch.empty(0, dtype=value.fake.dtype, device=value.fake.device)
@@ -246,7 +246,7 @@ def reduce_(m, args, kwargs):
 def repr_(m, args, kwargs):
     value = args[0]
     if isinstance(value, InstanceV):
-        return check_given(m, "__repr__", value.cls, m.call(m.wrap_known(value.cls.__repr__), [value], {}))
+        return check_given(m, "__repr__", value.cls, m.call(m.wrap(value.cls.__repr__), [value], {}))
     lasting = isinstance(getattr(value, "real", None), (type, *KNOWN_TYPES))
     if isinstance(value, KnownV) and not lasting and (m.mutated or m.state(Overlays).attributes):
         raise Unsupported(f"repr() of {value.a()}, which may show what the program has written")
@@ -273,7 +273,7 @@ def _as_hash(number: int) -> int:
 @handles(iter)
 def iter_(m, args, kwargs):
     if len(args) == 2:
-        return m.call(m.wrap_known(polyfills.iterate_until), args, {})
+        return m.call(m.wrap(polyfills.iterate_until), args, {})
     return m.iterate(args[0])
 
 
@@ -363,7 +363,7 @@ def exc_info_(m, args, kwargs):
     if value is None:
         return TupleV([NONE, NONE, NONE])
     trace = value.traceback() if isinstance(value, ExceptionV) else NONE
-    return TupleV([m.wrap_known(value.python_type()), value, trace])
+    return TupleV([m.wrap(value.python_type()), value, trace])
 
 
 @handles(sys.exception)

@@ -282,7 +282,7 @@ def _call_object(m: Machine, function: KnownV, args: list[Value], kwargs: dict[s
     real = function.real
     method = m.class_lookup(type(real), "__call__")
     if isinstance(method, IN_PYTHON):
-        return m.call(m.wrap_known(method), [function, *args], kwargs)
+        return m.call(m.wrap(method), [function, *args], kwargs)
     if numpy_draws(real):
         raise Unsupported(f"`numpy.random.{real.__name__}`, which draws random numbers", "draw them before the call")
     raise Unsupported(f"calling the {function.describe()}")
@@ -300,7 +300,7 @@ def _call_cached(m: Machine, function: KnownV, args: list[Value], kwargs: dict[s
             return ConstantV(result)
     try:
         with sealed(m, f"the cached `{getattr(wrapped, '__qualname__', type(wrapped).__name__)}`"):
-            return m.call(m.wrap_known(wrapped), args, kwargs)
+            return m.call(m.wrap(wrapped), args, kwargs)
     except Shown:  # once, as transformers' `logger.warning_once` does: now
         for logger in (a for a in args if isinstance(a, InstanceV) and isinstance(a.real, logging.Logger)):
             m.guard(logger.source or Fixed(logger.real), "identity", logger.real, "was written to")
@@ -344,9 +344,9 @@ def _call_module(m: Machine, module: InstanceV, args: list[Value], kwargs: dict[
     if standard and not _has_hooks(m, module):
         return m.call(m.get_attr(module, "forward"), args, kwargs)
     if standard:
-        inner = m.wrap_known(torch.nn.Module.__dict__["_call_impl"])
+        inner = m.wrap(torch.nn.Module.__dict__["_call_impl"])
         return m.call(inner, [module, *args], kwargs)
-    return m.call(m.wrap_known(call), [module, *args], kwargs)
+    return m.call(m.wrap(call), [module, *args], kwargs)
 
 
 def _has_hooks(m: Machine, module: InstanceV) -> bool:

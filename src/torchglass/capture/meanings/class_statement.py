@@ -216,7 +216,7 @@ def new_class(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         m.call(m.get_attr(namespace[key], "__set_name__"), [made, ConstantV(key)], {})
     if hook is not None:
         recipe.keywords = {}
-        m.call(m.get_attr(m.call(m.wrap_known(super), [made, made], {}), "__init_subclass__"), [], kwargs)
+        m.call(m.get_attr(m.call(m.wrap(super), [made, made], {}), "__init_subclass__"), [], kwargs)
     return made
 
 
@@ -327,10 +327,10 @@ def type_(m, args, kwargs):
     if len(args) == 1:
         if isinstance(args[0], TracedArrayV):
             raise Unsupported("the class of a tensor's NumPy array")
-        return m.wrap_known(args[0].python_type())
+        return m.wrap(args[0].python_type())
     if len(args) != 3:
         m.throw_as(type, *args)
     winner = metaclass_of(m, None, m.listed(args[1]))
     if winner is not type:
-        return m.call(m.wrap_known(winner), args, kwargs)
-    return new_class(m, [m.wrap_known(type), *args], kwargs)
+        return m.call(m.wrap(winner), args, kwargs)
+    return new_class(m, [m.wrap(type), *args], kwargs)

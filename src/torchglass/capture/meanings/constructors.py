@@ -57,28 +57,28 @@ def construct(
     if issubclass(cls, torch.autograd.Function):
         raise Unsupported("an instance of torch.autograd.Function")
     if issubclass(cls, type) and m.is_stable(cls.__module__) and not class_bodies.is_followed(m, cls, args):
-        return class_bodies.new_class(m, [m.wrap_known(cls), *args], kwargs)
+        return class_bodies.new_class(m, [m.wrap(cls), *args], kwargs)
     meta_call = m.class_lookup(type(cls), "__call__")
     if through_metaclass and isinstance(meta_call, type):
         return construct(m, meta_call, args, kwargs)  # a TypedDict's is dict
     if through_metaclass and type(meta_call) is FunctionType:
         place = m.class_sources.get(cls) if not m.is_stable(type(cls).__module__) else None
-        called = m.wrap_known(meta_call, Attr(TypeOf(place), "__call__") if place else None)
-        return m.call(called, [m.wrap_known(cls), *args], kwargs)
+        called = m.wrap(meta_call, Attr(TypeOf(place), "__call__") if place else None)
+        return m.call(called, [m.wrap(cls), *args], kwargs)
     if _is_made_by_fields(m, cls):
         return _namedtuple(m, cls, args, kwargs)
     new_function = m.class_lookup(cls, "__new__")
     new_function = getattr(new_function, "__func__", new_function)
     if type(new_function) is FunctionType:
-        result = m.call(m.wrap_known(new_function, _way_to(m, cls, "__new__")), [m.wrap_known(cls), *args], kwargs)
+        result = m.call(m.wrap(new_function, _way_to(m, cls, "__new__")), [m.wrap(cls), *args], kwargs)
         if not isinstance(result, (InstanceV, MadeV, TupleV)) or not issubclass(result.python_type(), cls):
             return result
     else:
         create = object_new if new_function is object.__new__ else new
-        result = create(m, [m.wrap_known(cls), *args], kwargs)
+        result = create(m, [m.wrap(cls), *args], kwargs)
     init = m.class_lookup(cls, "__init__")
     if type(init) is FunctionType:
-        given = m.call(m.wrap_known(init, _way_to(m, cls, "__init__")), [result, *args], kwargs)
+        given = m.call(m.wrap(init, _way_to(m, cls, "__init__")), [result, *args], kwargs)
         check_given(m, "__init__", cls, given)
     elif init is not object.__init__:
         m.call(KnownV(init), [result, *args], kwargs)
@@ -218,7 +218,7 @@ def _is_made_by_fields(m: Machine, cls: Any) -> bool:
 def _namedtuple(m: Machine, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     made_by = cls.__new__
     defaults = [m.wrap_result(value) for value in made_by.__defaults__ or ()]
-    called = [m.wrap_known(cls), *args]
+    called = [m.wrap(cls), *args]
     values = bind_arguments(m, made_by.__code__, made_by.__qualname__, called, kwargs, defaults, {})
     return TupleV([values[name] for name in cls._fields], cls)
 

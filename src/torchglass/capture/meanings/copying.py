@@ -39,12 +39,12 @@ BUILTIN = (*polyfills.CONTAINERS, tuple, frozenset, torch.Size)
 def copy_(m, args, kwargs):
     if isinstance(args[0], TensorV):
         raise Unsupported("copy.copy of a tensor")
-    return m.call(m.wrap_known(polyfills.copy), args, kwargs)
+    return m.call(m.wrap(polyfills.copy), args, kwargs)
 
 
 @handles(copy.deepcopy)
 def deepcopy_(m, args, kwargs):
-    return m.call(m.wrap_known(polyfills.deepcopy), args[:2], kwargs)
+    return m.call(m.wrap(polyfills.deepcopy), args[:2], kwargs)
 
 
 @handles(polyfills.is_atomic)

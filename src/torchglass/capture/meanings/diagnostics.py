@@ -62,7 +62,7 @@ def _text(m: Machine, value: Value) -> Value | None:
     if getattr(value, "real", None) is not None and not isinstance(value, InstanceV):
         return None
     try:
-        text = m.call(m.wrap_known(str), [value], {})
+        text = m.call(m.wrap(str), [value], {})
     except UserError:
         return None  # what came before it has been printed
     return text if isinstance(text, ConstantV) else None
@@ -81,7 +81,7 @@ def _is_option(name: str, value: Value) -> bool:
 def is_enabled_for(m, args, kwargs):
     """Without its cache, which another change of a level empties: the levels themselves are relied on."""
     manager = m.wrap(logging.Logger.manager, Fixed(logging.Logger.manager))
-    return m.call(m.wrap_known(polyfill_warnings.is_enabled_for), [*args, manager], kwargs)
+    return m.call(m.wrap(polyfill_warnings.is_enabled_for), [*args, manager], kwargs)
 
 
 RECORD = ("self", "level", "msg", "args", "exc_info", "extra", "stack_info", "stacklevel")
@@ -147,7 +147,7 @@ for _function in (
 @handles(logging.getLogger)
 def get_logger(m, args, kwargs):
     """The same logger for the same name, always."""
-    return m.wrap_known(m.real(logging.getLogger, *[a.as_constant() for a in args]))
+    return m.wrap(m.real(logging.getLogger, *[a.as_constant() for a in args]))
 
 
 # --- warnings ---------------------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def _warn(
     if waits and place is not None and action is not None and may_wait(m) and not _filters_touched(m):
         registry = place.namespace.setdefault("__warningregistry__", {}) if place.namespace is not None else None
         where = [ConstantV(place.file), ConstantV(place.line), ConstantV(place.module), KnownV(registry)]
-        given = (ConstantV(text), m.wrap_known(kind), *where[: 4 if registry is not None else 3])
+        given = (ConstantV(text), m.wrap(kind), *where[: 4 if registry is not None else 3])
         m.state(EffectsLog).calls.append(DeferredCall(KnownV(warnings.warn_explicit), given))
         return NONE
     if action in SHOWN_ONCE and pytorchs and place is not None:
@@ -236,7 +236,7 @@ SHOWN_ONCE = ("default", "module", "once")
 
 
 def _made(m: Machine, text: str, kind: type[Warning]) -> Value:
-    return m.call(m.wrap_known(kind), [ConstantV(text)], {})
+    return m.call(m.wrap(kind), [ConstantV(text)], {})
 
 
 def _filters_touched(m: Machine) -> bool:
@@ -250,7 +250,7 @@ def _text_and_category(m: Machine, message: Value, category: Value) -> tuple[Any
     if isinstance(message, ExceptionV):
         if not issubclass(message.cls, Warning) or len(message.args) != 1:
             raise Shown("a warning that is no text")
-        return m.settle(m.call(m.wrap_known(str), [message], {})).as_constant(), message.cls
+        return m.settle(m.call(m.wrap(str), [message], {})).as_constant(), message.cls
     message = m.settle(message)
     if not message.is_constant():
         raise Shown("a warning whose text is not known here")
@@ -262,10 +262,10 @@ def _action(m: Machine, text: Any, kind: Any, place: Place | None) -> str | None
     """What the filters say of a warning, which are relied on; None where only its place would tell."""
     importlib.import_module("sympy")  # which fake tensors load, and which adds a filter
     where = (place.module, place.line) if place is not None else (None, None)
-    module = m.wrap_known(warnings)
+    module = m.wrap(warnings)
     filters, otherwise = m.get_attr(module, "filters"), m.get_attr(module, "defaultaction")
     asked = [m.wrap_result(value) for value in (text, kind, *where)]
-    found = m.call(m.wrap_known(polyfill_warnings.action), [*asked, filters, otherwise], {})
+    found = m.call(m.wrap(polyfill_warnings.action), [*asked, filters, otherwise], {})
     return found.as_constant()
 
 

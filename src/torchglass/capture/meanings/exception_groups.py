@@ -105,7 +105,7 @@ def _link(error: ExceptionV, name: str) -> Value | None:
 # --- methods ----------------------------------------------------------------------------------------------------------
 @method(BaseExceptionGroup)
 def derive(m, self, exceptions):
-    return m.call(m.wrap_known(BaseExceptionGroup), [m.get_attr(self, "message"), exceptions], {})
+    return m.call(m.wrap(BaseExceptionGroup), [m.get_attr(self, "message"), exceptions], {})
 
 
 @method(BaseExceptionGroup)

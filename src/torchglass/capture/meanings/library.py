@@ -50,7 +50,7 @@ def _implementation(m: Machine, chooser: KnownV, cls: type) -> Value:
     known.fill(m)
     chosen = registry[cls] if cls in registry else m.real(functools._find_impl, cls, registry)  # type: ignore[attr-defined]
     key = next(key for key, function in registry.items() if function is chosen)
-    return known.get_item(m, m.wrap_known(key))
+    return known.get_item(m, m.wrap(key))
 
 
 # --- torch.distributed: questions about the default group of processes -----------------------------------------------

@@ -70,7 +70,7 @@ def _call(m: Machine, descriptor: Any, args: list[Value], kwargs: dict[str, Valu
         if owner.payload is None:
             raise Unsupported(f"`{owner_class.__name__}.{name}` of {owner.a()}")
         if (owner_class, name) in OF_DERIVED:
-            return m.call(m.wrap_known(OF_DERIVED[owner_class, name]), args, kwargs)
+            return m.call(m.wrap(OF_DERIVED[owner_class, name]), args, kwargs)
         if name == "__getitem__" and isinstance(owner.payload, DictV):
             return _item_or_missing(m, owner, owner.payload, rest[0])
         owner = owner.payload
@@ -118,7 +118,7 @@ def call_class_method(m: Machine, cls: type, real: Any, args: list[Value], kwarg
         return classes.new(m, args, kwargs)
     if name == "fromkeys":
         value = kwargs.get("value", args[1] if len(args) > 1 else NONE)
-        result = m.call(m.wrap_known(cls), [], {})
+        result = m.call(m.wrap(cls), [], {})
         for key in m.listed(args[0] if args else kwargs["iterable"]):
             result.set_item(m, m.settled_key(key), value)
         return result

@@ -54,12 +54,12 @@ def binary(m: Machine, function: Callable[..., Any], left: Value, right: Value) 
 def _merged(m: Machine, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
     """``left | right`` and ``left |= right`` of dictionaries where one is of a class that does it in its own way."""
     if function is operator.ior and isinstance(left, InstanceV) and issubclass(left.cls, OrderedDict):
-        m.call(m.wrap_known(polyfill_dicts.update_of_ordered), [left, right], {})
+        m.call(m.wrap(polyfill_dicts.update_of_ordered), [left, right], {})
         return left
     if function is not operator.or_ or not all(issubclass(v.python_type(), dict) for v in (left, right)):
         return None
     of_kind = [v for v in (left, right) if issubclass(v.python_type(), KEPT_BY_OR)]
-    return m.call(m.wrap_known(polyfill_dicts.merged), [of_kind[0], left, right], {}) if of_kind else None
+    return m.call(m.wrap(polyfill_dicts.merged), [of_kind[0], left, right], {}) if of_kind else None
 
 
 def _of_payloads(m: Machine, function: Callable[..., Any], left: Value, right: Value) -> Value:

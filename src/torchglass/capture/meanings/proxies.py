@@ -48,7 +48,7 @@ class Proxy:
         self.m, self.value = m, value
 
     def __repr__(self) -> str:
-        return str(self.m.call(self.m.wrap_known(repr), [self.value], {}).as_constant())
+        return str(self.m.call(self.m.wrap(repr), [self.value], {}).as_constant())
 
     def __bool__(self) -> bool:
         return self.m.truth(self.value)

@@ -73,7 +73,7 @@ class Polyfill(_OfArguments):
     function: Any
 
     def apply(self, m: Machine, args: Values, kwargs: Named) -> Value:
-        return m.call(m.wrap_known(self.function), args, kwargs)
+        return m.call(m.wrap(self.function), args, kwargs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,8 +194,8 @@ class _Rehearsal:
 
     def forward(self) -> None:
         m = self.m
-        self.context = m.call(m.wrap_known(FunctionContext), [TupleV([ConstantV(n) for n in self.needs])], {})
-        owner = m.wrap_known(self.cls)
+        self.context = m.call(m.wrap(FunctionContext), [TupleV([ConstantV(n) for n in self.needs])], {})
+        owner = m.wrap(self.cls)
         forward = m.get_attr(owner, "forward")
         if m.class_lookup(self.cls, "setup_context") is DEFAULT_SETUP:
             m.call(forward, [self.context, *self.inputs], {})
@@ -215,7 +215,7 @@ class _Rehearsal:
         backward = self.cls.backward if self.cls.backward is not BASE.backward else self.cls.vjp
         if _is_once(backward):
             backward = backward.__wrapped__  # the wrapper turns gradients off, as they are here
-        self.m.call(self.m.wrap_known(backward), [self.context, *gradients], {})
+        self.m.call(self.m.wrap(backward), [self.context, *gradients], {})
 
 
 def _is_once(function: Any) -> bool:

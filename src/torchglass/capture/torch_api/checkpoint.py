@@ -60,7 +60,7 @@ def _reentrant(m: Machine, function: Value, arguments: list[Value]) -> Value:
     arguments = [m.forced(a) for a in arguments]
     requires = any(isinstance(a, TensorV) and a.fake.requires_grad for a in arguments)
     if not (requires and torch.is_grad_enabled()):
-        result = m.call(m.wrap_known(polyfills.without_gradients), [function, *arguments], {})
+        result = m.call(m.wrap(polyfills.without_gradients), [function, *arguments], {})
         return _as_outputs(m, result, arguments)
     with _region(m):
         result = m.call(function, arguments, {})

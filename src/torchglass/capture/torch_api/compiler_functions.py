@@ -56,7 +56,7 @@ def constant_result(m: Machine, function: FunctionType, args: list[Value], kwarg
     if any(r is None and isinstance(value, InstanceV) for r, value in zip(real, given)):
         return None
     result = m.real(function, *real[: len(args)], **dict(zip(kwargs, real[len(args) :])))
-    return None if isinstance(result, torch.Tensor) else m.wrap_known(result)
+    return None if isinstance(result, torch.Tensor) else m.wrap(result)
 
 
 def substitute_of(real: Any) -> FunctionType | None:

@@ -305,7 +305,7 @@ def _takes_tensor(operator: Any) -> bool:
 def _answer(m: Machine, question: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What a question to PyTorch gets, from its arguments alone or from its state."""
     if question in IN_PYTHON:
-        return m.inline(m.wrap_known(question), args, kwargs)
+        return m.inline(m.wrap(question), args, kwargs)
     return _relied_on(m, question, args, kwargs, m.fold(question, args, kwargs))
 
 

@@ -32,7 +32,7 @@ from ..values.tensor import TensorV
 def step_in_grad_mode(m: Machine, function: KnownV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The wrapper around the `step` of PyTorch's optimizers, which breaks the graph twice for torch.compile."""
     step = cells_of(m, function)["func"].get(m)
-    return m.call(m.wrap_known(polyfill_optimizers.in_grad_mode_of_optimizer), [m.forced(step), *args], kwargs)
+    return m.call(m.wrap(polyfill_optimizers.in_grad_mode_of_optimizer), [m.forced(step), *args], kwargs)
 
 
 handles(torch_compat.group_tensors)(Polyfill(polyfill_optimizers.group_tensors))
@@ -66,8 +66,8 @@ def _selecting(formula: Any, scalars: int) -> Apply:
     def handler(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if any(m.truth(m.forced(kwargs.get(name, NONE))) for name in ("capturable", "differentiable")):
             return m.inline(KnownV(formula), args, kwargs)
-        polyfill = m.wrap_known(polyfill_optimizers.capturable_in_double)
-        return m.call(polyfill, [m.wrap_known(formula), ConstantV(scalars), *args], kwargs)
+        polyfill = m.wrap(polyfill_optimizers.capturable_in_double)
+        return m.call(polyfill, [m.wrap(formula), ConstantV(scalars), *args], kwargs)
 
     return handler
 
@@ -76,8 +76,8 @@ def _in_one_kernel(formula: Any, one_by_one: str) -> Apply:
     """Fused formulas: ours is one pass, too, whichever of PyTorch's formulas it is made of."""
 
     def handler(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        polyfill = m.wrap_known(polyfill_optimizers.fused)
-        return m.call(polyfill, [m.wrap_known(torch_compat.optimizer_function(one_by_one)), *args], kwargs)
+        polyfill = m.wrap(polyfill_optimizers.fused)
+        return m.call(polyfill, [m.wrap(torch_compat.optimizer_function(one_by_one)), *args], kwargs)
 
     return handler
 
@@ -135,7 +135,7 @@ def _does_nothing_else(m: Machine, optimizer: Value) -> bool:
 
 
 def _polyfilled(m: Machine, polyfill: Any, *args: Value) -> Value:
-    return m.call(m.wrap_known(polyfill), list(args), {})
+    return m.call(m.wrap(polyfill), list(args), {})
 
 
 @handles(AveragedModel.update_parameters)
@@ -143,7 +143,7 @@ def update_average(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> V
     """The first update copies the parameters: both are computed, and the count selects."""
     functions = [m.get_attr(args[0], name) for name in ("avg_fn", "multi_avg_fn")]
     if all(_is_of_pytorch(f) for f in functions):
-        return m.call(m.wrap_known(polyfill_optimizers.update_average), args, kwargs)
+        return m.call(m.wrap(polyfill_optimizers.update_average), args, kwargs)
     return m.inline(KnownV(AveragedModel.update_parameters), args, kwargs)
 
 

@@ -59,9 +59,9 @@ def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
 # --- zero_grad --------------------------------------------------------------------------------------------------------
 @handles(torch.nn.Module.zero_grad)
 def zero_grad_of_module(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    function: Any = m.wrap_known(torch.nn.Module.zero_grad)
+    function: Any = m.wrap(torch.nn.Module.zero_grad)
     if _to_none(m, function.real, args, kwargs):
-        return m.call(m.wrap_known(polyfill_optimizers.drop_grads_of_module), args[:1], {})
+        return m.call(m.wrap(polyfill_optimizers.drop_grads_of_module), args[:1], {})
     return m.inline(function, args, kwargs)
 
 
@@ -69,7 +69,7 @@ def zero_grad_of_module(m: Machine, args: list[Value], kwargs: dict[str, Value])
 def zero_grad_of_optimizer(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
     to_none = _to_none(m, inspect.unwrap(torch.optim.Optimizer.zero_grad), args, kwargs)
     polyfill = polyfill_optimizers.drop_grads_of_optimizer if to_none else polyfill_optimizers.zero_grads_of_optimizer
-    return m.call(m.wrap_known(polyfill), args[:1], {})
+    return m.call(m.wrap(polyfill), args[:1], {})
 
 
 def _to_none(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> bool:

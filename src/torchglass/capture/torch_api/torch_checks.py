@@ -57,4 +57,4 @@ def _parameters(args: list[Value], kwargs: dict[str, Value]) -> tuple[Any, Value
 def _text(m: Machine, message: Value) -> Value:
     if isinstance(message, ConstantV) and message.value is None:
         return ConstantV(NO_MESSAGE)
-    return m.call(m.wrap_known(str), [m.call(message, [], {})], {})
+    return m.call(m.wrap(str), [m.call(message, [], {})], {})

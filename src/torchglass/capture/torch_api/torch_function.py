@@ -99,7 +99,7 @@ def get_default_device_(m, args, kwargs):
 @handles(torch_compat.DisableTorchFunctionSubclass)
 def without_subclasses(m, args, kwargs):
     """No tensor in a graph is of a class with a ``__torch_function__``: there is nothing to turn off."""
-    return m.call(m.wrap_known(polyfills.nothing_changes), [], {})
+    return m.call(m.wrap(polyfills.nothing_changes), [], {})
 
 
 @handles(
@@ -125,9 +125,7 @@ def handle_torch_function_(m, args, kwargs):
 
 @handles(torch_compat.function_mode_stack)
 def function_mode_stack_(m, args, kwargs):
-    return ListV(
-        [*(m.wrap_known(mode) for mode in torch_compat.function_mode_stack()), *m.state(FunctionModes).entered]
-    )
+    return ListV([*(m.wrap(mode) for mode in torch_compat.function_mode_stack()), *m.state(FunctionModes).entered])
 
 
 # --- asking -----------------------------------------------------------------------------------------------------------
@@ -151,7 +149,7 @@ class Probe(TorchFunctionMode):
     def _classes(self, types: tuple[type, ...]) -> TupleV:
         known = {made: cls for cls, made in self.kinds.items()}
         kinds = [torch.Tensor if issubclass(t, torch_compat.FakeTensor) else known.get(t, t) for t in types]
-        return TupleV([self.m.wrap_known(t) for t in kinds])
+        return TupleV([self.m.wrap(t) for t in kinds])
 
     def asks_object(
         self,
@@ -251,7 +249,7 @@ def ask(m: Machine, func: Any, types: TupleV, args: list[Value], kwargs: dict[st
         if mode.cls is DeviceContext:
             if func in torch_compat.device_constructors() and _is_none(kwargs.get("device", NONE)):
                 kwargs = {**kwargs, "device": ConstantV(mode.real.device)}
-            return m.call(m.wrap_known(func), args, kwargs)
+            return m.call(m.wrap(func), args, kwargs)
         return _answer(m, mode, func, types, args, kwargs)
     finally:
         state.entered, state.probe = modes, probe
@@ -260,7 +258,7 @@ def ask(m: Machine, func: Any, types: TupleV, args: list[Value], kwargs: dict[st
 def _answer(m: Machine, asked: Value, func: Any, types: TupleV, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What the ``__torch_function__`` of a mode or an object gives."""
     named = DictV.of([(ConstantV(k), v) for k, v in kwargs.items()])
-    return m.call(m.get_attr(asked, "__torch_function__"), [m.wrap_known(func), types, TupleV(args), named], {})
+    return m.call(m.get_attr(asked, "__torch_function__"), [m.wrap(func), types, TupleV(args), named], {})
 
 
 def _is_none(value: Value) -> bool:

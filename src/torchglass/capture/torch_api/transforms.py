@@ -263,7 +263,7 @@ def _enter(transform: Any) -> None:
         cells = function.real.__closure__ or ()
         closure = {n: c.cell_contents for n, c in zip(function.real.__code__.co_freevars, cells)}
         options = {name: closure[name] for name in names if name in closure}
-        return call_transformed(m, bound(transform, options), m.wrap_known(closure["func"]), args, kwargs)
+        return call_transformed(m, bound(transform, options), m.wrap(closure["func"]), args, kwargs)
 
 
 for _transform in (torch.func.vmap, torch.func.grad, torch.func.grad_and_value, torch.func.jacrev, torch.func.jacfwd):

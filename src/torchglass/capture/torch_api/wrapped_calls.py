@@ -47,7 +47,7 @@ def _without_derivative(m: Machine, what: str, function: Value, operands: list[V
     _, tensors = flattened(m, TupleV(operands), f"the operands of {what}")
     if torch.is_grad_enabled() and any(tensor.fake.requires_grad for tensor in tensors):
         raise Unsupported(f"{what} of tensors that require grad, which has no derivative")
-    return m.call(m.wrap_known(polyfills.without_gradients), [function, *operands], {})
+    return m.call(m.wrap(polyfills.without_gradients), [function, *operands], {})
 
 
 # --- differentiated by their operands alone ---------------------------------------------------------------------------

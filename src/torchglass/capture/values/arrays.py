@@ -114,7 +114,7 @@ class TracedArrayV(ArrayV):
         if name in TRACED_ATTRIBUTES:
             return m.wrap_result(getattr(self.array, name))
         if name in TRACED_METHODS:
-            return MethodV(m.wrap_known(TRACED_METHODS[name]), self)
+            return MethodV(m.wrap(TRACED_METHODS[name]), self)
         raise Unsupported(f"attribute `{name}` of a tensor's NumPy array")
 
     def refuse_when_sealed(self, m: Machine) -> None:

@@ -50,42 +50,42 @@ def _bind(
         function = _function_on_class(m, attribute, source)
         return function if is_class else MethodV(function, owner)
     if isinstance(attribute, _native.CompiledFunction):
-        compiled = m.wrap_known(attribute, source)
+        compiled = m.wrap(attribute, source)
         return compiled if is_class or attribute.bound else MethodV(compiled, owner)
     if isinstance(attribute, staticmethod):
-        return m.wrap_known(attribute.__func__, Attr(source, "__func__") if source and by_super else source)
+        return m.wrap(attribute.__func__, Attr(source, "__func__") if source and by_super else source)
     if isinstance(attribute, classmethod) and _wraps_descriptor(attribute):
         attribute_on_class(m, attribute, owner, cls, name, is_class, by_super)
-        of = owner if is_class else m.wrap_known(cls)
+        of = owner if is_class else m.wrap(cls)
         return m.call(m.get_attr(m.wrap(attribute.__func__, None), "__get__"), [of, of], {})
     if isinstance(attribute, classmethod):
-        function = m.wrap_known(attribute.__func__, Attr(source, "__func__") if source else None)
-        return MethodV(function, owner if is_class else m.wrap_known(cls))
+        function = m.wrap(attribute.__func__, Attr(source, "__func__") if source else None)
+        return MethodV(function, owner if is_class else m.wrap(cls))
     if isinstance(attribute, (MethodDescriptorType, WrapperDescriptorType)):
         return KnownV(attribute) if is_class else BuiltinMethodV(attribute, owner)
     if isinstance(attribute, ClassMethodDescriptorType):
-        return m.wrap_known(attribute.__get__(None, cls))
+        return m.wrap(attribute.__get__(None, cls))
     library = m.is_stable(type(attribute).__module__) and (is_class or isinstance(attribute, functools.cached_property))
     if type(getter) is FunctionType and not library:
         instance = ConstantV(None) if is_class else owner
         found = attribute_on_class(m, attribute, owner, cls, name, is_class, by_super)
-        return m.call(KnownV(getter), [found, instance, m.wrap_known(cls)], {})
+        return m.call(KnownV(getter), [found, instance, m.wrap(cls)], {})
     if is_class and not hasattr(type(attribute), "__get__"):
         return m.wrap(attribute, source)
     if is_class:
-        return m.wrap_known(attribute.__get__(None, cls))
+        return m.wrap(attribute.__get__(None, cls))
     if isinstance(attribute, property):
         if attribute.fget is None:
             refuse_access(m, property.__get__, attribute, owner)
-        return m.call(m.wrap_known(attribute.fget), [owner], {})
+        return m.call(m.wrap(attribute.fget), [owner], {})
     if isinstance(attribute, functools.cached_property):
-        value = m.call(m.wrap_known(attribute.func), [owner], {})
+        value = m.call(m.wrap(attribute.func), [owner], {})
         m.get_attr(owner, "__dict__").set_item(m, ConstantV(name), value)  # past the class's __setattr__
         return value
     if isinstance(attribute, (MemberDescriptorType, GetSetDescriptorType)):
         return _builtin_attribute(m, owner, cls, name)
     if isinstance(attribute, (BuiltinFunctionType, type)):
-        return m.wrap_known(attribute)
+        return m.wrap(attribute)
     if isinstance(attribute, functools._lru_cache_wrapper):
         return MethodV(KnownV(attribute), owner)
     if getter is not MISSING:
@@ -162,7 +162,7 @@ def _builtin_attribute(m: Machine, owner: Value, cls: type, name: str) -> Value:
     """A slot or a C attribute: what is known of the symbolic value, else read from the real object."""
 
     if name == "__class__":
-        return m.wrap_known(cls)
+        return m.wrap(cls)
     slots = getattr(owner, "slots", None)
     if slots is not None and name in slots:
         value = slots[name]

@@ -90,7 +90,7 @@ def class_attr(m: Machine, owner: Value, name: str) -> Value:
     """An attribute found on the class of a builtin kind of value."""
     cls = owner.python_type()
     if name == "__class__":
-        return m.wrap_known(cls)
+        return m.wrap(cls)
     return bind(m, m.class_lookup(cls, name), owner, cls, name)
 
 

@@ -61,7 +61,7 @@ class ConstantV(Value):
     def get_attr(self, m: Machine, name: str) -> Value:
         attribute = m.class_lookup(type(self.value), name)
         if isinstance(attribute, property) and type(attribute.fget) is FunctionType:  # of an enum's member
-            return m.call(m.wrap_known(attribute.fget), [self], {})
+            return m.call(m.wrap(attribute.fget), [self], {})
         if isinstance(self.value, enum.Enum) and may_change(m, type(self.value)):
             own = vars(self.value)
             if name in own and name not in ENUM_NAMES:
@@ -72,7 +72,7 @@ class ConstantV(Value):
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         method = m.class_lookup(type(self.value), "__call__")
         if type(method) is FunctionType:  # of an enum's member
-            return m.call(m.wrap_known(method), [self, *args], kwargs)
+            return m.call(m.wrap(method), [self, *args], kwargs)
         return m.fold(self.value, args, kwargs)
 
     def truth(self, m: Machine) -> bool:

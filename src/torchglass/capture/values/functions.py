@@ -187,7 +187,7 @@ class SuperV(Value):
 
     def get_attr(self, m: Machine, name: str) -> Value:
         if name == "__class__":
-            return m.wrap_known(super)
+            return m.wrap(super)
         attribute = look_up_behind(m, self.of_class, self.cls, name)
         is_class = getattr(self.owner, "real", None) is self.of_class
         return bind(m, attribute, self.owner, self.of_class, name, is_class, by_super=True)

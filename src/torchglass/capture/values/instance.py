@@ -140,7 +140,7 @@ class InstanceV(Value):
         if attribute is not MISSING:
             return bind(m, attribute, self, self.cls, name)
         if name == "__class__":
-            return m.wrap_known(self.cls)
+            return m.wrap(self.cls)
         return None
 
     def _with_getattr_fallback(self, m: Machine, name: str, read: Any) -> Value:
@@ -193,7 +193,7 @@ class InstanceV(Value):
         if isinstance(attribute, property):
             if attribute.fset is None:
                 refuse_access(m, property.__set__, attribute, self, None)
-            m.call(m.wrap_known(attribute.fset), [self, value], {})
+            m.call(m.wrap(attribute.fset), [self, value], {})
         elif name == "__class__" or name == "__dict__":
             raise Unsupported(f"writing `{name}` of {self.a()}")
         elif attribute is not MISSING and is_data_descriptor(m, attribute):
@@ -234,7 +234,7 @@ class InstanceV(Value):
         if isinstance(attribute, property):
             if attribute.fdel is None:
                 refuse_access(m, property.__delete__, attribute, self)
-            m.call(m.wrap_known(attribute.fdel), [self], {})
+            m.call(m.wrap(attribute.fdel), [self], {})
         elif isinstance(attribute, MemberDescriptorType) and self.real is None:
             if name not in self.slots:
                 m.throw_as(delattr, namesake(self.cls, __slots__=(name,)), name, of=self)

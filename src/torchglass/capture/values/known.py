@@ -113,7 +113,7 @@ class KnownV(Value):
         if name == "__dict__":
             return self._class_dict(m)
         if name == "__members__" and isinstance(self.real, enum.EnumMeta):
-            return m.wrap_known(m.real(getattr, self.real, name))
+            return m.wrap(m.real(getattr, self.real, name))
         if name in OF_EVERY_CLASS:
             return self._of_every_class(m, name)
         metaclass = type(self.real)
@@ -126,7 +126,7 @@ class KnownV(Value):
         if attribute is MISSING:
             fallback = m.class_lookup(metaclass, "__getattr__")
             if type(fallback) is FunctionType and may_change(m, metaclass):
-                return m.call(m.wrap_known(fallback), [self, ConstantV(name)], {})
+                return m.call(m.wrap(fallback), [self, ConstantV(name)], {})
             return m.wrap_result(m.real(getattr, self.real, name))
         return bind(m, attribute, self, self.real, name, is_class=True)
 
@@ -165,7 +165,7 @@ class KnownV(Value):
         counted = isinstance(self.real, enum.EnumMeta) and not name.endswith("attr__")
         if type(method) is not FunctionType or counted:
             return None
-        return m.call(m.wrap_known(method), [self, *args], {})
+        return m.call(m.wrap(method), [self, *args], {})
 
     def get_item(self, m: Machine, key: Value) -> Value:
         found = self.by_metaclass(m, "__getitem__", key)

@@ -154,7 +154,7 @@ def _sent(m, receiver, value):
     plain = isinstance(value, ConstantV) and value.value is None
     try:
         if plain:
-            return m.call(m.wrap_known(next), [receiver], {}), NONE
+            return m.call(m.wrap(next), [receiver], {}), NONE
         return m.call(m.get_attr(receiver, "send"), [value], {}), NONE
     except UserError as error:
         if not issubclass(error.value.python_type(), StopIteration):
@@ -294,5 +294,5 @@ def with_except_start(m, f, i):
     value = f.stack[-1]
     leave = f.stack[-4]
     trace = value.traceback() if isinstance(value, ExceptionV) else ConstantV(None)
-    args = [m.wrap_known(value.python_type()), value, trace]
+    args = [m.wrap(value.python_type()), value, trace]
     f.push(m.call(leave, args, {}))

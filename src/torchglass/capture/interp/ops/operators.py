@@ -61,7 +61,7 @@ _CONVERSIONS = (None, *CONVERSIONS.values())
 
 def _formatted(m: Machine, value: Value, conversion: Any, spec: Value) -> Value:
     """One replacement field of an f-string."""
-    text = m.call(m.wrap_known(conversion), [value], {}) if conversion else value
+    text = m.call(m.wrap(conversion), [value], {}) if conversion else value
     if isinstance(text, TensorV):
         raise Unsupported("formatting a tensor", "print tensors outside the compiled function")
     if isinstance(text, InstanceV):
@@ -74,7 +74,7 @@ def _formatted(m: Machine, value: Value, conversion: Any, spec: Value) -> Value:
     if isinstance(text, ConstantV) and spec.is_constant():
         return ConstantV(m.real(format, text.value, spec.as_constant()))
     if spec.is_constant() and spec.as_constant() == "":
-        return m.call(m.wrap_known(str), [text], {})
+        return m.call(m.wrap(str), [text], {})
     raise Unsupported(f"formatting {value.a()}")
 
 

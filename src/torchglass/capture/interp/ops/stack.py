@@ -56,7 +56,7 @@ def return_value(m, f, i):
 
 @handler("LOAD_ASSERTION_ERROR")
 def load_assertion_error(m, f, i):
-    f.push(m.wrap_known(AssertionError))
+    f.push(m.wrap(AssertionError))
 
 
 @handler("END_FOR", versions=((3, 12), (3, 13)))

@@ -300,7 +300,7 @@ def set_function_attribute(m, f, i):
 def load_build_class(m, f, i):
     import builtins
 
-    f.push(m.wrap_known(builtins.__build_class__))
+    f.push(m.wrap(builtins.__build_class__))
 
 
 @handler("IMPORT_NAME")

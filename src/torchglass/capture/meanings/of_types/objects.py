@@ -92,7 +92,7 @@ def object_repr(m, self):
 
 @method(object, name="__str__")
 def object_str(m, self):
-    return m.call(m.wrap_known(repr), [self], {})
+    return m.call(m.wrap(repr), [self], {})
 
 
 @method(object, name="__init_subclass__")
@@ -140,7 +140,7 @@ def exception_reduce(m, self):
         _, values, *state = m.real(twin.__reduce__)
         arguments = arguments if values == twin.args else m.wrap_result(values)
         pairs = [*((ConstantV(name), m.wrap_result(value)) for name, value in (state or [{}])[0].items()), *pairs]
-    return TupleV([m.wrap_known(self.cls), arguments, *([DictV.of(pairs)] if pairs else [])])
+    return TupleV([m.wrap(self.cls), arguments, *([DictV.of(pairs)] if pairs else [])])
 
 
 @method(BaseException, name="__setstate__")
@@ -171,13 +171,13 @@ def exception_str(m, self):
         return ConstantV(m.real(str, self.twin(m)))
     args = self.arguments(m)
     if len(args) == 1:
-        return m.call(m.wrap_known(repr if issubclass(self.cls, KeyError) else str), args, {})
+        return m.call(m.wrap(repr if issubclass(self.cls, KeyError) else str), args, {})
     return m.fold(str, [TupleV(args)], {}) if args else ConstantV("")
 
 
 @method(BaseException, name="__repr__")
 def exception_repr(m, self):
-    parts = [m.call(m.wrap_known(repr), [a], {}).as_constant() for a in self.arguments(m)]
+    parts = [m.call(m.wrap(repr), [a], {}).as_constant() for a in self.arguments(m)]
     return ConstantV(f"{self.cls.__name__}({', '.join(parts)})")
 
 
@@ -197,7 +197,7 @@ def function_get(m, self, owner, cls=NONE):
 def property_set(m, self, owner, value):
     if self.as_constant().fset is None:
         refuse_access(m, property.__set__, self.as_constant(), owner, None)
-    m.call(m.wrap_known(self.as_constant().fset), [owner, value], {})
+    m.call(m.wrap(self.as_constant().fset), [owner, value], {})
     return NONE
 
 
@@ -207,14 +207,14 @@ def property_get(m, self, owner, cls=NONE):
         return self
     if self.as_constant().fget is None:
         refuse_access(m, property.__get__, self.as_constant(), owner)
-    return m.call(m.wrap_known(self.as_constant().fget), [owner], {})
+    return m.call(m.wrap(self.as_constant().fget), [owner], {})
 
 
 @method(property, name="__delete__")
 def property_delete(m, self, owner):
     if self.as_constant().fdel is None:
         refuse_access(m, property.__delete__, self.as_constant(), owner)
-    return m.call(m.wrap_known(self.as_constant().fdel), [owner], {})
+    return m.call(m.wrap(self.as_constant().fdel), [owner], {})
 
 
 def _captured(generator, name):
