@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -13,7 +13,6 @@ from ..errors import CannotResume, OutOfOrder
 from ..protocol import Lazy, Value
 from ..values.constant import ConstantV
 from ..values.containers import CellV, ListV, SetV, TupleV
-from ..values.deques import DequeV
 from ..values.dicts import DELETED, DictV
 from ..values.effects_log import DeferredCall, EffectsLog
 from ..values.hashing import IdentityKey
@@ -90,15 +89,10 @@ def _write_list(e: Emitter, v: ListV) -> list[str]:
     written = [n for n, (a, b) in enumerate(zip(v.items, real)) if not unchanged(e, a, _at(v, n), b)]
     if len(real) == len(v.items) and not written:
         return []
-    target = e.existing(v)
-    if isinstance(v, DequeV) and not v.state:  # iterators over it live on
+    target = str(e.existing(v))
+    if not v.written_whole:
         return [f"{target}[{n}] = {e.expr(v.items[n])}" for n in written]
-    items = e.listing(v.items)
-    if issubclass(v.cls, deque):
-        return [f"{target}.clear()", f"{target}.extend([{items}])"]
-    if v.cls is not list:
-        return [f"list.__setitem__({target}, slice(None), [{items}])"]
-    return [f"{target}[:] = [{items}]"]
+    return v.overwriting(target, f"[{e.listing(v.items)}]")
 
 
 def _write_dict(e: Emitter, v: DictV) -> list[str]:

@@ -19,7 +19,7 @@ from ..torch_api.inference_mode import GuardMethodV, InferenceV
 from ..values.arrays import ArrayV
 from ..values.binding import class_lookup
 from ..values.constant import ConstantV
-from ..values.containers import CellV, SequenceV, SetV, SliceV, TupleV
+from ..values.containers import CellV, ListV, SequenceV, SetV, SliceV, TupleV
 from ..values.deques import DequeIterV
 from ..values.dicts import DictV, DictViewV
 from ..values.effects_log import SnapshotV
@@ -126,7 +126,7 @@ def _sequence(e: Emitter, v: SequenceV) -> str:
         if hasattr(v.cls, "_make"):
             return e.name_value(v, v.cls.__name__.lower(), f"{e.pin(v.cls)}._make({plain})")
         return e.name_value(v, v.cls.__name__, f"{e.pin(v.cls)}({plain})")
-    text = f"[{items}]" if v.maxlen is None else f"[{items}], {v.maxlen}"
+    text = v.arguments_of(f"[{items}]") if isinstance(v, ListV) else f"[{items}]"
     return e.name_value(v, "a_list", text if v.cls is list else f"{e.pin(v.cls)}({text})")
 
 

@@ -220,8 +220,6 @@ def _list(m: Machine, real: Any, source: Source | None) -> Value:
     if source is None:
         return kind.existing(real, None)
     m.guard(source, "type", type(real), "its items were read or added to")
-    if isinstance(real, deque):
-        m.guard(Attr(source, "maxlen"), "constant", real.maxlen, "its length is bounded")
     return kind.unread(m, real, source)
 
 

@@ -6,7 +6,7 @@ import datetime
 import decimal
 import functools
 import weakref
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from enum import EnumMeta
 from types import FunctionType, MethodType, SimpleNamespace
@@ -244,14 +244,6 @@ def make_tuple(m, args, kwargs):
 @handles(torch.Size)
 def make_size(m, args, kwargs):
     return TupleV(list(m.listed(args[0])) if args else [], torch.Size)
-
-
-@handles(deque)
-def make_deque(m, args, kwargs):
-    options = {name: value.as_constant() for name, value in kwargs.items() if name != "iterable"}
-    empty = m.real(deque, (), *[a.as_constant() for a in args[1:]], **options)  # raises what Python raises
-    values = args[0] if args else kwargs.get("iterable", TupleV([]))
-    return DequeV.of(list(m.listed(values)), empty.maxlen)
 
 
 handles(set)(lambda m, args, kwargs: SetV(_members(m, args), set))

@@ -21,7 +21,6 @@ from ..values.arrays import ArrayV
 from ..values.binding import bind, is_of_c
 from ..values.constant import ConstantV
 from ..values.containers import ListV, SequenceV, SetV, combined
-from ..values.deques import DequeV
 from ..values.dicts import DictV, DictViewV
 from ..values.instance import InstanceV
 from ..values.number import NumberV
@@ -186,10 +185,8 @@ def _sequence_operator(m: Machine, function: Any, plain: Any, left: Value, right
         for one, other in ((left, right), (right, left)):
             if one.cls is tuple is other.cls and not one.items:
                 return other
-        if isinstance(left, DequeV):
-            return DequeV.of(left.all(m) + right.all(m), left.maxlen)
-        cls = list if isinstance(left, ListV) else _sum_class(left.cls, right.cls)
-        return type(left)(left.all(m) + right.all(m), cls)
+        items = left.all(m) + right.all(m)
+        return left.like(items) if isinstance(left, ListV) else type(left)(items, _sum_class(left.cls, right.cls))
     asked = plain in (operator.eq, operator.ne)
     if asked and (type(left) is not type(right) or len(left.items) != len(right.items)):
         return ConstantV(plain is operator.ne)
@@ -219,15 +216,12 @@ def _times(m: Machine, repeated: SequenceV, number: Value, in_place: bool) -> Va
     if len(repeated.items) * count > MOST_ITEMS:
         raise Unsupported(f"a sequence of over {MOST_ITEMS:,} items")
     items = repeated.all(m) * count
-    if isinstance(repeated, DequeV):
-        if in_place:
-            repeated.replace(m, items)
-        return repeated if in_place else DequeV.of(items, repeated.maxlen)
-    if in_place and isinstance(repeated, ListV):
-        m.mutate(repeated)
-        repeated.items = items
-        return repeated
-    return type(repeated)(items, repeated.cls if repeated.cls in (list, torch.Size) else None)
+    if not isinstance(repeated, ListV):
+        return type(repeated)(items, repeated.cls if repeated.cls is torch.Size else None)
+    if not in_place:
+        return repeated.like(items)
+    repeated.replace(m, items)
+    return repeated
 
 
 def _sum_class(left: type, right: type) -> type:

@@ -7,7 +7,6 @@ when they are first read, and writes change only the symbolic items: the entry c
 from __future__ import annotations
 
 import operator
-from collections import deque
 from collections.abc import Callable, Iterator
 from types import CellType
 from typing import Any
@@ -21,13 +20,7 @@ from ..protocol import Lazy, Machine, Value
 from ..values.binding import class_attr
 from .constant import ConstantV
 from .hashing import IdentityKey, hash_key
-from .number import LengthV, called
-
-
-def _held(real: Any) -> Iterator[Any]:
-    """The items that an object of a subclass of these holds as one, whatever its own ``__iter__`` gives."""
-    kind: Any = next((kind for kind in (list, tuple, deque) if isinstance(real, kind)), None)
-    return iter(real) if kind is None else kind.__iter__(real)
+from .number import LengthV
 
 
 def _at(real: Any, index: int) -> Any:
@@ -40,7 +33,6 @@ class SequenceV(Value):
     cls: type
     real: Any
     items: list[Any]
-    maxlen: int | None = None  # of a deque
 
     def __init__(
         self, items: list[Any], cls: type | None = None, real: Any = None, source: Source | None = None
@@ -55,10 +47,14 @@ class SequenceV(Value):
     @classmethod
     def existing(cls, real: Any, source: Source | None) -> SequenceV:
         """Wrap a list or tuple of the user's; items stay unread."""
-        items = [Lazy(item, Item(source, n) if source else None) for n, item in enumerate(_held(real))]
-        made = cls(items, type(real), real, source)
-        made.maxlen = real.maxlen if isinstance(real, deque) else None
-        return made
+        items = [Lazy(item, Item(source, n) if source else None) for n, item in enumerate(cls.held(real))]
+        return cls(items, type(real), real, source)
+
+    @classmethod
+    def held(cls, real: Any) -> Iterator[Any]:
+        """The items that an object of a subclass holds as one, whatever its own ``__iter__`` gives."""
+        kind: Any = cls.default_class
+        return kind.__iter__(real) if isinstance(real, kind) else iter(real)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.cls.__name__}, {len(self.items)} items)"
@@ -143,7 +139,6 @@ class ListV(SequenceV):
     def unread(cls, m: Machine, real: Any, source: Source) -> ListV:
         made = cls([], type(real), real, source)
         made.machine, made.tail, made.singly = m, made.items, {}
-        made.maxlen = real.maxlen if isinstance(real, deque) else None
         return made
 
     @property
@@ -152,12 +147,12 @@ class ListV(SequenceV):
         if m is not None:
             assert self.source is not None
             self.machine = None
-            before: list[Any] = [Lazy(item, Item(self.source, n)) for n, item in enumerate(_held(self.real))]
+            before: list[Any] = [Lazy(item, Item(self.source, n)) for n, item in enumerate(self.held(self.real))]
             for index, value in self.singly.items():
                 before[index] = value
             m.guard(self.source, "length", len(before), "its length was relied on")
             self._items = before + self.tail
-            self.drop_first()
+            self.keep_bounded()
         return self._items
 
     @items.setter
@@ -171,7 +166,29 @@ class ListV(SequenceV):
             self.tail += values
         else:
             self._items += values
-            self.drop_first()
+            self.keep_bounded()
+
+    def keep_bounded(self) -> None:
+        """Let go of items where the kind bounds their number."""
+
+    def like(self, items: list[Any]) -> ListV:
+        """A new one of this kind."""
+        return ListV(items)
+
+    def replace(self, m: Machine, items: list[Any]) -> None:
+        """Hold these items instead."""
+        m.mutate(self)
+        self.items = items
+
+    def arguments_of(self, items: str) -> str:
+        """What makes such an object of ``items``, a list's text."""
+        return items
+
+    written_whole = True  # or item by item, which iterators outlive
+
+    def overwriting(self, target: str, items: str) -> list[str]:
+        """The statements that make ``target`` hold ``items`` instead."""
+        return [f"{target}[:] = {items}" if self.cls is list else f"list.__setitem__({target}, slice(None), {items})"]
 
     def truth(self, m: Machine) -> bool:
         length = self.changing_length(m)
@@ -180,16 +197,15 @@ class ListV(SequenceV):
     def changing_length(self, m: Machine) -> Value | None:
         from .number import operation
 
-        if self.machine is None or self.source not in m.changes or type(self.real) not in (list, deque):
+        if self.machine is None or self.source not in m.changes or type(self.real) is not self.default_class:
             return None
-        whole = LengthV(m, self, len(self.real))
+        real: Any = self.real
+        whole = LengthV(m, self, len(real))
         length = operation(m, operator.add, whole, ConstantV(len(self.tail))) if self.tail else whole
-        if self.maxlen is not None and length is not None:
-            length = called(m, min, [length, ConstantV(self.maxlen)])
         return length
 
     def get_item(self, m: Machine, key: Value) -> Value:
-        if self.machine is not None and self.maxlen is None:
+        if self.machine is not None:
             index = key.as_index(m, [].__getitem__)
             if isinstance(index, int) and -len(self.tail) - len(self.real) <= index < len(self.real):
                 return self._single(m, index)
@@ -204,10 +220,6 @@ class ListV(SequenceV):
         if index not in self.singly:
             self.singly[index] = m.forced(Lazy(_at(self.real, index), Item(self.source, index)))
         return self.singly[index]
-
-    def drop_first(self) -> None:
-        if self.maxlen is not None:
-            del self._items[: max(len(self._items) - self.maxlen, 0)]
 
     def as_constant(self) -> Any:
         with self.once():

@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from ...bytecode.objects import namesake
+from ...records.sources import Attr, Source
 from ..protocol import MISSING, Machine, Value
+from .constant import ConstantV
 from .containers import ListV
 from .iterators import ReversedV, SequenceIterV, iterates
+from .number import called
 
 MUTATED = "deque mutated during iteration"
 
@@ -19,14 +22,41 @@ class DequeV(ListV):
     """A deque; ``state`` counts the changes that an iterator does not survive."""
 
     default_class = deque
+    maxlen: int | None = None
     state = 0
+
+    @classmethod
+    def existing(cls, real: Any, source: Source | None) -> Any:
+        made: Any = super().existing(real, source)
+        made.maxlen = real.maxlen
+        return made
+
+    @classmethod
+    def unread(cls, m: Machine, real: Any, source: Source) -> Any:
+        m.guard(Attr(source, "maxlen"), "constant", real.maxlen, "its length is bounded")
+        made: Any = super().unread(m, real, source)
+        made.maxlen = real.maxlen
+        return made
 
     @classmethod
     def of(cls, items: list[Any], maxlen: int | None) -> DequeV:
         made = cls(items)
         made.maxlen = maxlen
-        made.drop_first()
+        made.keep_bounded()
         return made
+
+    def like(self, items: list[Any]) -> DequeV:
+        return self.of(items, self.maxlen)
+
+    def keep_bounded(self) -> None:
+        if self.maxlen is not None:
+            del self._items[: max(len(self._items) - self.maxlen, 0)]
+
+    def changing_length(self, m: Machine) -> Value | None:
+        length = super().changing_length(m)
+        if length is None or self.maxlen is None:
+            return length
+        return called(m, min, [length, ConstantV(self.maxlen)])
 
     def change(self, m: Machine) -> None:
         """What every method that adds, takes or moves items does first."""
@@ -42,7 +72,17 @@ class DequeV(ListV):
     def replace(self, m: Machine, items: list[Any]) -> None:
         self.change(m)
         self.items = items
-        self.drop_first()
+        self.keep_bounded()
+
+    def arguments_of(self, items: str) -> str:
+        return items if self.maxlen is None else f"{items}, {self.maxlen}"
+
+    @property
+    def written_whole(self) -> bool:  # type: ignore[override]
+        return self.state > 0
+
+    def overwriting(self, target: str, items: str) -> list[str]:
+        return [f"{target}.clear()", f"{target}.extend({items})"]
 
     def compared(self, m: Machine, error: type[Exception] = RuntimeError) -> Iterator[Value]:
         """The items, for somebody who compares them, which may run code of the program's."""
@@ -61,6 +101,8 @@ class DequeV(ListV):
 
     def get_item(self, m: Machine, key: Value) -> Value:
         self._check_index(m, key)
+        if self.maxlen is not None:
+            self.length(m)  # which item it is depends on how many there are
         return super().get_item(m, key)
 
     def _position(self, m: Machine, key: Value) -> int:

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections import deque
 
 from ...values.constant import NONE, ConstantV
+from ...values.containers import TupleV
 from ...values.deques import DequeV
 from ..proxies import Proxy
-from ..registry import method
+from ..registry import handles, method
 from .lists import ONE, ZERO, grow
+
+
+@handles(deque)
+def make_deque(m, args, kwargs):
+    options = {name: value.as_constant() for name, value in kwargs.items() if name != "iterable"}
+    empty = m.real(deque, (), *[a.as_constant() for a in args[1:]], **options)  # raises what Python raises
+    values = args[0] if args else kwargs.get("iterable", TupleV([]))
+    return DequeV.of(list(m.listed(values)), empty.maxlen)
 
 
 @method(deque)
@@ -117,4 +126,4 @@ def rotate(m, self, steps=ONE):
 
 @method(deque, name="copy")
 def deque_copy(m, self):
-    return DequeV.of(list(self.all(m)), self.maxlen)
+    return self.like(list(self.all(m)))
