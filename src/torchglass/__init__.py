@@ -47,11 +47,12 @@ _HOMES = {
         ("mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked", "maybe_mark_dynamic"), "marks.tensors"
     ),
     **dict.fromkeys(("install", "installed", "uninstall"), "backends.installing"),
-    **dict.fromkeys(("CompileError", "GraphBreakError", "TorchglassError"), "errors"),
+    **dict.fromkeys(("CompileError", "DeclaredSizeError", "GraphBreakError", "TorchglassError"), "errors"),
 }  # fmt: skip
 
 __all__ = [
     "CompileError",
+    "DeclaredSizeError",
     "GraphBreakError",
     "TorchglassError",
     "allow_in_graph",

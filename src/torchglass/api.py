@@ -59,6 +59,7 @@ def compile(
     backend: str | Callable[..., Any] = "glass",
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
     disable: bool = False,
 ) -> Any:
     """Compile a function, method or ``nn.Module``; at its first call, and again for calls no entry fits.
@@ -67,13 +68,18 @@ def compile(
     "aot_eager", a name registered with torch.compile, or a callable ``(gm, example_inputs) -> callable``. ``disable``:
     return ``model`` as it is. Without ``model`` a decorator is returned.
 
+    ``dynamic_shapes`` says of arguments, by name, what their sizes are: ``{"x": {0: "b", 1: 16}, "n": "dynamic"}``. A
+    name or a ``torch.export.Dim`` stands for a size that changes, the same wherever it stands, "auto" for one that may,
+    None for one that does not; ``shapes_spec`` of torch.compile is taken as well. DeclaredSizeError for a call with
+    other sizes, and where the program needs one that changes as a number.
+
     A class comes back itself, with a compiled ``forward``, or ``__call__`` where it is no module's: one compiled
     function for all its objects. A module comes back as an object of a subclass that shares the module's ``__dict__``:
     parameters, buffers, hooks and ``state_dict`` keys are those of the original. Raises TypeError for something that
     cannot be called and ValueError for unknown names, which list the valid ones.
     """
     require_flag("disable", disable)
-    chosen = CompileOptions.make(backend=backend, mode=mode, dynamic=dynamic, fullgraph=fullgraph, options=options)
+    chosen = CompileOptions.make(backend, mode, dynamic, fullgraph, options, dynamic_shapes)
     if model is None:
         return functools.partial(compile_with, options=chosen, off=disable)
     return compile_with(model, chosen, disable)

@@ -24,6 +24,12 @@ class GraphBreakError(TorchglassError):
         )
 
 
+class DeclaredSizeError(TorchglassError, ValueError):
+    """A call has another size than ``mark_dynamic`` or ``dynamic_shapes`` say, or the program needs a number where they
+    say that it changes.
+    """
+
+
 class BackendError(TorchglassError):
     """A backend that is not ours failed on a graph: the cause says how. Handled as any failure of a stage."""
 

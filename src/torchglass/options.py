@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from .backends import registry
+from .marks.declarations import checked_spec
 from .process.arguments import require_flag
 
 if TYPE_CHECKING:
@@ -129,8 +130,9 @@ class CompileOptions:
     """What one ``tg.compile`` call asked for. Make it with :meth:`make`, which validates.
 
     ``backend`` is a name of ``backends.registry`` or a callable ``(gm, example_inputs) -> callable``;
-    ``dynamic`` is True, False or None (decide from the calls seen); ``options`` holds only what the caller
-    gave. Treat it as read-only: the record is shared by all stages and all entries of a function.
+    ``dynamic`` is True, False or None (decide from the calls seen), ``dynamic_shapes`` says by names of arguments
+    what their sizes are, ``options`` holds only what the caller gave. Treat it as read-only: the record is shared
+    by all stages and all entries of a function.
     """
 
     backend: str | Callable[..., Any] = "glass"
@@ -138,6 +140,7 @@ class CompileOptions:
     dynamic: bool | None = None
     fullgraph: bool = False
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    dynamic_shapes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     elsewhere: Elsewhere | None = None  # what compiles for inputs that are not ours (tg.install)
 
     @classmethod
@@ -148,6 +151,7 @@ class CompileOptions:
         dynamic: bool | None = None,
         fullgraph: bool = False,
         options: Mapping[str, Any] | None = None,
+        dynamic_shapes: Any = None,
     ) -> CompileOptions:
         """Validate the arguments of ``tg.compile``.
 
@@ -159,9 +163,12 @@ class CompileOptions:
         if dynamic not in (None, True, False):
             raise TypeError(f"dynamic must be True, False or None, not {dynamic!r}")
         require_flag("fullgraph", fullgraph)
+        shapes = checked_spec(dynamic_shapes) or {}
+        if shapes and dynamic is False:
+            raise ValueError("dynamic_shapes says which sizes change, and dynamic=False that none does")
         own = registry.is_own(backend)
         mode = _mode(mode, named=isinstance(backend, str))
-        return cls(backend, mode, dynamic, fullgraph, _options(options, own))
+        return cls(backend, mode, dynamic, fullgraph, _options(options, own), shapes)
 
     def get(self, name: str) -> Any:
         """The value of option ``name``: the caller's, else its default. KeyError if no such option exists."""

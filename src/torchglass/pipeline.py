@@ -21,20 +21,22 @@ from . import _native, torch_compat
 from .backends import registry
 from .capture.run import Stopped
 from .capture.run import run as capture_run
+from .compilation.recompiles import Fixed, declared_error, refuse_numbers, size_advice
 from .compilation.reporting import report_value, rewrite
 from .compilation.timing import Timeline, compiling
-from .errors import BackendError, CompileError, GraphBreakError
+from .errors import BackendError, CompileError, DeclaredSizeError, GraphBreakError
 from .graph_pipeline import compiling_graph, prepare
 from .inspector import progress, show
-from .marks.tensors import has_marked_sizes
+from .marks.declarations import by_parameter, declared_sizes
 from .options import CompileOptions
 from .process import fallbacks, interrupts
 from .process.locks import fork_safe_lock
 from .records.capture import Capture, GraphBreak, Request, Resume
 from .records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
+from .records.declared_sizes import DeclaredSizes
 from .records.guards import Guard
 from .records.literals import one_line
-from .records.origin import Origin
+from .records.origin import UNKNOWN, Origin
 from .records.size_sources import is_tensor_size, size_guards
 from .records.sources import Source
 from .records.symbolic_ints import DecidedByData, SizesUnfit
@@ -45,6 +47,7 @@ from .runtime.callee_compilation import Callees, Entry, watched
 from .runtime.dispatch import compiled_function
 from .runtime.equal_guards import with_those_of
 from .runtime.graph_calls import Foreign
+from .runtime.guards import Failure
 from .runtime.reconstruct import Undoable
 from .runtime.store import Folder, current_store, load_python
 from .switching import stance
@@ -94,7 +97,9 @@ class FunctionState:
         self.changes: dict[Source, int] = {}  # how often another number or generator made an entry necessary
         self.data_sizes = True  # whether graphs may have sizes that data decide
         self.sized_by_data = False  # whether the last capture had such
-        self.fixed_sizes: set[Source] = set()  # sizes that change, and that a compile could not leave open
+        self.fixed: Fixed = {}  # sizes that change, and that a compile could not leave open
+        self.unfit = "", UNKNOWN, False  # why the last such compile could not, where, and whether for its sizes
+        self.shapes = by_parameter(options.dynamic_shapes, function) if parent is None else {}
         self.called: bool = parent is not None and parent.called  # from a region of another one, or in one that was
         self.ran = False  # at least once, by the function itself, for a stance that begins so
         self.by_backend: dict[Any, FunctionState] = {}  # the same function by another backend: a stance that forces one
@@ -182,14 +187,17 @@ class FunctionState:
     def _entry_for(self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]) -> Entry | None:
         with torch_compat.anomalies.as_before():
             found = _entry_of_another_thread(compiled, arguments)
-        if found is not None or compiled.disabled or not self._below_limit(compiled):
+        if found is not None or compiled.disabled:
             return found
+        declared = declared_sizes(self.shapes, guard_runtime.parameter_names(self.function), arguments)
+        if not self._below_limit(compiled):
+            return None
         if self._grows(compiled, arguments):
             return None
-        why = self._note_recompile(arguments)
+        nearest = self._note_recompile(arguments)
         try:
-            table, entry = compiling.undisturbed(lambda: self._compile(compiled, arguments))
-        except (GraphBreakError, CompileError):
+            table, entry = compiling.undisturbed(lambda: self._compile(compiled, arguments, declared))
+        except (GraphBreakError, CompileError, DeclaredSizeError):
             raise
         except Stopped as stopped:
             self._run_eager_from_now_on(compiled, stopped.found)
@@ -199,7 +207,7 @@ class FunctionState:
         except Exception as error:
             self._failed(compiled, error)
             return None
-        self._log_entry(why)
+        self._log_entry(nearest, arguments)
         fetched = table.check(arguments)
         if fetched is None:
             self._guards_do_not_hold(arguments)
@@ -214,6 +222,7 @@ class FunctionState:
         if state is None:
             name = f"under_{backend if isinstance(backend, str) else getattr(backend, '__name__', 'backend')}"
             state = FunctionState(self.function, self.options.with_backend(backend), name, self)
+            state.shapes = self.shapes
             state = self.by_backend.setdefault(backend, state)
         return state
 
@@ -261,25 +270,32 @@ class FunctionState:
         self.record.fallbacks.append(Fallback(message, self.record.origin, stage))
         compiled.add_plain(guard_runtime.build_table(guards, (), self.function))
 
-    def _note_recompile(self, arguments: tuple[Any, ...]) -> str:
-        """Why no entry fits, for the log; '' where there is none yet."""
+    def _note_recompile(self, arguments: tuple[Any, ...]) -> Failure | None:
+        """Why no entry fits, of the one that comes nearest; None where there is none yet."""
         if not self.guards:
-            return ""
+            return None
         scope = guard_runtime.scope_of(self.function, arguments)
         for source in guard_runtime.changed_values(self.guards[-1], scope):
-            if source in self.fixed_sizes or (self.options.dynamic is False and is_tensor_size(source)):
+            if source in self.fixed or (self.options.dynamic is False and is_tensor_size(source)):
                 continue
             self.changes[source] = self.changes.get(source, 0) + 1
         failures = guard_runtime.nearest_failures(self.guards, scope)
         if not failures:
-            return ""
+            return None
         told = [Recompile(f.guard, report_value(f.old), report_value(f.new), index) for index, f in failures]
         self.record.recompiles.append(replace(told[0], others=tuple(told[1:])))
-        nearest = failures[0][1]
-        return f" again, since {nearest.message} ({nearest.guard.origin})"
+        return failures[0][1]
 
-    def _log_entry(self, why: str) -> None:
-        entry = self.record.entries[-1]
+    def _log_entry(self, nearest: Failure | None, arguments: tuple[Any, ...]) -> None:
+        """Say that there is an entry more, and what has become of the sizes for which it was made."""
+        entry, why = self.record.entries[-1], ""
+        if nearest is not None:
+            scope = guard_runtime.scope_of(self.function, arguments)
+            foreign = "" if registry.resolve(self.options.backend).foreign is None else "its backend is given numbers"
+            why_not = "dynamic=False says so" if self.options.dynamic is False else foreign
+            advice = size_advice(nearest.guard, scope, self.fixed, self.guards[-1], why_not)
+            self.record.recompiles[-1] = replace(self.record.recompiles[-1], advice=advice)
+            why = f" again, since {nearest.message} ({nearest.guard.origin}){advice and f'; {advice}'}"
         kernels = sum(len(graph.kernels) for graph in entry.graphs)
         log.info(
             "`%s` (%s) is compiled%s: entry %d, %s, %s, %s",
@@ -324,14 +340,14 @@ class FunctionState:
 
     # --- compiling -------------------------------------------------------------------------------------------------
     def _compile(
-        self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...]
+        self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...], declared: DeclaredSizes
     ) -> tuple[Any, Callable[..., Any]]:
         known = len(self.guards)
         try:
             with progress.compiling(self.name):
-                for request in self._more_and_more_numbers(arguments):
+                for request, refusal in self._more_and_more_numbers(arguments, declared):
                     try:
-                        return self._compile_in(Timeline(self.name), compiled, request)
+                        return self._compile_in(Timeline(self.name), compiled, request, refusal)
                     except (SizesUnfit, Exception) as error:
                         self._learn(request, error)
                         del self.guards[known:], self.record.entries[known:]
@@ -347,41 +363,58 @@ class FunctionState:
         by_data = self.sized_by_data or isinstance(error, DecidedByData) or getattr(error, "by_data", False)
         if by_data and request.data_sizes and not isinstance(error, GraphBreakError):
             self.data_sizes = False
-        elif not request.symbolic:
+        elif not request.symbolic or isinstance(error, DeclaredSizeError):
             raise error
+        where = getattr(error, "torchglass_origin", UNKNOWN)
+        self.unfit = str(error), where, isinstance(error, SizesUnfit)
 
-    def _more_and_more_numbers(self, arguments: tuple[Any, ...]) -> Iterator[Request]:
+    def _more_and_more_numbers(
+        self, arguments: tuple[Any, ...], declared: DeclaredSizes
+    ) -> Iterator[tuple[Request, DeclaredSizeError | None]]:
         """Requests to try in turn: with all sizes and numbers left open that change, or that the program says will;
-        without those that data decide, if there were any; without sizes of 1, which are unlike others; without any,
-        which is so from then on.
+        without those that data decide, if there were any; without sizes of 1, which are unlike others; with those alone
+        of which the program says so; without any, which is so from then on, and an error if it must not be: it may be
+        that the program raises one of its own.
         """
-        request = self._request(arguments)
-        yield request
+        request, refusal = self._request(arguments, declared), None
+        yield request, None
         if request.data_sizes and not self.data_sizes:
             request = replace(request, data_sizes=False)
-            yield request
-        sizes = {source for source in self.changes if is_tensor_size(source)}
+            yield request, None
+        sizes = {source for source in request.changes if is_tensor_size(source)}
         if request.symbolic:
             scope = guard_runtime.scope_of(self.function, arguments)
             single = {source for source in sizes if guard_runtime.value_at(source, scope) == 1}
             if single and single != sizes:
-                yield replace(request, changes=_without(request.changes, single))
-            self._fix(sizes - single)
-            yield replace(request, changes=_without(request.changes, sizes), symbolic=False)
+                yield replace(request, changes=_without(request.changes, single)), None
+            strict = {source: 1 for source in request.changes if source in declared and declared[source].strict}
+            strict = _without(strict, single)
+            if strict and self.unfit[-1]:
+                if strict.keys() != request.changes.keys() or request.all_symbolic:
+                    yield replace(request, changes=strict, all_symbolic=False), None
+                refusal = declared_error(self.name, [*strict], declared, *self.unfit[:2])
+            self._fix(sizes - single - strict.keys(), *self.unfit[:2])
+            yield replace(request, changes=_without(request.changes, sizes), symbolic=False), refusal
 
-    def _fix(self, sizes: Collection[Source]) -> None:
+    def _fix(self, sizes: Collection[Source], why: str, origin: Origin) -> None:
         """Sizes that a compile could not leave open, or that it relied on, are numbers from now on."""
-        self.fixed_sizes.update(sizes)
-        self.changes = _without(self.changes, self.fixed_sizes)
+        self.fixed.update(dict.fromkeys(sizes, (why, origin)))
+        self.changes = _without(self.changes, self.fixed)
 
     def _compile_in(
-        self, timeline: Timeline, compiled: _native.CompiledFunction, request: Request
+        self,
+        timeline: Timeline,
+        compiled: _native.CompiledFunction,
+        request: Request,
+        refusal: DeclaredSizeError | None = None,
     ) -> tuple[Any, Callable[..., Any]]:
         prepare(self.options)
         self.sized_by_data = False
         with timeline.stage("capture"), torch_compat.shielded_saved_tensor_hooks():
             capture = compiling.alone(lambda: capture_run(request, self.options, guard_runtime.global_state))
         self.sized_by_data = bool(capture.sizes.by_data)
+        if refusal is not None and not any(found.raises for found in capture.breaks):
+            raise refusal
         if self.options.fullgraph and capture.breaks:
             found = capture.breaks[0]
             if found.raises:
@@ -413,7 +446,10 @@ class FunctionState:
             if isinstance(call, Foreign) or (isinstance(call, Undoable) and not capture.may_fail):
                 call.namespaces.append(entry.__globals__)
         self.guards.append(conditions)
-        self._fix(capture.sizes.fixed())
+        fixed = capture.sizes.fixed()
+        refuse_numbers(self.name, capture, fixed)
+        for source, assumption in fixed.items():
+            self._fix([source], assumption.why, assumption.origin)
         record = EntryRecord(
             index,
             conditions,
@@ -444,14 +480,16 @@ class FunctionState:
             folder.write("guards.py", guards.text, "read")
         return AroundGraph(conditions, table, guards, resumes)
 
-    def _request(self, arguments: tuple[Any, ...]) -> Request:
+    def _request(self, arguments: tuple[Any, ...], declared: DeclaredSizes) -> Request:
         names, fullgraph = self.continued.resume_names, self.options.fullgraph
         everything = self.options.dynamic is True
-        changing = bool(self.changes) or everything or any(map(has_marked_sizes, arguments))
+        said = {source: 1 for source, one in declared.items() if one.changes and source not in self.fixed}
+        static = {source for source, one in declared.items() if not one.changes}
+        changes = said | _without(self.changes, static)
         ours = registry.resolve(self.options.backend).foreign is None
-        symbolic = changing and ours and self.options.dynamic is not False
-        state = self.function, arguments, self.name, names, self.changes, fullgraph, self.varying
-        return Request(*state, symbolic, symbolic and everything, ours and self.data_sizes)
+        symbolic = (bool(changes) or everything) and ours and self.options.dynamic is not False
+        state = self.function, arguments, self.name, names, changes, fullgraph, self.varying
+        return Request(*state, symbolic, symbolic and everything, ours and self.data_sizes, declared)
 
     def _plain_function(self, resume: Resume) -> FunctionType:
         """The user's bytecode from one of its instructions on."""

@@ -34,7 +34,7 @@ from ..operators.traced_arrays import NotTraced, TracedArrays
 from ..process import interrupts
 from ..records.origin import UNKNOWN, Origin
 from ..records.partition import TangentLayout
-from ..records.symbolic_ints import environment_of, has_symbols, size_of
+from ..records.symbolic_ints import SizesUnfit, environment_of, has_symbols, size_of
 from ..records.tensor_spec import TensorSpec
 from ..torch_compat import (
     FakeTensor,
@@ -183,8 +183,8 @@ class Tracer:
                         values[node] = _replaced(args[0], turn(*args, **kwargs), values)
                 else:
                     values[node] = keeping_layouts(node, self._call, args, kwargs)
-            except Exception as error:
-                error.torchglass_origin = self.recorder.origin  # type: ignore[attr-defined]
+            except (SizesUnfit, Exception) as error:
+                error.torchglass_origin = self.recorder.origin  # type: ignore[union-attr]
                 raise
         raise AutodiffError("the captured graph has no output")
 

@@ -35,7 +35,6 @@ NOT_OURS = ("torch.nn.attention.flex_attention", "torch._higher_order_ops", "tor
 
 NO_EFFECT: dict[str, str] = {
     "isolate_recompiles": "entries are kept apart for each compiled function always",
-    "shapes_spec": "sizes are not symbolic yet",
 }
 """Arguments of torch.compile that change nothing here."""
 
@@ -170,7 +169,8 @@ def _by_us(model: Any, wishes: Mapping[str, Any]) -> Any:
         if wishes.get(name):
             fallbacks.say(f"torch.compile's argument {name!r} has no effect with torchglass: {NO_EFFECT[name]}")
     fullgraph = bool(wishes.get("fullgraph"))
-    chosen = own.CompileOptions.make(mode=mode, dynamic=wishes.get("dynamic"), fullgraph=fullgraph, options=options)
+    dynamic, shapes = wishes.get("dynamic"), wishes.get("shapes_spec")
+    chosen = own.CompileOptions.make(None, mode, dynamic, fullgraph, options, shapes)
     if _other_devices():
         chosen = replace(chosen, elsewhere=Elsewhere(wishes))
     return api.compile_with(model, chosen, bool(wishes.get("disable")))

@@ -131,6 +131,9 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
                     )
                     reason = f"{found.reason}, and the function cannot be entered again there: {error.reason}"
                     raise Stopped(GraphBreak(reason, found.origin, found.hint, found.raises)) from None
+                except SizesUnfit as error:
+                    error.torchglass_origin = attempt.m.origin()
+                    raise
                 except (RecursionError, MemoryError) as error:
                     reason = f"capturing it needs more than this machine has ({type(error).__name__})"
                     raise Stopped(GraphBreak(reason, origin, ANY_HINT)) from None
@@ -178,6 +181,7 @@ class _Attempt:
         sizes = self.m.state(SizeEnvironment)
         sizes.origin, sizes.allowed, sizes.all_arguments = self.m.origin, request.symbolic, request.all_symbolic
         sizes.data_allowed = request.data_sizes
+        sizes.declared = request.declared
         if sizes.allowed:
             self.m.state(GraphBuilder).leave_sizes_open(sizes)
         self.m.guards.update(marked.guards if marked is not None else {})

@@ -112,7 +112,8 @@ def _render(record: FunctionRecord) -> Iterator[RenderableType]:
         yield from _render_entry(entry)
     if record.recompiles:
         rows = [row for recompile in record.recompiles for row in _recompile_rows(recompile)]
-        yield _table("Recompiles", ("entry", "guard that failed", "before", "now"), rows)
+        titles = ("entry", "guard that failed", "before", "now", "and so")
+        yield _table("Recompiles", titles if any(row[-1] for row in rows) else titles[:-1], rows)
     for fallback in record.fallbacks:
         yield Text(f"runs eagerly: {fallback.reason} {_at(fallback.origin)}".rstrip(), style="red")
     yield Text("")
@@ -199,7 +200,7 @@ def _table(title: str, columns: tuple[str, ...], rows: Any) -> Table:
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(escape(cell) for cell in row))
+        table.add_row(*(escape(cell) for cell in row[: len(columns)]))
     return table
 
 
@@ -207,11 +208,11 @@ OTHERS = 2
 """Entries shown beside the one that came nearest; ``to_dict`` has all."""
 
 
-def _recompile_rows(recompile: Recompile) -> Iterator[tuple[str, str, str, str]]:
+def _recompile_rows(recompile: Recompile) -> Iterator[tuple[str, ...]]:
     """Why the call fitted no entry, the nearest first."""
     for one in (recompile, *recompile.others[:OTHERS]):
         name = "" if one.entry is None else str(one.entry)
-        yield (name if one is recompile else f"  nor {name}", *_recompile_cells(one))
+        yield (name if one is recompile else f"  nor {name}", *_recompile_cells(one), one.advice)
 
 
 def _recompile_cells(recompile: Recompile) -> tuple[str, str, str]:
@@ -239,7 +240,8 @@ def _function(record: FunctionRecord) -> dict[str, Any]:
 
 
 def _recompile(recompile: Recompile) -> dict[str, Any]:
-    return {**dict(zip(("guard", "old", "new"), _recompile_cells(recompile))), "entry": recompile.entry}
+    cells = dict(zip(("guard", "old", "new"), _recompile_cells(recompile)))
+    return {**cells, "entry": recompile.entry, "advice": recompile.advice}
 
 
 def _entry(entry: EntryRecord) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class _Data:
             "entries": [self._entry(function, entry, path) for entry in function.entries],
             "recompiles": [
                 [show.guard_line(r.guard) if r.guard else "the call's shape", show.value(r.old), show.value(r.new),
-                 self.sources.key(r.guard.origin) if r.guard else ""]
+                 self.sources.key(r.guard.origin) if r.guard else "", r.advice]
                 for r in function.recompiles
             ],
             "fallbacks": [[f.reason, self.mark(self.sources.key(f.origin), "eager")] for f in function.fallbacks],

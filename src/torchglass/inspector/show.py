@@ -43,6 +43,8 @@ def guard_line(guard: Guard) -> str:
     source = guard.source.render() if guard.source is not None else ""
     if row is None:
         return f"{guard.check}({source}, {value(guard.expected)})"
+    if guard.is_relation():
+        return guard.relation(source)
     if guard.check == "constant":  # its template is exact about types and NaN; this is what it means
         return f"{source} == {value(guard.expected)}"
     if guard.check == "global_state":  # a dozen settings, of which all or none matter to a reader

@@ -8,12 +8,14 @@ it of inputs when it compiles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 
 from ..process.arguments import require
+from ..records.declared_sizes import DeclaredSize
 
 Index = int | list[int] | tuple[int, ...]
 
@@ -89,19 +91,32 @@ def mark_static(t: Any, index: Index | None = None) -> Any:
     return None
 
 
-def marked_sizes(t: torch.Tensor) -> tuple[set[int], set[int]]:
-    """The dimensions whose sizes were marked as changing, and those that were as not."""
-    changing: set[int] = set()
-    for name in ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_unbacked_indices"):
-        changing.update(dim % t.dim() for dim in getattr(t, name, ()))
-    return changing, {dim % t.dim() for dim in getattr(t, "_dynamo_static_indices", ())}
+def marked_ranges(t: torch.Tensor) -> dict[int, tuple[DeclaredSize, Hashable]]:
+    """What marks say of a tensor's sizes, by dimension, each with the name that it has in common with others."""
+    found: dict[int, tuple[DeclaredSize, Hashable]] = {}
+    if not getattr(t, "_has_dynamo_dim_marking", False):
+        return found
+    for name, declared in _MARKS.items():
+        for dim in getattr(t, name, ()):
+            found[dim % t.dim()] = declared, None
+    names, bounds = getattr(t, "_dynamo_shape_ids", {}), getattr(t, "_dynamo_unbacked_bounds", {})
+    ranges = [*getattr(t, "_dynamo_dynamic_range", ()), *(DimRange(dim, *ends) for dim, ends in bounds.items())]
+    for dim, low, high in ((one.dim % t.dim(), one.min, one.max) for one in ranges):
+        if dim in found and found[dim][0].changes:
+            found[dim] = replace(found[dim][0], low=low or 0, high=high), None
+    for dim in names:
+        found[dim % t.dim()] = found[dim % t.dim()][0], names[dim]
+    return found
 
 
-def has_marked_sizes(value: Any) -> bool:
-    """Whether a tensor, or one in a list, tuple or dictionary of such, was marked."""
-    if type(value) in (list, tuple, dict):
-        return any(map(has_marked_sizes, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, torch.Tensor) and getattr(value, "_has_dynamo_dim_marking", False)
+_MARKS = {
+    "_dynamo_weak_dynamic_indices": DeclaredSize("maybe_mark_dynamic"),
+    "_dynamo_unbacked_indices": DeclaredSize("mark_unbacked", strict=True),
+    "_dynamo_strict_unbacked_indices": DeclaredSize("mark_unbacked", strict=True),
+    "_dynamo_dynamic_indices": DeclaredSize("mark_dynamic", strict=True),
+    "_dynamo_static_indices": DeclaredSize("mark_static", changes=False),
+}
+"""The attributes that marks leave on a tensor; what comes last counts."""
 
 
 def mark_static_address(t: Any, guard: bool = False) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch.fx
 
+from .declared_sizes import DeclaredSizes
 from .guards import Guard
 from .origin import Origin
 from .sources import Source
@@ -80,7 +81,8 @@ class Request:
     keeps its name from entry to entry. ``changes`` says for how many values of a number or a size, or for how many
     generators, an entry had to be added; numbers in ``varying`` parameters are taken to change from the first.
     ``symbolic``: whether the graph may leave sizes open; ``all_symbolic``: whether it does so with those of all tensors
-    that are arguments; ``data_sizes``: whether with those that data decide.
+    that are arguments; ``data_sizes``: whether with those that data decide. ``declared`` is what the program says
+    beforehand.
     """
 
     function: Callable[..., Any]
@@ -93,3 +95,4 @@ class Request:
     symbolic: bool = False
     all_symbolic: bool = False
     data_sizes: bool = False
+    declared: DeclaredSizes = field(default_factory=dict)

@@ -62,7 +62,8 @@ class ReprText(str):
 @dataclass(frozen=True)
 class Recompile:
     """A call that fitted no entry: the first guard that failed of the entry that came nearest, and the value before and
-    now. ``others``: the same of the other entries, the next nearest first.
+    now. ``others``: the same of the other entries, the next nearest first. ``advice``: what becomes of a size that
+    changed, or which line keeps it a number.
     """
 
     guard: Guard | None
@@ -70,6 +71,7 @@ class Recompile:
     new: Any = None
     entry: int | None = None
     others: tuple[Recompile, ...] = ()
+    advice: str = ""
 
 
 @dataclass(frozen=True)

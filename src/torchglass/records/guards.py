@@ -15,7 +15,7 @@ import torch
 
 from .._native import tensor_flags
 from .origin import UNKNOWN, Origin
-from .sources import Source
+from .sources import Computed, Source
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,15 @@ class Guard:
     expected: Any
     why: str = ""
     origin: Origin = UNKNOWN
+
+    def is_relation(self) -> bool:
+        """Whether it holds a comparison of numbers to be true, or false, as that of a size: ``x.shape[0] < 11``."""
+        compares = isinstance(self.source, Computed) and self.source.is_relation()
+        return compares and self.check == "constant" and type(self.expected) is bool
+
+    def relation(self, text: str) -> str:
+        """A condition that says what such a guard wants of the comparison ``text``."""
+        return text if self.expected else f"not ({text})"
 
 
 Stride: TypeAlias = "int | tuple[int, ...] | None"

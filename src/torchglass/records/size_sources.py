@@ -8,9 +8,10 @@ Assumptions become guards on such sources: Python in guards.py, a postfix progra
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import reduce
 
+from .declared_sizes import DeclaredSizes
 from .guards import Guard
 from .origin import UNKNOWN, Origin
 from .sizes import FUNCTIONS, HOLDS, Assumption, Atom, Expr, Monomial, Size
@@ -63,14 +64,25 @@ def is_tensor_size(source: Source) -> bool:
 
 
 def size_guards(environment: SizeEnvironment) -> list[Guard]:
-    """What was assumed of sizes, as an entry's guards; from here on nothing more may be assumed."""
+    """What was assumed of sizes and said of them, as an entry's guards; from here on nothing more may be assumed."""
     environment.closed = True
     symbols = environment.sources
     guards = [_guard(">=", source, Constant("1", 1), "a size that changes", UNKNOWN) for source in symbols.values()]
     for row in environment.assumed.values():
         left, right = (size_source(size, symbols) for size in _sides(row))
         guards.append(_guard(row.relation, left, right, row.why, row.origin))
-    return guards
+    return [*guards, *_declared_guards(environment.declared)]
+
+
+def _declared_guards(declared: DeclaredSizes) -> Iterator[Guard]:
+    """What a program says of the sizes of a call."""
+    for source, said in declared.items():
+        ends = {"==": said.low} if said.low == said.high else {">=": said.low, "<=": said.high}
+        for relation, end in ends.items():
+            if end or (end == 0 and relation != ">="):
+                yield _guard(relation, source, Constant(str(end), end), f"{said.by} says so", UNKNOWN)
+        if said.like is not None:
+            yield _guard("==", source, said.like, f"{said.by} calls them the same", UNKNOWN)
 
 
 def _guard(relation: str, left: Source, right: Source, why: str, origin: Origin) -> Guard:

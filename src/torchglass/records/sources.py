@@ -7,6 +7,7 @@ Sources are hashable, so equal chains are one node of the table.
 from __future__ import annotations
 
 import enum
+import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -242,6 +243,9 @@ class Constant(Source):
         return self.text
 
 
+RELATIONS = frozenset((operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge))
+
+
 @dataclass(frozen=True)
 class Computed(Source):
     """What a builtin function gives for ``parts``: numbers from outside, constants, computed numbers. ``text`` is the
@@ -259,6 +263,10 @@ class Computed(Source):
         """The expression of texts of the parts; what is computed in it stands in parentheses."""
         closed = (f"({text})" if isinstance(part, Computed) else text for part, text in zip(self.parts, texts))
         return self.text.format(*closed)
+
+    def is_relation(self) -> bool:
+        """Whether it compares two numbers."""
+        return self.function in RELATIONS
 
     def leaves(self) -> list[Source]:
         """The sources that it is computed from, each once."""

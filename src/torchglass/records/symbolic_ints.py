@@ -23,6 +23,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import torch
 
+from .declared_sizes import DeclaredSizes
 from .origin import UNKNOWN, Origin
 from .sizes import (
     HOLDS,
@@ -54,19 +55,23 @@ class SizesUnfit(BaseException):
 class DecidedByData(Exception):
     """Something wants to know of a size what only the data of a tensor decide: the graph has to end before that."""
 
+    torchglass_origin = UNKNOWN  # the line at work
+
 
 class SizeEnvironment:
     """The symbols of one compile: where each is read, and what is assumed of them.
 
     ``allowed``: whether numbers and sizes may be symbols, ``all_arguments``: whether those of all tensors that are
-    arguments are, ``data_allowed``: whether sizes that data decide may be. ``origin`` is the line at work; ``free``
-    makes a symbol's name one that nothing else has.
+    arguments are, ``data_allowed``: whether sizes that data decide may be. ``origin`` is the line at work, ``operator``
+    what runs there; ``free`` makes a symbol's name one that nothing else has.
     """
 
     def __init__(self) -> None:
         self.allowed = self.all_arguments = self.data_allowed = False
         self.origin: Callable[[], Origin] = lambda: UNKNOWN
+        self.operator = ""
         self.free: Callable[[str], str] = lambda name: name
+        self.declared: DeclaredSizes = {}
         self.sources: dict[str, Source] = {}
         self.assumed: dict[tuple[Size, str], Assumption] = {}  # by the difference and its relation to 0
         self.ranges: dict[str, Bounds] = {}  # of symbols, narrowed by what was assumed
@@ -80,11 +85,18 @@ class SizeEnvironment:
 
     def symbol(self, source: Source, value: int) -> torch.SymInt:
         """A size that is read at ``source`` and was ``value``, which is at least 1."""
+        said = self.declared.get(source)
+        source = source if said is None or said.like is None else said.like
         known = (name for name, place in self.sources.items() if place == source)
         name = next(known, None) or self.free(f"s{len(self.sources)}")
         self.sources[name] = source
-        self.ranges.setdefault(name, (1, None))
-        return self.integer(Symbol(name, value, low=1))
+        low, high = (1, None) if said is None else (max(said.low, 1), said.high)
+        self.ranges.setdefault(name, (low, high))
+        return self.integer(Symbol(name, value, low, high))
+
+    def is_static(self, source: Source) -> bool:
+        """Whether the program says that a size does not change."""
+        return source in self.declared and not self.declared[source].changes
 
     def data_symbol(self, estimate: int, most: int | None) -> torch.SymInt:
         """A size that data decide, of 0 to ``most``; ``estimate`` is its hint. Of a call that is made once more it is
@@ -114,10 +126,12 @@ class SizeEnvironment:
             found = self._made[size] = torch.SymInt(IntNode(self, size))
         return found
 
-    def fixed(self) -> list[Source]:
-        """The sources of symbols that were assumed to be one number other than 1: they would be at each compile."""
-        ends = {name: self.ranges[name] for name in self.sources}
-        return [self.sources[name] for name, (low, high) in ends.items() if low == high != 1]
+    def fixed(self) -> dict[Source, Assumption]:
+        """The sources of symbols that were assumed to be one number other than 1, as they would be at each compile, and
+        the assumption that came to it.
+        """
+        last = {single[0]: row for row in self.assumed.values() if (single := _linear(row.left)) is not None}
+        return {self.sources[n]: row for n, row in last.items() if self.ranges[n][0] == self.ranges[n][1] != 1}
 
     # --- what PyTorch's Python asks of its own environment -----------------------------------------------------------
     def evaluate_sym_node(
@@ -132,6 +146,11 @@ class SizeEnvironment:
     def _maybe_evaluate_static(self, node: BoolNode) -> bool | None:
         return _evaluated(node.value, self.proved)
 
+    @property
+    def asker(self) -> str:
+        """Who asks for sizes."""
+        return f"`{self.operator}`" if self.operator else "an operator"
+
     # --- decisions -------------------------------------------------------------------------------------------------
     def proved(self, left: Size, relation: str, right: Size) -> bool | None:
         """Whether a relation holds, whatever the symbols are within their ranges; None where that depends on them."""
@@ -142,7 +161,7 @@ class SizeEnvironment:
             return False
         return proved(difference, relation, 0, self.ranges)
 
-    def decide(self, left: Size, relation: str, right: Size, why: str = "an operator asked for sizes") -> bool:
+    def decide(self, left: Size, relation: str, right: Size, why: str = "") -> bool:
         """Whether a relation holds: by proof, or as the sizes of this compile say, which is assumed then."""
         answer = self.proved(left, relation, right)
         if answer is None:
@@ -163,14 +182,15 @@ class SizeEnvironment:
             expected = expected * size
         return True
 
-    def specialize(self, size: Size, why: str = "its value was used") -> int:
+    def specialize(self, size: Size) -> int:
         """A size as a number, which is assumed."""
-        self.decide(size, "==", hint(size), why)
+        self.decide(size, "==", hint(size), f"{self.asker} takes a number" if self.operator else "its value was used")
         return hint(size)
 
     def _assume(self, difference: Size, relation: str, why: str) -> None:
         if self.closed:
             raise SizesUnfit("a size was asked for when the guards on sizes were made")
+        why = why or f"{self.asker} asked for sizes"
         self.assumed[difference, relation] = Assumption(difference, relation, 0, why, self.origin())
         self._narrow(difference, relation)
 
@@ -251,7 +271,7 @@ class Node:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise SizesUnfit(f"`{name}` of a size that changes")
+        raise SizesUnfit(f"{self.environment.asker} needs `{name}` of a size that changes")
 
     def is_int(self) -> bool:
         return False

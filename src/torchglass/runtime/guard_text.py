@@ -29,7 +29,6 @@ import torch
 from ..records.guards import CHECKS, Guard, TensorMeta
 from ..records.literals import is_name, literal, one_line
 from ..records.origin import UNKNOWN
-from ..records.sizes import HOLDS
 from ..records.sources import (
     Attr,
     Cell,
@@ -152,9 +151,9 @@ class _Text:
 
     def condition(self, guard: Guard) -> str:
         x = self.expression(guard.source) if guard.source is not None else ""
+        if guard.is_relation():
+            return guard.relation(x)
         if isinstance(guard.source, Computed):
-            if guard.expected is True and guard.source.function in HOLDS.values():
-                return x  # of numbers: it is True or False
             x = f"({x})"  # `a < b is True` would be another question
         if guard.check == "constant" and type(guard.expected) in _LITERALS:
             return _literal_condition(x, guard.expected)

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from .. import _native, torch_compat
+from ..records.compilation import ReprText
 from ..records.guards import CHECKS, Guard, TensorMeta
 from ..records.size_sources import tensor_size
 from ..records.sources import Computed, Source
@@ -259,12 +260,25 @@ def _failure(guard: Guard, scope: Scope) -> Failure:
         return Failure(guard, guard.expected, new, f"another object is now called {others}")
     if guard.check == "tensor" and isinstance(new, torch.Tensor):
         return _tensor_failure(guard, place, new)
+    if guard.is_relation():
+        return _relation_failure(guard, scope)
     try:
         new = _SHOWN.get(guard.check, lambda value: value)(new)
     except Exception as error:
         new = error.with_traceback(None)
-    message = f"{place}: {CHECKS[guard.check].meaning}: was {_brief(guard.expected)}, is {_brief(new)}"
-    return Failure(guard, guard.expected, new, message)
+    if guard.check == "length":
+        place = f"len({place})"
+    elif guard.check != "constant" or type(new) is not type(guard.expected):
+        place = f"{place}: {CHECKS[guard.check].meaning}:"
+    return Failure(guard, guard.expected, new, f"{place} was {_brief(guard.expected)}, is {_brief(new)}")
+
+
+def _relation_failure(guard: Guard, scope: Scope) -> Failure:
+    """Numbers that were compared, as they are now."""
+    assert isinstance(guard.source, Computed)
+    wanted = guard.relation(guard.source.render())
+    new = ReprText(", ".join(f"{leaf} = {_brief(value_at(leaf, scope))}" for leaf in guard.source.leaves()))
+    return Failure(guard, ReprText(wanted), new, f"`{wanted}` does not hold for {new}")
 
 
 # What a failure shows of the value; the value itself for other checks.
@@ -274,7 +288,7 @@ _SHOWN: dict[str, Callable[[Any], Any]] = {"type": type, "length": len, "dict_ke
 def _tensor_failure(guard: Guard, place: str, tensor: torch.Tensor) -> Failure:
     with torch_compat.DisableTorchFunctionSubclass():  # a subclass of the program's is not to hear of this
         new = TensorMeta.of(tensor)
-    return Failure(guard, guard.expected, new, f"{place}: {_changes(guard.expected, new)}")
+    return Failure(guard, guard.expected, new, _changes(place, guard.expected, new))
 
 
 def _state_failure(guard: Guard) -> Failure:
@@ -283,10 +297,15 @@ def _state_failure(guard: Guard) -> Failure:
     return Failure(guard, old, new, "global state: " + "; ".join(changed))
 
 
-def _changes(old: TensorMeta, new: TensorMeta) -> str:
-    names = ("type", "dtype", "device", "shape", "strides", "requires_grad", "flags")
-    pairs = [(name, getattr(old, name), getattr(new, name)) for name in names]
-    return "; ".join(f"{name} was {_brief(a)}, is {_brief(b)}" for name, a, b in pairs if a != b)
+def _changes(place: str, old: TensorMeta, new: TensorMeta) -> str:
+    pairs = [(f".{name}", getattr(old, name), getattr(new, name)) for name in _FACTS]
+    if len(old.shape) == len(new.shape) and old.shape != new.shape:  # strides that follow from sizes are no news
+        sizes = [(f".shape[{dim}]", *pair) for dim, pair in enumerate(zip(old.shape, new.shape)) if pair[0] is not None]
+        pairs = [pair for pair in pairs if pair[0] not in (".shape", ".strides")] + sizes
+    return "; ".join(f"{place}{name} was {_brief(a)}, is {_brief(b)}" for name, a, b in pairs if a != b)
+
+
+_FACTS = ("type", "dtype", "device", "shape", "strides", "requires_grad", "flags")
 
 
 def _brief(value: Any) -> str:

@@ -10,5 +10,6 @@ from .fake_tensors import *
 from .modes import *
 from .onednn import *
 from .running import *
+from .shape_specs import *
 from .symbolic_shapes import *
 from .tracing import *

@@ -66,10 +66,10 @@ class GraphBuilder:
 
     def __init__(self, fake_mode: Any = None) -> None:
         self.graph = torch.fx.Graph()
-        self.sizes: SizeEnvironment | None = None  # of a graph with symbolic sizes
         self.fake_mode = fake_mode or torch_compat.new_fake_mode()
         self.inputs: list[TensorV] = []
         self.by_fake: dict[int, TensorV] = {}
+        self.sizes = SizeEnvironment()  # where operators meet symbolic ones
         self.root = torch.nn.Module()
         self.changed_data = False
         self.written: set[int] = set()  # storages
@@ -234,6 +234,7 @@ class GraphBuilder:
         # (torch._foreach_mul_), and some operators write without counting (what GradScaler finds)
         written: list[torch.Tensor] = []
         self.fake_mode.writes = written
+        self.sizes.operator = getattr(function, "__name__", str(function))
         given = [t for t, _ in versions if self._is_given(t)]
         layouts = [_layout(t) for t in given]
         try:
@@ -243,8 +244,7 @@ class GraphBuilder:
                 function(
                     *[convert(a, empty_like) for a in args], **{k: convert(v, empty_like) for k, v in kwargs.items()}
                 )
-            if self.sizes is not None:
-                self.sizes.general = getattr(function, "__name__", "") in GENERAL
+            self.sizes.general = self.sizes.operator in GENERAL
             with self.fake_mode:
                 taken = as_kernels_take(function, fake_args, fake_kwargs)
                 result = torch_compat.called_on_symbols(self.fake_mode, function, taken, fake_kwargs)
@@ -284,6 +284,7 @@ class GraphBuilder:
             ) from None
         finally:
             self.fake_mode.writes = None
+            self.sizes.operator = ""
 
     def sized_by_data(
         self, sizes: SizeEnvironment, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]

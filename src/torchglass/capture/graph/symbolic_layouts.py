@@ -19,7 +19,7 @@ import torch
 
 from ... import torch_compat
 from ...aten.sizes import nesting
-from ...marks.tensors import marked_sizes
+from ...marks.tensors import marked_ranges
 from ...records.guards import Stride, TensorMeta
 from ...records.size_sources import is_argument, tensor_size
 from ...records.sources import Source
@@ -64,12 +64,12 @@ def symbolic_layout(m: Machine, real: torch.Tensor, source: Source) -> SymbolicL
 def _changing(m: Machine, environment: SizeEnvironment, real: torch.Tensor, source: Source) -> frozenset[int]:
     """The dimensions whose sizes changed before, or that the program says will."""
     dims = {dim for dim in range(real.dim()) if m.changes and tensor_size(source, dim) in m.changes}
-    if getattr(real, "_has_dynamo_dim_marking", False):
-        marked, static = marked_sizes(real)
-        dims = (dims | marked) - static
     if environment.all_arguments and is_argument(source):
         dims.update(dim for dim, size in enumerate(real.shape) if size > 1)
-    return frozenset(dims)
+    if not is_argument(source):
+        marks = marked_ranges(real)
+        dims.update(dim for dim, (declared, _) in marks.items() if declared.changes)
+    return frozenset(dim for dim in dims if not environment.is_static(tensor_size(source, dim)))
 
 
 def _strides(real: torch.Tensor, sizes: list[Any], dims: frozenset[int]) -> tuple[tuple[Any, ...], tuple[Stride, ...]]:

@@ -144,7 +144,7 @@ const PANELS = {
   breaks: ["Breaks", () => table("breaks", [["where", "t"], ["what", "t"], ["line", "l"], ["what to do", "t"]], [
     ...shownEntries().flatMap((e) => e.breaks.map(([r, l, h]) => [e.function + " entry " + e.index, "graph break: " + r, l, h])),
     ...D.functions.flatMap((f) => f.fallbacks.map(([r, l]) => [f.name, "runs eagerly: " + r, l, ""]))])],
-  recompiles: ["Recompiles", () => table("recompiles", [["function", "t"], ["guard that failed", "m"], ["before", "m"], ["now", "m"], ["line", "l"]],
+  recompiles: ["Recompiles", () => table("recompiles", [["function", "t"], ["guard that failed", "m"], ["before", "m"], ["now", "m"], ["line", "l"], ["and so", "t"]],
     D.functions.flatMap((f) => f.recompiles.map((r) => [f.name, ...r])))],
   fusion: ["Fusion", () => table("fusion", [["graph", "t"], ["first", "m"], ["second", "m"], ["", "t"], ["rule", "t"], ["why", "t"], ["bytes saved", "n"]],
     shownGraphs().flatMap(([g, n]) => g.decisions.map(([a, b, f, r, w, s]) => [fullName(n), a, b, f ? "fused" : "kept apart", r, w, s])))],

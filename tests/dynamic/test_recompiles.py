@@ -1,0 +1,122 @@
+"""A recompile for a size says which it was, from what to what, and what becomes of it."""
+
+from __future__ import annotations
+
+import logging
+import runpy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import torchglass as tg
+
+
+class Config:
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+
+def branch(x: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] < 11:
+        return x.relu()
+    return x.tanh()
+
+
+def loop(x: torch.Tensor) -> torch.Tensor:
+    total = x
+    for i in range(x.shape[0]):
+        total = total + i
+    return total
+
+
+def resized(x: torch.Tensor) -> torch.Tensor:
+    return F.interpolate(x[None, None], scale_factor=2)
+
+
+def number(x: torch.Tensor, n: int) -> torch.Tensor:
+    return x.new_zeros(n).sum() + x
+
+
+def length(xs: list[torch.Tensor]) -> torch.Tensor:
+    return xs[0].new_zeros(len(xs))
+
+
+def attribute(x: torch.Tensor, config: Config) -> torch.Tensor:
+    return x.new_zeros(config.n).sum() + x
+
+
+def many(n: int) -> list[torch.Tensor]:
+    return [torch.ones(3)] * n
+
+
+MADE: dict[Callable[..., Any], Callable[[int], tuple[Any, ...]]] = {
+    branch: lambda n: (torch.ones(n),), loop: lambda n: (torch.ones(n),), resized: lambda n: (torch.ones(n, 8),),
+    number: lambda n: (torch.ones(3), n), length: lambda n: (many(n),), attribute: lambda n: (torch.ones(3), Config(n)),
+}  # fmt: skip
+
+
+def after(function: Callable[..., Any], *sizes: int, backend: Any = "aot_eager", **options: Any) -> tg.api.Explanation:
+    compiled = tg.compile(function, backend=backend, **options)
+    for n in sizes:
+        compiled(*MADE[function](n))
+    return tg.explain(compiled)
+
+
+@pytest.mark.parametrize(
+    ("function", "changed", "advice"),
+    [
+        (branch, "x.shape[0] was 10, is 8", "x.shape[0] is left open from here on (from the first call with"),
+        (loop, "x.shape[0] was 10, is 8", "x.shape[0] stays a number: its value was used, for `for i in range("),
+        (resized, "x.shape[0] was 10, is 8", "x.shape[0] stays a number: `interpolate` needs `sym_float` of a size"),
+        (number, "n was 10, is 8", "n is left open from here on"),
+        (length, "len(xs) was 10, is 8", "len(xs) is left open from here on"),
+        (attribute, "['n'] was 10, is 8", "config.n is left open from here on"),
+    ],
+)
+def test_what_changed(function: Any, changed: str, advice: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "torchglass"):
+        explained = after(function, 10, 8)
+    assert changed in caplog.records[-1].getMessage()
+    assert advice in caplog.records[-1].getMessage()
+    (recompile,) = explained.to_dict()["recompiles"]
+    assert recompile["advice"].startswith(advice)
+
+
+@pytest.mark.parametrize("function", [number, length, attribute])
+def test_a_third_size_is_no_recompile(function: Any) -> None:
+    assert len(after(function, 10, 8, 13).to_dict()["recompiles"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "guard", "line"),
+    [(branch, "x.shape[0] < 11", "if x.shape[0] < 11:"), (loop, "x.shape[0] == 8", "for i in range(x.shape[0]):")],
+)
+def test_what_a_program_asked_of_a_size(function: Any, guard: str, line: str) -> None:
+    explained = after(function, 10, 8, 13)
+    recompile = explained.to_dict()["recompiles"][-1]
+    assert (recompile["old"], recompile["new"]) == (guard, "x.shape[0] = 13")
+    assert recompile["advice"].startswith(f"its value was used, for `{line}` (test_recompiles.py:")
+    assert guard in {row["check"] for row in explained.to_dict()["entries"][1]["guards"]}
+    assert line in str(explained).replace("\n", " ") or line.split()[0] in str(explained)
+
+
+def test_dynamic_false_says_so() -> None:
+    (recompile,) = after(branch, 10, 8, dynamic=False).to_dict()["recompiles"]
+    assert recompile["advice"] == "x.shape[0] stays a number: dynamic=False says so"
+
+
+def test_a_callable_backend_gets_numbers() -> None:
+    (recompile,) = after(branch, 10, 8, backend=lambda gm, inputs: gm.forward).to_dict()["recompiles"]
+    assert recompile["advice"] == "x.shape[0] stays a number: its backend is given numbers"
+
+
+@pytest.mark.parametrize(("function", "taken"), [(branch, [{10}, {8, 10}, {13}]), (loop, [{10}, {8}, {13}])])
+def test_the_guards_as_text_hold_for_the_call(function: Any, taken: list[set[int]]) -> None:
+    """A comparison is written as one: ``s < 11 is True`` would be ``s < 11 and 11 is True``."""
+    explained = after(function, 10, 8, 13)
+    for entry, sizes in zip(explained.all_entries(), taken, strict=True):
+        check = runpy.run_path(str(explained.record.folder / f"entry_{entry.index}" / "guards.py"))["check"]
+        assert {n for n in (10, 8, 13) if check(torch.ones(n)) is not None} == sizes
