@@ -3,9 +3,11 @@
 import contextlib
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from tests.complaints import complains
 from torch import fx
 
@@ -135,6 +137,70 @@ def test_dynamic_sizes_and_numbers_are_right_for_any_input():
         flat, twice, total = compiled(x, n)
         assert twice == rows * 2
         torch.testing.assert_close((flat, total), (x.reshape(-1) * n, x.sum(0)))
+
+
+@pytest.fixture
+def layouts(monkeypatch) -> list[Any]:
+    """The layouts for which dynamic graphs are compiled one by one."""
+    found: list[Any] = []
+    original = torch_compile._compile_or_run
+    monkeypatch.setattr(torch_compile, "_compile_or_run", lambda *args: (found.append(args[1]), original(*args))[1])
+    return found
+
+
+def _sums(x, n):
+    return (x.reshape(-1) * n).cos(), x.shape[0] * 2, x.sum(0), x.new_zeros(x.shape[0] * 3 + n), x.size(1), n
+
+
+def _attends(x, n):
+    heads = x.view(1, x.shape[0], 2, 2).transpose(1, 2)
+    mask = torch.ones(x.shape[0], x.shape[0], dtype=torch.bool).tril()
+    return F.scaled_dot_product_attention(heads, heads, heads, attn_mask=mask), F.softmax(x @ x.t(), -1) + n
+
+
+def _writes(x, n):
+    y = x * 2
+    y[:, 0] = n
+    return y, y[1:], torch.cat([y, x])
+
+
+@pytest.mark.parametrize("f", [_sums, _attends, _writes])
+def test_one_compile_for_all_sizes(f, layouts):
+    compiled = torch.compile(f, backend=torchglass, dynamic=True)
+    for rows, n in ((5, 3), (3, 7), (9, 2), (4, 4), (2, 5)):
+        x = torch.randn(rows, 4)
+        for ours, eager in zip(compiled(x, n), f(x, n), strict=True):
+            assert type(ours) is type(eager)
+            torch.testing.assert_close(ours, eager)
+    assert layouts == []
+
+
+def test_one_compile_trains_at_all_sizes(layouts):
+    model, twin = network(), network()
+    compiled = torch.compile(model, backend=torchglass, dynamic=True)
+    for rows in (3, 5, 8, 2):
+        x = torch.randn(rows, 8)
+        for one in (compiled, twin):
+            one(x).square().sum().backward()
+    assert layouts == []
+    for a, b in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_other_layouts_of_open_sizes_are_right():
+    """A size that a stage asked for, strides that are no longer those of the first call, a number below one."""
+
+    def f(x, n):
+        return (x.transpose(0, 1) * 2 + n).sum(0), x.view(-1) if x.is_contiguous() else x
+
+    compiled = torch.compile(f, backend=torchglass, dynamic=True)
+    for x, n in (
+        (torch.randn(4, 6), 3),
+        (torch.randn(6, 4).t(), 3),
+        (torch.randn(9, 12)[:, ::2], 0),
+        (torch.randn(4, 6), -2),
+    ):
+        torch.testing.assert_close(compiled(x, n), f(x, n))
 
 
 def test_floats_of_dynamic_graphs():

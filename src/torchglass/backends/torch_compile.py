@@ -8,8 +8,9 @@ hands over a graph of torch-level calls and real example inputs. Here the graph 
 ``Origin``.
 
 With dynamic shapes some inputs are numbers (``SymInt``; a float comes as a tensor that is read with
-``item()``), and sizes may change without a recompile. The graph is then compiled at call time, once for
-each combination of numbers and tensor layouts.
+``item()``), and sizes may change without a recompile. The graph is then compiled at call time with its
+sizes left open (``open_graphs.py``), or, where that is impossible, once for each combination of numbers
+and tensor layouts.
 """
 
 from __future__ import annotations
@@ -17,18 +18,25 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import fx
 
+from .. import torch_compat
 from ..graph_pipeline import compile_graph
 from ..options import CompileOptions
 from ..process import fallbacks
 from ..records.origin import UNKNOWN, Origin
+from ..records.symbolic_ints import SizesUnfit
 from ..runtime.store import Folder, current_store
+from .open_graphs import OpenGraph
 
 log = logging.getLogger("torchglass.backends")
+
+MAX_OPEN = 8
+"""Compiles of one dynamic graph with sizes left open; what takes none of them is compiled for its layout."""
 
 MAX_LAYOUTS = 64
 """Layouts one dynamic graph is compiled for; calls with further ones run it op by op."""
@@ -50,25 +58,36 @@ def torchglass(
     """
     wishes = CompileOptions.make(mode=mode, options=options)
     folder = current_store().folder(_function_name(gm), gm)
-    if _read_as_numbers(gm) or any(_is_symbolic(value) for value in _example_values(gm, example_inputs)):
-        return _ByLayout(gm, wishes, folder)
+    if _read_as_numbers(gm) or any(map(_is_symbolic, _example_values(gm, example_inputs))):
+        return _ByLayout(gm, example_inputs, wishes, folder)
     return _compile_or_run(gm, tuple(example_inputs), wishes, folder)
 
 
 class _ByLayout:
-    """A graph with symbolic sizes: calls go to the graph compiled for their numbers and layouts."""
+    """A graph with symbolic sizes: calls go to what was compiled with sizes left open, or for numbers and layouts."""
 
-    def __init__(self, gm: fx.GraphModule, options: CompileOptions, folder: Folder) -> None:
+    def __init__(self, gm: fx.GraphModule, examples: Sequence[Any], options: CompileOptions, folder: Folder) -> None:
         self.gm = gm
         self.read = _read_as_numbers(gm)
         self.options = options
         self.folder = folder
+        self.examples = _example_values(gm, examples)
+        self.may_stay_open = True
+        self.open: list[OpenGraph] = []
         self.compiled: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, *inputs: Any) -> Any:
-        numbers = (_exact(inputs[position].item()) for position in self.read)
-        key = (torch.is_grad_enabled(), *numbers, *(_layout(value) for value in inputs))
+        told = self._with_numbers(inputs)
+        for graph in self.open:
+            made = graph(told)
+            if made is not None:
+                return made
+        key = (torch.is_grad_enabled(), *map(_layout, told))
         run = self.compiled.get(key)
+        if run is None and self.may_stay_open:
+            made = self._opened(told)
+            if made is not None:
+                return made
         if run is None:
             if len(self.compiled) >= MAX_LAYOUTS:
                 log.info("a dynamic graph was called with more than %d layouts; the rest run eagerly", MAX_LAYOUTS)
@@ -76,6 +95,26 @@ class _ByLayout:
             folder = self.folder.child(f"layout_{len(self.compiled)}")
             run = self.compiled[key] = _compile_or_run(self.gm, inputs, self.options, folder)
         return run(*inputs)
+
+    def _with_numbers(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The inputs with floats where the graph reads tensors as such."""
+        if not self.read:
+            return inputs
+        return tuple(value.item() if n in self.read else value for n, value in enumerate(inputs))
+
+    def _opened(self, inputs: tuple[Any, ...]) -> Any:
+        """What a new compile with sizes left open gives for these inputs; None where there is none."""
+        gm, folder = _without_submodule_calls(self.gm), self.folder.child(f"open_{len(self.open)}")
+        try:
+            graph = OpenGraph(gm, inputs, self.examples, bring_to_form, self.options, folder)
+        except (SizesUnfit, Exception) as error:
+            self.may_stay_open = False
+            log.info("a graph of torch.compile is compiled for its sizes as they are: %s", error)
+            log.debug("compiling a graph for changing sizes failed", exc_info=error)
+            return None
+        self.open.append(graph)
+        self.may_stay_open = len(self.open) < MAX_OPEN
+        return graph(inputs)
 
 
 def _compile_or_run(
@@ -100,8 +139,11 @@ def _compile_or_run(
     return run
 
 
-def bring_to_form(gm: fx.GraphModule, inputs: Sequence[Any]) -> tuple[fx.GraphModule, list[torch.Tensor], list[int]]:
-    """The graph with every number among ``inputs`` put in as a constant and every tensor attribute an input.
+def bring_to_form(
+    gm: fx.GraphModule, inputs: Sequence[Any], numbers: Mapping[int, Any] = MappingProxyType({})
+) -> tuple[fx.GraphModule, list[torch.Tensor], list[int]]:
+    """The graph with every number among ``inputs``, or what ``numbers`` have in its place, put in as a constant and
+    every tensor attribute an input.
 
     Returns the graph, the tensors of the added inputs (they come last) and the positions in ``inputs`` of
     the inputs that stay. Values that PyTorch's frontend noted on nodes are dropped, since they belong to
@@ -119,13 +161,13 @@ def bring_to_form(gm: fx.GraphModule, inputs: Sequence[Any]) -> tuple[fx.GraphMo
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     for position, (node, value) in enumerate(zip(placeholders, inputs, strict=True)):
         if position in read:
-            new.update(dict.fromkeys(node.users, value.item()))
+            new.update(dict.fromkeys(node.users, value.item() if isinstance(value, torch.Tensor) else value))
             new[node] = None
         elif isinstance(value, torch.Tensor):
             kept.append(position)
             new[node] = _copy(graph, node, new)
         else:
-            new[node] = _number(value)
+            new[node] = numbers.get(position, _number(value))
     lifted: dict[str, tuple[fx.Node, torch.Tensor]] = {}
     for node in gm.graph.nodes:
         if node.op == "get_attr" and isinstance(value := _attribute(gm, node.target), torch.Tensor):
@@ -135,7 +177,7 @@ def bring_to_form(gm: fx.GraphModule, inputs: Sequence[Any]) -> tuple[fx.GraphMo
             new[node] = lifted[node.target][0]
     for node in gm.graph.nodes:
         if node not in new:
-            new[node] = _copy(graph, node, new)
+            new[node] = _computed(node, new) if _is_of_sizes(node, new) else _copy(graph, node, new)
     return fx.GraphModule(gm, graph), [tensor for _, tensor in lifted.values()], kept
 
 
@@ -154,9 +196,25 @@ def _read_as_numbers(gm: fx.GraphModule) -> list[int]:
 def _copy(graph: fx.Graph, node: fx.Node, new: Mapping[fx.Node, Any]) -> fx.Node:
     """The node in ``graph``; ``fx.Graph.node_copy`` would not take a constant in place of an argument."""
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: new[n])
-    copied = graph.create_node(node.op, node.target, args, kwargs, node.name, node.type)
+    copied = torch_compat.create_node(graph, node.op, node.target, args, kwargs, node.name)
     copied.meta["origin"] = _origin(node)
     return copied
+
+
+def _is_of_sizes(node: fx.Node, new: Mapping[fx.Node, Any]) -> bool:
+    """Whether a node computes with numbers alone, one of them a size that is left open."""
+    target = node.target
+    computes = getattr(target, "__module__", "") in ("_operator", "math") or str(target).startswith("sym_")
+    if node.op != "call_function" or not computes:
+        return False
+    operands = [new[operand] for operand in node.all_input_nodes]
+    numbers = [one for one in operands if isinstance(one, (int, torch.SymInt))]
+    return len(numbers) == len(operands) and any(isinstance(one, torch.SymInt) for one in numbers)
+
+
+def _computed(node: fx.Node, new: Mapping[fx.Node, Any]) -> Any:
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: new[n])
+    return node.target(*args, **kwargs)
 
 
 def _without_submodule_calls(gm: fx.GraphModule) -> fx.GraphModule:
@@ -176,7 +234,8 @@ def _without_submodule_calls(gm: fx.GraphModule) -> fx.GraphModule:
 def _example_values(gm: fx.GraphModule, inputs: Sequence[Any]) -> list[Any]:
     """The inputs as the frontend saw them: an input is a real tensor even where its sizes are symbols."""
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    return [*inputs, *(n.meta.get("example_value", n.meta.get("val")) for n in placeholders)]
+    seen = [n.meta.get("example_value", n.meta.get("val")) for n in placeholders]
+    return [given if one is None else one for given, one in zip(inputs, seen, strict=True)]
 
 
 def _is_symbolic(value: Any) -> bool:

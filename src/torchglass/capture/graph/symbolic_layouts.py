@@ -51,7 +51,13 @@ def symbolic_layout(m: Machine, real: torch.Tensor, source: Source) -> SymbolicL
     environment = m.state(SizeEnvironment)
     if not environment.allowed or isinstance(real, torch.nn.Parameter):
         return None
-    dims = _changing(m, environment, real, source)
+    return layout_with(environment, real, source, _changing(m, environment, real, source))
+
+
+def layout_with(
+    environment: SizeEnvironment, real: torch.Tensor, source: Source, dims: frozenset[int]
+) -> SymbolicLayout | None:
+    """The layout of a tensor whose sizes in ``dims`` are symbols; None where they cannot be."""
     if not dims or not real.numel() or not torch_compat.is_plain(real):
         return None
     sizes: list[Any] = list(real.shape)
