@@ -116,6 +116,7 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
                     marked = attempt.learnt
                 except SizesUnfit as error:
                     error.by_data = bool(attempt.m.state(SizeEnvironment).by_data)
+                    error.torchglass_origin = attempt.m.origin()
                     raise
                 except LeafLeaves as error:
                     if leaves_break:
@@ -131,9 +132,6 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
                     )
                     reason = f"{found.reason}, and the function cannot be entered again there: {error.reason}"
                     raise Stopped(GraphBreak(reason, found.origin, found.hint, found.raises)) from None
-                except SizesUnfit as error:
-                    error.torchglass_origin = attempt.m.origin()
-                    raise
                 except (RecursionError, MemoryError) as error:
                     reason = f"capturing it needs more than this machine has ({type(error).__name__})"
                     raise Stopped(GraphBreak(reason, origin, ANY_HINT)) from None

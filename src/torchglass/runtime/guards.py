@@ -180,10 +180,11 @@ MOST_EVALUATED = 4000
 
 
 def nearest_failures(entries: Sequence[Sequence[Guard]], scope: Scope) -> list[tuple[int, Failure]]:
-    """For each entry, by its index, the first guard that fails: those entries first of whose guards the fewest fail, of
-    equal ones where the first comes last. The newest are asked until ``MOST_EVALUATED``.
+    """For each entry, by its index, the first guard that fails: those entries first of whose guards the fewest fail
+    for more than numbers and sizes, then the fewest at all, of equal ones where the first comes last. The newest are
+    asked until ``MOST_EVALUATED``.
     """
-    found: list[tuple[int, int, int, Guard]] = []
+    found: list[tuple[int, int, int, int, Guard]] = []
     evaluated = 0
     for index in reversed(range(len(entries))):
         if evaluated and evaluated + len(entries[index]) > MOST_EVALUATED:
@@ -191,9 +192,10 @@ def nearest_failures(entries: Sequence[Sequence[Guard]], scope: Scope) -> list[t
         evaluated += len(entries[index])
         failing = [place for place, guard in enumerate(entries[index]) if not evaluate(guard, scope)]
         if failing:
-            found.append((len(failing), -failing[0], index, entries[index][failing[0]]))
-    found.sort(key=lambda row: (*row[:2], -row[2]))
-    return [(index, _failure(guard, scope)) for _, _, index, guard in found]
+            others = sum(not any(changed_values([entries[index][place]], scope)) for place in failing)
+            found.append((others, len(failing), -failing[0], index, entries[index][failing[0]]))
+    found.sort(key=lambda row: (*row[:3], -row[3]))
+    return [(index, _failure(guard, scope)) for *_, index, guard in found]
 
 
 # What may be another one at each call, by the check that holds it to one: numbers, texts, generators, lengths.

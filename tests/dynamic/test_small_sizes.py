@@ -1,0 +1,63 @@
+"""Sizes of 1 that grow, and sizes that fall to 1 and to 0: eager's results, layouts and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import torchglass as tg
+
+from .test_changing_sizes import entries, results
+
+FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "broadcast": lambda x: x + x[:, :1],
+    "both ways": lambda x: x[:, 0] + x[0],  # an error but where they are equal, or one of them is 1
+    "squeezed": lambda x: x.squeeze(),
+    "turned": lambda x: (x.transpose(0, 1).contiguous(), x.transpose(0, 1) * 2),
+    "expanded": lambda x: x[:, :1].expand(-1, x.shape[1], -1) * x,
+    "largest": lambda x: x.amax(1),
+    "means": lambda x: (x.mean(1), x.sum(0), x.softmax(1)),
+    "attention": lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True),
+    "layouts": lambda x: (x.is_contiguous(), (x * 2).transpose(0, 1).stride(), x.numel(), len(x)),
+    "products": lambda x: x @ x.transpose(1, 2),
+    "made": lambda x: x.new_empty(x.shape).fill_(1),
+}
+SEQUENCES = {
+    "a first dimension of one grows": ((1, 6), (4, 6), (3, 5), (2, 2)),
+    "a second one does": ((4, 1), (4, 6), (3, 5), (2, 1)),
+    "both, together and apart": ((1, 1), (2, 2), (3, 3), (1, 3), (3, 1)),
+    "they fall to none": ((4, 6), (3, 5), (0, 5), (2, 5), (3, 0), (0, 0), (1, 1), (1, 5)),
+}
+
+
+def outcome(function: Callable[..., Any], x: torch.Tensor) -> Any:
+    try:
+        return [(one, one.stride()) if isinstance(one, torch.Tensor) else one for one in results(function(x))]
+    except Exception as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("sizes", SEQUENCES.values(), ids=SEQUENCES)
+@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_as_in_eager(function: Any, sizes: Any, dynamic: bool | None) -> None:
+    compiled = tg.compile(function, backend="aot_eager", dynamic=dynamic)
+    for b, t in sizes:
+        x = torch.randn(b, t, 16)
+        ours, eager = outcome(compiled, x), outcome(function, x)
+        if isinstance(eager, list):
+            torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-4, equal_nan=True)
+        else:
+            assert ours is eager
+
+
+@pytest.mark.parametrize("sizes", [SEQUENCES["a first dimension of one grows"], SEQUENCES["a second one does"]])
+def test_what_asks_nothing_of_ones_has_no_entry_for_them(sizes: Any) -> None:
+    compiled = tg.compile(FUNCTIONS["means"], backend="aot_eager")
+    for b, t in (*sizes, (1, 7), (5, 1), (9, 9)):
+        compiled(torch.randn(b, t, 16))
+    assert entries(compiled) <= 3
