@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 import torchglass as tg
 
@@ -32,8 +31,12 @@ def loop(x: torch.Tensor) -> torch.Tensor:
     return total
 
 
-def resized(x: torch.Tensor) -> torch.Tensor:
-    return F.interpolate(x[None, None], scale_factor=2)
+def window(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.hann_window(x.shape[0])[:, None]
+
+
+def powers(x: torch.Tensor) -> torch.Tensor:
+    return torch.vander(x)
 
 
 def number(x: torch.Tensor, n: int) -> torch.Tensor:
@@ -53,7 +56,7 @@ def many(n: int) -> list[torch.Tensor]:
 
 
 MADE: dict[Callable[..., Any], Callable[[int], tuple[Any, ...]]] = {
-    branch: lambda n: (torch.ones(n),), loop: lambda n: (torch.ones(n),), resized: lambda n: (torch.ones(n, 8),),
+    branch: lambda n: (torch.ones(n),), loop: lambda n: (torch.ones(n),), window: lambda n: (torch.ones(n, 8),), powers: lambda n: (torch.ones(n),),
     number: lambda n: (torch.ones(3), n), length: lambda n: (many(n),), attribute: lambda n: (torch.ones(3), Config(n)),
 }  # fmt: skip
 
@@ -70,7 +73,12 @@ def after(function: Callable[..., Any], *sizes: int, backend: Any = "aot_eager",
     [
         (branch, "x.shape[0] was 10, is 8", "x.shape[0] is left open from here on (from the first call with"),
         (loop, "x.shape[0] was 10, is 8", "x.shape[0] stays a number: its value was used, for `for i in range("),
-        (resized, "x.shape[0] was 10, is 8", "x.shape[0] stays a number: `interpolate` needs `sym_float` of a size"),
+        (
+            window,
+            "x.shape[0] was 10, is 8",
+            "x.shape[0] stays a number: `hann_window` takes a number, for `return x * ",
+        ),
+        (powers, "x.shape[0] was 10, is 8", "x.shape[0] stays a number: "),
         (number, "n was 10, is 8", "n is left open from here on"),
         (length, "len(xs) was 10, is 8", "len(xs) is left open from here on"),
         (attribute, "['n'] was 10, is 8", "config.n is left open from here on"),

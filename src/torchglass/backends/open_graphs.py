@@ -27,9 +27,9 @@ from ..records.guards import Guard, TensorMeta
 from ..records.origin import UNKNOWN
 from ..records.size_places import in_numbers, size_places, symbols_of
 from ..records.size_sources import size_guards, tensor_size
-from ..records.sizes import symbol_name
+from ..records.sizes import hint, symbol_name
 from ..records.sources import Item, Local, Source
-from ..records.symbolic_ints import SizeEnvironment, hint_of, size_of
+from ..records.symbolic_ints import SizeEnvironment, size_of
 from ..runtime import guards as guard_runtime
 from ..runtime.store import Folder
 
@@ -63,7 +63,7 @@ class OpenGraph:
         self.environment.free = lambda name: torch_compat.reserved_name(gm.graph, name)
         self.environment.declared = _equal_sizes(examples)
         self.mode = torch_compat.new_fake_mode()
-        self.mode.symbolic = symbolic_shapes.answer
+        symbolic_shapes.leave_open(self.mode)
         self.guards = [Guard(None, "global_state", guard_runtime.global_state())]
         self.fakes: dict[int, torch.Tensor] = {}
         self.numbers: dict[int, Any] = {}
@@ -125,7 +125,11 @@ class OpenGraph:
         fakes = [self.fakes[position] for position in kept]
         fakes += [torch_compat.fake_of(self.mode, tensor) for tensor in self.lifted]
         fakes += [torch_compat.fake_like(self.mode, like, (size,), (0,)) for size in sizes]
-        examples = [*(inputs[position] for position in kept), *self.lifted, *(size_tensor(hint_of(s)) for s in sizes)]
+        examples = [
+            *(inputs[position] for position in kept),
+            *self.lifted,
+            *(size_tensor(hint(size_of(size))) for size in sizes),
+        ]
         for node, fake in zip(graph.graph.nodes, fakes):
             node.meta["val"] = node.meta["example_value"] = fake
         with compiling_graph(graph, examples, options, folder, fakes) as compiling:

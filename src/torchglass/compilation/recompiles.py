@@ -7,6 +7,7 @@ x.shape[0] was 10, is 8           x.shape[0] is left open from here on (from the
 from __future__ import annotations
 
 import linecache
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -90,6 +91,6 @@ def declared_error(
 
 def because(why: str, origin: Origin) -> str:
     """A reason with the user's line: ``its value was used, for `for i in range(x.shape[0]):` (model.py:12)``."""
-    text = linecache.getline(origin.file, origin.line).strip()
+    text = textwrap.shorten(linecache.getline(origin.file, origin.line), 100, placeholder=" ...")
     place = f"`{text}` ({show.place(origin)})" if text else show.place(origin)
     return f"{why}, for {place}" if place else why

@@ -50,12 +50,11 @@ class SizesUnfit(BaseException):
     """
 
     by_data = False
+    torchglass_origin = UNKNOWN  # the line at work
 
 
 class DecidedByData(Exception):
     """Something wants to know of a size what only the data of a tensor decide: the graph has to end before that."""
-
-    torchglass_origin = UNKNOWN  # the line at work
 
 
 class SizeEnvironment:
