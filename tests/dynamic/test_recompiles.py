@@ -56,7 +56,8 @@ def many(n: int) -> list[torch.Tensor]:
 
 
 MADE: dict[Callable[..., Any], Callable[[int], tuple[Any, ...]]] = {
-    branch: lambda n: (torch.ones(n),), loop: lambda n: (torch.ones(n),), window: lambda n: (torch.ones(n, 8),), powers: lambda n: (torch.ones(n),),
+    branch: lambda n: (torch.ones(n),), loop: lambda n: (torch.ones(n),), window: lambda n: (torch.ones(n, 8),),
+    powers: lambda n: (torch.ones(n),),
     number: lambda n: (torch.ones(3), n), length: lambda n: (many(n),), attribute: lambda n: (torch.ones(3), Config(n)),
 }  # fmt: skip
 

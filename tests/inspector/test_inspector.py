@@ -90,7 +90,7 @@ def test_the_report_as_data_is_json(record):
     assert entry["graphs"][0]["kernels"][0]["calls"] == 2
     assert data["resumes"][0]["name"] == "resume_at_8"
     assert data["recompiles"] == [
-        {"guard": entry["guards"][1]["check"], "old": "False", "new": "True", "entry": 0, "others": []}
+        {"guard": entry["guards"][1]["check"], "old": "False", "new": "True", "entry": 0, "advice": "", "others": []}
     ]
     assert data["seconds_by_stage"] == {"capture": 0.5, "autodiff": 1.5, "codegen": 0.25}
 
