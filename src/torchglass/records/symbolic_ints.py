@@ -281,8 +281,11 @@ class Node:
         return True
 
     def has_hint(self) -> bool:
-        """No: PyTorch's C++ would ask whether sizes are 1 where it could do without knowing (`contiguous()`)."""
-        return False
+        """Whether PyTorch's C++ may ask what it wants to know: without, it keeps contiguity open and takes what is not
+        proved for no. A tensor of one row is contiguous however it is turned, and then ``contiguous()`` is the tensor
+        itself, to which the program may write: only where data decide is that left open.
+        """
+        return not self.environment.by_data
 
     def maybe_as_int(self) -> int | None:
         return None
