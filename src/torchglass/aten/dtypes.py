@@ -55,6 +55,8 @@ _known: dict[Any, Exception | None] = {}
 
 def refusal(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Exception | None:
     """The error that the kernel raises for arguments of these dtypes, or sizes."""
+    if operator is torch.ops.aten.select.int:
+        return _no_such_place(*args)
     if not _is_tried(operator):
         return None
     args, kwargs = hinted(args), {name: hinted(value) for name, value in kwargs.items()}
@@ -68,6 +70,13 @@ def refusal(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result
             return None  # smaller tensors may come
         _known[key] = error
     return _known[key]
+
+
+def _no_such_place(x: torch.Tensor, dim: int, index: Any) -> Exception | None:
+    """Fake tensors of 2.11 show memory behind a tensor's end."""
+    if not x.dim() or -x.shape[dim] <= index < x.shape[dim]:
+        return None
+    return IndexError(f"select(): index {index} out of range for tensor of size {list(x.shape)} at dimension {dim}")
 
 
 def _kind(value: Any) -> Any:
