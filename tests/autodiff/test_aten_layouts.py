@@ -57,6 +57,10 @@ CALLS = {
     aten.normal.float_Tensor: [(1.0, x)],
     aten.poisson.default: [(x,)],
     aten.pow.Scalar: [(2.0, x)],
+    aten.hardsigmoid_backward.default: [(x, y.contiguous()), (y.contiguous(), x)],
+    aten.hardswish_backward.default: [(x, y.contiguous()), (y.contiguous(), x)],
+    aten.hardtanh_backward.default: [(x, y.contiguous(), 0.2, 0.8), (y.contiguous(), x, 0.2, 0.8)],
+    aten.softplus_backward.default: [(x, y.contiguous(), 1, 20), (y.contiguous(), x, 1, 20)],
     aten.smooth_l1_loss_backward.default: [(number, x, y, 1, 1.0)],
     aten.native_batch_norm.default: [
         (x3, ones, ones, ones, ones, True, 0.1, 1e-5),

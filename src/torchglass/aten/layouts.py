@@ -341,6 +341,15 @@ def _for_each(result: Any, args: tuple[Any, ...]) -> Any:
     return _as_a_copy(result, args) if result.dim() else result
 
 
+@layout(
+    aten.hardsigmoid_backward.default, aten.hardswish_backward.default, aten.hardtanh_backward.default,
+    aten.softplus_backward.default,
+)  # fmt: skip
+def _of_gradient_first(result: Any, args: tuple[Any, ...]) -> Any:
+    """The kernel walks the gradient and the operand, which the meta function takes for all."""
+    return _with_strides(result, torch.mul(args[0], args[1]).stride())
+
+
 @layout(aten.binary_cross_entropy_backward.default)
 def _as_copy_of_second(result: Any, args: tuple[Any, ...]) -> Any:
     return _as_a_copy(result, args[1:])
