@@ -42,9 +42,14 @@ def numbers(x):
     return x.tolist()
 
 
-@says("`nonzero` needs the data", "move it out")
+@says("`one_hot` needs the data", "move it out")
 def places(x):
-    return x.nonzero()
+    return torch.nn.functional.one_hot(x.long())
+
+
+@says("`add` asks whether u0 == u1, which data decide", "move it out")
+def choices(x):
+    return x[x > 0] + x[x < 0]
 
 
 @says("formatting a tensor", "print tensors outside")

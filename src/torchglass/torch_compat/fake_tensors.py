@@ -134,7 +134,7 @@ def called_on_symbols(mode: Any, function: Any, args: Any, kwargs: Any) -> Any:
     """A function of PyTorch's on fake tensors. Where its C++ takes no symbolic sizes, as that of ``matmul`` in 2.11, or
     asks for one that data decide, PyTorch's Python versions of composite operators are called.
     """
-    if mode.symbolic is None:
+    if getattr(mode, "symbolic", None) is None:  # PyTorch's own mode has no such answers
         return function(*args, **kwargs)
     function = ON_SYMBOLS.get(function, function)
     log_off, FAKE_LOG.disabled = FAKE_LOG.disabled, True  # it would tell of what is tried first
