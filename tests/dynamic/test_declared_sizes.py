@@ -245,3 +245,16 @@ def test_after_a_graph_break_marks_still_count() -> None:
         x = marked(n)
         torch.testing.assert_close(compiled(x), f(x))
     assert entries(compiled) <= 3
+
+
+@pytest.mark.parametrize("said", [None, {"items": {0: {0: "b"}}}])
+def test_marks_are_looked_for_in_containers_that_hold_themselves_or_are_deep(said: Any) -> None:
+    compiled = tg.compile(lambda items: items[0] * 2, dynamic_shapes=said)
+    for size in (4, 5, 6):
+        deep: list[Any] = []
+        for _ in range(2000):
+            deep = [deep]
+        items: list[Any] = [marked(size), deep]
+        items.append(items)
+        assert torch.equal(compiled(items), items[0] * 2)
+    assert entries(compiled) == 1

@@ -106,19 +106,36 @@ _UNSAID = object()
 
 
 def _within(source: Source, value: Any, spec: Any) -> Found:
-    """Of a value from outside what is said of its sizes: where each is read, what it is, and its name."""
-    if isinstance(value, torch.Tensor):
-        yield from ((tensor_size(source, dim), value.shape[dim], *said) for dim, said in marked_ranges(value).items())
-        for dim, inner in () if spec is _UNSAID else _by_dimension(source, value.dim(), spec).items():
-            yield tensor_size(source, dim), value.shape[dim], *_leaf(inner)
-    elif type(value) in (list, tuple, dict):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        inner = spec if isinstance(spec, Mapping) else dict(enumerate(spec)) if isinstance(spec, list) else {}
-        for key, item in items:
-            if isinstance(key, (str, int)):
-                yield from _within(Item(source, key), item, inner.get(key, _UNSAID))
-    elif type(value) is int and spec is not _UNSAID and not isinstance(spec, (Mapping, list)):
-        yield source, value, *_leaf(spec)
+    """Of a value from outside what is said of its sizes: where each is read, what it is, and its name. Containers may
+    be nested deeply, or in themselves: where nothing is said of one, it is looked at once, for marks on tensors.
+    """
+    waiting, seen = [(source, value, spec)], set[int]()
+    while waiting:
+        source, value, spec = waiting.pop()
+        if isinstance(value, torch.Tensor):
+            yield from (
+                (tensor_size(source, dim), value.shape[dim], *said) for dim, said in marked_ranges(value).items()
+            )
+            for dim, inner in () if spec is _UNSAID else _by_dimension(source, value.dim(), spec).items():
+                yield tensor_size(source, dim), value.shape[dim], *_leaf(inner)
+        elif type(value) in _CONTAINERS and not (spec is _UNSAID and id(value) in seen):
+            seen.add(id(value))
+            waiting += reversed([(Item(source, key), *item) for key, *item in _items(value, spec)])
+        elif type(value) is int and spec is not _UNSAID and not isinstance(spec, (Mapping, list)):
+            yield source, value, *_leaf(spec)
+
+
+_CONTAINERS = (list, tuple, dict)
+
+
+def _items(value: Any, spec: Any) -> Iterator[tuple[str | int, Any, Any]]:
+    """The items of a container that something may be said of: key, value and what is said."""
+    inner = spec if isinstance(spec, Mapping) else dict(enumerate(spec)) if isinstance(spec, list) else {}
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(key, (str, int)) and (
+            key in inner or isinstance(item, torch.Tensor) or type(item) in _CONTAINERS
+        ):
+            yield key, item, inner.get(key, _UNSAID)
 
 
 def _by_dimension(source: Source, rank: int, spec: Any) -> dict[int, Any]:
