@@ -37,9 +37,10 @@ from .records.declared_sizes import DeclaredSizes
 from .records.guards import Guard
 from .records.literals import one_line
 from .records.origin import UNKNOWN, Origin
+from .records.size_environment import DecidedByData
 from .records.size_sources import is_tensor_size, size_guards
 from .records.sources import Source
-from .records.symbolic_ints import DecidedByData, SizesUnfit
+from .records.symbolic_ints import SizesUnfit
 from .runtime import debug_objects, edit_errors, growing
 from .runtime import guards as guard_runtime
 from .runtime.call_original import call_original

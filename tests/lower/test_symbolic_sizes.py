@@ -8,9 +8,10 @@ from pathlib import Path
 import torch
 
 import torchglass
+from torchglass.records.size_environment import SizeEnvironment
 from torchglass.records.sizes import Expr, bounds, hint, symbols
 from torchglass.records.sources import Local
-from torchglass.records.symbolic_ints import SizeEnvironment, size_of, sizes_of
+from torchglass.records.symbolic_ints import size_of, sizes_of
 
 
 def test_symbols_keep_what_is_known_of_them() -> None:

@@ -20,9 +20,9 @@ from tests.codegen.harness import Compiled
 
 from torchglass.codegen.prelude import prelude_of, words_of
 from torchglass.records import sizes
+from torchglass.records.size_environment import SizeEnvironment
+from torchglass.records.size_relations import HOLDS, Assumption, proved
 from torchglass.records.sizes import (
-    HOLDS,
-    Assumption,
     Size,
     Symbol,
     at_least,
@@ -36,13 +36,11 @@ from torchglass.records.sizes import (
     maximum,
     minimum,
     product,
-    proved,
     symbol_name,
     symbols,
     text,
     value,
 )
-from torchglass.records.symbolic_ints import SizeEnvironment
 from torchglass.runtime.toolchain import compile_c
 
 Tree = Any

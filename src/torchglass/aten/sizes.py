@@ -19,8 +19,10 @@ def hints(sizes: Iterable[Any]) -> list[int]:
 
 def hinted(value: Any) -> Any:
     """An argument with the numbers in the places of symbolic sizes; tensors keep theirs."""
-    if isinstance(value, torch.SymInt):
-        return hint_of(value)
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return value.node.hint
+    if isinstance(value, slice):
+        return slice(*map(hinted, (value.start, value.stop, value.step)))
     return type(value)(map(hinted, value)) if type(value) in (list, tuple) else value
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..records.symbolic_ints import has_symbols, size_of
+from ..records.symbolic_ints import float_of, has_symbols, size_of
 from .fold import fold
 from .ops import CALL, CONSTANT, Op, is_random, is_view, must_stay, operands, substitute, view_root
 
@@ -203,4 +203,6 @@ def _frozen(arg: Any) -> Any:
         return arg.hex()
     if type(arg) is torch.SymInt:
         return size_of(arg)
+    if type(arg) is torch.SymFloat:
+        return float_of(arg)
     return arg if type(arg) is Op else (type(arg), arg)

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 from ..aten.sizes import hint_of
+from ..records.size_environment import SizeEnvironment
 from ..records.size_places import has_sizes, in_numbers, symbols_of
 from ..records.sizes import Size, product, value
-from ..records.symbolic_ints import SizeEnvironment, size_of
+from ..records.symbolic_ints import size_of
 from ..torch_compat import OpOverload, below_autograd, without_dispatch_modes
 from .ops import CALL, Op, is_random, operands, substitute
 

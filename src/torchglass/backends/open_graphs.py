@@ -25,11 +25,12 @@ from ..options import CompileOptions
 from ..records.declared_sizes import DeclaredSize
 from ..records.guards import Guard, TensorMeta
 from ..records.origin import UNKNOWN
+from ..records.size_environment import SizeEnvironment
 from ..records.size_places import in_numbers, size_places, symbols_of
 from ..records.size_sources import size_guards, tensor_size
 from ..records.sizes import hint, symbol_name
 from ..records.sources import Item, Local, Source
-from ..records.symbolic_ints import SizeEnvironment, size_of
+from ..records.symbolic_ints import size_of
 from ..runtime import guards as guard_runtime
 from ..runtime.store import Folder
 

@@ -28,8 +28,9 @@ from ..records.capture import Capture, GraphBreak, Request, Resume
 from ..records.guards import Guard
 from ..records.literals import one_line
 from ..records.origin import Origin
+from ..records.size_environment import DecidedByData, SizeEnvironment
 from ..records.sources import STACK, Cell, Local
-from ..records.symbolic_ints import DecidedByData, SizeEnvironment, SizesUnfit
+from ..records.symbolic_ints import SizesUnfit
 from .entry import breaks, modes
 from .entry.effects import emit_effects
 from .entry.emitter import Emitter

@@ -17,8 +17,8 @@ from ..records.capture import Capture
 from ..records.declared_sizes import DeclaredSizes
 from ..records.guards import Guard
 from ..records.origin import Origin
+from ..records.size_relations import Assumption
 from ..records.size_sources import is_tensor_size
-from ..records.sizes import Assumption
 from ..records.sources import Attr, Item, Source
 from ..runtime.guards import Scope, changed_values
 

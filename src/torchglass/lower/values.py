@@ -19,8 +19,9 @@ from typing import Any, TypeAlias
 import torch
 
 from ..records.loops import BOOL_OPS, Access, Compute, Const, Index, Load, Operation, Reduce, Scalar, Scan, Store
+from ..records.size_floats import FUNCTIONS, Computed, Float, FloatOf
 from ..records.sizes import Size
-from ..records.symbolic_ints import size_of
+from ..records.symbolic_ints import float_of, size_of
 
 Number: TypeAlias = "float | int | bool"
 
@@ -81,9 +82,11 @@ class Body:
         m = mask.name if mask is not None else None
         return self.value(("load", access, dtype, m, repr(other)), dtype, lambda n: Load(n, access, dtype, m, other))
 
-    def const(self, value: Number | torch.SymInt, dtype: str) -> V:
-        if isinstance(value, torch.SymInt):  # a size that changes: what a counter is that does not count
-            return self.index((0,) * self.rank, size_of(value)).cast(dtype)
+    def const(self, value: Number | torch.SymInt | torch.SymFloat, dtype: str) -> V:
+        if isinstance(value, torch.SymInt):
+            return self._size(size_of(value)).cast(dtype)
+        if isinstance(value, torch.SymFloat):
+            return self._computed(float_of(value)).cast(dtype)
         if dtype == "bool":
             value = bool(value)
         elif is_float(dtype):
@@ -93,6 +96,19 @@ class Body:
         else:
             value = wrap_around(int(value), dtype)
         return self.value(("const", repr(value), dtype), dtype, lambda n: Const(n, value, dtype))
+
+    def _size(self, size: Size) -> V:
+        """A size that changes: what a counter is that does not count."""
+        return self.index((0,) * self.rank, size)
+
+    def _computed(self, number: Float) -> V:
+        """A float that is computed of sizes, in float64 as Python computes it."""
+        if isinstance(number, Computed):
+            operands = tuple(map(self._computed, number.operands))
+            return self.compute(FUNCTIONS[number.function].operation, operands, "float64")
+        if isinstance(number, FloatOf):
+            return self._size(number.size).cast("float64")
+        return self.const(number, "float64")
 
     def index(self, strides: tuple[Size, ...], offset: Size = 0, dtype: str = "int64") -> V:
         return self.value(("index", strides, offset, dtype), dtype, lambda n: Index(n, strides, offset, dtype))

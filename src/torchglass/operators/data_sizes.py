@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from ..process.tables import enters
+from ..records.size_environment import SizeEnvironment
 from ..records.sizes import Size, at_least, hint, known, product
-from ..records.symbolic_ints import SizeEnvironment, has_symbols, lies_contiguous, size_of
+from ..records.symbolic_ints import has_symbols, lies_contiguous, size_of
 from ..torch_compat import FakeTensor, FakeTensorMode, OpOverload, fake_like
 
 aten = torch.ops.aten

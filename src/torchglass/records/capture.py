@@ -12,8 +12,8 @@ import torch.fx
 from .declared_sizes import DeclaredSizes
 from .guards import Guard
 from .origin import Origin
+from .size_environment import SizeEnvironment
 from .sources import Source
-from .symbolic_ints import SizeEnvironment
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,8 @@ from .loops import (
     View,
     compute_dtype,
 )
-from .sizes import Size, hint, is_known, proved
+from .size_relations import proved
+from .sizes import Size, hint, is_known
 
 ANY_OPERANDS = frozenset({"cast", "philox"})
 FLOAT_OPS = frozenset({

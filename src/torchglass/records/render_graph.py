@@ -39,7 +39,7 @@ from .literals import is_name, literal, one_line
 from .origin import UNKNOWN, Origin
 from .sizes import symbol_name, symbols
 from .sizes import text as size_text
-from .symbolic_ints import SizesUnfit, lies_contiguous, size_of, sizes_within
+from .symbolic_ints import SizesUnfit, float_of, lies_contiguous, size_of, sizes_within
 
 
 @dataclass(frozen=True)
@@ -407,6 +407,8 @@ class _Printer:
             return "{" + ", ".join(f"{self._value(k)}: {self._value(v)}" for k, v in value.items()) + "}"
         if isinstance(value, torch.SymInt):
             return size_text(size_of(value))
+        if isinstance(value, torch.SymFloat):
+            return str(float_of(value))
         text = constant(value)
         return self._object(f"{type(value).__name__.lower()}_constant", value) if text is None else text
 

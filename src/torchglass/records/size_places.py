@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
+from . import size_floats
 from .sizes import symbol_name, symbols, value
-from .symbolic_ints import has_symbols, size_of, sizes_within
+from .symbolic_ints import float_of, has_symbols, size_of, sizes_within
 
 SizePlaces = Mapping[str, tuple[int, int]]
 """For each symbol which tensor has it as a size, and in which dimension."""
@@ -53,6 +54,8 @@ def in_numbers(argument: Any, at: Mapping[str, int]) -> Any:
     """An argument with numbers in the place of symbolic sizes."""
     if isinstance(argument, torch.SymInt):
         return value(size_of(argument), at)
+    if isinstance(argument, torch.SymFloat):
+        return size_floats.value(float_of(argument), at)
     if isinstance(argument, (tuple, list)):
         numbers = [in_numbers(item, at) for item in argument]
         return numbers if isinstance(argument, list) else tuple(numbers)

@@ -14,9 +14,10 @@ from functools import reduce
 from .declared_sizes import DeclaredSizes
 from .guards import Guard
 from .origin import UNKNOWN, Origin
-from .sizes import FUNCTIONS, HOLDS, Assumption, Atom, Expr, Monomial, Size
+from .size_environment import SizeEnvironment
+from .size_relations import HOLDS, Assumption
+from .sizes import FUNCTIONS, Atom, Expr, Monomial, Size
 from .sources import Attr, Computed, Constant, Item, Local, Source
-from .symbolic_ints import SizeEnvironment
 
 
 def tensor_size(tensor: Source, dim: int) -> Source:

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, TypeGuard
 
 from ..process.cached import cached_property
-from .origin import UNKNOWN, Origin
 
 Monomial: TypeAlias = "tuple[Atom, ...]"
 
@@ -132,6 +131,23 @@ def Symbol(name: str, hint: int, low: int = 0, high: int | None = None) -> Expr:
     return Expr((((Atom(name, hint=hint, low=low, high=high),), 1),))
 
 
+def of_atom(atom: Atom) -> Expr:
+    """The size that is an atom alone."""
+    return Expr((((atom,), 1),))
+
+
+def atoms_of(size: Size) -> list[Atom]:
+    """The atoms in its terms."""
+    return [] if isinstance(size, int) else [atom for monomial, _ in size.terms for atom in monomial]
+
+
+def only_atom(size: Size) -> Atom | None:
+    """The atom that it is, if it is one alone."""
+    if isinstance(size, Expr) and len(size.terms) == 1 and size.terms[0][1] == len(size.terms[0][0]) == 1:
+        return size.terms[0][0][0]
+    return None
+
+
 def _terms(size: Size) -> Iterable[tuple[Monomial, int]]:
     return size.terms if isinstance(size, Expr) else (((), size),) if size else ()
 
@@ -140,9 +156,10 @@ def _sum(found: Mapping[Monomial, int]) -> Size:
     left = {monomial: coefficient for monomial, coefficient in found.items() if coefficient}
     for monomial, coefficient in left.items():
         for atom in monomial:
-            if atom.function == "floordiv" and _undoes(coefficient, atom):
-                times = _sum({_without(monomial, (atom,)) or (): coefficient}) // atom.arguments[1]
-                return _sum({**left, monomial: 0}) + atom.arguments[0] * times
+            if atom.function == "mod" and (filled := _filled_up(left, monomial, coefficient)) is not None:
+                return filled
+            if atom.function in QUOTIENTS and (whole := _undone(monomial, coefficient, atom)) is not None:
+                return _sum({**left, monomial: 0}) + whole
     if not left:
         return 0
     if left.keys() == {()}:
@@ -171,24 +188,56 @@ def _divided(size: Size, divisor: Size) -> tuple[Size, Size]:
     else:
         exact = _exactly_divided(size, divisor)
         return (0, size) if exact is None else (exact, 0)
-    return _sum(quotient), _sum(rest)
+    left_over = _sum(rest)
+    more = None if left_over == 0 or isinstance(divisor, int) else _divided_by_quotient(left_over, divisor)
+    return (_sum(quotient), left_over) if more is None else (_sum(quotient) + more, 0)
+
+
+def _divided_by_quotient(size: Size, divisor: Expr) -> Size | None:
+    """``size / (x / d)`` as ``size * d / x``, if that leaves nothing."""
+    ((atoms, factor),) = divisor.terms
+    for atom in atoms:
+        if atom.function == "quotient":
+            divided, by = atom.arguments
+            others = _sum({_without(atoms, (atom,)) or (): factor})
+            found, rest = _divided(size * by, others * divided)
+            if rest == 0:
+                return found
+    return None
 
 
 def _only_quotient(size: Size) -> tuple[Size, int] | None:
     """What is divided by which number, of a size that is a quotient alone."""
-    if isinstance(size, int) or len(size.terms) != 1:
+    atom = only_atom(size)
+    if atom is None or atom.function != "floordiv":
         return None
-    atoms, factor = size.terms[0]
-    if len(atoms) != 1 or factor != 1 or atoms[0].function != "floordiv":
-        return None
-    divided, divisor = atoms[0].arguments
+    divided, divisor = atom.arguments
     return (divided, divisor) if isinstance(divisor, int) else None
 
 
-def _undoes(factor: int, quotient: Atom) -> bool:
-    """Whether a multiple of a quotient is one of what was divided: ``4 * (n // 4)`` where 4 divides ``n``."""
+def _filled_up(found: dict[Monomial, int], monomial: Monomial, coefficient: int) -> Size | None:
+    """The multiple to which a remainder fills a sum up: ``n + -n % 4`` is ``(n + 3) // 4 * 4``."""
+    atom = monomial[0]
+    divided, divisor = atom.arguments if atom.function == "mod" else (0, 0)
+    rest = {one: factor for one, factor in found.items() if one != monomial}
+    if coefficient != 1 or len(monomial) != 1 or not isinstance(divisor, int) or not rest:
+        return None
+    size = _sum(rest)
+    return (size + divisor - 1) // divisor * divisor if (size + divided) % divisor == 0 else None
+
+
+def _undone(monomial: Monomial, factor: int, quotient: Atom) -> Size | None:
+    """The multiple of what was divided that a multiple of a quotient is, if it is one: ``4 * (n // 4)`` is ``n`` where
+    4 divides ``n``.
+    """
     size, divisor = quotient.arguments
-    return isinstance(divisor, int) and factor % divisor == 0 and divides(divisor, size)
+    if quotient.function == "floordiv":
+        if not (isinstance(divisor, int) and factor % divisor == 0 and divides(divisor, size)):
+            return None
+    elif isinstance(divisor, Expr) and len(divisor.terms) > 1:
+        return None
+    times, rest = _divided(_sum({_without(monomial, (quotient,)) or (): factor}), divisor)
+    return size * times if rest == 0 else None
 
 
 def _congruent(size: Size, divisor: int) -> Size:
@@ -199,7 +248,7 @@ def _congruent(size: Size, divisor: int) -> Size:
         for atom in monomial:
             by = atom.arguments[1] if atom.function == "mod" else 0
             inside = isinstance(by, int) and by != 0 and by % divisor == 0
-            term = term * (atom.arguments[0] if inside else Expr((((atom,), 1),)))
+            term = term * (atom.arguments[0] if inside else of_atom(atom))
         total = total + term
     return size if total == size else _congruent(_divided(total, divisor)[1], divisor)
 
@@ -211,7 +260,7 @@ def _common_factor(size: Size, divisor: Size) -> Size:
     if isinstance(divisor, Expr) and len(divisor.terms) == 1:
         for atom in dict.fromkeys(divisor.terms[0][0]):
             if all(atom in monomial for monomial, _ in terms):
-                common = common * Expr((((atom,), 1),))
+                common = common * of_atom(atom)
     return common
 
 
@@ -254,6 +303,18 @@ def minimum(a: Size, b: Size) -> Size:
     return _chosen("min", a, b)
 
 
+def exact_quotient(size: Size, divisor: Size) -> Size:
+    """A quotient of which it is certain that the division leaves nothing, though not by what the sizes are."""
+    quotient = size // divisor
+    if isinstance(quotient, int) or (isinstance(divisor, int) and divides(divisor, size)):
+        return quotient
+    return rebuilt(quotient, lambda atom: _atom("quotient", *atom.arguments) if _is_of(atom, divisor) else None)
+
+
+def _is_of(atom: Atom, divisor: Size) -> bool:
+    return atom.function == "floordiv" and atom.arguments[1] == divisor
+
+
 def _chosen(function: str, a: Size, b: Size) -> Size:
     if isinstance(a, int) and isinstance(b, int):
         return FUNCTIONS[function].value(a, b)
@@ -261,6 +322,30 @@ def _chosen(function: str, a: Size, b: Size) -> Size:
         if at_least(one - other, 0):
             return one if function == "max" else other
     return _atom(function, *sorted((a, b), key=str))
+
+
+def applied(function: str, a: Size, b: Size) -> Size:
+    """A row of ``FUNCTIONS`` of two sizes, in normal form."""
+    return exact_quotient(a, b) if function == "quotient" else _NORMAL[function](a, b)
+
+
+def rebuilt(size: Size, replaced: Callable[[Atom], Size | None]) -> Size:
+    """A size with others in the place of some of its atoms."""
+    if isinstance(size, int):
+        return size
+    total: Size = 0
+    for monomial, coefficient in size.terms:
+        term: Size = coefficient
+        for atom in monomial:
+            found = replaced(atom)
+            term = term * (of_atom(atom) if found is None else found)
+        total = total + term
+    return total
+
+
+_NORMAL: dict[str, Callable[[Size, Size], Size]] = {
+    "floordiv": operator.floordiv, "mod": operator.mod, "max": maximum, "min": minimum,
+}  # fmt: skip
 
 
 def _atom(function: str, a: Size, b: Size) -> Size:
@@ -305,11 +390,8 @@ def hint(size: Size) -> int:
 
 def symbol_name(size: Size) -> str | None:
     """The name of a size that is a symbol alone."""
-    if isinstance(size, Expr) and len(size.terms) == 1:
-        atoms, coefficient = size.terms[0]
-        if len(atoms) == coefficient == 1 and not atoms[0].function:
-            return atoms[0].name
-    return None
+    atom = only_atom(size)
+    return atom.name if atom is not None and not atom.function else None
 
 
 def bounds(size: Size, ranges: Mapping[str, Bounds] | None = None) -> Bounds:
@@ -322,12 +404,19 @@ def bounds(size: Size, ranges: Mapping[str, Bounds] | None = None) -> Bounds:
     for monomial, coefficient in size.terms:
         ends = [coefficient]
         for atom in monomial:
-            first, highest = ranges.get(atom.name, (atom.low, atom.high)) if ranges else (atom.low, atom.high)
+            first, highest = _atom_bounds(atom, ranges) if ranges else (atom.low, atom.high)
             last = UNBOUNDED if highest is None else highest
             corners = [end * factor for end in ends for factor in (first, last)]
             ends = [min(corners), max(corners)]
         low, high = low + ends[0], high + ends[-1]
     return -UNBOUNDED if low <= -FAR else low, None if high >= FAR else high
+
+
+def _atom_bounds(atom: Atom, ranges: Mapping[str, Bounds]) -> Bounds:
+    if atom.function:
+        a, b = (bounds(argument, ranges) for argument in atom.arguments)
+        return FUNCTIONS[atom.function].bounds(a, b)
+    return ranges.get(atom.name, (atom.low, atom.high))
 
 
 UNBOUNDED = 1 << 63
@@ -371,7 +460,7 @@ def symbols(sizes: Iterable[Size]) -> list[str]:
     pending: list[Size] = [size for size in sizes if not isinstance(size, int)]
     while pending:
         size = pending.pop()
-        for atom in (a for monomial, _ in _terms(size) for a in monomial):
+        for atom in atoms_of(size):
             if atom.function:
                 pending += atom.arguments
             else:
@@ -431,11 +520,13 @@ def _smaller_top(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else min(a, b)
 
 
+_FLOORDIV = Function(
+    operator.floordiv, _quotient_bounds, _texts("{} // {}", c="{} / {}"),
+    {"c": "tg_floordiv_i64({}, {})", "triton": "(({0} - ({0} % {1} + {1}) % {1}) // {1})"},
+)  # fmt: skip
 FUNCTIONS: dict[str, Function] = {
-    "floordiv": Function(
-        operator.floordiv, _quotient_bounds, _texts("{} // {}", c="{} / {}"),
-        {"c": "tg_floordiv_i64({}, {})", "triton": "(({0} - ({0} % {1} + {1}) % {1}) // {1})"},
-    ),
+    "floordiv": _FLOORDIV,
+    "quotient": _FLOORDIV,  # of which something told that the division leaves nothing
     "mod": Function(
         operator.mod, _remainder_bounds, _texts("{} % {}"),
         {"c": "tg_mod_i64({}, {})", "triton": "(({0} % {1} + {1}) % {1})"},
@@ -450,6 +541,7 @@ FUNCTIONS: dict[str, Function] = {
     ),
 }  # fmt: skip
 """Quotients and remainders of what is not negative are the same in all three languages; C and Triton cut off others."""
+QUOTIENTS = frozenset(("floordiv", "quotient"))
 
 
 def text_of(function: str, arguments: tuple[Size, ...], language: str) -> str:
@@ -477,41 +569,3 @@ def _product_text(monomial: Monomial, coefficient: int, language: str) -> str:
     if coefficient == -1 and factors:
         return f"-{'*'.join(factors)}"
     return "*".join(factors if coefficient == 1 and factors else [str(coefficient), *factors])
-
-
-# -- assumptions ---------------------------------------------------------------------------------------------------
-HOLDS: dict[str, Callable[[int, int], bool]] = {
-    "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Assumption:
-    """A relation of sizes that a stage relied on: ``left relation right``, as a guard will check it.
-
-    ``why`` says in a clause what needed it, ``origin`` for which line of the user's.
-    """
-
-    left: Size
-    relation: str
-    right: Size
-    why: str
-    origin: Origin = UNKNOWN
-
-
-NEGATED = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", ">=": "<", "<": ">="}
-
-
-def proved(left: Size, relation: str, right: Size, ranges: Mapping[str, Bounds] | None = None) -> bool | None:
-    """Whether the relation holds or does not whatever the symbols are, within ``ranges`` where these name them; None
-    where that depends on them.
-    """
-    if isinstance(left, int) and isinstance(right, int):
-        return HOLDS[relation](left, right)
-    low, high = bounds(left - right, ranges)
-    top = UNBOUNDED if high is None else high
-    ends = {"<": (top < 0, low >= 0), "<=": (top <= 0, low > 0), ">": (low > 0, top <= 0), ">=": (low >= 0, top < 0)}
-    certain, excluded = ends.get(relation, (low == top == 0, low > 0 or top < 0))
-    if relation == "!=":
-        certain, excluded = excluded, certain
-    return True if certain else False if excluded else None

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...records.literals import identifier
+from ...records.size_environment import SizeEnvironment
 from ...records.sizes import Size, symbols, text
 from ...records.sources import Computed, InstanceDict, Local, Source
-from ...records.symbolic_ints import SizeEnvironment
 from ..errors import CannotResume
 from ..graph.builder import GraphBuilder
 from ..protocol import Lazy, Machine, Value

@@ -21,9 +21,9 @@ from ... import torch_compat
 from ...aten.sizes import nesting
 from ...marks.tensors import marked_ranges
 from ...records.guards import Stride, TensorMeta
+from ...records.size_environment import SizeEnvironment
 from ...records.size_sources import is_argument, tensor_size
 from ...records.sources import Source
-from ...records.symbolic_ints import SizeEnvironment
 from ..protocol import Machine
 
 

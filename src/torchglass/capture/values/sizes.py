@@ -10,6 +10,7 @@ value is asked for (``range(n)``): the environment then assumes that value, with
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable
 from functools import reduce
@@ -17,10 +18,11 @@ from typing import Any
 
 import torch
 
+from ...records.size_environment import SizeEnvironment
 from ...records.size_sources import size_source
-from ...records.sizes import Expr, Size, maximum, minimum, symbol_name, symbols
+from ...records.sizes import Size, maximum, minimum, symbol_name, symbols
 from ...records.sources import Source
-from ...records.symbolic_ints import RELATIONS, IntNode, SizeEnvironment, size_of
+from ...records.symbolic_ints import RELATIONS, IntNode, size_of
 from ..errors import NeedsData
 from ..protocol import Lazy, Machine, Value
 from .constant import ConstantV
@@ -34,6 +36,12 @@ ARITHMETIC: dict[Any, Callable[..., Size]] = {
 }  # fmt: skip
 """Python's functions of whole numbers that give sizes of sizes."""
 
+ROUNDED: dict[Any, Callable[..., Size]] = {
+    math.ceil: lambda a, b: (a + b - 1) // b, math.floor: operator.floordiv, int: operator.floordiv,
+}  # fmt: skip
+"""What rounds a quotient, as a function of what was divided: exact for all sizes, which are below 2**53."""
+_DIVIDE = (*ROUNDED.values(), operator.mod)
+
 COMPARISONS = {getattr(operator, name): relation for name, relation in RELATIONS.items()}
 
 
@@ -41,9 +49,8 @@ class SizeV(NumberV):
     """A size, ``symbolic`` as PyTorch takes it."""
 
     def __init__(self, m: Machine, node: IntNode) -> None:
-        assert isinstance(node.size, Expr)
         self.machine = m
-        self.size: Expr = node.size
+        self.node = node
         self.environment: SizeEnvironment = node.environment
         self.symbolic = torch.SymInt(node)
         self.known = node.hint
@@ -57,6 +64,10 @@ class SizeV(NumberV):
 
     def __repr__(self) -> str:
         return f"SizeV({self.size})"
+
+    @property
+    def size(self) -> Size:
+        return self.node.size
 
     @property
     def value(self) -> Any:
@@ -119,11 +130,19 @@ def _number_size(environment: SizeEnvironment, number: Value) -> Size | None:
         return None
     if number.text is None or isinstance(number, LengthV):
         return size_of(environment.symbol(number.place(), number.known)) if number.known >= 1 else None
-    made = ARITHMETIC.get(number.function)
-    parts = [_number_size(environment, part) for part in number.parts]
-    if made is None or None in parts or number.function in (operator.floordiv, operator.mod):
+    made, parts = ARITHMETIC.get(number.function), number.parts
+    if number.function in ROUNDED and _is_quotient(parts[0]):
+        made, parts = ROUNDED[number.function], parts[0].parts  # type: ignore[attr-defined]
+    sizes = [_number_size(environment, part) for part in parts]
+    if made is None or None in sizes:
         return None
-    return made(*parts)
+    if made in _DIVIDE and not (environment.proved(sizes[0], ">=", 0) and environment.proved(sizes[1], ">", 0)):  # type: ignore[arg-type]
+        return None
+    return made(*sizes)
+
+
+def _is_quotient(value: Value) -> bool:
+    return isinstance(value, NumberV) and value.function is operator.truediv
 
 
 def _size(value: Value) -> Size | None:

@@ -23,8 +23,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from ...records.size_environment import integers
 from ...records.sizes import Size, all_known, hint, product
-from ...records.symbolic_ints import integers, size_of, sizes_of
+from ...records.symbolic_ints import size_of, sizes_of
 from ...records.target import Cpu
 from ...torch_compat import OpOverload
 from ..context import layout_of

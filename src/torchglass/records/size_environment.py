@@ -1,0 +1,244 @@
+"""The symbols of one compile, and what is assumed of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from .declared_sizes import DeclaredSizes
+from .origin import UNKNOWN, Origin
+from .size_relations import HOLDS, NEGATED, Assumption, evaluated, linear, normal_form, proved, solved
+from .sizes import (
+    Atom,
+    Bounds,
+    Expr,
+    Size,
+    Symbol,
+    applied,
+    atoms_of,
+    hint,
+    maximum,
+    of_atom,
+    only_atom,
+    rebuilt,
+    symbol_name,
+    symbols,
+)
+from .sizes import text as size_text
+from .sources import Source
+from .symbolic_ints import BoolNode, IntNode, SizesUnfit, environment_of, size_of
+
+
+class DecidedByData(Exception):
+    """Something wants to know of a size what only the data of a tensor decide: the graph has to end before that."""
+
+
+class SizeEnvironment:
+    """The symbols of one compile: where each is read, and what is assumed of them.
+
+    ``allowed``: whether numbers and sizes may be symbols, ``all_arguments``: whether those of all tensors that are
+    arguments are, ``data_allowed``: whether sizes that data decide may be. ``origin`` is the line at work, ``operator``
+    what runs there; ``free`` makes a symbol's name one that nothing else has.
+    """
+
+    def __init__(self) -> None:
+        self.allowed = self.all_arguments = self.data_allowed = False
+        self.origin: Callable[[], Origin] = lambda: UNKNOWN
+        self.operator = ""
+        self.free: Callable[[str], str] = lambda name: name
+        self.declared: DeclaredSizes = {}
+        self.sources: dict[str, Source] = {}
+        self.assumed: dict[tuple[Size, str], Assumption] = {}  # by the difference and its relation to 0
+        self.ranges: dict[str, Bounds] = {}  # of symbols, narrowed by what was assumed
+        self.by_data: set[str] = set()  # the symbols that data decide: nothing may be assumed of them
+        self.made_by_data: list[torch.SymInt] = []  # by the call at hand
+        self.chosen: dict[int, tuple[torch.Tensor, int, torch.SymInt]] = {}  # how many a mask of a version chooses
+        self.again: list[torch.SymInt] | None = None  # of a call that is made once more: what it makes
+        self.general = False  # whether a size that data decide may be taken for one that is neither 0 nor 1
+        self.replaced: dict[Atom, Size] = {}  # by what they were assumed to equal
+        self.version = 0  # of these
+        self._canonical: dict[Size, Size] = {}
+        self._made: dict[Size, torch.SymInt] = {}
+        self.closed = False  # whether the guards are made: nothing more may be assumed
+
+    def symbol(self, source: Source, value: int) -> torch.SymInt:
+        """A size that is read at ``source`` and was ``value``, which is at least 1."""
+        said = self.declared.get(source)
+        source = source if said is None or said.like is None else said.like
+        known = (name for name, place in self.sources.items() if place == source)
+        name = next(known, None) or self.free(f"s{len(self.sources)}")
+        self.sources[name] = source
+        low, high = (1, None) if said is None else (max(said.low, 1), said.high)
+        self.ranges.setdefault(name, (low, high))
+        return self.integer(Symbol(name, value, low, high))
+
+    def is_static(self, source: Source) -> bool:
+        """Whether the program says that a size does not change."""
+        return source in self.declared and not self.declared[source].changes
+
+    def data_symbol(self, estimate: int, most: int | None) -> torch.SymInt:
+        """A size that data decide, of 0 to ``most``; ``estimate`` is its hint. Of a call that is made once more it is
+        what it was before. Raises SizesUnfit where that call made fewer.
+        """
+        if self.again is not None:
+            if not self.again:
+                raise SizesUnfit("a call that makes more sizes than it did before")
+            return self.again.pop(0)
+        name = self.free(f"u{len(self.by_data)}")
+        self.by_data.add(name)
+        self.ranges[name] = (0, most)
+        size = self.integer(Symbol(name, estimate, high=most))
+        self.made_by_data.append(size)
+        return size
+
+    def named(self, name: str) -> torch.SymInt:
+        """The symbol of this name."""
+        return next(size for size in self._made.values() if symbol_name(size_of(size)) == name)
+
+    def integer(self, size: Size) -> Any:
+        """A size as an int or a SymInt."""
+        if isinstance(size, int):
+            return size
+        found = self._made.get(size)
+        if found is None:
+            found = self._made[size] = torch.SymInt(IntNode(self, size))
+        return found
+
+    def fixed(self) -> dict[Source, Assumption]:
+        """The sources of symbols that were assumed to be one number other than 1, as they would be at each compile, and
+        the assumption that came to it.
+        """
+        last = {single[0]: row for row in self.assumed.values() if (single := linear(row.left)) is not None}
+        return {self.sources[n]: row for n, row in last.items() if self.ranges[n][0] == self.ranges[n][1] != 1}
+
+    # --- what PyTorch's Python asks of its own environment -----------------------------------------------------------
+    def evaluate_sym_node(
+        self, node: BoolNode, size_oblivious: bool = False, fallback_value: bool | None = None
+    ) -> bool:
+        """A condition without a guard where there is something to fall back to."""
+        if fallback_value is None:
+            return node.guard_bool()
+        answer = evaluated(node.value, self.proved)
+        return fallback_value if answer is None else answer
+
+    def _maybe_evaluate_static(self, node: BoolNode) -> bool | None:
+        return evaluated(node.value, self.proved)
+
+    @property
+    def asker(self) -> str:
+        """Who asks for sizes."""
+        return f"`{self.operator}`" if self.operator else "an operator"
+
+    # --- decisions -------------------------------------------------------------------------------------------------
+    def proved(self, left: Size, relation: str, right: Size) -> bool | None:
+        """Whether a relation holds, whatever the symbols are within their ranges; None where that depends on them."""
+        difference, relation = normal_form(self.canonical(left - right), relation)
+        if (difference, relation) in self.assumed:
+            return True
+        if (difference, NEGATED[relation]) in self.assumed:
+            return False
+        return proved(difference, relation, 0, self.ranges)
+
+    def decide(self, left: Size, relation: str, right: Size, why: str = "") -> bool:
+        """Whether a relation holds: by proof, or as the sizes of this compile say, which is assumed then."""
+        answer = self.proved(left, relation, right)
+        if answer is None:
+            if not self.by_data.isdisjoint(symbols([left, right])):
+                if self.general and relation in ("==", "!=") and (left in (0, 1) or right in (0, 1)):
+                    return relation == "!="
+                raise DecidedByData(f"whether {size_text(left)} {relation} {size_text(right)}")
+            answer = HOLDS[relation](hint(left), hint(right))
+            difference = self.canonical(left - right)
+            self._assume(*normal_form(difference, relation if answer else NEGATED[relation]), why)
+        return answer
+
+    def dense(self, sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+        """Whether each dimension's step is what lies inside it, the innermost first: by proof, or no."""
+        expected: Size = 1
+        for size, stride in zip(sizes, strides):
+            if size != 1 and self.proved(stride, "==", expected) is not True:
+                return False
+            expected = expected * size
+        return True
+
+    def filled(self, size: Size) -> Size:
+        """A size, and 1 in the place of 0: what a stride counts. That it is not 0 is assumed where it is not proved,
+        but after capture: then strides of a tensor without elements are what they come to.
+        """
+        if not self.by_data.isdisjoint(symbols([size])):
+            return maximum(size, 1)
+        if self.closed:
+            return size
+        factors = map(of_atom, atoms_of(size)) if isinstance(size, Expr) and len(size.terms) == 1 else [size]
+        return size if all(self.decide(factor, ">=", 1) for factor in factors) else maximum(size, 1)
+
+    def specialize(self, size: Size) -> int:
+        """A size as a number, which is assumed."""
+        self.decide(size, "==", hint(size), f"{self.asker} takes a number" if self.operator else "its value was used")
+        return hint(size)
+
+    def _assume(self, difference: Size, relation: str, why: str) -> None:
+        if self.closed:
+            raise SizesUnfit("a size was asked for when the guards on sizes were made")
+        why = why or f"{self.asker} asked for sizes"
+        self.assumed[difference, relation] = Assumption(difference, relation, 0, why, self.origin())
+        self._narrow(difference, relation)
+        if relation == "==" and (found := solved(difference)):
+            self._replace(found)
+
+    def _replace(self, found: dict[Atom, Size]) -> None:
+        """From here on some atoms are other sizes, also in what replaced others so far."""
+        rows, self.replaced = self.replaced, found
+        self._canonical.clear()
+        for atom, size in rows.items():
+            kept = only_atom(self.canonical(of_atom(atom)))
+            found = {**found, **dict.fromkeys([atom, kept or atom], self.canonical(size))}
+        self.replaced = found
+        self.version += 1
+        self._canonical.clear()
+
+    def canonical(self, size: Size) -> Size:
+        """A size in the one form that all sizes have which were assumed to equal it."""
+        if isinstance(size, int) or not self.replaced:
+            return size
+        known = self._canonical.get(size)
+        if known is None:
+            known = self._canonical[size] = rebuilt(size, self._replacement)
+        return known
+
+    def _replacement(self, atom: Atom) -> Size | None:
+        found = self.replaced.get(atom)
+        if found is not None or not atom.function:
+            return found
+        arguments = tuple(map(self.canonical, atom.arguments))
+        if arguments == atom.arguments:
+            return None
+        return self.canonical(applied(atom.function, *arguments))
+
+    def _narrow(self, difference: Size, relation: str) -> None:
+        """What an assumption about one symbol says of its range."""
+        single = linear(difference)
+        if single is None:
+            return
+        name, factor, offset = single
+        low, high = self.ranges[name]
+        # factor * s + offset <relation> 0, with a factor that normal_form made positive
+        edge = -offset
+        if relation in (">", ">="):
+            low = max(low, edge // factor + 1 if relation == ">" else -(-edge // factor))
+        elif relation in ("<", "<="):
+            top = -(-edge // factor) - 1 if relation == "<" else edge // factor
+            high = top if high is None else min(high, top)
+        elif relation == "==":
+            low = high = edge // factor
+        elif edge == low * factor:
+            low += 1
+        self.ranges[name] = low, high
+
+
+def integers(sizes: Iterable[Size], like: torch.Tensor) -> list[Any]:
+    """Sizes as ints and SymInts of a fake tensor's environment."""
+    environment = environment_of([like]) or SizeEnvironment()
+    return [environment.integer(size) for size in sizes]

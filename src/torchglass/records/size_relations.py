@@ -1,0 +1,189 @@
+"""Relations of sizes: whether they hold, what is assumed of them, and conditions made of them.
+
+>>> s = Symbol("s0", hint=8, low=1)
+>>> proved(s * 2, ">=", 2), proved(s, "<", 9), normal_form(6 - s * 2, "<=")
+(True, None, (s0 - 3, '>='))
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .origin import UNKNOWN, Origin
+from .sizes import (
+    QUOTIENTS,
+    UNBOUNDED,
+    Atom,
+    Bounds,
+    Expr,
+    Size,
+    at_least,
+    bounds,
+    exact_quotient,
+    of_atom,
+    only_atom,
+    symbols,
+)
+from .sizes import text as size_text
+
+HOLDS: dict[str, Callable[[int, int], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
+}  # fmt: skip
+
+
+NEGATED = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", ">=": "<", "<": ">="}
+MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A relation of sizes that a stage relied on: ``left relation right``, as a guard will check it.
+
+    ``why`` says in a clause what needed it, ``origin`` for which line of the user's.
+    """
+
+    left: Size
+    relation: str
+    right: Size
+    why: str
+    origin: Origin = UNKNOWN
+
+
+def proved(left: Size, relation: str, right: Size, ranges: Mapping[str, Bounds] | None = None) -> bool | None:
+    """Whether the relation holds or does not whatever the symbols are, within ``ranges`` where these name them; None
+    where that depends on them.
+    """
+    if isinstance(left, int) and isinstance(right, int):
+        return HOLDS[relation](left, right)
+    low, high = bounds(left - right, ranges)
+    top = UNBOUNDED if high is None else high
+    ends = {"<": (top < 0, low >= 0), "<=": (top <= 0, low > 0), ">": (low > 0, top <= 0), ">=": (low >= 0, top < 0)}
+    certain, excluded = ends.get(relation, (low == top == 0, low > 0 or top < 0))
+    if relation == "!=":
+        certain, excluded = excluded, certain
+    return True if certain else False if excluded else None
+
+
+def normal_form(difference: Size, relation: str) -> tuple[Size, str]:
+    """A relation to 0 that holds of the same sizes, of fewer factors and with a first term that is not negative: one
+    of ``s0 == s1`` and ``s1 == s0``.
+    """
+    difference = _reduced(difference)
+    if isinstance(difference, Expr) and difference.terms[0][1] < 0:
+        difference, relation = -difference, MIRRORED.get(relation, relation)
+    undivided = _undivided(difference, relation)
+    return (difference, relation) if undivided is None else normal_form(*undivided)
+
+
+def _undivided(difference: Size, relation: str) -> tuple[Size, str] | None:
+    """The same of a number of which a quotient was taken: ``n // 4 >= 2`` is ``n >= 8``."""
+    offset = 0 if isinstance(difference, int) else dict(difference.terms).get((), 0)
+    quotient = difference - offset
+    atom = only_atom(quotient)
+    if atom is None or atom.function not in QUOTIENTS:
+        return None
+    divided, divisor = atom.arguments
+    if not isinstance(divisor, int):
+        return None
+    least = -offset  # quotient <relation> least
+    if relation in ("==", "!=") and least == 0 and at_least(divided, 0):
+        relation = "<=" if relation == "==" else ">"
+    if relation in (">", "<="):
+        relation, least = ">=" if relation == ">" else "<", least + 1
+    return (divided - least * divisor, relation) if relation in (">=", "<") else None
+
+
+def _reduced(difference: Size) -> Size:
+    """A size of the same sign, without the factors that all its terms have: 16*s0*s1 - 16*s0 is s1 - 1."""
+    if isinstance(difference, int):
+        return difference
+    monomials = [monomial for monomial, _ in difference.terms]
+    common = [atom for atom in dict.fromkeys(monomials[0]) if atom.low >= 1 and all(atom in m for m in monomials)]
+    divisor = math.gcd(*(coefficient for _, coefficient in difference.terms))
+    if common:
+        for atom in common:
+            difference = difference // of_atom(atom)
+            if isinstance(difference, int):
+                return difference
+        return _reduced(difference)
+    return difference // divisor if divisor > 1 else difference
+
+
+def linear(size: Size) -> tuple[str, int, int] | None:
+    """The name, factor and offset of a size that is ``factor * symbol + offset``."""
+    if isinstance(size, int):
+        return None
+    offset = dict(size.terms).get((), 0)
+    rest = size - offset
+    if isinstance(rest, int) or len(rest.terms) != 1:
+        return None
+    ((atoms, factor),) = rest.terms
+    if len(atoms) != 1 or atoms[0].function:
+        return None
+    return atoms[0].name, factor, offset
+
+
+def solved(difference: Size) -> dict[Atom, Size]:
+    """What atoms are where a difference is 0: a symbol is what it equals, a remainder 0 and its quotient exact."""
+    if isinstance(difference, int):
+        return {}
+    atoms = [monomial[0] for monomial, _ in difference.terms if len(monomial) == 1]
+    if len(difference.terms) == 1 and atoms and atoms[0].function == "mod":
+        divided, divisor = atoms[0].arguments
+        quotient = only_atom(divided // divisor)
+        return {atoms[0]: 0} if quotient is None else {atoms[0]: 0, quotient: exact_quotient(divided, divisor)}
+    for atom in sorted(atoms, key=lambda a: (a.function == "quotient", str(a)), reverse=True):
+        factor = dict(difference.terms)[atom,]
+        rest = (difference - factor * of_atom(atom)) * -factor
+        if abs(factor) != 1 or isinstance(rest, int):
+            continue
+        if atom.function == "quotient" and (found := solved(atom.arguments[0] - rest * atom.arguments[1])):
+            return found
+        if not atom.function and atom.name not in symbols([rest]):
+            return {atom: rest}
+    return {}
+
+
+# --- conditions -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Relation:
+    left: Size
+    relation: str
+    right: Size
+
+    def __str__(self) -> str:
+        return f"{size_text(self.left)} {self.relation} {size_text(self.right)}"
+
+
+@dataclass(frozen=True)
+class Joined:
+    how: str
+    parts: tuple[Condition, ...]
+
+    def __str__(self) -> str:
+        return f"{self.how}({', '.join(map(str, self.parts))})"
+
+
+Condition: TypeAlias = bool | Relation | Joined
+
+
+def evaluated(condition: Condition, answer: Callable[[Size, str, Size], bool | None]) -> bool | None:
+    """What a condition comes to; None where that is not known of a part on which it depends."""
+    if isinstance(condition, bool):
+        return condition
+    if isinstance(condition, Relation):
+        return answer(condition.left, condition.relation, condition.right)
+    if condition.how == "not":
+        found = evaluated(condition.parts[0], answer)
+        return None if found is None else not found
+    decisive, unknown = condition.how == "or", False
+    for part in condition.parts:
+        found = evaluated(part, answer)
+        if found is decisive:
+            return decisive
+        unknown = unknown or found is None
+    return None if unknown else not decisive
