@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ...aten.sizes import hints
+from ...aten.sizes import hinted, hints
 from ..errors import Unsupported
 from ..protocol import Lazy, NotConstant, Value
 from ..values.constant import ConstantV
@@ -74,10 +74,15 @@ def _fake(value: TensorV) -> torch.Tensor:
     return value.fake
 
 
+def tried(value: Value, leaf: Callable[[TensorV], Any]) -> Any:
+    """A value as an argument of an operation that is tried on real tensors, which ``leaf`` makes."""
+    return hinted(convert(value, leaf))
+
+
 def empty_like(value: TensorV) -> torch.Tensor:
     """A real tensor like one that has no elements."""
     t = value.fake
-    return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
+    return torch.empty_strided(hints(t.shape), hints(t.stride()), dtype=t.dtype, device=t.device)
 
 
 def zeros_like(value: TensorV) -> torch.Tensor:

@@ -22,9 +22,9 @@ from ...aten.nested import tensors_in
 from ...operators import data_sizes, symbolic_shapes
 from ...operators.traced_arrays import NotTraced, TracedArrays
 from ...records.origin import Origin
+from ...records.size_environment import DecidedByData, SizeEnvironment
 from ...records.size_places import size_places, symbols_of
 from ...records.sources import Source
-from ...records.symbolic_ints import DecidedByData, SizeEnvironment
 from ...records.tensor_spec import TensorSpec
 from ..errors import NeedsData, Unsupported
 from ..protocol import Machine, Value
@@ -35,7 +35,7 @@ from ..values.entry_tensor import EntrySizeV, EntryTensorV, ListCall, ListTensor
 from ..values.number import NumberV
 from ..values.sizes import refuse_by_data
 from ..values.tensor import TensorV
-from .arguments import convert, empty_like, fake_of, has_list, is_empty, zeros_like
+from .arguments import convert, empty_like, fake_of, has_list, is_empty, tried, zeros_like
 from .autograd_history import FREES_HISTORY, gradient_state, history_of, is_detached, is_freed, leaves_of, no_derivative
 from .memory_overlap import overlaps, storage
 from .symbolic_layouts import SymbolicLayout
@@ -241,9 +241,7 @@ class GraphBuilder:
             histories = [gradient_state(t) for t in given]
             if versions and all(map(is_empty, (t for t, _ in versions))):
                 # fake kernels let pass what real ones refuse (the maximum of nothing); without data both are at hand
-                function(
-                    *[convert(a, empty_like) for a in args], **{k: convert(v, empty_like) for k, v in kwargs.items()}
-                )
+                function(*[tried(a, empty_like) for a in args], **{k: tried(v, empty_like) for k, v in kwargs.items()})
             self.sizes.general = self.sizes.operator in GENERAL
             with self.fake_mode:
                 taken = as_kernels_take(function, fake_args, fake_kwargs)
@@ -251,7 +249,7 @@ class GraphBuilder:
             if isinstance(result, torch.Tensor) and result.layout in SPARSE:
                 raise Unsupported("an operation that makes a sparse tensor", "work with it outside what is compiled")
             if function is operator.getitem and has_list(fake_args[1]) and result.numel() <= MOST_TRIED:
-                function(*[convert(a, zeros_like) for a in args])  # nor do they see whether these places are there
+                function(*[tried(a, zeros_like) for a in args])  # nor do they see whether these places are there
             # an operation that returns its argument changed something about it: data, or a flag
             storages = set(map(storage, written))
             self.changed = [

@@ -14,9 +14,10 @@ from ... import torch_compat
 from ...aten import masked_writes
 from ...marks.markers import DISABLED, IN_GRAPH, REASON
 from ...records.literals import literal
+from ...records.size_environment import SizeEnvironment
 from ...records.size_places import symbols_of
 from ...records.sources import Computed, Constant
-from ...records.symbolic_ints import SizeEnvironment, SizesUnfit
+from ...records.symbolic_ints import SizesUnfit
 from ..errors import Fails, NeedsData, Unsupported
 from ..graph.arguments import fake_of, has_tensor
 from ..graph.builder import GraphBuilder, stack_trace
@@ -425,7 +426,8 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
         raise
     except Exception as error:
         if m.state(GraphBuilder).fake_mode.symbolic:  # perhaps in numbers it does not
-            raise SizesUnfit(f"{type(error).__name__} in an operation on changing sizes: {error}") from error
+            name = getattr(target, "__name__", target)
+            raise SizesUnfit(f"`{name}` raises {type(error).__name__} on changing sizes: {error}") from error
         raise Fails(f"the program raises {type(error).__name__}") from None
     op_derivatives.check(m, target, args, kwargs, result)
     asked = target == "requires_grad_" or ("requires_grad" in kwargs and m.truth(kwargs["requires_grad"]))
