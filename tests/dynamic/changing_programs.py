@@ -5,6 +5,7 @@ The first letters of an input's sizes are those that change: ``"bt16"`` is [b, t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -472,3 +473,64 @@ def new_tensors(x):
 def largest_of_sizes(x):
     n = max(x.shape[0], x.shape[1])
     return torch.ones(n) * x.sum(), min(x.shape)
+
+
+# --- sizes that are computed, and equal ones ------------------------------------------------------------------------
+@program(X)
+def filled_up_to_windows(x):
+    t = x.shape[1]
+    x = F.pad(x, (0, 0, 0, (4 - t % 4) % 4))
+    b, n, c = x.shape
+    windows = x.view(b, n // 4, 4, c).transpose(2, 3).reshape(-1, 4, c).softmax(1)
+    return windows.view(b, n // 4, 4, c).reshape(b, n, c)[:, :t]
+
+
+@program(X)
+def rounded_quotients(x):
+    n, m = math.ceil(x.shape[1] / 2) * 2, int(x.shape[0] / 2)
+    return F.pad(x, (0, 0, 0, n - x.shape[1])).reshape(x.shape[0], n // 2, 32).sum(1), x[:m]
+
+
+@program(("t", "b", 16), ("b", "t", 4))
+def equal_sizes_of_two(x, y):
+    x = x.transpose(0, 1).reshape(-1, 16)
+    b, t, _ = y.shape
+    x = x.view(b, -1, 16) * y.mean(-1, keepdim=True)
+    return x.reshape(b * t, 4, 4).sum(1).view(b, t, 4) + y
+
+
+@program(X)
+def in_rows_of_its_own(x):
+    flat = x.reshape(-1, 16)
+    rows = flat.view(x.shape[0], -1, 16)
+    return rows.flatten(0, 1).view(x.shape[0], flat.shape[0] // x.shape[0], 2, 8).sum((1, 3)) + flat.sum()
+
+
+@program(X)
+def evenly_spaced(x):
+    places = torch.linspace(-1, 1, x.shape[1])
+    return x * places[:, None] + torch.linspace(2, 0, x.shape[0])[:, None, None]
+
+
+@program(X)
+def counted_from_halves(x):
+    places = torch.arange(0.5, x.shape[1], dtype=x.dtype) / x.shape[1]
+    return x * (2 * places - 1)[:, None] + torch.arange(1, 2 * x.shape[0], 2)[:, None, None]
+
+
+@program(X)
+def rotated_as_complex(x):
+    angles = torch.arange(x.shape[1])[:, None] * torch.linspace(0, 1, 8)
+    turned = torch.polar(torch.ones_like(angles), angles)
+    return torch.view_as_real(torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2)) * turned).flatten(2)
+
+
+@program(X)
+def sampled_from_a_grid(x):
+    grid = x[..., :2].tanh()[:, None]
+    return F.grid_sample(x[:, None], grid, align_corners=False), F.grid_sample(x[:, None], grid, align_corners=True)
+
+
+@program(X)
+def spread_of_all(x):
+    return x.var(), x.std(1), torch.var_mean(x, (0, 1), correction=0)[0]

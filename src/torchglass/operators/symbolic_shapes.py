@@ -13,6 +13,7 @@ strides that are what lies inside stay so.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,15 +22,9 @@ import torch
 from ..aten.nested import tensors_in
 from ..aten.sizes import hint_of, hints, nesting
 from ..process.tables import enters
-from ..records.sizes import Size, at_least, hint, product
-from ..records.symbolic_ints import (
-    DecidedByData,
-    SizeEnvironment,
-    environment_of,
-    has_symbols,
-    size_of,
-    sizes_of,
-)
+from ..records.size_environment import DecidedByData, SizeEnvironment
+from ..records.sizes import Expr, Size, at_least, divides, hint, product
+from ..records.symbolic_ints import environment_of, has_symbols, size_of, sizes_of
 from ..torch_compat import FakeTensor, FakeTensorMode, OpOverload, fake_like, view_of
 
 aten = torch.ops.aten
@@ -131,8 +126,8 @@ class _Rule:
             return func(*map(self._number, args), **{name: self._number(value) for name, value in kwargs.items()})
 
     def _number(self, value: Any) -> Any:
-        if isinstance(value, torch.SymInt):
-            return hint_of(value)
+        if isinstance(value, (torch.SymInt, torch.SymFloat)):
+            return value.node.hint
         if isinstance(value, (list, tuple)):
             return type(value)(map(self._number, value)) if type(value) in (list, tuple) else list(value)
         if not isinstance(value, torch.Tensor) or not has_symbols(value):
@@ -185,6 +180,7 @@ def _is_pointwise(func: OpOverload) -> bool:
     return torch.Tag.pointwise in func.tags and not schema.is_mutable and returns
 
 
+@gives(aten.complex.default, aten.polar.default)
 def _broadcast(*args: Any, **kwargs: Any) -> list[Sizes] | None:
     """The sizes of operands, as they meet; None where it is not known which of two is 1."""
     operands = [arg.sizes for arg in (*args, *kwargs.values()) if isinstance(arg, Layout)]
@@ -372,6 +368,24 @@ def _made(sizes: list[Size], *args: Any, **kwargs: Any) -> list[Sizes]:
     return [tuple(sizes)]
 
 
+@gives(aten.arange.default, aten.arange.start, aten.arange.start_step)
+def _counted(*args: Any, **kwargs: Any) -> list[Sizes] | None:
+    """As many as there are steps from the start to before the end, of numbers that are exact as floats."""
+    start, end = (0, *args)[-2:] if len(args) < 3 else args[:2]
+    step = args[2] if len(args) == 3 else 1
+    if isinstance(step, Expr) or not all(isinstance(one, (int, float, Expr)) for one in args):
+        return None
+    parts = [(one, 1) if isinstance(one, Expr) else float(one).as_integer_ratio() for one in (start, end)]
+    above, below = float(step).as_integer_ratio()
+    scale = math.lcm(below, *(under for _, under in parts))
+    first, last = (over * (scale // under) for over, under in parts)
+    stride = above * (scale // below)
+    return [((last - first + stride - 1) // stride,)] if scale <= MOST_EXACT and stride > 0 else None
+
+
+MOST_EXACT = 1 << 20
+
+
 @gives(aten.new_zeros.default, aten.new_ones.default, aten.new_empty.default, aten.new_full.default)
 def _made_like(x: Layout, sizes: list[Size], *args: Any, **kwargs: Any) -> list[Sizes]:
     return [tuple(sizes)]
@@ -408,6 +422,19 @@ def _t(environment: SizeEnvironment, x: Layout) -> Layout | None:
 @shows(aten.permute.default)
 def _permute(environment: SizeEnvironment, x: Layout, order: Sequence[int]) -> Layout:
     return Layout(tuple(x.sizes[d] for d in order), tuple(x.strides[d] for d in order), x.offset)
+
+
+@shows(aten.view_as_real.default)
+def _view_as_real(environment: SizeEnvironment, x: Layout) -> Layout:
+    return Layout((*x.sizes, 2), (*(stride * 2 for stride in x.strides), 1), x.offset * 2)
+
+
+@shows(aten.view_as_complex.default)
+def _view_as_complex(environment: SizeEnvironment, x: Layout) -> Layout | None:
+    steps = (*x.strides[:-1], x.offset)
+    if x.sizes[-1] != 2 or x.strides[-1] != 1 or not all(divides(2, step) for step in steps):
+        return None
+    return Layout(x.sizes[:-1], tuple(stride // 2 for stride in x.strides[:-1]), x.offset // 2)
 
 
 @shows(aten.unsqueeze.default)
@@ -483,13 +510,14 @@ def _view(environment: SizeEnvironment, x: Layout, sizes: list[Size]) -> Layout 
     total = product(x.sizes)
     if -1 in sizes:
         rest = product(size for size in sizes if size != -1)
-        if rest == 0 or total % rest != 0:
+        if environment.proved(rest, ">", 0) is not True or not environment.decide(total % rest, "==", 0, "a view"):
             return None
         sizes = [total // rest if size == -1 else size for size in sizes]
-    if product(sizes) != total:
+    if total == 0 or not environment.decide(product(sizes), "==", total, "a view"):
         return None
-    strides = view_strides(x, sizes)
-    return None if strides is None else Layout(tuple(sizes), strides, x.offset)
+    known, wanted, steps = (tuple(map(environment.canonical, values)) for values in (x.sizes, sizes, x.strides))
+    strides = view_strides(x._replace(sizes=known, strides=steps), wanted)
+    return None if strides is None else Layout(wanted, strides, x.offset)
 
 
 def view_strides(x: Layout, sizes: Sequence[Size]) -> Sizes | None:

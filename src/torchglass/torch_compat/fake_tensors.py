@@ -229,7 +229,10 @@ def view_of(
 ) -> torch.Tensor:
     """A fake tensor that shows the memory of another one."""
     with in_kernel_invocation_manager(mode):
-        data = torch.as_strided(base, sizes, strides, offset)
+        data = base
+        if dtype.is_complex != base.dtype.is_complex:
+            data = torch.view_as_complex(base) if dtype.is_complex else torch.view_as_real(base)
+        data = torch.as_strided(data, sizes, strides, offset)
     return FakeTensor(mode, data if data.dtype is dtype else data.view(dtype), base.device)
 
 

@@ -1,0 +1,22 @@
+"""Functions whose operators take sizes as numbers, by others that take symbolic ones (``symbolic_shapes``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..process.tables import enters
+from ..torch_compat import ON_SYMBOLS
+
+
+@enters(ON_SYMBOLS)(torch.linspace)
+def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> torch.Tensor:
+    """As the kernels compute it: the first half from ``start``, the second one from ``end``."""
+    made = dtype or torch.get_default_dtype()
+    numbers = all(isinstance(one, (int, float)) for one in (start, end))
+    if not isinstance(steps, torch.SymInt) or not numbers or not made.is_floating_point or steps == 1:
+        return torch.linspace(start, end, steps, dtype=dtype, **kwargs)
+    places = torch.arange(steps, dtype=made, **kwargs)
+    step = (end - start) / (steps - 1)
+    return torch.where(places < steps // 2, start + step * places, end - step * (steps - 1 - places))
