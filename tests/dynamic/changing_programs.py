@@ -122,7 +122,7 @@ def in_pieces(x):
     return one * two.sigmoid(), three + four, five
 
 
-@program(X, most_entries=3)  # one window is contiguous however it is turned
+@program(X)
 def in_windows(x):
     b, t, c = x.shape
     windows = F.pad(x, (0, 0, 0, (4 - t % 4) % 4)).view(b, -1, 4, c)

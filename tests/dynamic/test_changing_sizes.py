@@ -75,8 +75,9 @@ def test_sizes_of_one_and_none(name: str, backend: str) -> None:
 
 
 ONES = [
-    "batch_norm_of_images", "batch_norm_of_known_spread", "convolution", "mask_of_rows", "patches", "places_of_maxima",
-    "transposed_convolution", "written_to_in_steps",
+    "batch_norm_of_images", "batch_norm_of_known_spread", "biased_by_position", "convolution", "mask_of_rows",
+    "packed_attention", "patches", "places_of_maxima", "shifted_by_position", "transposed_convolution",
+    "written_to_in_steps",
 ]  # fmt: skip
 
 

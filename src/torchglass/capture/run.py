@@ -54,6 +54,7 @@ from .errors import (
     UserError,
 )
 from .graph.builder import GraphBuilder
+from .graph.open_layouts import LayoutsMatter
 from .guarding import class_guards as relied
 from .guarding import no_alias_guards as told_apart
 from .interp.frame import Frame
@@ -104,13 +105,14 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
     marked: _Mark | None = None
-    leaves_break = checks_break = effects_break = False
+    leaves_break = checks_break = effects_break = layouts_matter = False
     try:
         while True:
             with _state_kept():
                 attempt = _Attempt(request, state, marked)
                 attempt.m.state(Leaves).break_here, attempt.m.state(Checks).break_here = leaves_break, checks_break
                 attempt.m.state(EffectsLog).breaks = effects_break
+                attempt.m.state(SizeEnvironment).layouts_open = not layouts_matter
                 try:
                     return attempt.capture()
                 except Restart:
@@ -127,6 +129,8 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
                     marked, checks_break = None, True
                 except OutOfOrder:
                     marked, effects_break = None, True
+                except LayoutsMatter:
+                    marked, layouts_matter = None, True
                 except CannotResume as error:
                     found = (
                         marked.found if marked is not None else GraphBreak(str(error), attempt.m.origin(), error.hint)
@@ -403,6 +407,7 @@ class _Attempt:
             builder.refuse_missing_derivatives(outputs)
         except Unsupported as error:
             raise LeafLeaves(error.reason, error.hint) from None
+        builder.refuse_open_layouts(outputs)
         for guard in reversed(self.m.state(inference.EnteredInference).guards):
             builder.mark_mode(torch_compat.exit_inference_mode, (guard.node,), self.m.origin())
         graph.output(tuple(builder.argument_tensor(v) for v in outputs))

@@ -152,6 +152,14 @@ def _times(size: Any, factor: float) -> Any:
 _EXACT = 1 << 20
 
 
+@enters(ON_SYMBOLS)(torch.nn.functional.adaptive_avg_pool1d)
+def adaptive_avg_pool1d(input: torch.Tensor, output_size: Any) -> torch.Tensor:
+    """The mean that pooling into one is."""
+    if output_size in (1, (1,), [1]) and input.dim() in (2, 3) and input.is_floating_point():
+        return input.mean(-1, keepdim=True)
+    return torch.nn.functional.adaptive_avg_pool1d(input, output_size)
+
+
 # --- norms ------------------------------------------------------------------------------------------------------------
 @gives(aten.native_group_norm.default)
 def _group_norm(

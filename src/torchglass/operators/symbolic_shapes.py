@@ -208,10 +208,10 @@ def _same(x: Any, *args: Any, **kwargs: Any) -> list[Sizes] | None:
 # equal are left to its meta function, which asks.
 @gives(aten.copy.default)
 def _copied(x: Layout, source: Layout, *args: Any) -> list[Sizes] | None:
-    return [x.sizes] if _spreads(source.sizes, x.sizes) else None
+    return [x.sizes] if spreads(source.sizes, x.sizes) else None
 
 
-def _spreads(sizes: Sizes, wanted: Sizes) -> bool:
+def spreads(sizes: Sizes, wanted: Sizes) -> bool:
     """Whether a tensor of these sizes is one of the wanted ones when it is expanded."""
     begin = len(wanted) - len(sizes)
     return begin >= 0 and all(size in (1, whole) for size, whole in zip(sizes, wanted[begin:]))
@@ -242,9 +242,17 @@ def _index_add(x: Layout, dim: int, index: Layout, source: Layout, **kwargs: Any
     return [x.sizes] if _alike_but(x.sizes, source.sizes, dim) and index.sizes == (source.sizes[dim],) else None
 
 
-@gives(aten.native_dropout.default)
-def _twice(x: Layout, *args: Any) -> list[Sizes]:
+@gives(aten.native_dropout.default, aten.sort.default, aten.sort.stable)
+def _twice(x: Layout, *args: Any, **kwargs: Any) -> list[Sizes]:
     return [x.sizes, x.sizes]
+
+
+@gives(aten.topk.default)
+def _largest(x: Layout, count: Size, dim: int = -1, *args: Any) -> list[Sizes] | None:
+    if not x.sizes or not at_least(x.sizes[dim] - count, 0):
+        return None
+    dim %= len(x.sizes)
+    return [(*x.sizes[:dim], count, *x.sizes[dim + 1 :])] * 2
 
 
 @gives(aten.mm.default, aten.bmm.default)
@@ -255,7 +263,7 @@ def _product(x: Layout, y: Layout) -> list[Sizes] | None:
 
 @gives(aten.addmm.default, aten.baddbmm.default)
 def _product_added(bias: Layout, x: Layout, y: Layout, **kwargs: Any) -> Results:
-    return _product(x, y) if _spreads(bias.sizes, (*x.sizes[:-1], y.sizes[-1])) else None
+    return _product(x, y) if spreads(bias.sizes, (*x.sizes[:-1], y.sizes[-1])) else None
 
 
 @gives(aten.embedding.default)
@@ -396,7 +404,7 @@ def _attention(query: Layout, key: Layout, value: Layout, *args: Any, **kwargs: 
     mask = kwargs.get("attn_mask")
     batch, scores = query.sizes[:-2], (*query.sizes[:-1], key.sizes[-2])
     fits = batch == key.sizes[:-2] == value.sizes[:-2] and key.sizes[-2] == value.sizes[-2]
-    if not fits or query.sizes[-1] != key.sizes[-1] or not (mask is None or _spreads(mask.sizes, scores)):
+    if not fits or query.sizes[-1] != key.sizes[-1] or not (mask is None or spreads(mask.sizes, scores)):
         return None
     return [(*query.sizes[:-1], value.sizes[-1]), query.sizes[:-1]]
 

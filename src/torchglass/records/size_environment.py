@@ -56,6 +56,7 @@ class SizeEnvironment:
         self.made_by_data: list[torch.SymInt] = []  # by the call at hand
         self.chosen: dict[int, tuple[torch.Tensor, int, torch.SymInt]] = {}  # how many a mask of a version chooses
         self.again: list[torch.SymInt] | None = None  # of a call that is made once more: what it makes
+        self.layouts_open = False  # whether what is not proved to lie contiguous does not
         self.general = False  # whether a size that data decide may be taken for one that is neither 0 nor 1
         self.replaced: dict[Atom, Size] = {}  # by what they were assumed to equal
         self.version = 0  # of these

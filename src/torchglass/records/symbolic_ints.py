@@ -74,9 +74,9 @@ class Node:
     def has_hint(self) -> bool:
         """Whether PyTorch's C++ may ask what it wants to know: without, it keeps contiguity open and takes what is not
         proved for no. A tensor of one row is contiguous however it is turned, and then ``contiguous()`` is the tensor
-        itself, to which the program may write: only where data decide is that left open.
+        itself, to which the program may write: see ``capture.graph.open_layouts``.
         """
-        return not self.environment.by_data
+        return not (self.environment.layouts_open or self.environment.by_data)
 
     def maybe_as_int(self) -> int | None:
         return None

@@ -38,6 +38,7 @@ from ..values.tensor import TensorV
 from .arguments import convert, empty_like, fake_of, has_list, is_empty, tried, zeros_like
 from .autograd_history import FREES_HISTORY, gradient_state, history_of, is_detached, is_freed, leaves_of, no_derivative
 from .memory_overlap import overlaps, storage
+from .open_layouts import OpenLayouts
 from .symbolic_layouts import SymbolicLayout
 
 Made = TypeVar("Made", bound=EntryTensorV)
@@ -75,6 +76,7 @@ class GraphBuilder:
         self.written: set[int] = set()  # storages
         self.writes = 0  # operations that write
         self.changed: list[torch.Tensor] = []
+        self.open_layouts = OpenLayouts()
         self.region: int | None = None  # of the torch.utils.checkpoint call that nodes now belong to
         self.regions = 0
         self.held: dict[str, Any] = {}
@@ -221,6 +223,10 @@ class GraphBuilder:
                 if node in self.without_derivative:
                     raise Unsupported(*no_derivative(self.without_derivative[node]))
 
+    def refuse_open_layouts(self, outputs: list[TensorV]) -> None:
+        """Two tensors that leave the graph must not perhaps be one. Raises LayoutsMatter."""
+        self.open_layouts.leaving({storage(value.fake) for value in (*self.inputs, *outputs)})
+
     def evaluate(self, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Any:
         """The result of an operation on fake tensors. PyTorch's own errors come through as they are."""
         fake_args = [fake_of(a) for a in args]
@@ -251,12 +257,15 @@ class GraphBuilder:
             if function is operator.getitem and has_list(fake_args[1]) and result.numel() <= MOST_TRIED:
                 function(*[tried(a, zeros_like) for a in args])  # nor do they see whether these places are there
             # an operation that returns its argument changed something about it: data, or a flag
+            if self.sizes.layouts_open:
+                self.open_layouts.watch(self.sizes.operator, fake_args, result)
             storages = set(map(storage, written))
             self.changed = [
                 t for t, version in versions if _version(t) != version or (storages and storage(t) in storages)
             ]
             self.changed_data = bool(self.changed) or any(t is result for t, _ in versions)
             self.written.update(map(storage, self.changed))
+            self.open_layouts.written(map(storage, self.changed))
             self.writes += self.changed_data
             # a graph works on aliases of its inputs: what changes about one beside its data is lost
             if any(_layout(t) != before for t, before in zip(given, layouts)):
