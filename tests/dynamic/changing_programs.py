@@ -534,3 +534,12 @@ def sampled_from_a_grid(x):
 @program(X)
 def spread_of_all(x):
     return x.var(), x.std(1), torch.var_mean(x, (0, 1), correction=0)[0]
+
+
+@program(X, ("b", "t"))
+def attention_with_masks(x, bias):
+    heads = x.view(*x.shape[:2], 4, 4).transpose(1, 2)
+    seen = (bias > 0)[:, None, None] | torch.eye(x.shape[1], dtype=torch.bool)
+    first = F.scaled_dot_product_attention(heads, heads, heads, attn_mask=bias[:, None, None].detach())
+    second = F.scaled_dot_product_attention(first, heads, heads, attn_mask=seen, scale=0.5)
+    return F.scaled_dot_product_attention(second, heads, heads, is_causal=True).transpose(1, 2).flatten(2)

@@ -9,9 +9,9 @@ import torch
 
 from ..process.tables import enters
 from ..records.sizes import at_least
-from ..records.symbolic_ints import has_symbols, sizes_of
+from ..records.symbolic_ints import environment_of, has_symbols, sizes_of
 from ..torch_compat import ON_SYMBOLS
-from .symbolic_shapes import spreads
+from .symbolic_shapes import meet, spreads
 
 _FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -49,5 +49,8 @@ def _fits(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: tor
         return False
     if mask is None:
         return True
-    taken = mask.dtype in (torch.bool, query.dtype) and not mask.requires_grad and mask.dim() in (2, 4)
-    return taken and spreads(sizes_of(mask.shape), (*q[:3], k[2]))
+    if mask.dtype not in (torch.bool, query.dtype) or mask.requires_grad or mask.dim() not in (2, 4):
+        return False
+    if environment := environment_of(operands):
+        meet(environment, [sizes_of(mask.shape), (*q[:3], k[2])])
+    return spreads(sizes_of(mask.shape), (*sizes_of(query.shape)[:3], sizes_of(key.shape)[2]))

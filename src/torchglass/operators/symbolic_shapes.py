@@ -98,6 +98,8 @@ class _Rule:
     def new(self, rule: Any, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not all(_is_fake(self.mode, tensor) for tensor in tensors_in((*args, *kwargs.values()))):
             return None
+        if rule is _broadcast:
+            meet(self.environment, [_layout(one).sizes for one in (*args, *kwargs.values()) if _is_tensor(one)])
         found = rule(*map(_sized, args), **{name: _sized(value) for name, value in kwargs.items()})
         if found is None:
             return None
@@ -178,6 +180,19 @@ def _is_pointwise(func: OpOverload) -> bool:
     schema = func._schema
     returns = len(schema.returns) == 1 and str(schema.returns[0].type) == "Tensor"
     return torch.Tag.pointwise in func.tags and not schema.is_mutable and returns
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def meet(environment: SizeEnvironment, operands: Sequence[Sizes]) -> None:
+    """Sizes that meet in broadcasting and now are equal are assumed to be: PyTorch asks first whether they are 1."""
+    for place in range(1, max(map(len, operands), default=0) + 1):
+        met = list(dict.fromkeys(one[-place] for one in operands if place <= len(one) and one[-place] != 1))
+        if len({hint(size) for size in met}) == 1:
+            for other in met[1:]:
+                environment.decide(met[0], "==", other, "broadcasting")
 
 
 @gives(aten.complex.default, aten.polar.default)
