@@ -543,3 +543,10 @@ def attention_with_masks(x, bias):
     first = F.scaled_dot_product_attention(heads, heads, heads, attn_mask=bias[:, None, None].detach())
     second = F.scaled_dot_product_attention(first, heads, heads, attn_mask=seen, scale=0.5)
     return F.scaled_dot_product_attention(second, heads, heads, is_causal=True).transpose(1, 2).flatten(2)
+
+
+@program(X, ("b", "t", 16))
+def attention_to_another(x, memory):
+    query, key = (one.unflatten(2, (4, 4)).transpose(1, 2) for one in (x, memory[:, 1:]))
+    bias = torch.arange(4.0)[:, None, None].expand(4, x.shape[1], key.shape[2])
+    return F.scaled_dot_product_attention(query, key, key, attn_mask=bias[None]).transpose(1, 2).reshape_as(x)

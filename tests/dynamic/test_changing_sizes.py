@@ -75,7 +75,7 @@ def test_sizes_of_one_and_none(name: str, backend: str) -> None:
 
 
 ONES = [
-    "attention_with_masks",
+    "attention_to_another", "attention_with_masks",
     "batch_norm_of_images", "batch_norm_of_known_spread", "biased_by_position", "convolution", "mask_of_rows",
     "packed_attention", "patches", "places_of_maxima", "shifted_by_position", "transposed_convolution",
     "written_to_in_steps",

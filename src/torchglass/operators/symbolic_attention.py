@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from ..process.tables import enters
-from ..records.sizes import at_least
-from ..records.symbolic_ints import environment_of, has_symbols, sizes_of
+from ..records.symbolic_ints import environment_of, sizes_of
 from ..torch_compat import ON_SYMBOLS
 from .symbolic_shapes import meet, spreads
 
@@ -41,16 +40,20 @@ def _fits(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: tor
     plain = all(t.device.type == "cpu" and t.dim() == 4 and t.dtype is query.dtype for t in operands)
     if not plain or query.dtype not in _DTYPES or not torch.backends.cuda.flash_sdp_enabled():
         return False
-    if not any(map(has_symbols, operands)) or any(sizes_of(t.stride())[-1] != 1 for t in operands):
+    environment = environment_of(operands)
+    if environment is None or any(sizes_of(t.stride())[-1] != 1 for t in operands):
         return False
-    q, k, v = map(sizes_of, (query.shape, key.shape, value.shape))
+    q, k, v = (sizes_of(t.shape) for t in operands)
+    for pair in zip((*q[:2], *k[:2], k[2], q[3], k[3]), (*k[:2], *v[:2], v[2], k[3], v[3])):
+        meet(environment, [(one,) for one in pair])
+    q, k, v = (sizes_of(t.shape) for t in operands)
     alike = q[:2] == k[:2] == v[:2] and k[2] == v[2] and q[3] == k[3] == v[3]
-    if not alike or not all(at_least(size, 1) for size in (*q, k[2])):
+    if not alike or not all(environment.decide(size, ">=", 1, "attention") for size in (*q, k[2])):
         return False
     if mask is None:
         return True
     if mask.dtype not in (torch.bool, query.dtype) or mask.requires_grad or mask.dim() not in (2, 4):
         return False
-    if environment := environment_of(operands):
-        meet(environment, [sizes_of(mask.shape), (*q[:3], k[2])])
-    return spreads(sizes_of(mask.shape), (*sizes_of(query.shape)[:3], sizes_of(key.shape)[2]))
+    scores = *q[:3], k[2]
+    meet(environment, [sizes_of(mask.shape), scores])
+    return spreads(sizes_of(mask.shape), tuple(map(environment.canonical, scores)))
