@@ -17,6 +17,8 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "broadcast": lambda x: x + x[:, :1],
     "both ways": lambda x: x[:, 0] + x[0],  # an error but where they are equal, or one of them is 1
     "squeezed": lambda x: x.squeeze(),
+    "rank of what is squeezed": lambda x: (x * 2, x.squeeze().dim(), x.squeeze(1).shape, x.squeeze((0, 1)).shape),
+    "squeezed in place": lambda x: x.clone().squeeze_(0),
     "turned": lambda x: (x.transpose(0, 1).contiguous(), x.transpose(0, 1) * 2),
     "expanded": lambda x: x[:, :1].expand(-1, x.shape[1], -1) * x,
     "largest": lambda x: x.amax(1),

@@ -24,7 +24,7 @@ from ..aten.sizes import hint_of, hints, nesting
 from ..process.tables import enters
 from ..records.size_environment import DecidedByData, SizeEnvironment
 from ..records.sizes import Expr, Size, at_least, divides, hint, product
-from ..records.symbolic_ints import environment_of, has_symbols, size_of, sizes_of
+from ..records.symbolic_ints import SizesUnfit, environment_of, has_symbols, size_of, sizes_of
 from ..torch_compat import FakeTensor, FakeTensorMode, OpOverload, fake_like, view_of
 
 aten = torch.ops.aten
@@ -466,6 +466,21 @@ def _unsqueeze(environment: SizeEnvironment, x: Layout, dim: int) -> Layout:
     stride = x.sizes[dim] * x.strides[dim] if dim < len(x.sizes) else 1
     sizes = (*x.sizes[:dim], 1, *x.sizes[dim:])
     return Layout(sizes, (*x.strides[:dim], stride, *x.strides[dim:]), x.offset)
+
+
+@shows(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims)
+def _squeeze(environment: SizeEnvironment, x: Layout, dims: Any = None) -> Layout:
+    """Which sizes are 1 is assumed: PyTorch's C++ takes symbolic ones for others, and asks nothing."""
+    rank = max(len(x.sizes), 1)
+    asked = {dim % rank for dim in ([dims] if isinstance(dims, int) else range(rank) if dims is None else dims)}
+    kept = [n for n, size in enumerate(x.sizes) if n not in asked or not environment.decide(size, "==", 1)]
+    return Layout(tuple(x.sizes[n] for n in kept), tuple(x.strides[n] for n in kept), x.offset)
+
+
+@shows(aten.squeeze_.default, aten.squeeze_.dim, aten.squeeze_.dims)
+def _squeeze_in_place(environment: SizeEnvironment, x: Layout, dims: Any = None) -> Layout:
+    """PyTorch's C++ reads symbolic sizes of the tensor as numbers, which ends the process."""
+    raise SizesUnfit("`squeeze_` takes sizes as numbers")
 
 
 @shows(aten.select.int)
