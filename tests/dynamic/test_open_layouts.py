@@ -97,3 +97,15 @@ def test_gradients_through_what_may_be_a_copy(backend: str) -> None:
         ours, eager = (torch.autograd.grad(f(x).square().sum(), x)[0] for f in (compiled, function))
         torch.testing.assert_close(ours, eager)
     assert entries(compiled) <= 3
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_write_to_what_is_a_view_where_a_size_is_1(backend: str) -> None:
+    def function(x):
+        return x.flatten(1, -1).mul_(2) + 1
+
+    compiled = tg.compile(function, backend=backend)
+    for a, b in ((4, 6), (5, 7), (3, 1), (1, 5), (1, 1), (6, 6)):
+        ours, eager = (torch.ones(4, b, a).permute(2, 1, 0) for _ in range(2))
+        torch.testing.assert_close(compiled(ours), function(eager))
+        torch.testing.assert_close(ours, eager)
