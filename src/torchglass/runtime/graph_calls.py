@@ -30,11 +30,16 @@ def on_list(forward: GraphCall, laid_out: torch.fx.GraphModule | None = None, fi
 
         def call(inputs: list[Any]) -> Any:
             at = read_sizes(places, inputs)
-            laid = (ensure_layout(x, in_numbers(a, at), in_numbers(b, at), c) for x, (a, b, c) in zip(inputs, layouts))
+            laid = (_laid_out(x, in_numbers(a, at), in_numbers(b, at), c) for x, (a, b, c) in zip(inputs, layouts))
             return forward(*laid, *inputs[count:])
 
         return call
-    return lambda inputs: forward(*(ensure_layout(x, *how) for x, how in zip(inputs, layouts)), *inputs[count:])
+    return lambda inputs: forward(*(_laid_out(x, *how) for x, how in zip(inputs, layouts)), *inputs[count:])
+
+
+def _laid_out(x: torch.Tensor | None, sizes: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor | None:
+    """An input as it was compiled for; None for what the backward of a part was not given, since nothing reads it."""
+    return None if x is None and 0 not in sizes else ensure_layout(x, sizes, strides, dtype)
 
 
 def unless_batched(kernels: GraphCall, forward: GraphCall, gm: torch.fx.GraphModule, saved: int) -> GraphCall:

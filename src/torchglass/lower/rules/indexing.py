@@ -15,7 +15,7 @@ from torch import fx
 
 from ...records.extern_targets import JOIN
 from ...records.loops import Access, Loop, View, compute_dtype
-from ...records.sizes import Size, all_known
+from ...records.sizes import Size
 from ...records.symbolic_ints import sizes_of
 from ..context import Lowering, Splat, dtype_name, known_size, known_sizes
 from ..strides import is_dense
@@ -161,13 +161,12 @@ def _pad(low: Lowering, node: fx.Node, x: Any, pad: Sequence[int], value: Any = 
     shape = sizes_of(node.meta["val"].shape)
     if not fits(value, low.dtype(x)):
         raise NotLowered("a number that the dtype does not hold: eager raises")
-    rank = len(shape)
+    rank, pads = len(shape), known_sizes(sizes_of(pad))
     before = [0] * rank
-    for k in range(len(pad) // 2):
-        before[rank - 1 - k] = pad[2 * k]
-    if _is_stored(node) and _made_by_loop(low, x) and all_known(pad) and min(pad, default=0) >= 0:
+    for k in range(len(pads) // 2):
+        before[rank - 1 - k] = pads[2 * k]
+    if _is_stored(node) and _made_by_loop(low, x) and min(pads, default=0) >= 0:
         return _padded_in_place(low, node, x, before, value)
-
     return low.finish(padded(low, x, before, shape, value), [], node, indexed=True)
 
 
