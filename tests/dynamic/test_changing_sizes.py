@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import torchglass as tg
+from torchglass.records.symbolic_ints import SizesUnfit
 
 from .changing_programs import PROGRAMS, Program
 
@@ -149,3 +151,41 @@ def test_masks_that_are_no_corner_of_a_larger_one_stay(mask_of: Callable[[torch.
         for t in (100, 90, 60, 25, 30, 33):
             x = torch.randn(2, t, 16)
             torch.testing.assert_close(compiled(x), attend(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "glass"])
+@pytest.mark.parametrize("function", [lambda x: x[:3] * 2, lambda x: x[x > 0]])
+def test_what_tells_sizes_alone_may_be_written_to(function: Callable[..., Any], backend: str) -> None:
+    compiled = tg.compile(function, backend=backend)
+    for rows in (4, 5, 6):
+        leaf, gradients = torch.randn(rows, 5, requires_grad=True), []
+        for called in (compiled, function):
+            x = leaf * 1
+            result = called(x)
+            x.add_(1)
+            result.add_(1)
+            gradients.append(*torch.autograd.grad(result.sum(), leaf))
+        assert_equal(*gradients)
+
+
+@pytest.mark.complains("runs a graph with ATen")
+def test_a_part_whose_backward_runs_with_aten_is_not_given_what_others_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(sizes: Any) -> Any:
+        if any(isinstance(size, torch.SymInt) for size in sizes):
+            raise SizesUnfit("a size that changes")
+        return tuple(sizes)
+
+    monkeypatch.setattr("torchglass.lower.rules.indexing.sizes_of", refused)
+    compiled = tg.compile(lambda x, y: (x.amax(0), F.pad(y, (2, 1))), backend="glass")
+    for rows in (4, 5, 6):
+        x, y = torch.randn(rows, requires_grad=True), torch.randn(rows + 2, 4, requires_grad=True)
+        first, second = compiled(x, y)
+        gradients = torch.autograd.grad(first.sum() + second.sum(), (x, y))
+        assert_equal(gradients, ((x == first).float(), torch.ones_like(y)))
+
+
+def test_borders_may_change() -> None:
+    compiled = tg.compile(lambda x: F.pad(x, (x.numel(), 1)), backend="glass", fullgraph=True)
+    for rows in (4, 5, 6):
+        x = torch.randn(rows, 4)
+        assert_equal(compiled(x), F.pad(x, (x.numel(), 1)))

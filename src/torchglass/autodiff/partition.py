@@ -18,7 +18,7 @@ import torch.fx
 from ..records.partition import BackwardLiveness, Part, Partition, PassRecord, SavedTensor, TensorRef
 from ..records.size_places import size_places, symbols_of
 from ..records.symbolic_ints import SizesUnfit
-from ..torch_compat import ambient_autocast
+from ..torch_compat import ambient_autocast, fake_like
 from . import budget, min_cut, names, pack_masks
 from .aliases import Ends, describe
 from .backward import Again, fields
@@ -121,8 +121,8 @@ def _change(change: tuple[Op, Op | None]) -> str:
 
 
 def _save_sizes(draft: _Draft, choice: min_cut.Choice) -> None:
-    """Keep what tells the sizes that change, where nothing else does that is kept: inputs, and results of which data
-    decide the size.
+    """Keep what tells the sizes that change, where nothing else does that is kept: tensors of the same sizes as inputs,
+    and as results of which data decide the size.
     """
     made = [op for op in choice.forward if isinstance(op.val, torch.Tensor) and makes_sizes(op)]
     wanted = symbols_of(op.val for op in draft.inputs)
@@ -132,11 +132,26 @@ def _save_sizes(draft: _Draft, choice: min_cut.Choice) -> None:
     told = set(size_places([op.val for op in choice.saved], wanted))
     for op in (*sorted(draft.inputs, key=min_cut.size_of), *made):
         found = size_places([op.val], wanted - told).keys()
-        if found and op not in draft.written and op not in choice.saved:
-            choice.saved.append(op)
+        if found:
+            shape = _same_shape(op)
+            for ops in (draft.ops, choice.forward, choice.saved):
+                ops.append(shape)
             told = told | found
     if wanted - told:
         raise SizesUnfit(f"nothing that is kept for backward tells the sizes {', '.join(sorted(wanted - told))}")
+
+
+def _same_shape(op: Op) -> Op:
+    """A tensor of one element and the sizes of another one, which the program may write to or free meanwhile."""
+    sizes, strides = tuple(op.val.shape), (0,) * op.val.dim()
+    kwargs = {"dtype": op.val.dtype, "device": op.val.device}
+    shape = Op(CALL, torch.ops.aten.empty_strided.default, (sizes, strides), kwargs)
+    shape.val = fake_like(op.val.fake_mode, op.val, sizes, strides)
+    shape.name, shape.captured, shape.origin = f"{op.name}{SHAPE}", op.captured, op.origin
+    return shape
+
+
+SHAPE = "_shape"
 
 
 def _unpack(draft: _Draft, choice: min_cut.Choice) -> None:
@@ -270,6 +285,9 @@ def _copies(choice: min_cut.Choice, written: set[Op]) -> dict[Op, Op]:
 
 def _saved(op: Op, place: TensorRef, readers: list[str]) -> SavedTensor:
     shown = ", ".join(readers[:3]) + (", ..." if len(readers) > 3 else "")
+    if not readers:
+        what = f"the sizes of {op.name.removesuffix(SHAPE)}, which change"
+        return SavedTensor(op.name, tuple(op.val.shape), op.val.dtype, op.val.element_size(), what, place, op.origin)
     if op.kind is INPUT:
         why = "an input, alive anyway"
     elif family(op).price == NEVER:
