@@ -550,3 +550,15 @@ def attention_to_another(x, memory):
     query, key = (one.unflatten(2, (4, 4)).transpose(1, 2) for one in (x, memory[:, 1:]))
     bias = memory.detach()[:1, 1:].mean(-1).expand(x.shape[1], -1)
     return F.scaled_dot_product_attention(query, key, key, attn_mask=bias).transpose(1, 2).reshape_as(x)
+
+
+@program(X)
+def resized_without_aliasing(x):
+    size = x.shape[0] + 3, x.shape[1] * 2
+    smooth = F.interpolate(x[:, None], size, mode="bicubic", antialias=True)
+    return smooth, F.interpolate(x[:, None], size, mode="bilinear", antialias=True)
+
+
+@program(("b", 4, 4), ("b", 4, "t"))
+def solved_by_substitution(a, x):
+    return torch.linalg.solve_triangular(a.tril(-1) + torch.eye(4), x, upper=False, unitriangular=True)

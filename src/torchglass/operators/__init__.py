@@ -1,5 +1,6 @@
 """What graphs call beside ATen's operators: control flow on sub-graphs, and NumPy, which is traced as it runs."""
 
+from . import symbolic_algebra as symbolic_algebra
 from . import symbolic_attention as symbolic_attention
 from . import symbolic_creation as symbolic_creation
 from . import symbolic_images as symbolic_images

@@ -101,7 +101,8 @@ RESIZING = {
     ("nearest", 1): aten.upsample_nearest1d, ("nearest", 2): aten.upsample_nearest2d,
     ("nearest-exact", 1): aten._upsample_nearest_exact1d, ("nearest-exact", 2): aten._upsample_nearest_exact2d,
     ("linear", 1): aten.upsample_linear1d, ("bilinear", 2): aten.upsample_bilinear2d,
-    ("bicubic", 2): aten.upsample_bicubic2d,
+    ("bicubic", 2): aten.upsample_bicubic2d, ("bilinear, antialias", 2): aten._upsample_bilinear2d_aa,
+    ("bicubic, antialias", 2): aten._upsample_bicubic2d_aa,
 }  # fmt: skip
 """Operators by mode and the number of dimensions."""
 _BACKWARDS = [getattr(aten, f"{packet.__name__}_backward").default for packet in RESIZING.values()]
@@ -124,13 +125,13 @@ def interpolate(
 ) -> torch.Tensor:  # fmt: skip
     """The operator that PyTorch's function comes to, which computes sizes as floats on the way."""
     rank = input.dim() - 2
-    packet = RESIZING.get((mode, rank))
+    packet = RESIZING.get((f"{mode}, antialias" if antialias else mode, rank))
     given = size if scale_factor is None else scale_factor
     wanted = list(given) if isinstance(given, (list, tuple)) else [given] * rank
     nearest = mode.startswith("nearest")
     both = size is not None and (scale_factor is not None or recompute_scale_factor)
     wrong = both or given is None or len(wanted) != rank or (nearest and align_corners is not None)
-    if packet is None or antialias or wrong:
+    if packet is None or wrong:
         args = input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
         return torch.nn.functional.interpolate(*args)
     factors = [None] * rank if scale_factor is None or recompute_scale_factor else [float(f) for f in wanted]

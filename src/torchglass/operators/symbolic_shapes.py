@@ -68,7 +68,7 @@ def answer(mode: FakeTensorMode, func: Any, args: tuple[Any, ...], kwargs: dict[
     if environment is None:
         return None
     view = VIEWS.get(func)
-    new = NEW.get(func) or (_broadcast if _is_pointwise(func) else None)
+    new = NEW.get(func) or (broadcast if _is_pointwise(func) else None)
     if view is None and new is None:
         return None
     rule = _Rule(mode, environment)
@@ -196,7 +196,7 @@ def meet(environment: SizeEnvironment, operands: Sequence[Sizes]) -> None:
 
 
 @gives(aten.complex.default, aten.polar.default)
-def _broadcast(*args: Any, **kwargs: Any) -> list[Sizes] | None:
+def broadcast(*args: Any, **kwargs: Any) -> list[Sizes] | None:
     """The sizes of operands, as they meet; None where it is not known which of two is 1."""
     operands = [arg.sizes for arg in (*args, *kwargs.values()) if isinstance(arg, Layout)]
     sizes: list[Size] = []
@@ -300,7 +300,7 @@ def _gather(x: Layout, dim: int, index: Layout, **kwargs: Any) -> list[Sizes] | 
 def _index(x: Layout, indices: list[Layout | None]) -> list[Sizes] | None:
     """Places in some dimensions, all of them where the first one was; before all others if something lies between."""
     given = {dim: index for dim, index in enumerate(indices) if index is not None}
-    met = _broadcast(*given.values())
+    met = broadcast(*given.values())
     if met is None or any(index.dtype in (torch.bool, torch.uint8) for index in given.values()):
         return None
     first = min(given) if max(given) - min(given) < len(given) else 0
