@@ -562,3 +562,15 @@ def resized_without_aliasing(x):
 @program(("b", 4, 4), ("b", 4, "t"))
 def solved_by_substitution(a, x):
     return torch.linalg.solve_triangular(a.tril(-1) + torch.eye(4), x, upper=False, unitriangular=True)
+
+
+@program(X, most_entries=3)  # one more where a row of windows is one window
+def windows_of_halved_images(x):
+    halved = F.avg_pool2d(x.reshape(*x.shape[:2], 4, 4).permute(0, 2, 1, 3).repeat(1, 1, 1, 3), 2).permute(0, 2, 3, 1)
+    b, h, w, _ = halved.shape
+    padded = F.pad(halved, (0, 0, 0, (4 - w % 4) % 4, 0, (4 - h % 4) % 4))
+    _, high, wide, _ = padded.shape
+    windows = padded.view(b, high // 4, 4, wide // 4, 4, 4).permute(0, 1, 3, 2, 4, 5).reshape(-1, 16, 4)
+    mixed = F.linear(windows @ windows.transpose(1, 2) @ windows, torch.ones(4, 4)).view(-1, 4, 4, 4)
+    merged = mixed.view(b, high // 4, wide // 4, 4, 4, 4).permute(0, 1, 3, 2, 4, 5).reshape(b, high, wide, 4)
+    return halved + F.linear(merged[:, :h, :w], torch.eye(4))

@@ -128,7 +128,9 @@ def linear(size: Size) -> tuple[str, int, int] | None:
 
 
 def solved(difference: Size) -> dict[Atom, Size]:
-    """What atoms are where a difference is 0: a symbol is what it equals, a remainder 0 and its quotient exact."""
+    """What atoms are where a difference is 0: a symbol is what it equals, a remainder 0 and its quotient exact, another
+    function of sizes the number that it equals.
+    """
     if isinstance(difference, int):
         return {}
     atoms = [monomial[0] for monomial, _ in difference.terms if len(monomial) == 1]
@@ -139,8 +141,10 @@ def solved(difference: Size) -> dict[Atom, Size]:
     for atom in sorted(atoms, key=lambda a: (a.function == "quotient", str(a)), reverse=True):
         factor = dict(difference.terms)[atom,]
         rest = (difference - factor * of_atom(atom)) * -factor
-        if abs(factor) != 1 or isinstance(rest, int):
+        if abs(factor) != 1:
             continue
+        if isinstance(rest, int):
+            return {atom: rest} if atom.function else {}
         if atom.function == "quotient" and (found := solved(atom.arguments[0] - rest * atom.arguments[1])):
             return found
         if not atom.function and atom.name not in symbols([rest]):

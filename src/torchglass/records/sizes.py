@@ -40,8 +40,21 @@ class Atom:
     low: int = field(default=0, compare=False)
     high: int | None = field(default=None, compare=False)
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.name, self.arguments))
+
+    def __hash__(self) -> int:
+        return self._hash
+
     def __str__(self) -> str:
         return self.name
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Of a quotient by a number: whether it is certain that the division leaves nothing."""
+        size, divisor = self.arguments
+        return isinstance(divisor, int) and divides(divisor, size)
 
 
 @dataclass(frozen=True)
@@ -232,7 +245,7 @@ def _undone(monomial: Monomial, factor: int, quotient: Atom) -> Size | None:
     """
     size, divisor = quotient.arguments
     if quotient.function == "floordiv":
-        if not (isinstance(divisor, int) and factor % divisor == 0 and divides(divisor, size)):
+        if not isinstance(divisor, int) or factor % divisor or not quotient.is_whole:
             return None
     elif isinstance(divisor, Expr) and len(divisor.terms) > 1:
         return None
