@@ -48,7 +48,7 @@ def _fits(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: tor
         meet(environment, [(one,) for one in pair])
     q, k, v = (sizes_of(t.shape) for t in operands)
     alike = q[:2] == k[:2] == v[:2] and k[2] == v[2] and q[3] == k[3] == v[3]
-    if not alike or not all(environment.decide(size, ">=", 1, "attention") for size in (*q, k[2])):
+    if not alike or not all(environment.decide(size, ">=", 1) for size in (*q, k[2])):
         return False
     if mask is None:
         return True

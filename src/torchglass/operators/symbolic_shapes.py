@@ -98,7 +98,7 @@ class _Rule:
     def new(self, rule: Any, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not all(_is_fake(self.mode, tensor) for tensor in tensors_in((*args, *kwargs.values()))):
             return None
-        if rule is _broadcast:
+        if rule is broadcast:
             meet(self.environment, [_layout(one).sizes for one in (*args, *kwargs.values()) if _is_tensor(one)])
         found = rule(*map(_sized, args), **{name: _sized(value) for name, value in kwargs.items()})
         if found is None:
@@ -134,12 +134,13 @@ class _Rule:
             return type(value)(map(self._number, value)) if type(value) in (list, tuple) else list(value)
         if not isinstance(value, torch.Tensor) or not has_symbols(value):
             return value
+        layout = hints(value.shape), hints(value.stride()), hint_of(value.storage_offset())
         known = getattr(value, "_torchglass_numbers", None)
-        if known is None:
-            layout = tuple(hints(value.shape)), tuple(hints(value.stride()))
-            known = fake_like(self.mode, value, *layout)
-            if (offset := hint_of(value.storage_offset())) != 0:
-                known = view_of(self.mode, known, *layout, offset, value.dtype)
+        if known is None or (list(known.shape), list(known.stride()), known.storage_offset()) != layout:
+            sizes, strides, offset = layout
+            known = fake_like(self.mode, value, sizes, strides)
+            if offset != 0:
+                known = view_of(self.mode, known, sizes, strides, offset, value.dtype)
             value._torchglass_numbers = known
         return known
 
@@ -192,7 +193,7 @@ def meet(environment: SizeEnvironment, operands: Sequence[Sizes]) -> None:
         met = list(dict.fromkeys(one[-place] for one in operands if place <= len(one) and one[-place] != 1))
         if len({hint(size) for size in met}) == 1:
             for other in met[1:]:
-                environment.decide(met[0], "==", other, "broadcasting")
+                environment.decide(met[0], "==", other)
 
 
 @gives(aten.complex.default, aten.polar.default)

@@ -144,7 +144,7 @@ def solved(difference: Size) -> dict[Atom, Size]:
         if abs(factor) != 1:
             continue
         if isinstance(rest, int):
-            return {atom: rest} if atom.function else {}
+            return {atom: rest}
         if atom.function == "quotient" and (found := solved(atom.arguments[0] - rest * atom.arguments[1])):
             return found
         if not atom.function and atom.name not in symbols([rest]):
