@@ -19,6 +19,7 @@ from .sizes import (
     applied,
     atoms_of,
     hint,
+    is_known,
     maximum,
     of_atom,
     only_atom,
@@ -100,7 +101,7 @@ class SizeEnvironment:
 
     def integer(self, size: Size) -> Any:
         """A size as an int or a SymInt."""
-        if isinstance(size, int):
+        if is_known(size):
             return size
         found = self._made.get(size)
         if found is None:
@@ -202,7 +203,7 @@ class SizeEnvironment:
 
     def canonical(self, size: Size) -> Size:
         """A size in the one form that all sizes have which were assumed to equal it."""
-        if isinstance(size, int) or not self.replaced:
+        if is_known(size) or not self.replaced:
             return size
         known = self._canonical.get(size)
         if known is None:

@@ -77,7 +77,7 @@ def computed(function: str, *operands: Float) -> Float:
 
 def as_float(size: Size) -> Float:
     """A size as a float."""
-    return float(size) if isinstance(size, int) else FloatOf(size)
+    return float(size) if sizes.is_known(size) else FloatOf(size)
 
 
 def whole_number(number: Float) -> Size | None:

@@ -24,6 +24,7 @@ from .sizes import (
     at_least,
     bounds,
     exact_quotient,
+    is_known,
     of_atom,
     only_atom,
     symbols,
@@ -57,7 +58,7 @@ def proved(left: Size, relation: str, right: Size, ranges: Mapping[str, Bounds] 
     """Whether the relation holds or does not whatever the symbols are, within ``ranges`` where these name them; None
     where that depends on them.
     """
-    if isinstance(left, int) and isinstance(right, int):
+    if is_known(left) and is_known(right):
         return HOLDS[relation](left, right)
     low, high = bounds(left - right, ranges)
     top = UNBOUNDED if high is None else high
@@ -81,13 +82,13 @@ def normal_form(difference: Size, relation: str) -> tuple[Size, str]:
 
 def _undivided(difference: Size, relation: str) -> tuple[Size, str] | None:
     """The same of a number of which a quotient was taken: ``n // 4 >= 2`` is ``n >= 8``."""
-    offset = 0 if isinstance(difference, int) else dict(difference.terms).get((), 0)
+    offset = dict(difference.terms).get((), 0) if isinstance(difference, Expr) else 0
     quotient = difference - offset
     atom = only_atom(quotient)
     if atom is None or atom.function not in QUOTIENTS:
         return None
     divided, divisor = atom.arguments
-    if not isinstance(divisor, int):
+    if not is_known(divisor):
         return None
     least = -offset  # quotient <relation> least
     if relation in ("==", "!=") and least == 0 and at_least(divided, 0):
@@ -99,7 +100,7 @@ def _undivided(difference: Size, relation: str) -> tuple[Size, str] | None:
 
 def _reduced(difference: Size) -> Size:
     """A size of the same sign, without the factors that all its terms have: 16*s0*s1 - 16*s0 is s1 - 1."""
-    if isinstance(difference, int):
+    if not isinstance(difference, Expr):
         return difference
     monomials = [monomial for monomial, _ in difference.terms]
     common = [atom for atom in dict.fromkeys(monomials[0]) if atom.low >= 1 and all(atom in m for m in monomials)]
@@ -107,7 +108,7 @@ def _reduced(difference: Size) -> Size:
     if common:
         for atom in common:
             difference = difference // of_atom(atom)
-            if isinstance(difference, int):
+            if not isinstance(difference, Expr):
                 return difference
         return _reduced(difference)
     return difference // divisor if divisor > 1 else difference
@@ -115,11 +116,11 @@ def _reduced(difference: Size) -> Size:
 
 def linear(size: Size) -> tuple[str, int, int] | None:
     """The name, factor and offset of a size that is ``factor * symbol + offset``."""
-    if isinstance(size, int):
+    if not isinstance(size, Expr):
         return None
     offset = dict(size.terms).get((), 0)
     rest = size - offset
-    if isinstance(rest, int) or len(rest.terms) != 1:
+    if not isinstance(rest, Expr) or len(rest.terms) != 1:
         return None
     ((atoms, factor),) = rest.terms
     if len(atoms) != 1 or atoms[0].function:
@@ -131,7 +132,7 @@ def solved(difference: Size) -> dict[Atom, Size]:
     """What atoms are where a difference is 0: a symbol is what it equals, a remainder 0 and its quotient exact, another
     function of sizes the number that it equals.
     """
-    if isinstance(difference, int):
+    if not isinstance(difference, Expr):
         return {}
     atoms = [monomial[0] for monomial, _ in difference.terms if len(monomial) == 1]
     if len(difference.terms) == 1 and atoms and atoms[0].function == "mod":
@@ -143,7 +144,7 @@ def solved(difference: Size) -> dict[Atom, Size]:
         rest = (difference - factor * of_atom(atom)) * -factor
         if abs(factor) != 1:
             continue
-        if isinstance(rest, int):
+        if is_known(rest):
             return {atom: rest}
         if atom.function == "quotient" and (found := solved(atom.arguments[0] - rest * atom.arguments[1])):
             return found

@@ -1,0 +1,175 @@
+"""The sizes and strides of what views show of symbolic sizes (``symbolic_shapes``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..records.size_environment import SizeEnvironment
+from ..records.sizes import Size, divides, product
+from ..records.symbolic_ints import SizesUnfit
+from .symbolic_shapes import Layout, Sizes, shows
+
+aten = torch.ops.aten
+
+
+@shows(aten.detach.default, aten.alias.default)
+def _itself(environment: SizeEnvironment, x: Layout) -> Layout:
+    return x
+
+
+@shows(aten.transpose.int)
+def _transpose(environment: SizeEnvironment, x: Layout, one: int, other: int) -> Layout | None:
+    order = list(range(len(x.sizes)))
+    order[one], order[other] = order[other], order[one]
+    return _permute(environment, x, order)
+
+
+@shows(aten.t.default)
+def _t(environment: SizeEnvironment, x: Layout) -> Layout | None:
+    return _permute(environment, x, range(len(x.sizes))[::-1])
+
+
+@shows(aten.permute.default)
+def _permute(environment: SizeEnvironment, x: Layout, order: Sequence[int]) -> Layout:
+    return Layout(tuple(x.sizes[d] for d in order), tuple(x.strides[d] for d in order), x.offset)
+
+
+@shows(aten.view_as_real.default)
+def _view_as_real(environment: SizeEnvironment, x: Layout) -> Layout:
+    return Layout((*x.sizes, 2), (*(stride * 2 for stride in x.strides), 1), x.offset * 2)
+
+
+@shows(aten.view_as_complex.default)
+def _view_as_complex(environment: SizeEnvironment, x: Layout) -> Layout | None:
+    steps = (*x.strides[:-1], x.offset)
+    if x.sizes[-1] != 2 or x.strides[-1] != 1 or not all(divides(2, step) for step in steps):
+        return None
+    return Layout(x.sizes[:-1], tuple(stride // 2 for stride in x.strides[:-1]), x.offset // 2)
+
+
+@shows(aten.unsqueeze.default)
+def _unsqueeze(environment: SizeEnvironment, x: Layout, dim: int) -> Layout:
+    dim %= len(x.sizes) + 1
+    stride = x.sizes[dim] * x.strides[dim] if dim < len(x.sizes) else 1
+    sizes = (*x.sizes[:dim], 1, *x.sizes[dim:])
+    return Layout(sizes, (*x.strides[:dim], stride, *x.strides[dim:]), x.offset)
+
+
+@shows(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims)
+def _squeeze(environment: SizeEnvironment, x: Layout, dims: Any = None) -> Layout:
+    """Which sizes are 1 is assumed: PyTorch's C++ takes symbolic ones for others, and asks nothing."""
+    rank = max(len(x.sizes), 1)
+    asked = {dim % rank for dim in ([dims] if isinstance(dims, int) else range(rank) if dims is None else dims)}
+    kept = [n for n, size in enumerate(x.sizes) if n not in asked or not environment.decide(size, "==", 1)]
+    return Layout(tuple(x.sizes[n] for n in kept), tuple(x.strides[n] for n in kept), x.offset)
+
+
+@shows(aten.squeeze_.default, aten.squeeze_.dim, aten.squeeze_.dims)
+def _squeeze_in_place(environment: SizeEnvironment, x: Layout, dims: Any = None) -> Layout:
+    """PyTorch's C++ reads symbolic sizes of the tensor as numbers, which ends the process."""
+    raise SizesUnfit("`squeeze_` takes sizes as numbers")
+
+
+@shows(aten.select.int)
+def _select(environment: SizeEnvironment, x: Layout, dim: int, index: Size) -> Layout | None:
+    dim %= len(x.sizes)
+    if not isinstance(index, int):
+        return None
+    place = index if index >= 0 else x.sizes[dim] + index
+    if not (
+        environment.decide(place, ">=", 0, "an index") and environment.decide(place, "<", x.sizes[dim], "an index")
+    ):
+        return None
+    sizes, strides = (*x.sizes[:dim], *x.sizes[dim + 1 :]), (*x.strides[:dim], *x.strides[dim + 1 :])
+    return Layout(sizes, strides, x.offset + x.strides[dim] * place)
+
+
+@shows(aten.slice.Tensor)
+def _slice(
+    environment: SizeEnvironment, x: Layout, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Layout | None:
+    dim %= len(x.sizes)
+    size = x.sizes[dim]
+    first, last = (_place(environment, size, place, default) for place, default in ((start, 0), (end, size)))
+    if first is None or last is None or not environment.decide(first, "<=", last, "a slice"):
+        return None
+    length = (last - first + step - 1) // step
+    sizes = (*x.sizes[:dim], length, *x.sizes[dim + 1 :])
+    strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :])
+    return Layout(sizes, strides, x.offset + x.strides[dim] * first)
+
+
+def _place(environment: SizeEnvironment, size: Size, place: Size | None, default: Size) -> Size | None:
+    """Where a slice begins or ends: none, counted from the end, or beyond it. None where that is not known."""
+    if place is None or (isinstance(place, int) and place >= _FAR):
+        return default if place is None else size
+    if environment.decide(place, "<", 0, "a slice"):
+        place = place + size
+        return place if environment.decide(place, ">=", 0, "a slice") else 0
+    return place if environment.decide(place, "<=", size, "a slice") else size
+
+
+_FAR = (1 << 63) - 1
+
+
+@shows(aten.expand.default)
+def _expand(environment: SizeEnvironment, x: Layout, sizes: list[Size], *, implicit: bool = False) -> Layout | None:
+    new = len(sizes) - len(x.sizes)
+    wanted: list[Size] = []
+    strides: list[Size] = []
+    for place, size in enumerate(sizes):
+        had = x.sizes[place - new] if place >= new else 1
+        if size == -1 or size == had:
+            wanted.append(had)
+            strides.append(x.strides[place - new] if place >= new else 0)
+        elif had == 1:
+            wanted.append(size)
+            strides.append(0)
+        else:
+            return None
+    return Layout(tuple(wanted), tuple(strides), x.offset)
+
+
+@shows(aten.view.default, aten._unsafe_view.default)
+def _view(environment: SizeEnvironment, x: Layout, sizes: list[Size]) -> Layout | None:
+    total = product(x.sizes)
+    if -1 in sizes:
+        rest = product(size for size in sizes if size != -1)
+        if environment.proved(rest, ">", 0) is not True or not environment.decide(total % rest, "==", 0, "a view"):
+            return None
+        sizes = [total // rest if size == -1 else size for size in sizes]
+    if total == 0 or not environment.decide(product(sizes), "==", total, "a view"):
+        return None
+    known, wanted, steps = (tuple(map(environment.canonical, values)) for values in (x.sizes, sizes, x.strides))
+    strides = view_strides(x._replace(sizes=known, strides=steps), wanted)
+    return None if strides is None else Layout(wanted, strides, x.offset)
+
+
+def view_strides(x: Layout, sizes: Sequence[Size]) -> Sizes | None:
+    """The strides of a tensor's memory seen in other sizes of the same product; None where it must be copied, or it is
+    not known. Dimensions that lie as one are filled by new ones from the innermost on.
+    """
+    runs: list[tuple[Size, Size]] = []  # of what lies as one: elements, and the step between them; innermost first
+    for size, stride in reversed(list(zip(x.sizes, x.strides))):
+        if size == 1:
+            continue
+        if runs and stride == runs[-1][0] * runs[-1][1]:
+            runs[-1] = runs[-1][0] * size, runs[-1][1]
+        else:
+            runs.append((size, stride))
+    strides: list[Size] = []
+    waiting = iter(runs)
+    left, step = next(waiting, (1, 1))
+    filled: Size = 1
+    for size in reversed(list(sizes)):
+        if filled == left and size != 1:
+            left, step = next(waiting, (1, 1))
+            filled = 1
+        strides.insert(0, step * filled)
+        filled = filled * size
+        if left % filled != 0:
+            return None
+    return tuple(strides)
