@@ -23,6 +23,7 @@ from ..aten.nested import tensors_in
 from ..aten.sizes import hint_of, hints, nesting
 from ..process.tables import enters
 from ..records.size_environment import DecidedByData, SizeEnvironment
+from ..records.size_relations import linear
 from ..records.sizes import Expr, Size, at_least, hint, product
 from ..records.symbolic_ints import environment_of, has_symbols, size_of, sizes_of
 from ..torch_compat import FakeTensor, FakeTensorMode, OpOverload, fake_like, view_of
@@ -188,11 +189,13 @@ def _is_tensor(value: Any) -> bool:
 
 
 def meet(environment: SizeEnvironment, operands: Sequence[Sizes]) -> None:
-    """Sizes that meet in broadcasting and now are equal are assumed to be: PyTorch asks first whether they are 1."""
+    """Sizes that meet in broadcasting and now are equal are assumed to be: PyTorch asks first whether they are 1. No
+    symbol is assumed to be a number.
+    """
     for place in range(1, max(map(len, operands), default=0) + 1):
         met = list(dict.fromkeys(one[-place] for one in operands if place <= len(one) and one[-place] != 1))
-        if len({hint(size) for size in met}) == 1:
-            for other in met[1:]:
+        for other in met[1:] if len({hint(size) for size in met}) == 1 else ():
+            if linear(environment.canonical(met[0] - other)) is None:
                 environment.decide(met[0], "==", other)
 
 
