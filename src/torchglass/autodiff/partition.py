@@ -144,8 +144,7 @@ def _save_sizes(draft: _Draft, choice: min_cut.Choice) -> None:
 def _same_shape(op: Op) -> Op:
     """A tensor of one element and the sizes of another one, which the program may write to or free meanwhile."""
     sizes, strides = tuple(op.val.shape), (0,) * op.val.dim()
-    kwargs = {"dtype": op.val.dtype, "device": op.val.device}
-    shape = Op(CALL, torch.ops.aten.empty_strided.default, (sizes, strides), kwargs)
+    shape = Op(CALL, torch.ops.aten.new_empty_strided.default, (op, sizes, strides), {})
     shape.val = fake_like(op.val.fake_mode, op.val, sizes, strides)
     shape.name, shape.captured, shape.origin = f"{op.name}{SHAPE}", op.captured, op.origin
     return shape
