@@ -100,7 +100,7 @@ class _Rule:
         if not all(_is_fake(self.mode, tensor) for tensor in tensors_in((*args, *kwargs.values()))):
             return None
         if rule is broadcast:
-            meet(self.environment, [_layout(one).sizes for one in (*args, *kwargs.values()) if _is_tensor(one)])
+            meet(self.environment, [sizes_of(one.shape) for one in tensors_in((*args, *kwargs.values()))])
         found = rule(*map(_sized, args), **{name: _sized(value) for name, value in kwargs.items()})
         if found is None:
             return None
@@ -182,10 +182,6 @@ def _is_pointwise(func: OpOverload) -> bool:
     schema = func._schema
     returns = len(schema.returns) == 1 and str(schema.returns[0].type) == "Tensor"
     return torch.Tag.pointwise in func.tags and not schema.is_mutable and returns
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
 
 
 def meet(environment: SizeEnvironment, operands: Sequence[Sizes]) -> None:

@@ -136,7 +136,10 @@ class SizeEnvironment:
     # --- decisions -------------------------------------------------------------------------------------------------
     def proved(self, left: Size, relation: str, right: Size) -> bool | None:
         """Whether a relation holds, whatever the symbols are within their ranges; None where that depends on them."""
-        difference, relation = normal_form(self.canonical(left - right), relation)
+        return self._known(*normal_form(self.canonical(left - right), relation))
+
+    def _known(self, difference: Size, relation: str) -> bool | None:
+        """The same of a relation to 0 in normal form."""
         if (difference, relation) in self.assumed:
             return True
         if (difference, NEGATED[relation]) in self.assumed:
@@ -145,15 +148,15 @@ class SizeEnvironment:
 
     def decide(self, left: Size, relation: str, right: Size, why: str = "") -> bool:
         """Whether a relation holds: by proof, or as the sizes of this compile say, which is assumed then."""
-        answer = self.proved(left, relation, right)
+        difference, normal = normal_form(self.canonical(left - right), relation)
+        answer = self._known(difference, normal)
         if answer is None:
             if not self.by_data.isdisjoint(symbols([left, right])):
                 if self.general and relation in ("==", "!=") and (left in (0, 1) or right in (0, 1)):
                     return relation == "!="
                 raise DecidedByData(f"whether {size_text(left)} {relation} {size_text(right)}")
             answer = HOLDS[relation](hint(left), hint(right))
-            difference = self.canonical(left - right)
-            self._assume(*normal_form(difference, relation if answer else NEGATED[relation]), why)
+            self._assume(difference, normal if answer else NEGATED[normal], why)
         return answer
 
     def dense(self, sizes: Sequence[Size], strides: Sequence[Size]) -> bool:

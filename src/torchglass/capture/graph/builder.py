@@ -256,16 +256,17 @@ class GraphBuilder:
                 raise Unsupported("an operation that makes a sparse tensor", "work with it outside what is compiled")
             if function is operator.getitem and has_list(fake_args[1]) and result.numel() <= MOST_TRIED:
                 function(*[tried(a, zeros_like) for a in args])  # nor do they see whether these places are there
-            # an operation that returns its argument changed something about it: data, or a flag
             if self.sizes.layouts_open:
                 self.open_layouts.watch(self.sizes.operator, fake_args, result)
+            # an operation that returns its argument changed something about it: data, or a flag
             storages = set(map(storage, written))
             self.changed = [
                 t for t, version in versions if _version(t) != version or (storages and storage(t) in storages)
             ]
             self.changed_data = bool(self.changed) or any(t is result for t, _ in versions)
-            self.written.update(map(storage, self.changed))
-            self.open_layouts.written(map(storage, self.changed))
+            changed = set(map(storage, self.changed))
+            self.written |= changed
+            self.open_layouts.written(changed)
             self.writes += self.changed_data
             # a graph works on aliases of its inputs: what changes about one beside its data is lost
             if any(_layout(t) != before for t, before in zip(given, layouts)):
