@@ -82,12 +82,12 @@ def first_call(case: dict[str, Any]) -> dict[str, Any]:
     common.step(model, model, inputs, case["kind"])  # MKL, thread pools and autograd start here, for every side
     seconds = []
     begin = time.perf_counter()
-    compiled = common.SIDES[case["side"]](model)
+    compiled = common.EVERY_SIDE[case["side"]](model)
     for _ in range(2):
         common.step(compiled, model, inputs, case["kind"])
         seconds.append(time.perf_counter() - begin)
         begin = time.perf_counter()
-    stages = _seconds_by_stage(compiled) if case["side"] == "torchglass" else {}
+    stages = _seconds_by_stage(compiled) if case["side"].startswith("torchglass") else {}
     return {"first": seconds[0], "second": seconds[1], "stages": stages}
 
 
@@ -113,12 +113,13 @@ def show(rows: list[dict[str, Any]], sides: list[str]) -> None:
     console = Console()
     console.print(table)
     for row in rows:
-        for run in row["runs"].get("torchglass", ())[:1]:
-            # what no stage accounts for is loading modules, running the entry, and the first run's page
-            # faults
-            stages = {**run["stages"], "the rest": run["first"] - sum(run["stages"].values())}
+        for side, (first, *_) in row["runs"].items():
+            if not first["stages"]:
+                continue
+            # what no stage accounts for is loading modules, running the entry, and the first run's page faults
+            stages = {**first["stages"], "the rest": first["first"] - sum(first["stages"].values())}
             parts = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in stages.items())
-            name = f"{row['model']} {row['attention']} {row['kind']} {row['layers']}"
+            name = f"{row['model']} {row['attention']} {row['kind']} {row['layers']} {side}"
             console.print(f"{name}: {parts}", highlight=False)
 
 

@@ -30,13 +30,13 @@ ATTENTIONS = ("eager", "sdpa")
 KINDS = ("inference", "training")
 
 
-def _ours(model: torch.nn.Module) -> Callable[..., Any]:
+def _ours(model: torch.nn.Module, **options: Any) -> Callable[..., Any]:
     import torchglass as tg
 
-    return tg.compile(model)
+    return tg.compile(model, **options)
 
 
-SIDES: dict[str, Callable[[torch.nn.Module], Callable[..., Any]]] = {
+SIDES: dict[str, Callable[..., Callable[..., Any]]] = {
     "eager": lambda model: model,
     "torchglass": _ours,
     "torch.compile": lambda model: torch.compile(model),
@@ -44,6 +44,13 @@ SIDES: dict[str, Callable[[torch.nn.Module], Callable[..., Any]]] = {
 """Name of a side to what makes its callable of a model. torch and torchglass load on first use, as for a
 user.
 """
+
+EVERY_SIDE: dict[str, Callable[..., Callable[..., Any]]] = {
+    **SIDES,
+    "torchglass dynamic": lambda model: _ours(model, dynamic=True),
+    "torch.compile dynamic": lambda model: torch.compile(model, dynamic=True),
+}
+"""With those whose sizes are left open from the first call on."""
 
 
 def byte_compile() -> None:
@@ -250,7 +257,7 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--models", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--attention", nargs="+", choices=ATTENTIONS, default=["sdpa"])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    parser.add_argument("--sides", nargs="+", choices=EVERY_SIDE, default=list(SIDES))
     return parser
 
 

@@ -60,7 +60,7 @@ def measure(workload: common.Workload, attention: str, kind: str, sides: list[st
 def _call(workload: common.Workload, attention: str, kind: str, side: str) -> Any:
     model, inputs = workload.build(attention)
     model.train(kind == "training")
-    compiled = common.SIDES[side](model)
+    compiled = common.EVERY_SIDE[side](model)
     return lambda: common.step(compiled, model, inputs, kind)
 
 
