@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 import torch
 
 from ..records import own_operators
-from ..records.extern_targets import ATTENTION, RESERVE_PHILOX
+from ..records.extern_targets import ATTENTION, OPEN_ATTENTION, RESERVE_PHILOX
 from ..records.launch import (
     FILES,
     Alias,
@@ -106,7 +106,8 @@ def text(plan: LaunchPlan) -> str:
 def _imports(plan: LaunchPlan) -> list[str]:
     """Those of functions that few wrappers call."""
     called = [row.function for row in plan.rows if isinstance(row, Extern)]
-    lines = ["from torchglass.runtime.load import attention\n"] if ATTENTION in called else []
+    loaded = [name for name in (ATTENTION, OPEN_ATTENTION) if name in called]
+    lines = [f"from torchglass.runtime.load import {', '.join(loaded)}\n"] if loaded else []
     lines += ["from torchglass.runtime.philox import reserve_philox\n"] if RESERVE_PHILOX in called else []
     lines += ["from torchglass.runtime.packed import Packed\n"] if plan.packed else []
     lines += own_operators.imports(called)

@@ -23,6 +23,7 @@ from ..records import check_loops
 from ..records.launch import RESERVED
 from ..records.loops import Access, Buffer, Compute, Const, ExternCall, Load, Loop, Node, Operation, View, compute_dtype
 from ..records.origin import UNKNOWN, Origin
+from ..records.size_floats import Float, as_float
 from ..records.sizes import Size, is_known, product
 from ..records.symbolic_ints import sizes_of
 from ..records.target import Gpu, Target, Targets
@@ -67,9 +68,9 @@ def known_sizes(sizes: Sequence[Size]) -> tuple[int, ...]:
     return tuple(map(known_size, sizes))
 
 
-def count_of(shape: Sequence[Size], dims: Iterable[int] | None = None) -> int:
-    """The number of elements in some dimensions, in all by default, where it is known."""
-    return known_size(product(shape if dims is None else [shape[d] for d in dims]))
+def count_of(shape: Sequence[Size], dims: Iterable[int] | None = None) -> Float:
+    """The number of elements in some dimensions, in all by default."""
+    return as_float(product(shape if dims is None else [shape[d] for d in dims]))
 
 
 def _of_nothing(op: Operation, dims: Sequence[Size], buffers: Mapping[str, Buffer]) -> Operation:

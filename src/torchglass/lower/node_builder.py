@@ -11,8 +11,11 @@ from ..torch_compat import create_node
 
 def working_copy(gm: fx.GraphModule) -> fx.Graph:
     """A copy of the module's graph for a pass to rewrite: other passes and targets still have the original."""
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(gm.graph, {}))
+    graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+    for node in gm.graph.nodes:
+        args, kwargs = fx.map_arg((node.args, node.kwargs), copies.__getitem__)
+        copies[node] = create_node(graph, node.op, node.target, args, kwargs, node.name)
+        copies[node].meta = dict(node.meta)
     return graph
 
 

@@ -20,10 +20,11 @@ import torch
 
 from ..records.loops import BOOL_OPS, Access, Compute, Const, Index, Load, Operation, Reduce, Scalar, Scan, Store
 from ..records.size_floats import FUNCTIONS, Computed, Float, FloatOf
-from ..records.sizes import Size
+from ..records.sizes import Expr, Size
 from ..records.symbolic_ints import float_of, size_of
 
 Number: TypeAlias = "float | int | bool"
+Operand: TypeAlias = "V | Number | Float | Expr"
 
 MOST_PLACES = 2**31 - 1
 """Elements of a dimension whose places a body computes as int32: vectors of them are as wide as those of float32."""
@@ -82,11 +83,13 @@ class Body:
         m = mask.name if mask is not None else None
         return self.value(("load", access, dtype, m, repr(other)), dtype, lambda n: Load(n, access, dtype, m, other))
 
-    def const(self, value: Number | torch.SymInt | torch.SymFloat, dtype: str) -> V:
-        if isinstance(value, torch.SymInt):
+    def const(self, value: Number | Float | Expr | torch.SymInt | torch.SymFloat, dtype: str) -> V:
+        if isinstance(value, (torch.SymInt, Expr)):
             return self._size(size_of(value)).cast(dtype)
         if isinstance(value, torch.SymFloat):
-            return self._computed(float_of(value)).cast(dtype)
+            value = float_of(value)
+        if isinstance(value, (FloatOf, Computed)):
+            return self._computed(value).cast(dtype)
         if dtype == "bool":
             value = bool(value)
         elif is_float(dtype):
@@ -142,56 +145,56 @@ class V:
     def __init__(self, body: Body, name: str, dtype: str) -> None:
         self.body, self.name, self.dtype = body, name, dtype
 
-    def lift(self, other: V | Number) -> V:
+    def lift(self, other: Operand) -> V:
         """``other`` as a value of this body, numbers in this value's dtype."""
         return other if isinstance(other, V) else self.body.const(other, self.dtype)
 
     def cast(self, dtype: str) -> V:
         return self if dtype == self.dtype else self.body.compute("cast", (self,), dtype)
 
-    def do(self, op: str, *others: V | Number) -> V:
+    def do(self, op: str, *others: Operand) -> V:
         return self.body.compute(op, (self, *(self.lift(o) for o in others)))
 
-    def _reverse(self, op: str, other: Number) -> V:
+    def _reverse(self, op: str, other: Number | Float) -> V:
         return self.body.compute(op, (self.lift(other), self))
 
-    def __add__(self, o: V | Number) -> V:
+    def __add__(self, o: Operand) -> V:
         return self.do("add", o)
 
-    def __radd__(self, o: Number) -> V:
+    def __radd__(self, o: Number | Float) -> V:
         return self._reverse("add", o)
 
-    def __sub__(self, o: V | Number) -> V:
+    def __sub__(self, o: Operand) -> V:
         return self.do("sub", o)
 
-    def __rsub__(self, o: Number) -> V:
+    def __rsub__(self, o: Number | Float) -> V:
         return self._reverse("sub", o)
 
-    def __mul__(self, o: V | Number) -> V:
+    def __mul__(self, o: Operand) -> V:
         return self.do("mul", o)
 
-    def __rmul__(self, o: Number) -> V:
+    def __rmul__(self, o: Number | Float) -> V:
         return self._reverse("mul", o)
 
-    def __truediv__(self, o: V | Number) -> V:
+    def __truediv__(self, o: Operand) -> V:
         return self.do("div", o)
 
-    def __rtruediv__(self, o: Number) -> V:
+    def __rtruediv__(self, o: Number | Float) -> V:
         return self._reverse("div", o)
 
     def __neg__(self) -> V:
         return self.do("neg")
 
-    def __lt__(self, o: V | Number) -> V:
+    def __lt__(self, o: Operand) -> V:
         return self.do("lt", o)
 
-    def __le__(self, o: V | Number) -> V:
+    def __le__(self, o: Operand) -> V:
         return self.do("le", o)
 
-    def __gt__(self, o: V | Number) -> V:
+    def __gt__(self, o: Operand) -> V:
         return self.do("gt", o)
 
-    def __ge__(self, o: V | Number) -> V:
+    def __ge__(self, o: Operand) -> V:
         return self.do("ge", o)
 
 

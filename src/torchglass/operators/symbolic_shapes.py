@@ -27,6 +27,7 @@ from ..records.size_relations import linear
 from ..records.sizes import Expr, Size, at_least, hint, product
 from ..records.symbolic_ints import environment_of, has_symbols, size_of, sizes_of
 from ..torch_compat import FakeTensor, FakeTensorMode, OpOverload, fake_like, view_of
+from ..torch_compat.fake_results import MOST_KEPT, call_key
 
 aten = torch.ops.aten
 Sizes = tuple[Size, ...]
@@ -39,6 +40,26 @@ class Layout(NamedTuple):
     dtype: torch.dtype | None = None  # of an argument
 
 
+class Numbers(NamedTuple):
+    """A result with the sizes as they are."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    nested: list[tuple[int, tuple[int, ...]]]
+    dtype: torch.dtype
+    device: torch.device
+
+    @classmethod
+    def of(cls, result: Any) -> Numbers | None:
+        """None of what is no tensor."""
+        if not isinstance(result, torch.Tensor):
+            return None
+        sizes, strides = tuple(result.shape), result.stride()
+        return cls(sizes, strides, result.storage_offset(), nesting(sizes, strides), result.dtype, result.device)
+
+
+_known: dict[Any, tuple[list[Numbers | None], type | None]] = {}
 Results = Sequence[Sizes | None] | None
 """The sizes of each result, None where there is none; None where it is not known."""
 NewRule = Callable[..., Any]
@@ -89,9 +110,9 @@ class _Rule:
         layout = rule(self.environment, _layout(args[0]), *map(_sized, args[1:]), **named)
         if layout is None:
             return None
-        now = self._in_numbers(func, args, kwargs)
+        ((now,), _) = self._in_numbers(func, args, kwargs)
         found = tuple(map(hint, layout.sizes)), hint(layout.offset)
-        if found != (tuple(now.shape), now.storage_offset()) or not _same_strides(layout.strides, now):
+        if now is None or found != (now.sizes, now.offset) or not _same_strides(layout.strides, now):
             return None
         sizes, strides = self._integers(layout.sizes), self._integers(layout.strides)
         return view_of(self.mode, args[0], sizes, strides, self.environment.integer(layout.offset), now.dtype)
@@ -104,9 +125,7 @@ class _Rule:
         found = rule(*map(_sized, args), **{name: _sized(value) for name, value in kwargs.items()})
         if found is None:
             return None
-        now = self._in_numbers(func, args, kwargs)
-        several = isinstance(now, (tuple, list))
-        results: list[Any] = list(now) if several else [now]
+        results, kind = self._in_numbers(func, args, kwargs)
         if len(results) != len(found):
             return None
         made: list[Any] = []
@@ -114,19 +133,32 @@ class _Rule:
             if sizes is None and one is None:
                 made.append(None)
                 continue
-            if sizes is None or not isinstance(one, torch.Tensor) or tuple(map(hint, sizes)) != tuple(one.shape):
+            if sizes is None or one is None or tuple(map(hint, sizes)) != one.sizes:
                 return None
             if not all(self.environment.decide(size, ">=", int(func in FILLED), "a size") for size in sizes):
                 return None
-            nested = nesting(one.shape, one.stride())
-            strides = tuple(step * product(sizes[dim] for dim in inside) for step, inside in nested)
+            strides = tuple(step * product(sizes[dim] for dim in inside) for step, inside in one.nested)
             made.append(fake_like(self.mode, one, self._integers(sizes), self._integers(strides)))
-        return type(now)(made) if several else made[0]
+        return made[0] if kind is None else kind(made)
 
-    def _in_numbers(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The call with the sizes as they are."""
-        with self.mode:
-            return func(*map(self._number, args), **{name: self._number(value) for name, value in kwargs.items()})
+    def _in_numbers(
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Numbers | None], type | None]:
+        """What the call gives with the sizes as they are, and as a tuple, a list or a tensor alone. A graph repeats few
+        calls many times.
+        """
+        key = call_key(self.mode, func, args, kwargs, symbols=True)
+        known = _known.get(key)
+        if known is None:
+            with self.mode:
+                now = func(*map(self._number, args), **{name: self._number(value) for name, value in kwargs.items()})
+            kind = type(now) if isinstance(now, (tuple, list)) else None
+            known = [Numbers.of(one) for one in ([now] if kind is None else now)], kind
+            if key is not None:
+                if len(_known) >= MOST_KEPT:
+                    _known.clear()
+                _known[key] = known
+        return known
 
     def _number(self, value: Any) -> Any:
         if isinstance(value, (torch.SymInt, torch.SymFloat)):
@@ -172,8 +204,8 @@ def _sized(value: Any) -> Any:
     return [_sized(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _same_strides(strides: Sizes, now: torch.Tensor) -> bool:
-    return all(size == 1 or hint(ours) == step for ours, size, step in zip(strides, now.shape, now.stride()))
+def _same_strides(strides: Sizes, now: Numbers) -> bool:
+    return all(size == 1 or hint(ours) == step for ours, size, step in zip(strides, now.sizes, now.strides))
 
 
 # --- new tensors ----------------------------------------------------------------------------------------------------

@@ -62,6 +62,8 @@ class SizeEnvironment:
         self.replaced: dict[Atom, Size] = {}  # by what they were assumed to equal
         self.version = 0  # of these
         self._canonical: dict[Size, Size] = {}
+        self._answers: dict[tuple[Size, str, Size], bool] = {}  # what is known once is known for good
+        self._dense: dict[Any, bool] = {}  # of sizes and strides, and how much was assumed then
         self._made: dict[Size, torch.SymInt] = {}
         self.closed = False  # whether the guards are made: nothing more may be assumed
 
@@ -136,7 +138,12 @@ class SizeEnvironment:
     # --- decisions -------------------------------------------------------------------------------------------------
     def proved(self, left: Size, relation: str, right: Size) -> bool | None:
         """Whether a relation holds, whatever the symbols are within their ranges; None where that depends on them."""
-        return self._known(*normal_form(self.canonical(left - right), relation))
+        answer = self._answers.get((left, relation, right))
+        if answer is None:
+            answer = self._known(*normal_form(self.canonical(left - right), relation))
+            if answer is not None:
+                self._answers[left, relation, right] = answer
+        return answer
 
     def _known(self, difference: Size, relation: str) -> bool | None:
         """The same of a relation to 0 in normal form."""
@@ -148,19 +155,26 @@ class SizeEnvironment:
 
     def decide(self, left: Size, relation: str, right: Size, why: str = "") -> bool:
         """Whether a relation holds: by proof, or as the sizes of this compile say, which is assumed then."""
-        difference, normal = normal_form(self.canonical(left - right), relation)
-        answer = self._known(difference, normal)
+        answer = self.proved(left, relation, right)
         if answer is None:
             if not self.by_data.isdisjoint(symbols([left, right])):
                 if self.general and relation in ("==", "!=") and (left in (0, 1) or right in (0, 1)):
                     return relation == "!="
                 raise DecidedByData(f"whether {size_text(left)} {relation} {size_text(right)}")
             answer = HOLDS[relation](hint(left), hint(right))
+            difference, normal = normal_form(self.canonical(left - right), relation)
             self._assume(difference, normal if answer else NEGATED[normal], why)
         return answer
 
     def dense(self, sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
         """Whether each dimension's step is what lies inside it, the innermost first: by proof, or no."""
+        key = tuple(sizes), tuple(strides), len(self.assumed)
+        answer = self._dense.get(key)
+        if answer is None:
+            answer = self._dense[key] = self._is_dense(sizes, strides)
+        return answer
+
+    def _is_dense(self, sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
         expected: Size = 1
         for size, stride in zip(sizes, strides):
             if size != 1 and self.proved(stride, "==", expected) is not True:

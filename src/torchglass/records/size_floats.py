@@ -14,14 +14,39 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from . import sizes
 from .sizes import Size
 
 
+class _Arithmetic:
+    """Of floats of which one is computed of sizes."""
+
+    def __add__(self, other: Float | int) -> Float:
+        return computed("add", self, other)
+
+    def __sub__(self, other: Float | int) -> Float:
+        return computed("sub", self, other)
+
+    def __mul__(self, other: Float | int) -> Float:
+        return computed("mul", self, other)
+
+    def __rmul__(self, other: Float | int) -> Float:
+        return computed("mul", other, self)
+
+    def __truediv__(self, other: Float | int) -> Float:
+        return computed("truediv", self, other)
+
+    def __rtruediv__(self, other: Float | int) -> Float:
+        return computed("truediv", other, self)
+
+    def __neg__(self) -> Float:
+        return computed("neg", self)
+
+
 @dataclass(frozen=True)
-class FloatOf:
+class FloatOf(_Arithmetic):
     """A size as a float."""
 
     size: Size
@@ -31,7 +56,7 @@ class FloatOf:
 
 
 @dataclass(frozen=True)
-class Computed:
+class Computed(_Arithmetic):
     """A row of ``FUNCTIONS`` of numbers."""
 
     function: str
@@ -65,14 +90,22 @@ FUNCTIONS = {
 _WHOLE = ("add", "sub", "mul", "neg")  # whole numbers of whole numbers
 
 
-def computed(function: str, *operands: Float) -> Float:
-    """A function of floats."""
+def computed(function: str, *numbers: Any) -> Float:
+    """A function of floats, or of whole numbers as such."""
+    operands: list[Float] = [float(one) if isinstance(one, int) else one for one in numbers]
     whole = [whole_number(one) for one in operands]
     if function in _WHOLE and None not in whole:
         return as_float(FUNCTIONS[function].value(*whole))  # type: ignore[arg-type]
     if all(isinstance(one, float) for one in operands):
         return FUNCTIONS[function].value(*operands)
-    return Computed(function, operands)
+    return Computed(function, tuple(operands))
+
+
+def at_least(number: Float, least: int) -> Float:
+    """A whole number, or in the place of a smaller one this."""
+    size = whole_number(number)
+    assert size is not None
+    return as_float(sizes.maximum(size, least))
 
 
 def as_float(size: Size) -> Float:

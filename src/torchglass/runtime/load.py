@@ -28,6 +28,18 @@ from .library import Library
 from .store import Artifact, load_python
 from .toolchain import compile_c
 
+
+def flash_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, is_causal: bool,
+    scale: float, *, out: tuple[torch.Tensor, torch.Tensor | None],
+) -> None:  # fmt: skip
+    """Attention of float32 by PyTorch's loops."""
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    for to, result in zip(out, flash(query, key, value, 0.0, is_causal, attn_mask=mask, scale=scale)):
+        if to is not None:
+            to.copy_(result)
+
+
 try:
     from torchglass import _native
 
@@ -38,15 +50,7 @@ try:
 except (ImportError, AttributeError):
     _native = None  # type: ignore[assignment]
 
-    def attention(
-        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, is_causal: bool,
-        scale: float, *, out: tuple[torch.Tensor, torch.Tensor | None],
-    ) -> None:  # fmt: skip
-        """Attention of float32 (csrc/attention.cpp), by PyTorch's."""
-        flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        for to, result in zip(out, flash(query, key, value, 0.0, is_causal, attn_mask=mask, scale=scale)):
-            if to is not None:
-                to.copy_(result)
+    attention = flash_attention
 
     def empty(
         sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, device: Any = "cpu"
@@ -66,6 +70,17 @@ except (ImportError, AttributeError):
     ) -> torch.Tensor:
         """The tensor's storage under other sizes and strides."""
         return torch.as_strided(tensor, sizes, strides, storage_offset)
+
+
+def open_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, is_causal: bool,
+    scale: float, queries: int, keys: int, *, out: tuple[torch.Tensor, torch.Tensor | None],
+) -> None:  # fmt: skip
+    """Attention of float32 by our loops (csrc/attention.cpp) where there are at least ``queries`` queries and at most
+    ``keys`` keys.
+    """
+    ours = query.shape[2] >= queries and key.shape[2] <= keys
+    (attention if ours else flash_attention)(query, key, value, mask, is_causal, scale, out=out)
 
 
 class CtypesKernel:

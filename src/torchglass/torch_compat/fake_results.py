@@ -15,10 +15,11 @@ import torch
 # FakeTensor: called with metadata it makes a tensor without asking operators. Tried: 2.11, 2.13.
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ..aten.sizes import hint_of, hints
 from ..aten.writes import NORMALIZE
 
 aten = torch.ops.aten
-_MOST = 20_000  # results: past it all are forgotten
+MOST_KEPT = 20_000  # results: past it all are forgotten
 _VALUES_DECIDE = frozenset(
     getattr(torch.Tag, name)
     for name in ("data_dependent_output", "dynamic_output_shape", "nondeterministic_seeded", "inplace_view")
@@ -52,24 +53,25 @@ def known(mode: Any, key: Any, args: tuple[Any, ...]) -> torch.Tensor | None:
 
 def key_of(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """All that the result of a call depends on, or None where that cannot be said."""
-    if not _is_kept(func):
-        return None
+    return call_key(mode, func, args, kwargs) if _is_kept(func) else None
+
+
+def call_key(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], symbols: bool = False) -> Any:
+    """An operator, and what its arguments are but for what they hold; None where one is of a kind that is not known.
+    ``symbols``: sizes may be symbols, and what they are now counts.
+    """
     any_number = func in _OF_ANY_NUMBER
     key: list[Any] = [func, torch.get_default_dtype(), torch.is_inference_mode_enabled()]
     for arg in args:
-        if isinstance(arg, torch.Tensor):
-            described = _described(mode, arg)
-            if described is None:
-                return None
-            key.append(described)
-            any_number = any_number and (arg.is_floating_point() or arg.is_complex())
-        elif any_number and type(arg) in (int, float):
+        if any_number and type(arg) in (int, float):
             key.append(type(arg))
-        elif not _enter(key, arg):
+        elif not _enter(mode, key, arg, symbols):
             return None
+        elif isinstance(arg, torch.Tensor):
+            any_number = any_number and (arg.is_floating_point() or arg.is_complex())
     for name, value in kwargs.items():
         key.append(name)
-        if not _enter(key, value):
+        if not _enter(mode, key, value, symbols):
             return None
     return tuple(key)
 
@@ -78,7 +80,7 @@ def keep(mode: Any, key: Any, func: Any, args: tuple[Any, ...], result: Any) -> 
     """Enter what the mode found for a call, if a tensor made from metadata is no different."""
     if key is None or key in _known:
         return
-    if len(_known) >= _MOST:
+    if len(_known) >= MOST_KEPT:
         _known.clear()
     _known[key] = _layout_of(mode, func, args, result)
 
@@ -101,20 +103,30 @@ def _is_kept(func: Any) -> bool:
     )
 
 
-def _described(mode: Any, tensor: torch.Tensor) -> Any:
+def _described(mode: Any, tensor: torch.Tensor, symbols: bool = False) -> Any:
     if type(tensor) is not FakeTensor or tensor.fake_mode is not mode or tensor.constant is not None:
         return None
-    if tensor.layout is not torch.strided or tensor._has_symbolic_sizes_strides:
+    if tensor.layout is not torch.strided:
         return None
     flags = tensor.is_conj(), tensor.is_neg(), tensor._is_zerotensor(), tensor.is_inference()
-    return tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.fake_device, flags
+    sizes: Any = tensor.shape, tensor.stride(), tensor.storage_offset()
+    if tensor._has_symbolic_sizes_strides:
+        if not symbols:
+            return None
+        sizes = tuple(hints(sizes[0])), tuple(hints(sizes[1])), hint_of(sizes[2])
+    return tensor.dtype, *sizes, tensor.fake_device, flags
 
 
-def _enter(key: list[Any], value: Any) -> bool:
-    """Add an argument that is no tensor; False where it has none of the types whose values are compared."""
+def _enter(mode: Any, key: list[Any], value: Any, symbols: bool) -> bool:
+    """Add an argument; False where it is no tensor and has none of the types whose values are compared."""
+    if isinstance(value, torch.Tensor):
+        key.append(_described(mode, value, symbols))
+        return key[-1] is not None
     if type(value) in (list, tuple):
         key.append(len(value))
-        return all(_enter(key, item) for item in value)
+        return all(_enter(mode, key, item, symbols) for item in value)
+    if symbols and isinstance(value, (torch.SymInt, torch.SymFloat)):
+        value = value.node.hint
     if type(value) not in _BY_VALUE:
         return False
     key += (type(value), repr(value) if type(value) in (float, complex) else value)

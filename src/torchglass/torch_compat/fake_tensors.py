@@ -211,9 +211,11 @@ def _fake_of(mode: FakeTensorMode, real: torch.Tensor, sizes: Sizes | None, stri
 
 
 def fake_like(
-    mode: FakeTensorMode, like: torch.Tensor, sizes: Sizes, strides: Sizes, dtype: torch.dtype | None = None
+    mode: FakeTensorMode, like: Any, sizes: Sizes, strides: Sizes, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """A new fake tensor of these sizes and strides, and of ``dtype`` if it is given, else like another one."""
+    """A new fake tensor of these sizes and strides, and of ``dtype`` if it is given, else of what has a dtype and a
+    device.
+    """
     return FakeTensor(mode, _meta(sizes, strides, dtype or like.dtype), like.device)
 
 

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...records.extern_targets import ATTENTION
+from ...records.extern_targets import ATTENTION, OPEN_ATTENTION
 from ...records.loops import View
-from ...records.sizes import Size, all_known
+from ...records.sizes import Size, all_known, hint
 from ...records.target import Cpu
-from ..context import Lowering
+from ..context import Lowering, known_size
 from ..strategies import strategy
 from ..table import NotLowered
 
@@ -43,7 +43,7 @@ def attention_in_cache(
         raise NotLowered("no AVX-512")
     if dropout or output.dtype != torch.float32 or not all(_is_readable(x, low) for x in (query, key, value)):
         raise NotLowered("dropout, another dtype than float32, or numbers of a head that do not lie together")
-    _check_sizes(query.shape, key.shape, value.shape, causal, cpu)
+    keys = _most_keys(query.shape, key.shape, value.shape, causal, cpu)
     scores = (*query.shape[:3], key.shape[2])
     if mask is not None:
         mask = _expanded(mask, scores) if low.dtype(mask) == "float32" else None
@@ -54,7 +54,11 @@ def attention_in_cache(
     logs = low.result_of(sums, f"{node.name}_logsumexp") if wanted else None
     scale = query.shape[3] ** -0.5 if scale is None else scale
     results = [made.buffer, None if logs is None else logs.buffer]
-    low.extern(ATTENTION, [query, key, value, mask, causal, scale], {}, results, out=True)
+    call = [query, key, value, mask, causal, scale]
+    if all_known((*query.shape, *key.shape, *value.shape)):
+        low.extern(ATTENTION, call, {}, results, out=True)
+    else:
+        low.extern(OPEN_ATTENTION, [*call, cpu.lowering.attention_queries, keys], {}, results, out=True)
     return made, logs
 
 
@@ -62,16 +66,18 @@ def _is_readable(x: Any, low: Lowering) -> bool:
     return isinstance(x, View) and low.dtype(x) == "float32" and x.strides[-1] == 1 and len(x.shape) == 4
 
 
-def _check_sizes(query: Sequence[Size], key: Sequence[Size], value: Sequence[Size], causal: bool, cpu: Cpu) -> None:
-    """NotLowered unless the sizes are known, those that our loops take and those that pay."""
-    if not (all_known(query) and all_known(key) and all_known(value) and min(*query, *key, *value) > 0):
-        raise NotLowered("sizes that are unknown, or 0")
+def _most_keys(query: Sequence[Size], key: Sequence[Size], value: Sequence[Size], causal: bool, cpu: Cpu) -> int:
+    """As many keys as stay in cache; NotLowered unless the sizes are those that our loops take and those that pay."""
+    if min(map(hint, (*query, *key, *value))) < 1:
+        raise NotLowered("nothing to attend to")
     if query[:2] != key[:2] or key[:3] != value[:3]:
         raise NotLowered("heads of different numbers")
-    if query[2] < cpu.lowering.attention_queries:
+    if hint(query[2]) < cpu.lowering.attention_queries:
         raise NotLowered(f"fewer than {cpu.lowering.attention_queries} queries")
-    if key[2] * (key[3] + value[3]) > cpu.lowering.attention_scores * (4 if causal else 1):
+    most = cpu.lowering.attention_scores * (4 if causal else 1) // known_size(key[3] + value[3])
+    if hint(key[2]) > most:
         raise NotLowered("more keys than stay in cache")
+    return most
 
 
 def _expanded(mask: View, shape: tuple[Size, ...]) -> View | None:

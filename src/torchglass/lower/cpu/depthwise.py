@@ -18,7 +18,7 @@ import torch
 from torch import fx
 
 from ...records.loops import View
-from ...records.sizes import Size, all_known
+from ...records.sizes import Size, all_known, hint
 from ...records.symbolic_ints import sizes_of
 from ...records.target import Cpu
 from ..context import Lowering, dtype_name
@@ -56,8 +56,8 @@ def depthwise_gradient(
 def _check(cpu: Cpu, grad: View, image: View, weight: View, dilation: Sequence[int]) -> None:
     """NotLowered where oneDNN's call is as good."""
     window = weight.shape[2:]
-    if not all(all_known(sizes) and min(sizes) > 0 for x in (grad, image) for sizes in (x.shape, x.strides)):
-        raise NotLowered("sizes that are unknown, or 0")
+    if min(hint(size) for x in (grad, image) for size in (*x.shape, *x.strides)) < 1:
+        raise NotLowered("no images, or one that is expanded")
     if not all_known(weight.shape) or weight.shape[0] < cpu.lowering.depthwise_channels:
         raise NotLowered(f"fewer than {cpu.lowering.depthwise_channels} channels")
     if image.strides[1] != 1 or grad.strides[1] != 1:

@@ -16,6 +16,7 @@ at batch 4: 1.4 times as long, its backward twice; 64 channels of 64 x 64: 0.8 t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,9 +24,10 @@ from typing import Any
 import torch
 from torch import fx
 
+from ...aten.sizes import hint_of
 from ...records.size_environment import integers
 from ...records.sizes import Size, all_known, hint, product
-from ...records.symbolic_ints import size_of, sizes_of
+from ...records.symbolic_ints import SizesUnfit, size_of, sizes_of
 from ...records.target import Cpu
 from ...torch_compat import OpOverload
 from ..context import layout_of
@@ -166,15 +168,17 @@ def _convolves_images(node: fx.Node, cpu: Cpu) -> bool:
     if not all(isinstance(n, fx.Node) and _is_image(n.meta.get("val")) for n in operands):
         return False
     *images, weight = (n.meta["val"] for n in operands)
+    if not all_known(weight.shape):
+        return False
     first = node.meta["val"] if len(images) == 1 else images[0]
-    return _bytes(images[-1]) + _bytes(first) >= (_bytes(weight) if weight.shape[2:].numel() > 1 else 0)
+    return _bytes(images[-1]) + _bytes(first) >= (_bytes(weight) if math.prod(weight.shape[2:]) > 1 else 0)
 
 
 def _is_image(val: Any) -> bool:
     return (
         isinstance(val, torch.Tensor) and val.dim() == 4 and val.device.type == "cpu" and val.layout == torch.strided
         and val.dtype in (torch.float32, torch.bfloat16, torch.float16)
-        and all_known(sizes := (*val.shape, *val.stride())) and min(sizes) > 0
+        and min(map(hint_of, (*val.shape, *val.stride()))) > 0
     )  # fmt: skip
 
 
@@ -263,11 +267,11 @@ def _operator(work: _Pass, node: fx.Node) -> None:
 def _common(node: fx.Node, inputs: list[fx.Node]) -> tuple[int, ...] | None:
     """How the result of an element-wise operator lies: as the first of its inputs that has its shape."""
     val = node.meta["val"]
-    if not isinstance(val, torch.Tensor) or not all_known(val.shape):
+    if not isinstance(val, torch.Tensor):
         return None
     for n in inputs:
         like = n.meta["val"]
-        if like.shape == val.shape and _is_packed(like):
+        if sizes_of(like.shape) == sizes_of(val.shape) and _is_packed(like):
             return tuple(like.stride())
     last = val.dim() == 4 and any(_is_last(n.meta["val"]) for n in inputs)
     return channels_last(val.shape) if last else None
@@ -278,7 +282,7 @@ def _view(work: _Pass, node: fx.Node) -> bool:
     vals = fx.map_arg((node.args, dict(node.kwargs)), lambda n: n.meta["val"])
     try:
         val = node.target(*vals[0], **vals[1])
-    except (RuntimeError, ValueError):  # not without a copy
+    except (RuntimeError, ValueError, SizesUnfit):  # not without a copy, or not certainly
         return False
     before = node.meta["val"]
     if isinstance(val, torch.Tensor) and _same(val, before):

@@ -13,9 +13,10 @@ from typing import Any
 from torch import fx
 
 from ...records.loops import View, compute_dtype
-from ...records.sizes import Size, all_known
+from ...records.size_floats import at_least
+from ...records.sizes import Size, product
 from ...records.symbolic_ints import sizes_of
-from ..context import Lowering, Splat, count_of, dtype_name
+from ..context import Lowering, Splat, count_of, dtype_name, known_size
 from ..table import NotLowered, rule
 from ..values import V, rsqrt
 from .centered import moments, squared_difference
@@ -75,7 +76,7 @@ def _batch_norm(
     results = [y, low.cast_like(m, vals[1]), low.cast_like(r, vals[2])]
     if updates:
         count = count_of(shape, dims)
-        unbiased = count / max(count - 1, 1)
+        unbiased = count / at_least(count - 1, 1)
         for old, new, factor, val in ((old_mean, m, 1.0, vals[3]), (old_var, v, unbiased, vals[4])):
             moved = low.map(
                 lambda o, s, f=factor: (o.cast(to) * (1 - momentum)) + s * (momentum * f), [old, new],
@@ -148,10 +149,11 @@ def _batch_norm_backward(
 
 
 # -- group norm ------------------------------------------------------------------------------------------------------
-def _grouped(x: Any, shape: tuple[Size, ...]) -> View:
+def _grouped(x: Any, groups: int) -> View:
     """(N, C, ...) as (N, groups, channels of a group, the rest)."""
-    if not isinstance(x, View) or 0 in x.shape or not all_known(shape):
+    if not isinstance(x, View) or 0 in x.shape:
         raise NotLowered("nothing to normalize")
+    shape = (x.shape[0], groups, known_size(x.shape[1]) // groups, product(x.shape[2:]))
     return View(x.buffer, shape, _wide_strides(x.shape, x.strides, shape), x.offset)
 
 
@@ -163,7 +165,7 @@ def _wide_strides(shape: Sequence[Any], strides: Sequence[Any], wide: Sequence[A
     return (strides[0], strides[1] * wide[2], strides[1], rest[-1][1] if rest else 1)
 
 
-def _by_channel(x: Any, groups: int, channels: int) -> Any:
+def _by_channel(x: Any, groups: Size, channels: Size) -> Any:
     if not isinstance(x, View):
         return x
     step = x.strides[0]
@@ -196,18 +198,18 @@ def _group_norm(
     low: Lowering, node: fx.Node, x: Any, weight: Any, bias: Any, n: int, c: int, rest: int, groups: int, eps: float
 ) -> Any:
     vals, name = node.meta["val"], node.name
-    shape = (n, groups, c // groups, rest)
-    g = _grouped(x, shape)
+    g = _grouped(x, groups)
+    shape = g.shape
     to = compute_dtype(low.dtype(x))
     mean, rstd = _group_statistics(low, g, eps, to, name)
-    w, b = _by_channel(weight, groups, c // groups), _by_channel(bias, groups, c // groups)
+    w, b = (_by_channel(v, *shape[1:3]) for v in (weight, bias))
     m, r = mean, rstd
     if _channels_are_neighbours(g):  # numbers for each channel, so that the loop over elements is over neighbours
         each = (*shape[:3], 1)
         m = low.map(lambda v: v, [mean], shape=each, name=f"{name}_shift", dtype=to)
         r = low.map(_scale(to), [rstd, w], shape=each, name=f"{name}_scale", dtype=to)
         w = None
-    strides = _wide_strides(vals[0].shape, sizes_of(vals[0].stride()), shape)
+    strides = _wide_strides(sizes_of(vals[0].shape), sizes_of(vals[0].stride()), shape)
     y = low.map(scaled(to), [g, m, r, w, b], shape=shape, strides=strides, dtype=dtype_name(vals[0].dtype), name=name)
     return low.cast_like(y, vals[0]), low.cast_like(mean, vals[1]), low.cast_like(rstd, vals[2])
 
@@ -221,14 +223,15 @@ def _group_norm_backward(
     low: Lowering, node: fx.Node, grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, n: int, c: int, rest: int,
     groups: int, mask: Sequence[bool],
 ) -> Any:  # fmt: skip
-    vals, name, count = node.meta["val"], node.name, c // groups * rest
-    shape, each = (n, groups, c // groups, rest), (n, groups, c // groups, 1)
-    g, v = _grouped(grad, shape), _grouped(x, shape)
+    vals, name = node.meta["val"], node.name
+    g, v = _grouped(grad, groups), _grouped(x, groups)
+    shape, each = v.shape, (*v.shape[:3], 1)
+    count = count_of(shape[2:])
     to = compute_dtype(low.dtype(x))
     if any(not isinstance(s, View) for s in (mean, rstd)):
         raise NotLowered("statistics that are no tensor")
-    m, r = (View(s.buffer, (n, groups, 1, 1), (*s.strides, 0, 0), s.offset) for s in (mean, rstd))
-    w = _by_channel(weight, groups, c // groups)
+    m, r = (View(s.buffer, (*shape[:2], 1, 1), (*s.strides, 0, 0), s.offset) for s in (mean, rstd))
+    w = _by_channel(weight, *shape[1:3])
     m = low.map(lambda s: s.cast(to), [m], shape=each, name=f"{name}_centers", dtype=to)
     sums = low.reduce("sum", [g], [3], lambda gr: gr.cast(to), name=f"{name}_sums", dtype=to)
     dots = low.reduce(
@@ -244,7 +247,7 @@ def _group_norm_backward(
         slope = low.map(lambda q, s: q * s * s * s, [b, r], shape=each, name=f"{name}_slope", dtype=to)
         dx = low.map(
             lambda gr, y, c, k, p, q: gr.cast(to) * k - p - (y.cast(to) - c) * q, [g, v, m, scale, shift, slope],
-            shape=shape, strides=_wide_strides(vals[0].shape, sizes_of(vals[0].stride()), shape),
+            shape=shape, strides=_wide_strides(sizes_of(vals[0].shape), sizes_of(vals[0].stride()), shape),
             dtype=dtype_name(vals[0].dtype), name=f"{name}_dx",
         )  # fmt: skip
         dx = low.cast_like(dx, vals[0])

@@ -20,7 +20,7 @@ from ...records.index_errors import INDEX_ERRORS
 from ...records.loops import Access, View, compute_dtype
 from ...records.sizes import Size
 from ...records.symbolic_ints import sizes_of
-from ..context import Lowering, known_size
+from ..context import Lowering
 from ..table import NotLowered, rule
 from ..values import V, where
 
@@ -29,7 +29,6 @@ INDEX_SELF, INDEX_DIM, INDEX_GATHER, INDEX_TARGET, ZERO_DIVISION, INDEX_COPY = r
 
 def bounded(index: V, size: Size, error: int, dim: int = 0) -> V:
     """``index`` when ``0 <= index < size``, else 0 and the numbered error once the kernel has run."""
-    size = known_size(size)
     index = index.cast("int64")
     facts = (index, index.lift(size), index.lift(error), index.lift(dim))
     return index.body.compute("bound", facts, "int64")
@@ -37,7 +36,6 @@ def bounded(index: V, size: Size, error: int, dim: int = 0) -> V:
 
 def wrapped(index: V, size: Size, error: int, dim: int = 0) -> V:
     """The same for indices that count from the end when negative."""
-    size = known_size(size)
     index = index.cast("int64")
     return bounded(where(index < 0, index + size, index), size, error, dim)
 

@@ -15,7 +15,7 @@ from torch import fx
 
 from ...records.extern_targets import JOIN
 from ...records.loops import Access, Loop, View, compute_dtype
-from ...records.sizes import Size
+from ...records.sizes import Size, at_least, maximum, minimum
 from ...records.symbolic_ints import sizes_of
 from ..context import Lowering, Splat, dtype_name, known_size, known_sizes
 from ..strides import is_dense
@@ -152,7 +152,7 @@ def _written_in_place(low: Lowering, node: fx.Node, parts: Sequence[Any], dim: i
 
 
 def _between(i: V, start: Size | None, end: Size | None) -> V:
-    checks = [i.do(op, known_size(edge)) for op, edge in (("ge", start), ("lt", end)) if edge is not None]
+    checks = [i.do(op, edge) for op, edge in (("ge", start), ("lt", end)) if edge is not None]
     return checks[0] if len(checks) == 1 else checks[0].do("and", checks[1])
 
 
@@ -217,14 +217,13 @@ def _slice_backward(
         raise NotLowered("a step")
     shape = sizes_of(node.meta["val"].shape)
     dim = dim % len(shape)
-    length = known_size(shape[dim])
-    start = 0 if start is None else start
-    first = max(0, min(start + length if start < 0 else start, length))
-    last = first + known_size(grad.shape[dim])
+    length, start = shape[dim], known_size(0 if start is None else start)
+    first = minimum(start, length) if start >= 0 else maximum(start + length, 0)
+    last = first + grad.shape[dim]
 
     def element(counters: list[V]) -> V:
         i = counters[dim]
-        low_edge, high = (first if first > 0 else None), (last if last < length else None)
+        low_edge, high = (first if first != 0 else None), (last if last != length else None)
         mask = None if low_edge is None and high is None else _between(i, low_edge, high)
         return masked_load(low, i, grad, [first if d == dim else 0 for d in range(len(shape))], mask, 0)
 
@@ -232,10 +231,10 @@ def _slice_backward(
 
 
 @rule("select_backward")
-def _select_backward(low: Lowering, node: fx.Node, grad: Any, sizes: Any, dim: int, index: int) -> View:
+def _select_backward(low: Lowering, node: fx.Node, grad: Any, sizes: Any, dim: int, index: Size) -> View:
     shape = sizes_of(node.meta["val"].shape)
     dim = dim % len(shape)
-    index = index % known_size(shape[dim])
+    index = index if at_least(index, 0) else index + shape[dim]
     wide = _unsqueeze(grad, dim)
 
     def element(counters: list[V]) -> V:

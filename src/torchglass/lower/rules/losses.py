@@ -12,6 +12,7 @@ from typing import Any
 from torch import fx
 
 from ...records.loops import View, compute_dtype
+from ...records.size_floats import Float, at_least
 from ...records.symbolic_ints import sizes_of
 from ..context import Lowering, Splat, count_of, dtype_name
 from ..strides import broadcast
@@ -47,8 +48,8 @@ def _reduced(low: Lowering, node: fx.Node, inputs: list[Any], reduction: int, fn
     return View(out.buffer, (), ())
 
 
-def _norm(x: View, reduction: int) -> float:
-    return 1.0 / max(count_of(x.shape), 1) if reduction == MEAN else 1.0
+def _norm(x: View, reduction: int) -> Float:
+    return 1.0 / at_least(count_of(x.shape), 1) if reduction == MEAN else 1.0
 
 
 def _gradient(low: Lowering, node: fx.Node, inputs: list[Any], fn: Callable[..., V]) -> View:

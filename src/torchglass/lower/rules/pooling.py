@@ -13,9 +13,9 @@ from typing import Any
 from torch import fx
 
 from ...records.loops import Access, View, compute_dtype
-from ...records.sizes import Size, all_known
+from ...records.sizes import Size, at_least, divides, hint, is_known
 from ...records.symbolic_ints import sizes_of
-from ..context import Lowering, dtype_name, known_sizes
+from ..context import Lowering, dtype_name, known_size
 from ..table import NotLowered, rule
 from ..values import Body, V, every, summed, where
 from .resampling import limited, read_at, resized_nearest
@@ -29,28 +29,31 @@ def _pair(value: Any, default: tuple[int, int]) -> tuple[int, int]:
 
 
 def _image(x: Any) -> View:
-    if not isinstance(x, View) or len(x.shape) != 4 or 0 in x.shape or not all_known(x.shape):
+    if not isinstance(x, View) or len(x.shape) != 4 or 0 in x.shape:
         raise NotLowered("no batch of images")
     return x
 
 
-def _sizes(x: Any) -> tuple[int, ...]:
+def _sizes(x: Any) -> tuple[Size, ...]:
     """The sizes of a batch of images."""
-    return known_sizes(_image(x).shape)
+    return _image(x).shape
 
 
 class Windows:
-    """The windows over an image: their places, and the value of the image at one of them."""
+    """The windows over an image: their places, and the value of the image at one of them. ``begun``: whether there may
+    be windows that begin inside and do not fit.
+    """
 
     def __init__(
-        self, low: Lowering, x: Any, out: Sequence[Size], kernel: Any, stride: Any, padding: Any, dilation: Any = 1
-    ) -> None:
+        self, low: Lowering, x: Any, out: Sequence[Size], kernel: Any, stride: Any, padding: Any, dilation: Any = 1,
+        begun: bool = False,
+    ) -> None:  # fmt: skip
         self.x, self.size = _image(x), _sizes(x)
         self.kernel = _pair(kernel, (1, 1))
         self.stride = _pair(stride, self.kernel)
         self.padding = _pair(padding, (0, 0))
         self.dilation = _pair(dilation, (1, 1))
-        self.out = known_sizes(out)
+        self.out, self.begun = tuple(out), begun
         if self.kernel[0] * self.kernel[1] > low.limits.window:
             raise NotLowered("a wide window")
 
@@ -62,12 +65,14 @@ class Windows:
         start = place[k] * self.dilation[k] - self.padding[k]
         i = body.index(tuple(self.stride[k] if d == 2 + k else 0 for d in range(4)), start)
         last = start + (self.out[2 + k] - 1) * self.stride[k]
-        return i, start < 0 or last >= self.size[2 + k]
+        beyond = self.begun or self.padding[k] > (self.kernel[k] - 1 - place[k]) * self.dilation[k]
+        inside = at_least(self.size[2 + k] - 1 - last, 0) or not (is_known(last) or beyond)
+        return i, start < 0 or not inside
 
     @property
     def is_channels_last(self) -> bool:
         """Whether neighbours in memory are channels, all of them at the same place of a window."""
-        return self.x.strides[1] == 1 and self.size[1] > 1
+        return self.x.strides[1] == 1 and hint(self.size[1]) > 1
 
     def value(self, low: Lowering, body: Body, place: tuple[int, int], other: float) -> tuple[V, V | None]:
         """The image there, ``other`` outside; and the mask of what is inside (None: everything)."""
@@ -119,7 +124,7 @@ def _max_pool(
     ceil_mode: bool = False,
 ) -> Any:  # fmt: skip
     vals = node.meta["val"]
-    w = Windows(low, x, sizes_of(vals[0].shape), kernel, stride, padding, dilation)
+    w = Windows(low, x, sizes_of(vals[0].shape), kernel, stride, padding, dilation, ceil_mode)
     if not compute_dtype(low.dtype(x)).startswith("float"):
         raise NotLowered("a maximum of integers")
 
@@ -156,7 +161,7 @@ def _max_pool(
     return y, low.map_like(vals[1], f"{node.name}_places", lambda c: best(c)[1], [], indexed=True)
 
 
-def _tile(w: Windows, image: Sequence[int]) -> bool:
+def _tile(w: Windows, image: Sequence[Size]) -> bool:
     """Whether the windows tile the image."""
     tiles = all(w.kernel[k] == w.stride[k] and w.out[2 + k] * w.kernel[k] == image[2 + k] for k in (0, 1))
     return tiles and w.padding == (0, 0) and w.dilation == (1, 1)
@@ -195,10 +200,12 @@ def _gathered(
     return low.finish(element, [], node, indexed=True)
 
 
-def _spread(low: Lowering, node: fx.Node, w: Windows, fn: Any, inputs: list[Any]) -> View:
-    """A loop over (n, c, rows of outputs, rows of a window, columns of outputs, columns of a window)."""
+def _spread(
+    low: Lowering, node: fx.Node, w: Windows, tile: tuple[Size, Size], fn: Any, inputs: list[Any]
+) -> View:  # fmt: skip
+    """A loop over (n, c, rows of outputs, rows of a tile, columns of outputs, columns of a tile)."""
     n, c, oh, ow = w.out
-    (kh, kw), val = w.kernel, node.meta["val"]
+    (kh, kw), val = tile, node.meta["val"]
     shape = (n, c, oh, kh, ow, kw)
     sn, sc, sh, sw = strides = sizes_of(val.stride())
     wide = [_wide(v, shape) for v in inputs]
@@ -227,7 +234,7 @@ def _avg_pool_backward(
     if not _tile(w, _sizes(x)):
         _check_means(low, w)
         return _gathered(low, node, w, lambda c, reads: reads[0] * share, [grad])
-    return _spread(low, node, w, lambda c, g: g * share, [grad])
+    return _spread(low, node, w, w.kernel, lambda c, g: g * share, [grad])
 
 
 @rule("max_pool2d_with_indices_backward")
@@ -250,22 +257,21 @@ def _max_pool_backward(
         here = body.index((0, 0, kh * width, width, kw, 1))
         return where(place.do("eq", here), g, 0)
 
-    return _spread(low, node, w, slope, [grad, index])
+    return _spread(low, node, w, w.kernel, slope, [grad, index])
 
 
 # -- means of equal parts --------------------------------------------------------------------------------------------
-def _parts(image: Sequence[int], out: Sequence[int]) -> tuple[int, int]:
+def _parts(image: Sequence[Size], out: Sequence[Size]) -> tuple[Size, Size]:
     """The sizes of the equal parts that an adaptive pooling averages."""
-    sizes = [divmod(image[2 + k], out[2 + k]) for k in (0, 1)]
-    if any(rest for _, rest in sizes):
+    if not all(divides(out[k], image[k]) for k in (2, 3)):
         raise NotLowered("parts of different sizes")
-    return sizes[0][0], sizes[1][0]
+    return image[2] // out[2], image[3] // out[3]
 
 
 @rule("_adaptive_avg_pool2d")
 def _adaptive_avg_pool(low: Lowering, node: fx.Node, x: Any, size: Any) -> View:
     x, val = _image(x), node.meta["val"]
-    n, c, oh, ow = out = known_sizes(sizes_of(val.shape))
+    n, c, oh, ow = out = sizes_of(val.shape)
     if 0 in out or not compute_dtype(low.dtype(x)).startswith("float"):
         raise NotLowered("no means")
     kh, kw = _parts(_sizes(x), out)
@@ -282,19 +288,16 @@ def _adaptive_avg_pool(low: Lowering, node: fx.Node, x: Any, size: Any) -> View:
 @rule("_adaptive_avg_pool2d_backward")
 def _adaptive_avg_pool_backward(low: Lowering, node: fx.Node, grad: Any, x: Any) -> View:
     kernel = _parts(_sizes(x), _sizes(grad))
-    w = Windows(low, grad, _sizes(grad), (1, 1), kernel, 0)
-    w.kernel = kernel
-    return _spread(low, node, w, lambda c, g: g / (kernel[0] * kernel[1]), [grad])
+    w = Windows(low, grad, _sizes(grad), (1, 1), (1, 1), 0)
+    return _spread(low, node, w, kernel, lambda c, g: g / (kernel[0] * kernel[1]), [grad])
 
 
 # -- nearest upsampling by whole factors -----------------------------------------------------------------------------
-def _factors(small: Sequence[int], large: Sequence[int], scales: Sequence[Any]) -> tuple[int, int]:
-    found = []
-    for k, scale in enumerate(scales):
-        factor, rest = divmod(large[2 + k], small[2 + k])
-        if rest or (scale is not None and scale != factor):
+def _factors(small: Sequence[Size], large: Sequence[Size], scales: Sequence[Any]) -> tuple[int, int]:
+    found = [known_size(large[k] // small[k]) for k in (2, 3)]
+    for k, (factor, scale) in enumerate(zip(found, scales), 2):
+        if not divides(small[k], large[k]) or (scale is not None and scale != factor):
             raise NotLowered("a factor that is not whole")
-        found.append(factor)
     return found[0], found[1]
 
 
@@ -302,10 +305,8 @@ def _factors(small: Sequence[int], large: Sequence[int], scales: Sequence[Any]) 
 def _upsample(low: Lowering, node: fx.Node, x: Any, size: Any, sh: Any = None, sw: Any = None) -> View:
     x = _image(x)
     try:
-        factors = _factors(_sizes(x), known_sizes(sizes_of(node.meta["val"].shape)), (sh, sw))
-        w = Windows(low, x, _sizes(x), (1, 1), (1, 1), 0)
-        w.kernel = factors
-        return _spread(low, node, w, lambda c, v: v, [x])
+        factors = _factors(_sizes(x), sizes_of(node.meta["val"].shape), (sh, sw))
+        return _spread(low, node, Windows(low, x, _sizes(x), (1, 1), (1, 1), 0), factors, lambda c, v: v, [x])
     except NotLowered:
         return resized_nearest(low, node, x, size, sh, sw)
 
@@ -314,7 +315,7 @@ def _upsample(low: Lowering, node: fx.Node, x: Any, size: Any, sh: Any = None, s
 def _upsample_backward(
     low: Lowering, node: fx.Node, grad: Any, size: Any, shape: Any, sh: Any = None, sw: Any = None
 ) -> View:
-    out = known_sizes(sizes_of(node.meta["val"].shape))
+    out = sizes_of(node.meta["val"].shape)
     factors = _factors(out, _sizes(grad), (sh, sw))
     w = Windows(low, grad, out, factors, factors, 0)
 

@@ -13,9 +13,11 @@ from typing import Any
 import torch
 from torch import fx
 
+from ...records import sizes
 from ...records.loops import View, compute_dtype
-from ...records.sizes import Size, hint, product
-from ..context import Lowering, count_of, dtype_name, known_size, layout_of
+from ...records.size_floats import Float, at_least, whole_number
+from ...records.sizes import Size, at_most, hint, product
+from ..context import Lowering, count_of, dtype_name, layout_of
 from ..strides import contiguous, is_dense
 from ..table import NotLowered, rule
 from ..values import MOST_PLACES, V, exp, is_float, log, where
@@ -141,7 +143,7 @@ def _accumulated(val: Any, root: bool) -> str:
     return "float64" if root and dtype == "float32" and val.dtype is not torch.float16 else dtype
 
 
-def _spread(freedom: float | int, root: bool) -> Callable[[V], V]:
+def _spread(freedom: Float, root: bool) -> Callable[[V], V]:
     return lambda s: (s / freedom).do("sqrt") if root else s / freedom
 
 
@@ -151,8 +153,13 @@ def _moments(
     """The mean with its dimensions kept, and the variance, or its root: the FX value ``val``."""
     to, over = _accumulated(val, root), normalize_dims(dims, len(x.shape))
     freedom = count_of(x.shape, over) - (1 if correction is None else correction)
-    if freedom <= 0:
-        raise NotLowered("too few elements: eager's NaN or inf")
+    if isinstance(freedom, float):
+        if freedom <= 0:
+            raise NotLowered("too few elements: eager's NaN or inf")
+    elif whole_number(freedom) is None:
+        raise NotLowered("a correction that is no whole number")
+    else:
+        freedom = at_least(freedom, 0)
     strides, dtype = _with_dims(val, over, keepdim), dtype_name(val.dtype)
     mean, spread = moments(low, x, over, to, name, _spread(freedom, root), name, dtype, strides)
     return mean, View(spread.buffer, *layout_of(val))
@@ -248,8 +255,8 @@ def _aminmax(low: Lowering, node: fx.Node, x: Any, *, dim: Any = None, keepdim: 
 
 def _place_of(kind: str, low: Lowering, x: Any, dim: int, name: str) -> tuple[View, View]:
     """The extremum along ``dim`` and its first place, both with the dimension kept: two passes that vectorize."""
-    length = known_size(x.shape[dim])
-    if not 0 < length <= MOST_PLACES:
+    length = x.shape[dim]
+    if not sizes.at_least(length, 1) or hint(length) > MOST_PLACES:
         raise NotLowered("no elements: eager raises; or too many")
     dtype = compute_dtype(low.dtype(x))
     if dtype == "bool" or not isinstance(x, View):
@@ -258,6 +265,7 @@ def _place_of(kind: str, low: Lowering, x: Any, dim: int, name: str) -> tuple[Vi
     rank = len(x.shape)
 
     stored = low.dtype(x)
+    places = "int32" if at_most(length, MOST_PLACES) else "int64"
 
     def place(counters: Sequence[V], v: V, m: V) -> V:
         if stored != dtype:  # the best may have been rounded for memory since, or these not yet
@@ -265,7 +273,7 @@ def _place_of(kind: str, low: Lowering, x: Any, dim: int, name: str) -> tuple[Vi
         same = v.do("eq", m)
         if is_float(v.dtype):
             same = same.do("or", v.do("isnan").do("and", m.do("isnan")))
-        here = v.body.index(tuple(int(k == dim) for k in range(rank)), 0, "int32")
+        here = v.body.index(tuple(int(k == dim) for k in range(rank)), 0, places)
         return where(same, here, length - 1)
 
     found = low.reduce("min", [x, best], [dim], place, lambda p: p.cast("int64"), name=f"{name}_place", indexed=True)

@@ -13,7 +13,8 @@ from typing import Any
 from torch import fx
 
 from ...records.loops import HALF, Access, View, compute_dtype
-from ...records.sizes import hint, product
+from ...records.size_floats import Float, as_float, at_least
+from ...records.sizes import Size, hint, product
 from ...records.symbolic_ints import sizes_of
 from ...torch_compat import OpOverload
 from ..context import Lowering, known_sizes
@@ -25,10 +26,9 @@ Places = list[tuple[V, "V | None"]]  # a place along one dimension, and its weig
 
 
 def _still(x: Any, spatial: int) -> View:
-    """The input: known sizes, not empty, at least ``spatial`` dimensions."""
+    """The input: not empty, at least ``spatial`` dimensions."""
     if not isinstance(x, View) or len(x.shape) < spatial or 0 in x.shape:
         raise NotLowered("nothing to read from")
-    known_sizes(x.shape)
     return x
 
 
@@ -39,14 +39,15 @@ def read_at(low: Lowering, x: View, places: Sequence[V | None], body_of: V) -> V
     return body_of.body.load(Access(x.buffer, strides, x.offset, moved), compute_dtype(low.dtype(x)))
 
 
-def limited(i: V, size: int) -> V:
+def limited(i: V, size: Size) -> V:
     """The nearest place that there is."""
     return i.do("maximum", 0).do("minimum", size - 1)
 
 
 # -- padding ---------------------------------------------------------------------------------------------------------
-def _reflected(i: V, size: int) -> V:
-    return (size - 1) - absolute((size - 1) - absolute(i))
+def _reflected(i: V, size: Size) -> V:
+    last = i.lift(size - 1)
+    return last - absolute(last - absolute(i))
 
 
 def _is_apart(low: Lowering, node: fx.Node, x: View, spatial: int) -> bool:
@@ -60,18 +61,16 @@ def _is_loops(node: fx.Node) -> bool:
     return isinstance(node.target, OpOverload) and find_rule(node.target) is not None
 
 
-def _padding(spatial: int, place: Callable[[V, int], V]) -> Callable[..., View]:
+def _padding(spatial: int, place: Callable[[V, Size], V]) -> Callable[..., View]:
     def lower(low: Lowering, node: fx.Node, x: Any, pad: Sequence[int]) -> View:
         x = _still(x, spatial)
-        rank = len(x.shape)
+        rank, pad = len(x.shape), known_sizes(sizes_of(pad))
         if x.strides[-1] == 1 and hint(product(x.shape)) >= low.limits.padded_rows and _is_apart(low, node, x, spatial):
             raise NotLowered("rows that ATen copies: nothing is computed beside it, or of halves")
         before = {rank - 1 - k: pad[2 * k] for k in range(len(pad) // 2)}
 
         def element(counters: list[V]) -> V:
-            places = [
-                place(counters[d] - before[d], int(x.shape[d])) if d in before else None for d in range(rank)
-            ]  # fmt: skip
+            places = [place(counters[d] - before[d], x.shape[d]) if d in before else None for d in range(rank)]
             return read_at(low, x, places, counters[0])
 
         return low.finish(element, [], node, indexed=True)
@@ -84,30 +83,32 @@ for _spatial in (1, 2, 3):
     rule(f"replication_pad{_spatial}d")(_padding(_spatial, limited))
 
 
-Folds = list[tuple[int, int]]  # what a place in the middle gets from the padding: (place, where that lies in the whole)
+Folds = list[
+    tuple[Size, Size]
+]  # what a place in the middle gets from the padding: (place, where that lies in the whole)
 
 
-def _reflecting(size: int, before: int, after: int) -> Folds:
-    left = [(k, before - k) for k in range(1, before + 1)]
+def _reflecting(size: Size, before: int, after: int) -> Folds:
+    left: Folds = [(k, before - k) for k in range(1, before + 1)]
     return left + [(size - 1 - k, before + size - 1 + k) for k in range(1, after + 1)]
 
 
-def _replicating(size: int, before: int, after: int) -> Folds:
-    return [(0, k) for k in range(before)] + [(size - 1, before + size + k) for k in range(after)]
+def _replicating(size: Size, before: int, after: int) -> Folds:
+    return [*((0, k) for k in range(before))] + [(size - 1, before + size + k) for k in range(after)]
 
 
-def _padding_backward(spatial: int, folds: Callable[[int, int, int], Folds], limit: str) -> Callable[..., View]:
+def _padding_backward(spatial: int, folds: Callable[[Size, int, int], Folds], limit: str) -> Callable[..., View]:
     """One dimension after the other, each a loop that adds to what came from the middle what came from the padding."""
 
     def lower(low: Lowering, node: fx.Node, grad: Any, x: Any, pad: Sequence[int]) -> View:
         x, grad = _still(x, spatial), _still(grad, spatial)
-        rank, to = len(x.shape), compute_dtype(low.dtype(x))
+        rank, to, pad = len(x.shape), compute_dtype(low.dtype(x)), known_sizes(sizes_of(pad))
         if not all(0 <= p <= getattr(low.limits, limit) for p in pad):
             raise NotLowered("a padding that takes away, or a wide one")
         padded = [rank - 1 - k for k in range(len(pad) // 2) if pad[2 * k] or pad[2 * k + 1]]
         for d in sorted(padded):
             before, after = pad[2 * (rank - 1 - d) : 2 * (rank - d)]
-            size = int(x.shape[d])
+            size = x.shape[d]
             element = _folded(low, grad, d, before, folds(size, before, after))
             if d == max(padded):
                 return low.finish(element, [], node, indexed=True)
@@ -138,17 +139,17 @@ for _spatial in (1, 2, 3):
 
 
 # -- resizing --------------------------------------------------------------------------------------------------------
-def _scale(small: int, large: int, align: bool, factor: Any) -> float:
-    """Input elements per output element."""
+def _scale(small: Size, large: Size, align: bool, factor: Any) -> Float:
+    """Input elements per output element; of one alone, which is the first, any number will do."""
     if align:
-        return (small - 1) / (large - 1) if large > 1 else 0.0
-    return 1.0 / factor if factor is not None and factor > 0 else small / large
+        return as_float(small - 1) / at_least(as_float(large - 1), 1)
+    return 1.0 / factor if factor is not None and factor > 0 else as_float(small) / as_float(large)
 
 
 def _nearest(half: float) -> Callable[..., Places]:
     """The element whose cell holds the output's corner (``half`` 0) or its middle (0.5)."""
 
-    def places(i: V, small: int, large: int, align: bool, factor: Any, dtype: str) -> Places:
+    def places(i: V, small: Size, large: Size, align: bool, factor: Any, dtype: str) -> Places:
         at = (i.cast(dtype) + half) * _scale(small, large, False, factor) if half else (
             i.cast(dtype) * _scale(small, large, False, factor)
         )  # fmt: skip
@@ -157,12 +158,12 @@ def _nearest(half: float) -> Callable[..., Places]:
     return places
 
 
-def _source(i: V, small: int, large: int, align: bool, factor: Any, dtype: str) -> V:
+def _source(i: V, small: Size, large: Size, align: bool, factor: Any, dtype: str) -> V:
     scale = _scale(small, large, align, factor)
     return i.cast(dtype) * scale if align else (i.cast(dtype) + 0.5) * scale - 0.5
 
 
-def _linear(i: V, small: int, large: int, align: bool, factor: Any, dtype: str) -> Places:
+def _linear(i: V, small: Size, large: Size, align: bool, factor: Any, dtype: str) -> Places:
     if small == large:
         return [(i, None)]
     at = _source(i, small, large, align, factor, dtype).do("maximum", 0)
@@ -172,7 +173,7 @@ def _linear(i: V, small: int, large: int, align: bool, factor: Any, dtype: str) 
     return [(first, 1 - weight), (second, weight)]
 
 
-def _cubic(i: V, small: int, large: int, align: bool, factor: Any, dtype: str) -> Places:
+def _cubic(i: V, small: Size, large: Size, align: bool, factor: Any, dtype: str) -> Places:
     at = _source(i, small, large, align, factor, dtype)
     floor = at.do("floor")
     t = (at - floor).do("maximum", 0).do("minimum", 1)
