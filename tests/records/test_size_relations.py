@@ -12,7 +12,7 @@ from tests.records.test_sizes import HINTS, LIMITS, Tree, computed, points, size
 from torchglass.records import size_floats, size_relations
 from torchglass.records.size_environment import SizeEnvironment
 from torchglass.records.size_floats import FloatOf
-from torchglass.records.size_relations import HOLDS, normal_form, solved
+from torchglass.records.size_relations import HOLDS, normal_form, paired, solved
 from torchglass.records.sizes import Size, Symbol, exact_quotient, hint, maximum, minimum, text, value
 from torchglass.records.sources import Local
 from torchglass.records.symbolic_ints import size_of as size_in
@@ -135,3 +135,11 @@ def test_floats_are_those_of_python(tree: Tree, n: int, m: int) -> None:
 @pytest.mark.parametrize("module", [size_floats, size_relations])
 def test_examples(module: object) -> None:
     assert doctest.testmod(module, extraglobs={"Symbol": Symbol}).failed == 0  # type: ignore[arg-type]
+
+
+def test_factors_of_equal_products_are_paired_by_what_they_are_now() -> None:
+    b, t, c, u = (Symbol(name, hint) for name, hint in (("b", 3), ("t", 8), ("c", 3), ("u", 8)))
+    assert paired(b * t - c * u) in ([(b, c), (t, u)], [(c, b), (u, t)])
+    assert not paired(b * t - c)
+    assert not paired(b * t - 2 * c * u)
+    assert not paired(b * t - Symbol("v", 6) * Symbol("w", 4))

@@ -9,7 +9,7 @@ import torch
 
 from .declared_sizes import DeclaredSizes
 from .origin import UNKNOWN, Origin
-from .size_relations import HOLDS, NEGATED, Assumption, evaluated, linear, normal_form, proved, solved
+from .size_relations import HOLDS, NEGATED, Assumption, evaluated, linear, normal_form, paired, proved, solved
 from .sizes import (
     Atom,
     Bounds,
@@ -163,6 +163,9 @@ class SizeEnvironment:
                 raise DecidedByData(f"whether {size_text(left)} {relation} {size_text(right)}")
             answer = HOLDS[relation](hint(left), hint(right))
             difference, normal = normal_form(self.canonical(left - right), relation)
+            pairs = paired(difference) if answer and relation == "==" else []
+            if pairs:
+                return all(self.decide(one, "==", other, why) for one, other in pairs)
             self._assume(difference, normal if answer else NEGATED[normal], why)
         return answer
 

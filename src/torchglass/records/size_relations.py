@@ -153,6 +153,25 @@ def solved(difference: Size) -> dict[Atom, Size]:
     return {}
 
 
+def paired(difference: Size) -> list[tuple[Size, Size]]:
+    """The factors of two products whose difference it is, each beside the one that is as large now; none if some are
+    not: of ``b * t`` logits and ``c * u`` labels b is c and t is u.
+    """
+    if not isinstance(difference, Expr) or len(difference.terms) != 2:
+        return []
+    (one, factor), (other, opposite) = difference.terms
+    if factor != -opposite or len(one) != len(other) or len(one) < 2:
+        return []
+    left, found = list(other), list[tuple[Size, Size]]()
+    for atom in one:
+        same = next((candidate for candidate in left if candidate.hint == atom.hint), None)
+        if same is None:
+            return []
+        left.remove(same)
+        found.append((of_atom(atom), of_atom(same)))
+    return found
+
+
 # --- conditions -----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Relation:

@@ -1,0 +1,89 @@
+"""Rules and strategies whose loops divide by, are bound by or compare with sizes that change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import torchglass as tg
+
+SIZES = ((3, 8), (2, 12), (4, 20), (5, 10))
+
+
+def images(b: int, t: int) -> list[torch.Tensor]:
+    return [torch.randn(b, 16, t, t + 2)]
+
+
+def rows(b: int, t: int) -> list[torch.Tensor]:
+    return [torch.randn(b, t, 16)]
+
+
+def indexed(b: int, t: int) -> list[torch.Tensor]:
+    return [torch.randn(b, t, 16), torch.randint(0, t, (b, t)), torch.randint(0, b * t, (7,))]
+
+
+Case = tuple[Callable[..., Any], Callable[[int, int], list[torch.Tensor]], tuple[str, ...]]
+WEIGHT, SCALE = torch.randn(16, 16, 3, 3) / 12, torch.rand(16)
+CASES: dict[str, Case] = {
+    "mean": (lambda x: x.mean(1) + x.mean(), rows, ("mean",)),
+    "var": (lambda x: x.var(1) + x.std(0, correction=0).sum(0), rows, ("var", "std")),
+    "mse_loss": (lambda x: F.mse_loss(x, x.roll(1, -1).detach()), rows, ("mse_loss",)),
+    "smooth_l1_loss": (lambda x: F.smooth_l1_loss(x, x.roll(1, -1).detach(), beta=0.5), rows, ("smooth_l1_loss",)),
+    "cross_entropy": (lambda x, i, j: F.cross_entropy(x.flatten(0, 1), i.flatten() % 16), indexed, ("nll_loss",)),
+    "batch_norm": (lambda x: F.batch_norm(x, None, None, training=True), images, ("batch_norm",)),
+    "group_norm": (lambda x: F.group_norm(x, 4, SCALE), images, ("group_norm",)),
+    "channels_last": (lambda x: F.group_norm(F.conv2d(x, WEIGHT, padding=1), 4, SCALE).relu(), images, ("group_norm",)),
+    "max_pool2d": (lambda x: F.max_pool2d(x, 2), images, ("max_pool2d",)),
+    "max_pool2d_padded": (lambda x: F.max_pool2d(x, 3, 2, 1), images, ()),
+    "avg_pool2d": (lambda x: F.avg_pool2d(x, 2), images, ("avg_pool2d",)),
+    "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x, 1), images, ("adaptive_avg_pool2d",)),
+    "nearest": (lambda x: F.interpolate(x, scale_factor=2.0), images, ("upsample",)),
+    "bilinear": (lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), images, ()),
+    "reflection_pad2d": (lambda x: F.pad(x, (1, 2, 1, 2), mode="reflect").relu(), images, ()),
+    "constant_pad": (lambda x: F.pad(x, (1, 2), value=3.0).tanh(), rows, ("pad",)),
+    "pad_rows": (lambda x: F.pad(x, (0, 0, 1, 2)).tanh(), rows, ("pad",)),
+    "cat": (lambda x: torch.cat([x, x[:, 1:] * 2], 1).tanh(), rows, ("cat",)),
+    "narrow": (lambda x: x[:, 2:].tanh() * x[:, -1:], rows, ()),
+    "select": (lambda x: x[:, -1].tanh() + x[:, 0], rows, ()),
+    "gather": (lambda x, i, j: x.gather(1, i[..., None].expand(-1, -1, 16)).tanh(), indexed, ("gather",)),
+    "index": (lambda x, i, j: x.flatten(0, 1)[j].tanh(), indexed, ("index",)),
+    "argmax": (lambda x: x.detach().argmax(1) + x.detach().argmin(1), rows, ("argmax", "argmin")),
+    "max": (lambda x: x.max(1).values, rows, ()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("trains", (False, True), ids=("inference", "training"))
+def test_loops_at_other_sizes(name: str, trains: bool, tmp_path: Any) -> None:
+    function, make, loops = CASES[name]
+    with tg.prepare_debug(str(tmp_path)):
+        compiled = tg.compile(lambda *args: function(*args), dynamic=True)
+        for number, size in enumerate(SIZES):
+            torch.manual_seed(number)
+            args, same = ([a.requires_grad_(trains and a.is_floating_point()) for a in make(*size)] for _ in range(2))
+            same = [b.detach().copy_(a.detach()).requires_grad_(a.requires_grad) for a, b in zip(args, same)]
+            found, wanted = compiled(*args), function(*same)
+            torch.testing.assert_close(found, wanted)
+            if trains and wanted.requires_grad:
+                found.cos().sum().backward()
+                wanted.cos().sum().backward()
+                torch.testing.assert_close(args[0].grad, same[0].grad)
+    assert len(list(tg.explain(compiled).all_entries())) == 1
+    (wrapper,) = tmp_path.rglob("forward_wrapper.py")
+    called = re.findall(r"(?:aten_|torch\.)(\w+)\(", wrapper.read_text())
+    assert not [call for call in called for name in loops if name in call]
+
+
+@pytest.mark.parametrize("causal", (False, True))
+def test_attention_of_any_length(causal: bool) -> None:
+    """By our loops, by PyTorch's where there are too few queries or too many keys."""
+    compiled = tg.compile(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal), dynamic=True)
+    for batch, length in ((2, 48), (1, 64), (3, 7), (2, 3000)):
+        q, k, v = (torch.randn(batch, 2, length, 64) for _ in range(3))
+        wanted = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        torch.testing.assert_close(compiled(q, k, v), wanted)
