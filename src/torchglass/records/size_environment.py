@@ -53,6 +53,7 @@ class SizeEnvironment:
         self.sources: dict[str, Source] = {}
         self.assumed: dict[tuple[Size, str], Assumption] = {}  # by the difference and its relation to 0
         self.ranges: dict[str, Bounds] = {}  # of symbols, narrowed by what was assumed
+        self.narrowed: dict[tuple[str, str], Assumption] = {}  # what came to the ends ">=" and "<=" of a symbol's range
         self.by_data: set[str] = set()  # the symbols that data decide: nothing may be assumed of them
         self.made_by_data: list[torch.SymInt] = []  # by the call at hand
         self.chosen: dict[int, tuple[torch.Tensor, int, torch.SymInt]] = {}  # how many a mask of a version chooses
@@ -205,8 +206,8 @@ class SizeEnvironment:
         if self.closed:
             raise SizesUnfit("a size was asked for when the guards on sizes were made")
         why = why or f"{self.asker} asked for sizes"
-        self.assumed[difference, relation] = Assumption(difference, relation, 0, why, self.origin())
-        self._narrow(difference, relation)
+        row = self.assumed[difference, relation] = Assumption(difference, relation, 0, why, self.origin())
+        self._narrow(row)
         if relation == "==" and (found := solved(difference)):
             self._replace(found)
 
@@ -239,13 +240,13 @@ class SizeEnvironment:
             return None
         return self.canonical(applied(atom.function, *arguments))
 
-    def _narrow(self, difference: Size, relation: str) -> None:
+    def _narrow(self, row: Assumption) -> None:
         """What an assumption about one symbol says of its range."""
-        single = linear(difference)
+        single, relation = linear(row.left), row.relation
         if single is None:
             return
         name, factor, offset = single
-        low, high = self.ranges[name]
+        before = low, high = self.ranges[name]
         # factor * s + offset <relation> 0, with a factor that normal_form made positive
         edge = -offset
         if relation in (">", ">="):
@@ -258,6 +259,9 @@ class SizeEnvironment:
         elif edge == low * factor:
             low += 1
         self.ranges[name] = low, high
+        for end, was, now in zip((">=", "<="), before, self.ranges[name]):
+            if was != now:
+                self.narrowed[name, end] = row
 
 
 def integers(sizes: Iterable[Size], like: torch.Tensor) -> list[Any]:

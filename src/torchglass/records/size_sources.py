@@ -15,8 +15,8 @@ from .declared_sizes import DeclaredSizes
 from .guards import Guard
 from .origin import UNKNOWN, Origin
 from .size_environment import SizeEnvironment
-from .size_relations import HOLDS, Assumption
-from .sizes import FUNCTIONS, Atom, Expr, Monomial, Size
+from .size_relations import HOLDS, Assumption, linear
+from .sizes import FUNCTIONS, Atom, Expr, Monomial, Size, symbol_name
 from .sources import Attr, Computed, Constant, Item, Local, Source
 
 
@@ -68,11 +68,39 @@ def size_guards(environment: SizeEnvironment) -> list[Guard]:
     """What was assumed of sizes and said of them, as an entry's guards; from here on nothing more may be assumed."""
     environment.closed = True
     symbols = environment.sources
-    guards = [_guard(">=", source, Constant("1", 1), "a size that changes", UNKNOWN) for source in symbols.values()]
+    guards = [guard for name in symbols for guard in _range_guards(environment, name)]
     for row in environment.assumed.values():
-        left, right = (size_source(size, symbols) for size in _sides(row))
-        guards.append(_guard(row.relation, left, right, row.why, row.origin))
+        if not _is_of_range(environment, row):
+            left, right = (size_source(size, symbols) for size in _sides(row))
+            guards.append(_guard(row.relation, left, right, row.why, row.origin))
     return [*guards, *_declared_guards(environment.declared)]
+
+
+def _range_guards(environment: SizeEnvironment, name: str) -> Iterator[Guard]:
+    """What a symbol lies between after all that was assumed of it: each end once, or the number that it is."""
+    source, (low, high) = environment.sources[name], environment.ranges[name]
+    least, most = (environment.narrowed.get((name, end)) for end in (">=", "<="))
+    row = most or least
+    if row is not None and low == high:
+        yield _guard("==", source, Constant(str(low), low), row.why, row.origin)
+        return
+    if least is not None:
+        yield _guard(">=", source, Constant(str(low), low), least.why, least.origin)
+    elif not any(atom.name == name and symbol_name(size) for atom, size in environment.replaced.items()):
+        yield _guard(">=", source, Constant(str(low), low), "a size that changes", UNKNOWN)
+    if most is not None:
+        yield _guard("<=", source, Constant(str(high), high), most.why, most.origin)
+
+
+def _is_of_range(environment: SizeEnvironment, row: Assumption) -> bool:
+    """Whether an assumption says no more than the range of one symbol."""
+    single = linear(row.left)
+    if single is None:
+        return False
+    name, factor, offset = single
+    low, high = environment.ranges[name]
+    inside = low < -offset / factor and (high is None or -offset / factor < high)
+    return row.relation != "!=" or not inside
 
 
 def _declared_guards(declared: DeclaredSizes) -> Iterator[Guard]:
