@@ -116,6 +116,8 @@ def in_lanes(
     if rest != "0":
         zeros = [Declare("float", f"{name}_l", "{}", count) for name in sums]
         loops.append(Block((*zeros, _turns(rest, _turn_at(body, counter, first, 0, sums)), *added)))
+    if first == "j":  # of a row's two such loops each has its own
+        loops = [Block(tuple(loops))]
     before: list[Stmt] = [Declare(f"f32x{vector}", f"{name}_v", "{}", len(vectors), aligned=False) for name in sums]
     return before, loops, [f"tg_sum_f32x{vector}({' + '.join(f'{name}_v[{k}]' for k in vectors)})" for name in sums]
 
