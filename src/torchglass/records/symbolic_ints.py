@@ -282,13 +282,18 @@ class BoolNode(Node):
     def statically_known_true(self, file: Text = "", line: int = 0) -> bool:
         return evaluated(self.value, self.environment.proved) is True
 
+    def guard_or(self, fallback: bool) -> bool:
+        """The answer, or ``fallback`` where it depends on sizes of which nothing is assumed for it."""
+        found = evaluated(self.value, self._answer)
+        return fallback if found is None else found
+
     def guard_or_false(self, file: Text = "", line: int = 0) -> bool:
-        return evaluated(self.value, self._answer) is True
+        return self.guard_or(False)
 
     guard_size_oblivious = guard_or_false
 
     def guard_or_true(self, file: Text = "", line: int = 0) -> bool:
-        return evaluated(self.value, self._answer) is not False
+        return self.guard_or(True)
 
     def _answer(self, left: Size, relation: Text, right: Size) -> bool | None:
         """By proof alone, but where the program sees whether something is a copy: ``reshape`` asks so, too."""
