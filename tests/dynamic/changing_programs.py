@@ -519,6 +519,13 @@ def sizes_that_the_entry_computes(x):
     return *kept, torch.ones(math.gcd(b, 6)) * first, x.new_zeros(first, 2), F.pad(x, (0, 0, 0, round(t * 1.1) - t + 1))
 
 
+@program(X)
+def places_computed_of_sizes(x):
+    b, t = x.shape[:2]
+    last = x[:, t - 1] + x[b // 2, None, t - 2, 1:].sum() + x[..., t // 2, 0].mean()
+    return last, x[b - 1], x.select(1, t // 2), x.narrow(0, b - 1, 1), x.narrow(1, t - 3, 1), x[None, b - 1 :, t - 1]
+
+
 @program(X, ("b", "t"))
 def taken_along_dimensions(x, scores):
     order, largest = scores.detach().argsort(1), x.detach().argmax(1, keepdim=True)

@@ -20,15 +20,3 @@ def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = No
     places = torch.arange(steps, dtype=made, **kwargs)
     step = (end - start) / (steps - 1)
     return torch.where(places < steps // 2, start + step * places, end - step * (steps - 1 - places))
-
-
-@enters(ON_SYMBOLS)(torch.take_along_dim, torch.Tensor.take_along_dim)
-def take_along_dim(x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> torch.Tensor:
-    """Both are expanded to what they are together in the other dimensions."""
-    if dim is None:
-        return take_along_dim(x.reshape(-1), indices.reshape(-1), 0)
-    if x.dim() != indices.dim() or not -x.dim() <= dim < x.dim() or indices.dtype is not torch.int64:
-        return torch.take_along_dim(x, indices, dim)  # which says what is wrong
-    others = torch.broadcast_shapes(*([*one.shape[:dim], 1, *one.shape[dim:][1:]] for one in (x, indices)))
-    x, indices = (one.expand([*others[:dim], one.shape[dim], *others[dim:][1:]]) for one in (x, indices))
-    return x.gather(dim, indices)

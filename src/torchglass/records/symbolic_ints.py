@@ -299,6 +299,10 @@ class BoolNode(Node):
         """By proof alone, but where the program sees whether something is a copy: ``reshape`` asks so, too."""
         return (self.environment.decide if self.has_hint() else self.environment.proved)(left, relation, right)
 
+    def sym_ite(self, then: IntNode, otherwise: IntNode) -> IntNode:
+        """One of two sizes: which of them is assumed."""
+        return then if self.guard_bool() else otherwise
+
     def sym_and(self, other: BoolNode) -> BoolNode:
         return BoolNode(self.environment, Joined("and", (self.value, other.value)))
 
