@@ -491,6 +491,48 @@ def rounded_quotients(x):
     return F.pad(x, (0, 0, 0, n - x.shape[1])).reshape(x.shape[0], n // 2, 32).sum(1), x[:m]
 
 
+@program(X)
+def rounded_fractions(x):
+    b, t = x.shape[:2]
+    part = x[:, : math.ceil(t * 0.75) - t // 4], x[: round(b / 2) + 1], x[: math.trunc(b / 3) + 1]
+    return *part, torch.ones(round(t / 4 + 1)), torch.ones(round(t / 3) + 1), torch.ones(math.floor(1.5 * t / 2))
+
+
+@program(X)
+def arithmetic_of_sizes(x):
+    b, t = x.shape[:2]
+    quotient, rest = divmod(t, 3)
+    powers = torch.ones(b**2, 2), torch.ones(pow(b, 3)), torch.ones(abs(t - 40)), torch.ones(t << 1, (t & -4) + (t & 3))
+    return (
+        x[:, : quotient + rest],
+        *powers,
+        torch.ones(sum(x.shape)),
+        torch.ones(max(b, t, 3) - min(b, t, 3) + (t >> 2)),
+    )
+
+
+@program(X)
+def sizes_that_the_entry_computes(x):
+    b, t = x.shape[:2]
+    kept = x[:, : math.isqrt(t) + int(t * 0.7)], x[: int(b**0.5) + 1].cumsum(0), torch.ones(1 << (b % 4), t)
+    first = int(math.log2(b + 1))
+    return *kept, torch.ones(math.gcd(b, 6)) * first, x.new_zeros(first, 2), F.pad(x, (0, 0, 0, round(t * 1.1) - t + 1))
+
+
+@program(X)
+def places_computed_of_sizes(x):
+    b, t = x.shape[:2]
+    last = x[:, t - 1] + x[b // 2, None, t - 2, 1:].sum() + x[..., t // 2, 0].mean()
+    return last, x[b - 1], x.select(1, t // 2), x.narrow(0, b - 1, 1), x.narrow(1, t - 3, 1), x[None, b - 1 :, t - 1]
+
+
+@program(X, ("b", "t"))
+def taken_along_dimensions(x, scores):
+    order, largest = scores.detach().argsort(1), x.detach().argmax(1, keepdim=True)
+    ranked = scores.take_along_dim(order, 1), x.take_along_dim(order[..., None], dim=1)
+    return *ranked, torch.take_along_dim(x[:1], largest, 1), x.take_along_dim(torch.tensor([0, 3]))
+
+
 @program(("t", "b", 16), ("b", "t", 4))
 def equal_sizes_of_two(x, y):
     x = x.transpose(0, 1).reshape(-1, 16)

@@ -76,9 +76,7 @@ def _squeeze_in_place(environment: SizeEnvironment, x: Layout, dims: Any = None)
 @shows(aten.select.int)
 def _select(environment: SizeEnvironment, x: Layout, dim: int, index: Size) -> Layout | None:
     dim %= len(x.sizes)
-    if not isinstance(index, int):
-        return None
-    place = index if index >= 0 else x.sizes[dim] + index
+    place = index if environment.decide(index, ">=", 0, "an index") else x.sizes[dim] + index
     if not (
         environment.decide(place, ">=", 0, "an index") and environment.decide(place, "<", x.sizes[dim], "an index")
     ):

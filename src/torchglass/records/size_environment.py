@@ -29,7 +29,7 @@ from .sizes import (
 )
 from .sizes import text as size_text
 from .sources import Source
-from .symbolic_ints import BoolNode, IntNode, SizesUnfit, environment_of, size_of
+from .symbolic_ints import BoolNode, IntNode, SizesUnfit, environment_of
 
 
 class DecidedByData(Exception):
@@ -100,7 +100,7 @@ class SizeEnvironment:
 
     def named(self, name: str) -> torch.SymInt:
         """The symbol of this name."""
-        return next(size for size in self._made.values() if symbol_name(size_of(size)) == name)
+        return next(made for size, made in self._made.items() if symbol_name(size) == name)
 
     def integer(self, size: Size) -> Any:
         """A size as an int or a SymInt."""
@@ -122,11 +122,8 @@ class SizeEnvironment:
     def evaluate_sym_node(
         self, node: BoolNode, size_oblivious: bool = False, fallback_value: bool | None = None
     ) -> bool:
-        """A condition without a guard where there is something to fall back to."""
-        if fallback_value is None:
-            return node.guard_bool()
-        answer = evaluated(node.value, self.proved)
-        return fallback_value if answer is None else answer
+        """A condition; where there is something to fall back to, as C++ asks ``guard_or_false`` for it."""
+        return node.guard_bool() if fallback_value is None else node.guard_or(fallback_value)
 
     def _maybe_evaluate_static(self, node: BoolNode) -> bool | None:
         return evaluated(node.value, self.proved)

@@ -282,17 +282,26 @@ class BoolNode(Node):
     def statically_known_true(self, file: Text = "", line: int = 0) -> bool:
         return evaluated(self.value, self.environment.proved) is True
 
+    def guard_or(self, fallback: bool) -> bool:
+        """The answer, or ``fallback`` where it depends on sizes of which nothing is assumed for it."""
+        found = evaluated(self.value, self._answer)
+        return fallback if found is None else found
+
     def guard_or_false(self, file: Text = "", line: int = 0) -> bool:
-        return evaluated(self.value, self._answer) is True
+        return self.guard_or(False)
 
     guard_size_oblivious = guard_or_false
 
     def guard_or_true(self, file: Text = "", line: int = 0) -> bool:
-        return evaluated(self.value, self._answer) is not False
+        return self.guard_or(True)
 
     def _answer(self, left: Size, relation: Text, right: Size) -> bool | None:
         """By proof alone, but where the program sees whether something is a copy: ``reshape`` asks so, too."""
         return (self.environment.decide if self.has_hint() else self.environment.proved)(left, relation, right)
+
+    def sym_ite(self, then: IntNode, otherwise: IntNode) -> IntNode:
+        """One of two sizes: which of them is assumed."""
+        return then if self.guard_bool() else otherwise
 
     def sym_and(self, other: BoolNode) -> BoolNode:
         return BoolNode(self.environment, Joined("and", (self.value, other.value)))

@@ -136,7 +136,7 @@ def called_on_symbols(mode: Any, function: Any, args: Any, kwargs: Any) -> Any:
     """
     if getattr(mode, "symbolic", None) is None:  # PyTorch's own mode has no such answers
         return function(*args, **kwargs)
-    function = ON_SYMBOLS.get(function, function)
+    function = ON_SYMBOLS.get(getattr(function, "of_tensors", function), function)
     log_off, FAKE_LOG.disabled = FAKE_LOG.disabled, True  # it would tell of what is tried first
     try:
         return function(*args, **kwargs)

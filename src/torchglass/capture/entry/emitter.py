@@ -11,6 +11,7 @@ read through an object that the effects change, so the order of rebuilding does 
 from __future__ import annotations
 
 import builtins
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 from ...records.literals import identifier
 from ...records.size_environment import SizeEnvironment
 from ...records.sizes import Size, symbols, text
-from ...records.sources import Computed, InstanceDict, Local, Source
+from ...records.sources import Computed, Constant, InstanceDict, Local, Source
 from ..errors import CannotResume
 from ..graph.builder import GraphBuilder
 from ..protocol import Lazy, Machine, Value
@@ -107,8 +108,12 @@ class Emitter:
     def size_text(self, size: Size) -> str:
         """A size, of what the entry reads and what the graph gives."""
         sources = self.m.state(SizeEnvironment).sources
-        read = {n: self.place_text(sources[n]) if n in sources else self._size_made(n) for n in symbols([size])}
+        read = {n: self._size_read(sources[n]) if n in sources else self._size_made(n) for n in symbols([size])}
         return re.sub(r"[a-z]\w*", lambda found: read.get(found[0], found[0]), text(size))
+
+    def _size_read(self, source: Source) -> str:
+        text = self.place_text(source)
+        return f"({text})" if isinstance(source, Computed) and source.function is not len else text
 
     def _size_made(self, name: str) -> str:
         """A size that data decide, of the tensor that has it."""
@@ -116,9 +121,12 @@ class Emitter:
         return f"{self.expr(tensor)}.shape[{dim}]"
 
     def place_text(self, source: Source) -> str:
-        """What stands at a source, or the length of it."""
+        """What stands at a source, or is computed of it."""
         if isinstance(source, Computed):
-            return source.filled([self.from_source(part) for part in source.parts])
+            text = source.filled([self.place_text(part) for part in source.parts])
+            return f"{self.pin(math, 'math')}.{text.removeprefix('math.')}" if text.startswith("math.") else text
+        if isinstance(source, Constant):
+            return f"({source.text})" if source.text.startswith("-") else source.text
         return self.from_source(source)
 
     def prefer(self, values: dict[str, Any]) -> None:

@@ -50,7 +50,7 @@ of_modules(
     Fold, "math", "cmath", "_operator", "operator", "_struct", "re", "_sre", "fnmatch", "string", "_string", "zlib"
 )
 folded(
-    str.maketrans, bytes.maketrans, sys.intern, os.fspath, ascii, bin, chr, divmod, format, hex, oct, ord, pow, round,
+    str.maketrans, bytes.maketrans, sys.intern, os.fspath, ascii, bin, chr, format, hex, oct, ord, pow, round,
     operator.index, typing.get_type_hints, json.loads, json.dumps, *TRACED_METHODS.values(),
 )  # fmt: skip
 
@@ -199,6 +199,15 @@ def len_(m, args, kwargs):
 @handles(abs, operator.abs)
 def abs_(m, args, kwargs):
     return m.unary(abs, args[0])
+
+
+@handles(divmod)
+def divmod_(m, args, kwargs):
+    if any(isinstance(value, NumberV) for value in args):
+        parts = [number.operation(m, function, *args) for function in (operator.floordiv, operator.mod)]
+        if None not in parts:
+            return TupleV(parts)
+    return m.fold(divmod, args, kwargs)
 
 
 def _extreme(function: Any, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:

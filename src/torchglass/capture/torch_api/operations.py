@@ -394,6 +394,7 @@ def _method_function(name: str) -> Any:
         return getattr(self, name)(*args, **kwargs)
 
     method.__name__ = name
+    method.of_tensors = getattr(torch.Tensor, name, None)  # type: ignore[attr-defined]
     return method
 
 

@@ -29,14 +29,14 @@ from .methods import BuiltinMethodV
 MOST_VALUES = 8
 
 _ROWS = (*COMPARE.values(), UNARY["UNARY_NEGATIVE"], UNARY["UNARY_POSITIVE"], BINARY["+"], BINARY["-"], BINARY["*"])
-_FALLIBLE_ROWS = (BINARY["/"], BINARY["**"], BINARY["%"], BINARY["//"])
+_FALLIBLE_ROWS = tuple(BINARY[symbol] for symbol in ("/", "**", "%", "//", "<<", ">>", "&", "|", "^"))
 TEMPLATES: dict[Callable[..., Any], str] = {
     abs: "abs({})", **{row.function: row.template for row in (*_ROWS, *_FALLIBLE_ROWS)},
 }  # fmt: skip
 _FUNCTIONS: tuple[Any, ...] = (
     math.sqrt, math.exp, math.log, math.log2, math.log10, math.log1p, math.expm1, math.sin, math.cos, math.tan,
-    math.tanh, math.atan, math.pow, math.floor, math.ceil, math.fabs, min, max, float, int, round, str, repr, ascii,
-    format,
+    math.tanh, math.atan, math.pow, math.floor, math.ceil, math.trunc, math.isqrt, math.gcd, math.fabs, pow, min,
+    max, float, int, round, str, repr, ascii, format,
 )  # fmt: skip
 FUNCTIONS = frozenset(map(id, _FUNCTIONS))
 
@@ -90,9 +90,13 @@ class NumberV(ConstantV):
     @property
     def value(self) -> Any:
         """The number as a constant: a branch on `step % 4 == 0` relies on that being false and not on ``step``."""
-        for number in [self] if self.repeatable and self.operations <= MOST_OPERATIONS else self.leaves:
+        for number in [self] if self.is_repeated() else self.leaves:
             self.machine.guard(number.place(), "constant", number.known, "its value was used")
         return self.known
+
+    def is_repeated(self) -> bool:
+        """Whether guards compute it anew."""
+        return self.repeatable and self.operations <= MOST_OPERATIONS
 
     def place(self) -> Source:
         """The source, or the expression of the sources that it was computed from."""

@@ -14,13 +14,13 @@ import math
 import operator
 from collections.abc import Callable, Iterable
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from ...records.size_environment import SizeEnvironment
 from ...records.size_sources import size_source
-from ...records.sizes import Size, maximum, minimum, symbol_name, symbols
+from ...records.sizes import Size, is_known, magnitude, maximum, minimum, product, symbol_name, symbols
 from ...records.sources import Source
 from ...records.symbolic_ints import RELATIONS, IntNode, size_of
 from ..errors import NeedsData
@@ -28,19 +28,54 @@ from ..protocol import Lazy, Machine, Value
 from .constant import ConstantV
 from .number import LengthV, NumberV
 
-ARITHMETIC: dict[Any, Callable[..., Size]] = {
+
+def _itself(size: Size, *more: Size) -> Size | None:
+    return None if more else size
+
+
+def _shifted(size: Size, by: Size) -> Size | None:
+    return size * 2**by if is_known(by) and 0 <= by < MOST_BITS else None
+
+
+def _shifted_back(size: Size, by: Size) -> Size | None:
+    return size // 2**by if is_known(by) and 0 <= by < MOST_BITS else None
+
+
+def _masked(size: Size, mask: Size) -> Size | None:
+    """The lowest bits, or all but these."""
+    if not is_known(mask):
+        return _masked(mask, size) if is_known(size) else None
+    bits = (mask + 1 if mask >= 0 else -mask).bit_length() - 1
+    if bits >= MOST_BITS or mask not in (2**bits - 1, -(2**bits)):
+        return None
+    return size % 2**bits if mask >= 0 else size // 2**bits * 2**bits
+
+
+def _power(size: Size, exponent: Size, *modulus: Size) -> Size | None:
+    few = is_known(exponent) and 0 <= exponent <= MOST_FACTORS and not modulus
+    return product([size] * exponent) if few else None  # type: ignore[operator]
+
+
+MOST_BITS, MOST_FACTORS = 31, 4
+
+ARITHMETIC: dict[Any, Callable[..., Size | None]] = {
     operator.add: operator.add, operator.sub: operator.sub, operator.mul: operator.mul,
     operator.floordiv: operator.floordiv, operator.mod: operator.mod, operator.neg: operator.neg,
-    operator.pos: operator.pos, int: lambda size: size, operator.index: lambda size: size,
+    operator.pos: operator.pos, abs: magnitude,
     max: lambda *sizes: reduce(maximum, sizes), min: lambda *sizes: reduce(minimum, sizes),
+    operator.lshift: _shifted, operator.rshift: _shifted_back, operator.and_: _masked,
+    operator.pow: _power, pow: _power,
+    **dict.fromkeys((int, operator.index, round, math.floor, math.ceil, math.trunc), _itself),
 }  # fmt: skip
-"""Python's functions of whole numbers that give sizes of sizes."""
+"""Python's functions of whole numbers that give sizes of sizes, or None where they do not."""
+_DIVIDE = (operator.floordiv, operator.mod)
 
-ROUNDED: dict[Any, Callable[..., Size]] = {
-    math.ceil: lambda a, b: (a + b - 1) // b, math.floor: operator.floordiv, int: operator.floordiv,
-}  # fmt: skip
-"""What rounds a quotient, as a function of what was divided: exact for all sizes, which are below 2**53."""
-_DIVIDE = (*ROUNDED.values(), operator.mod)
+
+def _rounded_half_even(above: Size, below: int) -> Size:
+    if below % 2:
+        return (2 * above + below) // (2 * below)
+    return (above + below // 2 - 1 + above // below % 2) // below
+
 
 COMPARISONS = {getattr(operator, name): relation for name, relation in RELATIONS.items()}
 
@@ -93,15 +128,10 @@ class SizeV(NumberV):
         if function in COMPARISONS:
             answer = self.environment.proved(sizes[0], COMPARISONS[function], sizes[1])  # type: ignore[arg-type]
             return None if answer is None else ConstantV(answer)
-        made = ARITHMETIC.get(function)
-        if made is None or (function in (operator.floordiv, operator.mod) and not self._is_positive(sizes[1])):
+        result = _arithmetic(self.environment, function, sizes)
+        if result is None:
             return None
-        result = made(*sizes)
         return ConstantV(result) if isinstance(result, int) else SizeV(m, IntNode(self.environment, result))
-
-    def _is_positive(self, divisor: Any) -> bool:
-        """Whether a divisor is what sizes are divided by (records.sizes)."""
-        return self.environment.proved(divisor, ">", 0) is True
 
 
 def _needs_data() -> NeedsData:
@@ -124,25 +154,101 @@ def as_size(number: NumberV) -> Any:
 
 
 def _number_size(environment: SizeEnvironment, number: Value) -> Size | None:
+    """What a whole number comes to, as a size. What no rule tells is a size of its own, which the entry computes."""
     if isinstance(number, SizeV) or not isinstance(number, NumberV):
         return _size(number)
     if type(number.known) is not int:
         return None
-    if number.text is None or isinstance(number, LengthV):
-        return size_of(environment.symbol(number.place(), number.known)) if number.known >= 1 else None
-    made, parts = ARITHMETIC.get(number.function), number.parts
-    if number.function in ROUNDED and _is_quotient(parts[0]):
-        made, parts = ROUNDED[number.function], parts[0].parts  # type: ignore[attr-defined]
-    sizes = [_number_size(environment, part) for part in parts]
+    if number.text is not None and not isinstance(number, LengthV):
+        sizes = [_number_size(environment, part) for part in number.parts]
+        made = _arithmetic(environment, number.function, sizes)
+        made = _rounded(environment, number) if made is None else made
+        if made is not None:
+            return made
+    if number.known < 1 or not (_is_whole(number) and number.is_repeated()):
+        return None
+    return size_of(environment.symbol(number.place(), number.known))
+
+
+def _arithmetic(environment: SizeEnvironment, function: Any, sizes: list[Size | None]) -> Size | None:
+    """A function of whole numbers as a size; None where no rule tells it."""
+    made = ARITHMETIC.get(function)
     if made is None or None in sizes:
         return None
-    if made in _DIVIDE and not (environment.proved(sizes[0], ">=", 0) and environment.proved(sizes[1], ">", 0)):  # type: ignore[arg-type]
-        return None
+    if function in _DIVIDE and environment.proved(sizes[1], ">", 0) is not True:  # type: ignore[arg-type]
+        return None  # sizes are divided by what is positive (records.sizes)
     return made(*sizes)
 
 
-def _is_quotient(value: Value) -> bool:
-    return isinstance(value, NumberV) and value.function is operator.truediv
+# --- rounded quotients ------------------------------------------------------------------------------------------------
+class Ratio(NamedTuple):
+    """``above / below``, which is positive. ``exact``: a float of Python's is this very number."""
+
+    above: Size
+    below: Size
+    exact: bool = True
+
+
+MOST_EXACT = 1 << 10
+"""Numerators and denominators of floats up to which products of them and sizes are exact: below 2**53."""
+
+
+def _rounded(environment: SizeEnvironment, number: NumberV) -> Size | None:
+    """A fraction as it is rounded. The float that is nearest to a quotient of whole numbers below 2**53 lies on the
+    same side of whole numbers as the quotient, and of the middles between them.
+    """
+    ratio = _ratio(environment, number.parts[0]) if len(number.parts) == 1 else None
+    if ratio is None:
+        return None
+    above, below = ratio.above, ratio.below
+    function = number.function
+    if function is math.ceil:
+        return (above + below - 1) // below
+    if function is round and is_known(below):
+        return _rounded_half_even(above, below)
+    down = function is math.floor or (function in (int, math.trunc) and environment.proved(above, ">=", 0) is True)
+    return above // below if down else None
+
+
+def _ratio(environment: SizeEnvironment, value: Value) -> Ratio | None:
+    if type(value) is ConstantV and type(value.value) is float and math.isfinite(value.value):
+        numbers = value.value.as_integer_ratio()
+        return Ratio(*numbers) if max(map(abs, numbers)) <= MOST_EXACT else None
+    if not isinstance(value, NumberV) or value.text is None or value.function not in RATIONAL:
+        size = _number_size(environment, value)
+        return None if size is None else Ratio(size, 1)
+    parts = [_ratio(environment, part) for part in value.parts]
+    left, right = (part if part is not None and part.exact else None for part in parts)
+    if left is None or right is None:
+        return None
+    if value.function is operator.mul:
+        return Ratio(left.above * right.above, left.below * right.below)
+    if environment.proved(right.above, ">", 0) is not True:
+        return None
+    below = left.below * right.above
+    common = math.gcd(below, right.below) if is_known(below) and is_known(right.below) else 1
+    exact = is_known(below) and (below // common).bit_count() == 1
+    return Ratio(left.above * (right.below // common), below // common, exact)
+
+
+RATIONAL = (operator.mul, operator.truediv)
+
+ALWAYS_WHOLE = (len, int, round, math.floor, math.ceil, math.trunc, math.isqrt, math.gcd)
+WHOLE_OF_WHOLE = (
+    operator.add, operator.sub, operator.mul, operator.neg, operator.pos, operator.floordiv, operator.mod,
+    operator.lshift, operator.rshift, operator.and_, operator.or_, operator.xor, abs, max, min,
+)  # fmt: skip
+
+
+def _is_whole(value: Value) -> bool:
+    """Whether what is an int now is one at each call."""
+    if not isinstance(value, NumberV):
+        return type(value) is ConstantV and type(value.value) is int
+    if value.text is None:
+        return type(value.known) is int
+    if value.function in ALWAYS_WHOLE:
+        return value.function is not round or len(value.parts) == 1
+    return value.function in WHOLE_OF_WHOLE and all(map(_is_whole, value.parts))
 
 
 def _size(value: Value) -> Size | None:

@@ -16,7 +16,7 @@ from torch import fx
 from ...records.extern_targets import JOIN
 from ...records.loops import Access, Loop, View, compute_dtype
 from ...records.sizes import Size, at_least, maximum, minimum
-from ...records.symbolic_ints import sizes_of
+from ...records.symbolic_ints import environment_of, size_of, sizes_of
 from ..context import Lowering, Splat, dtype_name, known_size, known_sizes
 from ..strides import is_dense
 from ..table import NotLowered, find_rule, rule
@@ -231,16 +231,25 @@ def _slice_backward(
 
 
 @rule("select_backward")
-def _select_backward(low: Lowering, node: fx.Node, grad: Any, sizes: Any, dim: int, index: Size) -> View:
+def _select_backward(low: Lowering, node: fx.Node, grad: Any, sizes: Any, dim: int, index: Any) -> View:
     shape = sizes_of(node.meta["val"].shape)
     dim = dim % len(shape)
-    index = index if at_least(index, 0) else index + shape[dim]
+    place = _from_the_start(index, shape[dim])
     wide = _unsqueeze(grad, dim)
 
     def element(counters: list[V]) -> V:
-        return masked_load(low, counters[dim], wide, [0] * len(shape), counters[dim].do("eq", index), 0)
+        return masked_load(low, counters[dim], wide, [0] * len(shape), counters[dim].do("eq", place), 0)
 
     return low.finish(element, [], node, indexed=True)
+
+
+def _from_the_start(index: Any, size: Size) -> Size:
+    """A place that may count from the end; forward has assumed whether it does."""
+    environment, place = environment_of([index]), size_of(index)
+    counts_on = environment.proved(place, ">=", 0) if environment is not None else at_least(place, 0)
+    if counts_on is None:
+        raise NotLowered("a place that may count from the end, or not")
+    return place if counts_on else place + size
 
 
 def _unsqueeze(x: Any, dim: int) -> Any:

@@ -1,0 +1,48 @@
+"""Reading at places that are computed of sizes, by functions that take symbolic ones (``symbolic_shapes``)."""
+
+from __future__ import annotations
+
+import operator
+from types import EllipsisType, NoneType
+from typing import Any
+
+import torch
+
+from ..process.tables import enters
+from ..torch_compat import ON_SYMBOLS
+
+
+@enters(ON_SYMBOLS)(torch.take_along_dim, torch.Tensor.take_along_dim)
+def take_along_dim(x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> torch.Tensor:
+    """Both are expanded to what they are together in the other dimensions."""
+    if dim is None:
+        return take_along_dim(x.reshape(-1), indices.reshape(-1), 0)
+    if x.dim() != indices.dim() or not -x.dim() <= dim < x.dim() or indices.dtype is not torch.int64:
+        return torch.take_along_dim(x, indices, dim)  # which says what is wrong
+    others = torch.broadcast_shapes(*([*one.shape[:dim], 1, *one.shape[dim:][1:]] for one in (x, indices)))
+    x, indices = (one.expand([*others[:dim], one.shape[dim], *others[dim:][1:]]) for one in (x, indices))
+    return x.gather(dim, indices)
+
+
+PLAIN = (int, torch.SymInt, slice, NoneType, EllipsisType)
+"""What names at most one dimension each, and reads nowhere twice."""
+
+
+@enters(ON_SYMBOLS)(operator.getitem, torch.Tensor.__getitem__)
+def getitem(x: Any, index: Any) -> Any:
+    """Places and slices, one dimension after the other."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if not isinstance(x, torch.Tensor) or not any(isinstance(part, torch.SymInt) for part in parts):
+        return operator.getitem(x, index)
+    rest = x.dim() - sum(isinstance(part, (int, torch.SymInt, slice)) for part in parts)
+    several = sum(part is Ellipsis for part in parts) > 1
+    if rest < 0 or several or any(type(part) not in PLAIN for part in parts):
+        return operator.getitem(x, index)
+    dim = 0
+    for part in parts:
+        if isinstance(part, (int, torch.SymInt)):
+            x = x.select(dim, part)
+            continue
+        x = x.unsqueeze(dim) if part is None else x[(slice(None),) * dim + (part,)] if part is not Ellipsis else x
+        dim += rest if part is Ellipsis else 1
+    return x
