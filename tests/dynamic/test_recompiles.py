@@ -129,3 +129,15 @@ def test_the_guards_as_text_hold_for_the_call(function: Any, taken: list[set[int
     for entry, sizes in zip(explained.all_entries(), taken, strict=True):
         check = runpy.run_path(str(explained.record.folder / f"entry_{entry.index}" / "guards.py"))["check"]
         assert {n for n in (10, 8, 13) if check(torch.ones(n)) is not None} == sizes
+
+
+def in_turn(x: torch.Tensor, room: Config | None) -> torch.Tensor:
+    return x.cos() if room is None else x.new_zeros(room.n).sum() + x
+
+
+def test_what_changed_since_the_entry_that_comes_nearest() -> None:
+    """The newest entry reads nothing of what the call brings."""
+    compiled = tg.compile(in_turn, backend="aot_eager")
+    for n in (10, None, 8, 13, None):
+        compiled(torch.ones(3), None if n is None else Config(n))
+    assert [row["old"] for row in tg.explain(compiled).to_dict()["recompiles"]][1:] == ["10"]
