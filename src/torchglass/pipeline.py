@@ -449,9 +449,8 @@ class FunctionState:
             if isinstance(call, Foreign) or (isinstance(call, Undoable) and not capture.may_fail):
                 call.namespaces.append(entry.__globals__)
         self.guards.append(conditions)
-        fixed = capture.sizes.fixed()
-        refuse_numbers(self.name, capture, fixed)
-        for source, assumption in fixed.items():
+        refuse_numbers(self.name, capture, capture.sizes.fixed())
+        for source, assumption in capture.sizes.used().items():
             self._fix([source], assumption.why, assumption.origin)
         record = EntryRecord(
             index,

@@ -141,3 +141,30 @@ def test_what_changed_since_the_entry_that_comes_nearest() -> None:
     for n in (10, None, 8, 13, None):
         compiled(torch.ones(3), None if n is None else Config(n))
     assert [row["old"] for row in tg.explain(compiled).to_dict()["recompiles"]][1:] == ["10"]
+
+
+def met(x: torch.Tensor, n: int) -> torch.Tensor:
+    return x + x.new_zeros(n) if n else x * 2
+
+
+def compared(x: torch.Tensor, n: int) -> torch.Tensor:
+    return x.tan() if x.shape[0] == 8 else x.sin()
+
+
+def added(x: torch.Tensor, n: int) -> torch.Tensor:
+    return x.new_zeros(n + x.shape[0]) + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "calls"),
+    [
+        (met, [(8, 0), (8, 8), (9, 9), (10, 10), (11, 11)]),  # a size that did not change yet is a number
+        (compared, [(10, 0), (8, 0), (9, 0), (11, 0), (12, 0)]),
+        (added, [(4, 3), (5, 0), (6, 0), (7, 0), (8, 1), (9, 2)]),
+    ],
+)
+def test_a_number_that_was_met_once(function: Any, calls: list[tuple[int, int]]) -> None:
+    compiled = tg.compile(function, backend="aot_eager")
+    for size, n in calls:
+        assert torch.equal(compiled(torch.ones(size), n), function(torch.ones(size), n))
+    assert len(tg.explain(compiled).entries) == 3

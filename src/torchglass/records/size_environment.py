@@ -52,6 +52,7 @@ class SizeEnvironment:
         self.declared: DeclaredSizes = {}
         self.sources: dict[str, Source] = {}
         self.assumed: dict[tuple[Size, str], Assumption] = {}  # by the difference and its relation to 0
+        self.values_used: set[str] = set()  # symbols of which somebody took the value, whatever it is
         self.ranges: dict[str, Bounds] = {}  # of symbols, narrowed by what was assumed
         self.narrowed: dict[tuple[str, str], Assumption] = {}  # what came to the ends ">=" and "<=" of a symbol's range
         self.by_data: set[str] = set()  # the symbols that data decide: nothing may be assumed of them
@@ -112,11 +113,16 @@ class SizeEnvironment:
         return found
 
     def fixed(self) -> dict[Source, Assumption]:
-        """The sources of symbols that were assumed to be one number other than 1, as they would be at each compile, and
-        the assumption that came to it.
-        """
+        """The sources of symbols that were assumed to be one number other than 1, and what came to it."""
         last = {single[0]: row for row in self.assumed.values() if (single := linear(row.left)) is not None}
         return {self.sources[n]: row for n, row in last.items() if self.ranges[n][0] == self.ranges[n][1] != 1}
+
+    def used(self) -> dict[Source, Assumption]:
+        """Those of them of which the value was taken, as it would be at each compile: one that met a number, or was
+        compared with it, may be open in the next.
+        """
+        taken = {self.sources[name] for name in self.values_used & self.sources.keys()}
+        return {source: row for source, row in self.fixed().items() if source in taken}
 
     # --- what PyTorch's Python asks of its own environment -----------------------------------------------------------
     def evaluate_sym_node(
@@ -199,7 +205,10 @@ class SizeEnvironment:
 
     def specialize(self, size: Size) -> int:
         """A size as a number, which is assumed."""
-        self.decide(size, "==", hint(size), f"{self.asker} takes a number" if self.operator else "its value was used")
+        if self.proved(size, "==", hint(size)) is None:
+            why = f"{self.asker} takes a number" if self.operator else "its value was used"
+            self.decide(size, "==", hint(size), why)
+            self.values_used.update(symbols([size]))
         return hint(size)
 
     def _assume(self, difference: Size, relation: str, why: str) -> None:

@@ -129,7 +129,9 @@ def _number_size(environment: SizeEnvironment, number: Value) -> Size | None:
     if type(number.known) is not int:
         return None
     if number.text is None or isinstance(number, LengthV):
-        return size_of(environment.symbol(number.place(), number.known)) if number.known >= 1 else None
+        if number.known < 1:
+            return number.value if number.known == 0 else None  # what nothing is added to is not a size of 0
+        return size_of(environment.symbol(number.place(), number.known))
     made, parts = ARITHMETIC.get(number.function), number.parts
     if number.function in ROUNDED and _is_quotient(parts[0]):
         made, parts = ROUNDED[number.function], parts[0].parts  # type: ignore[attr-defined]
