@@ -99,8 +99,8 @@ def unread(x: torch.Tensor) -> Any:
 
 
 PROGRAMS: list[Program] = [
-    masked, nonzero, gathered_rows, between_others, once_more, counted, by_rows, classes, repeated, standardized, reshaped,
-    views, embedded, written, unread,
+    masked, nonzero, gathered_rows, between_others, once_more, counted, by_rows, classes, repeated, standardized,
+    reshaped, views, embedded, written, unread,
 ]  # fmt: skip
 
 

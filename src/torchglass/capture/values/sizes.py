@@ -18,9 +18,10 @@ from typing import Any
 
 import torch
 
-from ...records.size_environment import SizeEnvironment
+from ...records.size_environment import DecidedByData, SizeEnvironment
+from ...records.size_relations import Relation
 from ...records.size_sources import size_source
-from ...records.sizes import Size, maximum, minimum, symbol_name, symbols
+from ...records.sizes import Size, maximum, minimum, symbol_name
 from ...records.sources import Source
 from ...records.symbolic_ints import RELATIONS, IntNode, size_of
 from ..errors import NeedsData
@@ -55,7 +56,7 @@ class SizeV(NumberV):
         self.symbolic = torch.SymInt(node)
         self.known = node.hint
         name = symbol_name(self.size)
-        self.by_data = not self.environment.by_data.isdisjoint(symbols([self.size]))
+        self.by_data = self.environment.is_by_data(self.size)
         self.source = self.environment.sources.get(name) if name is not None else None
         self.function = self.text = None
         self.parts = ()
@@ -91,8 +92,11 @@ class SizeV(NumberV):
         if None in sizes:
             return None
         if function in COMPARISONS:
-            answer = self.environment.proved(sizes[0], COMPARISONS[function], sizes[1])  # type: ignore[arg-type]
-            return None if answer is None else ConstantV(answer)
+            relation = Relation(sizes[0], COMPARISONS[function], sizes[1])  # type: ignore[arg-type]
+            answer = self.environment.proved(relation.left, relation.relation, relation.right)
+            if answer is None:
+                return ConditionV(self.environment, relation) if self.by_data else None
+            return ConstantV(answer)
         made = ARITHMETIC.get(function)
         if made is None or (function in (operator.floordiv, operator.mod) and not self._is_positive(sizes[1])):
             return None
@@ -102,6 +106,26 @@ class SizeV(NumberV):
     def _is_positive(self, divisor: Any) -> bool:
         """Whether a divisor is what sizes are divided by (records.sizes)."""
         return self.environment.proved(divisor, ">", 0) is True
+
+
+class ConditionV(Value):
+    """A comparison with a size that data decide: a branch on it ends the graph, a check of it is the graph's."""
+
+    def __init__(self, environment: SizeEnvironment, relation: Relation) -> None:
+        self.environment, self.relation = environment, relation
+
+    def python_type(self) -> type:
+        return bool
+
+    def truth(self, m: Machine) -> bool:
+        raise _needs_data()
+
+    def is_checked(self) -> bool:
+        """Whether the graph looks, when it reads the number, that this holds."""
+        try:
+            return self.environment.expect(self.relation.left, self.relation.relation, self.relation.right)
+        except DecidedByData:
+            return False
 
 
 def _needs_data() -> NeedsData:
