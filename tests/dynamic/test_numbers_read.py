@@ -63,7 +63,31 @@ def unused(x: torch.Tensor, n: torch.Tensor) -> Any:
     return x * 2, n[0].item(), n.tolist()[1:], n.sum().item() <= 4
 
 
-PROGRAMS: list[Program] = [sliced, created, windowed, indexed, packed, routed, said, handed_out, unused]
+def of_a_mask(x: torch.Tensor, n: torch.Tensor) -> Any:
+    rows = x[x.sum(1) > -9]
+    k = (n[0] * 1).item()
+    return rows[:k].exp(), rows[k:] * 2, torch.arange(rows.shape[0])[k:]
+
+
+def padded(x: torch.Tensor, n: torch.Tensor) -> Any:
+    most = n.max().item()
+    inside = torch.arange(most)[None] < n[:, None]
+    return inside, F.pad(x, (0, 0, 0, most)), inside.float() @ torch.ones(most, 2)
+
+
+PROGRAMS: list[Program] = [
+    of_a_mask,
+    padded,
+    sliced,
+    created,
+    windowed,
+    indexed,
+    packed,
+    routed,
+    said,
+    handed_out,
+    unused,
+]
 
 
 def branches(x: torch.Tensor, n: torch.Tensor) -> Any:
