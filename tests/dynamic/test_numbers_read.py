@@ -158,3 +158,14 @@ def test_what_asks_breaks_the_graph(function: Program, training: bool) -> None:
     compiled = tg.compile(function, backend="aot_eager")
     assert_as_eager(function, compiled, training)
     assert any(entry.breaks for entry in tg.explain(compiled).all_entries())
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "glass"])
+def test_a_place_that_sizes_say(backend: str) -> None:
+    compiled = tg.compile(lambda x: x[x.shape[0] - 2] * x[x.shape[0] // 2] + x[-1], backend=backend)
+    for rows in (6, 5, 7, 9, 4):
+        x, y = (torch.arange(rows * 3.0).view(rows, 3).requires_grad_() for _ in range(2))
+        compiled(x).pow(2).sum().backward()
+        (y[rows - 2] * y[rows // 2] + y[-1]).pow(2).sum().backward()
+        assert torch.equal(x.grad, y.grad)
+    assert len(tg.explain(compiled).entries) == 2

@@ -16,7 +16,7 @@ from torch import fx
 from ...records.extern_targets import JOIN
 from ...records.loops import Access, Loop, View, compute_dtype
 from ...records.sizes import Size, at_least, maximum, minimum
-from ...records.symbolic_ints import sizes_of
+from ...records.symbolic_ints import size_of, sizes_of
 from ..context import Lowering, Splat, dtype_name, known_size, known_sizes
 from ..strides import is_dense
 from ..table import NotLowered, find_rule, rule
@@ -231,10 +231,11 @@ def _slice_backward(
 
 
 @rule("select_backward")
-def _select_backward(low: Lowering, node: fx.Node, grad: Any, sizes: Any, dim: int, index: Size) -> View:
-    shape = sizes_of(node.meta["val"].shape)
+def _select_backward(low: Lowering, node: fx.Node, grad: Any, sizes: Any, dim: int, place: Any) -> View:
+    shape, index = sizes_of(node.meta["val"].shape), size_of(place)
     dim = dim % len(shape)
-    index = index if at_least(index, 0) else index + shape[dim]
+    if not at_least(index, 0):
+        index = known_size(index) + shape[dim]
     wide = _unsqueeze(grad, dim)
 
     def element(counters: list[V]) -> V:
