@@ -272,17 +272,19 @@ class FunctionState:
         compiled.add_plain(guard_runtime.build_table(guards, (), self.function))
 
     def _note_recompile(self, arguments: tuple[Any, ...]) -> Failure | None:
-        """Why no entry fits, of the one that comes nearest; None where there is none yet."""
+        """Why no entry fits, of the one that comes nearest, and what changed since that was made: a prompt is compared
+        with prompts, and not with the tokens after the last one. None where there is no entry yet.
+        """
         if not self.guards:
             return None
         scope = guard_runtime.scope_of(self.function, arguments)
-        for source in guard_runtime.changed_values(self.guards[-1], scope):
-            if source in self.fixed or (self.options.dynamic is False and is_tensor_size(source)):
-                continue
-            self.changes[source] = self.changes.get(source, 0) + 1
         failures = guard_runtime.nearest_failures(self.guards, scope)
         if not failures:
             return None
+        for source in guard_runtime.changed_values(self.guards[failures[0][0]], scope):
+            if source in self.fixed or (self.options.dynamic is False and is_tensor_size(source)):
+                continue
+            self.changes[source] = self.changes.get(source, 0) + 1
         told = [Recompile(f.guard, report_value(f.old), report_value(f.new), index) for index, f in failures]
         self.record.recompiles.append(replace(told[0], others=tuple(told[1:])))
         return failures[0][1]
@@ -447,9 +449,8 @@ class FunctionState:
             if isinstance(call, Foreign) or (isinstance(call, Undoable) and not capture.may_fail):
                 call.namespaces.append(entry.__globals__)
         self.guards.append(conditions)
-        fixed = capture.sizes.fixed()
-        refuse_numbers(self.name, capture, fixed)
-        for source, assumption in fixed.items():
+        refuse_numbers(self.name, capture, capture.sizes.fixed())
+        for source, assumption in capture.sizes.used().items():
             self._fix([source], assumption.why, assumption.origin)
         record = EntryRecord(
             index,

@@ -129,3 +129,42 @@ def test_the_guards_as_text_hold_for_the_call(function: Any, taken: list[set[int
     for entry, sizes in zip(explained.all_entries(), taken, strict=True):
         check = runpy.run_path(str(explained.record.folder / f"entry_{entry.index}" / "guards.py"))["check"]
         assert {n for n in (10, 8, 13) if check(torch.ones(n)) is not None} == sizes
+
+
+def in_turn(x: torch.Tensor, room: Config | None) -> torch.Tensor:
+    return x.cos() if room is None else x.new_zeros(room.n).sum() + x
+
+
+def test_what_changed_since_the_entry_that_comes_nearest() -> None:
+    """The newest entry reads nothing of what the call brings."""
+    compiled = tg.compile(in_turn, backend="aot_eager")
+    for n in (10, None, 8, 13, None):
+        compiled(torch.ones(3), None if n is None else Config(n))
+    assert [row["old"] for row in tg.explain(compiled).to_dict()["recompiles"]][1:] == ["10"]
+
+
+def met(x: torch.Tensor, n: int) -> torch.Tensor:
+    return x + x.new_zeros(n) if n else x * 2
+
+
+def compared(x: torch.Tensor, n: int) -> torch.Tensor:
+    return x.tan() if x.shape[0] == 8 else x.sin()
+
+
+def added(x: torch.Tensor, n: int) -> torch.Tensor:
+    return x.new_zeros(n + x.shape[0]) + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "calls"),
+    [
+        (met, [(8, 0), (8, 8), (9, 9), (10, 10), (11, 11)]),  # a size that did not change yet is a number
+        (compared, [(10, 0), (8, 0), (9, 0), (11, 0), (12, 0)]),
+        (added, [(4, 3), (5, 0), (6, 0), (7, 0), (8, 1), (9, 2)]),
+    ],
+)
+def test_a_number_that_was_met_once(function: Any, calls: list[tuple[int, int]]) -> None:
+    compiled = tg.compile(function, backend="aot_eager")
+    for size, n in calls:
+        assert torch.equal(compiled(torch.ones(size), n), function(torch.ones(size), n))
+    assert len(tg.explain(compiled).entries) == 3

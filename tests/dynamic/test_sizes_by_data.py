@@ -50,6 +50,13 @@ def by_rows(x: torch.Tensor) -> Any:
     return torch.unique((x.detach() > 0).long(), dim=0) * 2, torch.bincount((x > 0).long().flatten()) + 1
 
 
+def classes(x: torch.Tensor) -> Any:
+    kinds = (x.detach() * 2).round().abs().long()
+    hot = F.one_hot(kinds)
+    first = F.one_hot(kinds[0]).float()
+    return hot, hot.sum((0, 1)), first @ first.t(), hot.shape[-1]
+
+
 def repeated(x: torch.Tensor) -> Any:
     return torch.repeat_interleave(x.flatten(), (x > 0).long().flatten()) * 3
 
@@ -92,8 +99,8 @@ def unread(x: torch.Tensor) -> Any:
 
 
 PROGRAMS: list[Program] = [
-    masked, nonzero, gathered_rows, between_others, once_more, counted, by_rows, repeated, standardized, reshaped,
-    views, embedded, written, unread,
+    masked, nonzero, gathered_rows, between_others, once_more, counted, by_rows, classes, repeated, standardized,
+    reshaped, views, embedded, written, unread,
 ]  # fmt: skip
 
 
@@ -180,3 +187,15 @@ def test_what_asks_breaks_the_graph(function: Program, training: bool) -> None:
         tg.compile(function, fullgraph=True)(
             torch.tensor([[1.0, -1.0, 2.0], [3.0, 4.0, -1.0]]).requires_grad_(training)
         )
+
+
+@pytest.mark.parametrize("made", [lambda: torch.tensor([1, -2, 3]), lambda: torch.zeros(0, dtype=torch.int64)])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
+def test_classes_that_there_are_not(made: Callable[[], torch.Tensor], backend: str) -> None:
+    compiled = tg.compile(lambda x: F.one_hot(x) * 2, backend=backend)
+    assert torch.equal(compiled(torch.tensor([1, 0, 2])), F.one_hot(torch.tensor([1, 0, 2])) * 2)
+    with pytest.raises(RuntimeError) as eager:
+        F.one_hot(made())
+    with pytest.raises(RuntimeError) as ours:
+        compiled(made())
+    assert str(ours.value) == str(eager.value)

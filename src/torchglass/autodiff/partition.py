@@ -15,8 +15,8 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..records.partition import BackwardLiveness, Part, Partition, PassRecord, SavedTensor, TensorRef
-from ..records.size_places import size_places, symbols_of
+from ..records.partition import BackwardLiveness, Part, Partition, PassRecord, SavedTensor, TensorRef, view_steps
+from ..records.size_places import SizePlaces, size_places, symbols_of
 from ..records.symbolic_ints import SizesUnfit
 from ..torch_compat import ambient_autocast, fake_like
 from . import budget, min_cut, names, pack_masks
@@ -95,6 +95,7 @@ def _clean(traced: Trace, ends: Ends, wants: Wants, pack: str) -> _Draft:
     ops = cleanup.run([*ends.results, *(op for _, op in found)])
     gradients = [(i, cleanup.replaced(op)) for i, op in found]
     results = [cleanup.replaced(op) for op in ends.results]
+    results += _telling_views(ops, [entry.op for entry in traced.inputs], ends)
     packed: pack_masks.PackedMasks = {}
     if pack:
         ops, packed = pack_masks.pack(ops, [*results, *(op for _, op in gradients)])
@@ -112,6 +113,18 @@ def _clean(traced: Trace, ends: Ends, wants: Wants, pack: str) -> _Draft:
         packed=packed,
         passes=[PassRecord(n, before, after, tuple(map(_change, done))) for n, before, after, done in cleanup.done],
     )
+
+
+def _telling_views(ops: Sequence[Op], inputs: Sequence[Op], ends: Ends) -> list[Op]:
+    """What tells the sizes of views that are made of inputs when the graph has run, where inputs do not."""
+    wanted = symbols_of(step.args for output in ends.outputs for step in view_steps(output))
+    wanted -= size_places([op.val for op in inputs], wanted).keys()
+    found: list[Op] = []
+    for op in ops if wanted else ():
+        told = size_places([op.val], wanted).keys()
+        found += [op] if told else []
+        wanted -= told
+    return found
 
 
 def _change(change: tuple[Op, Op | None]) -> str:
@@ -202,7 +215,13 @@ def _inference(draft: _Draft, ends: Ends, autocast: tuple[str, ...]) -> Partitio
         passes=tuple(draft.passes),
         autocast=autocast,
         input_sizes=size_places(vals, symbols_of(vals)),
+        result_sizes=_result_sizes(draft),
     )
+
+
+def _result_sizes(draft: _Draft) -> SizePlaces:
+    vals = [op.val for op in draft.results]
+    return size_places(vals, symbols_of(vals))
 
 
 def _training(draft: _Draft, ends: Ends, choice: min_cut.Choice, autocast: tuple[str, ...], again: Again) -> Partition:
@@ -242,6 +261,7 @@ def _training(draft: _Draft, ends: Ends, choice: min_cut.Choice, autocast: tuple
         passes=tuple(draft.passes),
         autocast=autocast,
         input_sizes=size_places(vals, wanted),
+        result_sizes=_result_sizes(draft),
         saved_sizes=saved_sizes,
         again=again,
         **fields(again.saved, again.copies, draft.tangents, choice.backward, draft.gradients, draft.trace.gradients),

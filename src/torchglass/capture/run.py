@@ -64,6 +64,7 @@ from .resume_code import EntryPoint, in_original, live_cells, live_locals, resum
 from .torch_api import deferred_asserts as checked
 from .torch_api import fallible_ops as failing
 from .torch_api import inference_mode as inference
+from .torch_api import numbers_read
 from .torch_api.deferred_asserts import Checks
 from .torch_api.op_derivatives import Leaves
 from .torch_api.operations import MODE_CHANGES
@@ -350,6 +351,7 @@ class _Attempt:
         sizes.origin = lambda: last
         told_apart.guard_told_apart(m)
         checked.refuse_unfit(m)
+        numbers_read.refuse_unfit(m)
         failing.refuse_unfit(m)
         for check in m.state(checked.Checks).waiting:
             e.expr(check.tensor)

@@ -18,6 +18,7 @@ from ..records.size_environment import SizeEnvironment
 from ..records.sizes import Size, at_least, hint, known, product
 from ..records.symbolic_ints import has_symbols, lies_contiguous, size_of
 from ..torch_compat import FakeTensor, FakeTensorMode, OpOverload, fake_like
+from .size_tensor import read_size
 
 aten = torch.ops.aten
 Sizes = tuple[Size, ...]
@@ -38,7 +39,7 @@ def answer(environment: SizeEnvironment, mode: FakeTensorMode, func: Any, args: 
     if rows is None:
         return None
     like: torch.Tensor = args[0]
-    made = [_made(environment, mode, like, sizes, dtype, func is aten.nonzero.default) for sizes, dtype in rows]
+    made = [_made(environment, mode, like, sizes, dtype, func) for sizes, dtype in rows]
     return made[0] if len(made) == 1 else tuple(made)
 
 
@@ -48,12 +49,12 @@ def _made(
     like: torch.Tensor,
     sizes: Sizes,
     dtype: torch.dtype,
-    turned: bool,
+    func: OpOverload,
 ) -> torch.Tensor:
-    """A new tensor without gaps; ``turned``: the first dimension lies innermost."""
-    order = range(len(sizes)) if turned else range(len(sizes) - 1, -1, -1)
+    """A new tensor without gaps; that of ``nonzero`` has the first dimension innermost, ``read_size`` one element."""
+    order = range(len(sizes)) if func is aten.nonzero.default else range(len(sizes) - 1, -1, -1)
     strides: list[Size] = [1] * len(sizes)
-    step: Size = 1
+    step: Size = int(func is not read_size)
     for dim in order:
         strides[dim] = step
         step = step * sizes[dim]
@@ -90,9 +91,15 @@ class _Counter:
         self.environment.chosen[id(mask)] = mask, mask._version, self.environment.integer(size)
         return size
 
-    def any(self, estimate: Size) -> Size:
-        """A size of which nothing is known but what it may be."""
-        return size_of(self.environment.data_symbol(max(hint(estimate), 2), None))
+    def any(self, estimate: Size, least: int = 0) -> Size:
+        """A size of at least so many."""
+        return size_of(self.environment.data_symbol(max(hint(estimate), least, 2), None, least))
+
+    def number(self) -> Size:
+        """A number of a tensor, which is checked when it is read."""
+        size = size_of(self.environment.data_symbol(2, None))
+        self.environment.checked.setdefault(str(size), ([], []))
+        return size
 
 
 def _sizes(x: torch.Tensor) -> Sizes:
@@ -103,6 +110,11 @@ def _sizes(x: torch.Tensor) -> Sizes:
 def _nonzero(count: _Counter, x: torch.Tensor) -> list[Row]:
     size = count.chosen(x) if x.dtype == torch.bool else count.within(product(_sizes(x)))
     return [((size, x.dim()), torch.int64)]
+
+
+@sized_by_data(read_size)
+def _read_size(count: _Counter, number: torch.Tensor, least: Sequence[Any], most: Sequence[Any]) -> list[Row]:
+    return [((count.number(),), torch.uint8)]
 
 
 @sized_by_data(aten.masked_select.default)
@@ -157,7 +169,7 @@ def _bincount(count: _Counter, x: torch.Tensor, weights: torch.Tensor | None = N
     dtype = torch.int64
     if weights is not None:
         dtype = torch.float32 if weights.dtype == torch.float32 else torch.float64
-    return [((count.any(product(_sizes(x))),), dtype)]
+    return [((count.any(product(_sizes(x)), known(size_of(minlength)) or 0),), dtype)]
 
 
 @sized_by_data(aten._unique2.default)

@@ -20,3 +20,14 @@ def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = No
     places = torch.arange(steps, dtype=made, **kwargs)
     step = (end - start) / (steps - 1)
     return torch.where(places < steps // 2, start + step * places, end - step * (steps - 1 - places))
+
+
+@enters(ON_SYMBOLS)(torch.nn.functional.one_hot)
+def one_hot(tensor: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
+    """Of the classes that the data have: of as many as are counted. What has no elements, which is refused, goes on."""
+    if not isinstance(num_classes, int) or num_classes != -1 or tensor.dtype is not torch.int64:
+        return torch.nn.functional.one_hot(tensor, num_classes)
+    if tensor.numel() == 0:
+        return torch.nn.functional.one_hot(tensor, num_classes)
+    classes = torch.arange(torch.bincount(tensor.flatten()).shape[0], device=tensor.device)
+    return (tensor.unsqueeze(-1) == classes).to(torch.int64)

@@ -76,10 +76,9 @@ def _squeeze_in_place(environment: SizeEnvironment, x: Layout, dims: Any = None)
 @shows(aten.select.int)
 def _select(environment: SizeEnvironment, x: Layout, dim: int, index: Size) -> Layout | None:
     dim %= len(x.sizes)
-    place = index if environment.decide(index, ">=", 0, "an index") else x.sizes[dim] + index
-    if not (
-        environment.decide(place, ">=", 0, "an index") and environment.decide(place, "<", x.sizes[dim], "an index")
-    ):
+    size, why = x.sizes[dim], "an index"
+    place = index if environment.expect(index, ">=", 0, why) else size + index
+    if not (environment.expect(place, ">=", 0, why) and environment.expect(place, "<", size, why)):
         return None
     sizes, strides = (*x.sizes[:dim], *x.sizes[dim + 1 :]), (*x.strides[:dim], *x.strides[dim + 1 :])
     return Layout(sizes, strides, x.offset + x.strides[dim] * place)
@@ -92,7 +91,7 @@ def _slice(
     dim %= len(x.sizes)
     size = x.sizes[dim]
     first, last = (_place(environment, size, place, default) for place, default in ((start, 0), (end, size)))
-    if first is None or last is None or not environment.decide(first, "<=", last, "a slice"):
+    if first is None or last is None or not environment.expect(first, "<=", last, "a slice"):
         return None
     length = (last - first + step - 1) // step
     sizes = (*x.sizes[:dim], length, *x.sizes[dim + 1 :])
@@ -104,10 +103,10 @@ def _place(environment: SizeEnvironment, size: Size, place: Size | None, default
     """Where a slice begins or ends: none, counted from the end, or beyond it. None where that is not known."""
     if place is None or (isinstance(place, int) and place >= _FAR):
         return default if place is None else size
-    if environment.decide(place, "<", 0, "a slice"):
+    if not environment.expect(place, ">=", 0, "a slice"):
         place = place + size
         return place if environment.decide(place, ">=", 0, "a slice") else 0
-    return place if environment.decide(place, "<=", size, "a slice") else size
+    return place if environment.expect(place, "<=", size, "a slice") else size
 
 
 _FAR = (1 << 63) - 1

@@ -124,6 +124,13 @@ class SameAs:
     index: int
 
 
+def view_steps(output: Output) -> tuple[ViewStep, ...]:
+    """The steps that make a user output of an input or a result when the graph has run."""
+    if isinstance(output, ViewOf):
+        return output.steps
+    return output.shown[1] if isinstance(output, Computed) and output.shown is not None else ()
+
+
 @dataclass(frozen=True)
 class ViewOf:
     """A user output that shares memory with an input or with another output, made again at run time.
@@ -233,6 +240,7 @@ class Partition:
     passes: tuple[PassRecord, ...] = ()  # in the order in which they ran
     autocast: tuple[str, ...] = ()  # device types whose autocast was on around the call: off while the graphs run
     input_sizes: SizePlaces = field(default_factory=dict)  # where inputs tell the sizes that change
+    result_sizes: SizePlaces = field(default_factory=dict)  # where results do
     saved_sizes: SizePlaces = field(default_factory=dict)  # and where saved tensors do
     again: Callable[[TangentLayout], Partition | None] | None = field(default=None, compare=False, repr=False)
 

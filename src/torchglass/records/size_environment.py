@@ -9,7 +9,18 @@ import torch
 
 from .declared_sizes import DeclaredSizes
 from .origin import UNKNOWN, Origin
-from .size_relations import HOLDS, NEGATED, Assumption, evaluated, linear, normal_form, paired, proved, solved
+from .size_relations import (
+    HOLDS,
+    MIRRORED,
+    NEGATED,
+    Assumption,
+    evaluated,
+    linear,
+    normal_form,
+    paired,
+    proved,
+    solved,
+)
 from .sizes import (
     Atom,
     Bounds,
@@ -52,9 +63,11 @@ class SizeEnvironment:
         self.declared: DeclaredSizes = {}
         self.sources: dict[str, Source] = {}
         self.assumed: dict[tuple[Size, str], Assumption] = {}  # by the difference and its relation to 0
+        self.values_used: set[str] = set()  # symbols of which somebody took the value, whatever it is
         self.ranges: dict[str, Bounds] = {}  # of symbols, narrowed by what was assumed
         self.narrowed: dict[tuple[str, str], Assumption] = {}  # what came to the ends ">=" and "<=" of a symbol's range
-        self.by_data: set[str] = set()  # the symbols that data decide: nothing may be assumed of them
+        self.by_data: dict[str, None] = {}  # symbols that data decide, as they are made: nothing is assumed of them
+        self.checked: dict[str, tuple[list[Size], list[Size]]] = {}  # those between what the graph checks that they are
         self.made_by_data: list[torch.SymInt] = []  # by the call at hand
         self.chosen: dict[int, tuple[torch.Tensor, int, torch.SymInt]] = {}  # how many a mask of a version chooses
         self.again: list[torch.SymInt] | None = None  # of a call that is made once more: what it makes
@@ -83,20 +96,24 @@ class SizeEnvironment:
         """Whether the program says that a size does not change."""
         return source in self.declared and not self.declared[source].changes
 
-    def data_symbol(self, estimate: int, most: int | None) -> torch.SymInt:
-        """A size that data decide, of 0 to ``most``; ``estimate`` is its hint. Of a call that is made once more it is
-        what it was before. Raises SizesUnfit where that call made fewer.
+    def data_symbol(self, estimate: int, most: int | None, least: int = 0) -> torch.SymInt:
+        """A size that data decide, of ``least`` to ``most``; ``estimate`` is its hint. Of a call that is made once more
+        it is what it was before. Raises SizesUnfit where that call made fewer.
         """
         if self.again is not None:
             if not self.again:
                 raise SizesUnfit("a call that makes more sizes than it did before")
             return self.again.pop(0)
         name = self.free(f"u{len(self.by_data)}")
-        self.by_data.add(name)
-        self.ranges[name] = (0, most)
-        size = self.integer(Symbol(name, estimate, high=most))
+        self.by_data[name] = None
+        self.ranges[name] = (least, most)
+        size = self.integer(Symbol(name, estimate, least, most))
         self.made_by_data.append(size)
         return size
+
+    def is_by_data(self, size: Size) -> bool:
+        """Whether data decide a size."""
+        return not self.by_data.keys().isdisjoint(symbols([size]))
 
     def named(self, name: str) -> torch.SymInt:
         """The symbol of this name."""
@@ -112,11 +129,17 @@ class SizeEnvironment:
         return found
 
     def fixed(self) -> dict[Source, Assumption]:
-        """The sources of symbols that were assumed to be one number other than 1, as they would be at each compile, and
-        the assumption that came to it.
-        """
+        """The sources of symbols that were assumed to be one number other than 1, and what came to it."""
         last = {single[0]: row for row in self.assumed.values() if (single := linear(row.left)) is not None}
-        return {self.sources[n]: row for n, row in last.items() if self.ranges[n][0] == self.ranges[n][1] != 1}
+        one = {n: row for n, row in last.items() if self.ranges[n][0] == self.ranges[n][1] != 1}
+        return {self.sources[n]: row for n, row in one.items() if n in self.sources}
+
+    def used(self) -> dict[Source, Assumption]:
+        """Those of them of which the value was taken, as it would be at each compile: one that met a number, or was
+        compared with it, may be open in the next.
+        """
+        taken = {self.sources[name] for name in self.values_used & self.sources.keys()}
+        return {source: row for source, row in self.fixed().items() if source in taken}
 
     # --- what PyTorch's Python asks of its own environment -----------------------------------------------------------
     def evaluate_sym_node(
@@ -155,7 +178,7 @@ class SizeEnvironment:
         """Whether a relation holds: by proof, or as the sizes of this compile say, which is assumed then."""
         answer = self.proved(left, relation, right)
         if answer is None:
-            if not self.by_data.isdisjoint(symbols([left, right])):
+            if self.is_by_data(left - right):
                 if self.general and relation in ("==", "!=") and (left in (0, 1) or right in (0, 1)):
                     return relation == "!="
                 raise DecidedByData(f"whether {size_text(left)} {relation} {size_text(right)}")
@@ -166,6 +189,37 @@ class SizeEnvironment:
                 return all(self.decide(one, "==", other, why) for one, other in pairs)
             self._assume(difference, normal if answer else NEGATED[normal], why)
         return answer
+
+    def expect(self, left: Size, relation: str, right: Size, why: str = "") -> bool:
+        """Whether a relation holds, of which the program, or the operator at hand, says that it should: it is assumed
+        where the graph can look when it reads the last of the sizes that data decide, and then another way is taken.
+        """
+        if self.proved(left, relation, right) is None and self.is_by_data(left - right):
+            difference, normal = normal_form(self.canonical(left - right), relation)
+            if self._check(difference, normal):
+                self._assume(difference, normal, why)
+                return True
+        return self.decide(left, relation, right, why)
+
+    def _check(self, difference: Size, relation: str) -> bool:
+        """Have the graph look at a relation to 0 of one of its numbers and what it has read before."""
+        read = [name for name in symbols([difference]) if name in self.by_data]
+        atoms = {atom.name: atom for atom in atoms_of(difference)}
+        last = atoms.get(max(read, key=list(self.by_data).index, default=""))
+        if last is None or last.name not in self.checked or relation == "!=":
+            return False
+        assert isinstance(difference, Expr)
+        factor = dict(difference.terms).get((last,), 0)
+        bound = (difference - factor * of_atom(last)) * -factor
+        if abs(factor) != 1 or last.name in symbols([bound]):
+            return False
+        least, most = self.checked[last.name]
+        relation = relation if factor == 1 else MIRRORED.get(relation, relation)
+        if relation != "<=" and relation != "<":
+            least.append(bound + int(relation == ">"))
+        if relation != ">=" and relation != ">":
+            most.append(bound - int(relation == "<"))
+        return True
 
     def dense(self, sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
         """Whether each dimension's step is what lies inside it, the innermost first: by proof, or no."""
@@ -187,7 +241,7 @@ class SizeEnvironment:
         """A size, and 1 in the place of 0: what a stride counts. That it is not 0 is assumed where it is not proved,
         but after capture: then strides of a tensor without elements are what they come to.
         """
-        if not self.by_data.isdisjoint(symbols([size])):
+        if self.is_by_data(size):
             return maximum(size, 1)
         if self.closed:
             return size
@@ -196,7 +250,10 @@ class SizeEnvironment:
 
     def specialize(self, size: Size) -> int:
         """A size as a number, which is assumed."""
-        self.decide(size, "==", hint(size), f"{self.asker} takes a number" if self.operator else "its value was used")
+        if self.proved(size, "==", hint(size)) is None:
+            why = f"{self.asker} takes a number" if self.operator else "its value was used"
+            self.decide(size, "==", hint(size), why)
+            self.values_used.update(symbols([size]))
         return hint(size)
 
     def _assume(self, difference: Size, relation: str, why: str) -> None:
@@ -205,7 +262,7 @@ class SizeEnvironment:
         why = why or f"{self.asker} asked for sizes"
         row = self.assumed[difference, relation] = Assumption(difference, relation, 0, why, self.origin())
         self._narrow(row)
-        if relation == "==" and (found := solved(difference)):
+        if relation == "==" and not self.is_by_data(difference) and (found := solved(difference)):
             self._replace(found)
 
     def _replace(self, found: dict[Atom, Size]) -> None:

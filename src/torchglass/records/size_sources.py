@@ -70,7 +70,7 @@ def size_guards(environment: SizeEnvironment) -> list[Guard]:
     symbols = environment.sources
     guards = [guard for name in symbols for guard in _range_guards(environment, name)]
     for row in environment.assumed.values():
-        if not _is_of_range(environment, row):
+        if not (environment.is_by_data(row.left) or _is_of_range(environment, row)):  # of the former the graph looks
             left, right = (size_source(size, symbols) for size in _sides(row))
             guards.append(_guard(row.relation, left, right, row.why, row.origin))
     return [*guards, *_declared_guards(environment.declared)]

@@ -274,10 +274,17 @@ class BoolNode(Node):
     bool_ = guard_bool
 
     def expect_true(self, file: Text = "", line: int = 0) -> bool:
-        if self.guard_bool():
+        if self._expected(self.value):
             return True
         # perhaps only since a size is 1 here, to which the general case, that of a size that is not, does not apply
         raise SizesUnfit(f"what an operator expects of sizes does not hold: {self.value}")
+
+    def _expected(self, condition: Condition) -> bool:
+        if isinstance(condition, Relation):
+            return self.environment.expect(condition.left, condition.relation, condition.right)
+        if isinstance(condition, Joined) and condition.how == "and":
+            return all(map(self._expected, condition.parts))
+        return evaluated(condition, self.environment.decide) is True
 
     def statically_known_true(self, file: Text = "", line: int = 0) -> bool:
         return evaluated(self.value, self.environment.proved) is True

@@ -175,19 +175,21 @@ def explain_failure(guards: Iterable[Guard], scope: Scope) -> Failure | None:
     return None
 
 
-MOST_EVALUATED = 4000
-"""Guards that are evaluated in Python to tell why a call fits no entry: some 20 ms."""
+MOST_EVALUATED, LEAST_ASKED = 4000, 4
+"""Guards that are evaluated in Python to tell why a call fits no entry, some 20 ms, and entries that are asked though
+they have more: large programs, which take so long to compile that a hundredth of it does not matter.
+"""
 
 
 def nearest_failures(entries: Sequence[Sequence[Guard]], scope: Scope) -> list[tuple[int, Failure]]:
     """For each entry, by its index, the first guard that fails: those entries first of whose guards the fewest fail
     for more than numbers and sizes, then the fewest at all, of equal ones where the first comes last. The newest are
-    asked until ``MOST_EVALUATED``.
+    asked: ``LEAST_ASKED``, and more until ``MOST_EVALUATED``.
     """
     found: list[tuple[int, int, int, int, Guard]] = []
     evaluated = 0
     for index in reversed(range(len(entries))):
-        if evaluated and evaluated + len(entries[index]) > MOST_EVALUATED:
+        if index < len(entries) - LEAST_ASKED and evaluated + len(entries[index]) > MOST_EVALUATED:
             break
         evaluated += len(entries[index])
         failing = [place for place, guard in enumerate(entries[index]) if not evaluate(guard, scope)]

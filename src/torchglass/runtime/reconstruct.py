@@ -20,6 +20,7 @@ from .._native import number_tensor
 from ..bytecode.objects import fill as fill
 from ..bytecode.objects import instance as instance
 from ..bytecode.objects import new_class as new_class
+from ..operators.size_tensor import OutOfRange
 from ..operators.size_tensor import size_tensor as size_tensor
 from ..process import fallbacks, interrupts
 from ..records.origin import Origin
@@ -259,10 +260,12 @@ def without_graph(error: Exception, function: types.FunctionType, arguments: tup
     Not under hooks for saved tensors: they have seen the graph's tensors, and ``torch.utils.checkpoint`` ends its
     second run by an exception from such a hook.
     """
+    code, cause = function.__code__, error.__cause__ or error
+    if isinstance(cause, OutOfRange):  # before the graph gave anything
+        return plainly(error, function, arguments)
     if saved_tensor_hooks_active():
         raise error
     result = plainly(error, function, arguments)
-    code, cause = function.__code__, error.__cause__ or error
     fallbacks.say(
         f"a graph of `{function.__name__}` failed and the function itself, which ran eagerly instead, did not: "
         f"{type(cause).__name__}: {cause}",

@@ -91,7 +91,7 @@ def _epilogue(partition: Partition) -> Epilogue | None:
     if all(plain) and not partition.mutations and len(plain) == partition.returned:
         return None
     writes = tuple((m.input, m.output, _KINDS[m.tracked, m.bumps_version]) for m in partition.mutations)
-    makers = [_maker(output, partition.input_sizes) for output in partition.outputs]
+    makers = [_maker(output, _told_sizes(partition)) for output in partition.outputs]
 
     def epilogue(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         write_back(inputs, results, writes)
@@ -110,7 +110,7 @@ _KINDS = {(True, True): 0, (True, False): 0, (False, True): 1, (False, False): 2
 Maker = Callable[[Any, SizePlaces], MakeOutput]
 _MAKERS: dict[type, Maker] = {}
 _makes = enters(_MAKERS)
-"""Enters how to make one kind of user output, where inputs tell the sizes that change."""
+"""Enters how to make one kind of user output, of inputs and results that tell the sizes that change."""
 
 
 def _maker(output: Output, sizes: SizePlaces) -> MakeOutput:
@@ -151,20 +151,27 @@ def _view_of(output: ViewOf, sizes: SizePlaces) -> MakeOutput:
         value = inputs[index] if from_input else results[index]
         if output.detached:
             value = value.detach()
-        for step in steps if steps_of is None else steps_of(inputs):
+        for step in steps if steps_of is None else steps_of((*inputs, *results)):
             value = step.apply(value)
         return value
 
     return torch.no_grad()(make) if output.leaf else make
 
 
+def _told_sizes(partition: Partition) -> SizePlaces:
+    """Which of the inputs, and of the results behind them, tells a size."""
+    behind = len(partition.input_names)
+    told = {name: (behind + index, dim) for name, (index, dim) in partition.result_sizes.items()}
+    return {**told, **partition.input_sizes}
+
+
 def _steps_of(steps: Sequence[ViewStep], sizes: SizePlaces) -> Callable[[Sequence[Any]], list[ViewStep]] | None:
-    """The steps in the sizes of a call, by its inputs; None where they are the same in all."""
+    """The steps in the sizes of a call, by its tensors; None where they are the same in all."""
     if not any(step.is_symbolic for step in steps):
         return None
 
-    def of(inputs: Sequence[Any]) -> list[ViewStep]:
-        at = read_sizes(sizes, inputs)
+    def of(tensors: Sequence[Any]) -> list[ViewStep]:
+        at = read_sizes(sizes, tensors)
         return [step.at(at) for step in steps]
 
     return of
@@ -251,14 +258,14 @@ def _showing(partition: Partition, forward_call: Graph) -> Graph:
     shown = [(output.index, output.shown) for output in outputs if output.shown is not None]
     if not shown:
         return forward_call
-    steps_of = [_steps_of(steps, partition.input_sizes) for _, (_, steps) in shown]
+    steps_of = [_steps_of(steps, _told_sizes(partition)) for _, (_, steps) in shown]
 
     def call(tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
         inputs = list(tensors)
         results = list(forward_call(tensors))
         for (index, (base, steps)), of in zip(shown, steps_of):
             value = (inputs if base.kind == "input" else results)[base.index].detach()
-            for step in steps if of is None else of(inputs):
+            for step in steps if of is None else of((*inputs, *results)):
                 value = step.apply(value)
             results[index] = value
         return results

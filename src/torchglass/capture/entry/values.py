@@ -42,7 +42,7 @@ from ..values.made import ClassRecipe, MadeV, Recipe
 from ..values.methods import BuiltinMethodV, MethodV, TensorMethodV
 from ..values.number import NumberV
 from ..values.opaque import OpaqueV
-from ..values.sizes import SizeV
+from ..values.sizes import ConditionV, SizeV
 from ..values.tensor import TensorV
 from ..values.transformed import TransformedV
 from . import modes as emit_modes
@@ -85,6 +85,11 @@ def _size(e: Emitter, v: SizeV) -> str:
     e.names[id(v)] = name
     e.kept.append(v)
     return name
+
+
+def _condition(e: Emitter, v: ConditionV) -> str:
+    left, right = (e.size_text(size) for size in (v.relation.left, v.relation.right))
+    return f"({left} {v.relation.relation} {right})"
 
 
 def _tensor(e: Emitter, v: TensorV) -> str:
@@ -398,6 +403,7 @@ def _call(e: Emitter, recipe: Recipe) -> str:
 BUILDERS: Builders = (
     (MadeV, _made),
     (SizeV, _size),
+    (ConditionV, _condition),
     (NumberV, _number),
     (ConstantV, _constant),
     (TensorV, _tensor),

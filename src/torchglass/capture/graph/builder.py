@@ -20,6 +20,7 @@ from ... import torch_compat
 from ...aten.layouts import as_kernels_take
 from ...aten.nested import tensors_in
 from ...operators import data_sizes, symbolic_shapes
+from ...operators.size_tensor import read_size
 from ...operators.traced_arrays import NotTraced, TracedArrays
 from ...records.origin import Origin
 from ...records.size_environment import DecidedByData, SizeEnvironment
@@ -111,10 +112,17 @@ class GraphBuilder:
         return self._made_by_entry(ListTensorV(self._after_tensors("data"), fake, call))
 
     def tell_sizes(self, sizes: SizeEnvironment, inputs: list[TensorV]) -> None:
-        """Add graph inputs for the sizes in the graph that its inputs do not tell."""
+        """Add graph inputs for the sizes in the graph that its inputs do not tell, and say what numbers that it reads
+        are to be.
+        """
+        for node in self.graph.nodes:
+            if node.target is read_size:
+                (name,) = symbols_of(node.meta["made_sizes"])
+                ends = ([sizes.integer(one) for one in dict.fromkeys(end)] for end in sizes.checked[name])
+                node.args = (node.args[0], *ends)
         wanted = symbols_of((node.args, node.kwargs) for node in self.graph.nodes)
         wanted |= symbols_of(node.meta.get("val") for node in self.graph.nodes)
-        wanted -= sizes.by_data
+        wanted -= sizes.by_data.keys()
         like = torch.empty((), dtype=torch.uint8, device="cpu")
         for name in sorted(wanted - size_places([value.fake for value in inputs], wanted).keys()):
             size = sizes.named(name)

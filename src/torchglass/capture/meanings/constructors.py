@@ -20,6 +20,7 @@ from ..errors import Unsupported, fitting
 from ..guarding.wrap import is_python_class
 from ..meanings.argument_binding import bind_arguments
 from ..protocol import Machine, Value
+from ..torch_api import numbers_read
 from ..values.arrays import is_scalar_class
 from ..values.binding import home_of
 from ..values.constant import NONE, NUMPY_CONSTANTS, ConstantV
@@ -307,6 +308,8 @@ def _make_number(cls: type, name: str) -> Apply:
             real = known_value(m, args[0])
             if real is not None:
                 return m.wrap_result(m.real(cls, real))
+            if numbers_read.may_read(m, args[0], name):
+                return numbers_read.read(m, args[0], name)
             raise Unsupported(
                 f"{cls.__name__}() of a tensor reads its data", "keep it a tensor, or break the graph here"
             )

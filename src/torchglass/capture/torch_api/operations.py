@@ -38,7 +38,7 @@ from ..values.sealing import refuse_when_sealed
 from ..values.tensor import TensorV, known_value
 from . import constant_folding as constant_tensors
 from . import fallible_ops as failing
-from . import op_derivatives
+from . import numbers_read, op_derivatives
 from . import scalar_operands as numbers
 from . import storage_offsets as starts
 
@@ -342,6 +342,8 @@ def call_method(m: Machine, owner: Value, name: str, args: list[Value], kwargs: 
         real = known_value(m, owner)
         if real is not None:
             return m.wrap_result(m.real(getattr(real, name), *[a.as_constant() for a in args]))
+        if not args and not kwargs and numbers_read.may_read(m, owner, name):
+            return numbers_read.read(m, owner, name)
     if name in DATA_METHODS and not (name == "numpy" and m.state(GraphBuilder).traces_arrays):
         raise Unsupported(
             f"`.{name}()` of a tensor reads its data"
@@ -469,7 +471,7 @@ def _has_no_choice(m: Machine, args: list[Value]) -> bool:
     if len(args) < 3 or not isinstance(args[2], TensorV):
         return False  # a number may be an input: to look at it would make it a constant
     written, indices, values = map(fake_of, args[:3])
-    if m.state(SizeEnvironment).by_data & symbols_of([values]):
+    if m.state(SizeEnvironment).by_data.keys() & symbols_of([values]):
         return False  # the gradient has as many elements as the values, of which some tensor tells
     return masked_writes.needs_choice(indices, values) and masked_writes.choice(written, indices, values) is None
 

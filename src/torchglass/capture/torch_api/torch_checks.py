@@ -12,6 +12,7 @@ from ..errors import Unsupported
 from ..meanings.registry import handles
 from ..protocol import Machine, Value
 from ..values.constant import NONE, ConstantV
+from ..values.sizes import ConditionV
 from ..values.tensor import TensorV
 
 NO_MESSAGE = "Expected cond to be True, but got False. (Could this error message be improved? Please say so.)"
@@ -22,6 +23,8 @@ def _raising(error: type[Exception]) -> Callable[..., Value]:
         cond, message = _parameters(args, kwargs)
         if isinstance(cond, TensorV):
             m.throw(TypeError, f"cond must be a bool, but got {torch.Tensor}")
+        if isinstance(cond, ConditionV) and cond.is_checked():
+            return NONE
         if not m.truth(cond):
             m.throw(error, _text(m, message))
         return NONE

@@ -58,6 +58,8 @@ class NumberV(ConstantV):
     from outside.
     """
 
+    by_data = False  # whether it is known only when the graph has run
+
     def __init__(
         self,
         m: Machine,
@@ -197,6 +199,9 @@ def computed(m: Machine, function: Callable[..., Any], text: str, parts: tuple[V
     reals = [part.known if isinstance(part, NumberV) else getattr(part, "value", None) for part in parts]
     if not all(isinstance(part, NumberV) or _is_plain(part) for part in parts):
         return None
+    for part in parts:
+        if isinstance(part, NumberV) and part.by_data:
+            part.place()  # which refuses: entries compute numbers before the graph runs
     key = (function, text, *map(_identity, parts))
     known = m.state(ComputedNumbers)
     if key in known.by_parts:

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...records.size_environment import SizeEnvironment
+from ...records.size_environment import DecidedByData, SizeEnvironment
+from ...records.size_relations import Relation
 from ...records.size_sources import size_source
-from ...records.sizes import Size, is_known, magnitude, maximum, minimum, product, symbol_name, symbols
+from ...records.sizes import Size, is_known, magnitude, maximum, minimum, product, symbol_name
 from ...records.sources import Source
 from ...records.symbolic_ints import RELATIONS, IntNode, size_of
 from ..errors import NeedsData
@@ -90,7 +91,7 @@ class SizeV(NumberV):
         self.symbolic = torch.SymInt(node)
         self.known = node.hint
         name = symbol_name(self.size)
-        self.by_data = not self.environment.by_data.isdisjoint(symbols([self.size]))
+        self.by_data = self.environment.is_by_data(self.size)
         self.source = self.environment.sources.get(name) if name is not None else None
         self.function = self.text = None
         self.parts = ()
@@ -126,12 +127,35 @@ class SizeV(NumberV):
         if None in sizes:
             return None
         if function in COMPARISONS:
-            answer = self.environment.proved(sizes[0], COMPARISONS[function], sizes[1])  # type: ignore[arg-type]
-            return None if answer is None else ConstantV(answer)
+            relation = Relation(sizes[0], COMPARISONS[function], sizes[1])  # type: ignore[arg-type]
+            answer = self.environment.proved(relation.left, relation.relation, relation.right)
+            if answer is None:
+                return ConditionV(self.environment, relation) if self.by_data else None
+            return ConstantV(answer)
         result = _arithmetic(self.environment, function, sizes)
         if result is None:
             return None
         return ConstantV(result) if isinstance(result, int) else SizeV(m, IntNode(self.environment, result))
+
+
+class ConditionV(Value):
+    """A comparison with a size that data decide: a branch on it ends the graph, a check of it is the graph's."""
+
+    def __init__(self, environment: SizeEnvironment, relation: Relation) -> None:
+        self.environment, self.relation = environment, relation
+
+    def python_type(self) -> type:
+        return bool
+
+    def truth(self, m: Machine) -> bool:
+        raise _needs_data()
+
+    def is_checked(self) -> bool:
+        """Whether the graph looks, when it reads the number, that this holds."""
+        try:
+            return self.environment.expect(self.relation.left, self.relation.relation, self.relation.right)
+        except DecidedByData:
+            return False
 
 
 def _needs_data() -> NeedsData:
@@ -159,12 +183,15 @@ def _number_size(environment: SizeEnvironment, number: Value) -> Size | None:
         return _size(number)
     if type(number.known) is not int:
         return None
-    if number.text is not None and not isinstance(number, LengthV):
+    is_read = number.text is None or isinstance(number, LengthV)
+    if not is_read:
         sizes = [_number_size(environment, part) for part in number.parts]
         made = _arithmetic(environment, number.function, sizes)
         made = _rounded(environment, number) if made is None else made
         if made is not None:
             return made
+    if number.known == 0 and is_read:
+        return number.value  # what nothing is added to is not a size of 0
     if number.known < 1 or not (_is_whole(number) and number.is_repeated()):
         return None
     return size_of(environment.symbol(number.place(), number.known))

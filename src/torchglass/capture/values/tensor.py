@@ -19,6 +19,7 @@ from .constant import ConstantV
 from .function_modes import FunctionModes, dispatched
 from .methods import TensorMethodV
 from .overlays import Overlays
+from .sizes import SizeV
 
 # Attributes that read no data and are plain Python values of a fake tensor.
 METADATA = frozenset(
@@ -172,6 +173,8 @@ class TensorV(Value):
 
     def get_item(self, m: Machine, key: Value) -> Value:
         self.rely_on(m, "__getitem__")
+        if isinstance(key, SizeV) and self.fake.dim():  # which C++ takes for no index
+            return m.torch_method(self, "select", [ConstantV(0), key], {})
         return m.torch_call(operator.getitem, [self, key], {})
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:

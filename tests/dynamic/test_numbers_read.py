@@ -1,0 +1,171 @@
+"""Numbers that a program reads of tensors and uses as sizes: in the graph, and eager's results whatever they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import torchglass as tg
+
+Program = Callable[[torch.Tensor, torch.Tensor], Any]
+
+
+def sliced(x: torch.Tensor, n: torch.Tensor) -> Any:
+    k = n[0].item()
+    return x[:k] * 2, x[k:].sum(0), k, k + 1
+
+
+def created(x: torch.Tensor, n: torch.Tensor) -> Any:
+    k = int(n.max())
+    return torch.zeros(k, 3) + 1, torch.arange(k), x.new_ones((2, k)).sum()
+
+
+def windowed(x: torch.Tensor, n: torch.Tensor) -> Any:
+    begin, length = n[0].item(), n[1].item()
+    return x[begin : begin + length].exp(), x.narrow(0, begin, length) * 2
+
+
+def indexed(x: torch.Tensor, n: torch.Tensor) -> Any:
+    return x[n[0].item()] * 2, x.select(0, n[1].item())
+
+
+def packed(x: torch.Tensor, n: torch.Tensor) -> Any:
+    parts = x.split(n.tolist())
+    return torch.cat([F.softmax(part, 0) for part in parts]), [part.sum(0) for part in parts]
+
+
+def routed(x: torch.Tensor, n: torch.Tensor) -> Any:
+    experts = x.detach().abs().sum(1).long() % 3
+    order = experts.argsort(stable=True)
+    counts = torch.bincount(experts, minlength=3)[:3]
+    rows = x[order].split(counts.tolist())
+    done = torch.cat([F.silu(part @ torch.full((x.shape[1], 2), k + 1.0)) for k, part in enumerate(rows)])
+    return torch.zeros(x.shape[0], 2).index_copy(0, order, done)
+
+
+def said(x: torch.Tensor, n: torch.Tensor) -> Any:
+    k = n[0].item()
+    torch._check(k >= 0)
+    torch._check(k <= x.shape[0])
+    return x[:k].exp()
+
+
+def handed_out(x: torch.Tensor, n: torch.Tensor) -> Any:
+    k = n[0].item()
+    return x[:k], x.unsqueeze(0).expand(k + 1, -1, -1), x.t()[:, k:]
+
+
+def unused(x: torch.Tensor, n: torch.Tensor) -> Any:
+    return x * 2, n[0].item(), n.tolist()[1:], n.sum().item() <= 4
+
+
+def of_a_mask(x: torch.Tensor, n: torch.Tensor) -> Any:
+    rows = x[x.sum(1) > -9]
+    k = (n[0] * 1).item()
+    return rows[:k].exp(), rows[k:] * 2, torch.arange(rows.shape[0])[k:]
+
+
+def padded(x: torch.Tensor, n: torch.Tensor) -> Any:
+    most = n.max().item()
+    inside = torch.arange(most)[None] < n[:, None]
+    return inside, F.pad(x, (0, 0, 0, most)), inside.float() @ torch.ones(most, 2)
+
+
+PROGRAMS: list[Program] = [
+    of_a_mask,
+    padded,
+    sliced,
+    created,
+    windowed,
+    indexed,
+    packed,
+    routed,
+    said,
+    handed_out,
+    unused,
+]
+
+
+def branches(x: torch.Tensor, n: torch.Tensor) -> Any:
+    k = n[0].item()
+    return x + k if k > 2 else x * k
+
+
+def texts(x: torch.Tensor, n: torch.Tensor) -> Any:
+    return x * 2, f"{n[0].item()}"
+
+
+def adds_a_float(x: torch.Tensor, n: torch.Tensor) -> Any:
+    return x * x.sum().item()
+
+
+def counts_in_place(x: torch.Tensor, n: torch.Tensor) -> Any:
+    n += 1
+    return x[: n[0].item()] * 2
+
+
+BREAKS: list[Program] = [branches, texts, adds_a_float, counts_in_place]
+NUMBERS = [(2, 3, 1), (1, 0, 5), (0, 6, 0), (6, 0, 0), (3, 1, 2), (-1, 4, 3), (7, -1, 0), (2, 2, 1), (9, 9, 9)]
+
+
+def outcome(function: Program, x: torch.Tensor, n: torch.Tensor) -> list[Any]:
+    try:
+        made = function(x, n)
+    except (RuntimeError, IndexError, ValueError) as error:
+        return [type(error), str(error)]
+    found: list[Any] = []
+    for value in made if isinstance(made, tuple) else (made,):
+        found += value if isinstance(value, list) else [value]
+    losses = [one.pow(2).sum() for one in found if isinstance(one, torch.Tensor) and one.requires_grad]
+    if losses:
+        sum(losses).backward()
+        found.append(x.grad)
+    return [*found, n]
+
+
+def assert_as_eager(function: Program, compiled: Program, training: bool) -> None:
+    for rows in (6, 6, 8):
+        x = torch.randn(rows, 4, generator=torch.Generator().manual_seed(rows))
+        for numbers in NUMBERS:
+            eager, ours = (
+                outcome(f, x.clone().requires_grad_(training), torch.tensor(numbers)) for f in (function, compiled)
+            )
+            assert len(ours) == len(eager), (numbers, eager, ours)
+            for one, other in zip(ours, eager):
+                if isinstance(other, torch.Tensor):
+                    assert one.requires_grad == other.requires_grad
+                    torch.testing.assert_close(one, other)
+                else:
+                    assert type(one) is type(other) and one == other
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
+def test_in_one_graph(function: Program, backend: str, training: bool) -> None:
+    compiled = tg.compile(function, backend=backend, fullgraph=True)
+    assert_as_eager(function, compiled, training)
+    assert len(list(tg.explain(compiled).all_entries())) <= 3
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("function", BREAKS, ids=lambda f: f.__name__)
+def test_what_asks_breaks_the_graph(function: Program, training: bool) -> None:
+    compiled = tg.compile(function, backend="aot_eager")
+    assert_as_eager(function, compiled, training)
+    assert any(entry.breaks for entry in tg.explain(compiled).all_entries())
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "glass"])
+def test_a_place_that_sizes_say(backend: str) -> None:
+    compiled = tg.compile(lambda x: x[x.shape[0] - 2] * x[x.shape[0] // 2] + x[-1], backend=backend)
+    for rows in (6, 5, 7, 9, 4):
+        x, y = (torch.arange(rows * 3.0).view(rows, 3).requires_grad_() for _ in range(2))
+        compiled(x).pow(2).sum().backward()
+        (y[rows - 2] * y[rows // 2] + y[-1]).pow(2).sum().backward()
+        assert torch.equal(x.grad, y.grad)
+    assert len(tg.explain(compiled).entries) == 2
