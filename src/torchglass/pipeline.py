@@ -278,10 +278,10 @@ class FunctionState:
         if not self.guards:
             return None
         scope = guard_runtime.scope_of(self.function, arguments)
-        failures = guard_runtime.nearest_failures(self.guards, scope)
+        failures, newest = guard_runtime.nearest_failures(self.guards, scope)
         if not failures:
             return None
-        for source in guard_runtime.changed_values(self.guards[failures[0][0]], scope):
+        for source in guard_runtime.changed_values(self.guards[newest], scope):
             if source in self.fixed or (self.options.dynamic is False and is_tensor_size(source)):
                 continue
             self.changes[source] = self.changes.get(source, 0) + 1

@@ -42,9 +42,10 @@ def numbers(x):
     return x.tolist()
 
 
-@says("`one_hot` needs the data", "move it out")
-def places(x):
-    return torch.nn.functional.one_hot(x.long())
+@says("`ctc_loss` needs the data", "move it out")
+def alignment(x):
+    scores, labels = torch.zeros(4, 1, 3).log_softmax(-1) + x.sum(), torch.ones(1, 2, dtype=torch.long)
+    return torch.nn.functional.ctc_loss(scores, labels, torch.tensor([4]), torch.tensor([2]))
 
 
 @says("`add` asks whether u0 == u1, which data decide", "move it out")

@@ -12,7 +12,7 @@ NO_OPERATIONS = frozenset(
     ["Optional", "assert_int_or_pair", "boolean_dispatch", "handle_torch_function", "has_torch_function",
      "has_torch_function_unary", "has_torch_function_variadic", "grouped_mm", "scaled_grouped_mm", "scaled_mm"]
 )  # fmt: skip
-BREAKS = dict.fromkeys(("ctc_loss", "one_hot"), "needs the data of a tensor")
+BREAKS = dict.fromkeys(("ctc_loss",), "needs the data of a tensor")
 
 
 def x(*shape):

@@ -92,7 +92,7 @@ _WHOLE = ("add", "sub", "mul", "neg")  # whole numbers of whole numbers
 
 def computed(function: str, *numbers: Any) -> Float:
     """A function of floats, or of whole numbers as such."""
-    operands: list[Float] = [float(one) if isinstance(one, int) else one for one in numbers]
+    operands: list[Float] = [float(one) if sizes.is_known(one) else one for one in numbers]
     whole = [whole_number(one) for one in operands]
     if function in _WHOLE and None not in whole:
         return as_float(FUNCTIONS[function].value(*whole))  # type: ignore[arg-type]

@@ -181,10 +181,10 @@ they have more: large programs, which take so long to compile that a hundredth o
 """
 
 
-def nearest_failures(entries: Sequence[Sequence[Guard]], scope: Scope) -> list[tuple[int, Failure]]:
+def nearest_failures(entries: Sequence[Sequence[Guard]], scope: Scope) -> tuple[list[tuple[int, Failure]], int]:
     """For each entry, by its index, the first guard that fails: those entries first of whose guards the fewest fail
-    for more than numbers and sizes, then the fewest at all, of equal ones where the first comes last. The newest are
-    asked: ``LEAST_ASKED``, and more until ``MOST_EVALUATED``.
+    for more than numbers and sizes, then the fewest at all, of equal ones where the first comes last. Beside them the
+    newest that comes as near as the first. The newest are asked: ``LEAST_ASKED``, and more until ``MOST_EVALUATED``.
     """
     found: list[tuple[int, int, int, int, Guard]] = []
     evaluated = 0
@@ -197,7 +197,8 @@ def nearest_failures(entries: Sequence[Sequence[Guard]], scope: Scope) -> list[t
             others = sum(not any(changed_values([entries[index][place]], scope)) for place in failing)
             found.append((others, len(failing), -failing[0], index, entries[index][failing[0]]))
     found.sort(key=lambda row: (*row[:3], -row[3]))
-    return [(index, _failure(guard, scope)) for *_, index, guard in found]
+    newest = max((row[3] for row in found if row[:2] == found[0][:2]), default=-1)
+    return [(index, _failure(guard, scope)) for *_, index, guard in found], newest
 
 
 # What may be another one at each call, by the check that holds it to one: numbers, texts, generators, lengths.
