@@ -146,15 +146,11 @@ class Language(types.SimpleNamespace):
 
     @staticmethod
     def maximum(a: Any, b: Any, propagate_nan: str | None = None) -> Any:
-        if isinstance(a, int):
-            return max(a, b)
-        assert propagate_nan == "ALL"
-        return torch.maximum(a, b)
+        return _extremum(torch.maximum, a, b, propagate_nan)
 
     @staticmethod
-    def minimum(a: Any, b: Any, propagate_nan: str) -> Any:
-        assert propagate_nan == "ALL"
-        return torch.minimum(a, b)
+    def minimum(a: Any, b: Any, propagate_nan: str | None = None) -> Any:
+        return _extremum(torch.minimum, a, b, propagate_nan)
 
     @staticmethod
     def broadcast_to(value: Any, shape: Sequence[int]) -> Any:
@@ -199,6 +195,12 @@ class Language(types.SimpleNamespace):
     abs, div_rn, sqrt_rn = staticmethod(torch.abs), staticmethod(torch.true_divide), staticmethod(torch.sqrt)
 
 
+def _extremum(function: Any, a: Any, b: Any, propagate_nan: str | None) -> Any:
+    a, b = (block(torch.tensor(value)) if isinstance(value, int) else value for value in (a, b))
+    assert propagate_nan == "ALL" or not a.is_floating_point()
+    return function(a, b)
+
+
 class Function:
     """``@triton.jit``: called by another kernel, or launched over a grid."""
 
@@ -212,12 +214,17 @@ class Function:
         def launch(*args: Any, num_warps: int, maxnreg: int = 0, **constants: int) -> None:
             assert num_warps in (1, 2, 4, 8, 16, 32) and maxnreg % 8 == 0
             inspect.signature(self.fn).bind(*args, **constants)
-            values = [Pointer(_memory(a)) if isinstance(a, torch.Tensor) else a for a in args]
+            values = [Pointer(_memory(a)) if isinstance(a, torch.Tensor) else _scalar(a) for a in args]
             assert all(size <= 65_535 for size in grid[1:])
             for self.language.program in itertools.product(*map(range, grid)):
                 self.fn(*values, **constants)
 
         return launch
+
+
+def _scalar(value: Any) -> Any:
+    """A number that a kernel is handed; of a size it computes as of a block of one element."""
+    return block(torch.tensor(value)) if type(value) is int and 0 < value < 1 << 31 else value
 
 
 def _memory(tensor: torch.Tensor) -> torch.Tensor:

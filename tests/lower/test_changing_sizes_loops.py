@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.sweep.stand_in import GPUS, standing_in
 
 import torchglass as tg
 
@@ -29,6 +30,12 @@ def indexed(b: int, t: int) -> list[torch.Tensor]:
 
 Case = tuple[Callable[..., Any], Callable[[int, int], list[torch.Tensor]], tuple[str, ...]]
 WEIGHT, SCALE = torch.randn(16, 16, 3, 3) / 12, torch.rand(16)
+
+
+def convolved(x: torch.Tensor) -> torch.Tensor:
+    return F.group_norm(F.conv2d(x, WEIGHT.to(x.device), padding=1), 4, SCALE.to(x.device))
+
+
 CASES: dict[str, Case] = {
     "mean": (lambda x: x.mean(1) + x.mean(), rows, ("mean",)),
     "var": (lambda x: x.var(1) + x.std(0, correction=0).sum(0), rows, ("var", "std")),
@@ -36,8 +43,8 @@ CASES: dict[str, Case] = {
     "smooth_l1_loss": (lambda x: F.smooth_l1_loss(x, x.roll(1, -1).detach(), beta=0.5), rows, ("smooth_l1_loss",)),
     "cross_entropy": (lambda x, i, j: F.cross_entropy(x.flatten(0, 1), i.flatten() % 16), indexed, ("nll_loss",)),
     "batch_norm": (lambda x: F.batch_norm(x, None, None, training=True), images, ("batch_norm",)),
-    "group_norm": (lambda x: F.group_norm(x, 4, SCALE), images, ("group_norm",)),
-    "channels_last": (lambda x: F.group_norm(F.conv2d(x, WEIGHT, padding=1), 4, SCALE).relu(), images, ("group_norm",)),
+    "group_norm": (lambda x: F.group_norm(x, 4, SCALE.to(x.device)), images, ("group_norm",)),
+    "channels_last": (lambda x: convolved(x).relu(), images, ("group_norm",)),
     "max_pool2d": (lambda x: F.max_pool2d(x, 2), images, ("max_pool2d",)),
     "max_pool2d_padded": (lambda x: F.max_pool2d(x, 3, 2, 1), images, ()),
     "avg_pool2d": (lambda x: F.avg_pool2d(x, 2), images, ("avg_pool2d",)),
@@ -57,26 +64,32 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
+def at_other_sizes(name: str, trains: bool, device: str = "cpu") -> Any:
+    """The compiled function, after it was like eager at each of the sizes."""
+    function, make, _ = CASES[name]
+    compiled = tg.compile(lambda *args: function(*args), dynamic=True)
+    for number, size in enumerate(SIZES):
+        torch.manual_seed(number)
+        args = [a.to(device).requires_grad_(trains and a.is_floating_point()) for a in make(*size)]
+        same = [a.detach().clone().requires_grad_(a.requires_grad) for a in args]
+        found, wanted = compiled(*args), function(*same)
+        torch.testing.assert_close(found, wanted)
+        if trains and wanted.requires_grad:
+            found.cos().sum().backward()
+            wanted.cos().sum().backward()
+            torch.testing.assert_close(args[0].grad, same[0].grad)
+    assert len(list(tg.explain(compiled).all_entries())) == 1
+    return compiled
+
+
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("trains", (False, True), ids=("inference", "training"))
 def test_loops_at_other_sizes(name: str, trains: bool, tmp_path: Any) -> None:
-    function, make, loops = CASES[name]
     with tg.prepare_debug(str(tmp_path)):
-        compiled = tg.compile(lambda *args: function(*args), dynamic=True)
-        for number, size in enumerate(SIZES):
-            torch.manual_seed(number)
-            args, same = ([a.requires_grad_(trains and a.is_floating_point()) for a in make(*size)] for _ in range(2))
-            same = [b.detach().copy_(a.detach()).requires_grad_(a.requires_grad) for a, b in zip(args, same)]
-            found, wanted = compiled(*args), function(*same)
-            torch.testing.assert_close(found, wanted)
-            if trains and wanted.requires_grad:
-                found.cos().sum().backward()
-                wanted.cos().sum().backward()
-                torch.testing.assert_close(args[0].grad, same[0].grad)
-    assert len(list(tg.explain(compiled).all_entries())) == 1
+        at_other_sizes(name, trains)
     (wrapper,) = tmp_path.rglob("forward_wrapper.py")
     called = re.findall(r"(?:aten_|torch\.)(\w+)\(", wrapper.read_text())
-    assert not [call for call in called for name in loops if name in call]
+    assert not [call for call in called for loop in CASES[name][2] if loop in call]
 
 
 @pytest.mark.parametrize("causal", (False, True))
@@ -87,3 +100,10 @@ def test_attention_of_any_length(causal: bool) -> None:
         q, k, v = (torch.randn(batch, 2, length, 64) for _ in range(3))
         wanted = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
         torch.testing.assert_close(compiled(q, k, v), wanted)
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+@pytest.mark.parametrize("name", CASES)
+def test_loops_of_a_gpu_at_other_sizes(name: str, gpu: str) -> None:
+    with standing_in(gpu):
+        at_other_sizes(name, trains=True)
