@@ -101,8 +101,8 @@ def computed(function: str, *numbers: Any) -> Float:
     return Computed(function, tuple(operands))
 
 
-def at_least(number: Float, least: int) -> Float:
-    """A whole number, or in the place of a smaller one this."""
+def maximum(number: Float, least: int) -> Float:
+    """The larger of two whole numbers."""
     size = whole_number(number)
     assert size is not None
     return as_float(sizes.maximum(size, least))

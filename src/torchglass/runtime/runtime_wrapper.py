@@ -91,7 +91,8 @@ def _epilogue(partition: Partition) -> Epilogue | None:
     if all(plain) and not partition.mutations and len(plain) == partition.returned:
         return None
     writes = tuple((m.input, m.output, _KINDS[m.tracked, m.bumps_version]) for m in partition.mutations)
-    makers = [_maker(output, _told_sizes(partition)) for output in partition.outputs]
+    told = _told_sizes(partition)
+    makers = [_maker(output, told) for output in partition.outputs]
 
     def epilogue(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         write_back(inputs, results, writes)
@@ -258,7 +259,8 @@ def _showing(partition: Partition, forward_call: Graph) -> Graph:
     shown = [(output.index, output.shown) for output in outputs if output.shown is not None]
     if not shown:
         return forward_call
-    steps_of = [_steps_of(steps, _told_sizes(partition)) for _, (_, steps) in shown]
+    told = _told_sizes(partition)
+    steps_of = [_steps_of(steps, told) for _, (_, steps) in shown]
 
     def call(tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
         inputs = list(tensors)

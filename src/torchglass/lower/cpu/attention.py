@@ -54,11 +54,10 @@ def attention_in_cache(
     logs = low.result_of(sums, f"{node.name}_logsumexp") if wanted else None
     scale = query.shape[3] ** -0.5 if scale is None else scale
     results = [made.buffer, None if logs is None else logs.buffer]
-    call = [query, key, value, mask, causal, scale]
-    if all_known((*query.shape, *key.shape, *value.shape)):
-        low.extern(ATTENTION, call, {}, results, out=True)
-    else:
-        low.extern(OPEN_ATTENTION, [*call, cpu.lowering.attention_queries, keys], {}, results, out=True)
+    known = all_known((*query.shape, *key.shape, *value.shape))
+    limits = [] if known else [cpu.lowering.attention_queries, keys]
+    call = [query, key, value, mask, causal, scale, *limits]
+    low.extern(ATTENTION if known else OPEN_ATTENTION, call, {}, results, out=True)
     return made, logs
 
 

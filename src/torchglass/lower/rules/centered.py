@@ -29,7 +29,7 @@ from math import prod
 from typing import Any
 
 from ...records.loops import View
-from ...records.size_floats import at_least
+from ...records.size_floats import maximum
 from ...records.sizes import Size, all_known
 from ...records.target import Gpu
 from ..context import Lowering, count_of
@@ -50,11 +50,8 @@ def moments(
 
     The squares are summed after the mean, of all or of each part: as accurate as Welford's, and vectorizable.
     """
-    count, parts, about = (
-        at_least(count_of(x.shape, dims), 1),
-        _parts(low, x, dims, walked=True),
-        squared_difference(to),
-    )
+    count, about = maximum(count_of(x.shape, dims), 1), squared_difference(to)
+    parts = _parts(low, x, dims, walked=True)
     if parts is None:
         mean = low.reduce("sum", [x], dims, lambda v: v.cast(to), lambda s: s / count, name=f"{name}_mean", dtype=to)
         return mean, low.reduce("sum", [x, mean], dims, about, spread, name=of, dtype=dtype, strides=strides)

@@ -13,7 +13,7 @@ from typing import Any
 from torch import fx
 
 from ...records.loops import View, compute_dtype
-from ...records.size_floats import at_least
+from ...records.size_floats import maximum
 from ...records.sizes import Size, product
 from ...records.symbolic_ints import sizes_of
 from ..context import Lowering, Splat, count_of, dtype_name, known_size
@@ -76,7 +76,7 @@ def _batch_norm(
     results = [y, low.cast_like(m, vals[1]), low.cast_like(r, vals[2])]
     if updates:
         count = count_of(shape, dims)
-        unbiased = count / at_least(count - 1, 1)
+        unbiased = count / maximum(count - 1, 1)
         for old, new, factor, val in ((old_mean, m, 1.0, vals[3]), (old_var, v, unbiased, vals[4])):
             moved = low.map(
                 lambda o, s, f=factor: (o.cast(to) * (1 - momentum)) + s * (momentum * f), [old, new],

@@ -12,7 +12,7 @@ from typing import Any
 from torch import fx
 
 from ...records.loops import View, compute_dtype
-from ...records.size_floats import Float, at_least
+from ...records.size_floats import Float, maximum
 from ...records.symbolic_ints import sizes_of
 from ..context import Lowering, Splat, count_of, dtype_name
 from ..strides import broadcast
@@ -49,7 +49,7 @@ def _reduced(low: Lowering, node: fx.Node, inputs: list[Any], reduction: int, fn
 
 
 def _norm(x: View, reduction: int) -> Float:
-    return 1.0 / at_least(count_of(x.shape), 1) if reduction == MEAN else 1.0
+    return 1.0 / maximum(count_of(x.shape), 1) if reduction == MEAN else 1.0
 
 
 def _gradient(low: Lowering, node: fx.Node, inputs: list[Any], fn: Callable[..., V]) -> View:

@@ -11,7 +11,7 @@ from typing import Any
 from torch import fx
 
 from ...records.loops import View, compute_dtype
-from ...records.size_floats import at_least
+from ...records.size_floats import maximum
 from ...records.sizes import Size
 from ..context import Lowering, count_of
 from ..table import NotLowered, rule
@@ -37,7 +37,7 @@ def _layer_norm(low: Lowering, node: fx.Node, x: Any, normalized: Any, weight: A
         raise NotLowered("a repeated number")
     dims = list(range(len(x.shape) - len(normalized), len(x.shape)))
     to, n = compute_dtype(low.dtype(x)), node.name
-    count = at_least(count_of(x.shape, dims), 1)
+    count = maximum(count_of(x.shape, dims), 1)
     mean, rstd = moments(low, x, dims, to, n, lambda s: rsqrt(s / count + eps), f"{n}_rstd", to)
     y = low.map_like(vals[0], n, scaled(to), [x, mean, rstd, weight, bias])
     return y, low.cast_like(mean, vals[1]), low.cast_like(rstd, vals[2])

@@ -13,10 +13,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...records import sizes
 from ...records.loops import View, compute_dtype
-from ...records.size_floats import Float, at_least, whole_number
-from ...records.sizes import Size, at_most, hint, product
+from ...records.size_floats import Float, maximum, whole_number
+from ...records.sizes import Size, at_least, at_most, hint, product
 from ..context import Lowering, count_of, dtype_name, layout_of
 from ..strides import contiguous, is_dense
 from ..table import NotLowered, rule
@@ -159,7 +158,7 @@ def _moments(
     elif whole_number(freedom) is None:
         raise NotLowered("a correction that is no whole number")
     else:
-        freedom = at_least(freedom, 0)
+        freedom = maximum(freedom, 0)
     strides, dtype = _with_dims(val, over, keepdim), dtype_name(val.dtype)
     mean, spread = moments(low, x, over, to, name, _spread(freedom, root), name, dtype, strides)
     return mean, View(spread.buffer, *layout_of(val))
@@ -256,7 +255,7 @@ def _aminmax(low: Lowering, node: fx.Node, x: Any, *, dim: Any = None, keepdim: 
 def _place_of(kind: str, low: Lowering, x: Any, dim: int, name: str) -> tuple[View, View]:
     """The extremum along ``dim`` and its first place, both with the dimension kept: two passes that vectorize."""
     length = x.shape[dim]
-    if not sizes.at_least(length, 1) or hint(length) > MOST_PLACES:
+    if not at_least(length, 1) or hint(length) > MOST_PLACES:
         raise NotLowered("no elements: eager raises; or too many")
     dtype = compute_dtype(low.dtype(x))
     if dtype == "bool" or not isinstance(x, View):

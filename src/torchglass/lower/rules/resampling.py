@@ -13,7 +13,7 @@ from typing import Any
 from torch import fx
 
 from ...records.loops import HALF, Access, View, compute_dtype
-from ...records.size_floats import Float, as_float, at_least
+from ...records.size_floats import Float, as_float, maximum
 from ...records.sizes import Size, hint, product
 from ...records.symbolic_ints import sizes_of
 from ...torch_compat import OpOverload
@@ -142,7 +142,7 @@ for _spatial in (1, 2, 3):
 def _scale(small: Size, large: Size, align: bool, factor: Any) -> Float:
     """Input elements per output element; of one alone, which is the first, any number will do."""
     if align:
-        return as_float(small - 1) / at_least(as_float(large - 1), 1)
+        return as_float(small - 1) / maximum(as_float(large - 1), 1)
     return 1.0 / factor if factor is not None and factor > 0 else as_float(small) / as_float(large)
 
 
