@@ -118,7 +118,7 @@ requires_grad inputs: requires_grad_attr test_requires_grad
 item() (break): number item_and_print
 tolist() (break): numbers
 shape arithmetic: shapes sizes_added
-boolean masks and nonzero (break): nonzero_and_masks masks places
+boolean masks and nonzero (break): nonzero_and_masks masks choices
 torch.Size: sizes sizes_added
 dtype: dtypes dtypes_
 device: devices device_ctx
