@@ -38,6 +38,12 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], Shapes, Shapes]] = {
     "narrow": (lambda x, y: x.narrow(0, 2, 3), [(6, 2), (5, 2), (3, 2)], [(2,)] * 3),
     "as_strided": (lambda x, y: x.as_strided((4,), (1,)), [(6,), (5,), (3,)], [(2,)] * 3),
     "unfold": (lambda x, y: x.unfold(0, 4, 1), [(6,), (5,), (3,)], [(2,)] * 3),
+    "windows nobody reads": (
+        lambda x, y: (x.unfold(0, 3 - y.shape[0], 1), x + 1)[1], [(6,), (5,), (6,)], [(1,), (2,), (4,)],
+    ),
+    "classes nobody reads": (
+        lambda x, y: (F.one_hot(y.long() + 3, x.shape[0]), x + 1)[1], [(6,), (5,), (3,)], [(1,), (2,), (2,)],
+    ),
     "index_put": (lambda x, y: x.clone().index_put_((torch.arange(3),), y), [(6,), (5,), (2,)], [(3,)] * 3),
     "split": (lambda x, y: sum(t.sum() for t in x.split([2, 3])), [(5, 2), (5, 3), (4, 3)], [(2,)] * 3),
     "pool": (lambda x, y: F.max_pool1d(x, 3), [(1, 2, 6), (1, 2, 5), (1, 2, 2)], [(2,)] * 3),

@@ -107,3 +107,15 @@ def test_attention_of_any_length(causal: bool) -> None:
 def test_loops_of_a_gpu_at_other_sizes(name: str, gpu: str) -> None:
     with standing_in(gpu):
         at_other_sizes(name, trains=True)
+
+
+def test_steps_through_a_number_repeated_no_times() -> None:
+    """The memory that such a look reaches over is never of negative size."""
+
+    def every_second(x: torch.Tensor) -> torch.Tensor:
+        return torch.full((x.shape[0] // 5,), 1.0)[::2]
+
+    compiled = tg.compile(every_second)
+    for rows in (10, 4, 3, 15, 22):
+        x = torch.ones(rows)
+        assert compiled(x).shape == every_second(x).shape

@@ -16,7 +16,7 @@ from torch import fx
 from ..aten.nested import tensors_in
 from ..process import fallbacks, interrupts
 from ..records.check_loops import check_graph
-from ..records.loops import ExternCall, LoopGraph, Node, Value, View
+from ..records.loops import ExternCall, LoopGraph, Node, Value, View, reach
 from ..records.origin import UNKNOWN
 from ..records.sizes import Size
 from ..records.symbolic_ints import size_of
@@ -231,8 +231,7 @@ def _laid_out(low: Lowering, value: Splat, node: fx.Node) -> View:
     (shape, strides), offset = layout_of(val), size_of(val.storage_offset())
     if offset == 0 and strides == contiguous(shape):
         return low.map(lambda v: v, [value], shape=shape, dtype=value.dtype, name=node.name)
-    items: Size = offset if 0 in shape else 1 + offset + sum((d - 1) * s for d, s in zip(shape, strides))
-    whole = low.map(lambda v: v, [value], shape=(items,), dtype=value.dtype, name=node.name)
+    whole = low.map(lambda v: v, [value], shape=(offset + reach(shape, strides),), dtype=value.dtype, name=node.name)
     return View(whole.buffer, shape, strides, offset)
 
 

@@ -99,6 +99,21 @@ def _slice(
     return Layout(sizes, strides, x.offset + x.strides[dim] * first)
 
 
+@shows(aten.unfold.default)
+def _unfold(environment: SizeEnvironment, x: Layout, dim: int, size: Size, step: Size) -> Layout | None:
+    if not x.sizes:
+        return None
+    dim %= len(x.sizes)
+    rest, why = x.sizes[dim] - size, "a window"
+    if not environment.expect(size, ">=", 0, why):  # which PyTorch's C++ does not ask of a tensor of symbolic sizes
+        raise RuntimeError(f"size is {size} but must be >= 0")
+    if not (environment.expect(rest, ">=", 0, why) and environment.expect(step, ">", 0, why)):
+        return None
+    sizes = (*x.sizes[:dim], rest // step + 1, *x.sizes[dim + 1 :], size)
+    strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
+    return Layout(sizes, strides, x.offset)
+
+
 def _place(environment: SizeEnvironment, size: Size, place: Size | None, default: Size) -> Size | None:
     """Where a slice begins or ends: none, counted from the end, or beyond it. None where that is not known."""
     if place is None or (isinstance(place, int) and place >= _FAR):

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 from ..process.cached import cached_property
 from .origin import UNKNOWN, Origin
-from .sizes import Expr, Size, hint, product, symbol_name, symbols, text
+from .sizes import Expr, Size, hint, maximum, product, symbol_name, symbols, text
 
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
 
@@ -318,16 +318,20 @@ class Buffer:
 
     @property
     def extent(self) -> Size:
-        """Elements from the first address to the last."""
-        last: Size = 1
-        for size, stride in zip(self.shape, self.strides):
-            if size == 0:
-                return 0
-            last = last + (size - 1) * stride
-        return last
+        return reach(self.shape, self.strides)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}{list(self.shape)} strides {list(self.strides)} ({self.role})"
+
+
+def reach(shape: tuple[Size, ...], strides: tuple[Size, ...]) -> Size:
+    """Elements from the first address to the last."""
+    if 0 in shape:
+        return 0
+    last: Size = 1
+    for size, stride in zip(shape, strides):
+        last = last + (size - 1) * stride
+    return maximum(last, 0)  # a size that is not known may be none
 
 
 @dataclass(frozen=True)
