@@ -3,6 +3,7 @@
     python -m benchmarks.gpu --json gpu.json --budget 540
     python -m benchmarks.gpu --json gpu.json --rows bert gpt2 --sides torchglass --merge before.json
     python -m benchmarks.gpu --json further.json --rows t5 convnext swin    # these only where they are named
+    python -m benchmarks.gpu --rows gpt2 --sides torchglass "torchglass dynamic"    # these say their figures in lines
     python -m benchmarks.gpu --json small.json --device cpu --small         # to try this script
 
 A training step is forward, loss and backward, without an optimizer; the gradients are set to None in each. ``cold`` is
@@ -57,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
                 task = {"row": name, "side": side, **{k: getattr(chosen, k) for k in ("device", "small", "dropout")}}
                 result = in_fresh_process(task, limit)
                 sides.setdefault(name, {})[side] = result
-                print(f"{name:12} {side:14} {said(result)}", flush=True)
+                print(f"{name:12} {side:18} {said(result)}", flush=True)
             rows = [{"row": row, "sides": of_row} for row, of_row in sides.items()]
             common.write_json(chosen.json, "gpu", rows, device=device_name(chosen.device), skipped=skipped)
     show(sides, device_name(chosen.device) + (", small models" if chosen.small else ""))
@@ -73,7 +74,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--merge", type=Path, help="take what is not measured from this file")
     usual = [name for name, row in ROWS.items() if not row.further]
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=usual, help=f"without it: {' '.join(usual)}")
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    parser.add_argument("--sides", nargs="+", choices=common.EVERY_SIDE, default=list(SIDES))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="small models, which a CPU can run")
     parser.add_argument(

@@ -32,7 +32,7 @@ MARK, GRAPHS = "spin_kernel", ("forward", "backward")
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
-    parser.add_argument("--sides", nargs="+", choices=common.SIDES, default=["eager", "torchglass"])
+    parser.add_argument("--sides", nargs="+", choices=common.EVERY_SIDE, default=["eager", "torchglass"])
     parser.add_argument("--top", type=int, default=15, help="kernels and operators to show")
     chosen = parser.parse_args(arguments)
     for name in chosen.rows:
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
 def show(name: str, side: str, top: int) -> None:
     row = ROWS[name]
     case = row.build("cuda")
-    call = common.SIDES[side](case.model)
+    call = common.EVERY_SIDE[side](case.model)
 
     def run() -> Any:
         return step(row, case, call)
@@ -70,7 +70,7 @@ def show(name: str, side: str, top: int) -> None:
         spans.append((event.time_range.start, event.time_range.end))
     launched = len(spans) / STEPS
     working = busy(spans) / STEPS / 1000
-    moved = moved_bytes(call) if side == "torchglass" else {}
+    moved = moved_bytes(call) if side.startswith("torchglass") else {}
     print(f"\n{name} {side}: {ms:.2f} ms, busy {working:.2f}, host {host:.2f}, {launched:.0f} kernels")
     for key, times in sorted(kernels.items(), key=lambda item: -sum(item[1]))[:top]:
         rate = f"{moved[key] * len(times) / sum(times) / 1000:5.0f} GB/s" if key in moved else " " * 10

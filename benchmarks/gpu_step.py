@@ -43,7 +43,7 @@ def measure(row: Row, side: str, device: str, small: bool, dropout: float) -> di
     step(row, case, case.model)  # CUDA, cuBLAS, cuDNN and autograd start here, for every side
     gpu_timing.synchronize(device)
     begin = time.perf_counter()
-    call = common.SIDES[side](case.model)
+    call = common.EVERY_SIDE[side](case.model)
     step(row, case, call)
     gpu_timing.synchronize(device)
     result: dict[str, Any] = {"cold": time.perf_counter() - begin}
@@ -55,7 +55,7 @@ def measure(row: Row, side: str, device: str, small: bool, dropout: float) -> di
     result["ms"] = statistics.median(taken)
     result["megabytes"] = None if device == "cpu" else torch.cuda.max_memory_allocated() / MEGABYTE
     result["cubins"] = cubins()
-    if side == "torchglass":
+    if side.startswith("torchglass"):
         result |= of_ours(call)
     if side != "eager" and not dropout:
         try:

@@ -62,7 +62,8 @@ def test_training(name: str, backend: str) -> None:
         for one, other in zip(ours, eager):
             assert (one.grad is None) == (other.grad is None)
             if other.grad is not None:
-                torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-3)
+                cancelled = 1e-6 * float(other.grad.abs().max()) if other.grad.numel() else 0.0
+                torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-3 + cancelled)
     assert entries(compiled) <= row.most_entries
 
 

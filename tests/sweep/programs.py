@@ -136,7 +136,7 @@ def warm(chosen: argparse.Namespace) -> None:
     """What all programs need is loaded before any process forks."""
     compiled = tg.compile(lambda x: torch.tanh(x.reshape(-1)[: x.shape[0]]).sum(0) * x.shape[0], backend=chosen.backend)
     for size in (3, 4, 5):
-        compiled(torch.randn(size, size, dtype=torch.float64, requires_grad=chosen.training))
+        compiled(torch.randn(size, size, dtype=torch.float64))  # no backward: it starts threads for a GPU
 
 
 def shown(chosen: argparse.Namespace) -> int:
