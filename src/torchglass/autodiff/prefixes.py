@@ -9,7 +9,7 @@ to these, which is assumed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -51,8 +51,9 @@ def value_up_to(op: Op, environment: SizeEnvironment, largest: int) -> torch.Ten
     if chain is None:
         return None
     names = symbols_of(one.val for one in chain)
-    at = {name: _beyond(hint_of(environment.named(name))) for name in names}
-    if any(value(product(map(size_of, one.val.shape)), at) > largest for one in chain):
+    sizes = {name: hint_of(environment.named(name)) for name in names}
+    at = next((at for at in _larger(sizes) if _most(chain, at) <= largest), None)
+    if at is None:
         return None
     found = _computed(chain, at)
     if found is not None:
@@ -62,9 +63,15 @@ def value_up_to(op: Op, environment: SizeEnvironment, largest: int) -> torch.Ten
     return found
 
 
-def _beyond(size: int) -> int:
-    """A power of two that is twice the size or more."""
-    return max(LEAST if size >= 16 else 16, 1 << (2 * size - 1).bit_length())
+def _larger(sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Sizes up to which a mask may be looked at: ``LEAST`` and powers of two that are twice as large, or no smaller."""
+    yield {name: max(LEAST if size >= 16 else 16, 1 << (2 * size - 1).bit_length()) for name, size in sizes.items()}
+    yield {name: 1 << (size - 1).bit_length() for name, size in sizes.items()}
+
+
+def _most(chain: list[Op], at: Mapping[str, int]) -> int:
+    """Elements of the largest tensor at these sizes."""
+    return max(value(product(map(size_of, one.val.shape)), at) for one in chain)
 
 
 def _chain(op: Op) -> list[Op] | None:

@@ -40,12 +40,12 @@ from .values import bits, is_float
 @dataclass(frozen=True)
 class Division:
     """Of a loop's reduced dimensions those ``whole`` ones that tell parts apart, and ``blocks`` of ``block`` elements
-    of the dimension ``dim`` (None: of none)."""
+    of the dimension ``dim`` (None: of none), more than enough where its size is not known."""
 
     whole: tuple[int, ...] = ()
     dim: int | None = None
     blocks: int = 1
-    block: int = 1
+    block: Size = 1
 
 
 def can_divide(loop: Loop) -> bool:

@@ -1,19 +1,41 @@
-"""Attention on symbolic sizes. PyTorch asks whether a mask's first sizes are 1 before it asks whether they fit."""
+"""Attention on symbolic sizes. PyTorch asks whether a mask's first sizes are 1 before it asks whether they fit, and on
+a GPU comes to the composite of products and a softmax, which is several times as slow, where it is not sure of strides.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
 import torch
 
+from ..aten.sizes import hints
 from ..process.tables import enters
+from ..records.size_environment import SizeEnvironment
 from ..records.symbolic_ints import environment_of, sizes_of
-from ..torch_compat import ON_SYMBOLS
+from ..torch_compat import (
+    ON_SYMBOLS,
+    DispatchMode,
+    OpOverload,
+    fake_like,
+    is_functional,
+    unwrap_functional,
+    without_dispatch_modes,
+    without_functionalization,
+)
 from .symbolic_shapes import meet, spreads
 
-_FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+aten = torch.ops.aten
+_FLASH = aten._scaled_dot_product_flash_attention_for_cpu.default
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+_EFFICIENT = aten._scaled_dot_product_efficient_attention.default
+_FUSED = frozenset(
+    [_EFFICIENT, aten._scaled_dot_product_flash_attention.default, aten._scaled_dot_product_cudnn_attention.default]
+)
+"""Of a GPU."""
+_BIAS, _ALIGNED = 3, 16
+"""Where the two that take a mask have it, and the elements of which a row of it must be a multiple in memory."""
 
 
 @enters(ON_SYMBOLS)(torch.nn.functional.scaled_dot_product_attention)
@@ -21,14 +43,18 @@ def scaled_dot_product_attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, **kwargs: Any,
 ) -> torch.Tensor:  # fmt: skip
-    """The operator that PyTorch's function comes to, where that is the CPU's fused one for all sizes."""
+    """The operator that PyTorch's function comes to, where that is a fused one for all sizes."""
+    if query.device.type == "cuda" and {*kwargs} <= {"scale"}:
+        found = _on_gpu(query, key, value, attn_mask, dropout_p, is_causal, kwargs)
+        if found is not None:
+            return found
     fused = {*kwargs} <= {"scale", "enable_gqa"} and not kwargs.get("enable_gqa") and dropout_p == 0
     if not (fused and not (is_causal and attn_mask is not None) and _fits(query, key, value, attn_mask)):
         return torch.nn.functional.scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, **kwargs
         )
     if attn_mask is not None and attn_mask.dtype is torch.bool:
-        attn_mask = torch.where(attn_mask, 0.0, torch.scalar_tensor(-math.inf, dtype=query.dtype))
+        attn_mask = _added(attn_mask, query)
     found = _FLASH(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=kwargs.get("scale"))
     result: torch.Tensor = found[0]
     return result
@@ -43,17 +69,111 @@ def _fits(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: tor
     environment = environment_of(operands)
     if environment is None or any(sizes_of(t.stride())[-1] != 1 for t in operands):
         return False
-    q, k, v = (sizes_of(t.shape) for t in operands)
+    if not _alike(environment, query, key, value, least=1):
+        return False
+    return mask is None or (not mask.requires_grad and _spreads(environment, query, key, mask))
+
+
+def _alike(
+    environment: SizeEnvironment, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, least: int
+) -> bool:
+    """Whether sizes agree, those of heads, too, and queries and keys are so many at least."""
+    q, k, v = (sizes_of(t.shape) for t in (query, key, value))
     for pair in zip((*q[:2], *k[:2], k[2], q[3], k[3]), (*k[:2], *v[:2], v[2], k[3], v[3])):
         meet(environment, [(one,) for one in pair])
-    q, k, v = (sizes_of(t.shape) for t in operands)
+    q, k, v = (sizes_of(t.shape) for t in (query, key, value))
     alike = q[:2] == k[:2] == v[:2] and k[2] == v[2] and q[3] == k[3] == v[3]
-    if not alike or not all(environment.decide(size, ">=", 1) for size in (*q, k[2])):
+    there = all(environment.decide(size, ">=", 1) for size in (*q[:2], q[3]))
+    return alike and there and all(environment.decide(size, ">=", least) for size in (q[2], k[2]))
+
+
+def _spreads(environment: SizeEnvironment, query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor) -> bool:
+    """Whether a mask is one for the scores."""
+    if mask.dtype not in (torch.bool, query.dtype) or mask.dim() not in (2, 4):
         return False
-    if mask is None:
-        return True
-    if mask.dtype not in (torch.bool, query.dtype) or mask.requires_grad or mask.dim() not in (2, 4):
-        return False
-    scores = *q[:3], k[2]
+    scores = *sizes_of(query.shape)[:3], sizes_of(key.shape)[2]
     meet(environment, [sizes_of(mask.shape), scores])
     return spreads(sizes_of(mask.shape), tuple(map(environment.canonical, scores)))
+
+
+def _added(mask: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+    """What is added to the scores for a mask of those that count."""
+    return torch.where(mask, 0.0, torch.scalar_tensor(-math.inf, dtype=query.dtype, device=query.device))
+
+
+# --- a GPU's ----------------------------------------------------------------------------------------------------------
+class _Fused(DispatchMode):
+    """Notes the fused operators that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[OpOverload, tuple[Any, ...], dict[str, Any]]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _FUSED:
+            self.calls.append((func, args, kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _on_gpu(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, dropout: float,
+    causal: bool, kwargs: dict[str, Any],
+) -> torch.Tensor | None:  # fmt: skip
+    """The fused operator that PyTorch's function comes to with the sizes as they are; None where there is none.
+
+    Of the two with a mask the one that says what it asks of it: that rows begin at multiples of 16 elements.
+    """
+    operands = (query, key, value)
+    environment = environment_of(operands)
+    if environment is None or not all(t.dim() == 4 and t.dtype is query.dtype for t in operands):
+        return None
+    if any(sizes_of(t.stride())[-1] != 1 for t in operands) or not _alike(environment, query, key, value, least=2):
+        return None
+    if mask is not None and (causal or not _spreads(environment, query, key, mask)):
+        return None
+    call = _called(query, key, value, mask, dropout, causal, kwargs)
+    if call is None:
+        return None
+    operator, args, named = call
+    if mask is None:
+        found = operator(*operands, *args, **named)
+    else:
+        bias = _aligned(_added(mask, query) if mask.dtype is torch.bool else mask, query, key)
+        found = _EFFICIENT(*operands, bias, args[_BIAS - 2], dropout, False, **kwargs)
+    result: torch.Tensor = found[0]
+    return result
+
+
+def _called(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, dropout: float,
+    causal: bool, kwargs: dict[str, Any],
+) -> tuple[OpOverload, tuple[Any, ...], dict[str, Any]] | None:  # fmt: skip
+    """The call that PyTorch's function makes of operands with the sizes as they are, less the operands."""
+    mode = getattr(unwrap_functional(query) if is_functional(query) else query, "fake_mode", None)
+    if mode is None:
+        return None
+    outside = without_functionalization() if is_functional(query) else contextlib.nullcontext()
+    with outside, without_dispatch_modes(), mode:
+        operands = [fake_like(mode, t, hints(t.shape), hints(t.stride())) for t in (query, key, value)]
+        for made, of in zip(operands, (query, key, value)):
+            made.requires_grad_(of.requires_grad)
+        bias = None if mask is None else fake_like(mode, mask, hints(mask.shape), hints(mask.stride()))
+        if bias is not None:
+            bias.requires_grad_(mask is not None and mask.requires_grad)
+        with _Fused() as fused:
+            torch.nn.functional.scaled_dot_product_attention(*operands, bias, dropout, causal, **kwargs)
+    if len(fused.calls) != 1:
+        return None
+    operator, args, named = fused.calls[0]
+    if not all(one is other for one, other in zip(args, operands)) or (mask is not None and len(args) <= _BIAS + 1):
+        return None  # they were cast or padded before
+    return operator, args[3:], named
+
+
+def _aligned(bias: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    """The same numbers for all heads, in rows that begin at multiples of ``_ALIGNED``."""
+    keys = key.shape[2]
+    if bias.shape[-1] == 1:
+        bias = bias.expand(*bias.shape[:-1], keys)
+    padded = torch.nn.functional.pad(bias, (0, -keys % _ALIGNED))
+    return padded[..., :keys].expand(*query.shape[:3], keys)

@@ -87,7 +87,7 @@ def row_tile(nest: Nest, target: Gpu) -> Tile:
     longest = min(tuned.long_row, tuned.long_scan) if scans else tuned.long_row
     inner = _axis("r", nest.inner_dims, nest.outer_rank, longest, "vector")
     if not at_most(nest.columns, longest):
-        inner = replace(inner, block=tuned.long_scan if scans else tuned.row_block, kind="serial")
+        inner = replace(inner, block=tuned.long_scan if scans else _walked_block(nest.columns, tuned), kind="serial")
     rows, wanted = hint(product(nest.row_dims)), tuned.busy * target.multiprocessors
     each = _thread_points(nest, tuned)
     share = _fewer(max(1, 32 * each // inner.block), 1, lambda n: -(-rows // n) >= wanted)
@@ -101,6 +101,13 @@ def row_tile(nest: Nest, target: Gpu) -> Tile:
     if rows >= share * wanted:
         return axes, tuned.warps(points, each)
     return axes, min(tuned.waiting_warps, tuned.warps(points, tuned.thread_points))
+
+
+def _walked_block(columns: Size, tuned: GpuSchedule) -> int:
+    """Columns of a block of a row that is walked: where their number is not known, all that a row has by its hint."""
+    if known(columns) is not None:
+        return tuned.row_block
+    return min(tuned.row_block, max(tuned.least_block, 1 << (hint(columns) - 1).bit_length()))
 
 
 def persistent_tile(nest: Nest, summed: Sequence[int], buffers: dict[str, Buffer], target: Gpu) -> Tile:

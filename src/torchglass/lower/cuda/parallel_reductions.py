@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from ...records.launch import RESERVED
 from ...records.loops import Buffer, Loop, LoopGraph, Node
-from ...records.sizes import hint, is_known, product
+from ...records.sizes import all_known, hint, is_known, product
 from ...records.target import Gpu
 from ..split_reduction import Division, can_divide, divided
 from ..strategies import Request, loop_strategy
@@ -72,10 +72,12 @@ def division(loop: Loop, gpu: Gpu, of_rows: Collection[str]) -> Division | None:
     enough = gpu.multiprocessors if down else gpu.multiprocessors // 2
     if programs >= enough or points < tuned.divided_points or not can_divide(loop):
         return None
-    if down and (
-        any(name in of_rows for name in loop.reads) or _goes_with_rows(hint(product(loop.reduce_ranges)), gpu)
+    if (
+        down
+        and all_known(loop.dims)
+        and (any(name in of_rows for name in loop.reads) or _goes_with_rows(hint(product(loop.reduce_ranges)), gpu))
     ):
-        return None
+        return None  # fusion shares rows whose number is known
     wanted = -(-tuned.programs_each * gpu.multiprocessors // programs)
     return _parts(loop, min(wanted, points // tuned.part_points))
 
@@ -107,7 +109,7 @@ def _parts(loop: Loop, wanted: int) -> Division | None:
             wanted = -(-wanted // hint(size))
             continue
         if not is_known(size):
-            break
+            return Division(tuple(whole), k, wanted, -(-size // (16 * wanted)) * 16)
         blocks, block = _blocks(size, wanted)
         if whole and wanted == 2 and blocks * block != size:
             break  # about as many parts as there are, without a mask
