@@ -1,4 +1,4 @@
-"""Attention over sizes that change: PyTorch's fused kernels, as where sizes are numbers, never products and a softmax."""
+"""Attention over sizes that change: PyTorch's fused kernels, as where sizes are numbers."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from ..torch_compat import (
     without_dispatch_modes,
     without_functionalization,
 )
-from .symbolic_shapes import meet, spreads
+from .symbolic_shapes import Layout, Sizes, gives, meet, spreads
 
 aten = torch.ops.aten
 _FLASH = aten._scaled_dot_product_flash_attention_for_cpu.default
@@ -176,4 +176,19 @@ def _aligned(bias: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torc
     if bias.shape[-1] == 1:
         bias = bias.expand(*bias.shape[:-1], keys)
     padded = torch.nn.functional.pad(bias, (0, -keys % _ALIGNED))
-    return padded[..., :keys].expand(*query.shape[:3], keys)
+    return padded.narrow(-1, 0, keys).expand(*query.shape[:3], keys)
+
+
+@gives(_EFFICIENT)
+def _efficient(
+    query: Layout, key: Layout, value: Layout, bias: Layout | None, logs: bool, *args: Any, **kwargs: Any
+) -> list[Sizes]:
+    """With the logarithms of the sums, in blocks of 32, where the backward asks for them."""
+    batch, heads, count, _ = query.sizes
+    return [(batch, heads, count, value.sizes[-1]), (batch, heads, (count + 31) // 32 * 32 if logs else 0), (), ()]
+
+
+@gives(aten._scaled_dot_product_efficient_attention_backward.default)
+def _efficient_backward(grad: Layout, *args: Any, **kwargs: Any) -> list[Sizes | None] | None:
+    query, key, value, wanted = *args[:3], args[9]
+    return None if wanted[3] else [query.sizes, key.sizes, value.sizes, None]
