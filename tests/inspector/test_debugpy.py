@@ -61,6 +61,7 @@ def test_the_users_lines_of_a_resume_function(tmp_path):
     assert seen == [(program, BRANCH, "0.75")] and output == "gradient 0.0625\n"
 
 
+@pytest.mark.slow  # Inductor compiles, under debugpy
 def test_what_torch_compile_runs(tmp_path):
     program = first_run(TORCH_COMPILE, tmp_path)
     top = tmp_path / "glass" / "torch_compile" / "toy_example"

@@ -27,6 +27,7 @@ if __name__ == "__main__":
 GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
 
 
+@pytest.mark.slow  # Inductor compiles three times, under pdb
 @pytest.mark.parametrize("device", ["cpu", GPU])
 def test_pdb_stops_in_the_file_of_the_output_code(device, tmp_path):
     program = tmp_path / "program.py"
