@@ -217,11 +217,11 @@ bool GuardTable::holds_purely(const Node& node, PyObject* value) const {
 
 // What these need from remembered roots is held first: the code they run may change anything.
 bool GuardTable::run_live(Run& run) {
-  std::vector<LiveStep> steps;
+  c10::SmallVector<LiveStep, 32> steps;
   for (size_t i = 0; i < roots_.size(); ++i) {
     if (run.evaluated[i]) continue;
     const auto& live = roots_[i].memo.live;
-    steps.insert(steps.end(), live.begin(), live.end());
+    steps.append(live.begin(), live.end());
   }
   if (steps.empty()) return true;
   run.live.resize(live_count_);

@@ -3,6 +3,8 @@
 // A source that cannot be reached, and a condition that raises, is a guard that fails; the exception is dropped.
 #include "guard_table.h"
 
+#include "tensor_facts.h"
+
 #include <algorithm>
 
 namespace torchglass {
@@ -270,12 +272,52 @@ bool GuardTable::check_relations(Run& run, bool unchanged) {
   return true;
 }
 
+namespace {
+
+// A tensor's size, where it is a number.
+std::optional<int64_t> size_of(PyObject* value, int dim) {
+  if (value == nullptr || !is_tensor(value)) return std::nullopt;
+  const at::Tensor& tensor = THPVariable_Unpack(value);
+  if (tensor.is_nested() || tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return std::nullopt;
+  return dim < tensor.dim() ? std::optional(tensor.size(dim)) : std::nullopt;
+}
+
+Ref size_object(PyObject* value, int dim) {
+  Ref shape(value != nullptr ? PyObject_GetAttrString(value, "shape") : nullptr);
+  return shape ? or_failed(PySequence_GetItem(shape.get(), dim)) : failed();
+}
+
+}  // namespace
+
+// Whether it holds, if it compares whole numbers that 64 bits hold, as nearly all do; nothing otherwise.
+std::optional<bool> GuardTable::check_integers(Run& run, const Computed& computed) {
+  PyObject* expected = computed.expected.get();
+  if (!PyBool_Check(expected) || !compares(computed.operations.back().integer)) return std::nullopt;
+  c10::SmallVector<int64_t, 8> stack;
+  for (const Computed::Operation& operation : computed.operations) {
+    std::optional<int64_t> number;
+    if (operation.arity < 0) {
+      PyObject* value = operation.node >= 0 ? value_of(run, operation.node) : operation.object.get();
+      number = operation.dim >= 0 ? size_of(value, operation.dim) : integer_of(value);
+    } else if (operation.integer != IntegerOperator::None) {
+      const int64_t b = stack.pop_back_val(), a = stack.pop_back_val();
+      number = apply(operation.integer, a, b);
+    }
+    if (!number) return std::nullopt;
+    stack.push_back(*number);
+  }
+  return (stack.back() != 0) == (expected == Py_True);
+}
+
 // The sources are numbers, which other guards have seen to: no code of the user's runs here.
 bool GuardTable::check_computed(Run& run, const Computed& computed) {
+  if (const std::optional<bool> holds = check_integers(run, computed)) return *holds;
   c10::SmallVector<Ref, 8> stack;
   for (const Computed::Operation& operation : computed.operations) {
     if (operation.arity < 0) {
-      stack.push_back(Ref::borrow(operation.node >= 0 ? value_of(run, operation.node) : operation.object.get()));
+      PyObject* value = operation.node >= 0 ? value_of(run, operation.node) : operation.object.get();
+      stack.push_back(operation.dim >= 0 ? size_object(value, operation.dim) : Ref::borrow(value));
+      if (!stack.back()) return false;
       continue;
     }
     c10::SmallVector<PyObject*, 4> arguments;

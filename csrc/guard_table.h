@@ -10,6 +10,7 @@
 #include "checks.h"
 #include "dict_versions.h"
 #include "global_state.h"
+#include "integers.h"
 #include "native.h"
 
 #include <c10/util/SmallVector.h>
@@ -106,8 +107,10 @@ struct Distinct {
 struct Computed {
   struct Operation {
     int node = -1;   // push this source's value
+    int dim = -1;    // or the size of this dimension of it, of a tensor
     Ref object;      // or this constant, or what this function gives for the last `arity` values
     int arity = -1;
+    IntegerOperator integer = IntegerOperator::None;  // the same function, where it is one of `operator`
   };
   std::vector<Operation> operations;
   Ref expected;
@@ -191,6 +194,7 @@ class GuardTable {
   bool check_relations(Run& run, bool unchanged);
   bool check_distinct(Run& run, Distinct& group, bool unchanged);
   bool check_computed(Run& run, const Computed& computed);
+  std::optional<bool> check_integers(Run& run, const Computed& computed);
 
   // guard_memo.cpp
   enum class Sweep { Holds, Fails, Again };

@@ -7,8 +7,8 @@
 //                   descendants, parents first.
 //       conditions  tuple of (node, check, expected), expected in native form (TensorFacts::from_tuple, ...)
 //       relations   tuple of ("same", (a, b)) or ("distinct", (a, b, c, ...)) over node indices, or of ("computed",
-//                   operations, expected): in postfix order (node,), (constant, None) or (builtin function, arity),
-//                   or of ("class", type, conditions), each (check, expected), or of ("names", dict, pairs),
+//                   operations, expected): in postfix order (node,), (node, dim, None) for the size of a tensor,
+//                   (constant, None) or (builtin function, arity), or of ("class", type, conditions), each (check, expected), or of ("names", dict, pairs),
 //                   each (name, object)
 //       state       what global_state() returned, or None
 //       fetch       tuple of node indices
@@ -189,15 +189,17 @@ bool GuardTable::add_computed(PyObject* operations, PyObject* expected) {
   computed.expected = Ref::borrow(expected);
   int depth = 0;
   const auto add = [&](PyObject* tuple) {
-    PyObject *object = nullptr, *arity = nullptr;
+    PyObject *object = nullptr, *arity = nullptr, *size = nullptr;
     Computed::Operation operation;
-    if (!PyArg_ParseTuple(tuple, "O|O", &object, &arity)) return false;
-    if (arity == nullptr) {
+    if (!PyArg_ParseTuple(tuple, "O|OO", &object, &arity, &size)) return false;
+    if (arity == nullptr || size != nullptr) {
       if (!read_index(object, nodes_.size(), operation.node)) return false;
+      if (size != nullptr && !read_index(arity, INT_MAX, operation.dim)) return false;
     } else {
       operation.object = Ref::borrow(object);
       if (arity != Py_None) operation.arity = static_cast<int>(std::clamp(PyLong_AsLong(arity), -1L, long{INT_MAX}));
       if (PyErr_Occurred()) return false;
+      if (operation.arity == 2) operation.integer = integer_operator(object);
     }
     depth += operation.arity < 0 ? 1 : 1 - operation.arity;
     const bool builtin =

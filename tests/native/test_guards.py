@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import collections
 import copy
+import dataclasses
 import gc
+import itertools
 import math
 import operator
 import sys
@@ -714,6 +716,47 @@ def test_computed_numbers(net: Net, x: torch.Tensor) -> None:
     text = render(guards, [scale], ("self", "x"))
     assert "(scale + 1) % x" in text and str(remainder.source) == "(self.__dict__['scale'] + 1) % x"
     assert "import math\n" in render([root], [])
+
+
+def test_sizes_are_read_anew(x: torch.Tensor) -> None:
+    """A relation of sizes looks at the tensor, which may be resized in place, or be one of more dimensions."""
+
+    def f(a: torch.Tensor, b: torch.Tensor) -> None: ...
+
+    sizes = [Item(Attr(Local(name), "shape"), 0) for name in "ab"]
+    plain = TensorMeta.of(torch.ones(4, 2))
+    guards = [Guard(Local(n), "tensor", dataclasses.replace(plain, shape=(None, 2), strides=(2, 1))) for n in "ab"]
+    guards.append(Guard(Computed(operator.le, "{} <= {}", tuple(sizes)), "constant", True))
+    for fetch in ([], sizes):
+        table = build_table(guards, fetch, f)
+        a, b = torch.ones(4, 2), torch.ones(5, 2)
+        for rows, holds in ((4, True), (6, False), (5, True), (1, True), (7, False)):
+            a.resize_(rows, 2)
+            for _ in range(3):
+                found = table.check((a, b))
+                assert found == ((tuple(s for s in (rows, 5)) if fetch else ()) if holds else None)
+        assert table.check((torch.ones(2, 2, 2), b)) is None
+        assert table.check((3, b)) is None
+
+
+NUMBERS = (0, 1, -1, 7, -7, 2**31, -(2**63), 2**63 - 1, 2**63, -(2**70), True, 2.5)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "floordiv", "mod"])
+def test_computed_as_python_computes(name: str) -> None:
+    """Machine integers where 64 bits hold them, else Python's."""
+    function, nodes = getattr(operator, name), (("local", -1, 0), ("local", -1, 1), ("local", -1, 2))
+    for relation in (operator.lt, operator.le, operator.eq, operator.ne, operator.ge, operator.gt):
+        operations = ((0,), (1,), (function, 2), (2,), (relation, 2))
+        table = _native.GuardTable(nodes, (), (("computed", operations, True),), None, ())
+        for a, b in itertools.product(NUMBERS, NUMBERS):
+            try:
+                found = function(a, b)
+            except ZeroDivisionError:
+                assert table.check((a, b, 0)) is None
+                continue
+            for bound in (found, 0, 2**63 - 1):
+                assert (table.check((a, b, bound)) is not None) == relation(found, bound)
 
 
 @pytest.mark.parametrize("operations", [(), ((0,), (0,)), ((operator.add, 2),), ((0,), (len.__call__, 1)), ((7,),)])

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch  # noqa: F401  (loads the libraries that _native needs)
+import torch  # also loads the libraries that _native needs
 
 from .. import _native
 from ..records.guards import CHECKS, Guard, TensorMeta
@@ -43,7 +43,8 @@ def build_table(guards: Iterable[Guard], fetch: Iterable[Source], function: Call
     tree = _Tree(function)
     guards, fetch = list(guards), list(fetch)
     guards, classes = _by_class(guards)
-    for source in _sources(guards, fetch):
+    tensors = frozenset(guard.source for guard in guards if guard.check == "tensor" and guard.expected.type in _PLAIN)
+    for source in _sources(guards, fetch, tensors):
         tree.add(source)
     number = tree.number()
     conditions: list[tuple[int, str, Any]] = []
@@ -64,7 +65,7 @@ def build_table(guards: Iterable[Guard], fetch: Iterable[Source], function: Call
         elif guard.check == "same":
             relations.append(("same", (number[guard.source], number[guard.expected])))
         elif isinstance(guard.source, Computed):
-            relations.append(("computed", tuple(_operations(guard.source, number)), guard.expected))
+            relations.append(("computed", tuple(_operations(guard.source, number, tensors)), guard.expected))
         else:
             conditions.append((number[guard.source], guard.check, tree.native_expected(guard)))
     if any(state != states[0] for state in states):
@@ -89,20 +90,40 @@ def _by_class(guards: list[Guard]) -> tuple[list[Guard], dict[type, list[tuple[s
     return rest, classes
 
 
-def _operations(source: Source, number: dict[Source, int]) -> Iterable[tuple[Any, ...]]:
+def _operations(
+    source: Source, number: dict[Source, int], tensors: frozenset[Source | None]
+) -> Iterable[tuple[Any, ...]]:
     """A computed number in postfix order, as the native table takes it."""
     if isinstance(source, Computed):
         for part in source.parts:
-            yield from _operations(part, number)
+            yield from _operations(part, number, tensors)
         yield source.function, len(source.parts)
+    elif (size := _size_of(source, tensors)) is not None:
+        tensor, dim = size
+        yield number[tensor], dim, None
     else:
         yield (source.value, None) if isinstance(source, Constant) else (number[source],)
 
 
-def _sources(guards: list[Guard], fetch: list[Source]) -> Iterable[Source]:
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+"""The classes whose ``shape`` is the tensor's own."""
+
+
+def _size_of(source: Source, tensors: frozenset[Source | None]) -> tuple[Source, int] | None:
+    """The tensor and the dimension that a source is the size of, which the table reads without a ``torch.Size``."""
+    shape = source.of if isinstance(source, Item) else None
+    if not isinstance(shape, Attr) or shape.name != "shape" or shape.of not in tensors:
+        return None
+    assert isinstance(source, Item)
+    return (shape.of, source.key) if isinstance(source.key, int) and source.key >= 0 else None
+
+
+def _sources(guards: list[Guard], fetch: list[Source], tensors: frozenset[Source | None]) -> Iterable[Source]:
     for guard in guards:
         if isinstance(guard.source, Computed):
-            yield from guard.source.leaves()
+            for leaf in guard.source.leaves():
+                size = _size_of(leaf, tensors)
+                yield leaf if size is None else size[0]
         elif guard.source is not None and guard.check != "names":
             yield guard.source
         if guard.check == "same":
