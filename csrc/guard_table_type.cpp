@@ -8,8 +8,8 @@
 //       conditions  tuple of (node, check, expected), expected in native form (TensorFacts::from_tuple, ...)
 //       relations   tuple of ("same", (a, b)) or ("distinct", (a, b, c, ...)) over node indices, or of ("computed",
 //                   operations, expected): in postfix order (node,), (node, dim, None) for the size of a tensor,
-//                   (constant, None) or (builtin function, arity), or of ("class", type, conditions), each (check, expected), or of ("names", dict, pairs),
-//                   each (name, object)
+//                   (constant, None) or (builtin function, arity), or of ("class", type, conditions), each
+//                   (check, expected), or of ("names", dict, pairs), each (name, object)
 //       state       what global_state() returned, or None
 //       fetch       tuple of node indices
 //   table.check(locals: tuple) -> tuple of fetched values, or None

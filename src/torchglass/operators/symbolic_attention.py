@@ -34,8 +34,8 @@ _FUSED = frozenset(
     [_EFFICIENT, aten._scaled_dot_product_flash_attention.default, aten._scaled_dot_product_cudnn_attention.default]
 )
 """Of a GPU."""
-_BIAS, _ALIGNED = 3, 16
-"""Where the two that take a mask have it, and the elements of which a row of it must be a multiple in memory."""
+_ALIGNED = 16
+"""Elements of which a row of a mask must be a multiple in memory."""
 
 
 @enters(ON_SYMBOLS)(torch.nn.functional.scaled_dot_product_attention)
@@ -138,8 +138,9 @@ def _on_gpu(
     if mask is None:
         found = operator(*operands, *args, **named)
     else:
+        _, logs, *_ = args
         bias = _aligned(_added(mask, query) if mask.dtype is torch.bool else mask, query, key)
-        found = _EFFICIENT(*operands, bias, args[_BIAS - 2], dropout, False, **kwargs)
+        found = _EFFICIENT(*operands, bias, logs, dropout, False, **kwargs)
     result: torch.Tensor = found[0]
     return result
 
@@ -154,18 +155,17 @@ def _called(
         return None
     outside = without_functionalization() if is_functional(query) else contextlib.nullcontext()
     with outside, without_dispatch_modes(), mode:
-        operands = [fake_like(mode, t, hints(t.shape), hints(t.stride())) for t in (query, key, value)]
-        for made, of in zip(operands, (query, key, value)):
-            made.requires_grad_(of.requires_grad)
-        bias = None if mask is None else fake_like(mode, mask, hints(mask.shape), hints(mask.stride()))
-        if bias is not None:
-            bias.requires_grad_(mask is not None and mask.requires_grad)
+        operands = [
+            fake_like(mode, t, hints(t.shape), hints(t.stride())).requires_grad_(t.requires_grad)
+            for t in (query, key, value, mask)
+            if t is not None
+        ]
         with _Fused() as fused:
-            torch.nn.functional.scaled_dot_product_attention(*operands, bias, dropout, causal, **kwargs)
+            torch.nn.functional.scaled_dot_product_attention(*operands, dropout_p=dropout, is_causal=causal, **kwargs)
     if len(fused.calls) != 1:
         return None
     operator, args, named = fused.calls[0]
-    if not all(one is other for one, other in zip(args, operands)) or (mask is not None and len(args) <= _BIAS + 1):
+    if not all(one is other for one, other in zip(args, operands[:3])):
         return None  # they were cast or padded before
     return operator, args[3:], named
 

@@ -111,11 +111,12 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 def _size_of(source: Source, tensors: frozenset[Source | None]) -> tuple[Source, int] | None:
     """The tensor and the dimension that a source is the size of, which the table reads without a ``torch.Size``."""
-    shape = source.of if isinstance(source, Item) else None
-    if not isinstance(shape, Attr) or shape.name != "shape" or shape.of not in tensors:
+    if not (isinstance(source, Item) and isinstance(source.key, int) and source.key >= 0):
         return None
-    assert isinstance(source, Item)
-    return (shape.of, source.key) if isinstance(source.key, int) and source.key >= 0 else None
+    shape = source.of
+    if not (isinstance(shape, Attr) and shape.name == "shape" and shape.of in tensors):
+        return None
+    return shape.of, source.key
 
 
 def _sources(guards: list[Guard], fetch: list[Source], tensors: frozenset[Source | None]) -> Iterable[Source]:

@@ -107,7 +107,7 @@ def _walked_block(columns: Size, tuned: GpuSchedule) -> int:
     """Columns of a block of a row that is walked: where their number is not known, all that a row has by its hint."""
     if known(columns) is not None:
         return tuned.row_block
-    return min(tuned.row_block, max(tuned.least_block, 1 << (hint(columns) - 1).bit_length()))
+    return _block(max(hint(columns), tuned.least_block), tuned.row_block)
 
 
 def persistent_tile(nest: Nest, summed: Sequence[int], buffers: dict[str, Buffer], target: Gpu) -> Tile:
