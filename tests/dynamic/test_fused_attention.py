@@ -24,10 +24,11 @@ FUSED: dict[str, Any] = {
     "cudnn": lambda q, k, v, bias: aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, True),
     "efficient": lambda q, k, v, bias: aten._scaled_dot_product_efficient_attention(q, k, v, None, True),
     "efficient, masked": lambda q, k, v, bias: aten._scaled_dot_product_efficient_attention(q, k, v, bias, True),
+    "efficient, with a learned bias": lambda q, k, v, bias: FUSED["efficient, masked"](q, k, v, bias),
 }
 
 
-def results(function: Any, mode: LightFakeMode, batch: Any, length: Any) -> list[torch.Tensor]:
+def results(function: Any, mode: LightFakeMode, batch: Any, length: Any, learned: bool) -> list[torch.Tensor]:
     """What is computed, and the gradients, of heads that lie as a projection leaves them."""
     like = SimpleNamespace(dtype=torch.bfloat16, device=torch.device("cpu"))
     step = HEADS * WIDTH
@@ -37,20 +38,24 @@ def results(function: Any, mode: LightFakeMode, batch: Any, length: Any) -> list
             for _ in range(3)
         ]
         mask = fake_like(mode, like, (batch, 1, length, length), (length * length, length * length, length, 1))
-        found = function(*heads, symbolic_attention._aligned(mask, *heads[:2]))
-        grads = torch.autograd.grad(found[0], heads, torch.ones_like(found[0]))
+        if learned:
+            mask.requires_grad_()
+        bias = symbolic_attention._aligned(mask, *heads[:2])
+        found = function(*heads, bias)
+        wanted = [*heads, bias] if learned else heads
+        grads = torch.autograd.grad(found[0], wanted, torch.ones_like(found[0]))
     return [one for one in (*found, *grads) if isinstance(one, torch.Tensor)]
 
 
 @pytest.mark.parametrize("name", FUSED)
 def test_sizes_stay_symbols(name: str) -> None:
-    environment, mode = SizeEnvironment(), LightFakeMode()
+    environment, mode, learned = SizeEnvironment(), LightFakeMode(), name.endswith("learned bias")
     leave_open(mode)
     batch, length = (environment.symbol(Local(n), hint) for n, hint in (("batch", 3), ("length", 37)))
-    open_ones = results(FUSED[name], mode, batch, length)
+    open_ones = results(FUSED[name], mode, batch, length, learned)
     assert not environment.fixed()
     for at in ({"s0": 3, "s1": 37}, {"s0": 5, "s1": 64}, {"s0": 2, "s1": 130}):
-        known = results(FUSED[name], LightFakeMode(), at["s0"], at["s1"])
+        known = results(FUSED[name], LightFakeMode(), at["s0"], at["s1"], learned)
         for one, other in zip(open_ones, known, strict=True):
             for sizes, numbers in ((one.shape, other.shape), (one.stride(), other.stride())):
                 assert tuple(value(size, at) for size in sizes_of(sizes)) == tuple(numbers)

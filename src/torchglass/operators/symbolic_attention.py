@@ -13,6 +13,7 @@ import torch
 from ..aten.sizes import hints
 from ..process.tables import enters
 from ..records.size_environment import SizeEnvironment
+from ..records.sizes import product
 from ..records.symbolic_ints import environment_of, sizes_of
 from ..torch_compat import (
     ON_SYMBOLS,
@@ -189,6 +190,14 @@ def _efficient(
 
 
 @gives(aten._scaled_dot_product_efficient_attention_backward.default)
-def _efficient_backward(grad: Layout, *args: Any, **kwargs: Any) -> list[Sizes | None] | None:
-    query, key, value, wanted = *args[:3], args[9]
-    return None if wanted[3] else [query.sizes, key.sizes, value.sizes, None]
+def _efficient_backward(grad: Layout, *args: Any, **kwargs: Any) -> list[Sizes | Layout | None]:
+    query, key, value, bias = args[:4]
+    return [query.sizes, key.sizes, value.sizes, _aligned_like(bias) if args[9][3] else None]
+
+
+def _aligned_like(bias: Layout) -> Layout:
+    """How the gradient of a mask lies: each row begins at a multiple of ``_ALIGNED``."""
+    *outer, keys = bias.sizes
+    row = (keys + _ALIGNED - 1) // _ALIGNED * _ALIGNED
+    strides = tuple(product((*outer[k + 1 :], row)) for k in range(len(outer)))
+    return Layout(bias.sizes, (*strides, 1), 0)

@@ -6,8 +6,8 @@ as sizes in symbols; where the rule's come to other numbers, or there is none, t
 
     answer(mode, aten.mm.default, (x, w), {})       x of [s0*s1, 16], w of [16, 8]   ->   a fake of [s0*s1, 8]
 
-A rule says the sizes of the results, of a view its whole layout. How a new tensor lies follows from its numbers:
-strides that are what lies inside stay so.
+A rule says the sizes of the results, of a view its whole layout. How a new tensor lies follows from its numbers, where
+the rule does not say it: strides that are what lies inside stay so.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ class Numbers(NamedTuple):
 
 
 _known: dict[Any, tuple[list[Numbers | None], type | None]] = {}
-Results = Sequence[Sizes | None] | None
-"""The sizes of each result, None where there is none; None where it is not known."""
+Results = Sequence["Sizes | Layout | None"] | None
+"""The sizes of each result, None where there is none; None where it is not known. One whose rows are longer in memory
+than what they hold is said as a ``Layout``."""
 NewRule = Callable[..., Any]
 ViewRule = Callable[..., "Layout | None"]
 NEW: dict[OpOverload, NewRule] = {}
@@ -129,15 +130,19 @@ class _Rule:
         if len(results) != len(found):
             return None
         made: list[Any] = []
-        for one, sizes in zip(results, found):
-            if sizes is None and one is None:
+        for one, told in zip(results, found):
+            if told is None and one is None:
                 made.append(None)
                 continue
+            sizes, strides = (told.sizes, told.strides) if isinstance(told, Layout) else (told, None)
             if sizes is None or one is None or tuple(map(hint, sizes)) != one.sizes:
                 return None
             if not all(self.environment.decide(size, ">=", int(func in FILLED), "a size") for size in sizes):
                 return None
-            strides = tuple(step * product(sizes[dim] for dim in inside) for step, inside in one.nested)
+            if strides is None:
+                strides = tuple(step * product(sizes[dim] for dim in inside) for step, inside in one.nested)
+            elif not _same_strides(strides, one):
+                return None
             made.append(fake_like(self.mode, one, self._integers(sizes), self._integers(strides)))
         return made[0] if kind is None else kind(made)
 
