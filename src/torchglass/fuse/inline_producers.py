@@ -14,7 +14,6 @@ So does a reader of a part, which as a nest of another shape joins no loop over 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -35,7 +34,7 @@ from ..records.loops import (
     View,
     item_bytes,
 )
-from ..records.sizes import Size, all_known, hint, is_known, product
+from ..records.sizes import Size, at_least, divides, hint, product
 from ..records.target import Targets
 from ..records.tuned.fusion import Fusion
 from ..records.tuned.operations import CHEAP
@@ -45,7 +44,7 @@ from .groups import device_of
 RULE = "inline"
 
 
-Box: TypeAlias = "tuple[tuple[int, int], ...]"
+Box: TypeAlias = "tuple[tuple[Size, Size], ...]"
 """For each dimension of a reader the first of its counters at which a read happens, and the one after the last."""
 
 
@@ -53,9 +52,9 @@ Box: TypeAlias = "tuple[tuple[int, int], ...]"
 class _Place:
     """One dimension's index of the loop that is read: ``offset + sum(strides[j] * i_j) + sum(value * factor)``."""
 
-    strides: tuple[int, ...]
-    offset: int
-    values: tuple[tuple[str, int], ...]
+    strides: tuple[Size, ...]
+    offset: Size
+    values: tuple[tuple[str, Size], ...]
 
 
 def inline_producers(graph: LoopGraph, targets: Targets) -> tuple[LoopGraph, list[FusionDecision]]:
@@ -117,7 +116,7 @@ def _points(loop: Loop) -> int:
 def _points_read(reader: Loop, name: str) -> int:
     """How many numbers a loop reads of a buffer: not those that a mask leaves out."""
     boxes = [_box(reader, load) for load in _loads_of(reader, name)]
-    return sum(_points(reader) if box is None else math.prod(end - first for first, end in box) for box in boxes)
+    return sum(_points(reader) if box is None else hint(product(end - first for first, end in box)) for box in boxes)
 
 
 def _loads_of(reader: Loop, name: str) -> list[Load]:
@@ -158,9 +157,7 @@ def _is_cheap_where_masked(maker: Loop, reader: Loop) -> bool:
 
 def _box(reader: Loop, load: Load) -> Box | None:
     """Where a load happens: everywhere, or within the bounds that its mask sets for counters. None if unclear."""
-    if not all_known(reader.dims):
-        return None
-    whole = tuple((0, size) for size in reader.dims)
+    whole: Box = tuple((0, size) for size in reader.dims)
     known = {op.result: op for op in reader.body if not isinstance(op, Store)}
     return whole if load.mask is None else _within(whole, load.mask, known)
 
@@ -173,30 +170,39 @@ def _within(box: Box, mask: str, known: Mapping[str, Operation]) -> Box | None:
     if test.op == "and":
         half = _within(box, test.args[0], known)
         return None if half is None else _within(half, test.args[1], known)
-    counter, limit = (known[name] for name in test.args[:2]) if test.op in ("lt", "ge") else (None, None)
-    if not isinstance(counter, Index) or not isinstance(limit, Const) or counter.offset != 0:
+    if test.op not in ("lt", "ge"):
+        return None
+    counter, edge = known[test.args[0]], _number(known[test.args[1]])
+    if not isinstance(counter, Index) or edge is None or counter.offset != 0:
         return None
     moving = [k for k, stride in enumerate(counter.strides) if stride != 0]
     if len(moving) != 1 or counter.strides[moving[0]] != 1:
         return None
     first, end = box[moving[0]]
-    edge = int(limit.value)
-    bounds = (first, min(end, edge)) if test.op == "lt" else (max(first, edge), end)
-    return (*box[: moving[0]], bounds, *box[moving[0] + 1 :]) if bounds[0] < bounds[1] else None
+    if test.op == "lt":
+        end = end if at_least(edge - end, 0) else edge
+    else:
+        first = first if at_least(first - edge, 0) else edge
+    inside = at_least(first, 0) and at_least(end - first, 1) and at_least(box[moving[0]][1] - end, 0)
+    return (*box[: moving[0]], (first, end), *box[moving[0] + 1 :]) if inside else None
+
+
+def _number(op: Operation | None) -> Size | None:
+    """The number that an operation makes, the same at all points."""
+    if isinstance(op, Const):
+        return int(op.value)
+    return op.offset if isinstance(op, Index) and not any(op.strides) else None
 
 
 def _is_plain(loop: Loop) -> bool:
     """Whether each point of the loop makes one number, stored at a known place of its own, without checks."""
     if loop.is_reduction or loop.is_scan or len(loop.stores) != 1:
         return False
-    if not all_known(loop.dims) or 0 in loop.dims:
-        return False
-    if any(isinstance(op, Index) and not all_known(op.strides) for op in loop.body):
+    if 0 in loop.dims:
         return False
     if any(isinstance(op, Compute) and op.op == "bound" for op in loop.body):
         return False  # it raises what eager would, whatever is read
-    access = loop.stores[0].access
-    return not access.indirect and all_known((*access.strides, access.offset))
+    return not loop.stores[0].access.indirect
 
 
 def _with_body_inside(maker: Loop, reader: Loop) -> Loop | None:
@@ -222,15 +228,14 @@ def _places(maker: Loop, load: Load, reader: Loop, known: Mapping[str, Operation
     written, access, box = maker.stores[0].access, load.access, _box(reader, load)
     numbers = (access.offset, *access.strides, *(s for _, s in access.indirect))
     sizes = [size for value, _ in access.indirect if (size := _bound(known, value)) is not None]
-    if box is None or len(sizes) < len(access.indirect) or not all_known(numbers) or not all_known(maker.dims):
+    if box is None or len(sizes) < len(access.indirect):
         return None
     steps, origin = written.strides, written.offset
-    assert all_known(steps) and is_known(origin)  # as of a plain loop
     offset, strides, jumps = numbers[0], numbers[1 : len(box) + 1], numbers[len(box) + 1 :]
     start = offset + sum(s * first for s, (first, _) in zip(strides, box)) - origin
-    if any(n < 0 for n in (start, start + origin, *numbers[1:], *sizes)):
+    if not all(at_least(n, 0) for n in (start, start + origin, *numbers[1:], *sizes)):
         return None
-    if any(step <= 0 and size != 1 for step, size in zip(steps, maker.dims)):
+    if any(size != 1 and not at_least(step, 1) for step, size in zip(steps, maker.dims)):
         return None
     begin, moves, jumped = (_taken_apart(ways, steps, maker.dims) for ways in ((start,), strides, jumps))
     if begin is None or moves is None or jumped is None:
@@ -239,35 +244,33 @@ def _places(maker: Loop, load: Load, reader: Loop, known: Mapping[str, Operation
     for k, size in enumerate(maker.dims):
         own, far = [move[k] for move in moves], [jump[k] for jump in jumped]
         furthest = begin[0][k] + sum(s * (end - first - 1) for s, (first, end) in zip(own, box))
-        if furthest + sum(s * (most - 1) for s, most in zip(far, sizes)) >= size:
+        if not at_least(size - 1 - furthest - sum(s * (most - 1) for s, most in zip(far, sizes)), 0):
             return None
         first_of_all = begin[0][k] - sum(s * first for s, (first, _) in zip(own, box))
-        values = tuple((value, s) for (value, _), s in zip(access.indirect, far) if s)
+        values = tuple((value, s) for (value, _), s in zip(access.indirect, far) if s != 0)
         found.append(_Place(tuple(own), first_of_all, values))
     return found
 
 
-def _taken_apart(ways: tuple[int, ...], steps: tuple[int, ...], dims: tuple[int, ...]) -> list[list[int]] | None:
-    """Ways through memory as steps in each dimension; None where one ends between numbers."""
-    order = sorted((k for k, size in enumerate(dims) if size != 1), key=lambda k: (-steps[k], k))
-    found: list[list[int]] = []
+def _taken_apart(ways: tuple[Size, ...], steps: tuple[Size, ...], dims: tuple[Size, ...]) -> list[list[Size]] | None:
+    """Ways through memory as steps in each dimension, none of them negative; None where one ends between numbers."""
+    order = sorted((k for k, size in enumerate(dims) if size != 1), key=lambda k: (-hint(steps[k]), k))
+    found: list[list[Size]] = []
     for rest in ways:
-        parts = [0] * len(dims)
+        parts: list[Size] = [0] * len(dims)
         for k in order:
-            parts[k], rest = divmod(rest, steps[k])
-        if rest:
+            parts[k] = rest // steps[k] if divides(steps[k], rest) else hint(rest) // hint(steps[k])
+            rest = rest - parts[k] * steps[k]
+        if rest != 0 or not all(at_least(part, 0) for part in parts):
             return None
         found.append(parts)
     return found
 
 
-def _bound(known: Mapping[str, Operation], value: str) -> int | None:
+def _bound(known: Mapping[str, Operation], value: str) -> Size | None:
     """The size that a computed index has been checked against."""
     op = known.get(value)
-    if not isinstance(op, Compute) or op.op != "bound":
-        return None
-    size = known.get(op.args[1])
-    return int(size.value) if isinstance(size, Const) else None
+    return _number(known.get(op.args[1])) if isinstance(op, Compute) and op.op == "bound" else None
 
 
 def _append(body: list[Operation], maker: Loop, load: Load, places: list[_Place], outer: dict[str, str]) -> str:
@@ -286,7 +289,8 @@ def _append(body: list[Operation], maker: Loop, load: Load, places: list[_Place]
         for s, p in zip(strides, places):
             for value, factor in p.values:
                 values[outer[value]] = values.get(outer[value], 0) + s * factor
-        return own, offset + sum(s * p.offset for s, p in zip(strides, places)), {v: s for v, s in values.items() if s}
+        values = {value: factor for value, factor in values.items() if factor != 0}
+        return own, offset + sum(s * p.offset for s, p in zip(strides, places)), values
 
     for op in maker.body:
         if isinstance(op, Store):
@@ -303,8 +307,7 @@ def _append(body: list[Operation], maker: Loop, load: Load, places: list[_Place]
             own, offset, values = sum_of(op.strides, op.offset)
             names[op.result] = add(replace(op, result=f"t{len(body)}", strides=own, offset=offset))
             for value, factor in values.items():
-                assert is_known(factor)
-                step = add(Const(f"t{len(body)}", factor, op.dtype))
+                step = add(Index(f"t{len(body)}", (0,) * len(own), factor, op.dtype))
                 value = add(Compute(f"t{len(body)}", "cast", (value,), op.dtype))
                 moved = add(Compute(f"t{len(body)}", "mul", (value, step), op.dtype))
                 names[op.result] = add(Compute(f"t{len(body)}", "add", (names[op.result], moved), op.dtype))
