@@ -34,12 +34,20 @@ def entries(function: Any) -> int:
     return len(list(tg.explain(function).all_entries()))
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
+@pytest.mark.parametrize(
+    ("backend", "mode"),
+    [
+        ("eager", torch.no_grad),
+        ("aot_eager", torch.inference_mode),
+        ("glass", torch.inference_mode),
+        ("glass", torch.no_grad),
+    ],
+)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_inference(name: str, backend: str) -> None:
+def test_inference(name: str, backend: str, mode: Any) -> None:
     row: Program = PROGRAMS[name]
     compiled = tg.compile(row.function, backend=backend)
-    with torch.no_grad():
+    with mode():
         for seed, (b, t) in enumerate(SIZES):
             ours, eager = row.made(b, t, seed), row.made(b, t, seed)
             assert_equal(compiled(*ours), row.function(*eager))

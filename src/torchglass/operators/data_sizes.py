@@ -65,7 +65,7 @@ def _made(
 def _all_fake(mode: FakeTensorMode, values: Sequence[Any]) -> bool:
     tensors = [one for value in values for one in (value if isinstance(value, (list, tuple)) else (value,))]
     return all(
-        type(one) is FakeTensor and one.fake_mode is mode and one.layout is torch.strided and not one.is_inference()
+        type(one) is FakeTensor and one.fake_mode is mode and one.layout is torch.strided
         for one in tensors
         if isinstance(one, torch.Tensor)
     )

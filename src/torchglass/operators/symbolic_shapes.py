@@ -192,7 +192,7 @@ def _is_fake(mode: FakeTensorMode, value: Any) -> bool:
         type(value) is FakeTensor
         and value.fake_mode is mode
         and value.layout is torch.strided
-        and not (value.is_conj() or value.is_neg() or value._is_zerotensor() or value.is_inference())
+        and not (value.is_conj() or value.is_neg() or value._is_zerotensor())
     )
 
 

@@ -188,7 +188,6 @@ def is_plain(real: torch.Tensor) -> bool:
         and (real.is_leaf or not real.requires_grad or not real._is_view())
         and not real.is_conj()
         and not real.is_neg()
-        and not real.is_inference()
         and not real.is_quantized
     )
 
