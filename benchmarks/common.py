@@ -15,6 +15,7 @@ import logging
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,10 +48,19 @@ user.
 
 EVERY_SIDE: dict[str, Callable[..., Callable[..., Any]]] = {
     **SIDES,
-    "torchglass dynamic": lambda model: _ours(model, dynamic=True),
+    "torchglass dynamic": lambda model: _ours(model, dynamic=True, options={"hot_calls": 0}),
+    "torchglass specialized": lambda model: _ours(model, dynamic=True, options={"hot_calls": 1}),
     "torch.compile dynamic": lambda model: torch.compile(model, dynamic=True),
 }
-"""With those whose sizes are left open from the first call on."""
+"""With those whose sizes are left open from the first call on, and ours with kernels for the sizes that calls have."""
+
+
+def settle() -> None:
+    """Wait for what ours compiles beside the calls."""
+    if "torchglass" in sys.modules:
+        from torchglass import lazy_specialization
+
+        lazy_specialization.wait()
 
 
 def byte_compile() -> None:

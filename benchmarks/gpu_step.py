@@ -47,6 +47,7 @@ def measure(row: Row, side: str, device: str, small: bool, dropout: float) -> di
     step(row, case, call)
     gpu_timing.synchronize(device)
     result: dict[str, Any] = {"cold": time.perf_counter() - begin}
+    common.settle()
     for _ in range(WARMUP):
         step(row, case, call)
     if device != "cpu":

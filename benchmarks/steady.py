@@ -65,6 +65,7 @@ def _call(workload: common.Workload, attention: str, kind: str, side: str) -> An
     compiled = common.EVERY_SIDE[side](model)
     try:
         common.step(compiled, model, inputs, kind)
+        common.settle()
     except Exception as error:
         if not side.startswith("torch.compile"):
             raise

@@ -17,6 +17,7 @@
 //   guard_table.cpp   the guards of an entry;  guard_memo.cpp  what it remembers between calls;
 //                     guard_table_type.cpp  its Python type
 //   dispatch.cpp      the compiled function;  module_call.cpp  how a compiled module is called
+//   size_dispatch.cpp which of a graph's variants a call runs: its sizes say it
 //   graph_function.cpp  a compiled graph under autograd;  graph_function_traced.cpp  under torch's compiled autograd
 //   frame_hook.cpp    functions called from plain Python inside compiled code (PEP 523)
 #include "checks.h"
@@ -46,7 +47,7 @@ bool suits() {
 
 bool fill(PyObject* module) {
   for (auto add : {add_launch, add_cuda_launch, add_philox, add_write_back, add_attention, add_memory, add_tensor_facts, add_global_state, add_checks,
-                   add_guard_table, add_frame_hook, add_dispatch, add_module_call, add_graph_function,
+                   add_guard_table, add_frame_hook, add_dispatch, add_size_dispatch, add_module_call, add_graph_function,
                    add_thread_state, add_answering, add_mutations}) {
     if (add(module) < 0) return false;
   }

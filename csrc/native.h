@@ -163,6 +163,7 @@ int add_philox(PyObject* module);
 int add_write_back(PyObject* module);
 int add_attention(PyObject* module);
 int add_dispatch(PyObject* module);
+int add_size_dispatch(PyObject* module);
 int add_module_call(PyObject* module);
 int add_thread_state(PyObject* module);
 int add_answering(PyObject* module);

@@ -136,6 +136,19 @@ class ModuleCall:
     ) -> None: ...
     def __call__(self, module: Any, *args: Any, **kwargs: Any) -> Any: ...
 
+class SizeDispatch:
+    variants: int
+    def __init__(
+        self,
+        graph: Callable[..., Any],
+        places: tuple[tuple[int, int], ...],
+        after: int,
+        notice: Callable[[SizeDispatch, tuple[int, ...]], bool],
+    ) -> None: ...
+    def __call__(self, *inputs: Any) -> Any: ...
+    def add(self, sizes: tuple[int, ...], graph: Callable[..., Any]) -> None: ...
+    def end(self) -> None: ...
+
 class CompiledFunction:
     function: FunctionType
     miss: Callable[[tuple[Any, ...]], Any]

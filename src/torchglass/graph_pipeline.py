@@ -97,7 +97,13 @@ class GraphPipeline:
         self.lock = fork_safe_lock()  # one backward at a time
         self.backwards = 0
         self.forward: Forward | None = None
+        self.ahead: Backward | None = None  # compiled before it is needed
         self.rest: Callable[[], GraphCall] = _nothing  # what is to be done when the C compiler is ready
+
+    @property
+    def runs_generated_kernels(self) -> bool:
+        """Whether what runs is printed from the graph, as nobody has changed it."""
+        return self.compiled and self.job.runs_kernels and not self.job.edited
 
     # --- forward ---------------------------------------------------------------------------------------------------
     def start(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], fake_inputs: Sequence[Any] | None) -> None:
@@ -202,7 +208,27 @@ class GraphPipeline:
         if partition.training:
             again = functools.partial(self._traced_again, partition.again, partition.saved)
             partition = replace(partition.after_forward(), again=again)
-        return runtime_wrapper(partition, call, self._backward, captured)
+        return runtime_wrapper(partition, call, self._compile_backward(), captured)
+
+    def _compile_backward(self) -> Callable[[Partition], GraphCall]:
+        side = self.ahead
+        if side is None:
+            return self._backward
+        graph, made, self.ahead, self.backwards = side.graph, side.finish(), None, 1
+        self.sides.extend(side.records())
+        return lambda partition: made if partition.backward is graph else self._backward(partition)
+
+    def start_backward(self) -> None:
+        """Compile the backward with the forward, for gradients that arrive as they were traced; ``start`` is over."""
+        if self.forward is not None and self.forward.partition.training:
+            self.ahead = Backward(self.job, self.forward.laid_out(), "backward", self.compiled)
+            self.ahead.start()
+
+    def wait(self) -> None:
+        """Until the compilers that ``start`` and ``start_backward`` left at work are done."""
+        for side in (self.forward, self.ahead):
+            if side is not None:
+                side.wait()
 
     def finish(self) -> Compilation:
         """The compiled graph. A backward to come adds to its record."""
@@ -213,9 +239,10 @@ class GraphPipeline:
 
     def end(self) -> None:
         """Finished or not: what was made is kept for equal graphs, within limits. A backward to come holds this."""
-        if self.forward is not None:
-            self.forward.stop()
-        self.forward, self.rest = None, _nothing
+        for side in (self.forward, self.ahead):
+            if side is not None:
+                side.stop()
+        self.forward, self.ahead, self.rest = None, None, _nothing
         graph_sharing.keep(self.job.shared, self.node_count)
 
     # --- backward --------------------------------------------------------------------------------------------------

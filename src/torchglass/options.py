@@ -91,6 +91,12 @@ def _count(value: Any) -> str | None:
     return None if _is_count(value) else "must be a whole number of at least 1"
 
 
+@_option("hot_calls", 32, "calls after which a graph with open sizes is compiled for theirs as well; 0: never")
+def _count_or_zero(value: Any) -> str | None:
+    zero = isinstance(value, int) and not isinstance(value, bool) and value == 0
+    return None if zero or _is_count(value) else "must be a whole number, or 0"
+
+
 @_option("threads", None, "threads a kernel may use; None follows torch.get_num_threads()")
 def _count_or_none(value: Any) -> str | None:
     return None if value is None or _is_count(value) else "must be None or a whole number of at least 1"

@@ -27,6 +27,7 @@ from .compilation.timing import Timeline, compiling
 from .errors import BackendError, CompileError, DeclaredSizeError, GraphBreakError
 from .graph_pipeline import compiling_graph, prepare
 from .inspector import progress, show
+from .lazy_specialization import by_sizes
 from .marks.declarations import by_parameter, declared_sizes
 from .options import CompileOptions
 from .process import fallbacks, interrupts
@@ -437,7 +438,8 @@ class FunctionState:
             with compiling_graph(capture.graph, examples, self.options, inner, fakes, root) as graph:
                 conditions, table, guards, resumes = self._around_the_graph(timeline, capture, folder)
                 compilation = graph.finish()
-            names["graph_0"], graphs = compilation.call, (compilation.record,)
+                names["graph_0"] = by_sizes(compilation, graph, capture.graph, fakes)
+            graphs = (compilation.record,)
         names |= resumes
         with timeline.stage("guards"):
             if capture.written_inputs and "graph_0" in names:

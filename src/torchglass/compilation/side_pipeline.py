@@ -16,6 +16,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -193,6 +194,12 @@ class SidePipeline:
         except BaseException:
             self.stop()
             raise
+
+    def wait(self) -> None:
+        """Until the compilers are done, whatever became of it: ``finish`` says that."""
+        for one in self.building:
+            with suppress(Exception):
+                one.result()
 
     def stop(self) -> None:
         """Nobody needs the kernels any more."""

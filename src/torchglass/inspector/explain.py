@@ -139,6 +139,8 @@ def _render_graph(graph: GraphRecord) -> Iterator[RenderableType]:
         saved = sum(getattr(t, "bytes", 0) for t in graph.saved)
         counts.append(f"{show.count(len(graph.saved), 'tensor')} ({show.size(saved)}) saved for backward")
     yield Text(f"{graph.name}: {', '.join(counts)}")
+    for sizes, alone in graph.specialized:
+        yield Text(f"many calls have {sizes}: these run {show.count(len(alone.kernels), 'kernel')} of their own")
     for side, reason in graph.fallbacks.items():
         yield Text(f"{side} runs with ATen, without kernels of its own: {reason}", style="red")
     if kernels := [_kernel_cells(side, kernel) for side in graph.sides for kernel in side.kernels]:
@@ -275,6 +277,7 @@ def _graph(graph: GraphRecord) -> dict[str, Any]:
         "saved": [{"name": s.name, "bytes": s.bytes, "reason": s.reason, "origin": str(s.origin)} for s in graph.saved],
         "seconds_by_stage": graph.seconds_by_stage,
         "fallbacks": graph.fallbacks,
+        "specialized": {sizes: _graph(alone) for sizes, alone in graph.specialized},
     }  # fmt: skip
 
 

@@ -108,7 +108,8 @@ class GraphRecord:
     """One graph of an entry. ``sides`` and ``events`` grow when a backward is compiled, at the first one.
 
     ``objects`` are what the globals of captured.py stand for that no text can say. ``shared`` is what graphs of the
-    same content have in common, for as long as one of them is there.
+    same content have in common, for as long as one of them is there. ``specialized`` are the graphs for sizes that many
+    calls have, with these (``s0=8, s1=512``): it grows as calls come.
     """
 
     name: str
@@ -118,6 +119,7 @@ class GraphRecord:
     events: list[Event] = field(default_factory=list)
     objects: dict[str, Any] = field(default_factory=dict, repr=False)
     shared: Any = field(default=None, repr=False)
+    specialized: list[tuple[str, GraphRecord]] = field(default_factory=list, repr=False)
 
     @property
     def files(self) -> dict[str, str]:

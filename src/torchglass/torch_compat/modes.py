@@ -16,6 +16,7 @@ from torch.utils import _python_dispatch
 from .. import _native
 from .callables import BACKEND_SWITCHES, STATELESS_QUESTIONS, set_grad_mode
 from .fake_tensors import FAKE_LOG
+from .running import in_function_transform
 from .tracing import without_dispatch_modes
 
 
@@ -128,6 +129,12 @@ class ThreadState:
             traceback.clear_frames(error.__traceback__)
         self._modes.restore_thread()
         self._state.restore()
+
+
+def has_modes() -> bool:
+    """Whether a mode of the program's, or a transform of ``torch.func``, sees what this thread calls."""
+    modes = torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack()
+    return bool(modes) or in_function_transform()
 
 
 # Whether a dispatch mode is active, of any thread: torch's own notes. Without them fx and torch.compile would take an

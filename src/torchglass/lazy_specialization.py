@@ -1,0 +1,190 @@
+"""Lazy specialization: a graph whose sizes are open is compiled again for sizes that many of its calls have.
+
+    call 32 of s0=8, s1=512     in a thread of ours: the captured graph in these numbers, through all its stages
+    a later one                 csrc/size_dispatch.cpp: one comparison, and what was compiled for 8 and 512 runs
+
+The entry's guards have been checked for each of these calls, and its code calls the graph as before: nothing is
+captured again. What is compiled for numbers has its own folder beside the graph's files, ``s0_8_s1_512``. A graph has
+at most ``MOST_VARIANTS``; all other sizes run the one that is for all of them.
+
+TensorRT-RTX does the same for inference ("shape-specialized kernels": docs.nvidia.com/deeplearning/tensorrt-rtx).
+"""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+import torch.fx
+from torch.fx.node import map_aggregate
+
+from . import torch_compat
+from ._native import SizeDispatch
+from .compilation.timing import compiling
+from .graph_pipeline import GraphPipeline, compiling_graph
+from .options import CompileOptions
+from .process import interrupts, threads
+from .records.compilation import Compilation, GraphRecord
+from .records.size_places import in_numbers, size_places, symbols_of
+from .records.symbolic_ints import has_symbols
+from .runtime.graph_calls import GraphCall
+from .runtime.store import Folder
+
+log = logging.getLogger("torchglass")
+
+MOST_VARIANTS = 4
+
+
+def by_sizes(
+    compilation: Compilation, graph: GraphPipeline, gm: torch.fx.GraphModule, fakes: Sequence[Any]
+) -> GraphCall:
+    """What runs a graph that has just been compiled from ``gm`` and its fake inputs: itself, or a dispatch by sizes."""
+    after = graph.job.options.get("hot_calls")
+    if not after or not graph.runs_generated_kernels:
+        return compilation.call
+    calls = ((node.args, tuple(node.kwargs.values())) for node in gm.graph.nodes if node.op != "placeholder")
+    names = symbols_of([*fakes, *calls])
+    places = size_places(fakes, names)
+    if not names or names - places.keys() or not all(map(_is_layout, fakes)):
+        return compilation.call
+    hot = _HotSizes(gm, fakes, [*places], graph.job.options, graph.job.folder, compilation.record)
+    return SizeDispatch(compilation.call, tuple(places.values()), after, hot)
+
+
+def _is_layout(fake: Any) -> bool:
+    """Whether an input in numbers follows from its sizes and strides."""
+    return not has_symbols(fake) or (torch_compat.is_plain(fake) and fake.is_leaf)
+
+
+class _HotSizes:
+    """Takes sizes that are worth a compile, amid a call of the program's in any of its threads."""
+
+    def __init__(
+        self,
+        gm: torch.fx.GraphModule,
+        fakes: Sequence[Any],
+        names: Sequence[str],
+        options: CompileOptions,
+        folder: Folder,
+        record: GraphRecord,
+    ) -> None:
+        self.gm, self.fakes, self.names = gm, fakes, names
+        self.options, self.folder, self.record = options, folder, record
+
+    def __call__(self, dispatch: SizeDispatch, sizes: tuple[int, ...]) -> bool:
+        """Whether these sizes are taken: not while others are, amid a compile, or under modes that would see it."""
+        if compiling.is_at_work() or interrupts.is_handling() or torch_compat.has_modes():
+            return False
+        if not _turn.one.acquire(blocking=False):
+            return False
+        device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
+        begun = threads.start(self._run, dispatch, sizes, torch_compat.ThreadState(), device)
+        if not begun:
+            _turn.one.release()
+        return begun
+
+    def _run(self, dispatch: SizeDispatch, sizes: tuple[int, ...], state: Any, device: int | None) -> None:
+        at = dict(zip(self.names, sizes))
+        try:
+            with _turn.tracing:
+                state.restore()
+                if device is not None:
+                    torch.cuda.set_device(device)
+            call = compiling.undisturbed(lambda: self._compiled(at))
+            if call is not None:
+                dispatch.add(sizes, call)
+                log.info("`%s` is compiled for %s alone as well", self.folder.function_name, told(at))
+        except Exception as error:  # the graph for all sizes goes on
+            log.debug("compiling `%s` for %s failed", self.folder.function_name, told(at), exc_info=error)
+        finally:
+            if dispatch.variants >= MOST_VARIANTS:
+                dispatch.end()
+            _turn.one.release()
+
+    def _compiled(self, at: Mapping[str, int]) -> GraphCall | None:
+        """The graph for these sizes; None where operators would run it, or the program has come to its end."""
+        folder = self.folder.child("_".join(f"{name}_{size}" for name, size in at.items()))
+        with ExitStack() as ended:
+            with _turn.tracing:
+                gm, fakes = self._in_numbers(at)
+                graph = ended.enter_context(compiling_graph(gm, fakes, self.options, folder, fakes))
+                graph.start_backward()
+            graph.wait()
+            with _turn.tracing:
+                compilation = graph.finish()
+        if compilation.record.fallbacks:
+            return None
+        self.record.specialized.append((told(at), compilation.record))
+        return compilation.call
+
+    def _in_numbers(self, at: Mapping[str, int]) -> tuple[torch.fx.GraphModule, list[Any]]:
+        """The graph and its inputs with numbers for the sizes that are open."""
+        known = {id(fake): _fake_in_numbers(fake, at) for fake in self.fakes}
+        graph, new = torch.fx.Graph(), dict[torch.fx.Node, torch.fx.Node]()
+
+        def number(value: Any) -> Any:
+            if isinstance(value, torch.fx.Node):
+                return new[value]
+            return known[id(value)] if id(value) in known else _fake_in_numbers(value, at)
+
+        for node in self.gm.graph.nodes:
+            args, kwargs = map_aggregate(node.args, number), map_aggregate(node.kwargs, number)
+            copy = new[node] = graph.create_node(node.op, node.target, args, kwargs, node.name, node.type)
+            copy.meta = {key: map_aggregate(value, number) for key, value in node.meta.items() if key in VALUES}
+            copy.meta |= {key: value for key, value in node.meta.items() if key not in VALUES}
+        return torch.fx.GraphModule(self.gm, graph), [known[id(fake)] for fake in self.fakes]
+
+
+VALUES = ("val", "example_value")
+"""What a node's meta has of its results."""
+
+
+def _fake_in_numbers(value: Any, at: Mapping[str, int]) -> Any:
+    if not isinstance(value, torch.Tensor) or not has_symbols(value):
+        return in_numbers(value, at)
+    sizes, strides = in_numbers(tuple(value.shape), at), in_numbers(value.stride(), at)
+    with torch.inference_mode(value.is_inference()):
+        return torch_compat.fake_like(value.fake_mode, value, sizes, strides).requires_grad_(value.requires_grad)
+
+
+def told(at: Mapping[str, int]) -> str:
+    """Sizes as people read them."""
+    return ", ".join(f"{name}={size}" for name, size in at.items())
+
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+class _Turn:
+    """``one`` is held while a graph is compiled for its sizes: one at a time. ``tracing`` is while a thread of ours has
+    frames of PyTorch's on its stack, with which the interpreter must not end it.
+    """
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Nobody is at work: in a forked process not even who was, in its parent."""
+        self.one, self.tracing = _thread.allocate_lock(), _thread.allocate_lock()
+
+    def end(self) -> None:
+        """No thread of ours goes on from here. Those that wait for a lock may be ended."""
+        self.tracing.acquire()
+
+
+_turn = _Turn()
+
+
+def wait() -> None:
+    """Until nothing is being compiled for its sizes any more."""
+    with _turn.one:
+        pass
+
+
+atexit.register(_turn.end)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_turn.begin)
