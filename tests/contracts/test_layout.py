@@ -37,11 +37,12 @@ ROOT = {
     "api.py",
     "errors.py",
     "graph_pipeline.py",
+    "lazy_specialization.py",
     "options.py",
     "pipeline.py",
     "py.typed",
 }
-"""The public face, its options and errors, and the two pipelines."""
+"""The public face, its options and errors, the two pipelines, and what runs the second one beside the program."""
 
 
 def test_nothing_lies_loose_in_the_root():
