@@ -26,13 +26,13 @@ from torch.fx.node import map_aggregate
 
 from . import torch_compat
 from ._native import SizeDispatch
+from .compilation.job import alone
 from .compilation.timing import compiling
 from .graph_pipeline import GraphPipeline, compiling_graph
 from .options import CompileOptions
 from .process import interrupts, threads
 from .records.compilation import Compilation, GraphRecord
 from .records.size_places import in_numbers, size_places, symbols_of
-from .records.symbolic_ints import has_symbols
 from .runtime.graph_calls import GraphCall
 from .runtime.store import Folder
 
@@ -51,15 +51,10 @@ def by_sizes(
     calls = ((node.args, tuple(node.kwargs.values())) for node in gm.graph.nodes if node.op != "placeholder")
     names = symbols_of([*fakes, *calls])
     places = size_places(fakes, names)
-    if not names or names - places.keys() or not all(map(_is_layout, fakes)):
+    if not names or names - places.keys() or not all(map(torch_compat.is_plain, fakes)):
         return compilation.call
     hot = _HotSizes(gm, fakes, [*places], graph.job.options, graph.job.folder, compilation.record)
     return SizeDispatch(compilation.call, tuple(places.values()), after, hot)
-
-
-def _is_layout(fake: Any) -> bool:
-    """Whether an input in numbers follows from its sizes and strides."""
-    return not has_symbols(fake) or (torch_compat.is_plain(fake) and fake.is_leaf)
 
 
 class _HotSizes:
@@ -112,7 +107,7 @@ class _HotSizes:
         folder = self.folder.child("_".join(f"{name}_{size}" for name, size in at.items()))
         with ExitStack() as ended:
             with _turn.tracing:
-                gm, fakes = self._in_numbers(at)
+                gm, fakes = alone(self._in_numbers, at)
                 graph = ended.enter_context(compiling_graph(gm, fakes, self.options, folder, fakes))
                 graph.start_backward()
             graph.wait()
@@ -124,14 +119,17 @@ class _HotSizes:
         return compilation.call
 
     def _in_numbers(self, at: Mapping[str, int]) -> tuple[torch.fx.GraphModule, list[Any]]:
-        """The graph and its inputs with numbers for the sizes that are open."""
-        known = {id(fake): _fake_in_numbers(fake, at) for fake in self.fakes}
+        """The graph and its inputs with numbers for the sizes that are open, under a fake mode of their own: in that of
+        the captured graph another thread may be tracing its backward.
+        """
+        mode = torch_compat.new_fake_mode()
+        known = {id(fake): torch_compat.fake_of(mode, fake, *_layout(fake, at)) for fake in self.fakes}
         graph, new = torch.fx.Graph(), dict[torch.fx.Node, torch.fx.Node]()
 
         def number(value: Any) -> Any:
             if isinstance(value, torch.fx.Node):
                 return new[value]
-            return known[id(value)] if id(value) in known else _fake_in_numbers(value, at)
+            return known[id(value)] if id(value) in known else _result(mode, value, at)
 
         for node in self.gm.graph.nodes:
             args, kwargs = map_aggregate(node.args, number), map_aggregate(node.kwargs, number)
@@ -145,12 +143,15 @@ VALUES = ("val", "example_value")
 """What a node's meta has of its results."""
 
 
-def _fake_in_numbers(value: Any, at: Mapping[str, int]) -> Any:
-    if not isinstance(value, torch.Tensor) or not has_symbols(value):
+def _layout(fake: torch.Tensor, at: Mapping[str, int]) -> tuple[Any, Any]:
+    return in_numbers(tuple(fake.shape), at), in_numbers(fake.stride(), at)
+
+
+def _result(mode: Any, value: Any, at: Mapping[str, int]) -> Any:
+    """A number in the place of a size, and of a result its layout, for the comments in the graph's file."""
+    if not isinstance(value, torch_compat.FakeTensor):
         return in_numbers(value, at)
-    sizes, strides = in_numbers(tuple(value.shape), at), in_numbers(value.stride(), at)
-    with torch.inference_mode(value.is_inference()):
-        return torch_compat.fake_like(value.fake_mode, value, sizes, strides).requires_grad_(value.requires_grad)
+    return torch_compat.fake_like(mode, value, *_layout(value, at)) if value.layout is torch.strided else None
 
 
 def told(at: Mapping[str, int]) -> str:

@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchglass as tg
+from torchglass import lazy_specialization
 from torchglass._native import SizeDispatch
 
 CALLS = 3
@@ -35,6 +36,7 @@ def wait_for(compiled: Any, count: int = 1, seconds: float = 60) -> None:
     while len(graph_of(compiled).specialized) < count:
         assert time.monotonic() < end, [sizes for sizes, _ in graph_of(compiled).specialized]
         time.sleep(0.01)
+    lazy_specialization.wait()  # else other sizes are not taken yet
 
 
 def shaped(x: torch.Tensor) -> torch.Tensor:
@@ -75,6 +77,19 @@ def test_training_has_its_backward_ahead() -> None:
         model(x).square().mean().backward()
         torch.testing.assert_close(found, [parameter.grad for parameter in model.parameters()])
     assert not any(side.name == "backward_2" for side in alone.sides)
+
+
+def test_the_backward_for_all_sizes_is_compiled_meanwhile() -> None:
+    """One thread reads the fake tensors of a graph under whose mode another one traces."""
+    for seed in range(8):
+        torch.manual_seed(seed)
+        model = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU()) for _ in range(4)])
+        compiled = hot(model.forward, calls=1)
+        for rows in (5, 6):
+            compiled(torch.randn(rows, 8)).square().backward(torch.ones(rows, 8))
+        wait_for(compiled)
+        ((_, alone),) = [*dict(graph_of(compiled).specialized).items()][:1]
+        assert not alone.fallbacks and all(alone.files[f"{side}_kernels.c"] for side in ("forward", "backward"))
 
 
 def test_four_sizes_at_most() -> None:
