@@ -15,9 +15,11 @@ from typing import Any
 
 import torch
 
+from ..aten.sizes import hints
 from ..operators.control_flow import written_names
 from ..process import interrupts
 from ..records.origin import UNKNOWN, Origin
+from ..records.symbolic_ints import sizes_of
 from ..torch_compat import (
     DispatchMode,
     FakeTensor,
@@ -323,6 +325,23 @@ def _log_softmax(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kw
     if value.stride() == torch.empty(value.shape, device="meta").stride():  # as eager's kernel lays it out
         return value
     return recorder.call(aten.clone.default, (value,), {"memory_format": torch.contiguous_format})
+
+
+@special(aten._scaled_dot_product_cudnn_attention_backward.default)
+def _cudnn_attention_backward(
+    recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """With a gradient that lies as the result does. PyTorch keeps cuDNN's plans by the layouts of query, key and value
+    alone (2.11, 2.13): one that was made for a gradient of another layout would read this one's wrongly.
+    """
+    grad, out = args[0], args[4]
+    if sizes_of(grad.stride()) != sizes_of(out.stride()):
+        steps = hints(out.stride())
+        order = sorted(range(out.dim()), key=lambda k: (-steps[k], k))
+        lying = recorder.call(aten.permute.default, (grad, order), {})
+        lying = recorder.call(aten.clone.default, (lying,), {"memory_format": torch.contiguous_format})
+        grad = recorder.call(aten.permute.default, (lying, [order.index(k) for k in range(len(order))]), {})
+    return recorder.call(func, (grad, *args[1:]), kwargs)
 
 
 @special(aten._efficient_attention_backward.default)
