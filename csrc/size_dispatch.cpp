@@ -7,7 +7,7 @@
 //       which gives way to a new one.
 //   add(sizes: tuple, graph): from now on calls of these sizes run that graph.
 //   end(): nothing is counted any more, and `notice` is let go.
-//   variants: how many have been added.
+//   taken: how many sizes `notice` has taken.
 //
 // Inputs that do not tell their sizes, such as those of a tracer, leave the choice to the graph for all of them.
 #include "native.h"
@@ -49,6 +49,7 @@ struct SizeDispatch {
   std::vector<SizePlace> places;
   std::vector<SizeVariant> variants;
   std::vector<SizeCount> counts;
+  std::vector<CallSizes> taken;
 };
 
 SizeDispatch* as_dispatch(PyObject* object) {
@@ -103,14 +104,16 @@ void forget_count(SizeDispatch* self, const CallSizes& sizes) {
 
 // False with an exception set where `notice` raised.
 bool note_call(SizeDispatch* self, const CallSizes& sizes) {
+  if (std::find(self->taken.begin(), self->taken.end(), sizes) != self->taken.end()) return true;
   if (!count_call(self, sizes)) return true;
+  const Ref notice = Ref::borrow(self->notice);  // before anything may run that ends the counting
   const Ref told = tuple_of(sizes);
-  const Ref notice = Ref::borrow(self->notice);
   if (!told) return false;
   PyObject* arguments[] = {reinterpret_cast<PyObject*>(self), told.get()};
   const Ref taken(PyObject_Vectorcall(notice.get(), arguments, 2, nullptr));
   const int truth = taken ? PyObject_IsTrue(taken.get()) : -1;
   if (truth == 0) forget_count(self, sizes);
+  if (truth > 0) self->taken.push_back(sizes);
   return truth >= 0;
 }
 
@@ -171,6 +174,7 @@ PyObject* dispatch_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   new (&self->places) std::vector<SizePlace>(std::move(places));
   new (&self->variants) std::vector<SizeVariant>();
   new (&self->counts) std::vector<SizeCount>();
+  new (&self->taken) std::vector<CallSizes>();
   return reinterpret_cast<PyObject*>(self);
 }
 
@@ -197,8 +201,8 @@ PyObject* dispatch_end(PyObject* object, PyObject*) {
   Py_RETURN_NONE;
 }
 
-PyObject* dispatch_variants(PyObject* object, void*) {
-  return PyLong_FromSize_t(as_dispatch(object)->variants.size());
+PyObject* dispatch_taken(PyObject* object, void*) {
+  return PyLong_FromSize_t(as_dispatch(object)->taken.size());
 }
 
 int dispatch_traverse(PyObject* object, visitproc visit, void* arg) {
@@ -223,6 +227,7 @@ void dispatch_dealloc(PyObject* object) {
   self->places.~vector();
   self->variants.~vector();
   self->counts.~vector();
+  self->taken.~vector();
   Py_TYPE(object)->tp_free(object);
 }
 
@@ -233,7 +238,7 @@ PyMethodDef dispatch_methods[] = {
 };
 
 PyGetSetDef dispatch_fields[] = {
-    {"variants", entry<dispatch_variants>, nullptr, "How many have been added.", nullptr},
+    {"taken", entry<dispatch_taken>, nullptr, "How many sizes `notice` has taken.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

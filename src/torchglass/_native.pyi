@@ -137,7 +137,7 @@ class ModuleCall:
     def __call__(self, module: Any, *args: Any, **kwargs: Any) -> Any: ...
 
 class SizeDispatch:
-    variants: int
+    taken: int
     def __init__(
         self,
         graph: Callable[..., Any],

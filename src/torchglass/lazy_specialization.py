@@ -73,8 +73,11 @@ class _HotSizes:
         self.options, self.folder, self.record = options, folder, record
 
     def __call__(self, dispatch: SizeDispatch, sizes: tuple[int, ...]) -> bool:
-        """Whether these sizes are taken: not while others are, amid a compile, or under modes that would see it."""
-        if compiling.is_at_work() or interrupts.is_handling() or torch_compat.has_modes():
+        """Whether these sizes are taken: not while others are, amid a compile, or under modes that would see it.
+
+        Nor while anomalies are detected, which a compile turns off for all threads.
+        """
+        if compiling.is_at_work() or interrupts.is_handling() or torch_compat.has_modes() or torch.is_anomaly_enabled():
             return False
         if not _turn.one.acquire(blocking=False):
             return False
@@ -95,10 +98,10 @@ class _HotSizes:
             if call is not None:
                 dispatch.add(sizes, call)
                 log.info("`%s` is compiled for %s alone as well", self.folder.function_name, told(at))
-        except Exception as error:  # the graph for all sizes goes on
+        except BaseException as error:  # the graph for all sizes goes on
             log.debug("compiling `%s` for %s failed", self.folder.function_name, told(at), exc_info=error)
         finally:
-            if dispatch.variants >= MOST_VARIANTS:
+            if dispatch.taken >= MOST_VARIANTS:
                 dispatch.end()
             _turn.one.release()
 

@@ -92,6 +92,21 @@ def test_the_backward_for_all_sizes_is_compiled_meanwhile() -> None:
         assert not alone.fallbacks and all(alone.files[f"{side}_kernels.c"] for side in ("forward", "backward"))
 
 
+def test_anomalies_are_detected_as_the_program_says() -> None:
+    layers = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.GELU()) for _ in range(6)])
+    compiled = hot(layers.forward, calls=1)
+    with torch.autograd.set_detect_anomaly(True):
+        compiled(torch.randn(3, 8))
+        assert torch.is_anomaly_enabled() and not graph_of(compiled).specialized
+    compiled(torch.randn(4, 8))  # from here on beside the program
+    torch.autograd.set_detect_anomaly(True)
+    lazy_specialization.wait()
+    assert torch.is_anomaly_enabled()
+    torch.autograd.set_detect_anomaly(False)
+    lazy_specialization.wait()
+    assert not torch.is_anomaly_enabled()
+
+
 def test_four_sizes_at_most() -> None:
     compiled = hot(lambda x: (x * 2).cos())
     for count, rows in enumerate((3, 4, 5, 6), 1):
@@ -223,7 +238,7 @@ def test_the_dispatch_counts_and_chooses() -> None:
     assert [dispatch(x, y) for _ in range(9)] == ["open"] * 9
     assert told == [(5, 4)] * 2  # the first time they were not taken
     dispatch.add((5, 4), lambda *inputs: "alone")
-    assert (dispatch(x, y), dispatch(x, torch.ones(6)), dispatch.variants) == ("alone", "open", 1)
+    assert (dispatch(x, y), dispatch(x, torch.ones(6)), dispatch.taken) == ("alone", "open", 1)
     dispatch.end()
     assert [dispatch(x, torch.ones(6)) for _ in range(9)] == ["open"] * 9 and len(told) == 2
 
@@ -241,6 +256,12 @@ def test_the_dispatch_forgets_rare_sizes_and_raises_what_is_raised() -> None:
         dispatch(torch.ones(rows))
         dispatch(torch.ones(1000)) if rows % 7 == 0 else None
     assert told == [(1000,)]
+
+    for rows in range(100):
+        dispatch(torch.ones(rows))
+    for _ in range(9):
+        dispatch(torch.ones(1000))
+    assert told == [(1000,)]  # what was taken is not told again, though others were counted since
 
     def refuse(*_: Any) -> bool:
         raise KeyError("no")

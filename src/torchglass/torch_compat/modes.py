@@ -36,9 +36,10 @@ class Anomalies:
         torch.set_anomaly_enabled(False)
 
     def back(self) -> None:
-        """As the program has it; once more does nothing."""
+        """As the program has it, which may have turned it on meanwhile; once more does nothing."""
         if self._before is not None:
-            torch.set_anomaly_enabled(*self._before)
+            if not torch.is_anomaly_enabled():
+                torch.set_anomaly_enabled(*self._before)
             self._before = None
 
     @contextmanager
