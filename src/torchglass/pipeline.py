@@ -22,7 +22,7 @@ from .backends import registry
 from .capture.run import Stopped
 from .capture.run import run as capture_run
 from .compilation.recompiles import Fixed, declared_error, refuse_numbers, size_advice
-from .compilation.reporting import report_value, rewrite
+from .compilation.reporting import report_values, rewrite
 from .compilation.timing import Timeline, compiling
 from .errors import BackendError, CompileError, DeclaredSizeError, GraphBreakError
 from .graph_pipeline import compiling_graph, prepare
@@ -286,7 +286,7 @@ class FunctionState:
             if source in self.fixed or (self.options.dynamic is False and is_tensor_size(source)):
                 continue
             self.changes[source] = self.changes.get(source, 0) + 1
-        told = [Recompile(f.guard, report_value(f.old), report_value(f.new), index) for index, f in failures]
+        told = [Recompile(f.guard, *report_values(f.old, f.new), index) for index, f in failures]
         self.record.recompiles.append(replace(told[0], others=tuple(told[1:])))
         return failures[0][1]
 

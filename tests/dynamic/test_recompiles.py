@@ -11,6 +11,10 @@ import pytest
 import torch
 
 import torchglass as tg
+from torchglass.records.guards import Guard, TensorMeta
+from torchglass.records.origin import UNKNOWN
+from torchglass.records.sources import Item, Local
+from torchglass.runtime import guards
 
 
 class Config:
@@ -168,3 +172,30 @@ def test_a_number_that_was_met_once(function: Any, calls: list[tuple[int, int]])
     for size, n in calls:
         assert torch.equal(compiled(torch.ones(size), n), function(torch.ones(size), n))
     assert len(tg.explain(compiled).entries) == 3
+
+
+def test_a_call_with_another_keyword_is_compared_with_its_like() -> None:
+    """An entry without the mask misses it alone; one with a mask misses its size and a number."""
+
+    def f(**inputs: Any) -> None: ...
+
+    inputs = Local("inputs")
+    told = "", UNKNOWN
+    without = (Guard(inputs, "dict_keys", ["x", "n"], *told),)
+    like = (
+        Guard(Item(inputs, "n"), "constant", 7, *told),
+        Guard(Item(inputs, "mask"), "tensor", TensorMeta.of(torch.ones(12)), *told),
+    )
+    scope = guards.scope_of(f, ({"x": 1, "n": 8, "mask": torch.ones(13)},))
+    for entries, nearest in (([without, like], 1), ([like, without], 0)):
+        failures, newest = guards.nearest_failures(entries, scope)
+        assert (failures[0][0], newest) == (nearest, nearest)
+
+
+def test_which_mode_changed() -> None:
+    compiled, x = tg.compile(lambda x: x + 1), torch.ones(3)
+    compiled(x)
+    with torch.no_grad():
+        compiled(x)
+    (recompile,) = compiled.function_state.record.recompiles
+    assert (str(recompile.old), str(recompile.new)) == ("grad_mode=True", "grad_mode=False")

@@ -12,6 +12,7 @@ from ..records.compilation import FunctionRecord, ReprText
 from ..records.guards import TensorMeta
 from ..records.sources import Source
 from ..runtime import debug_objects
+from ..runtime.global_state import GlobalState
 from ..runtime.store import Folder
 
 
@@ -23,6 +24,13 @@ def rewrite(record: FunctionRecord, folder: Folder) -> None:
     debug_objects.moved(record, top.path)
     if debug_objects.is_latest(record):  # a backward of an earlier one may come after a reset
         reports.changed(record, functools.partial(top.write, role="report"), top.store.asked)
+
+
+def report_values(old: Any, new: Any) -> tuple[Any, Any]:
+    """What a guard wanted and what it got, as a report keeps them: of the state around calls what differs."""
+    if isinstance(old, GlobalState) and isinstance(new, GlobalState):
+        return ReprText(old.beside(new)), ReprText(new.beside(old))
+    return report_value(old), report_value(new)
 
 
 def report_value(value: Any) -> Any:

@@ -31,6 +31,14 @@ class GlobalState(NamedTuple):
     function_modes: tuple[Any, ...] = ()
     dispatch_modes: tuple[Any, ...] = ()
 
+    def beside(self, other: GlobalState) -> str:
+        """What differs from another one, as people read it: ``grad_mode=False``. Dispatch keys follow from the rest
+        where that differs.
+        """
+        differs = [name for name in self._fields if getattr(self, name) != getattr(other, name)]
+        shown = [name for name in differs if not name.endswith("_keys")] or differs
+        return ", ".join(f"{name}={getattr(self, name)}" for name in shown)
+
 
 def global_state() -> GlobalState:
     """The state now, as a ``global_state`` guard expects it; ``deterministic`` is 2 for "warn only"."""

@@ -183,8 +183,9 @@ they have more: large programs, which take so long to compile that a hundredth o
 
 def nearest_failures(entries: Sequence[Sequence[Guard]], scope: Scope) -> tuple[list[tuple[int, Failure]], int]:
     """For each entry, by its index, the first guard that fails: those entries first of whose guards the fewest fail
-    for more than numbers and sizes, then the fewest at all, of equal ones where the first comes last. Beside them the
-    newest that comes as near as the first. The newest are asked: ``LEAST_ASKED``, and more until ``MOST_EVALUATED``.
+    for more than numbers and sizes, then the fewest at all, of equal ones where the first comes last: a call with other
+    keywords is another kind of call, though a dictionary may grow. Beside them the newest that comes as near as the
+    first. The newest are asked: ``LEAST_ASKED``, and more until ``MOST_EVALUATED``.
     """
     found: list[tuple[int, int, int, int, Guard]] = []
     evaluated = 0
@@ -194,7 +195,8 @@ def nearest_failures(entries: Sequence[Sequence[Guard]], scope: Scope) -> tuple[
         evaluated += len(entries[index])
         failing = [place for place, guard in enumerate(entries[index]) if not evaluate(guard, scope)]
         if failing:
-            others = sum(not any(changed_values([entries[index][place]], scope)) for place in failing)
+            guards = [entries[index][place] for place in failing]
+            others = sum(one.check == "dict_keys" or not any(changed_values([one], scope)) for one in guards)
             found.append((others, len(failing), -failing[0], index, entries[index][failing[0]]))
     found.sort(key=lambda row: (*row[:3], -row[3]))
     newest = max((row[3] for row in found if row[:2] == found[0][:2]), default=-1)
