@@ -2,7 +2,7 @@
 //
 //   SizeDispatch(graph, places: tuple[(int, int), ...], after: int, notice: callable)
 //       graph(*inputs), the sizes of a call being those of its inputs: `places` says of each which input and which of
-//       its dimensions. CallSizes that `after` calls have had are told: notice(this, sizes: tuple), once if it takes
+//       its dimensions. Sizes that `after` calls have had are told: notice(this, sizes: tuple), once if it takes
 //       them, which it says by something true. Counted at a time are `most_counted` tuples of sizes, the rarest of
 //       which gives way to a new one.
 //   add(sizes: tuple, graph): from now on calls of these sizes run that graph.

@@ -18,6 +18,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -48,29 +49,27 @@ def by_sizes(
     after = graph.job.options.get("hot_calls")
     if not after or not graph.runs_generated_kernels:
         return compilation.call
-    calls = ((node.args, tuple(node.kwargs.values())) for node in gm.graph.nodes if node.op != "placeholder")
-    names = symbols_of([*fakes, *calls])
+    names = symbols_of(fakes)
+    if not names or not all(map(torch_compat.is_plain, fakes)):
+        return compilation.call
     places = size_places(fakes, names)
-    if not names or names - places.keys() or not all(map(torch_compat.is_plain, fakes)):
+    names |= symbols_of((node.args, tuple(node.kwargs.values())) for node in gm.graph.nodes)
+    if names - places.keys():  # those that data decide
         return compilation.call
     hot = _HotSizes(gm, fakes, [*places], graph.job.options, graph.job.folder, compilation.record)
     return SizeDispatch(compilation.call, tuple(places.values()), after, hot)
 
 
+@dataclass(frozen=True, eq=False)
 class _HotSizes:
     """Takes sizes that are worth a compile, amid a call of the program's in any of its threads."""
 
-    def __init__(
-        self,
-        gm: torch.fx.GraphModule,
-        fakes: Sequence[Any],
-        names: Sequence[str],
-        options: CompileOptions,
-        folder: Folder,
-        record: GraphRecord,
-    ) -> None:
-        self.gm, self.fakes, self.names = gm, fakes, names
-        self.options, self.folder, self.record = options, folder, record
+    gm: torch.fx.GraphModule
+    fakes: Sequence[Any]
+    names: Sequence[str]
+    options: CompileOptions
+    folder: Folder
+    record: GraphRecord
 
     def __call__(self, dispatch: SizeDispatch, sizes: tuple[int, ...]) -> bool:
         """Whether these sizes are taken: not while others are, amid a compile, or under modes that would see it.
