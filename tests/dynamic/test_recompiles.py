@@ -192,6 +192,19 @@ def test_a_call_with_another_keyword_is_compared_with_its_like() -> None:
         assert (failures[0][0], newest) == (nearest, nearest)
 
 
+def test_a_dictionary_that_grows_is_of_the_same_kind() -> None:
+    """What a program keeps grows at every call: only the keywords of the call itself tell kinds of calls apart."""
+
+    def f(memory: dict[str, int]) -> None: ...
+
+    memory = Local("memory")
+    told = "", UNKNOWN
+    short = (Guard(Item(memory, "n"), "constant", "none", *told), Guard(Item(memory, "n"), "type", str, *told))
+    grown = (Guard(memory, "dict_keys", ["n"], *told),)
+    failures, newest = guards.nearest_failures([grown, short], guards.scope_of(f, ({"n": 1, "m": 2},)))
+    assert (failures[0][0], newest) == (0, 0)
+
+
 def test_which_mode_changed() -> None:
     compiled, x = tg.compile(lambda x: x + 1), torch.ones(3)
     compiled(x)

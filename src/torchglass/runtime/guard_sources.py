@@ -14,6 +14,7 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import CO_VARKEYWORDS
 from types import CellType, FunctionType, MethodType
 from typing import Any, TypeVar
 
@@ -40,11 +41,14 @@ S = TypeVar("S", bound=Source)
 
 @dataclass(frozen=True)
 class Scope:
-    """What sources start from: parameters by name, the function's globals, its closure cells by name."""
+    """What sources start from: parameters by name, the function's globals, its closure cells by name. ``keywords`` is
+    the name of ``**kwargs``, where the function has such a parameter.
+    """
 
     locals: Mapping[str, Any]
     globals: dict[str, Any]
     cells: Mapping[str, CellType]
+    keywords: str | None = None
 
 
 def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -55,8 +59,10 @@ def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
 def scope_of(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Scope:
     """The scope of a call whose parameters have these values, in the order of ``parameter_names``."""
     plain = plain_function(function)
-    cells = dict(zip(plain.__code__.co_freevars, plain.__closure__ or ()))
-    return Scope(dict(zip(parameter_names(plain), arguments)), plain.__globals__, cells)
+    code, names = plain.__code__, parameter_names(plain)
+    cells = dict(zip(code.co_freevars, plain.__closure__ or ()))
+    keywords = names[-1] if code.co_flags & CO_VARKEYWORDS else None
+    return Scope(dict(zip(names, arguments)), plain.__globals__, cells, keywords)
 
 
 def plain_function(function: Callable[..., Any]) -> FunctionType:

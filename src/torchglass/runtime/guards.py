@@ -23,7 +23,7 @@ from .. import _native, torch_compat
 from ..records.compilation import ReprText
 from ..records.guards import CHECKS, Guard, TensorMeta
 from ..records.size_sources import tensor_size
-from ..records.sources import Computed, Source
+from ..records.sources import Computed, Local, Source
 from .global_state import GlobalState, global_state
 from .guard_build import build_table
 from .guard_sources import Scope, parameter_names, reach, scope_of
@@ -184,8 +184,8 @@ they have more: large programs, which take so long to compile that a hundredth o
 def nearest_failures(entries: Sequence[Sequence[Guard]], scope: Scope) -> tuple[list[tuple[int, Failure]], int]:
     """For each entry, by its index, the first guard that fails: those entries first of whose guards the fewest fail
     for more than numbers and sizes, then the fewest at all, of equal ones where the first comes last: a call with other
-    keywords is another kind of call, though a dictionary may grow. Beside them the newest that comes as near as the
-    first. The newest are asked: ``LEAST_ASKED``, and more until ``MOST_EVALUATED``.
+    keywords is another kind of call, though any other dictionary may grow. Beside them the newest that comes as near
+    as the first. The newest are asked: ``LEAST_ASKED``, and more until ``MOST_EVALUATED``.
     """
     found: list[tuple[int, int, int, int, Guard]] = []
     evaluated = 0
@@ -196,11 +196,15 @@ def nearest_failures(entries: Sequence[Sequence[Guard]], scope: Scope) -> tuple[
         failing = [place for place, guard in enumerate(entries[index]) if not evaluate(guard, scope)]
         if failing:
             guards = [entries[index][place] for place in failing]
-            others = sum(one.check == "dict_keys" or not any(changed_values([one], scope)) for one in guards)
+            others = sum(_is_keywords(one, scope) or not any(changed_values([one], scope)) for one in guards)
             found.append((others, len(failing), -failing[0], index, entries[index][failing[0]]))
     found.sort(key=lambda row: (*row[:3], -row[3]))
     newest = max((row[3] for row in found if row[:2] == found[0][:2]), default=-1)
     return [(index, _failure(guard, scope)) for *_, index, guard in found], newest
+
+
+def _is_keywords(guard: Guard, scope: Scope) -> bool:
+    return guard.check == "dict_keys" and scope.keywords is not None and guard.source == Local(scope.keywords)
 
 
 # What may be another one at each call, by the check that holds it to one: numbers, texts, generators, lengths.
