@@ -112,10 +112,9 @@ class Tracer:
         self.gm = gm
         self.traces_arrays = any(getattr(node.target, "traces_arrays", False) for node in gm.graph.nodes)
         self.mode = _fake_mode_of(example_inputs)
-        self.recorder = recorder = Recorder(self.mode)
+        self.recorder = Recorder(self.mode)
         self.sizes = environment_of([*example_inputs, *(n.meta.get("val") for n in gm.graph.nodes)])
         if self.sizes is not None:
-            self.sizes.origin = lambda: recorder.origin
             symbolic_shapes.leave_open(self.mode)
             self.sizes.general = True  # who refuses tensors without elements has asked for them in capture
             self.mode.sized_by_data = functools.partial(data_sizes.answer, self.sizes)
@@ -360,6 +359,9 @@ def _tracing(tracer: Tracer, training: bool) -> Iterator[None]:
         stack.enter_context(tracer.mode)
         stack.enter_context(tracer.recorder)
         stack.enter_context(functionalization())
+        if tracer.sizes is not None:
+            tracer.sizes.origin = lambda: tracer.recorder.origin
+            stack.callback(tracer.sizes.release)
         if tracer.traces_arrays:
             stack.enter_context(TracedArrays(functools.partial(_numpy_call, tracer)))
         try:

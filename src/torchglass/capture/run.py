@@ -143,6 +143,7 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
                     raise Stopped(GraphBreak(reason, origin, ANY_HINT)) from None
                 finally:
                     inference.left_for_real(attempt.m)
+                    attempt.m.state(SizeEnvironment).release()
                     vars(attempt.m).clear()  # numbers and unread lists keep the machine, which keeps them
     finally:
         sys.setrecursionlimit(limit)

@@ -57,9 +57,7 @@ class SizeEnvironment:
 
     def __init__(self) -> None:
         self.allowed = self.all_arguments = self.data_allowed = False
-        self.origin: Callable[[], Origin] = lambda: UNKNOWN
         self.operator = ""
-        self.free: Callable[[str], str] = lambda name: name
         self.declared: DeclaredSizes = {}
         self.sources: dict[str, Source] = {}
         self.assumed: dict[tuple[Size, str], Assumption] = {}  # by the difference and its relation to 0
@@ -69,7 +67,6 @@ class SizeEnvironment:
         self.by_data: dict[str, None] = {}  # symbols that data decide, as they are made: nothing is assumed of them
         self.checked: dict[str, tuple[list[Size], list[Size]]] = {}  # those between what the graph checks that they are
         self.made_by_data: list[torch.SymInt] = []  # by the call at hand
-        self.chosen: dict[int, tuple[torch.Tensor, int, torch.SymInt]] = {}  # how many a mask of a version chooses
         self.again: list[torch.SymInt] | None = None  # of a call that is made once more: what it makes
         self.layouts_open = False  # whether what is not proved to lie contiguous does not
         self.general = False  # whether a size that data decide may be taken for one that is neither 0 nor 1
@@ -80,6 +77,15 @@ class SizeEnvironment:
         self._dense: dict[Any, bool] = {}  # of sizes and strides, and how much was assumed then
         self._made: dict[Size, torch.SymInt] = {}
         self.closed = False  # whether the guards are made: nothing more may be assumed
+        self.release()
+
+    def release(self) -> None:
+        """Forget the stage at work, which holds its fake tensors. The sizes of those hold this in C++, where Python's
+        collector of cycles does not look.
+        """
+        self.origin: Callable[[], Origin] = lambda: UNKNOWN
+        self.free: Callable[[str], str] = lambda name: name
+        self.chosen: dict[int, tuple[torch.Tensor, int, torch.SymInt]] = {}  # how many a mask of a version chooses
 
     def symbol(self, source: Source, value: int) -> torch.SymInt:
         """A size that is read at ``source`` and was ``value``, which is at least 1."""
