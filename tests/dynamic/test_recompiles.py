@@ -105,7 +105,7 @@ def test_a_third_size_is_no_recompile(function: Any) -> None:
 
 @pytest.mark.parametrize(
     ("function", "guard", "line"),
-    [(branch, "x.shape[0] < 11", "if x.shape[0] < 11:"), (loop, "x.shape[0] == 8", "for i in range(x.shape[0]):")],
+    [(branch, "x.shape[0] <= 10", "if x.shape[0] < 11:"), (loop, "x.shape[0] == 8", "for i in range(x.shape[0]):")],
 )
 def test_what_a_program_asked_of_a_size(function: Any, guard: str, line: str) -> None:
     explained = after(function, 10, 8, 13)

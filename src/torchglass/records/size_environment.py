@@ -16,6 +16,7 @@ from .size_relations import (
     Assumption,
     evaluated,
     linear,
+    multiple,
     normal_form,
     paired,
     proved,
@@ -270,6 +271,20 @@ class SizeEnvironment:
         self._narrow(row)
         if relation == "==" and not self.is_by_data(difference) and (found := solved(difference)):
             self._replace(found)
+
+    def follows(self, row: Assumption, rows: Iterable[Assumption]) -> bool:
+        """Whether an assumption holds wherever others do, of symbols within their ranges."""
+        supposed = SizeEnvironment()
+        supposed.ranges = dict(self.ranges)
+        for symbol, factor in filter(None, map(multiple, rows)):
+            part = f"{symbol.name}/{factor}"
+            supposed.ranges[part] = 0, None
+            supposed.replaced[symbol] = factor * Symbol(part, symbol.hint // factor)
+        for other in rows:
+            left = supposed.canonical(other.left)
+            if not is_known(left):
+                supposed._assume(*normal_form(left, other.relation), other.why)
+        return supposed.proved(row.left, row.relation, row.right) is True
 
     def _replace(self, found: dict[Atom, Size]) -> None:
         """From here on some atoms are other sizes, also in what replaced others so far."""

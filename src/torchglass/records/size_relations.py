@@ -22,6 +22,7 @@ from .sizes import (
     Expr,
     Size,
     at_least,
+    atoms_of,
     bounds,
     exact_quotient,
     is_known,
@@ -151,6 +152,20 @@ def solved(difference: Size) -> dict[Atom, Size]:
         if not atom.function and atom.name not in symbols([rest]):
             return {atom: rest}
     return {}
+
+
+def multiple(row: Assumption) -> tuple[Atom, int] | None:
+    """The symbol and the number of which it is a multiple, where an assumption says that: ``4 * (s0 // 4) == s0``."""
+    if row.relation != "==" or not isinstance(row.left, Expr):
+        return None
+    for atom in atoms_of(row.left):
+        if atom.function in ("floordiv", "mod") and is_known(divisor := atom.arguments[1]):
+            remainder = atom.arguments[0] - divisor * (atom.arguments[0] // divisor)
+            symbol = only_atom(atom.arguments[0])
+            said = of_atom(atom) if atom.function == "mod" else remainder
+            if symbol is not None and not symbol.function and row.left in (said, -1 * said):
+                return symbol, divisor
+    return None
 
 
 def paired(difference: Size) -> list[tuple[Size, Size]]:

@@ -64,16 +64,33 @@ def is_tensor_size(source: Source) -> bool:
     return isinstance(source, Item) and isinstance(source.of, Attr) and source.of.name == "shape"
 
 
+MOST_COMPARED = 24
+"""Assumptions of a graph that are compared with one another, each with all others."""
+
+
 def size_guards(environment: SizeEnvironment) -> list[Guard]:
     """What was assumed of sizes and said of them, as an entry's guards; from here on nothing more may be assumed."""
     environment.closed = True
     symbols = environment.sources
     guards = [guard for name in symbols for guard in _range_guards(environment, name)]
-    for row in environment.assumed.values():
-        if not (environment.is_by_data(row.left) or _is_of_range(environment, row)):  # of the former the graph looks
-            left, right = (size_source(size, symbols) for size in _sides(row))
-            guards.append(_guard(row.relation, left, right, row.why, row.origin))
+    rows = environment.assumed.values()
+    asked = [row for row in rows if not (environment.is_by_data(row.left) or _is_of_range(environment, row))]
+    for row in _independent(environment, asked):  # of sizes that data decide the graph looks
+        left, right = (size_source(size, symbols) for size in _sides(row))
+        guards.append(_guard(row.relation, left, right, row.why, row.origin))
     return [*guards, *_declared_guards(environment.declared)]
+
+
+def _independent(environment: SizeEnvironment, rows: list[Assumption]) -> list[Assumption]:
+    """Assumptions without those that follow from others: of what is a multiple of 4 the half is even."""
+    if len(rows) > MOST_COMPARED:
+        return rows
+    kept = list(rows)
+    for row in rows:
+        others = [other for other in kept if other is not row]
+        if environment.follows(row, others):
+            kept = others
+    return kept
 
 
 def _range_guards(environment: SizeEnvironment, name: str) -> Iterator[Guard]:

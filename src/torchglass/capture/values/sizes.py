@@ -21,13 +21,13 @@ import torch
 from ...records.size_environment import DecidedByData, SizeEnvironment
 from ...records.size_relations import Relation
 from ...records.size_sources import size_source
-from ...records.sizes import Size, is_known, magnitude, maximum, minimum, product, symbol_name
+from ...records.sizes import Size, hint, is_known, magnitude, maximum, minimum, product, symbol_name
 from ...records.sources import Source
 from ...records.symbolic_ints import RELATIONS, IntNode, size_of
 from ..errors import NeedsData
 from ..protocol import Lazy, Machine, Value
 from .constant import ConstantV
-from .number import LengthV, NumberV
+from .number import TEMPLATES, LengthV, NumberV
 
 
 def _itself(size: Size, *more: Size) -> Size | None:
@@ -129,13 +129,31 @@ class SizeV(NumberV):
         if function in COMPARISONS:
             relation = Relation(sizes[0], COMPARISONS[function], sizes[1])  # type: ignore[arg-type]
             answer = self.environment.proved(relation.left, relation.relation, relation.right)
-            if answer is None:
-                return ConditionV(self.environment, relation) if self.by_data else None
-            return ConstantV(answer)
+            if answer is not None:
+                return ConstantV(answer)
+            if self.by_data:
+                return ConditionV(self.environment, relation)
+            return ComparisonV(self, relation, function, operands)
         result = _arithmetic(self.environment, function, sizes)
         if result is None:
             return None
         return ConstantV(result) if isinstance(result, int) else SizeV(m, IntNode(self.environment, result))
+
+
+class ComparisonV(NumberV):
+    """A comparison of sizes. A branch on it assumes what it says, of which the ranges of the sizes know: what a program
+    asks about a size in several ways is one guard.
+    """
+
+    def __init__(self, size: SizeV, relation: Relation, function: Any, operands: tuple[Value, ...]) -> None:
+        hints = hint(relation.left), hint(relation.right)
+        super().__init__(size.machine, function(*hints), None, function, TEMPLATES[function], operands)
+        self.environment, self.relation = size.environment, relation
+
+    @property
+    def value(self) -> bool:
+        asked = self.relation
+        return self.environment.decide(asked.left, asked.relation, asked.right, "its value was used")
 
 
 class ConditionV(Value):
