@@ -1,8 +1,8 @@
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <math.h>
-#include <omp.h>
+
+#define INFINITY (__builtin_inff ())
+
+#define NAN (__builtin_nanf (""))
 
 typedef uint8_t bool8;
 
@@ -16,9 +16,9 @@ typedef uint16_t f16; /* not _Float16: GCC makes vectors of it for few processor
 
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE float tg_bits_f32(int32_t x) { float y; memcpy(&y, &x, 4); return y; }
+INLINE float tg_bits_f32(int32_t x) { float y; __builtin_memcpy(&y, &x, 4); return y; }
 
-INLINE int32_t tg_bits_i32(float x) { int32_t y; memcpy(&y, &x, 4); return y; }
+INLINE int32_t tg_bits_i32(float x) { int32_t y; __builtin_memcpy(&y, &x, 4); return y; }
 
 INLINE float tg_from_bf16(bf16 x) { return tg_bits_f32((int32_t)((uint32_t)x << 16)); }
 
@@ -229,7 +229,7 @@ double tg_one_fmod(double, double) __asm__("fmod");
         tg_fmod##f##_##abi##_lanes numerators, tg_fmod##f##_##abi##_lanes divisors)                         \
     {                                                                                                       \
         ALIGNED type a[n], b[n], r[n];                                                                      \
-        memcpy(a, &numerators, sizeof a); memcpy(b, &divisors, sizeof b);                                   \
+        __builtin_memcpy(a, &numerators, sizeof a); __builtin_memcpy(b, &divisors, sizeof b);               \
         int more = 0, lost = 0;                                                                             \
         _Pragma("omp simd") for (int k = 0; k < n; ++k) r[k] = __builtin_fabs##f(a[k]);                     \
         do {                                                                                                \
@@ -248,7 +248,7 @@ double tg_one_fmod(double, double) __asm__("fmod");
         }                                                                                                   \
         if (lost) for (int k = 0; k < n; ++k) if (r[k] != r[k]) r[k] = tg_one_fmod##f(a[k], b[k]);          \
         tg_fmod##f##_##abi##_lanes found;                                                                   \
-        memcpy(&found, r, sizeof found);                                                                    \
+        __builtin_memcpy(&found, r, sizeof found);                                                          \
         return found;                                                                                       \
     }
 #if defined(__AVX512F__)

@@ -29,7 +29,8 @@ from .library import Library
 # -fno-builtin-sin, -cos: else the pair becomes one call of sincos, which has no vector form.
 FLAGS = (
     "-O2", "-ftree-vectorize", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math",
-    "-fwrapv", "-ffp-contract=off", "-fno-semantic-interposition", "-fopenmp", "-fPIC", "-std=gnu11", "-w",
+    "-fwrapv", "-ffp-contract=off", "-fno-semantic-interposition", "-fopenmp", "-fPIC", "-std=gnu11",
+    "-Werror=implicit-function-declaration",
     "-fno-tree-pre", "-fno-thread-jumps",
     "-fno-builtin-sin", "-fno-builtin-cos", "-fno-builtin-sinf", "-fno-builtin-cosf",
 )  # fmt: skip
@@ -199,7 +200,7 @@ def _build(source: Path, text: str, drivers: Sequence[str], compilers: Compilers
     openmp = openmp_library()
     link = ["-nodefaultlibs"]
     link += [openmp, f"-Wl,-rpath,{os.path.dirname(openmp)}"] if openmp else ["-lgomp"]
-    link += ["-lmvec", "-lm", "-lc", "-lgcc"]
+    link += ["-lmvec", "-lm", "-lgcc"]  # the process has loaded the C library, whose symbols take half of a link
     # errors and debuggers name the file, and what a person's edit includes may lie beside it
     quoted = str(source).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     beside = ["-iquote", str(source.parent)] if os.path.isdir(source.parent) else []  # gcc refuses one below a file

@@ -2,8 +2,6 @@
 
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-#include <math.h>
 #include <omp.h>
 
 #define ALIGNED __attribute__((aligned(64)))

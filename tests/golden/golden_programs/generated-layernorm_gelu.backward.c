@@ -2,17 +2,15 @@
 
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-#include <math.h>
 #include <omp.h>
 
 #define ALIGNED __attribute__((aligned(64)))
 
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE float tg_bits_f32(int32_t x) { float y; memcpy(&y, &x, 4); return y; }
+INLINE float tg_bits_f32(int32_t x) { float y; __builtin_memcpy(&y, &x, 4); return y; }
 
-INLINE int32_t tg_bits_i32(float x) { int32_t y; memcpy(&y, &x, 4); return y; }
+INLINE int32_t tg_bits_i32(float x) { int32_t y; __builtin_memcpy(&y, &x, 4); return y; }
 
 /* The sum of a vector's numbers, halves upon halves. Parts of a vector, not loops: they compile in half the time. */
 typedef __attribute__((vector_size(16), may_alias)) float f32x4;
