@@ -31,6 +31,6 @@ def test_what_a_kernel_uses_and_no_more(kernel, wanted, unwanted):
 
 def test_headers_are_those_of_what_is_called():
     assert "#include <math.h>" in prelude_of(words_of("y[i] = powf(x[i], 2.0f);"))
-    assert "math.h" not in prelude_of(words_of("const float* restrict exp = pow; y[i] = __builtin_sqrtf(exp[i]);"))
+    assert "math.h" not in prelude_of(words_of("const float* restrict exp = x; y[i] = __builtin_sqrtf(exp[i]);"))
     assert prelude_of(words_of("omp_get_thread_num()")) == "#include <stdint.h>\n#include <omp.h>"
     assert "stdlib.h" in prelude_of(words_of("tg_scratch(64)"))

@@ -28,10 +28,9 @@ _DEFINED = (
     re.compile(r"^#define (\w+)", re.MULTILINE),
     re.compile(r"^typedef .*\b(\w+);", re.MULTILINE),
     re.compile(r"^(?:INLINE|static|int64_t) .*?\b(tg_\w+)(?=[(;\[])", re.MULTILINE),
-    re.compile(r"\bVECTOR \w+ (\w+)\("),
     re.compile(r"^TURN\((\w+)", re.MULTILINE),
-    re.compile(r"\bVECTOR_OF\((\w+)\)"),
 )
+_DECLARED = (re.compile(r"\bVECTOR \w+ (\w+)\("), re.compile(r"\bVECTOR_OF\((\w+)\)"))
 
 
 class _Paragraph(NamedTuple):
@@ -69,5 +68,7 @@ def _paragraphs() -> tuple[str, tuple[_Paragraph, ...]]:
 
 
 def _defined(text: str) -> frozenset[str]:
+    """What a paragraph defines, and what is called of the C library that it declares."""
     names = {name for pattern in _DEFINED for name in pattern.findall(text)}
-    return frozenset(names | {f"{name}f" for name in names})  # VECTOR_OF(acos) is acosf, too
+    called = {name for pattern in _DECLARED for name in pattern.findall(text)}
+    return frozenset(names | {f"{name}{suffix}(" for name in called for suffix in ("", "f")})  # VECTOR_OF(acos): acosf
