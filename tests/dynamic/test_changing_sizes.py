@@ -55,7 +55,7 @@ def test_inference(name: str, backend: str, mode: Any) -> None:
     assert entries(compiled) <= row.most_entries
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "glass"])
+@pytest.mark.parametrize("backend", [pytest.param("aot_eager", marks=pytest.mark.slow), "glass"])
 @pytest.mark.parametrize("name", [name for name, row in PROGRAMS.items() if row.trains])
 def test_training(name: str, backend: str) -> None:
     row: Program = PROGRAMS[name]
@@ -75,7 +75,7 @@ def test_training(name: str, backend: str) -> None:
     assert entries(compiled) <= row.most_entries
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "glass"])
+@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=pytest.mark.slow), "glass"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_sizes_of_one_and_none(name: str, backend: str) -> None:
     row: Program = PROGRAMS[name]

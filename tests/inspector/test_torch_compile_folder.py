@@ -90,7 +90,7 @@ def test_every_stage_of_training(tmp_path: Path) -> None:
     torch.testing.assert_close(grad, w.grad)
 
 
-@pytest.mark.parametrize("name", ["toy", "closures"])
+@pytest.mark.parametrize("name", [pytest.param("toy", marks=pytest.mark.slow), "closures"])
 def test_names_and_texts_are_the_same_in_every_run(name: str, tmp_path: Path) -> None:
     use = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
