@@ -171,6 +171,14 @@ def written_to_in_steps(x):
 
 
 @program(X, trains=False)
+def writes_half_of_its_input(x):
+    half = torch.chunk(x, 2, 1)[0]
+    half[0] = 7
+    half.select(-1, 1).mul_(2)
+    return half + 1
+
+
+@program(X, trains=False)
 def writes_its_input(x):
     x.add_(1)
     return x * 2

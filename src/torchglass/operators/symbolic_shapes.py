@@ -139,6 +139,8 @@ class _Rule:
                 return None
             if not all(self.environment.decide(size, ">=", int(func in FILLED), "a size") for size in sizes):
                 return None
+            if strides is None and any(step > 1 for step, _ in one.nested):
+                return None  # as far apart as something else, of which the numbers do not tell
             if strides is None:
                 strides = tuple(step * product(sizes[dim] for dim in inside) for step, inside in one.nested)
             elif not _same_strides(strides, one):
@@ -270,9 +272,9 @@ def spreads(sizes: Sizes, wanted: Sizes) -> bool:
 
 
 @gives(aten.select_scatter.default)
-def _select_scatter(x: Layout, source: Layout, dim: int, *args: Any) -> list[Sizes] | None:
+def _select_scatter(x: Layout, source: Layout, dim: int, *args: Any) -> list[Layout] | None:
     dim %= len(x.sizes)
-    return [x.sizes] if source.sizes == (*x.sizes[:dim], *x.sizes[dim + 1 :]) else None
+    return [x] if source.sizes == (*x.sizes[:dim], *x.sizes[dim + 1 :]) else None  # its strides are kept
 
 
 @gives(aten.scatter.value)
