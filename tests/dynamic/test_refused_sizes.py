@@ -37,6 +37,15 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], Shapes, Shapes]] = {
     "cat": (lambda x, y: torch.cat([x, y], 1), [(6, 2), (5, 2), (3, 2)], [(6, 2), (5, 2), (4, 2)]),
     "narrow": (lambda x, y: x.narrow(0, 2, 3), [(6, 2), (5, 2), (3, 2)], [(2,)] * 3),
     "as_strided": (lambda x, y: x.as_strided((4,), (1,)), [(6,), (5,), (3,)], [(2,)] * 3),
+    "as_strided to another's size": (
+        lambda x, y: x.as_strided((y.shape[0],), (1,)), [(6,), (5,), (6,)], [(2,), (4,), (8,)],
+    ),
+    "as_strided nobody reads": (
+        lambda x, y: ((x * 2).as_strided((y.shape[0],), (1,)), x + 1)[1], [(6,), (5,), (6,)], [(2,), (4,), (8,)],
+    ),
+    "interpolate": (
+        lambda x, y: F.interpolate(x[None, None], size=y.shape[0] // 4), [(6,), (5,), (7,)], [(5,), (9,), (3,)],
+    ),
     "unfold": (lambda x, y: x.unfold(0, 4, 1), [(6,), (5,), (3,)], [(2,)] * 3),
     "windows nobody reads": (
         lambda x, y: (x.unfold(0, 3 - y.shape[0], 1), x + 1)[1], [(6,), (5,), (6,)], [(1,), (2,), (4,)],

@@ -105,6 +105,7 @@ RESIZING = {
     ("bicubic, antialias", 2): aten._upsample_bicubic2d_aa,
 }  # fmt: skip
 """Operators by mode and the number of dimensions."""
+FILLED.update(packet.default for packet in RESIZING.values())
 _BACKWARDS = [getattr(aten, f"{packet.__name__}_backward").default for packet in RESIZING.values()]
 
 

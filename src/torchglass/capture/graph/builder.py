@@ -38,7 +38,7 @@ from ..values.sizes import refuse_by_data
 from ..values.tensor import TensorV
 from .arguments import convert, empty_like, fake_of, has_list, is_empty, tried, zeros_like
 from .autograd_history import FREES_HISTORY, gradient_state, history_of, is_detached, is_freed, leaves_of, no_derivative
-from .memory_overlap import overlaps, storage
+from .memory_overlap import Windows, leaves_memory, memory, overlaps, storage
 from .open_layouts import OpenLayouts
 from .symbolic_layouts import SymbolicLayout
 
@@ -75,6 +75,7 @@ class GraphBuilder:
         self.root = torch.nn.Module()
         self.changed_data = False
         self.written: set[int] = set()  # storages
+        self.windows: dict[int, list[Windows]] = {}  # of storages
         self.writes = 0  # operations that write
         self.changed: list[torch.Tensor] = []
         self.open_layouts = OpenLayouts()
@@ -251,6 +252,7 @@ class GraphBuilder:
         self.sizes.operator = getattr(function, "__name__", str(function))
         given = [t for t, _ in versions if self._is_given(t)]
         layouts = [_layout(t) for t in given]
+        room = memory(fake_args[0]) if self.sizes.operator.startswith("as_strided") else None
         try:
             histories = [gradient_state(t) for t in given]
             if versions and all(map(is_empty, (t for t, _ in versions))):
@@ -264,6 +266,8 @@ class GraphBuilder:
                 raise Unsupported("an operation that makes a sparse tensor", "work with it outside what is compiled")
             if function is operator.getitem and has_list(fake_args[1]) and result.numel() <= MOST_TRIED:
                 function(*[tried(a, zeros_like) for a in args])  # nor do they see whether these places are there
+            if room is not None and leaves_memory(result, room):
+                raise Unsupported("`as_strided` beyond the memory of a tensor's elements", "take it of what is larger")
             if self.sizes.layouts_open:
                 self.open_layouts.watch(self.sizes.operator, fake_args, result)
             # an operation that returns its argument changed something about it: data, or a flag
@@ -284,6 +288,11 @@ class GraphBuilder:
                 raise Unsupported("an operation that takes an input out of its history in place", "use `.detach()`")
             if self.changed and overlaps(function, fake_args, [t for t, _ in versions], self.changed):
                 raise Unsupported("writing to a tensor whose elements share memory")  # most kernels refuse
+            if any(shown.leave_gaps() for one in changed for shown in self.windows.get(one, ())):
+                raise Unsupported("writing to memory that `unfold` shows in part", "write to slices of it")
+            shown = Windows.of(function, fake_args, fake_kwargs)
+            if shown is not None:
+                self.windows.setdefault(storage(result), []).append(shown)
             return result
         except Exception as error:
             if not isinstance(error, DecidedByData) and not torch_compat.needs_data(error):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -28,6 +28,48 @@ def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], writte
         if any(storage(other) == storage(target) and _cross(target, other) for other in tensors):
             return True
     return False
+
+
+class Windows(NamedTuple):
+    """What ``unfold`` shows of a dimension of ``length`` places."""
+
+    length: Any
+    size: Any
+    step: Any
+
+    @classmethod
+    def of(cls, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Windows | None:
+        """None of another operation."""
+        if getattr(function, "of_tensors", function) is not torch.Tensor.unfold:
+            return None
+        return cls._shown(*args, **kwargs)
+
+    @classmethod
+    def _shown(cls, x: torch.Tensor, dimension: int, size: Any, step: Any) -> Windows:
+        return cls(x.shape[dimension] if x.dim() else 1, size, step)
+
+    def leave_gaps(self) -> bool:
+        """Whether there are places that no window shows. Functionalization forgets these (2.11 to 2.13): a write
+        through a view is written back by the view's inverse, for which it takes the derivative, which is 0 there.
+        """
+        return bool(self.size < self.step) or bool((self.length - self.size) % self.step != 0)
+
+
+def memory(t: torch.Tensor) -> int | torch.SymInt:
+    """How many bytes a fake tensor may lie in: for an input what its elements span, since guards know no more of it."""
+    return _end(t) if torch_compat.has_open_memory(t) else t.untyped_storage().nbytes()
+
+
+def leaves_memory(t: torch.Tensor, before: int | torch.SymInt) -> bool:
+    """Whether a tensor shows what lies behind the end of its memory, as ``as_strided`` does if it is told to. Kernels
+    refuse that; fake tensors get more memory.
+    """
+    return not any(size == 0 for size in t.shape) and bool(_end(t) > before)
+
+
+def _end(t: torch.Tensor) -> Any:
+    last = t.storage_offset() + sum((size - 1) * step for size, step in zip(t.shape, t.stride()))
+    return (last + 1) * t.element_size()
 
 
 def storage(t: torch.Tensor) -> int:
