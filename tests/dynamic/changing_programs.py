@@ -170,6 +170,11 @@ def written_to_in_steps(x):
     return y, z
 
 
+@program(X)
+def rolled_by_a_size(x):
+    return x.roll(x.shape[1] // 3, -1) + torch.arange(16.0).roll(x.shape[0], 0)
+
+
 @program(X, trains=False)
 def writes_half_of_its_input(x):
     half = torch.chunk(x, 2, 1)[0]

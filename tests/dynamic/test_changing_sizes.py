@@ -198,3 +198,16 @@ def test_borders_may_change() -> None:
     for rows in (4, 5, 6):
         x = torch.randn(rows, 4)
         assert_equal(compiled(x), F.pad(x, (x.numel(), 1)))
+
+
+def test_a_size_that_a_later_line_takes_for_a_number() -> None:
+    """Floats made of it are numbers to the stages that come after, which C++ would take for NaN."""
+
+    def last_of_many(x: torch.Tensor) -> torch.Tensor:
+        places = torch.linspace(0, 1, x.shape[0] * 2)
+        return places + places.unbind(0)[-1]
+
+    for backend in ("aot_eager", "glass"):
+        compiled: Any = tg.compile(last_of_many, dynamic=True, backend=backend)
+        for n in (6, 7, 2):
+            assert torch.equal(compiled(torch.ones(n)), last_of_many(torch.ones(n)))

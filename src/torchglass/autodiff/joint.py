@@ -165,16 +165,22 @@ class Tracer:
         """Interpret the captured graph, node by node; returns its flat outputs."""
         values: dict[torch.fx.Node, Any] = {}
         feed = iter(wrappers)
-        lookup = values.__getitem__
+
+        def given(value: Any) -> Any:
+            if isinstance(value, torch.fx.Node):
+                return values[value]
+            # what later calls made a number of is one: C++ takes a symbolic float of numbers alone for NaN
+            return self.sizes.integer(size_of(value)) if isinstance(value, torch.SymInt) and self.sizes else value
+
         for node in self.gm.graph.nodes:
             if node.op == "placeholder":
                 values[node] = next(feed)
                 continue
             if node.op == "output":
-                flat = torch.fx.map_arg(node.args[0], lookup)
+                flat = torch.fx.map_arg(node.args[0], values.__getitem__)
                 return list(flat) if isinstance(flat, (tuple, list)) else [flat]
             self._enter(node)
-            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lookup)
+            args, kwargs = torch.fx.node.map_aggregate((node.args, node.kwargs), given)
             try:
                 turn = out_of_place(node.target)
                 if turn is not None and _is_base(args[0], values):

@@ -76,7 +76,7 @@ def _flip(low: Lowering, node: fx.Node, x: Any, dims: Sequence[int]) -> View:
 def _roll(low: Lowering, node: fx.Node, x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> View:
     """Two parts of a dimension change places, four of two: what wrapped around, and what moved on."""
     rank = len(x.shape)
-    moved = {d % rank: shift for d, shift in zip(dims, shifts)}
+    moved = {d % rank: shift for d, shift in zip(dims, known_sizes(sizes_of(shifts)))}
     if not isinstance(x, View) or not 1 <= len(moved) <= 2 or len(moved) != len(dims):
         raise NotLowered("the flat tensor, or many dimensions")
     if 0 in x.shape:
