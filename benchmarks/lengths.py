@@ -3,10 +3,10 @@
     python -m benchmarks.lengths --json lengths.json
     python -m benchmarks.lengths --models bert --kinds inference --requests 40 --sides eager torchglass
 
-Each side runs in a process of its own, whose caches are new, on the same 40 requests: lengths 16 to 200, batch sizes 1
-to 4, caches off. ``total`` are the seconds of all of them from the first on, compiling included; ``steady`` the
-milliseconds of all of them again, the median of five rounds; ``static`` (ours alone) those of a model that was compiled
-for each of the sizes by itself (``dynamic=False``).
+Each side runs in a process of its own, whose caches are new (``--in-turn``: all in one, which compares milliseconds
+best), on the same 40 requests: lengths 16 to 200, batch sizes 1 to 4, caches off. ``total`` are the seconds of all of
+them from the first on, compiling included; ``steady`` the milliseconds of all of them again, the median of five rounds;
+``static`` (ours alone) those of a model that was compiled for each of the sizes by itself (``dynamic=False``).
 """
 
 from __future__ import annotations
@@ -59,6 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kinds", nargs="+", choices=common.KINDS, default=["inference", "training"])
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
     parser.add_argument("--requests", type=int, default=40)
+    parser.add_argument(
+        "--in-turn", action="store_true", help="all sides in one process, round by round: to compare them"
+    )
     parser.add_argument("--layers", type=int, default=common.LAYERS)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
@@ -70,7 +73,9 @@ def main(arguments: list[str] | None = None) -> int:
     for model in chosen.models:
         for kind in chosen.kinds:
             case = {"model": model, "kind": kind, "layers": chosen.layers, "requests": chosen.requests}
-            sides = {side: in_fresh_process({**case, "side": side}) for side in chosen.sides}
+            sides: dict[str, Any] = {}
+            for together in [chosen.sides] if chosen.in_turn else [[side] for side in chosen.sides]:
+                sides |= in_fresh_process({**case, "sides": together})
             rows.append({**case, "sides": sides})
             show(rows[-1])
             common.write_json(chosen.json, "lengths", rows)
@@ -95,25 +100,36 @@ def requests(count: int) -> list[dict[str, torch.Tensor]]:
     return [{"input_ids": torch.randint(0, VOCABULARY, size, generator=generator)} for size in sizes]
 
 
-def serve(case: dict[str, Any]) -> dict[str, Any]:
-    """All requests once, then again and again, in this process: seconds, milliseconds, and our compiles."""
+def serve(case: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """All requests once, then again and again, in this process: each side's seconds, milliseconds and compiles."""
     model, inputs = common.WORKLOADS[case["model"]].build(layers=case["layers"])
     model.config.use_cache = False
     model.train(case["kind"] == "training")
     common.step(model, model, inputs, case["kind"])
     every = requests(case["requests"])
-    begin = time.perf_counter()
-    compiled = SIDES[case["side"]](model)
-    for one in every:
-        common.step(compiled, model, one, case["kind"])
-    total = time.perf_counter() - begin
-    rounds = []
-    for _ in range(ROUNDS):
+
+    def seconds(function: Callable[..., Any]) -> float:
         begin = time.perf_counter()
         for one in every:
-            common.step(compiled, model, one, case["kind"])
-        rounds.append(1e3 * (time.perf_counter() - begin))
-    return {"total": total, "steady": statistics.median(rounds), "compiles": _compiles(case["side"], compiled)}
+            common.step(function, model, one, case["kind"])
+        return time.perf_counter() - begin
+
+    compiled: dict[str, Callable[..., Any]] = {}
+    totals = {}
+    for side in case["sides"]:
+        begin = time.perf_counter()
+        compiled[side] = SIDES[side](model)
+        seconds(compiled[side])
+        totals[side] = time.perf_counter() - begin
+    rounds = [{side: seconds(function) for side, function in compiled.items()} for _ in range(ROUNDS)]
+    return {
+        side: {
+            "total": totals[side],
+            "steady": 1e3 * statistics.median(one[side] for one in rounds),
+            "compiles": _compiles(side, compiled[side]),
+        }
+        for side in compiled
+    }
 
 
 def _compiles(side: str, compiled: Any) -> int | None:
