@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.run_files import run_files
 
 import torchglass as tg
 from torchglass.inspector.torch_compile.full_code import identifier
@@ -22,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "decompiler"))
 sys.path.insert(0, str(Path(__file__).parent))
 import broken_programs
 from test_made_code import same
-from test_whole_folders import PROGRAMS, RUN_ALL, broken_links, outcome
+from test_whole_folders import PROGRAMS, broken_links, outcome
 
 TRAINED = ("toy_example", "dictionary", "sine_cosine", "linear", "bert")
 
@@ -68,9 +69,8 @@ def test_every_file_is_there_and_compiles(compiled: Any) -> None:
 
 
 def test_every_graph_file_runs_alone(compiled: Any) -> None:
-    files = sorted(str(path) for folder in compiled[-1].rglob("graph_0") for path in folder.glob("*.py"))
-    done = subprocess.run([sys.executable, "-c", RUN_ALL, *files], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-300:] + done.stderr
+    files = sorted(path for folder in compiled[-1].rglob("graph_0") for path in folder.glob("*.py"))
+    run_files(files)
 
 
 def test_full_code_gives_eagers_results(compiled: Any) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.run_files import run_files
 
 import torchglass as tg
 
@@ -139,19 +140,10 @@ def test_every_file_is_there_and_compiles(compiled):
     assert not [path for path in top.rglob("*") if path.is_file() and not path.stat().st_size and path.name != ".lock"]
 
 
-RUN_ALL = """
-import runpy, sys
-for path in sys.argv[1:]:
-    print(path)
-    runpy.run_path(path, run_name="__main__")
-"""
-
-
 def test_every_graph_file_runs_alone(compiled):
     top = compiled[-1]
-    files = sorted(str(path) for folder in top.rglob("graph_*") for path in folder.glob("*.py"))
-    done = subprocess.run([sys.executable, "-c", RUN_ALL, *files], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-300:] + done.stderr
+    files = sorted(path for folder in top.rglob("graph_*") for path in folder.glob("*.py"))
+    run_files(files)
 
 
 def test_full_code_gives_eagers_results(compiled):

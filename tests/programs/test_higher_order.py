@@ -5,13 +5,12 @@ The expected values are those of the Python that PyTorch's documentation says ea
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 import torch
+from tests.run_files import run_files
 from torch import _higher_order_ops as ops
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -327,8 +326,7 @@ def test_files_run_alone(tmp_path: Any) -> None:
         tg.compile(function)(x.clone().requires_grad_()).backward()
     files = [*tmp_path.rglob("captured.py"), *tmp_path.rglob("*ward.py"), *tmp_path.rglob("*_wrapper.py")]
     assert len(files) > 5
-    each = "import runpy, sys\nfor path in sys.argv[1:]: runpy.run_path(path, run_name='__main__')"
-    subprocess.run([sys.executable, "-c", each, *map(str, files)], check=True, capture_output=True, timeout=120)
+    run_files(files)
 
 
 REFUSED = {
