@@ -139,9 +139,9 @@ class _Rule:
                 return None
             if not all(self.environment.decide(size, ">=", int(func in FILLED), "a size") for size in sizes):
                 return None
-            if strides is None and any(step > 1 for step, _ in one.nested):
-                return None  # as far apart as something else, of which the numbers do not tell
             if strides is None:
+                if any(step > 1 for step, _ in one.nested):
+                    return None  # as far apart as something else, of which the numbers do not tell
                 strides = tuple(step * product(sizes[dim] for dim in inside) for step, inside in one.nested)
             elif not _same_strides(strides, one):
                 return None

@@ -218,20 +218,20 @@ def fake_like(
     return FakeTensor(mode, _meta(sizes, strides, dtype or like.dtype), like.device)
 
 
-LARGEST = 1 << 40
+_LARGEST = 1 << 40
 """How many elements the memory holds of fake tensors whose sizes may be symbolic."""
 
 
 def has_open_memory(fake: torch.Tensor) -> bool:
     """Whether a fake tensor's memory says nothing of that of the tensor that it stands for."""
-    return fake.untyped_storage().nbytes() >= LARGEST
+    return fake.untyped_storage().nbytes() >= _LARGEST
 
 
 def _meta(sizes: Sizes, strides: Sizes, dtype: torch.dtype) -> torch.Tensor:
     """A tensor without data. Of symbolic sizes ``empty_strided`` computes the bytes, which takes ten times as long;
     here they are more than any has, so that ``as_strided_`` finds what it looks for.
     """
-    return torch.as_strided(torch.empty((LARGEST,), dtype=dtype, device="meta"), sizes, strides)
+    return torch.as_strided(torch.empty((_LARGEST,), dtype=dtype, device="meta"), sizes, strides)
 
 
 def view_of(

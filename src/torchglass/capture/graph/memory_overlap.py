@@ -57,19 +57,14 @@ class Windows(NamedTuple):
 
 def memory(t: torch.Tensor) -> int | torch.SymInt:
     """How many bytes a fake tensor may lie in: for an input what its elements span, since guards know no more of it."""
-    return _end(t) if torch_compat.has_open_memory(t) else t.untyped_storage().nbytes()
+    return _span(t)[1] if torch_compat.has_open_memory(t) else t.untyped_storage().nbytes()
 
 
 def leaves_memory(t: torch.Tensor, before: int | torch.SymInt) -> bool:
     """Whether a tensor shows what lies behind the end of its memory, as ``as_strided`` does if it is told to. Kernels
     refuse that; fake tensors get more memory.
     """
-    return not any(size == 0 for size in t.shape) and bool(_end(t) > before)
-
-
-def _end(t: torch.Tensor) -> Any:
-    last = t.storage_offset() + sum((size - 1) * step for size, step in zip(t.shape, t.stride()))
-    return (last + 1) * t.element_size()
+    return bool(_span(t)[1] > before)
 
 
 def storage(t: torch.Tensor) -> int:
@@ -100,9 +95,9 @@ def _cross(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool((_marked(one, size, unit) & _marked(other, size, unit)).any())
 
 
-def _span(t: torch.Tensor) -> tuple[int, int]:
-    """Where a tensor begins and ends in its storage, in bytes."""
-    if not t.numel():
+def _span(t: torch.Tensor) -> tuple[Any, Any]:
+    """Where a tensor begins and ends in its storage, in bytes: whole numbers, or sizes of symbolic ones."""
+    if any(size == 0 for size in t.shape):
         return 0, 0
     last = sum((size - 1) * stride for size, stride in zip(t.shape, t.stride()))
     return t.storage_offset() * t.itemsize, (t.storage_offset() + last + 1) * t.itemsize
