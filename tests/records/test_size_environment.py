@@ -68,3 +68,13 @@ def test_what_follows_holds_wherever_the_others_do() -> None:
                     holds = [HOLDS[one.relation](value(one.left, {"s0": size}), 0) for one in (row, *others)]
                     assert holds[0] or not all(holds[1:]), (size, row, others)
     assert "(s0 // 2) - 2*(s0 // 4)" in found and len(found) > 2
+
+
+@pytest.mark.parametrize("relation, answer", [("==", True), ("!=", False)])
+def test_equal_products_have_equal_factors_however_they_are_compared(relation: str, answer: bool) -> None:
+    """As PyTorch's own versions ask of logits and labels."""
+    environment = SizeEnvironment()
+    sizes = [(size, n) for n, size in ((0, 4), (1, 6), (2, 4), (3, 6))]
+    b, t, c, u = (size_of(environment.symbol(Local(f"x{n}"), size)) for size, n in sizes)
+    assert environment.decide(b * t, relation, c * u) is answer
+    assert environment.proved(b, "==", c) and environment.proved(t, "==", u) and environment.proved(b * t, ">=", c * u)

@@ -191,10 +191,12 @@ class SizeEnvironment:
                 raise DecidedByData(f"whether {size_text(left)} {relation} {size_text(right)}")
             answer = HOLDS[relation](hint(left), hint(right))
             difference, normal = normal_form(self.canonical(left - right), relation)
-            pairs = paired(difference) if answer and relation == "==" else []
-            if pairs:
-                return all(self.decide(one, "==", other, why) for one, other in pairs)
-            self._assume(difference, normal if answer else NEGATED[normal], why)
+            normal = normal if answer else NEGATED[normal]
+            pairs = paired(difference) if normal == "==" else []
+            for one, other in pairs:
+                self.decide(one, "==", other, why)
+            if not pairs:
+                self._assume(difference, normal, why)
         return answer
 
     def expect(self, left: Size, relation: str, right: Size, why: str = "") -> bool:
