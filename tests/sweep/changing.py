@@ -30,6 +30,7 @@ EXTENTS = (Extent(2, 10, 2), Extent(3, 8, 3), Extent(2, 13, 1), Extent(1, 7, 3))
 """The last with a size of 1, which may need an entry of its own."""
 ENOUGH = 2  # entries: one for the first sizes, one for all others
 MOST = 8  # lines about entries
+DRAWS = 4  # of eager's errors, where one is not enough
 
 Made = Callable[[Extent], Any]
 Calls = list[tuple[Any, Any]]
@@ -63,8 +64,8 @@ def changing(row: Row, model: torch.nn.Module, made: Made, chosen: Namespace) ->
     if answered and not _differs(found, answered):
         return {**row, "note": "computes something else, in eager too, once torch.compiler.is_compiling() says yes"}
     if difference and chosen.backend != "eager" and (exact := _in_float64(model, sizes, training)):
-        parts = (far_from(truth, ours, theirs) for truth, ours, theirs in zip(exact, found, expected))
-        difference = next(filter(None, parts), "")
+        parts = zip(sizes, exact, found, expected)
+        difference = next(filter(None, (_far(model, training, *part) for part in parts)), "")
         row["note"] = "judged by float64"
     return {**row, "result": "wrong", "why": difference} if difference else row
 
@@ -113,6 +114,29 @@ def _in_float64(model: torch.nn.Module, sizes: list[Any], training: bool) -> Cal
         return _calls(copy.deepcopy(model).double(), sizes, training, torch.float64)
     except Exception:
         return []
+
+
+def _far(model: torch.nn.Module, training: bool, inputs: Any, exact: Any, ours: Any, eager: Any) -> str:
+    """``far_from``, eager's error of inputs that are a bit away counted too where its error alone is not enough."""
+    if not (difference := far_from(exact, ours, eager)):
+        return ""
+    others = []
+    for seed in range(DRAWS):
+        sizes = [_nudged(inputs, torch.Generator().manual_seed(seed))]
+        others += zip(_in_float64(model, sizes, training), _calls(copy.deepcopy(model), sizes, training))
+    return far_from(exact, ours, eager, others) if others else difference
+
+
+def _nudged(inputs: Any, generator: torch.Generator) -> Any:
+    """Numbers of about a last bit more, less, or as they were."""
+    if isinstance(inputs, dict):
+        return {name: _nudged(value, generator) for name, value in inputs.items()}
+    if not isinstance(inputs, torch.Tensor):
+        return [_nudged(value, generator) for value in inputs]
+    if not inputs.is_floating_point():
+        return inputs
+    steps = torch.randint(-1, 2, inputs.shape, generator=generator).to(inputs)
+    return inputs * (1 + steps * torch.finfo(inputs.dtype).eps)
 
 
 def facts(explained: Any) -> Row:
