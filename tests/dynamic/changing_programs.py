@@ -629,3 +629,39 @@ def windows_of_halved_images(x):
     mixed = F.linear(windows @ windows.transpose(1, 2) @ windows, torch.ones(4, 4)).view(-1, 4, 4, 4)
     merged = mixed.view(b, high // 4, wide // 4, 4, 4, 4).permute(0, 1, 3, 2, 4, 5).reshape(b, high, wide, 4)
     return halved + F.linear(merged[:, :h, :w], torch.eye(4))
+
+
+# --- what C++ takes numbers for ---------------------------------------------------------------------------------------
+@program(X)
+def filtered_by_frequencies(x):
+    long = 2 * x.shape[1]
+    smooth = torch.fft.irfft(torch.fft.rfft(x, n=long, dim=1) * 0.5, n=long, dim=1)[:, : x.shape[1]]
+    return smooth, torch.fft.fftn(x, dim=(1, 2), norm="ortho").real, torch.fft.ifft(x, dim=1).abs()
+
+
+@program(X)
+def largest_of_neighbours(x):
+    steps = x.transpose(1, 2)
+    return F.max_pool1d(steps, 3, 2, 1), F.max_pool1d(steps, 2, 1, return_indices=True)[0]
+
+
+@program(X)
+def each_beside_each(x):
+    return torch.kron(x[0], x[:2, 0])
+
+
+@program(X)
+def scores_shifted_by_position(x):
+    scores = x @ F.pad(x, (0, 0, x.shape[1] // 2, x.shape[1] // 2 - 1)).transpose(1, 2)
+    return F.pad(scores, (1, 0)).reshape(len(x), -1)
+
+
+# --- sizes that are compared ------------------------------------------------------------------------------------------
+@program(X)
+def checks_its_shapes(x):
+    batch, length, width = x.size()
+    scores = torch.bmm(x, x.transpose(1, 2))
+    if scores.size() != (batch, length, length) or list(x.shape) != [batch, length, width]:
+        raise ValueError(f"scores are of {scores.shape}")
+    assert scores.shape[-2:] == (length, length) and x.shape.numel() == x.numel()
+    return scores * 2 if (batch, length) in [(1, 1), (batch, length)] else scores

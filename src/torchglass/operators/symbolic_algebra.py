@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from ..process.tables import enters
+from ..torch_compat import ON_SYMBOLS
 from .symbolic_shapes import Layout, Sizes, broadcast, gives
 
 aten = torch.ops.aten
@@ -16,3 +18,14 @@ def _solve_triangular(a: Layout, b: Layout, *, left: bool = True, **kwargs: bool
     if batch is None or a.sizes[-2:] != (solved, solved):
         return None
     return [(*batch[0], *b.sizes[-2:])]
+
+
+@enters(ON_SYMBOLS)(torch.kron, torch.Tensor.kron)
+def kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Each element of one beside each of the other, in every dimension."""
+    rank = max(input.dim(), other.dim())
+    one, two = (x[(None,) * (rank - x.dim())] for x in (input, other))
+    for dim in range(rank):
+        one, two = one.unsqueeze(2 * dim + 1), two.unsqueeze(2 * dim)
+    product: torch.Tensor = one * two
+    return product.reshape([a * b for a, b in zip(product.shape[::2], product.shape[1::2])])

@@ -76,6 +76,22 @@ def _max_pool(
     return [_pooled(x, kernel, stride, padding, 2)] * 2
 
 
+@enters(ON_SYMBOLS)(torch.nn.functional.max_pool1d, torch.max_pool1d)
+def max_pool1d(
+    input: torch.Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """Pooling in a plane of one row, as PyTorch's own is where a gradient is asked for."""
+    pool = torch.nn.functional.max_pool1d
+    if input.dim() not in (2, 3):
+        return pool(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+    wide, gaps, pads = ([first, *_each(1, n)] for first, n in ((1, kernel_size), (1, dilation), (0, padding)))
+    steps = [1, *_each(1, stride)] if stride else wide
+    pool2d = torch._C._nn.max_pool2d_with_indices if return_indices else torch.max_pool2d
+    pooled = pool2d(input.unsqueeze(-2), wide, steps, pads, gaps, ceil_mode)
+    return tuple(one.squeeze(-2) for one in pooled) if return_indices else pooled.squeeze(-2)
+
+
 @gives(aten.avg_pool2d.default, aten.avg_pool1d.default)
 def _average_pool(
     x: Layout, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, *args: Any

@@ -386,7 +386,7 @@ def _padded(x: Layout, pads: list[Size], *args: Any) -> list[Sizes] | None:
     for n, dim in enumerate(range(len(sizes) - 1, len(sizes) - 1 - len(pads) // 2, -1)):
         ends = pads[2 * n : 2 * n + 2]
         cut = sum(-end for end in ends if not at_least(end, 0))
-        if not at_least(sizes[dim] - cut, 0) and not all(at_least(-end, 0) for end in ends):
+        if cut != 0 and not at_least(sizes[dim] - cut, 0) and not all(at_least(-end, 0) for end in ends):
             return None  # what is cut off must be there, also where the other end is filled up
         sizes[dim] = sizes[dim] + ends[0] + ends[1]
     return [tuple(sizes)]

@@ -184,7 +184,9 @@ class Machine:
 
     def equal(self, left: Value, right: Value) -> bool:
         """``left == right`` as a Python bool (as list.__contains__ and tuple comparison use it)."""
-        return self.identical(left, right) or self.truth(self.binary(operator.eq, left, right))
+        number = isinstance(left, NumberV) or isinstance(right, NumberV)  # whose identity would be its value
+        same = left is right if number else self.identical(left, right)
+        return same or self.truth(self.binary(operator.eq, left, right))
 
     def binary(self, function: Callable[..., Any], left: Value, right: Value) -> Value:
         return operators.binary(self, function, left, right)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import operator
 from collections import deque
+from functools import partial, reduce
+
+import torch
 
 from ...errors import Unsupported
 from ...values.constant import NONE, ConstantV
@@ -91,6 +94,11 @@ def index(m, self, value, *bounds):
 def count(m, self, value):
     *items, sought = compared(m, [*self.all(m), value])
     return run(m, items.count, sought)
+
+
+@method(torch.Size)
+def numel(m, self):
+    return reduce(partial(m.binary, operator.mul), self.all(m), ONE)
 
 
 @method(list)
