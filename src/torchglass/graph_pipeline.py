@@ -23,7 +23,7 @@ import torch.fx
 from . import autodiff
 from .aten.nested import tensors_in
 from .backends import registry
-from .compilation import graph_sharing
+from .compilation import graph_sharing, index_range
 from .compilation.job import Job, alone, first_origin
 from .compilation.reporting import rewrite
 from .compilation.side_pipeline import Backward, Forward, calls_others
@@ -35,7 +35,7 @@ from .process import fallbacks, interrupts
 from .process.locks import fork_safe_lock
 from .records.compilation import Compilation, FunctionRecord, GraphRecord, SideRecord
 from .records.partition import Partition, SavedTensor, TangentLayout
-from .records.symbolic_ints import SizesUnfit, size_of
+from .records.symbolic_ints import SizesUnfit, environment_of, size_of
 from .records.target import DEVICES
 from .runtime import machine, triton_kernels
 from .runtime.graph_calls import Foreign, GraphCall
@@ -179,6 +179,7 @@ class GraphPipeline:
                 trace = autodiff.trace_training if training else autodiff.trace_inference
                 job.shared.partition = alone(trace, gm, inputs, job.options)
         partition = job.shared.partition
+        job.elements = index_range.assumed(partition.joint, environment_of(inputs))
         self.forward = forward = Forward(job, partition, frozen, self.compiled)
         forward.start()
         if partition.training:

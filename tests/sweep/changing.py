@@ -44,10 +44,10 @@ def changing(row: Row, model: torch.nn.Module, made: Made, chosen: Namespace) ->
     sizes = list(_sizes_taken(model, made, training))
     row["entries"] = []
     row["sizes"] = [[list(value.shape) for value in tensors(inputs)] for inputs in sizes]
-    expected = _calls(copy.deepcopy(model), sizes, training)
+    expected = _calls(_copied(model), sizes, training)
     tg.reset()
     begin = time.perf_counter()
-    copied = copy.deepcopy(model)
+    copied = _copied(model)
     compiled = tg.compile(copied, backend=chosen.backend, dynamic=chosen.dynamic)
     found: Calls = []
     with told() as row["numbers"]:
@@ -74,7 +74,7 @@ def _sizes_taken(model: torch.nn.Module, made: Made, training: bool) -> Iterator
     """The inputs of all sizes that eager takes; where images or sounds must have their usual size, others of that."""
     for extent in EXTENTS:
         for tried in (extent, Extent(extent.batch, extent.length)):
-            inputs, scout = made(tried), copy.deepcopy(model)  # some models remember sizes, and what they refused
+            inputs, scout = made(tried), _copied(model)  # some models remember sizes, and what they refused
             try:
                 _call(scout, scout, inputs, training)
             except Exception:
@@ -82,6 +82,12 @@ def _sizes_taken(model: torch.nn.Module, made: Made, training: bool) -> Iterator
             yield inputs
             model = scout
             break
+
+
+def _copied(model: torch.nn.Module) -> torch.nn.Module:
+    """A copy also of what a call leaves in a model, which may have a history."""
+    made = (value for module in model.modules() for value in vars(module).values() if isinstance(value, torch.Tensor))
+    return copy.deepcopy(model, {id(value): value.detach().clone() for value in made if not value.is_leaf})
 
 
 def _call(model: torch.nn.Module, function: Any, inputs: Any, training: bool, *dtype: torch.dtype) -> tuple[Any, Any]:
@@ -104,14 +110,14 @@ def _differs(found: Calls, expected: Calls) -> str:
 def _told_compiling(model: torch.nn.Module, sizes: list[Any], training: bool) -> Calls:
     with mock.patch("torch.compiler.is_compiling", lambda: True):
         try:
-            return _calls(copy.deepcopy(model), sizes, training)
+            return _calls(_copied(model), sizes, training)
         except Exception:
             return []
 
 
 def _in_float64(model: torch.nn.Module, sizes: list[Any], training: bool) -> Calls:
     try:
-        return _calls(copy.deepcopy(model).double(), sizes, training, torch.float64)
+        return _calls(_copied(model).double(), sizes, training, torch.float64)
     except Exception:
         return []
 
@@ -123,7 +129,7 @@ def _far(model: torch.nn.Module, training: bool, inputs: Any, exact: Any, ours: 
     others = []
     for seed in range(DRAWS):
         sizes = [_nudged(inputs, torch.Generator().manual_seed(seed))]
-        others += zip(_in_float64(model, sizes, training), _calls(copy.deepcopy(model), sizes, training))
+        others += zip(_in_float64(model, sizes, training), _calls(_copied(model), sizes, training))
     return far_from(exact, ours, eager, others) if others else difference
 
 

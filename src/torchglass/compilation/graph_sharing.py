@@ -31,7 +31,7 @@ from ..runtime.global_state import global_state
 from ..torch_compat import has_its_numbers
 
 SideKey = tuple[str, torch.fx.GraphModule, tuple[Any, ...]]
-"""Its name, its graph, and the strides of what the forward keeps for it."""
+"""Its name, its graph, how far indices reach, and the strides of what the forward keeps for it."""
 
 
 @dataclass

@@ -14,6 +14,7 @@ from ..options import CompileOptions
 from ..process import fallbacks
 from ..records.origin import UNKNOWN, Origin
 from ..records.render_graph import Rendered, render
+from ..records.sizes import Size
 from ..records.target import Targets
 from ..runtime import edit_errors, edits
 from ..runtime.graph_calls import GraphCall
@@ -45,7 +46,8 @@ class PythonFile(NamedTuple):
 @dataclass
 class Job:
     """``shared`` is what graphs of the same content have in common, ``edited`` the files that a person changed, by the
-    name of their side, ``origin`` the line of the first captured node that has one.
+    name of their side, ``origin`` the line of the first captured node that has one, ``elements`` what ``index_range``
+    assumes.
     """
 
     options: CompileOptions
@@ -54,6 +56,7 @@ class Job:
     timeline: Timeline
     targets: Targets
     origin: Origin = UNKNOWN
+    elements: Size | None = None
     edited: dict[str, list[Artifact]] = field(default_factory=dict)
 
     @property

@@ -97,7 +97,7 @@ class SidePipeline:
     # --- from the graph to the compilers ---------------------------------------------------------------------------
     def start(self) -> None:
         """Everything up to the compilers of C and Triton, which are left at work."""
-        job, key = self.job, (self.name, self.graph, self.strides)
+        job, key = self.job, (self.name, self.graph, (self.job.elements, *self.strides))
         made = job.shared.sides.get(key)
         if made is None:
             made = Side(job.rendered(self.graph, self.name, f"The {self.name.partition('_')[0]} graph"))
@@ -223,7 +223,7 @@ class Forward(SidePipeline):
 
     def loops(self, gm: torch.fx.GraphModule) -> LoopGraph:
         loops = lower.run(gm, self.job.targets, frozen=self.frozen, returned=self.partition.returned)
-        return replace(loops, updates=_updates(loops, self.partition))
+        return replace(loops, elements=self.job.elements, updates=_updates(loops, self.partition))
 
     def with_care(self, kernels: GraphCall) -> GraphCall:
         """Kernels that draw random numbers do not while a CUDA graph is captured."""
@@ -257,7 +257,8 @@ class Backward(SidePipeline):
         super().__init__(job, name, partition.backward, strides, compiled)
 
     def loops(self, gm: torch.fx.GraphModule) -> LoopGraph:
-        return lower.run(gm, self.job.targets, self.name, input_strides=self.strides)
+        loops = lower.run(gm, self.job.targets, self.name, input_strides=self.strides)
+        return replace(loops, elements=self.job.elements)
 
     def with_care(self, kernels: GraphCall) -> GraphCall:
         """A backward that a person edited is tried before it runs: nothing could go on in its place later."""

@@ -87,8 +87,8 @@ def max_pool1d(
         return pool(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
     wide, gaps, pads = ([first, *_each(1, n)] for first, n in ((1, kernel_size), (1, dilation), (0, padding)))
     steps = [1, *_each(1, stride)] if stride else wide
-    pool2d = torch._C._nn.max_pool2d_with_indices if return_indices else torch.max_pool2d
-    pooled = pool2d(input.unsqueeze(-2), wide, steps, pads, gaps, ceil_mode)
+    plane = input.unsqueeze(-2)
+    pooled = torch.nn.functional.max_pool2d(plane, wide, steps, pads, gaps, ceil_mode, return_indices)
     return tuple(one.squeeze(-2) for one in pooled) if return_indices else pooled.squeeze(-2)
 
 

@@ -405,7 +405,8 @@ class LoopGraph:
     """A whole ATen graph in loops. ``inputs`` in call order; ``outputs`` are Views, Values or constants (None, 3).
 
     ``notes``: what was decided about the graph as a whole, for people. ``updates``: pairs of a buffer that is returned
-    and the input that the caller copies it into.
+    and the input that the caller copies it into. ``elements``: what is assumed to be at most ``MOST_ELEMENTS``
+    (``index_range``), None where nothing is.
     """
 
     name: str
@@ -417,6 +418,7 @@ class LoopGraph:
     origin: Origin = UNKNOWN
     notes: tuple[str, ...] = ()
     updates: tuple[tuple[str, str], ...] = ()
+    elements: Size | None = None
 
     def __str__(self) -> str:
         lines = [f"graph {self.name}({', '.join(self.inputs)})", *(f"  # {note}" for note in self.notes)]

@@ -5,15 +5,17 @@ from __future__ import annotations
 from ..records.kernels import FusedKernel
 from ..records.loops import Buffer
 from ..records.schedule import CpuMapping, Nest, Schedule
-from ..records.sizes import at_least, known, magnitude, product
+from ..records.sizes import Size, at_least, known, magnitude, product
 from ..records.target import Cpu
 from .cost_model import work
 from .nest import build
 from .row_passes import row_passes
 
 
-def scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], target: Cpu) -> Schedule:
-    """The schedule of one kernel."""
+def scheduled(
+    name: str, kernel: FusedKernel, buffers: dict[str, Buffer], target: Cpu, elements: Size | None = None
+) -> Schedule:
+    """The schedule of one kernel. C counts in 64 bits, however few the ``elements`` are."""
     nest = build(kernel, target.schedule.unrolled, target.schedule.total_block)
     done = work(nest)
     parallel = target.threads != 1 and done > target.schedule.least_shared(target.sleeping)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..records.index_range import covers
 from ..records.kernels import FusedKernel
-from ..records.loops import Buffer, Loop
+from ..records.loops import Buffer, Index, Loop
 from ..records.schedule import GpuMapping, Nest, RowPass, Schedule, TileAxis
-from ..records.sizes import Size, at_most, divides, hint, product
+from ..records.sizes import Size, at_most, divides, hint, is_known, product
 from ..records.target import Gpu
 from .gpu_tiles import Tile, persistent_tile, pipeline_stages, point_tile, register_limit, row_tile
 from .narrow import narrowed
@@ -24,14 +25,16 @@ LAST_BLOCK = 2**16
 """Points by which counters may go past the end: where one wrapped there, it would be below it again."""
 
 
-def scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], target: Gpu) -> Schedule:
-    """The schedule of one kernel."""
+def scheduled(
+    name: str, kernel: FusedKernel, buffers: dict[str, Buffer], target: Gpu, elements: Size | None = None
+) -> Schedule:
+    """The schedule of one kernel. ``elements``: as ``LoopGraph`` has them."""
     row = _row_of(kernel)
     nest = build(replace(kernel, inner=row), target.schedule.unrolled, total_block=None)
     rank = nest.outer_rank if any(row) else len(nest.dims)
     nest = replace(nest, kernel=kernel, outer_rank=rank, parallel_dims=None)  # scattered sums are atomic
     axes, warps = tile = _tile(nest, row, buffers, target)
-    bits = _index_bits(nest.dims, [buffers[b] for b in (*kernel.reads, *kernel.writes)])
+    bits = _index_bits(nest, [buffers[b] for b in (*kernel.reads, *kernel.writes)], elements)
     if bits == 32:
         nest = replace(nest, loops=tuple(narrowed(loop, nest.dims) for loop in nest.loops))
     stages = pipeline_stages(nest, axes, buffers, target)
@@ -82,7 +85,16 @@ def _tells_apart(kernel: FusedKernel, summed: tuple[bool, ...]) -> bool:
     return not any(row and s for _, row, s in roles) and any(d != 1 and not row and not s for d, row, s in roles)
 
 
-def _index_bits(dims: tuple[Size, ...], buffers: list[Buffer]) -> int:
-    """64 where the points, or the elements from a buffer's first to its last, may be too many for 32."""
-    points = at_most(product(dims), INT32_MOST - LAST_BLOCK)
-    return 32 if points and all(at_most(b.extent, INT32_MOST) for b in buffers) else 64
+def _index_bits(nest: Nest, buffers: list[Buffer], elements: Size | None) -> int:
+    """64 where the points, or the elements from a buffer's first to its last, may be too many for 32, or what counters
+    are multiplied by for numbers that are no addresses.
+    """
+
+    def few(size: Size, after: int = 0) -> bool:
+        return at_most(size, INT32_MOST - after) or (elements is not None and covers(elements, size))
+
+    if not (few(product(nest.dims), LAST_BLOCK) and all(few(b.extent) for b in buffers)):
+        return 64
+    counted = [op for loop in nest.loops for op in loop.body if isinstance(op, Index)]
+    steps = [size for op in counted for size in (op.offset, *op.strides) if not is_known(size)]
+    return 32 if all(few(size) and few(-size) for size in steps) else 64

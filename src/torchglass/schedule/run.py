@@ -7,7 +7,6 @@ from collections.abc import Callable
 from ..process import interrupts
 from ..records.equal_kernels import canonical
 from ..records.kernels import FusedGraph, FusedKernel, device_of
-from ..records.loops import Buffer
 from ..records.schedule import KernelCall, Schedule, ScheduledGraph
 from ..records.target import Cpu, Gpu, Target, Targets
 from . import cpu, gpu
@@ -26,7 +25,7 @@ def run(fused: FusedGraph, targets: Targets) -> ScheduledGraph:
         key = content, device_of(kernel, fused.buffers)
         found = known.get(key)
         if found is None:
-            one = _scheduled(f"kernel_{len(schedules)}", kernel, fused.buffers, targets)
+            one = _scheduled(f"kernel_{len(schedules)}", kernel, fused, targets)
             found = known[key] = len(schedules), tuple(order.index(b) for b in one.arguments)
             schedules.append(one)
         place, positions = found
@@ -34,6 +33,6 @@ def run(fused: FusedGraph, targets: Targets) -> ScheduledGraph:
     return ScheduledGraph(fused, tuple(schedules), calls)
 
 
-def _scheduled(name: str, kernel: FusedKernel, buffers: dict[str, Buffer], targets: Targets) -> Schedule:
-    target = targets.of(device_of(kernel, buffers))
-    return SCHEDULERS[type(target)](name, kernel, buffers, target)
+def _scheduled(name: str, kernel: FusedKernel, fused: FusedGraph, targets: Targets) -> Schedule:
+    target = targets.of(device_of(kernel, fused.buffers))
+    return SCHEDULERS[type(target)](name, kernel, fused.buffers, target, fused.graph.elements)
