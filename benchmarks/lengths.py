@@ -31,6 +31,7 @@ from . import common
 from .models import VOCABULARY
 
 ROUNDS = 5
+COMPARED = ("eager", "torchglass", "torchglass dynamic", "torch.compile", "torch.compile dynamic")
 LONGEST, SHORTEST, LARGEST_BATCH = 200, 16, 4
 
 
@@ -47,7 +48,7 @@ def _per_size(model: torch.nn.Module) -> Callable[..., Any]:
 
 
 SIDES: dict[str, Callable[..., Callable[..., Any]]] = {
-    **{side: common.EVERY_SIDE[side] for side in ("eager", "torchglass", "torch.compile", "torch.compile dynamic")},
+    **{side: common.EVERY_SIDE[side] for side in COMPARED},
     "static": _per_size,
 }
 
@@ -133,7 +134,7 @@ def serve(case: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _compiles(side: str, compiled: Any) -> int | None:
-    if side != "torchglass":
+    if not side.startswith("torchglass"):
         return None
     import torchglass as tg
 
