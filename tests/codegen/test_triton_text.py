@@ -293,6 +293,29 @@ def test_sizes_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert torch.equal(call([x])[0], x.amax(-1))
 
 
+def test_a_row_of_unknown_length_is_held_where_a_block_has_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s0, s1 = Symbol("s0", 5, 1), Symbol("s1", 200, 1)
+    buffers = {name: Buffer(name, "float32", (s0, s1), (s1, 1)) for name in "xy"}
+    buffers["m"] = Buffer("m", "float32", (s0,), (1,))
+    load = Load("t0", Access("x", (s1, 1)), "float32")
+    most = Loop(
+        "m", (s0, s1), (False, True), (load, Reduce("t1", "max", "t0", "float32"), Store(Access("m", (1, 0)), "t1"))
+    )
+    below = (load, Load("t1", Access("m", (1, 0)), "float32"), Compute("t2", "sub", ("t0", "t1"), "float32"))
+    rest = Loop("y", (s0, s1), (False, False), (*below, Store(Access("y", (s1, 1)), "t2")))
+    graph = LoopGraph("forward", ("x",), buffers, (most, rest), (View("y", (s0, s1), (s1, 1)),))
+    kernel = FusedKernel("y", (s0, s1), (False, True), (most, rest), frozenset("m"))
+    sources = codegen.run(schedule.run(FusedGraph(graph, (Allocate("y"), kernel)), GPU), GPU)
+    held, _, walked = sources.texts["triton"].partition("if s1 <= RBLOCK:")[2].partition("    else:")
+    assert held.count("tl.load(") == 1 and walked.count("tl.load(") == 2
+    call = triton_on_torch.loaded(sources, tmp_path, monkeypatch)
+    for shape in ((3, 1), (4, 200), (1, 256), (2, 257), (5, 5000)):
+        x = make(*shape)
+        assert torch.equal(call([x])[0], x - x.amax(-1, keepdim=True))
+
+
 @pytest.mark.parametrize("rows, wide", [((1 << 28) - 1, False), ((1 << 28) + 1, True)])
 def test_places_past_two_to_the_31st_are_counted_in_64_bits(rows: int, wide: bool) -> None:
     body = (

@@ -88,11 +88,13 @@ class Tile:
 
 
 class BodyPrinter:
-    """Writes the loops of one kernel on one tile; knows what earlier loops have stored."""
+    """Writes the loops of one kernel on one tile; knows what earlier loops have stored. ``first`` numbers the first
+    name.
+    """
 
-    def __init__(self, schedule: Schedule, buffers: dict[str, Buffer], masked: bool = True) -> None:
+    def __init__(self, schedule: Schedule, buffers: dict[str, Buffer], masked: bool = True, first: int = 0) -> None:
         self.schedule, self.buffers, self.tile = schedule, buffers, Tile(schedule.mapping, masked)
-        self.count = 0
+        self.count = first
         self.values: dict[str, Value] = {}  # what each buffer written here holds at the point
         self.seen: dict[object, Value] = {}
         self.read = {b for loop in schedule.loops for b in loop.reads}

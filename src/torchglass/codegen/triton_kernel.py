@@ -37,26 +37,33 @@ def kernel_text(schedule: Schedule, buffers: dict[str, Buffer]) -> str:
 
 
 def _lines(schedule: Schedule, buffers: dict[str, Buffer]) -> Iterator[str]:
-    """All that a program does; where the last one is apart, for whole blocks and for that one."""
+    """All that a program does; twice where its block may be whole, or its row one block."""
     mapping: GpuMapping = schedule.mapping
-    masked = KernelPrinter(schedule, buffers)
-    if not mapping.last_apart:
-        yield from masked.lines()
+    printer = KernelPrinter(schedule, buffers)
+    usual = list(printer.lines())
+    if mapping.last_apart:
+        (axis,) = mapping.axes
+        wide = ".to(tl.int64)" if mapping.index_bits == 64 else ""
+        condition = f"(tl.program_id(0){wide} + 1) * {axis.constant} <= {text(axis.size, 'triton')}"
+        special = KernelPrinter(schedule, buffers, masked=False)
+    elif schedule.held is not None:
+        condition = f"{text(mapping.columns.size, 'triton')} <= {mapping.columns.constant}"
+        special = KernelPrinter(schedule.held, buffers, first=printer.body.count)  # a name has one type in Triton
+    else:
+        yield from usual
         return
-    (axis,) = mapping.axes
-    wide = ".to(tl.int64)" if mapping.index_bits == 64 else ""
-    yield f"if (tl.program_id(0){wide} + 1) * {axis.constant} <= {text(axis.size, 'triton')}:"
-    yield from (f"    {line}" for line in KernelPrinter(schedule, buffers, masked=False).lines())
+    yield f"if {condition}:"
+    yield from (f"    {line}" for line in special.lines())
     yield "else:"
-    yield from (f"    {line}" for line in masked.lines())
+    yield from (f"    {line}" for line in usual)
 
 
 class KernelPrinter:
     """The lines of one function."""
 
-    def __init__(self, schedule: Schedule, buffers: dict[str, Buffer], masked: bool = True) -> None:
+    def __init__(self, schedule: Schedule, buffers: dict[str, Buffer], masked: bool = True, first: int = 0) -> None:
         self.schedule, self.mapping = schedule, schedule.mapping
-        self.body = BodyPrinter(schedule, buffers, masked)
+        self.body = BodyPrinter(schedule, buffers, masked, first)
         self.tile = self.body.tile
         self.draws = any(isinstance(o, Compute) and o.op == "philox" for loop in schedule.loops for o in loop.body)
 

@@ -169,7 +169,8 @@ class Schedule(Nest):
     ``before`` are the loops once a row ahead of the passes, ``after`` those over single numbers that need the result of
     a reduction over all rows. ``row_arrays``: local buffers whose row is kept between passes; other local buffers are
     values of a point, computed again where a later pass needs them. ``mapping``: how this is laid on the target
-    (``CpuMapping``, ``GpuMapping``).
+    (``CpuMapping``, ``GpuMapping``). ``held``: what a program does instead where a row that is walked turns out to be
+    one block.
     """
 
     name: str
@@ -178,6 +179,7 @@ class Schedule(Nest):
     after: tuple[str, ...] = ()
     row_arrays: frozenset[str] = frozenset()
     mapping: Any = None
+    held: Schedule | None = None
 
     @cached_property
     def by_name(self) -> dict[str, Loop]:
@@ -225,6 +227,7 @@ class Schedule(Nest):
         lines += [f"  after all rows: {', '.join(self.after)}"] if self.after else []
         lines += [f"  row arrays: {', '.join(sorted(self.row_arrays))}"] if self.row_arrays else []
         lines += [f"  {line}" for line in str(self.mapping).splitlines()] if self.mapping is not None else []
+        lines += ["  all in one pass where the row is one block"] if self.held is not None else []
         return "\n".join(lines)
 
 

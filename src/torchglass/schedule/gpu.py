@@ -41,8 +41,24 @@ def scheduled(
     registers = register_limit(nest, tile, target) if any(row) else None
     mapping = GpuMapping(axes, warps, bits, _last_apart(nest, axes, target), stages, registers)
     if mapping.looped:
-        return row_passes(name, nest, mapping, cheap_loads=None)
+        walked = row_passes(name, nest, mapping, cheap_loads=None)
+        return replace(walked, held=_held(walked, nest))
+    return _in_one_pass(name, nest, mapping)
+
+
+def _in_one_pass(name: str, nest: Nest, mapping: GpuMapping) -> Schedule:
     return Schedule(**vars(nest), name=name, passes=(RowPass(names(nest.loops)),), mapping=mapping)
+
+
+def _held(walked: Schedule, nest: Nest) -> Schedule | None:
+    """The schedule for rows of an unknown size that one block has room for: they are read once."""
+    mapping: GpuMapping = walked.mapping
+    row = mapping.columns
+    again = len(walked.passes) > 1 and not any(loop.is_scan for loop in nest.loops)
+    if not again or is_known(row.size) or hint(row.size) > row.block:
+        return None
+    axes = tuple(replace(axis, kind="vector") if axis is row else axis for axis in mapping.axes)
+    return _in_one_pass(walked.name, nest, replace(mapping, axes=axes, stages=1))
 
 
 def _tile(nest: Nest, row: tuple[bool, ...], buffers: dict[str, Buffer], target: Gpu) -> Tile:
