@@ -12,7 +12,7 @@ from tests.records.test_sizes import HINTS, LIMITS, Tree, computed, points, size
 from torchglass.records import size_floats, size_relations
 from torchglass.records.size_environment import SizeEnvironment
 from torchglass.records.size_floats import FloatOf
-from torchglass.records.size_relations import HOLDS, normal_form, paired, solved
+from torchglass.records.size_relations import HOLDS, normal_form, paired, proved, solved
 from torchglass.records.sizes import Size, Symbol, exact_quotient, hint, maximum, minimum, text, value
 from torchglass.records.sources import Local
 from torchglass.records.symbolic_ints import size_of as size_in
@@ -143,3 +143,11 @@ def test_factors_of_equal_products_are_paired_by_what_they_are_now() -> None:
     assert not paired(b * t - c)
     assert not paired(b * t - 2 * c * u)
     assert not paired(b * t - Symbol("v", 6) * Symbol("w", 4))
+
+
+def test_a_minimum_is_at_most_either_and_a_maximum_at_least() -> None:
+    a, b = Symbol("a", 6), Symbol("b", 4)
+    least, most = minimum(a, b), maximum(2 * a, b)
+    assert proved(least, "<=", a) and proved(least, "<=", b) and proved(a + 1 - least, ">", 0)
+    assert proved(most, ">=", b) and proved(most + 1, ">", 2 * a) and proved(b - most, ">", 0) is False
+    assert proved(least, ">=", b) is None and proved(most, "<=", b) is None

@@ -61,13 +61,32 @@ def proved(left: Size, relation: str, right: Size, ranges: Mapping[str, Bounds] 
     """
     if is_known(left) and is_known(right):
         return HOLDS[relation](left, right)
-    low, high = bounds(left - right, ranges)
-    top = UNBOUNDED if high is None else high
+    low, top = _ends(left - right, ranges)
     ends = {"<": (top < 0, low >= 0), "<=": (top <= 0, low > 0), ">": (low > 0, top <= 0), ">=": (low >= 0, top < 0)}
     certain, excluded = ends.get(relation, (low == top == 0, low > 0 or top < 0))
     if relation == "!=":
         certain, excluded = excluded, certain
     return True if certain else False if excluded else None
+
+
+def _ends(size: Size, ranges: Mapping[str, Bounds] | None) -> tuple[int, int]:
+    """What a size lies between, of a minimum and a maximum also by what either of its arguments is."""
+
+    def ends(size: Size) -> tuple[int, int]:
+        low, high = bounds(size, ranges)
+        return low, UNBOUNDED if high is None else high
+
+    low, top = ends(size)
+    for monomial, factor in size.terms if isinstance(size, Expr) else ():
+        if len(monomial) != 1 or monomial[0].function not in ("min", "max"):
+            continue
+        rest = size - factor * of_atom(monomial[0])
+        least, most = zip(*(ends(rest + factor * argument) for argument in monomial[0].arguments))
+        if (monomial[0].function == "min") == (factor > 0):
+            top = min(top, *most)
+        else:
+            low = max(low, *least)
+    return low, top
 
 
 def normal_form(difference: Size, relation: str) -> tuple[Size, str]:
