@@ -40,6 +40,15 @@ def once_more(x: torch.Tensor) -> Any:
     return x[mask] + (x * 2)[mask] + torch.masked_select(x, mask), mask.nonzero().float() * x[mask][:, None]
 
 
+def masks_made_twice(x: torch.Tensor) -> Any:
+    y, kinds = x * 2, x.detach().round()
+    for kind in range(2):
+        y[kinds == kind] = y[kinds == kind].exp() + x[kinds == kind]
+    y[~(kinds == 1)] += x[~(kinds == 1)]
+    best = y[y > 0]
+    return y, best.topk(min(3, best.shape[0])).values
+
+
 def counted(x: torch.Tensor) -> Any:
     kinds = (x.detach() * 2).round()
     values, places, counts = torch.unique(kinds, return_inverse=True, return_counts=True)
@@ -99,8 +108,8 @@ def unread(x: torch.Tensor) -> Any:
 
 
 PROGRAMS: list[Program] = [
-    masked, nonzero, gathered_rows, between_others, once_more, counted, by_rows, classes, repeated, standardized,
-    reshaped, views, embedded, written, unread,
+    masked, nonzero, gathered_rows, between_others, once_more, masks_made_twice, counted, by_rows, classes, repeated,
+    standardized, reshaped, views, embedded, written, unread,
 ]  # fmt: skip
 
 
@@ -199,3 +208,18 @@ def test_classes_that_there_are_not(made: Callable[[], torch.Tensor], backend: s
     with pytest.raises(RuntimeError) as ours:
         compiled(made())
     assert str(ours.value) == str(eager.value)
+
+
+def test_a_mask_of_what_was_written_to_since_chooses_others() -> None:
+    def function(x: torch.Tensor, kinds: torch.Tensor) -> Any:
+        kinds = kinds.clone()
+        before = x[kinds == 1], x[kinds == 1]
+        kinds.add_(1)
+        return before[0] + before[1], x[kinds == 1] * 2
+
+    compiled: Any = tg.compile(function, fullgraph=True)
+    for seed, count in enumerate((6, 9, 30)):
+        generator = torch.Generator().manual_seed(seed)
+        x, kinds = torch.randn(count, generator=generator), torch.randint(0, 2, (count,), generator=generator)
+        for ours, eager in zip(compiled(x, kinds), function(x, kinds)):
+            torch.testing.assert_close(ours, eager)

@@ -34,6 +34,7 @@ from ..operators.traced_arrays import NotTraced, TracedArrays
 from ..process import interrupts
 from ..records.origin import UNKNOWN, Origin
 from ..records.partition import TangentLayout
+from ..records.size_environment import SizeEnvironment
 from ..records.symbolic_ints import SizesUnfit, environment_of, has_symbols, size_of
 from ..records.tensor_spec import TensorSpec
 from ..torch_compat import (
@@ -188,6 +189,8 @@ class Tracer:
                         values[node] = _replaced(args[0], turn(*args, **kwargs), values)
                 else:
                     values[node] = keeping_layouts(node, self._call, args, kwargs)
+                if self.sizes is not None and not kwargs:
+                    _note_mask(self.sizes, node.target, args, values[node])
             except (SizesUnfit, Exception) as error:
                 error.torchglass_origin = self.recorder.origin  # type: ignore[union-attr]
                 raise
@@ -299,6 +302,13 @@ class Tracer:
         """The captured node that made an autograd node, by its sequence number."""
         index = bisect.bisect_right(self.starts, node._sequence_nr()) - 1
         return self.places[index] if index >= 0 else ("", UNKNOWN, None)
+
+
+def _note_mask(sizes: SizeEnvironment, function: Any, args: Any, result: Any) -> None:
+    """What ``data_sizes`` knows a mask by, of the tensors that operators meet."""
+    inner = lambda v: unwrap_functional(v) if isinstance(v, torch.Tensor) and is_functional(v) else v
+    if isinstance(result, torch.Tensor) and result.dtype is torch.bool:
+        data_sizes.note_mask(sizes, function, [inner(a) for a in args], inner(result))
 
 
 def _is_base(tensor: torch.Tensor, values: dict[torch.fx.Node, Any]) -> bool:

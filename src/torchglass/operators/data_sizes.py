@@ -8,6 +8,7 @@ them equal?) ends the graph, as all such operators did before it.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -71,6 +72,30 @@ def _all_fake(mode: FakeTensorMode, values: Sequence[Any]) -> bool:
     )
 
 
+MASKS = frozenset(
+    found for name in ("eq", "ne", "lt", "le", "gt", "ge", "invert", "and_", "or_", "xor", "logical_not", "logical_and",
+    "logical_or", "logical_xor", "bitwise_not", "bitwise_and", "bitwise_or", "isnan", "isfinite")
+    for owner in (operator, torch, torch.Tensor) if (found := getattr(owner, name, None)) is not None
+)  # fmt: skip
+"""Functions of which a mask is the same whenever it is made of the same."""
+
+
+def note_mask(environment: SizeEnvironment, function: Any, args: Sequence[Any], mask: torch.Tensor) -> None:
+    """Remember what a mask is made of: ``h[ids == 1] = expert(h[ids == 1])`` chooses as many twice."""
+    if function not in MASKS or mask.is_inference() or not all(isinstance(a, (int, float, torch.Tensor)) for a in args):
+        return
+    parts = (_content(environment, a) if isinstance(a, torch.Tensor) else (type(a), a) for a in args)
+    environment.masks[id(mask)] = mask, mask._version, (function, *parts)
+
+
+def _content(environment: SizeEnvironment, tensor: torch.Tensor) -> Any:
+    """What two tensors have in common that are equal for certain; it lasts until somebody writes to it."""
+    known = environment.masks.get(id(tensor))
+    if known is None or known[0] is not tensor or known[1] != tensor._version:
+        known = environment.masks[id(tensor)] = tensor, tensor._version, (id(tensor), tensor._version)
+    return known[2]
+
+
 class _Counter:
     """Makes the sizes of one call."""
 
@@ -83,12 +108,13 @@ class _Counter:
 
     def chosen(self, mask: torch.Tensor) -> Size:
         """How many elements a mask chooses; of one that nothing has written to since, as many as before."""
-        known = self.environment.chosen.get(id(mask))
-        if known is not None and known[:2] == (mask, mask._version):
-            self.environment.made_by_data.append(known[2])
-            return size_of(known[2])
+        what = _content(self.environment, mask)
+        known = self.environment.chosen.get(what)
+        if known is not None:
+            self.environment.made_by_data.append(known)
+            return size_of(known)
         size = self.within(product(_sizes(mask)))
-        self.environment.chosen[id(mask)] = mask, mask._version, self.environment.integer(size)
+        self.environment.chosen[what] = self.environment.integer(size)
         return size
 
     def any(self, estimate: Size, least: int = 0) -> Size:

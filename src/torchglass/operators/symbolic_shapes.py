@@ -90,12 +90,26 @@ def answer(mode: FakeTensorMode, func: Any, args: tuple[Any, ...], kwargs: dict[
     environment = environment_of((*args, *kwargs.values()))
     if environment is None:
         return None
+    if func._schema.is_mutable:
+        return _written_to(mode, func, args, kwargs)
     view = VIEWS.get(func)
     new = NEW.get(func) or (broadcast if _is_pointwise(func) else None)
     if view is None and new is None:
         return None
     rule = _Rule(mode, environment)
     return rule.view(view, func, args, kwargs) if view is not None else rule.new(new, func, args, kwargs)
+
+
+def _written_to(mode: FakeTensorMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What ``x.add_(y)`` gives, where ``x + y`` is of the sizes of x, and x has room for its numbers."""
+    name, overload = func._schema.name.removeprefix("aten::"), func._schema.overload_name or "default"
+    plain = getattr(getattr(aten, name.removesuffix("_"), None), overload, None) if name.endswith("_") else None
+    if plain is None or not _is_pointwise(plain) or not isinstance(args[0], torch.Tensor):
+        return None
+    result = answer(mode, plain, args, kwargs)
+    if result is None or sizes_of(result.shape) != sizes_of(args[0].shape):
+        return None
+    return args[0] if torch.can_cast(result.dtype, args[0].dtype) else None
 
 
 class _Rule:

@@ -84,11 +84,13 @@ def _may_cross_itself(t: torch.Tensor) -> bool:
 
 def _cross(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors of one storage share bytes without being one and the same view of it."""
+    if one is other:
+        return False
     first, second = _span(one), _span(other)
     same = first == second and (one.shape, one.stride()) == (other.shape, other.stride())
     if same or first[0] >= second[1] or second[0] >= first[1]:
         return False
-    if all(end - begin == t.nbytes for (begin, end), t in ((first, one), (second, other))):
+    if all(end - begin == math.prod(t.shape) * t.itemsize for (begin, end), t in ((first, one), (second, other))):
         return True  # neither has gaps
     unit = math.gcd(one.itemsize, other.itemsize, *first, *second)
     size = max(first[1], second[1]) // unit
