@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .sizes import Atom, Expr, Monomial, Size, atoms_of
+from .sizes import Expr, Monomial, Size, atoms_of, terms_of, without
 
 MOST_ELEMENTS = 2**30 - 2**16
 """Twice as many are fewer than 2**31, counters that go a block past the end included."""
@@ -19,7 +19,7 @@ def joined(sizes: Iterable[Size]) -> Size:
     """A sum that none of the sizes is larger than: each of their products, as often as it is in one of them."""
     found: dict[Monomial, int] = {}
     for size in sizes:
-        for monomial, coefficient in _terms(size):
+        for monomial, coefficient in terms_of(size):
             if coefficient > 0 and all(atom.low >= 0 for atom in monomial):
                 found[monomial] = max(found.get(monomial, 0), coefficient)
     total: Size = found.pop((), 0)
@@ -30,11 +30,12 @@ def joined(sizes: Iterable[Size]) -> Size:
 
 def covers(elements: Size, size: Size) -> bool:
     """Whether a size, and what is divided on the way to it, is certain to be at most twice ``elements``."""
-    room = {monomial: 2 * coefficient for monomial, coefficient in _terms(elements)}
-    for monomial, coefficient in _terms(size):
+    room = {monomial: 2 * coefficient for monomial, coefficient in terms_of(elements)}
+    for monomial, coefficient in terms_of(size):
         if coefficient <= 0:
             continue
-        larger = (m for m in room if room[m] >= coefficient and _multiplies(m, monomial))
+        left = ((m, without(m, monomial)) for m in room if room[m] >= coefficient)
+        larger = (m for m, rest in left if rest is not None and all(atom.low >= 1 for atom in rest))
         found = monomial if room.get(monomial, 0) >= coefficient else next(larger, None)
         if found is None:
             return False
@@ -42,17 +43,3 @@ def covers(elements: Size, size: Size) -> bool:
     atoms = atoms_of(size)
     divided = (argument for atom in atoms for argument in atom.arguments)
     return all(atom.low >= 0 for atom in atoms) and all(covers(elements, argument) for argument in divided)
-
-
-def _terms(size: Size) -> Iterable[tuple[Monomial, int]]:
-    return size.terms if isinstance(size, Expr) else [((), size)]
-
-
-def _multiplies(product: Monomial, factor: Monomial) -> bool:
-    """Whether a product is another one times what is at least 1."""
-    left: list[Atom] = list(product)
-    for atom in factor:
-        if atom not in left:
-            return False
-        left.remove(atom)
-    return all(atom.low >= 1 for atom in left)

@@ -79,7 +79,7 @@ class Expr:
         if isinstance(other, int) and other == 0:
             return self
         found = dict(self.terms)
-        for monomial, coefficient in _terms(other):
+        for monomial, coefficient in terms_of(other):
             found[monomial] = found.get(monomial, 0) + coefficient
         return _sum(found)
 
@@ -99,7 +99,7 @@ class Expr:
             return self
         found: dict[Monomial, int] = {}
         for left, a in self.terms:
-            for right, b in _terms(other):
+            for right, b in terms_of(other):
                 monomial = tuple(sorted(left + right, key=str))
                 found[monomial] = found.get(monomial, 0) + a * b
         return _sum(found)
@@ -161,7 +161,8 @@ def only_atom(size: Size) -> Atom | None:
     return None
 
 
-def _terms(size: Size) -> Iterable[tuple[Monomial, int]]:
+def terms_of(size: Size) -> Iterable[tuple[Monomial, int]]:
+    """Its products of atoms, and how often each is in it."""
     return size.terms if isinstance(size, Expr) else (((), size),) if size else ()
 
 
@@ -188,12 +189,12 @@ def _divided(size: Size, divisor: Size) -> tuple[Size, Size]:
     quotient: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
     if isinstance(divisor, int):
-        for monomial, coefficient in _terms(size):
+        for monomial, coefficient in terms_of(size):
             quotient[monomial], rest[monomial] = divmod(coefficient, divisor)
     elif len(divisor.terms) == 1:
         ((atoms, factor),) = divisor.terms
-        for monomial, coefficient in _terms(size):
-            left = _without(monomial, atoms)
+        for monomial, coefficient in terms_of(size):
+            left = without(monomial, atoms)
             if left is not None and coefficient % factor == 0:
                 quotient[left] = coefficient // factor
             else:
@@ -212,7 +213,7 @@ def _divided_by_quotient(size: Size, divisor: Expr) -> Size | None:
     for atom in atoms:
         if atom.function == "quotient":
             divided, by = atom.arguments
-            others = _sum({_without(atoms, (atom,)) or (): factor})
+            others = _sum({without(atoms, (atom,)) or (): factor})
             found, rest = _divided(size * by, others * divided)
             if rest == 0:
                 return found
@@ -249,14 +250,14 @@ def _undone(monomial: Monomial, factor: int, quotient: Atom) -> Size | None:
             return None
     elif isinstance(divisor, Expr) and len(divisor.terms) > 1:
         return None
-    times, rest = _divided(_sum({_without(monomial, (quotient,)) or (): factor}), divisor)
+    times, rest = _divided(_sum({without(monomial, (quotient,)) or (): factor}), divisor)
     return size * times if rest == 0 else None
 
 
 def _congruent(size: Size, divisor: int) -> Size:
     """A size with the same rest: a remainder in it by a multiple of ``divisor`` is as good as what was divided."""
     total: Size = 0
-    for monomial, coefficient in _terms(size):
+    for monomial, coefficient in terms_of(size):
         term: Size = coefficient
         for atom in monomial:
             by = atom.arguments[1] if atom.function == "mod" else 0
@@ -268,7 +269,7 @@ def _congruent(size: Size, divisor: int) -> Size:
 
 def _common_factor(size: Size, divisor: Size) -> Size:
     """What divides all terms of both: a number, and the atoms of a divisor of one term, which is positive."""
-    terms = [*_terms(size), *_terms(divisor)]
+    terms = [*terms_of(size), *terms_of(divisor)]
     common: Size = math.gcd(*(coefficient for _, coefficient in terms))
     if isinstance(divisor, Expr) and len(divisor.terms) == 1:
         for atom in dict.fromkeys(divisor.terms[0][0]):
@@ -285,7 +286,7 @@ def _exactly_divided(size: Size, divisor: Expr) -> Size | None:
         if isinstance(size, int):
             break
         (monomial, coefficient), *_ = size.terms
-        left = _without(monomial, atoms)
+        left = without(monomial, atoms)
         if left is None or coefficient % factor:
             return None
         term = _sum({left: coefficient // factor})
@@ -296,7 +297,7 @@ def _exactly_divided(size: Size, divisor: Expr) -> Size | None:
 MOST_STEPS = 32
 
 
-def _without(monomial: Monomial, atoms: Monomial) -> Monomial | None:
+def without(monomial: Monomial, atoms: Monomial) -> Monomial | None:
     """The product without these factors; None if it does not have them."""
     left = list(monomial)
     for atom in atoms:
