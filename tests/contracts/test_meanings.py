@@ -72,7 +72,7 @@ def test_what_is_entered_twice_is_an_error(enter):
         ("math.sqrt", "computed while capturing"),
         ("json.dumps", "computed while capturing, src/"),
         ("logging.Logger.info", "followed into its Python code, "),
-        ("torch.compiler.is_compiling", "always True, "),
+        ("torch.compiler.is_exporting", "always False, "),
         ("open", "breaks the graph: `open()`, which looks at or changes what no graph holds"),
         ("datetime.datetime.now", "breaks the graph: `datetime.now()`"),
         ("bytearray", "breaks the graph: making an instance of `builtins.bytearray`"),

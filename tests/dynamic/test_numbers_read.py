@@ -75,7 +75,31 @@ def padded(x: torch.Tensor, n: torch.Tensor) -> Any:
     return inside, F.pad(x, (0, 0, 0, most)), inside.float() @ torch.ones(most, 2)
 
 
+def asserted(x: torch.Tensor, n: torch.Tensor) -> Any:
+    if n.max().item() > x.shape[0]:
+        raise ValueError("too long")
+    k = int(n[0])
+    if k < 1:
+        raise ValueError("too short")
+    return x[:k].exp()
+
+
+def as_many_as_rows(x: torch.Tensor, n: torch.Tensor) -> Any:
+    k = n[0].item()
+    assert k == x.shape[0]
+    return torch.arange(k)[:, None] * x
+
+
+def added_back(x: torch.Tensor, n: torch.Tensor) -> Any:
+    parts = [part @ torch.full((4, 4), k + 1.0) for k, part in enumerate(x.split(n.tolist()))]
+    order = x.detach().sum(1).argsort(stable=True)
+    return torch.zeros_like(x).index_add(0, order, torch.cat(parts)), torch.cat(parts)[order] * x
+
+
 PROGRAMS: list[Program] = [
+    asserted,
+    as_many_as_rows,
+    added_back,
     of_a_mask,
     padded,
     sliced,
@@ -115,7 +139,7 @@ NUMBERS = [(2, 3, 1), (1, 0, 5), (0, 6, 0), (6, 0, 0), (3, 1, 2), (-1, 4, 3), (7
 def outcome(function: Program, x: torch.Tensor, n: torch.Tensor) -> list[Any]:
     try:
         made = function(x, n)
-    except (RuntimeError, IndexError, ValueError) as error:
+    except (RuntimeError, IndexError, ValueError, AssertionError) as error:
         return [type(error), str(error)]
     found: list[Any] = []
     for value in made if isinstance(made, tuple) else (made,):

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..operators.size_tensor import read_size
 from ..records.origin import UNKNOWN, Origin
 from ..records.size_places import symbols_of
 from ..torch_compat import OpOverload
@@ -154,9 +155,13 @@ def must_stay(op: Op) -> bool:
 
 
 def makes_sizes(op: Op) -> bool:
-    """Whether data decide a size of what a call gives; an item of a tuple counts as the call itself."""
+    """Whether data decide a size of what a call gives, or it checks that they decide as was assumed; an item of a tuple
+    counts as the call itself.
+    """
     while op.is_item:
         op = op.args[0]
+    if op.target is read_size:
+        return True
     if not SIZED_BY_DATA & set(getattr(op.target, "tags", ())):
         return False
     return bool(symbols_of([op.val]) - symbols_of([read.val for read in operands(op)]))

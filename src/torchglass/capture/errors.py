@@ -91,5 +91,9 @@ class Shown(Unsupported):
     """A log record or a warning that somebody may be shown."""
 
 
+class RaisesCompiled(Exception):
+    """The program raises, and was told that it is compiled: perhaps in eager it does not."""
+
+
 class Restart(Exception):
     """Start the capture again with what was learnt (a new step of the outermost frame at which to break)."""

@@ -47,6 +47,7 @@ from .errors import (
     LeafLeaves,
     NeedsData,
     OutOfOrder,
+    RaisesCompiled,
     Restart,
     StaysInPython,
     Unchecked,
@@ -65,6 +66,7 @@ from .torch_api import deferred_asserts as checked
 from .torch_api import fallible_ops as failing
 from .torch_api import inference_mode as inference
 from .torch_api import numbers_read
+from .torch_api.compiler_functions import ToldCompiled
 from .torch_api.deferred_asserts import Checks
 from .torch_api.op_derivatives import Leaves
 from .torch_api.operations import MODE_CHANGES
@@ -76,6 +78,8 @@ from .values.effects_log import EffectsLog
 from .values.iterators import WaitingGenerators
 from .values.number import ComputedNumbers, NumberV, is_varying
 
+LESSONS = (LeafLeaves, Unchecked, OutOfOrder, LayoutsMatter, RaisesCompiled)
+"""What one attempt to capture a call finds out for the next, which begins anew with it."""
 RECURSION_LIMIT = 20_000
 RUNS_LATER = {
     CO_GENERATOR: "a generator function",
@@ -106,32 +110,31 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
     marked: _Mark | None = None
-    leaves_break = checks_break = effects_break = layouts_matter = False
+    learnt: set[type] = set()
     try:
         while True:
             with _state_kept():
                 attempt = _Attempt(request, state, marked)
-                attempt.m.state(Leaves).break_here, attempt.m.state(Checks).break_here = leaves_break, checks_break
-                attempt.m.state(EffectsLog).breaks = effects_break
-                attempt.m.state(SizeEnvironment).layouts_open = not layouts_matter
+                attempt.m.state(Leaves).break_here = LeafLeaves in learnt
+                attempt.m.state(Checks).break_here = Unchecked in learnt
+                attempt.m.state(EffectsLog).breaks = OutOfOrder in learnt
+                attempt.m.state(SizeEnvironment).layouts_open = LayoutsMatter not in learnt
+                attempt.m.state(ToldCompiled).answer = RaisesCompiled not in learnt
                 try:
                     return attempt.capture()
                 except Restart:
                     marked = attempt.learnt
+                    if marked is not None and RaisesCompiled in learnt:  # pieces would hear different things
+                        raise Stopped(marked.found) from None
                 except SizesUnfit as error:
                     error.by_data = bool(attempt.m.state(SizeEnvironment).by_data)
                     error.torchglass_origin = attempt.m.origin()
                     raise
-                except LeafLeaves as error:
-                    if leaves_break:
-                        raise Stopped(GraphBreak(error.reason, attempt.m.origin(), error.hint)) from None
-                    marked, leaves_break = None, True
-                except Unchecked:
-                    marked, checks_break = None, True
-                except OutOfOrder:
-                    marked, effects_break = None, True
-                except LayoutsMatter:
-                    marked, layouts_matter = None, True
+                except LESSONS as error:
+                    if type(error) in learnt:
+                        raise Stopped(GraphBreak(str(error), attempt.m.origin(), getattr(error, "hint", ""))) from None
+                    marked = None
+                    learnt.add(type(error))
                 except CannotResume as error:
                     found = (
                         marked.found if marked is not None else GraphBreak(str(error), attempt.m.origin(), error.hint)
@@ -206,6 +209,9 @@ class _Attempt:
             except (Unsupported, UserError) as error:
                 if isinstance(error, StaysInPython) and self.m.frames == [frame]:
                     raise Stopped(self._describe(error)) from None  # in a frame that it calls, that one stays
+                told = self.m.state(ToldCompiled)
+                if isinstance(error, (UserError, Fails)) and told.asked and told.answer:
+                    raise RaisesCompiled from None
                 if self.marked is not None:
                     raise
                 # what is raised in the end was perhaps raised earlier, and handlers ran: Python begins there

@@ -206,30 +206,37 @@ class SizeEnvironment:
         """
         if self.proved(left, relation, right) is None and self.is_by_data(left - right):
             difference, normal = normal_form(self.canonical(left - right), relation)
-            if self._check(difference, normal):
+            if (checked := self._check(difference, normal)) is not None:
+                last, bound = checked
                 self._assume(difference, normal, why)
+                if normal == "==" and hint(bound) >= 0:
+                    if not is_known(bound):
+                        self._assume(*normal_form(self.canonical(bound), ">="), why)
+                    self._replace({last: bound})
                 return True
         return self.decide(left, relation, right, why)
 
-    def _check(self, difference: Size, relation: str) -> bool:
-        """Have the graph look at a relation to 0 of one of its numbers and what it has read before."""
+    def _check(self, difference: Size, relation: str) -> tuple[Atom, Size] | None:
+        """Have the graph look at a relation to 0 of one of its numbers and what it has read before. The number, and
+        what it is to be compared with; None where the graph cannot.
+        """
         read = [name for name in symbols([difference]) if name in self.by_data]
         atoms = {atom.name: atom for atom in atoms_of(difference)}
         last = atoms.get(max(read, key=list(self.by_data).index, default=""))
         if last is None or last.name not in self.checked or relation == "!=":
-            return False
+            return None
         assert isinstance(difference, Expr)
         factor = dict(difference.terms).get((last,), 0)
         bound = (difference - factor * of_atom(last)) * -factor
         if abs(factor) != 1 or last.name in symbols([bound]):
-            return False
+            return None
         least, most = self.checked[last.name]
         relation = relation if factor == 1 else MIRRORED.get(relation, relation)
         if relation != "<=" and relation != "<":
             least.append(bound + int(relation == ">"))
         if relation != ">=" and relation != ">":
             most.append(bound - int(relation == "<"))
-        return True
+        return last, bound
 
     def dense(self, sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
         """Whether each dimension's step is what lies inside it, the innermost first: by proof, or no."""

@@ -100,3 +100,28 @@ def test_breakpoint_stops_in_the_users_function(monkeypatch):
 def test_markers_refuse_what_cannot_be_called(marker):
     with pytest.raises(TypeError, match="5"):
         marker(5)
+
+
+def test_what_raises_only_while_compiled_is_captured_as_eager_runs_it():
+    def f(x):
+        scale = None if torch.compiler.is_compiling() else x.abs().sum()
+        return x / scale.sqrt()
+
+    compiled = tg.compile(f, fullgraph=True)
+    for x in (torch.ones(3), -torch.ones(3) * 5):
+        torch.testing.assert_close(compiled(x), f(x))
+
+
+def test_what_raises_while_compiled_and_breaks_otherwise_runs_in_python():
+    def f(x):
+        if not torch.compiler.is_compiling():
+            STORED.append(open(__file__).read(1))
+            return x + 1
+        raise ValueError("compiled")
+
+    compiled = tg.compile(f)
+    assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 2.0))
+    assert STORED == ['"']
+
+
+STORED = []

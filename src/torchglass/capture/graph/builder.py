@@ -118,8 +118,7 @@ class GraphBuilder:
         """
         for node in self.graph.nodes:
             if node.target is read_size:
-                (name,) = symbols_of(node.meta["made_sizes"])
-                ends = ([sizes.integer(one) for one in dict.fromkeys(end)] for end in sizes.checked[name])
+                ends = ([sizes.integer(one) for one in dict.fromkeys(end)] for end in sizes.checked[node.meta["reads"]])
                 node.args = (node.args[0], *ends)
         wanted = symbols_of((node.args, node.kwargs) for node in self.graph.nodes)
         wanted |= symbols_of(node.meta.get("val") for node in self.graph.nodes)
@@ -376,6 +375,8 @@ class GraphBuilder:
         self._mark(node, origin)
         node.meta["effect"] = result is None or self.changed_data or bool(self.made_sizes)
         if self.made_sizes:
+            if node.target is read_size:
+                (node.meta["reads"],) = symbols_of(self.made_sizes)  # as long as it is not known to equal another
             node.meta["made_sizes"], self.made_sizes = self.made_sizes, ()
         node.stack_trace = stack
         return self._wrap(node, result, origin)

@@ -1,11 +1,12 @@
 """What the functions mean by which a program talks to the compiler: ours, and torch.compiler's of the same name.
 
-torch.compiler.is_compiling()   →   True
+torch.compiler.is_compiling()   →   True, or False where the program raises when it hears that
 torch.compiler.disable(f)       →   f, marked: the graph breaks where it is called
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -20,11 +21,25 @@ from ..values.constant import ConstantV
 from ..values.instance import InstanceV
 from ..values.known import KnownV
 
-answers(True, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, markers.is_compiling)
 answers(False, getattr(torch.compiler, "is_exporting", None), markers.is_exporting)
 answers(None, torch.compiler.cudagraph_mark_step_begin, markers.cudagraph_mark_step_begin)
-named("torch._dynamo.external_utils", "is_compiling")(Answer(True))
 named("torch._dynamo.decorators", "mark_static")(Answer(None))  # every size is static yet
+
+
+@dataclass
+class ToldCompiled:
+    """What programs hear that ask whether they are compiled, and whether this one has asked."""
+
+    answer: bool = True
+    asked: bool = False
+
+
+@named("torch._dynamo.external_utils", "is_compiling")
+@handles(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, markers.is_compiling)
+def is_compiling_(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    told = m.state(ToldCompiled)
+    told.asked = True
+    return ConstantV(told.answer)
 
 
 @handles(torch.compiler.disable, markers.disable)

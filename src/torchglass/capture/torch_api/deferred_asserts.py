@@ -21,6 +21,7 @@ from ..graph.builder import GraphBuilder
 from ..protocol import Frame, Machine, Value
 from ..values.function_modes import FunctionModes
 from ..values.sealing import Sealed
+from ..values.sizes import ConditionV
 from ..values.tensor import TensorV, known_value
 
 RAISES = ("RAISE_VARARGS", "RERAISE")
@@ -48,6 +49,10 @@ def truth(m: Machine, frame: Frame, value: Value) -> bool:
         passing = _passing(frame)
         if passing is not None:
             m.state(Checks).waiting.append(Check(value, passing))
+            return passing
+    if isinstance(value, ConditionV):
+        passing = _passing(frame)
+        if passing is not None and value.is_checked(passing):
             return passing
     return m.truth(value)
 

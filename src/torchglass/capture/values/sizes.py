@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...records.size_environment import DecidedByData, SizeEnvironment
-from ...records.size_relations import Relation
+from ...records.size_relations import NEGATED, Relation
 from ...records.size_sources import size_source
 from ...records.sizes import Size, hint, is_known, magnitude, maximum, minimum, product, symbol_name
 from ...records.sources import Source
@@ -168,10 +168,11 @@ class ConditionV(Value):
     def truth(self, m: Machine) -> bool:
         raise _needs_data()
 
-    def is_checked(self) -> bool:
-        """Whether the graph looks, when it reads the number, that this holds."""
+    def is_checked(self, truth: bool = True) -> bool:
+        """Whether the graph looks, when it reads the number, that this is ``truth``."""
+        relation = self.relation.relation if truth else NEGATED[self.relation.relation]
         try:
-            return self.environment.expect(self.relation.left, self.relation.relation, self.relation.right)
+            return self.environment.expect(self.relation.left, relation, self.relation.right)
         except DecidedByData:
             return False
 
