@@ -96,7 +96,14 @@ def added_back(x: torch.Tensor, n: torch.Tensor) -> Any:
     return torch.zeros_like(x).index_add(0, order, torch.cat(parts)), torch.cat(parts)[order] * x
 
 
+def trimmed(x: torch.Tensor, n: torch.Tensor) -> Any:
+    kept = x[:, : n[:2].max().item()]
+    last = (n[:1] - 1).clamp(min=0)
+    return kept.gather(1, last.expand(x.shape[0])[:, None])
+
+
 PROGRAMS: list[Program] = [
+    trimmed,
     asserted,
     as_many_as_rows,
     added_back,
@@ -132,7 +139,12 @@ def counts_in_place(x: torch.Tensor, n: torch.Tensor) -> Any:
     return x[: n[0].item()] * 2
 
 
-BREAKS: list[Program] = [branches, texts, adds_a_float, counts_in_place]
+def listed(x: torch.Tensor, n: torch.Tensor) -> Any:
+    k = n[0].item()
+    return x[:, [k - 1, 0]] * 2
+
+
+BREAKS: list[Program] = [listed, branches, texts, adds_a_float, counts_in_place]
 NUMBERS = [(2, 3, 1), (1, 0, 5), (0, 6, 0), (6, 0, 0), (3, 1, 2), (-1, 4, 3), (7, -1, 0), (2, 2, 1), (9, 9, 9)]
 
 

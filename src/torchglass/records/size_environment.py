@@ -268,6 +268,8 @@ class SizeEnvironment:
     def specialize(self, size: Size) -> int:
         """A size as a number, which is assumed."""
         if self.proved(size, "==", hint(size)) is None:
+            if self.is_by_data(size):
+                raise DecidedByData(f"the value of {size_text(size)}")
             why = f"{self.asker} takes a number" if self.operator else "its value was used"
             self.decide(size, "==", hint(size), why)
             self.values_used.update(symbols([size]))
