@@ -30,8 +30,9 @@ RESERVED = frozenset([
     "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern",
     "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed",
     "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "asm",
-    "typeof", "a", "block", "end", "row", "first", "lane", "stop", "from", "to", "top", "bottom", "team", "used",
-    "thread", "total", "sum", "c", "t", "free", "aligned_alloc", "linux", "unix", "errno", "bf16", "f16", "bool8"
+    "typeof", "a", "block", "end", "row", "first", "j", "l", "lane", "stop", "from", "to", "top", "bottom", "team",
+    "used", "thread", "total", "sum", "c", "t", "free", "aligned_alloc", "linux", "unix", "errno", "bf16",
+    "f16", "bool8",
 ]) | {name + suffix for name in (*LIBM, *CALLED, "fmod") for suffix in ("", "f")}  # fmt: skip
 
 

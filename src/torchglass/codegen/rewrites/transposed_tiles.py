@@ -30,6 +30,7 @@ from ..statements import (
     Place,
     Stmt,
     constant,
+    in_c,
     limit,
     loops_changed,
     moved,
@@ -93,7 +94,7 @@ class Tiles:
         each, which the processor does not see coming.
         """
         last = len(self.builder.nest.dims) - 1
-        block = f"from + {wide} < {self.builder.nest.dims[last]} ? from + {wide} : from"
+        block = f"from + {wide} < {in_c(self.builder.nest.dims[last])} ? from + {wide} : from"
         first = constant("first", f"({block}) + (i{self.across} - top) * {share}")
         return Block((first, For(f"i{last}", "first", f"first + {share}", tuple(fetched))))
 

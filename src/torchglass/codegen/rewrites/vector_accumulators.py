@@ -41,6 +41,7 @@ from ..statements import (
     Stmt,
     Write,
     constant,
+    in_c,
 )
 from .bf16_pairs import paired
 from .calls import calls
@@ -111,7 +112,7 @@ def in_lanes(
         first, rest = str(end // count * count), str(end % count)
         loops: list[Stmt] = [For("j", "0", first, whole, step=count)]
     else:
-        first, rest = "j", f"{end} - j"
+        first, rest = "j", f"{in_c(end)} - j"
         loops = [Declare("int64_t", "j", start), For("j", "", end, whole, step=count, whole=True)]
     if rest != "0":
         zeros = [Declare("float", f"{name}_l", "{}", count) for name in sums]
