@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests.gpu.compiled import DEVICE, needs_gpu
-from tests.lower.test_changing_sizes_loops import CASES, at_other_sizes
+from tests.lower.test_changing_sizes_loops import CASES, PARTS, at_other_sizes, nothing_is_read
 
 import torchglass as tg
 
@@ -19,6 +19,11 @@ pytestmark = needs_gpu
 def test_loops_at_other_sizes(name: str, trains: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     at_other_sizes(name, trains, DEVICE)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_nothing_is_read_of_no_elements(name: str) -> None:
+    nothing_is_read(name, DEVICE)
 
 
 def test_indices_of_32_bits_are_an_assumption_of_the_entry() -> None:

@@ -119,3 +119,41 @@ def test_steps_through_a_number_repeated_no_times() -> None:
     for rows in (10, 4, 3, 15, 22):
         x = torch.ones(rows)
         assert compiled(x).shape == every_second(x).shape
+
+
+PARTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "half of the rows": lambda x: x[: x.shape[0] // 2] * 2,
+    "all but one": lambda x: x[: x.shape[0] - 1].exp(),
+    "half of the columns": lambda x: (x[:, : x.shape[1] // 2] * 3).sin(),
+    "sums of half of the columns": lambda x: x[:, : x.shape[1] // 2].sum(1, keepdim=True) + x,
+}
+
+
+def nothing_is_read(name: str, device: str = "cpu") -> None:
+    """What is one number many times, as the gradient of a sum is, has no memory where there are no elements."""
+    function = PARTS[name]
+    compiled = tg.compile(lambda x: function(x), dynamic=True)
+    for rows, columns in ((5, 6), (4, 3), (1, 1), (3, 1), (1, 3), (2, 2)):
+        ours, eager = (torch.ones(rows, columns, device=device, requires_grad=True) for _ in range(2))
+        for f, x in ((compiled, ours), (function, eager)):
+            f(x).sum().backward()
+        torch.testing.assert_close(ours.grad, eager.grad)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_nothing_is_read_of_no_elements(name: str) -> None:
+    nothing_is_read(name)
+
+
+def test_names_and_quotients_in_kernels() -> None:
+    """Arguments named as kernels name their own counters, and numbers of columns that are quotients."""
+    named: list[Callable[[torch.Tensor], torch.Tensor]] = [lambda l: l.softmax(-1), lambda j: j.softmax(-1)]  # noqa: E741
+    for function in named:
+        compiled = tg.compile(function)
+        for columns in (10, 8, 21):
+            x = torch.rand(2, columns)
+            torch.testing.assert_close(compiled(x), function(x))
+    divided = tg.compile(lambda x, n: (x.view(n, -1).softmax(-1), x.view(n, -1).sum(1), x[::n].sum()))
+    for n in (6, 4, 3, 2):
+        x = torch.randn(12)
+        torch.testing.assert_close(divided(x, n), (x.view(n, -1).softmax(-1), x.view(n, -1).sum(1), x[::n].sum()))

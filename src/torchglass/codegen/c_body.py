@@ -24,6 +24,7 @@ from ..records.loops import (
     Scan,
     Store,
     compute_dtype,
+    perhaps_none,
 )
 from ..records.schedule import Schedule
 from ..records.sizes import Size, at_most, magnitude
@@ -42,6 +43,7 @@ from .statements import (
     Stmt,
     When,
     Write,
+    in_c,
 )
 
 PRE, BODY, AFTER, POST = 0, 1, 2, 3
@@ -269,10 +271,13 @@ class BodyBuilder:
             level = max(level, mask.level)
         if level == PRE and self._written_here(name):
             level = BODY if full else PRE
-        condition = None if mask is None else mask.text
+        conditions = [] if mask is None else [mask.text]
+        if level == PRE:
+            conditions += [f"{in_c(size)} > 0" for size in perhaps_none(self.buffers[name], self.nest.inner_dims)]
+        condition, other = (" && ".join(conditions), other) if conditions else (None, "")
         return self.define(
-            p, (place, condition, other if mask else "", op.dtype), level, op.dtype,
-            lambda result, ctype: Read(result, ctype, place, stored, op.dtype, condition, other if mask else ""),
+            p, (place, condition, other, op.dtype), level, op.dtype,
+            lambda result, ctype: Read(result, ctype, place, stored, op.dtype, condition, other),
         )  # fmt: skip
 
     def _written_here(self, name: str) -> bool:

@@ -29,9 +29,11 @@ from ..records.loops import (
     Store,
     address,
     compute_dtype,
+    perhaps_none,
 )
 from ..records.schedule import GpuMapping, Schedule
 from ..records.sizes import Size, at_most, divides, is_known, magnitude
+from ..records.sizes import text as size_text
 from ..records.triton_support import ATOMIC_SUMS, TYPES
 from .triton_ops import CONSTANT, INFIX, CannotPrint, combine, literal, neutral, reduced, scanned, triton_op
 from .triton_philox import drawn_in_fours
@@ -239,8 +241,11 @@ class BodyPrinter:
             where = self._as_block(self._spread(where, axes, condition.axes), axes | condition.axes)
             axes, level = axes | condition.axes, max(level, condition.level)
             prefix, other = "m", ", other=0"
-        mask = self.mask(axes, *([self.block(condition)] if condition is not None else []))
-        stored = self.buffers[access.buffer].dtype
+        buffer = self.buffers[access.buffer]
+        still = [size for k, size in enumerate(self.schedule.dims) if self.tile.axis[k] not in axes]
+        some = [f"({size_text(size, 'triton')} > 0)" for size in perhaps_none(buffer, still)]
+        mask = self.mask(axes, *([self.block(condition)] if condition is not None else []), *some)
+        stored = buffer.dtype
         text = f"tl.load({pointer(access.buffer)} + {_grouped(where)}{f', {mask}' if mask else ''}{other})"
         if stored == "bool":
             text, stored = f"{text}.to(tl.int1)", "bool"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..process.cached import cached_property
-from ..records.loops import Access, Loop, LoopGraph, Node, Value, View, item_bytes, sizes_of_calls
+from ..records.loops import Access, ExternCall, Loop, LoopGraph, Node, Value, View, item_bytes, sizes_of_calls
 from ..records.sizes import Size, hint, symbols
 
 
@@ -74,10 +74,11 @@ class Uses:
         """The buffers that a node reads, or reads its sizes off."""
         if not self._told:
             return node.reads
-        if isinstance(node, Group):
-            sizes = [size for loop in node.loops for size in loop.dims]
+        if isinstance(node, ExternCall):
+            sizes: Iterable[Size] = node.sizes
         else:
-            sizes = [*(node.dims if isinstance(node, Loop) else node.sizes)]
+            loops = node.loops if isinstance(node, Group) else [node]
+            sizes = (size for loop in loops for size in (*loop.dims, *loop.mentioned))
         told = (self._told[symbol] for symbol in symbols(sizes) if symbol in self._told)
         return dict.fromkeys((*node.reads, *(name for name in told if name not in node.writes)))
 

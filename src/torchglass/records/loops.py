@@ -16,14 +16,14 @@ Bodies are tuples of frozen operations in single-assignment form, so loops hash,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, TypeAlias
 
 from ..process.cached import cached_property
 from .origin import UNKNOWN, Origin
-from .sizes import Expr, Size, hint, maximum, product, symbol_name, symbols, text
+from .sizes import Expr, Size, at_least, hint, maximum, product, symbol_name, symbols, text
 
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
 
@@ -270,6 +270,14 @@ class Loop:
         return tuple(dict.fromkeys(o.access.buffer for o in self.stores))
 
     @cached_property
+    def mentioned(self) -> tuple[Size, ...]:
+        """The sizes that its body mentions: where it reads and writes, what places are checked against."""
+        accesses = (o.access for o in self.body if isinstance(o, (Load, Store)))
+        moved = ((*a.strides, a.offset, *(size for _, size in a.indirect)) for a in accesses)
+        counted = ((*o.strides, o.offset) for o in self.body if isinstance(o, Index))
+        return tuple(chain(*moved, *counted))
+
+    @cached_property
     def main_access(self) -> Access | None:
         """The access that moves along most of the loop's dimensions."""
         accesses = [o.access for o in self.stores] + [o.access for o in self.loads]
@@ -332,6 +340,15 @@ def reach(shape: tuple[Size, ...], strides: tuple[Size, ...]) -> Size:
     for size, stride in zip(shape, strides):
         last = last + (size - 1) * stride
     return maximum(last, 0)  # a size that is not known may be none
+
+
+def perhaps_none(buffer: Buffer, dims: Iterable[Size]) -> list[Size]:
+    """Those of some dimensions which must not be 0 where one number of the buffer is read for all of their points: a
+    tensor without elements has no memory, also one that lies as if it were a single number many times.
+    """
+    if all(at_least(size, 1) for size in buffer.shape):
+        return []
+    return [size for size in dict.fromkeys(dims) if not at_least(size, 1)]
 
 
 @dataclass(frozen=True)

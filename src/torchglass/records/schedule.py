@@ -19,7 +19,7 @@ from typing import Any
 
 from ..process.cached import cached_property
 from .kernels import FusedGraph, FusedKernel
-from .loops import Buffer, Index, Load, Loop, Store
+from .loops import Buffer, Loop
 from .sizes import Size, divides, product, symbols
 
 
@@ -206,13 +206,7 @@ class Schedule(Nest):
     @property
     def symbols(self) -> tuple[str, ...]:
         """The sizes left open that its loops mention, which the function takes after the buffers."""
-        sizes = list(self.dims)
-        for op in (op for loop in self.loops for op in loop.body):
-            if isinstance(op, (Load, Store)):
-                sizes += (*op.access.strides, op.access.offset, *(s for _, s in op.access.indirect))
-            elif isinstance(op, Index):
-                sizes += (*op.strides, op.offset)
-        return tuple(symbols(sizes))
+        return tuple(symbols((*self.dims, *(size for loop in self.loops for size in loop.mentioned))))
 
     def __str__(self) -> str:
         rows = ", ".join(f"i{k} < {d}" for k, d in enumerate(self.row_dims))
