@@ -23,6 +23,7 @@ from typing import TypeAlias, TypeGuard
 from ..process.cached import cached_property
 
 Monomial: TypeAlias = "tuple[Atom, ...]"
+NAME = operator.attrgetter("name")
 
 
 @dataclass(frozen=True)
@@ -75,15 +76,26 @@ class Expr:
 
     __repr__ = __str__
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether it is made of symbols only: no rule on functions applies to its multiples."""
+        return not any(atom.function for monomial, _ in self.terms for atom in monomial)
+
     def __add__(self, other: Size) -> Size:
-        if isinstance(other, int) and other == 0:
-            return self
+        if isinstance(other, int) and (other == 0 or self.is_plain):
+            return self._plus(other) if other else self
         found = dict(self.terms)
         for monomial, coefficient in terms_of(other):
             found[monomial] = found.get(monomial, 0) + coefficient
         return _sum(found)
 
     __radd__ = __add__
+
+    def _plus(self, number: int) -> Size:
+        """The number is the last term, if there is one."""
+        *products, (last, coefficient) = self.terms if self.terms[-1][0] == () else (*self.terms, ((), 0))
+        number += coefficient
+        return Expr((*products, (last, number)) if number else tuple(products))
 
     def __neg__(self) -> Size:
         return self * -1
@@ -95,12 +107,14 @@ class Expr:
         return -self + other
 
     def __mul__(self, other: Size) -> Size:
-        if isinstance(other, int) and other == 1:
-            return self
+        if isinstance(other, int) and (other in (0, 1) or self.is_plain):
+            if other in (0, 1):
+                return self if other else 0
+            return Expr(tuple((monomial, other * coefficient) for monomial, coefficient in self.terms))
         found: dict[Monomial, int] = {}
         for left, a in self.terms:
             for right, b in terms_of(other):
-                monomial = tuple(sorted(left + right, key=str))
+                monomial = tuple(sorted(left + right, key=NAME)) if left and right else left or right
                 found[monomial] = found.get(monomial, 0) + a * b
         return _sum(found)
 
@@ -166,8 +180,8 @@ def terms_of(size: Size) -> Iterable[tuple[Monomial, int]]:
     return size.terms if isinstance(size, Expr) else (((), size),) if size else ()
 
 
-def _sum(found: Mapping[Monomial, int]) -> Size:
-    left = {monomial: coefficient for monomial, coefficient in found.items() if coefficient}
+def _sum(found: dict[Monomial, int]) -> Size:
+    left = {m: coefficient for m, coefficient in found.items() if coefficient} if 0 in found.values() else found
     for monomial, coefficient in left.items():
         for atom in monomial:
             if atom.function == "mod" and (filled := _filled_up(left, monomial, coefficient)) is not None:
@@ -178,7 +192,9 @@ def _sum(found: Mapping[Monomial, int]) -> Size:
         return 0
     if left.keys() == {()}:
         return left[()]
-    return Expr(tuple(sorted(left.items(), key=lambda term: (-len(term[0]), [str(atom) for atom in term[0]]))))
+    if len(left) == 1:
+        return Expr(tuple(left.items()))
+    return Expr(tuple(sorted(left.items(), key=lambda term: (-len(term[0]), [atom.name for atom in term[0]]))))
 
 
 def _divided(size: Size, divisor: Size) -> tuple[Size, Size]:
