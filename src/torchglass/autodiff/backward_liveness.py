@@ -130,7 +130,6 @@ def _uses(saved: Sequence[Op], tangents: Sequence[Op], ops: Iterable[Op]) -> lis
     """For each saved op a mask of the tangents whose gradients are computed from it."""
     read: dict[Op, int] = {op: 1 << index for index, op in enumerate(saved)}  # saved ops, by bit
     by: dict[Op, dict[int, int]] = {op: {index: 0} for index, op in enumerate(tangents)}  # the same for each tangent
-    uses = [0] * len(saved)
     for op in ops:
         if op in read:
             continue
@@ -145,8 +144,12 @@ def _uses(saved: Sequence[Op], tangents: Sequence[Op], ops: Iterable[Op]) -> lis
             for tangent, mask in parts.items():
                 mine[tangent] = mine.get(tangent, 0) | (mask if apart else everything)
         by[op] = mine
+    total = [0] * len(tangents)
     for parts in by.values():
         for tangent, mask in parts.items():
-            for index in _bits(mask):
-                uses[index] |= 1 << tangent
+            total[tangent] |= mask
+    uses = [0] * len(saved)
+    for tangent, mask in enumerate(total):
+        for index in _bits(mask):
+            uses[index] |= 1 << tangent
     return uses

@@ -247,9 +247,9 @@ def _check_range(dims: tuple[Size, ...], access: Access, buffers: Mapping[str, B
     low = high = access.offset
     for size, stride in zip(dims, access.strides):
         if is_known(stride) and stride < 0:
-            low = low + (size - 1) * stride
-        else:
-            high = high + (size - 1) * stride
+            low = low + size * stride - stride
+        elif stride != 0:
+            high = high + size * stride - stride
     last = buffer.extent - 1
     if proved(low, "<", 0) or proved(high, ">", last):
         raise LoopError(f"{where}: addresses {low}..{high} leave {access.buffer} (0..{last})")

@@ -324,7 +324,7 @@ class Buffer:
     def numel(self) -> Size:
         return product(self.shape)
 
-    @property
+    @cached_property
     def extent(self) -> Size:
         return reach(self.shape, self.strides)
 
@@ -338,7 +338,8 @@ def reach(shape: tuple[Size, ...], strides: tuple[Size, ...]) -> Size:
         return 0
     last: Size = 1
     for size, stride in zip(shape, strides):
-        last = last + (size - 1) * stride
+        if stride != 0:
+            last = last + size * stride - stride
     return maximum(last, 0)  # a size that is not known may be none
 
 
