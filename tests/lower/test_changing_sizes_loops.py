@@ -121,6 +121,21 @@ def test_steps_through_a_number_repeated_no_times() -> None:
         assert compiled(x).shape == every_second(x).shape
 
 
+@pytest.mark.parametrize("kernel, stride", [(2, 2), (2, 3), (3, 3), (3, 2)])
+def test_windows_that_leave_a_rest(kernel: int, stride: int, tmp_path: Any) -> None:
+    """Of channels last each place of the image looks at its one window; ATen is faster where there are several."""
+    compiled = tg.compile(lambda x: F.max_pool2d(x.relu(), kernel, stride), dynamic=True)
+    with tg.prepare_debug(str(tmp_path)):
+        for b, t in SIZES:
+            x = torch.randn(b, 16, t + 1, t).round(decimals=1).contiguous(memory_format=torch.channels_last)
+            ours, eager = (x.clone().requires_grad_() for _ in range(2))
+            compiled(ours).cos().sum().backward()
+            F.max_pool2d(eager.relu(), kernel, stride).cos().sum().backward()
+            torch.testing.assert_close(ours.grad, eager.grad)
+    (wrapper,) = tmp_path.rglob("backward_wrapper.py")
+    assert ("max_pool2d_with_indices_backward(" in wrapper.read_text()) is (kernel > stride)
+
+
 PARTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "half of the rows": lambda x: x[: x.shape[0] // 2] * 2,
     "all but one": lambda x: x[: x.shape[0] - 1].exp(),

@@ -246,7 +246,8 @@ def _max_pool_backward(
     image = _sizes(x)
     width = image[3]
     if not _tile(w, image):
-        if not low.limits.max_pool_gradients:
+        once = w.is_channels_last and all(w.kernel[k] <= w.stride[k] for k in (0, 1))
+        if not low.limits.max_pool_gradients and not once:
             raise NotLowered("windows that do not tile the image: ATen looks at each of them once")
         return _gathered(
             low, node, w, lambda c, reads: where(reads[1].do("eq", c[2] * width + c[3]), reads[0], 0), [grad, index]
