@@ -90,9 +90,9 @@ def answer(mode: FakeTensorMode, func: Any, args: tuple[Any, ...], kwargs: dict[
     environment = environment_of((*args, *kwargs.values()))
     if environment is None:
         return None
-    if func._schema.is_mutable:
-        return _written_to(mode, func, args, kwargs)
     view = VIEWS.get(func)
+    if view is None and func._schema.is_mutable:
+        return _written_to(mode, func, args, kwargs)
     new = NEW.get(func) or (broadcast if _is_pointwise(func) else None)
     if view is None and new is None:
         return None
