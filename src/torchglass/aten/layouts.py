@@ -141,16 +141,7 @@ def _iterated(result: torch.Tensor, steps: list[list[int]]) -> torch.Tensor:
     """Laid out as ``TensorIterator`` orders the dimensions by the ``steps`` of its operands, one list for each."""
     shape = result.shape
     innermost_first = list(range(len(shape) - 1, -1, -1))
-    order = list(innermost_first)
-    for place in range(1, len(order)):
-        moving = place
-        for before in range(place - 1, -1, -1):
-            swap = _swaps(order[before], order[moving], steps, shape)
-            if swap < 0:
-                break
-            if swap > 0:
-                order[before], order[moving] = order[moving], order[before]
-                moving = before
+    order = sorted_as_iterated(innermost_first, lambda inner, outer: _swaps(inner, outer, steps, shape))
     if order == innermost_first:
         return _new(result)
     strides, size = [0] * len(shape), 1
@@ -158,6 +149,23 @@ def _iterated(result: torch.Tensor, steps: list[list[int]]) -> torch.Tensor:
         strides[dim] = size
         size *= shape[dim]
     return result if list(result.stride()) == strides else result.new_empty_strided(shape, strides)
+
+
+def sorted_as_iterated(innermost_first: list[int], swaps: Callable[[int, int], int]) -> list[int]:
+    """Dimensions as ``TensorIterator`` sorts them: ``swaps(inner, outer)`` is 1 where the outer one belongs inside, -1
+    where it does not, 0 where nothing tells.
+    """
+    order = list(innermost_first)
+    for place in range(1, len(order)):
+        moving = place
+        for before in range(place - 1, -1, -1):
+            swap = swaps(order[before], order[moving])
+            if swap < 0:
+                break
+            if swap > 0:
+                order[before], order[moving] = order[moving], order[before]
+                moving = before
+    return order
 
 
 def _swaps(inner: int, outer: int, steps: list[list[int]], shape: torch.Size) -> int:
@@ -182,7 +190,7 @@ def laid_out(target: Any, result: Any, args: tuple[Any, ...], kwargs: dict[str, 
     return LAYOUTS[target](result, args) if on_cpu or target in _ANYWHERE else result
 
 
-@layout(
+ROW_BY_ROW = frozenset((
     aten._log_softmax_backward_data.default, aten.huber_loss_backward.default, aten.log_sigmoid_forward.default,
     aten.mse_loss_backward.default, aten.native_layer_norm_backward.default, aten.normal.Tensor_Tensor,
     aten.normal.Tensor_float, aten.normal.float_Tensor, aten.poisson.default, aten.pow.Scalar,
@@ -191,9 +199,12 @@ def laid_out(target: Any, result: Any, args: tuple[Any, ...], kwargs: dict[str, 
     aten.grid_sampler_2d.default, aten.grid_sampler_3d.default, aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar,
     aten.nll_loss2d_forward.default, aten.rrelu_with_noise.default, aten._log_softmax.default, aten.index_add.default,
     aten.index_copy.default, aten.im2col.default, aten.col2im.default,
-)  # fmt: skip
+))  # fmt: skip
+"""Operators whose kernels give contiguous results whatever they are given."""
+
+
+@layout(*ROW_BY_ROW)
 def _row_by_row(result: Any, args: tuple[Any, ...]) -> Any:
-    """Their kernels give contiguous results whatever they are given."""
     if isinstance(result, torch.Tensor):
         return _new(result)
     return tuple(value if value is None else _new(value) for value in result)

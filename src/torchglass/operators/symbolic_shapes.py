@@ -6,8 +6,9 @@ as sizes in symbols; where the rule's come to other numbers, or there is none, t
 
     answer(mode, aten.mm.default, (x, w), {})       x of [s0*s1, 16], w of [16, 8]   ->   a fake of [s0*s1, 8]
 
-A rule says the sizes of the results, of a view its whole layout. How a new tensor lies follows from its numbers, where
-the rule does not say it: strides that are what lies inside stay so.
+A rule says the sizes of the results, of a view its whole layout. How a new tensor lies, where the rule does not say it,
+follows from its operands if it is computed element by element (``dimension_order``), else from its numbers: strides
+that are what lies inside stay so.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..aten.layouts import ROW_BY_ROW
 from ..aten.nested import tensors_in
 from ..aten.sizes import hint_of, hints, nesting
 from ..process.tables import enters
@@ -28,6 +30,7 @@ from ..records.sizes import Expr, Size, at_least, hint, product
 from ..records.symbolic_ints import environment_of, has_symbols, size_of, sizes_of
 from ..torch_compat import FakeTensor, FakeTensorMode, OpOverload, fake_like, view_of
 from ..torch_compat.fake_results import MOST_KEPT, call_key
+from .dimension_order import innermost_first
 
 aten = torch.ops.aten
 Sizes = tuple[Size, ...]
@@ -71,6 +74,9 @@ VIEWS: dict[OpOverload, ViewRule] = {}
 
 FILLED: set[OpOverload] = set()
 """Operators whose results are never without elements."""
+
+LIKE: set[OpOverload] = set()
+"""Operators whose results lie as their first argument does."""
 
 gives = enters(NEW)
 """Enters the rule of operators whose results are new tensors."""
@@ -156,11 +162,26 @@ class _Rule:
             if strides is None:
                 if any(step > 1 for step, _ in one.nested):
                     return None  # as far apart as something else, of which the numbers do not tell
-                strides = tuple(step * product(sizes[dim] for dim in inside) for step, inside in one.nested)
+                strides = self._strides(func, args, kwargs, sizes, one)
             elif not _same_strides(strides, one):
                 return None
             made.append(fake_like(self.mode, one, self._integers(sizes), self._integers(strides)))
         return made[0] if kind is None else kind(made)
+
+    def _strides(
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], sizes: Sizes, now: Numbers
+    ) -> Sizes:
+        """How a new tensor lies."""
+        nested = tuple(step * product(sizes[dim] for dim in inside) for step, inside in now.nested)
+        deciding = _deciding(func, args, kwargs, now)
+        if deciding is None:
+            return nested
+        operands = [(sizes_of(one.shape), sizes_of(one.stride())) for one in deciding]
+        strides, inside = list(nested), list[Size]()
+        for dim in innermost_first(self.environment, operands, sizes):
+            strides[dim] = product(inside)
+            inside.append(sizes[dim])
+        return tuple(strides) if _same_strides(tuple(strides), now) else nested
 
     def _in_numbers(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -230,6 +251,19 @@ def _same_strides(strides: Sizes, now: Numbers) -> bool:
 
 
 # --- new tensors ----------------------------------------------------------------------------------------------------
+def _deciding(
+    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Numbers
+) -> list[torch.Tensor] | None:
+    """The operands by which a result lies; none if it lies in rows, None where that is not known."""
+    if kwargs.get("memory_format") not in (None, torch.preserve_format):
+        return None
+    if func in ROW_BY_ROW and result.device.type == "cpu":
+        return []
+    if func in LIKE:
+        return [args[0]]
+    return tensors_in((*args, *kwargs.values())) if _is_pointwise(func) else None
+
+
 @functools.cache
 def _is_pointwise(func: OpOverload) -> bool:
     schema = func._schema
@@ -260,6 +294,13 @@ def broadcast(*args: Any, **kwargs: Any) -> list[Sizes] | None:
             return None
         sizes.insert(0, met.pop())
     return [tuple(sizes)]
+
+
+LIKE.update((
+    aten.clone.default, aten._to_copy.default, aten.zeros_like.default, aten.ones_like.default, aten.full_like.default,
+    aten.empty_like.default, aten.rand_like.default, aten.randn_like.default, aten.flip.default, aten.index_put.default,
+    aten.native_dropout.default, aten.sort.default, aten.sort.stable,
+))  # fmt: skip
 
 
 @gives(

@@ -200,6 +200,15 @@ class SizeEnvironment:
                 self._assume(difference, normal, why)
         return answer
 
+    def settle(self, left: Size, relation: str, right: Size) -> bool:
+        """``decide`` for how something new lies in memory. After capture it is as the sizes of this compile say: what
+        leaves the graph has its strides.
+        """
+        if not self.closed:
+            return self.decide(left, relation, right)
+        answer = self.proved(left, relation, right)
+        return HOLDS[relation](hint(left), hint(right)) if answer is None else answer
+
     def expect(self, left: Size, relation: str, right: Size, why: str = "") -> bool:
         """Whether a relation holds, of which the program, or the operator at hand, says that it should: it is assumed
         where the graph can look when it reads the last of the sizes that data decide, and then another way is taken.
