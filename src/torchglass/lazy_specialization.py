@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import functools
 import logging
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +82,8 @@ class _HotSizes:
         if not _turn.one.acquire(blocking=False):
             return False
         device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
-        begun = threads.start(self._run, dispatch, sizes, torch_compat.ThreadState(), device)
+        work = functools.partial(self._run, dispatch, sizes, torch_compat.ThreadState(), device)
+        begun = threads.start(_turn.run, [work])
         if not begun:
             _turn.one.release()
         return begun
@@ -89,10 +91,9 @@ class _HotSizes:
     def _run(self, dispatch: SizeDispatch, sizes: tuple[int, ...], state: Any, device: int | None) -> None:
         at = dict(zip(self.names, sizes))
         try:
-            with _turn.tracing:
-                state.restore()
-                if device is not None:
-                    torch.cuda.set_device(device)
+            state.restore()
+            if device is not None:
+                torch.cuda.set_device(device)
             call = compiling.undisturbed(lambda: self._compiled(at))
             if call is not None:
                 dispatch.add(sizes, call)
@@ -102,19 +103,16 @@ class _HotSizes:
         finally:
             if dispatch.taken >= MOST_VARIANTS:
                 dispatch.end()
-            _turn.one.release()
 
     def _compiled(self, at: Mapping[str, int]) -> GraphCall | None:
-        """The graph for these sizes; None where operators would run it, or the program has come to its end."""
+        """The graph for these sizes; None where operators would run it."""
         folder = self.folder.child("_".join(f"{name}_{size}" for name, size in at.items()))
-        with ExitStack() as ended:
-            with _turn.tracing:
-                gm, fakes = alone(self._in_numbers, at)
-                graph = ended.enter_context(compiling_graph(gm, fakes, self.options, folder, fakes))
-                graph.start_backward()
-            graph.wait()
-            with _turn.tracing:
-                compilation = graph.finish()
+        gm, fakes = alone(self._in_numbers, at)
+        with compiling_graph(gm, fakes, self.options, folder, fakes) as graph:
+            graph.start_backward()
+            with _turn.idle():
+                graph.wait()
+            compilation = graph.finish()
         if compilation.record.fallbacks:
             return None
         self.record.specialized.append((told(at), compilation.record))
@@ -163,8 +161,9 @@ def told(at: Mapping[str, int]) -> str:
 
 # --- threads ----------------------------------------------------------------------------------------------------------
 class _Turn:
-    """``one`` is held while a graph is compiled for its sizes: one at a time. ``tracing`` is while a thread of ours has
-    frames of PyTorch's on its stack, with which the interpreter must not end it.
+    """``one`` is held while a graph is compiled for its sizes: one at a time. ``busy`` is while a thread of ours may
+    have frames of PyTorch's on its stack, as it has when it drops the last of what it made: the interpreter, which ends
+    threads wherever they ask for the GIL, must not end one there. It would unwind C++ that cannot be: an abort.
     """
 
     def __init__(self) -> None:
@@ -172,11 +171,37 @@ class _Turn:
 
     def begin(self) -> None:
         """Nobody is at work: in a forked process not even who was, in its parent."""
-        self.one, self.tracing = _thread.allocate_lock(), _thread.allocate_lock()
+        self.one, self.busy = _thread.allocate_lock(), _thread.allocate_lock()
+
+    def run(self, work: list[Callable[[], None]]) -> None:
+        """``work.pop()()``, so that nothing of it is left afterwards: neither in this thread's frames nor in what
+        PyTorch keeps for it, which goes with the thread.
+        """
+        with self.busy:
+            interrupts.may_be_ended.add(_thread.get_ident())
+            before = torch_compat.ThreadState()
+            try:
+                work.pop()()
+            finally:
+                before.restore()
+                interrupts.may_be_ended.discard(_thread.get_ident())
+        self.one.release()
+
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        """Wait in here, for compilers: the thread may be ended."""
+        self.busy.release()
+        try:
+            yield
+        finally:
+            self.busy.acquire()
 
     def end(self) -> None:
-        """No thread of ours goes on from here. Those that wait for a lock may be ended."""
-        self.tracing.acquire()
+        """No thread of ours goes on from here: one at work stops where nothing is half done, and those that wait for a
+        lock may be ended.
+        """
+        interrupts.end_threads()
+        self.busy.acquire()
 
 
 _turn = _Turn()

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import torchglass as tg
 from torchglass import lazy_specialization
 from torchglass._native import SizeDispatch
+from torchglass.torch_compat import FakeTensor
 
 CALLS = 3
 
@@ -222,6 +225,28 @@ def test_a_program_that_ends_amid_it(then: str) -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", ENDS + then]  # of a fork that others may see
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_what_it_makes_is_dropped_before_the_program_may_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's destructors run Python, in which an interpreter that ends would end the thread, and abort."""
+    program, made, late, new = threading.get_ident(), list[Any](), list[str](), FakeTensor.__new__
+
+    def dropped(_: Any) -> None:
+        if threading.get_ident() != program and not lazy_specialization._turn.busy.locked():
+            late.extend(traceback.format_stack())
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        fake = new(*args, **kwargs)
+        if threading.get_ident() != program:
+            made.append(weakref.ref(fake, dropped))
+        return fake
+
+    monkeypatch.setattr(FakeTensor, "__new__", noted)
+    compiled = hot(lambda x: torch.cat([x, x]).softmax(0)[: x.shape[0]] @ x.t())
+    for _ in range(CALLS):
+        compiled(torch.randn(5, 8, requires_grad=True))
+    wait_for(compiled)
+    assert made and not late, "".join(late)
 
 
 # --- the dispatch itself ----------------------------------------------------------------------------------------------

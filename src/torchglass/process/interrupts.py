@@ -13,6 +13,8 @@ second signal of one kind is let through wherever it comes, except amid our impo
 puts back is put back. So a handler may run while anything is half done and any lock held by its own thread: what it
 calls that is not compiled yet runs as it is, and it sees PyTorch as the program left it (``handlers_run_in``).
 
+Threads of ours that compile beside the program end in check() as well, once the program does (``end_threads``).
+
 A child that another thread forks has the program's handlers: nobody compiles in it.
 """
 
@@ -36,6 +38,10 @@ T = TypeVar("T")
 pending: dict[int, None] = {}
 """Signals that came and wait, in order."""
 
+may_be_ended: set[int] = set()
+"""Threads of ours that compile what no call of the program waits for."""
+
+_ending = False  # whether those are to end
 _handlers: dict[int, Any] = {}  # of the program, while they are held back
 _at_once = False  # whether the main thread waits
 _handling = False  # whether the main thread is in a handler that a compile was interrupted for
@@ -43,7 +49,7 @@ _around: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 class Interrupted(BaseException):
-    """A handler of the program raised ``error``."""
+    """A handler of the program raised ``error``, or the program ends."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
@@ -113,7 +119,9 @@ def let_go() -> None:
 
 
 def check() -> None:
-    """Nothing is half done here: the handlers of signals that came may raise."""
+    """Nothing is half done here: the handlers of signals that came may raise, and a thread may end with the program."""
+    if _ending and threading.get_ident() in may_be_ended:
+        raise Interrupted(SystemExit())
     if pending and _in_main_thread():
         while pending:
             _handle(next(iter(pending)), sys._getframe())
@@ -140,6 +148,12 @@ def deliver() -> None:
             number = next(iter(pending))
             del pending[number]
             _call(signal.getsignal(number), number, sys._getframe())
+
+
+def end_threads() -> None:
+    """From now on those that ``may_be_ended`` raise what is no ``Exception`` where they check."""
+    global _ending
+    _ending = True
 
 
 def is_raised_by_handler(error: BaseException) -> bool:
@@ -193,8 +207,9 @@ _main_thread = threading.main_thread().ident
 
 
 def _forget_main_thread() -> None:
-    """In a child: if another thread forked it, nothing that the main thread was about goes on."""
+    """In a child: if another thread forked it, nothing that the main thread was about goes on. Other threads do not."""
     global _at_once, _main_thread
+    may_be_ended.clear()
     if _main_thread == threading.get_ident():
         return
     _main_thread = threading.get_ident()
