@@ -63,3 +63,19 @@ def test_what_asks_nothing_of_ones_has_no_entry_for_them(sizes: Any) -> None:
     for b, t in (*sizes, (1, 7), (5, 1), (9, 9)):
         compiled(torch.randn(b, t, 16))
     assert entries(compiled) <= 3
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_losses_of_nothing(reduction: str) -> None:
+    """Of which backward's meta functions divide by the number of elements, in Python."""
+    losses = [F.mse_loss, F.smooth_l1_loss, F.huber_loss, F.l1_loss, F.soft_margin_loss]
+
+    def total(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.stack([loss(x, y, reduction=reduction).sum() for loss in losses])
+
+    compiled = tg.compile(total, fullgraph=True)
+    for rows in (8, 5, 0, 3, 0):
+        x, y = torch.randn(rows, 3, requires_grad=True), torch.randn(rows, 3)
+        torch.testing.assert_close(compiled(x, y), total(x, y), equal_nan=True)
+        gradients = [torch.autograd.grad(run(x, y).sum(), x) for run in (compiled, total)]
+        torch.testing.assert_close(*gradients)

@@ -44,7 +44,28 @@ def needs_data(error: Exception) -> bool:
     return isinstance(error, NEEDS_DATA) or "data is not allocated yet" in text or "unallocated storage" in text
 
 
-_where = torch.ops.aten.where.self
+aten = torch.ops.aten
+Args = tuple[Any, ...]
+
+
+def _mask_as_bool(args: Args) -> Args:
+    return (args[0].bool(), *args[1:]) if args[0].dtype is torch.uint8 else args
+
+
+def _as_if_summed(args: Args) -> Args:
+    """They divide by the number of elements, in Python; what comes out lies alike for each reduction."""
+    return *args[:3], _SUM, *args[4:]
+
+
+_SUM = 2
+_AS_META_TAKES: dict[Any, Callable[[Args], Args]] = {
+    aten.where.self: _mask_as_bool,
+    aten.mse_loss_backward.default: _as_if_summed,
+    aten.smooth_l1_loss_backward.default: _as_if_summed,
+    aten.huber_loss_backward.default: _as_if_summed,
+}
+"""Operators whose meta functions fail on what the kernels take, and arguments that give the same layout."""
+
 _size = torch.ops.aten.size.default  # what C++ calls that takes no symbolic sizes
 _IN_CPP = "with symbolic sizes/strides"
 _IN_CPP_TEXTS = (_IN_CPP, "expected to contain only concrete integers")  # of tensors, and of lists of sizes
@@ -76,8 +97,8 @@ class LightFakeMode(FakeTensorMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with torch._C.DisableTorchFunction():
-            if func is _where and args[0].dtype is torch.uint8:  # its meta function refuses what the kernel takes
-                args = (args[0].bool(), *args[1:])
+            if func in _AS_META_TAKES:
+                args = _AS_META_TAKES[func](args)
             kwargs = kwargs or {}
             if func is _size and self.symbolic is not None and args[0]._has_symbolic_sizes_strides:
                 raise RuntimeError(f"sizes as numbers of a tensor {_IN_CPP}")
