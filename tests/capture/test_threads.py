@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 import torchglass as tg
+from torchglass import torch_compat
+from torchglass.torch_compat.fake_tensors import in_kernel_invocation_manager
 
 
 @pytest.fixture(autouse=True)
@@ -173,3 +175,15 @@ def test_resets_while_resume_functions_are_made():
             tg.reset()
 
     at_once(call, call, forget)
+
+
+def test_a_fake_tensor_is_where_it_is_while_another_thread_runs_a_meta_function():
+    """One thread lowers a graph while another one traces a backward of it anew."""
+    mode = torch_compat.new_fake_mode()
+    with mode:
+        x = torch.ones(3)
+    seen = []
+    with in_kernel_invocation_manager(mode):
+        at_once(lambda: seen.append(x.device.type))
+        seen.append(x.device.type)
+    assert seen == ["cpu", "meta"]

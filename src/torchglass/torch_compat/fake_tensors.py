@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -85,9 +86,26 @@ class LightFakeMode(FakeTensorMode):
     def avoid_device_init(self) -> bool:
         return False
 
+    # While a meta function runs, fake tensors are on `meta`: for its thread. Another one, which lowers a graph of this
+    # mode while a backward is traced, sees them where they are. Tried: 2.13.
+    @property
+    def in_kernel_invocation(self) -> bool:
+        return get_ident() in self.in_kernels
+
+    @in_kernel_invocation.setter
+    def in_kernel_invocation(self, inside: bool) -> None:
+        if inside:
+            self.in_kernels.add(get_ident())
+        else:
+            self.in_kernels.discard(get_ident())
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False
+
+    def __init__(self, **kwargs: Any) -> None:
+        self.in_kernels: set[int] = set()  # the threads that run a meta function
+        super().__init__(**kwargs)
 
     writes: list[torch.Tensor] | None = None  # what operators write to, while somebody wants to know
     draws = False  # whether one of them has drawn random numbers
