@@ -19,7 +19,9 @@ from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 from ... import torch_compat
 from ...aten.nested import tensors_in
+from ...records.size_places import symbols_of
 from ...records.sources import Source
+from ...records.symbolic_ints import SizesUnfit
 from ..errors import Unsupported, UserError
 from ..graph.arguments import convert
 from ..graph.builder import GraphBuilder, building, stack_trace
@@ -189,7 +191,10 @@ def _received(m: Machine, body: BodyBuilder, structure: Any, given: Value) -> Va
 
 
 def _close(body: BodyBuilder, result: Any) -> torch.fx.GraphModule:
+    """The graph of a function. It is no text that names of sizes mean something in: they are numbers there."""
     body.graph.output(result)
+    if symbols_of((node.args, tuple(node.kwargs.values())) for node in body.graph.nodes):
+        raise SizesUnfit("a function under torch.func takes sizes as numbers")
     for node in body.graph.nodes:
         # the wrapped tensors of the transform are dead behind it
         node.meta = {k: v for k, v in node.meta.items() if k == "origin"}
