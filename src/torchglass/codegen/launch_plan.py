@@ -98,7 +98,7 @@ class _Builder:
         return LaunchPlan(
             name=self.graph.name,
             inputs=tuple(self.buffers.get(name, name) for name in self.graph.inputs),
-            head=(*self._devices(), *self._sizes(), *self._moves(constants)),
+            head=(*self._devices(), *self._sizes(), *self._layouts(), *self._moves(constants)),
             rows=tuple(self.rows),
             kernels={one.language: names for one in self.printed if (names := self._functions(one))},
             operators={short: full for full, short in self.operators.items()},
@@ -149,6 +149,9 @@ class _Builder:
         if missing:
             raise NotImplementedError(f"{self.graph.name}: no input tells the size {', '.join(missing)}")
         return [row for symbol in self.sizes if (row := found.get(symbol)) is not None]
+
+    def _layouts(self) -> list[Head]:
+        return [EnsureLayout(buffer) for buffer in self.tensors] if self.graph.called else []
 
     def _moves(self, constants: dict[str, torch.Tensor]) -> list[Head]:
         moved = {n: self.devices.get(self.buffers[n].device) for n, value in constants.items() if not value.is_cuda}

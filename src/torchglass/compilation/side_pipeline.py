@@ -144,7 +144,7 @@ class SidePipeline:
         functions: dict[str, GraphCall] = {}
         for name, graph in codegen.sub_graphs(loops).items():
             side = f"{loops.name}_{name}"
-            inner = lower.run(graph, self.job.targets, side)
+            inner = replace(lower.run(graph, self.job.targets, side), called=True)
             printed = self._print(inner, side, "sub-graph ", Side(Rendered("")))
             call = printed.loaded(self.job, self._functions(inner))
             self.inner.append(SideRecord(side, **printed.fields(), call=weakref.ref(call)))

@@ -190,7 +190,7 @@ class Extern:
 
 @dataclass(frozen=True)
 class EnsureLayout:
-    """What a call returned, copied if it does not lie as the graph was compiled for."""
+    """What a call returned, or a sub-graph was given, copied if it does not lie as the graph was compiled for."""
 
     buffer: Buffer
 
@@ -223,7 +223,7 @@ class Return:
         return f"return {', '.join(map(show, self.values))}"
 
 
-Head: TypeAlias = "ReadDevice | ReadSize | MoveConstant"
+Head: TypeAlias = "ReadDevice | ReadSize | EnsureLayout | MoveConstant"
 Row: TypeAlias = (
     "Alloc | Alias | Release | Launch | LaunchGroup | CheckFailures | Extern | ReadSize | EnsureLayout | Copy | Return"
 )

@@ -424,7 +424,8 @@ class LoopGraph:
 
     ``notes``: what was decided about the graph as a whole, for people. ``updates``: pairs of a buffer that is returned
     and the input that the caller copies it into. ``elements``: what is assumed to be at most ``MOST_ELEMENTS``
-    (``index_range``), None where nothing is.
+    (``index_range``), None where nothing is. ``called``: by another graph, on operands that may lie otherwise than
+    those it was traced with.
     """
 
     name: str
@@ -437,6 +438,7 @@ class LoopGraph:
     notes: tuple[str, ...] = ()
     updates: tuple[tuple[str, str], ...] = ()
     elements: Size | None = None
+    called: bool = False
 
     def __str__(self) -> str:
         lines = [f"graph {self.name}({', '.join(self.inputs)})", *(f"  # {note}" for note in self.notes)]
