@@ -656,6 +656,22 @@ def scores_shifted_by_position(x):
     return F.pad(scores, (1, 0)).reshape(len(x), -1)
 
 
+@program(("b", 4), ("b", 4))
+def distributions(x, y):
+    which = torch.distributions.Categorical(logits=x)
+    return torch.distributions.Normal(x, 1.0).log_prob(y), which.log_prob(y.argmax(1)), which.entropy()
+
+
+@program(("b", 4), ("b", 3), (2, 4, 3))
+def bilinear(x, y, weight):
+    return F.bilinear(x, y, weight)
+
+
+@program(("b", 4), ("t",), (2, 3))
+def blocks(x, y, z):
+    return torch.block_diag(x, y, z)
+
+
 # --- sizes that are compared ------------------------------------------------------------------------------------------
 @program(X)
 def checks_its_shapes(x):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
+import torch.nn.functional as F
 
 from ..process.tables import enters
 from ..torch_compat import ON_SYMBOLS
@@ -20,6 +23,26 @@ def _solve_triangular(a: Layout, b: Layout, *, left: bool = True, **kwargs: bool
     return [(*batch[0], *b.sizes[-2:])]
 
 
+@gives(aten._trilinear.default)
+def _trilinear(
+    one: Layout, two: Layout, three: Layout, added1: list[int], added2: list[int], added3: list[int], summed: list[int],
+    *args: int,
+) -> list[Sizes] | None:  # fmt: skip
+    """Of ``F.bilinear``: three tensors, each with some dimensions of one added, are multiplied and summed up."""
+    met = broadcast(
+        *(
+            x._replace(sizes=_unsqueezed(x.sizes, added))
+            for x, added in zip((one, two, three), (added1, added2, added3))
+        )
+    )
+    return None if met is None else [tuple(size for dim, size in enumerate(met[0]) if dim not in summed)]
+
+
+def _unsqueezed(sizes: Sizes, dims: list[int]) -> Sizes:
+    left = iter(sizes)
+    return tuple(1 if dim in dims else next(left) for dim in range(len(sizes) + len(dims)))
+
+
 @enters(ON_SYMBOLS)(torch.kron, torch.Tensor.kron)
 def kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Each element of one beside each of the other, in every dimension."""
@@ -29,3 +52,13 @@ def kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         one, two = one.unsqueeze(2 * dim + 1), two.unsqueeze(2 * dim)
     product: torch.Tensor = one * two
     return product.reshape([a * b for a, b in zip(product.shape[::2], product.shape[1::2])])
+
+
+@enters(ON_SYMBOLS)(torch.block_diag)
+def block_diag(*tensors: torch.Tensor) -> torch.Tensor:
+    """Matrices from corner to corner, zeros beside them."""
+    if len({x.dtype for x in tensors}) > 1:
+        return torch.block_diag(*tensors)
+    rows = [torch.atleast_2d(x) for x in tensors]
+    ends = list(itertools.accumulate((x.shape[1] for x in rows), initial=0))
+    return torch.cat([F.pad(x, (begin, ends[-1] - end)) for x, begin, end in zip(rows, ends, ends[1:])])

@@ -472,7 +472,10 @@ def _extreme_of_all(x: Layout) -> list[Sizes]:
     return [()]
 
 
-@gives(aten.sum.default, aten.mean.default, aten.any.default, aten.all.default)
+@gives(
+    aten.sum.default, aten.mean.default, aten.any.default, aten.all.default, aten._is_any_true.default,
+    aten._is_all_true.default,
+)  # fmt: skip
 def _number(x: Layout, *args: Any, **kwargs: Any) -> list[Sizes]:
     return [()]
 

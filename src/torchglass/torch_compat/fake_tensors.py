@@ -69,7 +69,9 @@ _AS_META_TAKES: dict[Any, Callable[[Args], Args]] = {
 
 _size = torch.ops.aten.size.default  # what C++ calls that takes no symbolic sizes
 _IN_CPP = "with symbolic sizes/strides"
-_IN_CPP_TEXTS = (_IN_CPP, "expected to contain only concrete integers")  # of tensors, and of lists of sizes
+_IN_CPP_TEXTS = (  # of tensors, of these within a meta function, and of lists of sizes
+    _IN_CPP, "dispatch_on_subclass called with NO overloaded args", "expected to contain only concrete integers",
+)  # fmt: skip
 _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
 
 
