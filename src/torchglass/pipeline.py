@@ -349,7 +349,7 @@ class FunctionState:
         known = len(self.guards)
         try:
             with progress.compiling(self.name):
-                for request, refusal in self._more_and_more_numbers(arguments, declared):
+                for request, refusal in self._requests(arguments, declared):
                     try:
                         return self._compile_in(Timeline(self.name), compiled, request, refusal)
                     except (SizesUnfit, Exception) as error:
@@ -372,19 +372,25 @@ class FunctionState:
         where = getattr(error, "torchglass_origin", UNKNOWN)
         self.unfit = str(error), where, isinstance(error, SizesUnfit)
 
+    def _requests(
+        self, arguments: tuple[Any, ...], declared: DeclaredSizes
+    ) -> Iterator[tuple[Request, DeclaredSizeError | None]]:
+        """Requests to try in turn, without sizes that data decide from the first one on that these did not fit in."""
+        for request, refusal in self._more_and_more_numbers(arguments, declared):
+            request = replace(request, data_sizes=request.data_sizes and self.data_sizes)
+            yield request, refusal
+            if request.data_sizes and not self.data_sizes:
+                yield replace(request, data_sizes=False), refusal
+
     def _more_and_more_numbers(
         self, arguments: tuple[Any, ...], declared: DeclaredSizes
     ) -> Iterator[tuple[Request, DeclaredSizeError | None]]:
-        """Requests to try in turn: with all sizes and numbers left open that change, or that the program says will;
-        without those that data decide, if there were any; without sizes of 1, which are unlike others; with those alone
-        of which the program says so; without any, which is so from then on, and an error if it must not be: it may be
-        that the program raises one of its own.
+        """With all sizes and numbers left open that change, or that the program says will; without sizes of 1, which
+        are unlike others; with those alone of which the program says so; without any, which is so from then on, and
+        an error if it must not be: it may be that the program raises one of its own.
         """
         request, refusal = self._request(arguments, declared), None
         yield request, None
-        if request.data_sizes and not self.data_sizes:
-            request = replace(request, data_sizes=False)
-            yield request, None
         sizes = {source for source in request.changes if is_tensor_size(source)}
         if request.symbolic:
             scope = guard_runtime.scope_of(self.function, arguments)

@@ -223,3 +223,30 @@ def test_a_mask_of_what_was_written_to_since_chooses_others() -> None:
         x, kinds = torch.randn(count, generator=generator), torch.randint(0, 2, (count,), generator=generator)
         for ours, eager in zip(compiled(x, kinds), function(x, kinds)):
             torch.testing.assert_close(ours, eager)
+
+
+def repeated(x: torch.Tensor, n: torch.Tensor) -> Any:
+    return torch.repeat_interleave(x, n, dim=0)
+
+
+def unique_rows(x: torch.Tensor, n: torch.Tensor) -> Any:
+    return torch.unique(x, dim=0, return_inverse=True)
+
+
+def ragged(x: torch.Tensor, n: torch.Tensor) -> Any:
+    return [part.sum() for part in x.split([int(n[:1].sum()), int(n[1:].sum())])]
+
+
+def chunks(x: torch.Tensor, n: torch.Tensor) -> Any:
+    return x.split(torch.stack([n[:1].sum(), n[1:].sum()]).tolist())
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("function", [repeated, unique_rows, ragged, chunks], ids=lambda f: f.__name__)
+def test_of_no_rows(function: Callable[..., Any], dynamic: bool | None) -> None:
+    compiled: Any = tg.compile(function, fullgraph=True, dynamic=dynamic)
+    for rows in (5, 4, 0, 6, 0):
+        x, n = torch.ones(rows, 2), torch.ones(rows, dtype=torch.int64)
+        ours, eager = compiled(x, n), function(x, n)
+        for one, other in zip(*((made,) if isinstance(made, torch.Tensor) else made for made in (ours, eager))):
+            assert torch.equal(one, other)

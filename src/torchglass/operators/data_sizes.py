@@ -104,7 +104,8 @@ class _Counter:
 
     def within(self, most: Size) -> Size:
         """A size of at most so many."""
-        return size_of(self.environment.data_symbol(max(hint(most) // 2, 2), known(most)))
+        estimate, limit = max(hint(most) // 2, 2), known(most)
+        return size_of(self.environment.data_symbol(estimate if limit is None else min(estimate, limit), limit))
 
     def chosen(self, mask: torch.Tensor) -> Size:
         """How many elements a mask chooses; of one that nothing has written to since, as many as before."""
@@ -210,9 +211,9 @@ def _unique(
 @sized_by_data(aten.unique_dim.default)
 def _unique_dim(count: _Counter, x: torch.Tensor, dim: int, *args: Any) -> list[Row] | None:
     sizes = _sizes(x)
-    if not sizes or not all(at_least(size, 1) for size in sizes):
-        return None  # of nothing there is nothing unique, or it is refused
-    dim %= len(sizes)
+    dim %= max(len(sizes), 1)
+    if not sizes or not all(at_least(size, 1) for n, size in enumerate(sizes) if n != dim):
+        return None  # rows of nothing are refused
     found = count.within(sizes[dim])
     return [((*sizes[:dim], found, *sizes[dim + 1 :]), x.dtype), ((sizes[dim],), torch.int64), ((found,), torch.int64)]
 

@@ -25,6 +25,7 @@ from ..aten.nested import tensors_in
 from ..aten.sizes import hint_of, hints, nesting
 from ..process.tables import enters
 from ..records.size_environment import DecidedByData, SizeEnvironment
+from ..records.size_places import symbols_of
 from ..records.size_relations import linear
 from ..records.sizes import Expr, Size, at_least, hint, product
 from ..records.symbolic_ints import environment_of, has_symbols, size_of, sizes_of
@@ -86,7 +87,13 @@ shows = enters(VIEWS)
 
 def leave_open(mode: FakeTensorMode) -> None:
     """From here on operators meet symbolic sizes."""
-    mode.symbolic, mode.undecided = answer, (DecidedByData,)
+    mode.symbolic, mode.undecided, mode.estimated = answer, (DecidedByData,), _estimated
+
+
+def _estimated(values: Any) -> bool:
+    """Whether data decide sizes in arguments, so that what they are now says nothing of them."""
+    environment = environment_of(tensors_in(values))
+    return environment is not None and not environment.by_data.keys().isdisjoint(symbols_of(values))
 
 
 def answer(mode: FakeTensorMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

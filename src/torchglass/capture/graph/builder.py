@@ -255,8 +255,7 @@ class GraphBuilder:
         room = memory(fake_args[0]) if self.sizes.operator.startswith("as_strided") else None
         try:
             histories = [gradient_state(t) for t in given]
-            if versions and all(map(is_empty, (t for t, _ in versions))):
-                # fake kernels let pass what real ones refuse (the maximum of nothing); without data both are at hand
+            if self._is_tried(fake_args, fake_kwargs, versions):
                 function(*[tried(a, empty_like) for a in args], **{k: tried(v, empty_like) for k, v in kwargs.items()})
             self.sizes.general = self.sizes.operator in GENERAL
             with self.fake_mode:
@@ -312,6 +311,13 @@ class GraphBuilder:
         finally:
             self.fake_mode.writes = None
             self.sizes.operator = ""
+
+    def _is_tried(self, args: list[Any], kwargs: dict[str, Any], tensors: list[tuple[torch.Tensor, int]]) -> bool:
+        """Whether an operation is called on real tensors, too: fake kernels let pass what real ones refuse (the maximum
+        of nothing), and where there are no elements both are at hand.
+        """
+        known = bool(tensors) and all(is_empty(tensor) for tensor, _ in tensors)
+        return known and self.sizes.by_data.keys().isdisjoint(symbols_of((args, kwargs)))
 
     def sized_by_data(
         self, sizes: SizeEnvironment, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]
