@@ -12,12 +12,20 @@ from tests.records.test_sizes import HINTS, LIMITS, Tree, computed, points, size
 from torchglass.records import size_floats, size_relations
 from torchglass.records.size_environment import SizeEnvironment
 from torchglass.records.size_floats import FloatOf
-from torchglass.records.size_relations import HOLDS, normal_form, paired, proved, solved
+from torchglass.records.size_relations import HOLDS, conjuncts, normal_form, paired, proved, solved
 from torchglass.records.sizes import Size, Symbol, exact_quotient, hint, maximum, minimum, text, value
 from torchglass.records.sources import Local
 from torchglass.records.symbolic_ints import size_of as size_in
 
 relations = st.sampled_from(tuple(HOLDS))
+
+
+@given(trees, trees, relations, points)
+@settings(deadline=None, max_examples=400)
+def test_what_is_proved_holds(one: Tree, other: Tree, relation: str, at: dict[str, int]) -> None:
+    left, right = size_of(one), size_of(other)
+    answer = proved(left, relation, right)
+    assert answer in (None, HOLDS[relation](value(left, at), value(right, at)))
 
 
 @given(trees, relations, points)
@@ -151,3 +159,19 @@ def test_a_minimum_is_at_most_either_and_a_maximum_at_least() -> None:
     assert proved(least, "<=", a) and proved(least, "<=", b) and proved(a + 1 - least, ">", 0)
     assert proved(most, ">=", b) and proved(most + 1, ">", 2 * a) and proved(b - most, ">", 0) is False
     assert proved(least, ">=", b) is None and proved(most, "<=", b) is None
+
+
+def test_a_quotient_is_at_most_what_is_divided() -> None:
+    a, b = Symbol("a", 6), Symbol("b", 4, low=1)
+    assert proved(a // 2, "<=", a) and proved(a - a // 2, ">=", 0) and proved(a // b, "<=", a)
+    assert proved(a // 3 * 2, "<=", a) and proved(a // 2 + 1, ">", 0) and proved((a + 1) // 2 * 2, ">=", a)
+    assert proved(a % b, "<=", a) and proved((a - 3) // 2, "<", a)
+    assert proved(a // 2, "<", a) is None and proved(a // 2 * 3, "<=", a) is None and proved(a % 3, "<", a) is None
+
+
+def test_what_a_maximum_is_below_both_of_its_arguments_are_below() -> None:
+    a, b, c = Symbol("a", 6), Symbol("b", 4), Symbol("c", 9)
+    assert conjuncts(maximum(a, b) - c, "<=") == [a - c, b - c]
+    assert conjuncts(c - maximum(a, b), ">=") == [c - a, c - b]
+    assert conjuncts(minimum(a, b) - c, ">") == [a - c, b - c]
+    assert conjuncts(maximum(a, b) - c, ">=") == conjuncts(minimum(a, b) - c, "==") == conjuncts(a - c, "<=") == []

@@ -75,6 +75,8 @@ VIEWS: dict[OpOverload, ViewRule] = {}
 
 FILLED: set[OpOverload] = set()
 """Operators whose results are never without elements."""
+OF_FILLED = frozenset((aten.max.default, aten.min.default))
+"""Operators that nothing may be given: it has no largest."""
 
 LIKE: set[OpOverload] = set()
 """Operators whose results lie as their first argument does."""
@@ -150,6 +152,8 @@ class _Rule:
             return None
         if rule is broadcast:
             meet(self.environment, [sizes_of(one.shape) for one in tensors_in((*args, *kwargs.values()))])
+        if func in OF_FILLED and not all(self.environment.decide(size, ">=", 1) for size in sizes_of(args[0].shape)):
+            raise DecidedByData("whether a tensor is empty")  # the kernel refuses that, meta functions do not look
         found = rule(*map(_sized, args), **{name: _sized(value) for name, value in kwargs.items()})
         if found is None:
             return None
@@ -472,16 +476,9 @@ def _extreme(x: Layout, *args: Any, **kwargs: Any) -> Results:
     return _reduced(x, *args, **kwargs) if all(at_least(size, 1) for size in x.sizes) else None
 
 
-@gives(aten.max.default, aten.min.default)
-def _extreme_of_all(x: Layout) -> list[Sizes]:
-    if not all(at_least(size, 1) for size in x.sizes):
-        raise DecidedByData("whether a tensor is empty")
-    return [()]
-
-
 @gives(
     aten.sum.default, aten.mean.default, aten.any.default, aten.all.default, aten._is_any_true.default,
-    aten._is_all_true.default,
+    aten._is_all_true.default, aten.max.default, aten.min.default,
 )  # fmt: skip
 def _number(x: Layout, *args: Any, **kwargs: Any) -> list[Sizes]:
     return [()]

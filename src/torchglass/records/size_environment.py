@@ -14,6 +14,7 @@ from .size_relations import (
     MIRRORED,
     NEGATED,
     Assumption,
+    conjuncts,
     evaluated,
     linear,
     multiple,
@@ -41,7 +42,7 @@ from .sizes import (
 )
 from .sizes import text as size_text
 from .sources import Source
-from .symbolic_ints import BoolNode, IntNode, SizesUnfit, environment_of
+from .symbolic_ints import BoolNode, IntNode, SizesUnfit, environment_of, size_of
 
 
 class DecidedByData(Exception):
@@ -189,6 +190,9 @@ class SizeEnvironment:
             if self.is_by_data(left - right):
                 if self.general and relation in ("==", "!=") and (left in (0, 1) or right in (0, 1)):
                     return relation == "!="
+                answer = self._of_some(left - right, relation, why)
+                if answer is not None:
+                    return answer
                 raise DecidedByData(f"whether {size_text(left)} {relation} {size_text(right)}")
             answer = HOLDS[relation](hint(left), hint(right))
             difference, normal = normal_form(self.canonical(left - right), relation)
@@ -215,6 +219,8 @@ class SizeEnvironment:
         """
         if self.proved(left, relation, right) is None and self.is_by_data(left - right):
             difference, normal = normal_form(self.canonical(left - right), relation)
+            if parts := conjuncts(difference, normal):
+                return all(self.expect(part, normal, 0, why) for part in parts)
             if (checked := self._check(difference, normal)) is not None:
                 last, bound = checked
                 self._assume(difference, normal, why)
@@ -224,6 +230,20 @@ class SizeEnvironment:
                     self._replace({last: bound})
                 return True
         return self.decide(left, relation, right, why)
+
+    def _of_some(self, difference: Size, relation: str, why: str) -> bool | None:
+        """Whether a relation to 0 holds of numbers of tensors that are not 0, or more than 1, if that decides it: the
+        graph looks that they are so when it reads them, and else Python runs the call.
+        """
+        names = [name for name in symbols([difference]) if name in self.checked]
+        for least in (1, 2) if names else ():
+            some = {name: (max(self.ranges[name][0], least), self.ranges[name][1]) for name in names}
+            answer = proved(*normal_form(self.canonical(difference), relation), 0, {**self.ranges, **some})
+            if answer is not None:
+                for name in names:
+                    self.expect(size_of(self.named(name)), ">=", least, why)
+                return answer
+        return None
 
     def _check(self, difference: Size, relation: str) -> tuple[Atom, Size] | None:
         """Have the graph look at a relation to 0 of one of its numbers and what it has read before. The number, and

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -69,24 +69,42 @@ def proved(left: Size, relation: str, right: Size, ranges: Mapping[str, Bounds] 
     return True if certain else False if excluded else None
 
 
-def _ends(size: Size, ranges: Mapping[str, Bounds] | None) -> tuple[int, int]:
-    """What a size lies between, of a minimum and a maximum also by what either of its arguments is."""
-
-    def ends(size: Size) -> tuple[int, int]:
-        low, high = bounds(size, ranges)
-        return low, UNBOUNDED if high is None else high
-
-    low, top = ends(size)
-    for monomial, factor in size.terms if isinstance(size, Expr) else ():
-        if len(monomial) != 1 or monomial[0].function not in ("min", "max"):
+def _ends(size: Size, ranges: Mapping[str, Bounds] | None, depth: int = 2) -> tuple[int, int]:
+    """What a size lies between, also by what is certain of the functions in it."""
+    low, high = bounds(size, ranges)
+    top = UNBOUNDED if high is None else high
+    for monomial, factor in size.terms if depth and isinstance(size, Expr) else ():
+        if len(monomial) != 1 or not monomial[0].function:
             continue
-        rest = size - factor * of_atom(monomial[0])
-        least, most = zip(*(ends(rest + factor * argument) for argument in monomial[0].arguments))
-        if (monomial[0].function == "min") == (factor > 0):
-            top = min(top, *most)
-        else:
-            low = max(low, *least)
+        scale, *sides = _between(monomial[0])
+        rest = (size - factor * of_atom(monomial[0])) * scale
+        least, most = sides if factor > 0 else reversed(sides)
+        low = max(low, *(-(-_ends(rest + factor * one, ranges, depth - 1)[0] // scale) for one in least), low)
+        top = min(top, *(_ends(rest + factor * one, ranges, depth - 1)[1] // scale for one in most), top)
     return low, top
+
+
+def _between(atom: Atom) -> tuple[int, Sequence[Size], Sequence[Size]]:
+    """A number, and what that many times a function of sizes is at least and at most."""
+    one, other = atom.arguments
+    if atom.function in ("min", "max"):
+        return (1, (), atom.arguments) if atom.function == "min" else (1, atom.arguments, ())
+    if atom.function in QUOTIENTS and is_known(other):
+        return other, (one - other + 1,), (one,)
+    return 1, (), (one,) if at_least(one, 0) else ()
+
+
+def conjuncts(difference: Size, relation: str) -> list[Size]:
+    """What must stand in the same relation to 0, each of it, so that a difference does: both arguments of a maximum are
+    below what it is below. Empty where it is no such relation.
+    """
+    for monomial, factor in difference.terms if isinstance(difference, Expr) else ():
+        if len(monomial) == 1 and monomial[0].function in ("min", "max"):
+            below = (monomial[0].function == "max") == (factor > 0)
+            if relation in (("<", "<=") if below else (">", ">=")):
+                rest = difference - factor * of_atom(monomial[0])
+                return [rest + factor * argument for argument in monomial[0].arguments]
+    return []
 
 
 def normal_form(difference: Size, relation: str) -> tuple[Size, str]:
