@@ -672,6 +672,13 @@ def blocks(x, y, z):
     return torch.block_diag(x, y, z)
 
 
+@program(("b", 3, 4), (24, 4), (24, 6), (24,), (24,))
+def recurrent(x, weight, turned, bias, more):
+    state = x.new_zeros(1, x.shape[0], 6)
+    parameters = [weight, turned, bias, more]
+    return torch.lstm(x, (state, state), parameters, True, 1, 0.0, True, False, True)[0]
+
+
 # --- sizes that are compared ------------------------------------------------------------------------------------------
 @program(X)
 def checks_its_shapes(x):

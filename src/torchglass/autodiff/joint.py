@@ -216,7 +216,7 @@ class Tracer:
                 args, kwargs = attention_masks.without_mask(args, kwargs, self._known_mask)
             args = as_kernels_take(function, args, kwargs)
             written = COMPOSITES.get(function)
-            result = written(*args, **kwargs) if written is not None else None
+            result = called_on_symbols(self.mode, written, args, kwargs) if written is not None else None
             return called_on_symbols(self.mode, function, args, kwargs) if result is None else result
         value: Any = self.gm
         for part in str(node.target).split("."):
