@@ -21,7 +21,7 @@ from . import _native, torch_compat
 from .backends import registry
 from .capture.run import Stopped
 from .capture.run import run as capture_run
-from .compilation.recompiles import Fixed, declared_error, refuse_numbers, size_advice
+from .compilation.recompiles import Fixed, because, declared_error, refuse_numbers, size_advice
 from .compilation.reporting import report_values, rewrite
 from .compilation.timing import Timeline, compiling
 from .errors import BackendError, CompileError, DeclaredSizeError, GraphBreakError
@@ -98,6 +98,7 @@ class FunctionState:
         self.varying: set[str] = set()  # parameters whose numbers change from call to call
         self.changes: dict[Source, int] = {}  # how often another number or generator made an entry necessary
         self.data_sizes = True  # whether graphs may have sizes that data decide
+        self.asked_of_data = "", UNKNOWN  # what was asked of one where they may not, and where
         self.sized_by_data = False  # whether the last capture had such
         self.fixed: Fixed = {}  # sizes that change, and that a compile could not leave open
         self.unfit = "", UNKNOWN, False  # why the last such compile could not, where, and whether for its sizes
@@ -367,6 +368,7 @@ class FunctionState:
         by_data = self.sized_by_data or isinstance(error, DecidedByData) or getattr(error, "by_data", False)
         if by_data and request.data_sizes and not isinstance(error, GraphBreakError):
             self.data_sizes = False
+            self.asked_of_data = str(error), getattr(error, "torchglass_origin", UNKNOWN)
         elif not request.symbolic or isinstance(error, DeclaredSizeError):
             raise error
         where = getattr(error, "torchglass_origin", UNKNOWN)
@@ -429,6 +431,9 @@ class FunctionState:
             found = capture.breaks[0]
             if found.raises:
                 raise Stopped(found)
+            if not request.data_sizes and not self.data_sizes:
+                asked = because(*self.asked_of_data)
+                found = replace(found, reason=f"{found.reason} (sizes that data decide do not fit here: {asked})")
             raise GraphBreakError(self.name, found)
         index = len(self.guards)
         if index:

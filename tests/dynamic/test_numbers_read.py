@@ -205,3 +205,26 @@ def test_a_place_that_sizes_say(backend: str) -> None:
         (y[rows - 2] * y[rows // 2] + y[-1]).pow(2).sum().backward()
         assert torch.equal(x.grad, y.grad)
     assert len(tg.explain(compiled).entries) == 2
+
+
+def test_a_number_of_what_was_written_to_since_is_another() -> None:
+    def function(x: torch.Tensor, n: torch.Tensor) -> Any:
+        n = n.clone()
+        before = x[: n[0].item()], x[: n.max()]
+        n.sub_(1)
+        return before, x[: n[0].item()], x[: n.max()]
+
+    compiled: Any = tg.compile(function, fullgraph=True)
+    for numbers in ([3, 4], [1, 2], [2, 6]):
+        x, n = torch.randn(6, 2), torch.tensor(numbers)
+        (one, two), *after = compiled(x, n)
+        assert [len(part) for part in (one, two, *after)] == [numbers[0], numbers[1], numbers[0] - 1, numbers[1] - 1]
+
+
+def test_why_a_number_cannot_be_a_size_is_said() -> None:
+    def products(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        part = x[:, : int(n.max())]
+        return part @ part.t()
+
+    with pytest.raises(tg.errors.GraphBreakError, match="data decide do not fit here: whether 4 == u0"):
+        tg.compile(products, fullgraph=True)(torch.ones(3, 4, requires_grad=True), torch.tensor([2, 3]))
