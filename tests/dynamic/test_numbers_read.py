@@ -102,8 +102,46 @@ def trimmed(x: torch.Tensor, n: torch.Tensor) -> Any:
     return kept.gather(1, last.expand(x.shape[0])[:, None])
 
 
+def at_tensors(x: torch.Tensor, n: torch.Tensor) -> Any:
+    i, row = n[0], x.detach()[:, 0].argmax()
+    y = x * 2
+    y[i] = 0
+    y[row] += 1
+    return y, x[i], x[:i].exp(), x[row, 1:], x[..., i.int(), :] * x[i], x.narrow(0, i, 1), x.select(0, row)
+
+
+def seen_through_a_view(x: torch.Tensor, n: torch.Tensor) -> Any:
+    y = x * 2
+    shown = y[n[0]]
+    shown.mul_(3)
+    y[n[1], 1] = y[0, 0] + 1
+    return y, shown + 1
+
+
+def a_window_before(x: torch.Tensor, n: torch.Tensor) -> Any:
+    most = n[0].item()
+    return x[most // 2 : most], x[: max(n[0].item(), 2)], x[: int(n.max())] * x[: int(n.max())], x[: min(most, 4)]
+
+
+def of_something(x: torch.Tensor, n: torch.Tensor) -> Any:
+    rows = x[: n[0].item()]
+    kernel, products = torch.ones(2, 1, 1), torch.einsum("ij,kj->ik", rows, rows)
+    return rows.max(), F.conv1d(rows.t()[:, None], kernel), products, F.scaled_dot_product_attention(*[rows[None]] * 3)
+
+
+def met_by_tensors(x: torch.Tensor, n: torch.Tensor) -> Any:
+    k = int(n.max())
+    inside = torch.arange(x.shape[0]) < k
+    return inside[:, None] * x, x / n[0].item(), 2.5 - x * k, (x > 0).int() + k, x.sum() + n[:1].item()
+
+
 PROGRAMS: list[Program] = [
     trimmed,
+    met_by_tensors,
+    at_tensors,
+    seen_through_a_view,
+    a_window_before,
+    of_something,
     asserted,
     as_many_as_rows,
     added_back,

@@ -190,7 +190,7 @@ class Tracer:
                 else:
                     values[node] = keeping_layouts(node, self._call, args, kwargs)
                 if self.sizes is not None and not kwargs:
-                    _note_mask(self.sizes, node.target, args, values[node])
+                    _note_content(self.sizes, node.target, args, values[node])
             except (SizesUnfit, Exception) as error:
                 error.torchglass_origin = self.recorder.origin  # type: ignore[union-attr]
                 raise
@@ -304,11 +304,11 @@ class Tracer:
         return self.places[index] if index >= 0 else ("", UNKNOWN, None)
 
 
-def _note_mask(sizes: SizeEnvironment, function: Any, args: Any, result: Any) -> None:
-    """What ``data_sizes`` knows a mask by, of the tensors that operators meet."""
+def _note_content(sizes: SizeEnvironment, function: Any, args: Any, result: Any) -> None:
+    """What ``data_sizes`` knows a mask or a number by, of the tensors that operators meet."""
     inner = lambda v: unwrap_functional(v) if isinstance(v, torch.Tensor) and is_functional(v) else v
-    if isinstance(result, torch.Tensor) and result.dtype is torch.bool:
-        data_sizes.note_mask(sizes, function, [inner(a) for a in args], inner(result))
+    if isinstance(result, torch.Tensor):
+        data_sizes.note_content(sizes, function, [inner(a) for a in args], inner(result))
 
 
 def _is_base(tensor: torch.Tensor, values: dict[torch.fx.Node, Any]) -> bool:

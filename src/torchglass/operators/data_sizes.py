@@ -16,7 +16,7 @@ import torch
 
 from ..process.tables import enters
 from ..records.size_environment import SizeEnvironment
-from ..records.sizes import Size, at_least, hint, known, product
+from ..records.sizes import Size, at_least, hint, known, product, symbols
 from ..records.symbolic_ints import has_symbols, lies_contiguous, size_of
 from ..torch_compat import FakeTensor, FakeTensorMode, OpOverload, fake_like
 from .size_tensor import read_size
@@ -72,27 +72,34 @@ def _all_fake(mode: FakeTensorMode, values: Sequence[Any]) -> bool:
     )
 
 
-MASKS = frozenset(
+REPEATABLE = frozenset(
     found for name in ("eq", "ne", "lt", "le", "gt", "ge", "invert", "and_", "or_", "xor", "logical_not", "logical_and",
-    "logical_or", "logical_xor", "bitwise_not", "bitwise_and", "bitwise_or", "isnan", "isfinite")
+    "logical_or", "logical_xor", "bitwise_not", "bitwise_and", "bitwise_or", "isnan", "isfinite", "getitem", "max",
+    "min", "amax", "amin", "sum", "argmax", "argmin")
     for owner in (operator, torch, torch.Tensor) if (found := getattr(owner, name, None)) is not None
 )  # fmt: skip
-"""Functions of which a mask is the same whenever it is made of the same."""
+"""Functions of which a mask, or a single whole number, is the same whenever it is made of the same."""
 
 
-def note_mask(environment: SizeEnvironment, function: Any, args: Sequence[Any], mask: torch.Tensor) -> None:
-    """Remember what a mask is made of: ``h[ids == 1] = expert(h[ids == 1])`` chooses as many twice."""
-    if function not in MASKS or mask.is_inference() or not all(isinstance(a, (int, float, torch.Tensor)) for a in args):
+def note_content(environment: SizeEnvironment, function: Any, args: Sequence[Any], made: torch.Tensor) -> None:
+    """Remember what a mask or a number is made of: ``h[ids == 1] = expert(h[ids == 1])`` chooses as many twice."""
+    function = getattr(function, "of_tensors", function)
+    if (
+        function not in REPEATABLE
+        or made.is_inference()
+        or not all(isinstance(a, (int, float, torch.Tensor)) for a in args)
+    ):
         return
-    parts = (_content(environment, a) if isinstance(a, torch.Tensor) else (type(a), a) for a in args)
-    environment.masks[id(mask)] = mask, mask._version, (function, *parts)
+    if made.dtype is torch.bool or (not made.dim() and not made.is_floating_point() and not made.is_complex()):
+        parts = (_content(environment, a) if isinstance(a, torch.Tensor) else (type(a), a) for a in args)
+        environment.contents[id(made)] = made, made._version, (function, *parts)
 
 
 def _content(environment: SizeEnvironment, tensor: torch.Tensor) -> Any:
     """What two tensors have in common that are equal for certain; it lasts until somebody writes to it."""
-    known = environment.masks.get(id(tensor))
+    known = environment.contents.get(id(tensor))
     if known is None or known[0] is not tensor or known[1] != tensor._version:
-        known = environment.masks[id(tensor)] = tensor, tensor._version, (id(tensor), tensor._version)
+        known = environment.contents[id(tensor)] = tensor, tensor._version, (id(tensor), tensor._version)
     return known[2]
 
 
@@ -109,23 +116,29 @@ class _Counter:
 
     def chosen(self, mask: torch.Tensor) -> Size:
         """How many elements a mask chooses; of one that nothing has written to since, as many as before."""
-        what = _content(self.environment, mask)
-        known = self.environment.chosen.get(what)
-        if known is not None:
+        return self._once(mask, lambda: self.within(product(_sizes(mask))))
+
+    def _once(self, tensor: torch.Tensor, size: Callable[[], Size]) -> Size:
+        """A size that follows from what is in a tensor. A call that is made once more knows what it was."""
+        if tensor.is_inference():  # which do not count what is written to them
+            return size()
+        what = _content(self.environment, tensor)
+        known = None if self.environment.again else self.environment.told.get(what)
+        if known is None:
+            known = self.environment.told[what] = self.environment.integer(size())
+        else:
             self.environment.made_by_data.append(known)
-            return size_of(known)
-        size = self.within(product(_sizes(mask)))
-        self.environment.chosen[what] = self.environment.integer(size)
-        return size
+        return size_of(known)
 
     def any(self, estimate: Size, least: int = 0) -> Size:
         """A size of at least so many."""
         return size_of(self.environment.data_symbol(max(hint(estimate), least, 2), None, least))
 
-    def number(self) -> Size:
-        """A number of a tensor, which is checked when it is read."""
-        size = size_of(self.environment.data_symbol(2, None))
-        self.environment.checked.setdefault(str(size), ([], []))
+    def number(self, tensor: torch.Tensor) -> Size:
+        """The number in a tensor, which is checked when it is read."""
+        size = self._once(tensor, lambda: size_of(self.environment.data_symbol(2, None)))
+        for name in symbols([size]):
+            self.environment.checked.setdefault(name, ([], []))
         return size
 
 
@@ -141,7 +154,7 @@ def _nonzero(count: _Counter, x: torch.Tensor) -> list[Row]:
 
 @sized_by_data(read_size)
 def _read_size(count: _Counter, number: torch.Tensor, least: Sequence[Any], most: Sequence[Any]) -> list[Row]:
-    return [((count.number(),), torch.uint8)]
+    return [((count.number(number),), torch.uint8)]
 
 
 @sized_by_data(aten.masked_select.default)

@@ -31,13 +31,29 @@ PLAIN = (int, torch.SymInt, slice, NoneType, EllipsisType)
 @enters(ON_SYMBOLS)(operator.getitem, torch.Tensor.__getitem__)
 def getitem(x: Any, index: Any) -> Any:
     """Places and slices, one dimension after the other."""
+    shown = _shown(x, index)
+    return operator.getitem(x, index) if shown is None else shown
+
+
+@enters(ON_SYMBOLS)(operator.setitem, torch.Tensor.__setitem__)
+def setitem(x: Any, index: Any, value: Any) -> None:
+    """A write to the view of these places."""
+    shown = _shown(x, index)
+    if shown is None:
+        operator.setitem(x, index, value)
+    else:
+        operator.setitem(shown, ..., value)
+
+
+def _shown(x: Any, index: Any) -> torch.Tensor | None:
+    """The view that an index with symbolic places reads; None of any other, which C++ takes."""
     parts = index if isinstance(index, tuple) else (index,)
     if not isinstance(x, torch.Tensor) or not any(isinstance(part, torch.SymInt) for part in parts):
-        return operator.getitem(x, index)
+        return None
     rest = x.dim() - sum(isinstance(part, (int, torch.SymInt, slice)) for part in parts)
     several = sum(part is Ellipsis for part in parts) > 1
     if rest < 0 or several or any(type(part) not in PLAIN for part in parts):
-        return operator.getitem(x, index)
+        return None
     dim = 0
     for part in parts:
         if isinstance(part, (int, torch.SymInt)):

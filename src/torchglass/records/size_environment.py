@@ -87,8 +87,8 @@ class SizeEnvironment:
         """
         self.origin: Callable[[], Origin] = lambda: UNKNOWN
         self.free: Callable[[str], str] = lambda name: name
-        self.chosen: dict[Any, torch.SymInt] = {}  # how many elements a mask chooses, by what it is (``masks``)
-        self.masks: dict[int, tuple[torch.Tensor, int, Any]] = {}  # of tensors by id: the version, and what is in it
+        self.told: dict[Any, torch.SymInt] = {}  # the size that a mask or a number tells, by what it is (``contents``)
+        self.contents: dict[int, tuple[torch.Tensor, int, Any]] = {}  # of tensors by id: the version, and what is in it
 
     def symbol(self, source: Source, value: int) -> torch.SymInt:
         """A size that is read at ``source`` and was ``value``, which is at least 1."""

@@ -173,7 +173,7 @@ class GraphBuilder:
     def leave_sizes_open(self, sizes: SizeEnvironment) -> None:
         """From here on operators meet symbolic sizes."""
         symbolic_shapes.leave_open(self.fake_mode)
-        sizes.masks |= self.sizes.masks
+        sizes.contents |= self.sizes.contents
         self.sizes = sizes
         sizes.free = lambda name: torch_compat.reserved_name(self.graph, name)
 
@@ -292,8 +292,8 @@ class GraphBuilder:
             shown = Windows.of(function, fake_args, fake_kwargs)
             if shown is not None:
                 self.windows.setdefault(storage(result), []).append(shown)
-            if isinstance(result, torch.Tensor) and result.dtype is torch.bool and not fake_kwargs:
-                data_sizes.note_mask(self.sizes, function, fake_args, result)
+            if isinstance(result, torch.Tensor) and not fake_kwargs:
+                data_sizes.note_content(self.sizes, function, fake_args, result)
             return result
         except Exception as error:
             if not isinstance(error, DecidedByData) and not torch_compat.needs_data(error):

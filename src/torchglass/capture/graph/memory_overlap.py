@@ -10,6 +10,7 @@ import torch
 
 from ... import torch_compat
 from ...aten.sizes import hints
+from ...operators import symbolic_indexing
 
 
 def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], written: list[torch.Tensor]) -> bool:
@@ -20,7 +21,7 @@ def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], writte
     """
     if function is operator.setitem:
         shared = any(storage(t) == storage(args[0]) for t in tensors[1:])
-        written = [args[0][args[1]] if shared else args[0]]
+        written = [symbolic_indexing.getitem(args[0], args[1]) if shared else args[0]]
         tensors = tensors[1:]
     for target in written:
         if _may_cross_itself(target):

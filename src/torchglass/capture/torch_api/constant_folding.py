@@ -79,21 +79,25 @@ def result_of(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Va
 
 def as_numbers(m: Machine, args: list[Value]) -> list[Value] | None:
     """The arguments with known integers in place of tensors behind the first (``x.repeat(count, 1)``); None if none."""
-    replaced = args[:1] + [_number(m, a) for a in args[1:]]
+
+    def number(tensor: TensorV) -> Value:
+        single = tensor.fake.dim() == 0 and not tensor.fake.dtype.is_floating_point
+        real = known_value(m, tensor) if single else None
+        return tensor if real is None else m.wrap_result(real.item())
+
+    replaced = args[:1] + [with_numbers(m, a, number) for a in args[1:]]
     return replaced if any(a is not b for a, b in zip(args, replaced)) else None
 
 
-def _number(m: Machine, value: Value) -> Value:
+def with_numbers(m: Machine, value: Value, number: Callable[[TensorV], Value]) -> Value:
+    """An argument with what ``number`` gives for the tensors in it; itself if that is these."""
     if isinstance(value, (ListV, TupleV)):
-        items = [_number(m, item) for item in value.all(m)]
+        items = [with_numbers(m, item, number) for item in value.all(m)]
         return value if all(a is b for a, b in zip(items, value.items)) else type(value)(items, value.cls)
     if isinstance(value, SliceV):
-        parts = [_number(m, part) for part in value.parts]
+        parts = [with_numbers(m, part, number) for part in value.parts]
         return value if all(a is b for a, b in zip(parts, value.parts)) else SliceV(parts)
-    if not isinstance(value, TensorV) or value.fake.dim() or value.fake.dtype.is_floating_point:
-        return value
-    real = known_value(m, value)
-    return value if real is None else m.wrap_result(real.item())
+    return number(value) if isinstance(value, TensorV) else value
 
 
 def _constant(m: Machine, real: Any) -> Value:

@@ -418,7 +418,7 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
         with diagnostics.watched(m):
             result = m.state(GraphBuilder).evaluate(function, args, kwargs)
     except NeedsData as error:
-        replaced = constant_tensors.as_numbers(m, args)
+        replaced = constant_tensors.as_numbers(m, args) or numbers_read.as_places(m, target, args)
         if replaced is not None:
             return _operate(m, op, target, function, replaced, kwargs)
         folded = constant_tensors.result_of(m, function, args, kwargs)

@@ -26,6 +26,7 @@ from ..values.entry_tensor import ListCall
 from ..values.function_modes import FunctionModes
 from ..values.number import NumberV, changes
 from ..values.tensor import TensorV
+from .numbers_read import tensor_of
 
 # Operations of two operands that mean the same for a number and for a tensor of no dimensions. Powers with a number as
 # exponent do not: PyTorch computes some of those in other ways.
@@ -251,6 +252,9 @@ def _operand(m: Machine, number: NumberV, other: torch.Tensor) -> Value | None:
     like = torch.empty((1,) * min(other.dim(), 1), dtype=other.dtype, device="meta")  # fakes refuse to meet others
     if torch.result_type(like, number.known) != torch.result_type(like, torch.empty((), dtype=dtype, device="meta")):
         return None
+    read = tensor_of(m, number, dtype, other.device)
+    if read is not None:
+        return read
     if dtype in MADE:
         return m.state(GraphBuilder).number(number, dtype)
     return m.torch_method(m.state(GraphBuilder).number(number), "to", [ConstantV(dtype)], {})
